@@ -1,0 +1,1 @@
+"""Learn a certified policy for a system whose structure is known and whose parameters are not."""

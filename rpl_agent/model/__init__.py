@@ -1,0 +1,18 @@
+"""What is known: polynomials, the table Λ, parametric MDPs, objectives, policies, the simulator."""
+
+from rpl_agent.model.array_builder import Block, build_arrays
+from rpl_agent.model.builder import build
+from rpl_agent.model.domain import Domain
+from rpl_agent.model.expressions import ExpressionTable, Reduction
+from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Task
+from rpl_agent.model.pmdp import MDP, ParametricMDP, Reward
+from rpl_agent.model.policy import Policy
+from rpl_agent.model.polynomial import Polynomial, as_polynomial
+from rpl_agent.model.simulate import Batch, Simulator
+from rpl_agent.model.validation import Problem, require_valid, restrict_domain, validate
+
+__all__ = [
+    "Batch", "Block", "Domain", "ExpressionTable", "Kind", "MDP", "Nature", "Objective", "ParametricMDP", "Policy",
+    "Polynomial", "Problem", "Reduction", "Reward", "Sense", "Simulator", "Task", "as_polynomial", "build",
+    "build_arrays", "require_valid", "restrict_domain", "validate",
+]  # fmt: skip

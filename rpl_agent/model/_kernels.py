@@ -1,0 +1,102 @@
+"""Compiled sampling: xoshiro256++ with its state in a plain array, so that a run can be resumed bit-exactly."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, uint64
+
+
+@njit(cache=True, inline="always")
+def _rotate(x, k):
+    return (x << uint64(k)) | (x >> uint64(64 - k))
+
+
+@njit(cache=True)
+def next_double(state):
+    """Uniform in [0, 1) with 53 random bits; advances state (4,) uint64."""
+    result = _rotate(state[0] + state[3], 23) + state[0]
+    t = state[1] << uint64(17)
+    state[2] ^= state[0]
+    state[3] ^= state[1]
+    state[1] ^= state[2]
+    state[0] ^= state[3]
+    state[2] ^= t
+    state[3] = _rotate(state[3], 45)
+    return (result >> uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@njit(cache=True)
+def seed_state(seed):
+    """(4,) uint64 from a seed by splitmix64, the generator xoshiro's authors recommend for this."""
+    state = np.empty(4, dtype=np.uint64)
+    x = uint64(seed)
+    for i in range(4):
+        x += uint64(0x9E3779B97F4A7C15)
+        z = x
+        z = (z ^ (z >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> uint64(27))) * uint64(0x94D049BB133111EB)
+        state[i] = z ^ (z >> uint64(31))
+    return state
+
+
+@njit(cache=True)
+def cumulate(pointer, weights, out):
+    """Running sums of weights within each segment; the last positive one is exactly 1 so a draw always lands."""
+    for i in range(len(pointer) - 1):
+        total = 0.0
+        last = pointer[i]
+        for k in range(pointer[i], pointer[i + 1]):
+            total += weights[k]
+            out[k] = total
+            if weights[k] > 0.0:
+                last = k
+        for k in range(last, pointer[i + 1]):
+            out[k] = 1.0
+
+
+@njit(cache=True)
+def draw(cumulative, low, high, u):
+    """First index in [low, high) whose running sum exceeds u."""
+    k = low
+    while k < high - 1 and cumulative[k] <= u:
+        k += 1
+    return k
+
+
+@njit(cache=True)
+def run_episodes(
+    state_ptr, row_ptr, successor, expression, policy_cumulative, cumulative, reward, stop, initial, max_steps,
+    episodes, rng, counts, row_count, row_limit, expression_count, expression_limit, returns, lengths,
+):  # fmt: skip
+    """Simulate until ``episodes`` are done or a count reached its limit; returns (episodes, stopped).
+
+    A limit array of length 0 is not checked. The episode in which a limit is reached is finished.
+    """
+    watch_rows = len(row_limit) > 0
+    watch_expressions = len(expression_limit) > 0
+    stopped = False
+    done = 0
+    while done < episodes and not stopped:
+        s = initial
+        total = 0.0
+        steps = 0
+        while steps < max_steps and not stop[s]:
+            r = draw(policy_cumulative, state_ptr[s], state_ptr[s + 1], next_double(rng))
+            t = draw(cumulative, row_ptr[r], row_ptr[r + 1], next_double(rng))
+            counts[t] += 1
+            total += reward[r]
+            if watch_rows:
+                row_count[r] += 1
+                if row_count[r] >= row_limit[r]:
+                    stopped = True
+            if watch_expressions:
+                f = expression[t]
+                expression_count[f] += 1
+                if expression_count[f] >= expression_limit[f]:
+                    stopped = True
+            s = successor[t]
+            steps += 1
+        returns[done] = total
+        lengths[done] = steps
+        done += 1
+    return done, stopped

@@ -1,0 +1,128 @@
+"""Two ways to build a `ParametricMDP`, one numbering.
+
+`build` is for people: a function returns, for one state, its actions with successor → expression.
+`build_arrays` is for large regular models: a function expands a whole frontier with numpy.
+Both explore breadth-first, number the states level by level (sorted within a level), merge equal
+successors, drop zero polynomials and sort Λ by coefficients, so equal descriptions give equal models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.errors import ModelError
+from rpl_agent.model.domain import Domain
+from rpl_agent.model.expressions import ExpressionTable
+from rpl_agent.model.pmdp import ParametricMDP, Reward
+from rpl_agent.model.polynomial import Number, Polynomial, as_polynomial
+from rpl_agent.model.validation import require_valid
+
+State = Hashable
+Row = Mapping[State, "Polynomial | Number"]
+
+
+def build(
+    initial_state: State,
+    actions: Callable[[Any], Mapping[str, Row]],
+    *,
+    domain: Domain | Sequence[str],
+    labels: Mapping[str, Callable[[Any], bool]] | None = None,
+    rewards: Mapping[str, Callable[[Any, str], float]] | None = None,
+    variables: Sequence[str] | None = None,
+    action_names: Sequence[str] | None = None,
+    name: str = "model",
+    validate: bool = True,
+    max_states: int = 5_000_000,
+) -> ParametricMDP:
+    """Explore from ``initial_state`` and return a validated model.
+
+    Parameters
+    ----------
+    actions : state -> {action name: {successor: expression}}; expressions are strings such as
+        ``"0.5*p + 0.0004*12"``, numbers or Polynomial objects. Successors may repeat under equal keys only.
+    domain : a Domain, or parameter names (then every parameter lies in [0, 1]).
+    labels : name -> predicate on states.
+    rewards : name -> function of (state, action name), paid on leaving the state.
+    variables : names of the components when states are tuples of integers.
+    """
+    domain = domain if isinstance(domain, Domain) else Domain.box(tuple(domain))
+    number: dict[State, int] = {initial_state: 0}
+    order: list[State] = [initial_state]
+    rows: list[list[tuple[str, dict[int, Polynomial]]]] = []
+    names: dict[str, None] = dict.fromkeys(action_names or ())
+    level = [initial_state]
+    while level:
+        found: dict[State, None] = {}
+        described = []
+        for state in level:
+            choices = actions(state)
+            if not isinstance(choices, Mapping):
+                raise ModelError(f"state {state!r}: actions must be a mapping from names to rows, got {type(choices).__name__}")
+            checked = []
+            for action, row in choices.items():
+                names.setdefault(str(action))
+                polynomials: dict[State, Polynomial] = {}
+                for successor, expression in row.items():
+                    try:
+                        polynomials[successor] = as_polynomial(expression)
+                    except ModelError as error:
+                        raise ModelError(f"state {state!r}, action {action!r}, successor {successor!r}: {error}") from None
+                    if polynomials[successor].terms and successor not in number:
+                        found.setdefault(successor)
+                checked.append((str(action), polynomials))
+            described.append(checked)
+        level = _sorted_if_possible(list(found))
+        for state in level:
+            number[state] = len(number)
+            order.append(state)
+        if len(number) > max_states:
+            raise ModelError(f"more than {max_states} states: raise max_states or use build_arrays")
+        for checked in described:
+            rows.append([(a, {number[s]: p for s, p in ps.items() if p.terms}) for a, ps in checked])
+
+    all_names = tuple(names)
+    action_id = {a: i for i, a in enumerate(all_names)}
+    distinct: dict[Polynomial, int] = {}
+    state_ptr, action, row_ptr, successor, expression = [0], [], [0], [], []
+    for state_rows in rows:
+        for a, ps in sorted(state_rows, key=lambda item: action_id[item[0]]):
+            action.append(action_id[a])
+            for s, p in sorted(ps.items()):
+                successor.append(s)
+                expression.append(distinct.setdefault(p, len(distinct)))
+            row_ptr.append(len(successor))
+        state_ptr.append(len(action))
+    table = ExpressionTable.from_polynomials(list(distinct), domain.parameters)
+    table, rank = table.sorted()
+    state_reward = np.zeros(len(order))
+    reward_arrays = {}
+    for reward_name, function in (rewards or {}).items():
+        values = [function(order[s], all_names[action[r]]) for s in range(len(order)) for r in range(state_ptr[s], state_ptr[s + 1])]
+        reward_arrays[reward_name] = Reward(state_reward, np.array(values, dtype=float))
+    model = ParametricMDP(
+        np.array(state_ptr), np.array(action), np.array(row_ptr), np.array(successor),
+        rank[np.array(expression, dtype=np.int64)] if expression else np.zeros(0), table, domain, 0,
+        {k: np.array([bool(f(s)) for s in order]) for k, f in (labels or {}).items()}, reward_arrays, all_names,
+        _variables(order, variables), name,
+    )  # fmt: skip
+    if validate:
+        require_valid(model)
+    return model
+
+
+def _sorted_if_possible(states: list) -> list:
+    try:
+        return sorted(states)
+    except TypeError:
+        return states  # states without an order keep the order of discovery
+
+
+def _variables(order: list, names: Sequence[str] | None) -> dict[str, np.ndarray]:
+    if names is None:
+        return {}
+    if any(not isinstance(s, tuple) or len(s) != len(names) for s in order):
+        raise ModelError(f"states must be tuples of {len(names)} components to carry the variables {tuple(names)}")
+    return {n: np.array([s[i] for s in order]) for i, n in enumerate(names)}

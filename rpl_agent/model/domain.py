@@ -1,0 +1,112 @@
+"""The domain D: where parameters may lie before any data. A polytope, not just a box."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.optimize import linprog
+
+from rpl_agent.errors import ModelError
+
+
+@dataclass(frozen=True)
+class Domain:
+    """{θ : lower ≤ θ ≤ upper, A θ ≤ b}."""
+
+    parameters: tuple[str, ...]
+    lower: np.ndarray  # (d,)
+    upper: np.ndarray  # (d,)
+    A: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # (m, d)
+    b: np.ndarray = field(default_factory=lambda: np.zeros(0))  # (m,)
+
+    def __post_init__(self) -> None:
+        d = len(self.parameters)
+        if len(set(self.parameters)) != d:
+            raise ModelError(f"parameter names repeat: {self.parameters}")
+        for name in ("lower", "upper", "A", "b"):
+            object.__setattr__(self, name, np.array(getattr(self, name), dtype=float))
+        if self.A.size == 0:
+            object.__setattr__(self, "A", np.zeros((0, d)))
+        if self.lower.shape != (d,) or self.upper.shape != (d,) or self.A.shape[1:] != (d,):
+            raise ModelError(f"domain arrays do not fit {d} parameters")
+        if len(self.b) != len(self.A) or not (np.isfinite(self.A).all() and np.isfinite(self.b).all()):
+            raise ModelError("domain constraints A θ ≤ b must be finite and of one length")
+        for i, name in enumerate(self.parameters):
+            if not (np.isfinite(self.lower[i]) and np.isfinite(self.upper[i])):
+                raise ModelError(f"parameter {name} is unbounded: give finite bounds")
+            if self.lower[i] > self.upper[i]:
+                raise ModelError(f"parameter {name} has lower bound {self.lower[i]} above upper bound {self.upper[i]}")
+        for array in (self.lower, self.upper, self.A, self.b):
+            array.setflags(write=False)
+
+    @classmethod
+    def box(cls, parameters: Sequence[str] | Mapping[str, tuple[float, float]], lower: float = 0.0, upper: float = 1.0):
+        """Bounds only: names with common bounds, or a mapping name → (lower, upper)."""
+        names = tuple(parameters)
+        if isinstance(parameters, Mapping):
+            bounds = [parameters[name] for name in names]
+            return cls(names, np.array([lo for lo, _ in bounds]), np.array([hi for _, hi in bounds]))
+        return cls(names, np.full(len(names), lower), np.full(len(names), upper))
+
+    @property
+    def dimension(self) -> int:
+        return len(self.parameters)
+
+    def with_constraints(self, A: np.ndarray, b: np.ndarray) -> Domain:
+        A, b = np.atleast_2d(np.asarray(A, dtype=float)), np.atleast_1d(np.asarray(b, dtype=float))
+        return Domain(self.parameters, self.lower, self.upper, np.vstack([self.A, A]), np.concatenate([self.b, b]))
+
+    def with_simplex(self, names: Sequence[str] | None = None) -> Domain:
+        """Mixture weights: the named parameters sum to at most 1."""
+        names = self.parameters if names is None else names
+        return self.with_constraints([[1.0 if p in set(names) else 0.0 for p in self.parameters]], [1.0])
+
+    def constraints(self) -> tuple[np.ndarray, np.ndarray]:
+        """All rows (A, b) with the bounds among them."""
+        eye = np.eye(self.dimension)
+        return np.vstack([self.A, eye, -eye]), np.concatenate([self.b, self.upper, -self.lower])
+
+    def contains(self, theta: np.ndarray, tol: float = 1e-9) -> np.ndarray | bool:
+        """Whether θ (d,) or each of θ (n, d) lies in D up to tol."""
+        points = np.atleast_2d(np.asarray(theta, dtype=float))
+        if points.shape[1] != self.dimension:
+            raise ModelError(f"θ has {points.shape[1]} entries, the model has {self.dimension} parameters")
+        A, b = self.constraints()
+        inside = (points @ A.T <= b + tol).all(axis=1)
+        return bool(inside[0]) if np.ndim(theta) == 1 else inside
+
+    def center(self) -> np.ndarray:
+        """An interior point: the centre of the largest inscribed ball (raises if D is empty)."""
+        A, b = self.constraints()
+        norms = np.linalg.norm(A, axis=1)
+        cost = np.zeros(self.dimension + 1)
+        cost[-1] = -1.0
+        bounds = [(None, None)] * self.dimension + [(0, None)]
+        result = linprog(cost, A_ub=np.hstack([A, norms[:, None]]), b_ub=b, bounds=bounds, method="highs")
+        if result.status != 0:
+            raise ModelError(f"the domain of {self.parameters} is empty: its constraints contradict each other")
+        return result.x[:-1]
+
+    def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        """(n, d) points of D: rejection from the box, hit-and-run where that is hopeless."""
+        points: list[np.ndarray] = []
+        for _ in range(50):
+            proposal = rng.uniform(self.lower, self.upper, size=(4 * n, self.dimension))
+            points.extend(proposal[self.contains(proposal, tol=0.0)])
+            if len(points) >= n:
+                return np.array(points[:n]).reshape(n, self.dimension)
+        A, b = self.constraints()
+        x, found = self.center(), []
+        for k in range(n * 5):
+            direction = rng.normal(size=self.dimension)
+            slope, slack = A @ direction, b - A @ x
+            with np.errstate(divide="ignore"):
+                steps = slack / slope
+            high = steps[slope > 1e-12].min(initial=np.inf)
+            low = steps[slope < -1e-12].max(initial=-np.inf)
+            x = x + direction * rng.uniform(low, high)
+            if k % 5 == 4:
+                found.append(x)
+        return np.array(found)

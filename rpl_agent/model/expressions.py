@@ -1,0 +1,333 @@
+"""The table Λ of distinct transition expressions.
+
+Every transition of a model carries an id into this table, so a new confidence set is two vectors of
+length |Λ| and nothing of the size of the model is rebuilt when data arrive. Coefficients are exact
+integers over one common denominator per monomial; floats are derived from them once.
+
+Symbols: F = |Λ|, d parameters, M monomials (the first is 1), r = rank of the non-constant part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import gcd, lcm
+
+import numpy as np
+from scipy import sparse
+
+from rpl_agent.errors import ModelError
+from rpl_agent.model.polynomial import ONE, Monomial, Polynomial
+
+INT64_SAFE = 2**62
+#: Above this many non-constant monomials the reduction stays sparse.
+DENSE_COLUMNS = 64
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """The identifiable coordinates x of a table: ``f = constant_f + weights_f · x``, exactly.
+
+    x = matrix @ (non-constant monomials of θ), where ``matrix`` is the reduced row echelon form of the
+    coefficients. Because pivots form an identity, ``weights`` are simply the pivot columns.
+    """
+
+    matrix: np.ndarray  # (r, M-1); sparse for models with many monomials
+    pivots: tuple[int, ...]  # columns among the M-1 non-constant monomials
+    weights: np.ndarray  # (F, r), C order; sparse for models with many monomials
+    is_identity: bool  # affine and full rank: x = θ in the order of the parameters
+    exponents: np.ndarray  # (M-1, d)
+
+    @property
+    def rank(self) -> int:
+        return len(self.pivots)
+
+    def coordinates(self, theta: np.ndarray) -> np.ndarray:
+        """x (n, r) of parameter vectors θ (n, d)."""
+        theta = np.atleast_2d(np.asarray(theta, dtype=float))
+        monomials = _monomial_values(self.exponents, theta)
+        return (self.matrix @ monomials.T).T
+
+
+class ExpressionTable:
+    """Λ: distinct polynomials with exact coefficients, evaluated in one matrix product."""
+
+    def __init__(
+        self,
+        parameters: Sequence[str],
+        monomials: np.ndarray,
+        numerators: sparse.csr_array | tuple,
+        denominators: Sequence[int],
+    ):
+        """Use `from_polynomials` or `from_integers`.
+
+        Parameters
+        ----------
+        monomials : (M, d) exponents, row 0 all zero.
+        numerators : (indptr, indices, data) of exact integers (data int64, or object for huge ones).
+        denominators : M positive integers.
+        """
+        self.parameters = tuple(parameters)
+        self.monomials = np.ascontiguousarray(monomials, dtype=np.int32)
+        self.indptr, self.indices, self.data = numerators
+        self.denominators = tuple(int(q) for q in denominators)
+        if self.monomials.shape != (len(self.denominators), len(self.parameters)) or self.monomials[0].any():
+            raise ModelError("monomials must be (M, d) with the constant monomial first")
+
+    # ------------------------------------------------------------------ construction
+    @classmethod
+    def from_polynomials(cls, polynomials: Sequence[Polynomial], parameters: Sequence[str]) -> ExpressionTable:
+        known = set(parameters)
+        seen: dict[Monomial, int] = {ONE: 0}
+        for polynomial in polynomials:
+            unknown = polynomial.parameters - known
+            if unknown:
+                raise ModelError(f"expression {polynomial} uses unknown parameters {sorted(unknown)}")
+            for monomial in polynomial.terms:
+                seen.setdefault(monomial, len(seen))
+        # linear monomials in parameter order first, then by degree: the reduction then prefers θ itself
+        position = {name: i for i, name in enumerate(parameters)}
+        ordered = sorted(
+            seen, key=lambda m: (sum(p for _, p in m), [(position[name], -p) for name, p in m])
+        )
+        index = {m: i for i, m in enumerate(ordered)}
+        exponents = np.zeros((len(ordered), len(known)), dtype=np.int32)
+        for m, i in index.items():
+            for name, power in m:
+                exponents[i, position[name]] = power
+        denominators = [1] * len(ordered)
+        for polynomial in polynomials:
+            for m, c in polynomial.terms.items():
+                denominators[index[m]] = lcm(denominators[index[m]], c.denominator)
+        indptr, indices, data = [0], [], []
+        for polynomial in polynomials:
+            row = sorted((index[m], int(c * denominators[index[m]])) for m, c in polynomial.terms.items())
+            indices.extend(i for i, _ in row)
+            data.extend(v for _, v in row)
+            indptr.append(len(indices))
+        big = any(abs(v) > INT64_SAFE for v in data)
+        packed = np.array(data, dtype=object if big else np.int64)
+        return cls(parameters, exponents, (np.array(indptr), np.array(indices, dtype=np.int32), packed), denominators)
+
+    @classmethod
+    def from_integers(
+        cls, parameters: Sequence[str], monomials: np.ndarray, numerators: np.ndarray, denominators: Sequence[int]
+    ) -> ExpressionTable:
+        """From a dense (F, M) int64 array of numerators over one denominator per monomial."""
+        numerators = np.asarray(numerators)
+        rows, columns = np.nonzero(numerators)
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(numerators)))])
+        data = numerators[rows, columns]
+        return cls(parameters, monomials, (indptr, columns.astype(np.int32), data), denominators)
+
+    def sorted(self) -> tuple[ExpressionTable, np.ndarray]:
+        """Λ in the order of its coefficients with the smallest denominators, and the (F,) new id of each old one.
+
+        A canonical form: equal sets of polynomials give equal tables, however they were built.
+        """
+        columns: list[list[int]] = [[] for _ in range(self.num_monomials)]
+        for i, v in zip(self.indices.tolist(), self.data.tolist()):
+            columns[i].append(v)
+        shrink = [gcd(q, *column) for q, column in zip(self.denominators, columns)]
+        used = [i for i in range(self.num_monomials) if i == 0 or columns[i]]
+        renumber = {i: k for k, i in enumerate(used)}
+        keys = []
+        for f in range(self.num_expressions):
+            row = [0] * len(used)
+            for i, v in self._key(f):
+                row[renumber[i]] = v // shrink[i]
+            keys.append(tuple(row) if len(used) <= DENSE_COLUMNS else self._key(f))
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+        rank = np.empty(len(order), dtype=np.int32)
+        rank[order] = np.arange(len(order), dtype=np.int32)
+        indptr, indices, data = [0], [], []
+        for f in order:
+            for i, v in self._key(f):
+                indices.append(renumber[i])
+                data.append(v // shrink[i])
+            indptr.append(len(indices))
+        packed = np.array(data, dtype=object if any(abs(v) > INT64_SAFE for v in data) else np.int64)
+        numerators = (np.array(indptr), np.array(indices, dtype=np.int32), packed)
+        denominators = [self.denominators[i] // shrink[i] for i in used]
+        return ExpressionTable(self.parameters, self.monomials[used], numerators, denominators), rank
+
+    # ------------------------------------------------------------------ sizes
+    @property
+    def num_expressions(self) -> int:
+        return len(self.indptr) - 1
+
+    def __len__(self) -> int:
+        return self.num_expressions
+
+    @property
+    def num_parameters(self) -> int:
+        return len(self.parameters)
+
+    @property
+    def num_monomials(self) -> int:
+        return len(self.denominators)
+
+    @cached_property
+    def degree(self) -> int:
+        used = np.unique(self.indices)
+        return int(self.monomials[used].sum(axis=1).max(initial=0))
+
+    @property
+    def is_affine(self) -> bool:
+        return self.degree <= 1
+
+    # ------------------------------------------------------------------ numbers
+    @cached_property
+    def coefficients(self) -> sparse.csr_array:
+        """(F, M) float64, each entry the correctly rounded quotient."""
+        denominators = np.array([float(q) for q in self.denominators])
+        if self.data.dtype == object or max(self.denominators) > 2**53 or np.abs(self.data).max(initial=0) > 2**53:
+            values = np.array(
+                [float(Fraction(int(v), self.denominators[i])) for v, i in zip(self.data, self.indices)], dtype=float
+            )
+        else:
+            values = self.data / denominators[self.indices]  # both exact in double, one rounding
+        shape = (self.num_expressions, self.num_monomials)
+        return sparse.csr_array((values, self.indices, self.indptr), shape=shape)
+
+    @cached_property
+    def constant(self) -> np.ndarray:
+        """(F,) coefficient of the monomial 1."""
+        return np.asarray(self.coefficients[:, [0]].todense()).ravel()
+
+    @cached_property
+    def is_constant(self) -> np.ndarray:
+        """(F,) whether the expression uses no parameter."""
+        nonconstant = np.zeros(self.num_expressions, dtype=np.int64)
+        rows = np.repeat(np.arange(self.num_expressions), np.diff(self.indptr))
+        np.add.at(nonconstant, rows[self.indices != 0], 1)
+        return nonconstant == 0
+
+    def monomial_values(self, theta: np.ndarray) -> np.ndarray:
+        """(n, M) values of all monomials at θ (n, d)."""
+        return _monomial_values(self.monomials, np.atleast_2d(np.asarray(theta, dtype=float)))
+
+    def evaluate(self, theta: np.ndarray) -> np.ndarray:
+        """All of Λ at θ (d,) or a batch (n, d): one matrix product over monomials."""
+        theta = np.asarray(theta, dtype=float)
+        if theta.shape[-1] != self.num_parameters:
+            raise ModelError(f"θ has {theta.shape[-1]} entries, the model has {self.num_parameters} parameters")
+        values = (self.coefficients @ self.monomial_values(theta).T).T
+        return values[0] if theta.ndim == 1 else values
+
+    def polynomial(self, f: int) -> Polynomial:
+        """Expression f as an exact polynomial, for people."""
+        terms = {}
+        for k in range(self.indptr[f], self.indptr[f + 1]):
+            i = self.indices[k]
+            powers = zip(self.parameters, self.monomials[i].tolist())
+            monomial = tuple(sorted((name, p) for name, p in powers if p))
+            terms[monomial] = Fraction(int(self.data[k]), self.denominators[i])
+        return Polynomial(terms)
+
+    @cached_property
+    def complement(self) -> np.ndarray:
+        """(F,) int32 id of 1 − f where Λ holds it, else −1."""
+        index = {self._key(f): f for f in range(self.num_expressions)}
+        result = np.full(self.num_expressions, -1, dtype=np.int32)
+        one = self.denominators[0]
+        for f in range(self.num_expressions):
+            key = {i: -v for i, v in self._key(f)}
+            key[0] = key.get(0, 0) + one
+            result[f] = index.get(tuple(sorted((i, v) for i, v in key.items() if v)), -1)
+        return result
+
+    def _key(self, f: int) -> tuple[tuple[int, int], ...]:
+        span = slice(self.indptr[f], self.indptr[f + 1])
+        return tuple(zip(self.indices[span].tolist(), self.data[span].tolist()))
+
+    # ------------------------------------------------------------------ identifiable coordinates
+    @cached_property
+    def reduction(self) -> Reduction:
+        """Reduced coordinates (method: reduce first); decided in exact arithmetic."""
+        exponents = self.monomials[1:]
+        if len(exponents) > DENSE_COLUMNS:
+            # Untied models: every used monomial is a coordinate of its own. Not minimal if columns are
+            # dependent, but always exact: reduction is an optimisation.
+            used = np.unique(self.indices[self.indices > 0]) - 1
+            pivots = tuple(used.tolist())
+            matrix = sparse.eye_array(len(exponents), format="csr")[used]
+            weights = sparse.csr_array(self.coefficients[:, used + 1])
+        else:
+            rows, found = _rational_row_echelon(self)
+            pivots = tuple(found)
+            matrix = np.array([[float(v) for v in row] for row in rows]).reshape(len(rows), len(exponents))
+            weights = np.ascontiguousarray(self.coefficients[:, [p + 1 for p in pivots]].todense())
+        identity = (
+            len(pivots) == len(exponents) == self.num_parameters
+            and bool((exponents.sum(axis=1) == 1).all())
+            and bool((exponents[np.arange(len(exponents)), np.arange(len(exponents))] == 1).all())
+        )
+        return Reduction(matrix, pivots, weights, identity, exponents)
+
+
+def _monomial_values(exponents: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    values = np.ones((len(theta), len(exponents)))
+    for j in range(exponents.shape[1]):
+        used = np.flatnonzero(exponents[:, j])
+        if len(used):
+            values[:, used] *= theta[:, [j]] ** exponents[used, j]
+    return values
+
+
+def _rational_row_echelon(table: ExpressionTable) -> tuple[list[list[Fraction]], list[int]]:
+    """RREF of the non-constant coefficients: exact, and cheap because rank is found on few rows.
+
+    Rows are inserted one at a time into an echelon basis; a row already in the span is recognised by
+    exact integer products with a null-space basis, vectorised, so each pass either ends or adds a row.
+    """
+    columns = table.num_monomials - 1
+    dense = np.zeros((table.num_expressions, columns), dtype=object)
+    row_of = np.repeat(np.arange(table.num_expressions), np.diff(table.indptr))
+    keep = table.indices != 0
+    scale = 1
+    for q in table.denominators[1:]:
+        scale = lcm(scale, q)
+    factors = np.array([1] + [scale // q for q in table.denominators[1:]], dtype=object)
+    dense[row_of[keep], table.indices[keep] - 1] = table.data[keep].astype(object) * factors[table.indices[keep]]
+    largest = max((abs(int(v)) for v in table.data), default=0) * max((int(v) for v in factors), default=1)
+    if largest < 2**40:
+        dense = np.unique(dense.astype(np.int64), axis=0).astype(object)
+    basis: list[list[Fraction]] = []
+    pivots: list[int] = []
+    candidate = next((i for i in range(len(dense)) if any(dense[i])), None)
+    while candidate is not None and len(basis) < columns:
+        basis, pivots = _insert(basis, pivots, [Fraction(int(v)) for v in dense[candidate]])
+        null = _null_space(basis, pivots, columns)
+        outside = np.zeros(len(dense), dtype=bool)
+        for vector in null:
+            outside |= (dense @ np.array(vector, dtype=object)) != 0
+        candidate = int(np.argmax(outside)) if outside.any() else None
+    return basis, pivots
+
+
+def _insert(basis: list[list[Fraction]], pivots: list[int], row: list[Fraction]) -> tuple[list, list[int]]:
+    for b, p in zip(basis, pivots):
+        if row[p]:
+            row = [x - row[p] * y for x, y in zip(row, b)]
+    pivot = next(i for i, x in enumerate(row) if x)
+    row = [x / row[pivot] for x in row]
+    basis = [[x - b[pivot] * y for x, y in zip(b, row)] for b in basis] + [row]
+    order = sorted(range(len(basis)), key=lambda k: (pivots + [pivot])[k])
+    merged = pivots + [pivot]
+    return [basis[k] for k in order], [merged[k] for k in order]
+
+
+def _null_space(basis: list[list[Fraction]], pivots: list[int], columns: int) -> list[list[int]]:
+    """Integer vectors spanning {n : basis @ n = 0}."""
+    vectors = []
+    for free in (c for c in range(columns) if c not in pivots):
+        vector = [Fraction(0)] * columns
+        vector[free] = Fraction(1)
+        for b, p in zip(basis, pivots):
+            vector[p] = -b[free]
+        scale = lcm(*(x.denominator for x in vector))
+        vectors.append([int(x * scale) for x in vector])
+    return vectors

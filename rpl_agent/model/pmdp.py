@@ -1,0 +1,203 @@
+"""`ParametricMDP`: the known structure, as frozen arrays; `MDP`: the same skeleton with numbers.
+
+Words: a *row* is an enabled state-action pair. Rows of state s are ``state_ptr[s]:state_ptr[s+1]``, sorted
+by action; transitions of row r are ``row_ptr[r]:row_ptr[r+1]``, sorted by successor. S states, R rows,
+T transitions, F = |Λ| expressions. Nothing per transition is a Python object: 10^7 transitions fit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from rpl_agent.errors import ModelError
+from rpl_agent.model.domain import Domain
+from rpl_agent.model.expressions import ExpressionTable
+
+
+@dataclass(frozen=True)
+class Reward:
+    """Reward of a state (paid on leaving it, whatever the action) and of a state-action pair."""
+
+    state: np.ndarray  # (S,)
+    row: np.ndarray  # (R,)
+
+
+@dataclass(frozen=True)
+class ParametricMDP:
+    """A parametric MDP (Definition 2 of the paper)."""
+
+    state_ptr: np.ndarray  # (S+1,) int64
+    action: np.ndarray  # (R,) int32, id into action_names
+    row_ptr: np.ndarray  # (R+1,) int64
+    successor: np.ndarray  # (T,) int32
+    expression: np.ndarray  # (T,) int32, id into table
+    table: ExpressionTable
+    domain: Domain
+    initial_state: int = 0
+    labels: Mapping[str, np.ndarray] = field(default_factory=dict)  # name -> (S,) bool
+    rewards: Mapping[str, Reward] = field(default_factory=dict)
+    action_names: tuple[str, ...] = ()
+    variables: Mapping[str, np.ndarray] = field(default_factory=dict)  # name -> (S,) int
+    name: str = "model"
+
+    def __post_init__(self) -> None:
+        for attribute, dtype in (
+            ("state_ptr", np.int64), ("action", np.int32), ("row_ptr", np.int64),
+            ("successor", np.int32), ("expression", np.int32),
+        ):  # fmt: skip
+            array = np.ascontiguousarray(getattr(self, attribute), dtype=dtype)
+            array.setflags(write=False)
+            object.__setattr__(self, attribute, array)
+        if self.state_ptr[-1] != len(self.action) or self.row_ptr[-1] != len(self.successor):
+            raise ModelError("the pointers of states, rows and transitions do not fit together")
+        if not 0 <= self.initial_state < self.num_states:
+            raise ModelError(f"initial state {self.initial_state} does not exist")
+        if self.domain.parameters != self.table.parameters:
+            raise ModelError(f"domain is over {self.domain.parameters}, expressions over {self.table.parameters}")
+
+    # ------------------------------------------------------------------ sizes
+    @property
+    def num_states(self) -> int:
+        return len(self.state_ptr) - 1
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.action)
+
+    @property
+    def num_transitions(self) -> int:
+        return len(self.successor)
+
+    @property
+    def num_expressions(self) -> int:
+        return self.table.num_expressions
+
+    @property
+    def num_parameters(self) -> int:
+        return self.table.num_parameters
+
+    @property
+    def num_actions(self) -> int:
+        return len(self.action_names)
+
+    # ------------------------------------------------------------------ derived arrays
+    @cached_property
+    def row_state(self) -> np.ndarray:
+        """(R,) int32 the state of each row."""
+        return np.repeat(np.arange(self.num_states, dtype=np.int32), np.diff(self.state_ptr))
+
+    @cached_property
+    def transition_row(self) -> np.ndarray:
+        """(T,) int32 the row of each transition."""
+        return np.repeat(np.arange(self.num_rows, dtype=np.int32), np.diff(self.row_ptr))
+
+    @cached_property
+    def row_of_action(self) -> np.ndarray:
+        """(S, A) int32 row of each state and action, −1 where it is not enabled (small models)."""
+        table = np.full((self.num_states, self.num_actions), -1, dtype=np.int32)
+        table[self.row_state, self.action] = np.arange(self.num_rows, dtype=np.int32)
+        return table
+
+    def row_reward(self, name: str) -> np.ndarray:
+        """(R,) reward paid when row r is taken."""
+        reward = self.rewards[name]
+        return reward.state[self.row_state] + reward.row
+
+    def find_row(self, state: int, action: int) -> int:
+        """Row of (state, action id), or −1."""
+        lo, hi = self.state_ptr[state], self.state_ptr[state + 1]
+        k = lo + int(np.searchsorted(self.action[lo:hi], action))
+        return int(k) if k < hi and self.action[k] == action else -1
+
+    def find_transition(self, row: int, successor: int) -> int:
+        """Transition of a row to a successor, or −1."""
+        lo, hi = self.row_ptr[row], self.row_ptr[row + 1]
+        k = lo + int(np.searchsorted(self.successor[lo:hi], successor))
+        return int(k) if k < hi and self.successor[k] == successor else -1
+
+    def action_mask(self, state: int) -> np.ndarray:
+        """(A,) int8, 1 where the action is enabled."""
+        mask = np.zeros(self.num_actions, dtype=np.int8)
+        mask[self.action[self.state_ptr[state] : self.state_ptr[state + 1]]] = 1
+        return mask
+
+    # ------------------------------------------------------------------ for people
+    def state_name(self, state: int) -> str:
+        if not self.variables:
+            return f"s{state}"
+        return "(" + ", ".join(f"{name}={values[state]}" for name, values in self.variables.items()) + ")"
+
+    def row_name(self, row: int) -> str:
+        state = int(self.row_state[row])
+        return f"state {state} = {self.state_name(state)}, action {self.action_names[self.action[row]]!r}"
+
+    def transition_name(self, t: int) -> str:
+        successor = int(self.successor[t])
+        return (
+            f"{self.row_name(int(self.transition_row[t]))}, successor {successor} = {self.state_name(successor)}, "
+            f"expression {self.table.polynomial(int(self.expression[t]))}"
+        )
+
+    # ------------------------------------------------------------------ numbers
+    def instantiate(self, theta: np.ndarray | Mapping[str, float]) -> MDP:
+        """The MDP M[θ]: same skeleton, probabilities in floats."""
+        if isinstance(theta, Mapping):
+            missing = set(self.table.parameters) ^ set(theta)
+            if missing:
+                raise ModelError(f"θ and the model differ in parameters {sorted(missing)}")
+            theta = np.array([theta[name] for name in self.table.parameters])
+        theta = np.asarray(theta, dtype=float)
+        if theta.shape != (self.num_parameters,) or not np.isfinite(theta).all():
+            raise ModelError(f"θ must be {self.num_parameters} finite numbers, one per parameter {self.table.parameters}")
+        if not self.domain.contains(theta):
+            raise ModelError(f"θ = {dict(zip(self.table.parameters, theta.tolist()))} lies outside the domain")
+        values = self.table.evaluate(theta)
+        bad = np.flatnonzero((values < -1e-9) | (values > 1 + 1e-9))
+        if len(bad):
+            t = int(np.flatnonzero(self.expression == bad[0])[0])
+            raise ModelError(f"probability {values[bad[0]]:.6g} is outside [0, 1] at {self.transition_name(t)}")
+        return MDP(self, np.clip(values, 0.0, 1.0)[self.expression], theta)
+
+    def with_labels(self, labels: Mapping[str, np.ndarray]) -> ParametricMDP:
+        return replace(self, labels={**self.labels, **labels})
+
+    @cached_property
+    def content_hash(self) -> str:
+        """Hash of everything that decides what data and policies mean for this model."""
+        digest = hashlib.sha256()
+        table = self.table
+        for array in (
+            self.state_ptr, self.action, self.row_ptr, self.successor, self.expression, table.monomials,
+            table.indptr, table.indices, self.domain.lower, self.domain.upper, self.domain.A, self.domain.b,
+        ):  # fmt: skip
+            digest.update(np.ascontiguousarray(array).tobytes())
+        digest.update(repr((table.data.tolist(), table.denominators, table.parameters, self.initial_state)).encode())
+        digest.update(repr(self.action_names).encode())
+        for kind in (self.labels, self.rewards):
+            for key in sorted(kind):
+                value = kind[key]
+                digest.update(key.encode())
+                parts = (value.state, value.row) if isinstance(value, Reward) else (value,)
+                for part in parts:
+                    digest.update(np.ascontiguousarray(part).tobytes())
+        return digest.hexdigest()[:32]
+
+    def __repr__(self) -> str:
+        return (
+            f"ParametricMDP({self.name!r}, states={self.num_states}, transitions={self.num_transitions}, "
+            f"expressions={self.num_expressions}, parameters={self.table.parameters})"
+        )
+
+
+@dataclass(frozen=True)
+class MDP:
+    """A parametric MDP at one θ: the skeleton and one probability per transition."""
+
+    pmdp: ParametricMDP
+    probability: np.ndarray  # (T,) float64
+    theta: np.ndarray  # (d,)

@@ -1,0 +1,112 @@
+"""Memoryless policies over rows: deterministic, randomised, and step-dependent for finite horizons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rpl_agent.errors import ModelError
+from rpl_agent.model.pmdp import ParametricMDP
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Exactly one of ``rows`` and ``weights`` is given.
+
+    rows : (S,) int64 chosen row of each state, or (H, S) with one decision rule per step.
+    weights : (R,) float64 probability of each row within its state.
+    """
+
+    rows: np.ndarray | None = None
+    weights: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        if (self.rows is None) == (self.weights is None):
+            raise ModelError("a policy is either deterministic (rows) or randomised (weights)")
+
+    @classmethod
+    def deterministic(cls, rows: np.ndarray) -> Policy:
+        return cls(rows=np.asarray(rows, dtype=np.int64))
+
+    @classmethod
+    def randomised(cls, weights: np.ndarray) -> Policy:
+        return cls(weights=np.asarray(weights, dtype=float))
+
+    @classmethod
+    def uniform(cls, pmdp: ParametricMDP) -> Policy:
+        sizes = np.diff(pmdp.state_ptr)
+        return cls(weights=np.repeat(1.0 / np.maximum(sizes, 1), sizes))
+
+    @property
+    def is_deterministic(self) -> bool:
+        return self.rows is not None
+
+    def at(self, step: int) -> Policy:
+        """The decision rule of one step (the last one persists)."""
+        if self.rows is None or self.rows.ndim == 1:
+            return self
+        return Policy(rows=self.rows[min(step, len(self.rows) - 1)])
+
+    def as_weights(self, pmdp: ParametricMDP) -> np.ndarray:
+        """(R,) probabilities per row."""
+        if self.weights is not None:
+            return self.weights
+        assert self.rows is not None
+        if self.rows.ndim != 1:
+            raise ModelError("a step-dependent policy has no stationary weights; use policy.at(step)")
+        weights = np.zeros(pmdp.num_rows)
+        weights[self.rows] = 1.0
+        return weights
+
+    def mixed(self, pmdp: ParametricMDP, weight: float = 0.9) -> Policy:
+        """``weight`` on the chosen row, the rest evenly over the other enabled rows (the paper's sampler)."""
+        if not 0.0 <= weight <= 1.0:
+            raise ModelError(f"weight {weight} is outside [0, 1]")
+        rows = self.at(0).rows
+        if rows is None:
+            raise ModelError("only a deterministic policy can be mixed")
+        sizes = np.diff(pmdp.state_ptr)
+        rest = np.where(sizes > 1, (1.0 - weight) / np.maximum(sizes - 1, 1), 0.0)
+        weights = np.repeat(rest, sizes)
+        weights[rows] = np.where(sizes > 1, weight, 1.0)
+        return Policy(weights=weights)
+
+    def check(self, pmdp: ParametricMDP) -> None:
+        """Raise ModelError, naming the state, if this is not a policy of the model."""
+        if self.rows is not None:
+            if self.rows.shape[-1] != pmdp.num_states or self.rows.ndim > 2:
+                raise ModelError(f"policy has shape {self.rows.shape}, the model {pmdp.num_states} states")
+            bad = (self.rows < pmdp.state_ptr[:-1]) | (self.rows >= pmdp.state_ptr[1:])
+            if bad.any():
+                state = int(np.argwhere(bad)[0][-1])
+                raise ModelError(
+                    f"the policy chooses an action that is not enabled in state {state} = {pmdp.state_name(state)}"
+                )
+            return
+        assert self.weights is not None
+        if self.weights.shape != (pmdp.num_rows,):
+            raise ModelError(f"policy has {self.weights.shape} weights, the model {pmdp.num_rows} state-action pairs")
+        if not (np.isfinite(self.weights).all() and (self.weights >= 0).all()):
+            row = int(np.flatnonzero(~(self.weights >= 0))[0])
+            raise ModelError(f"the policy has weight {self.weights[row]} at {pmdp.row_name(row)}")
+        totals = np.add.reduceat(self.weights, pmdp.state_ptr[:-1])
+        bad = np.abs(totals - 1.0) > 1e-9
+        if bad.any():
+            state = int(np.flatnonzero(bad)[0])
+            raise ModelError(f"the policy's weights sum to {totals[state]} in state {state} = {pmdp.state_name(state)}")
+
+    def row(self, pmdp: ParametricMDP, state: int, rng: np.random.Generator | None = None, step: int = 0) -> int:
+        """The row taken in a state (drawn with rng when randomised; the most likely one without)."""
+        if self.rows is not None:
+            return int(self.at(step).rows[state])  # type: ignore[index]
+        assert self.weights is not None
+        lo, hi = int(pmdp.state_ptr[state]), int(pmdp.state_ptr[state + 1])
+        if rng is None:
+            return lo + int(np.argmax(self.weights[lo:hi]))
+        cumulative = np.cumsum(self.weights[lo:hi])
+        return lo + min(int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right")), hi - lo - 1)
+
+    def action(self, pmdp: ParametricMDP, state: int, rng: np.random.Generator | None = None, step: int = 0) -> int:
+        """The action id taken in a state."""
+        return int(pmdp.action[self.row(pmdp, state, rng, step)])

@@ -1,0 +1,208 @@
+"""`validate` collects every problem of a model; each message names the state, action and expression."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import linprog
+
+from rpl_agent.errors import ModelError
+from rpl_agent.model.domain import Domain
+from rpl_agent.model.pmdp import ParametricMDP
+
+#: Expressions may leave [0, 1] on the domain by this much (rounding of LP solutions, never of the model).
+RANGE_TOLERANCE = 1e-9
+#: So many problems of one kind are listed in an error; the rest is counted.
+LISTED = 8
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One defect: ``kind`` for programs, ``message`` for people."""
+
+    kind: str
+    message: str
+
+
+def validate(pmdp: ParametricMDP) -> list[Problem]:
+    """All problems of a model; empty if it is well formed on its whole domain."""
+    return [
+        *_structure(pmdp),
+        *_row_sums(pmdp),
+        *_ranges(pmdp),
+    ]
+
+
+def require_valid(pmdp: ParametricMDP) -> None:
+    """Raise one ModelError that lists the problems."""
+    problems = validate(pmdp)
+    if not problems:
+        return
+    lines = []
+    for kind in dict.fromkeys(p.kind for p in problems):
+        same = [p.message for p in problems if p.kind == kind]
+        lines += same[:LISTED]
+        if len(same) > LISTED:
+            lines.append(f"... and {len(same) - LISTED} more of this kind")
+    raise ModelError(f"model {pmdp.name!r} has {len(problems)} problem(s):\n  " + "\n  ".join(lines))
+
+
+def _structure(pmdp: ParametricMDP) -> list[Problem]:
+    problems = []
+    name = pmdp.state_name
+    for s in np.flatnonzero(np.diff(pmdp.state_ptr) == 0):
+        problems.append(Problem("actionless", f"state {s} = {name(s)} has no action"))
+    for r in np.flatnonzero(np.diff(pmdp.row_ptr) == 0):
+        problems.append(Problem("empty-row", f"{pmdp.row_name(r)} has no successor"))
+    same_state = np.diff(pmdp.row_state) == 0
+    for r in np.flatnonzero(same_state & (np.diff(pmdp.action) == 0)):
+        problems.append(Problem("duplicate-action", f"{pmdp.row_name(r)} appears twice"))
+    for t in np.flatnonzero((pmdp.successor < 0) | (pmdp.successor >= pmdp.num_states)):
+        row = int(pmdp.transition_row[t])
+        problems.append(Problem("unknown-successor", f"{pmdp.row_name(row)} leads to unknown state {pmdp.successor[t]}"))
+    if not any(p.kind == "unknown-successor" for p in problems):
+        for s in np.flatnonzero(~reachable(pmdp)):
+            problems.append(Problem("unreachable", f"state {s} = {name(s)} is not reachable from the initial state"))
+    return problems
+
+
+def reachable(pmdp: ParametricMDP) -> np.ndarray:
+    """(S,) bool, states reachable from the initial state through any transition."""
+    first = pmdp.row_ptr[pmdp.state_ptr]
+    seen = np.zeros(pmdp.num_states, dtype=bool)
+    seen[pmdp.initial_state] = True
+    frontier = np.array([pmdp.initial_state])
+    while len(frontier):
+        sizes = first[frontier + 1] - first[frontier]
+        offsets = np.repeat(first[frontier] - np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes)
+        successors = np.unique(pmdp.successor[offsets + np.arange(sizes.sum())])
+        frontier = successors[~seen[successors]]
+        seen[frontier] = True
+    return seen
+
+
+def _row_sums(pmdp: ParametricMDP) -> list[Problem]:
+    """Rows must sum to 1 as polynomials: decided exactly, one monomial at a time."""
+    table = pmdp.table
+    if not pmdp.num_rows or (np.diff(pmdp.row_ptr) == 0).any():
+        return []
+    row_of = np.repeat(np.arange(table.num_expressions), np.diff(table.indptr))
+    bad = np.zeros(pmdp.num_rows, dtype=bool)
+    exact_type = np.int64 if table.data.dtype != object else object
+    if exact_type is np.int64 and np.abs(table.data).max(initial=0) > 2**62 // max(1, int(np.diff(pmdp.row_ptr).max())):
+        exact_type = object
+    used = np.unique(table.indices) if len(table.indices) <= 64 * table.num_monomials or table.num_monomials <= 64 else None
+    if used is None or table.num_monomials > 64:
+        return _row_sums_sparse(pmdp)
+    for m in {0, *used.tolist()}:
+        column = np.zeros(table.num_expressions, dtype=exact_type)
+        here = table.indices == m
+        column[row_of[here]] = table.data[here]
+        totals = np.add.reduceat(column[pmdp.expression], pmdp.row_ptr[:-1])
+        bad |= totals != (table.denominators[0] if m == 0 else 0)
+    return [_row_problem(pmdp, int(r)) for r in np.flatnonzero(bad)]
+
+
+def _row_sums_sparse(pmdp: ParametricMDP) -> list[Problem]:
+    """Many monomials (untied models): add each row's polynomials in a dictionary."""
+    table, problems = pmdp.table, []
+    for r in range(pmdp.num_rows):
+        total: dict[int, int] = {0: -table.denominators[0]}
+        for f in pmdp.expression[pmdp.row_ptr[r] : pmdp.row_ptr[r + 1]]:
+            for k in range(table.indptr[f], table.indptr[f + 1]):
+                m = int(table.indices[k])
+                total[m] = total.get(m, 0) + int(table.data[k])
+        if any(total.values()):
+            problems.append(_row_problem(pmdp, r))
+    return problems
+
+
+def _row_problem(pmdp: ParametricMDP, r: int) -> Problem:
+    parts = [pmdp.table.polynomial(int(f)) for f in pmdp.expression[pmdp.row_ptr[r] : pmdp.row_ptr[r + 1]]]
+    total = sum(parts[1:], parts[0])
+    shown = " ; ".join(str(p) for p in parts)
+    return Problem("row-sum", f"{pmdp.row_name(r)}: expressions {shown} sum to {total}, not to 1")
+
+
+def _ranges(pmdp: ParametricMDP) -> list[Problem]:
+    """Expressions must stay in [0, 1] on the domain (sound for polynomials: enclosures by monomials)."""
+    low, high = expression_range(pmdp.table, pmdp.domain)
+    problems = []
+    for f in np.flatnonzero((low < -RANGE_TOLERANCE) | (high > 1 + RANGE_TOLERANCE)):
+        at = np.flatnonzero(pmdp.expression == f)
+        where = pmdp.row_name(int(pmdp.transition_row[at[0]])) if len(at) else "no transition"
+        problems.append(
+            Problem(
+                "range",
+                f"{where}: expression {pmdp.table.polynomial(int(f))} ranges over [{low[f]:.6g}, {high[f]:.6g}] on the "
+                "domain; restrict the domain (see model.validation.restrict_domain) or mend the expression",
+            )
+        )
+    return problems
+
+
+def expression_range(table, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
+    """(F,), (F,) enclosures of every expression on the domain.
+
+    Exact at box corners for multilinear expressions; LPs over the polytope where the box alone is too wide.
+    """
+    low, high = _box_range(table, domain)
+    suspicious = np.flatnonzero((low < -RANGE_TOLERANCE) | (high > 1 + RANGE_TOLERANCE))
+    if not len(suspicious) or not len(domain.b):
+        return low, high
+    if not table.is_affine:
+        return low, high
+    B = np.zeros((table.num_expressions, domain.dimension))
+    linear = np.argmax(table.monomials[1:], axis=1)
+    dense = np.asarray(table.coefficients[:, 1:].todense())
+    np.add.at(B.T, linear, dense.T)
+    A, b = domain.constraints()
+    for f in suspicious:
+        for sign, out in ((1.0, low), (-1.0, high)):
+            result = linprog(sign * B[f], A_ub=A, b_ub=b, bounds=[(None, None)] * domain.dimension, method="highs")
+            if result.status == 0:
+                out[f] = table.constant[f] + sign * result.fun
+    return low, high
+
+
+def _box_range(table, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
+    if table.monomials.max(initial=0) <= 1 and domain.dimension <= 10 and not table.is_affine:
+        corners = np.array(np.meshgrid(*zip(domain.lower, domain.upper), indexing="ij")).reshape(domain.dimension, -1).T
+        low = np.full(table.num_expressions, np.inf)
+        high = -low
+        for corner in corners:  # multilinear: extremes over a box lie at its corners
+            values = table.evaluate(corner)
+            np.minimum(low, values, out=low)
+            np.maximum(high, values, out=high)
+        return low, high
+    powers = table.monomials
+    mono_low, mono_high = np.ones(len(powers)), np.ones(len(powers))
+    for j in range(domain.dimension):
+        for i in np.flatnonzero(powers[:, j]):
+            ends = sorted((domain.lower[j] ** powers[i, j], domain.upper[j] ** powers[i, j]))
+            if powers[i, j] % 2 == 0 and domain.lower[j] < 0 < domain.upper[j]:
+                ends[0] = 0.0
+            products = [mono_low[i] * ends[0], mono_low[i] * ends[1], mono_high[i] * ends[0], mono_high[i] * ends[1]]
+            mono_low[i], mono_high[i] = min(products), max(products)
+    positive, negative = table.coefficients.maximum(0), table.coefficients.minimum(0)
+    return positive @ mono_low + negative @ mono_high, positive @ mono_high + negative @ mono_low
+
+
+def restrict_domain(table, domain: Domain) -> Domain:
+    """The domain with "every expression in [0, 1]" added, for affine models (Betting needs it)."""
+    if not table.is_affine:
+        raise ModelError("only affine models can have their domain restricted; bound the parameters instead")
+    low, high = expression_range(table, domain)
+    dense = np.asarray(table.coefficients[:, 1:].todense())
+    B = np.zeros((table.num_expressions, domain.dimension))
+    np.add.at(B.T, np.argmax(table.monomials[1:], axis=1), dense.T)
+    under, over = low < -RANGE_TOLERANCE, high > 1 + RANGE_TOLERANCE
+    A = np.vstack([-B[under], B[over]])
+    b = np.concatenate([table.constant[under], 1.0 - table.constant[over]])
+    if domain.dimension == 1 and len(b):  # one parameter: constraints are bounds
+        limits = b / A[:, 0]
+        upper = min(domain.upper[0], limits[A[:, 0] > 0].min(initial=np.inf))
+        lower = max(domain.lower[0], limits[A[:, 0] < 0].max(initial=-np.inf))
+        return Domain(domain.parameters, np.array([lower]), np.array([upper]))
+    return domain.with_constraints(A, b) if len(b) else domain
