@@ -1,0 +1,239 @@
+"""Compiled construction of vertex graphs: cutting a simple polytope by one half-space at a time, and lazy growth.
+
+A polytope is *simple* if exactly n constraints are tight at every vertex. Then each vertex has n edges, one per
+constraint that it may leave, and cutting by a new half-space touches only the vertices it removes: every edge from a
+removed to a kept vertex yields one new vertex, and two new vertices are joined when they share all but one of their
+constraints. Perturbing the right sides makes every polytope simple, so no degenerate case is left to treat.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from rpl_agent.regions._kernels import MAX_PIVOTS, entering_row, invert, multipliers, pivot
+
+UNCHANGED, CUT, EMPTY, FULL, INCONSISTENT = 0, 1, 2, 3, 4
+
+
+@njit(cache=True)
+def _subset_key(basis, without):
+    """A 64-bit hash of the basis with one slot left out."""
+    key = np.uint64(1469598103934665603)
+    for k in range(basis.shape[0]):
+        if k != without:
+            key ^= np.uint64(basis[k] + 1)
+            key *= np.uint64(1099511628211)
+            key ^= key >> np.uint64(29)
+    return key
+
+
+@njit(cache=True)
+def clip(row_id, row, bound, basis, neighbour, point, alive, state):
+    """Intersect a simple polytope with {x : row.x <= bound}, in place; nothing changes unless CUT is returned.
+
+    Parameters
+    ----------
+    row_id : int
+        Number of the new constraint, larger than every number in use (so that bases stay sorted).
+    row : (n,) float64
+    bound : float
+    basis, neighbour : (cap, n) int32
+    point : (cap, n) float64
+    alive : (cap,) uint8
+    state : (1,) int64
+        Slots in use, dead ones included.
+
+    Returns
+    -------
+    int
+        UNCHANGED (the half-space is redundant), CUT, EMPTY (no vertex satisfies it), FULL (the table is too small)
+        or INCONSISTENT (rounding has spoilt the combinatorics: perturb more).
+    """
+    used = state[0]
+    cap, n = basis.shape
+    excess = np.empty(used)
+    kept = 0
+    removed = 0
+    for v in range(used):
+        if alive[v]:
+            value = -bound
+            for j in range(n):
+                value += row[j] * point[v, j]
+            excess[v] = value
+            if value > 0.0:
+                removed += 1
+            else:
+                kept += 1
+    if removed == 0:
+        return UNCHANGED
+    if kept == 0:
+        return EMPTY
+    crossing = 0
+    for v in range(used):
+        if alive[v] and excess[v] > 0.0:
+            for k in range(n):
+                if excess[neighbour[v, k]] <= 0.0:
+                    crossing += 1
+    if crossing < n:
+        return INCONSISTENT
+    if kept + crossing > cap:
+        return FULL
+    new_basis = np.empty((crossing, n), np.int32)
+    new_point = np.empty((crossing, n))
+    new_neighbour = np.full((crossing, n), -1, np.int32)
+    kept_slot = np.empty(crossing, np.int32)
+    keys = np.empty(crossing * (n - 1), np.uint64)
+    i = 0
+    for v in range(used):
+        if not (alive[v] and excess[v] > 0.0):
+            continue
+        for k in range(n):
+            u = neighbour[v, k]
+            if excess[u] > 0.0:
+                continue
+            at = 0
+            for q in range(n):
+                if q != k:
+                    new_basis[i, at] = basis[v, q]
+                    at += 1
+            new_basis[i, n - 1] = row_id
+            # The convex combination never leaves the edge, whatever the condition of the new basis.
+            share = excess[v] / (excess[v] - excess[u])
+            for j in range(n):
+                new_point[i, j] = share * point[u, j] + (1.0 - share) * point[v, j]
+            new_neighbour[i, n - 1] = u
+            kept_slot[i] = -1
+            for q in range(n):
+                if neighbour[u, q] == v:
+                    kept_slot[i] = q
+            if kept_slot[i] < 0:
+                return INCONSISTENT
+            for q in range(n - 1):
+                keys[i * (n - 1) + q] = _subset_key(new_basis[i], q)
+            i += 1
+    order = np.argsort(keys)
+    if order.shape[0] % 2 == 1:
+        return INCONSISTENT
+    for pair in range(0, order.shape[0], 2):
+        e = order[pair]
+        g = order[pair + 1]
+        if keys[e] != keys[g] or (pair + 2 < order.shape[0] and keys[order[pair + 2]] == keys[e]):
+            return INCONSISTENT
+        new_neighbour[e // (n - 1), e % (n - 1)] = g // (n - 1)
+        new_neighbour[g // (n - 1), g % (n - 1)] = e // (n - 1)
+    slot = np.empty(crossing, np.int64)
+    at = 0
+    for v in range(used):
+        if alive[v] and excess[v] > 0.0:
+            alive[v] = 0
+        if not alive[v] and at < crossing:
+            slot[at] = v
+            at += 1
+    while at < crossing:
+        slot[at] = used
+        used += 1
+        at += 1
+    state[0] = used
+    for i in range(crossing):
+        v = slot[i]
+        alive[v] = 1
+        u = new_neighbour[i, n - 1]
+        neighbour[u, kept_slot[i]] = v
+        for k in range(n):
+            basis[v, k] = new_basis[i, k]
+            point[v, k] = new_point[i, k]
+            neighbour[v, k] = u if k == n - 1 else slot[new_neighbour[i, k]]
+    return CUT
+
+
+@njit(cache=True)
+def box_graph(loose, basis, neighbour, point, alive, state):
+    """The 2**n vertices of a box whose rows are (x_j <= loose[2j], -x_j <= loose[2j + 1])."""
+    n = basis.shape[1]
+    for v in range(1 << n):
+        alive[v] = 1
+        for j in range(n):
+            side = (v >> j) & 1
+            basis[v, j] = 2 * j + side
+            point[v, j] = -loose[2 * j + 1] if side else loose[2 * j]
+            neighbour[v, j] = v ^ (1 << j)
+    state[0] = 1 << n
+
+
+@njit(cache=True)
+def invert_bases(basis, rows, inverse):
+    """Fill the transposed inverses of all bases; the number of singular ones is returned."""
+    count, n = basis.shape
+    matrix = np.empty((n, n))
+    singular = 0
+    for v in range(count):
+        for k in range(n):
+            for j in range(n):
+                matrix[k, j] = rows[basis[v, k], j]
+        if not invert(matrix, inverse[v]):
+            singular += 1
+    return singular
+
+
+@njit(cache=True)
+def _same(first, second):
+    for k in range(first.shape[0]):
+        if first[k] != second[k]:
+            return False
+    return True
+
+
+@njit(cache=True)
+def insert_vertex(data, basis, inverse, point):
+    """The number of the vertex with this basis, added if new; -1 if the table is full."""
+    mask = data.slots.shape[0] - 1
+    at = np.int64(_subset_key(basis, -1) & np.uint64(mask))
+    while data.slots[at] >= 0:
+        if _same(data.basis[data.slots[at]], basis):
+            return data.slots[at]
+        at = (at + 1) & mask
+    vertex = data.counts[0]
+    if vertex >= data.basis.shape[0]:
+        return -1
+    data.slots[at] = vertex
+    data.counts[0] = vertex + 1
+    data.basis[vertex] = basis
+    data.inverse[vertex] = inverse
+    data.point[vertex] = point
+    data.neighbour[vertex] = -1
+    return vertex
+
+
+@njit(cache=True)
+def grow(data, directions, start):
+    """Walk to the optimum of every direction and remember the vertices and edges met on the way (one thread only).
+
+    Returns the last vertex; stops remembering, without harm, when the table is full.
+    """
+    n = directions.shape[1]
+    y = np.empty(n)
+    vertex = start if 0 <= start < data.counts[0] else 0
+    for i in range(directions.shape[0]):
+        for _ in range(MAX_PIVOTS):
+            leaving = multipliers(data.inverse[vertex], directions[i], y)
+            if leaving < 0:
+                break
+            following = data.neighbour[vertex, leaving]
+            if following < 0:
+                basis = data.basis[vertex].copy()
+                inverse = data.inverse[vertex].copy()
+                point = data.point[vertex].copy()
+                entering = entering_row(data, basis, inverse, point, leaving)
+                if entering < 0 or not pivot(data, basis, leaving, entering, inverse, point):
+                    break
+                following = insert_vertex(data, basis, inverse, point)
+                if following < 0:
+                    return vertex
+                data.neighbour[vertex, leaving] = following
+                # The same edge walked back leaves the row that has just entered.
+                for k in range(n):
+                    if data.basis[following, k] == entering:
+                        data.neighbour[following, k] = vertex
+            vertex = following
+    return vertex

@@ -1,0 +1,215 @@
+"""The vertex graph of a low-dimensional polytope, complete where it is small and grown on demand where it is not.
+
+Constraints come by the hundred thousand (two per expression) while a region of dimension r <= 6 has a few dozen
+facets. The graph therefore starts as a box and is cut by the most violated rows at its vertices until none is
+violated; a row that no vertex violates is redundant for good, because the polytope only shrinks. Stopping early is
+sound: fewer rows describe a larger set.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rpl_agent.regions import _clipping as clipping
+from rpl_agent.regions._kernels import PolytopeData, support_polytope
+
+#: right sides are loosened by up to this times the size of the box: far above rounding, far below any data
+PERTURBATION = 1e-10
+#: retries when rounding spoils the combinatorics, each with ten times the perturbation
+ATTEMPTS = 4
+#: a row violated by less than this times its scale is left out (a superset by as much)
+VIOLATION = 1e-12
+#: vertices of a complete table (d = 6: 50,000 vertices take 25 MB)
+MAX_VERTICES = 50_000
+#: entries of one block of the violation matrix
+BLOCK = 4_000_000
+
+
+class GraphError(RuntimeError):
+    """The graph could not be built (rounding, or too many vertices); callers use another method."""
+
+
+class VertexGraph:
+    """Complete vertex graph of a box cut by half-spaces.
+
+    Parameters
+    ----------
+    lower, upper : (n,) float64
+        The box to start from, n >= 2.
+    perturbation : float
+        How far, relative to the box, right sides are loosened against degeneracy.
+    max_vertices : int
+
+    Attributes
+    ----------
+    empty : bool
+        True once a certified bound shows that no point satisfies all rows.
+    """
+
+    def __init__(
+        self,
+        lower: np.ndarray,
+        upper: np.ndarray,
+        perturbation: float = PERTURBATION,
+        max_vertices: int = MAX_VERTICES,
+    ):
+        n = len(lower)
+        self.lower, self.upper = np.array(lower, float), np.array(upper, float)
+        self._size = float(np.max(self.upper - self.lower)) or 1.0
+        self._perturbation = perturbation
+        self._rng = np.random.default_rng(20240607)  # fixed: the same rows give the same graph
+        capacity = max(max_vertices, 2**n)
+        self._basis = np.zeros((capacity, n), np.int32)
+        self._neighbour = np.zeros((capacity, n), np.int32)
+        self._point = np.zeros((capacity, n))
+        self._alive = np.zeros(capacity, np.uint8)
+        self._state = np.zeros(1, np.int64)
+        self.empty = False
+        self._rows = np.zeros((2 * n, n))
+        self._rhs = np.empty(2 * n)
+        for j in range(n):
+            self._rows[2 * j, j], self._rhs[2 * j] = 1.0, self.upper[j]
+            self._rows[2 * j + 1, j], self._rhs[2 * j + 1] = -1.0, -self.lower[j]
+        self._loose = self._loosened(self._rows, self._rhs)
+        clipping.box_graph(self._loose, self._basis, self._neighbour, self._point, self._alive, self._state)
+
+    def _loosened(self, rows: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        scale = self._perturbation * self._size * np.abs(rows).sum(axis=1)
+        return rhs + scale * self._rng.uniform(0.5, 1.0, len(rhs))
+
+    def vertices(self) -> np.ndarray:
+        """(V, n) vertices of the loosened polytope."""
+        return self._point[: self._state[0]][self._alive[: self._state[0]] == 1]
+
+    def cut(self, rows: np.ndarray, rhs: np.ndarray) -> None:
+        """Intersect with {x : rows x <= rhs}; raises GraphError where the table cannot hold the result.
+
+        Parameters
+        ----------
+        rows : (m, n) float64
+        rhs : (m,) float64
+        """
+        loose = self._loosened(rows, rhs)
+        scale = np.abs(rows).sum(axis=1) * self._size
+        active = np.flatnonzero(scale > 0)
+        while not self.empty and len(active):
+            worst, row_of_vertex = self._violations(rows, loose, active)
+            violated = worst > VIOLATION * scale[active]
+            chosen = np.unique(row_of_vertex[row_of_vertex >= 0])
+            chosen = active[chosen[violated[chosen]]]
+            chosen = chosen[np.argsort(-(worst[np.searchsorted(active, chosen)] / scale[chosen]), kind="stable")]
+            for i in chosen:
+                self._clip(rows[i], rhs[i], loose[i])
+                if self.empty:
+                    return
+            active = np.setdiff1d(active[violated], chosen, assume_unique=True)
+
+    def _violations(self, rows: np.ndarray, loose: np.ndarray, active: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Largest violation of each active row over the vertices; for each vertex the row it violates most."""
+        points = self.vertices().T
+        worst = np.empty(len(active))
+        best_of_vertex = np.zeros(points.shape[1])
+        row_of_vertex = np.full(points.shape[1], -1, np.int64)
+        step = max(1, BLOCK // max(points.shape[1], 1))
+        for first in range(0, len(active), step):
+            block = active[first : first + step]
+            excess = rows[block] @ points - loose[block, None]
+            worst[first : first + step] = excess.max(axis=1)
+            arg = excess.argmax(axis=0)
+            value = excess[arg, np.arange(points.shape[1])]
+            better = value > best_of_vertex
+            best_of_vertex[better], row_of_vertex[better] = value[better], first + arg[better]
+        return worst, row_of_vertex
+
+    def _clip(self, row: np.ndarray, rhs: float, loose: float) -> None:
+        status = clipping.clip(
+            len(self._rhs), row, loose, self._basis, self._neighbour, self._point, self._alive, self._state
+        )
+        if status == clipping.CUT:
+            self._rows = np.vstack([self._rows, row])
+            self._rhs = np.append(self._rhs, rhs)
+            self._loose = np.append(self._loose, loose)
+        elif status == clipping.EMPTY:
+            # Only a certified bound proves emptiness; otherwise the row is left out, which is sound.
+            bound, _ = support_polytope(self.data(), np.ascontiguousarray(row), 0)
+            self.empty = bool(bound > rhs)
+        elif status == clipping.FULL:
+            raise GraphError(f"more than {len(self._alive)} vertices")
+        elif status == clipping.INCONSISTENT:
+            raise GraphError("rounding has spoilt the vertex graph")
+
+    def data(self) -> PolytopeData:
+        """The graph as arrays: only live vertices, only rows that are tight somewhere."""
+        live = np.flatnonzero(self._alive[: self._state[0]])
+        number = np.full(self._state[0], -1, np.int32)
+        number[live] = np.arange(len(live), dtype=np.int32)
+        used, flat = np.unique(self._basis[live], return_inverse=True)
+        basis = np.ascontiguousarray(flat.reshape(len(live), -1).astype(np.int32))
+        rows = np.ascontiguousarray(self._rows[used])
+        inverse = np.zeros((len(live), rows.shape[1], rows.shape[1]))
+        if clipping.invert_bases(basis, rows, inverse):
+            raise GraphError("a basis of the vertex graph is singular")
+        return PolytopeData(
+            basis, inverse, np.ascontiguousarray(self._point[live]), np.ascontiguousarray(number[self._neighbour[live]]),
+            rows, self._rhs[used].copy(), self._loose[used].copy(), self.lower, self.upper,
+            np.array([len(live), 1], np.int64), np.full(1, -1, np.int32),
+        )  # fmt: skip
+
+
+def complete_graph(
+    rows: np.ndarray, rhs: np.ndarray, lower: np.ndarray, upper: np.ndarray, max_vertices: int = MAX_VERTICES
+) -> VertexGraph:
+    """The vertex graph of {rows x <= rhs, lower <= x <= upper}; GraphError if it cannot be had.
+
+    Parameters
+    ----------
+    rows : (m, n) float64
+    rhs : (m,) float64
+    lower, upper : (n,) float64
+    """
+    for attempt in range(ATTEMPTS):
+        graph = VertexGraph(lower, upper, PERTURBATION * 10.0**attempt, max_vertices)
+        try:
+            graph.cut(rows, rhs)
+            graph.data()
+        except GraphError as error:
+            if attempt == ATTEMPTS - 1 or "more than" in str(error):
+                raise
+        else:
+            return graph
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def lazy_graph(
+    rows: np.ndarray,
+    rhs: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    tight: np.ndarray,
+    loose: np.ndarray,
+    capacity: int = MAX_VERTICES,
+) -> PolytopeData:
+    """A table with one vertex, to be grown by `_clipping.grow` as queries come.
+
+    Parameters
+    ----------
+    rows : (m, n) float64
+    rhs, loose : (m,) float64
+        Right sides, true and loosened.
+    lower, upper : (n,) float64
+    tight : (n,) int
+        Rows tight at a vertex of the loosened polytope.
+    """
+    n = rows.shape[1]
+    data = PolytopeData(
+        np.zeros((capacity, n), np.int32), np.zeros((capacity, n, n)), np.zeros((capacity, n)),
+        np.full((capacity, n), -1, np.int32), np.ascontiguousarray(rows), rhs.copy(), loose.copy(),
+        np.array(lower, float), np.array(upper, float), np.zeros(2, np.int64),
+        np.full(1 << int(np.ceil(np.log2(2 * capacity))), -1, np.int32),
+    )  # fmt: skip
+    basis = np.sort(tight).astype(np.int32)
+    inverse = np.zeros((1, n, n))
+    if clipping.invert_bases(basis[None], data.rows, inverse):
+        raise GraphError("the first basis is singular")
+    clipping.insert_vertex(data, basis, inverse[0], np.einsum("kj,k->j", inverse[0], loose[basis]))
+    return data
