@@ -1,0 +1,256 @@
+"""Counts: what was seen, per (s, a, s') transition of the model, with snapshots for the likelihood windows.
+
+A `Mark` is a snapshot of the successes per expression taken at a stopping time s. The joint likelihood
+region (`evidence.likelihood`) learns a prior from the data up to s and tests with the data after s, so
+marks belong to the data: they are taken when the data arrive and are part of every checkpoint.
+
+Every window carries a weight, fixed no later than its mark, and all weights sum to at most 1: the region
+is built from the weighted *average* of the windows' e-processes, never from the best of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rpl_agent.errors import DataError
+from rpl_agent.evidence import _kernels
+from rpl_agent.model.pmdp import ParametricMDP
+
+#: Geometric schedule: a mark the first time the total reaches FIRST_MARK · RATIO^j, j = 0..MAX_MARKS-1.
+FIRST_MARK = 64
+RATIO = 4
+MAX_MARKS = 12
+#: Weight of the window that starts at the first sample, per schedule; the marks share the rest.
+ORIGIN_WEIGHT = {"geometric": 1.0 / (MAX_MARKS + 1), "split": 0.05}
+#: Share of what is left of the weight that an explicit mark takes when the caller gives none.
+EXPLICIT_SHARE = 0.9
+_SCHEDULES = ("geometric", "split")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Snapshot at a stopping time: ``successes`` (F,) of the ``total`` transitions seen so far."""
+
+    total: int
+    successes: np.ndarray
+    weight: float
+
+
+class Counts:
+    """Mutable transition counts of one model.
+
+    Parameters
+    ----------
+    pmdp : the model; a transition it does not have is an error, never dropped.
+    schedule : ``"geometric"`` takes marks by itself (online, any stopping time); ``"split"`` leaves them
+        to the caller, who calls `mark` once about 5-15 % of the planned data have arrived
+        (`evidence.likelihood.split_fraction` gives the best value for the model's rank).
+    """
+
+    def __init__(self, pmdp: ParametricMDP, *, schedule: str = "geometric"):
+        if schedule not in _SCHEDULES:
+            raise DataError(f"schedule {schedule!r} is not one of {_SCHEDULES}")
+        self.pmdp = pmdp
+        self.schedule = schedule
+        self.transitions = np.zeros(pmdp.num_transitions, dtype=np.int64)
+        self.successes = np.zeros(pmdp.num_expressions, dtype=np.int64)
+        self.total = 0
+        self.marks: list[Mark] = []
+
+    # ------------------------------------------------------------------ adding data
+    def add(self, state: int, action: int, successor: int, n: int = 1) -> None:
+        """n observations of one step; O(row length)."""
+        t = self._locate([state], [action], [successor])[0]
+        if n < 0:
+            raise DataError(f"negative count {n}")
+        self.transitions[t] += n
+        self.successes[self.pmdp.expression[t]] += n
+        self.total += int(n)
+        self._mark_if_due()
+
+    def add_many(self, states, actions, successors) -> None:
+        """Steps in the order they happened, arrays (n,); marks fall due exactly where they should."""
+        indices = self._locate(states, actions, successors)
+        begin = 0
+        while begin < len(indices):
+            due = self._next_due()
+            end = len(indices) if due is None else min(len(indices), begin + max(1, due - self.total))
+            self._add_sparse(indices[begin:end], 1)
+            self._mark_if_due()
+            begin = end
+
+    def add_path(self, states, actions) -> None:
+        """One episode: states (n+1,), actions (n,)."""
+        states = np.asarray(states)
+        if len(states) != len(actions) + 1:
+            raise DataError(
+                f"an episode of {len(actions)} actions needs {len(actions) + 1} states, got {len(states)}"
+            )
+        self.add_many(states[:-1], actions, states[1:])
+
+    def add_batch(self, transition_counts: np.ndarray) -> None:
+        """Counts (T,) of one batch, e.g. from the simulator; a mark may fall due after it.
+
+        The sampling policy within the batch may depend on anything, as long as the batch was collected
+        after everything that is already in here.
+        """
+        batch = np.asarray(transition_counts)
+        if batch.shape != self.transitions.shape:
+            raise DataError(
+                f"batch of shape {batch.shape}, the model has {self.transitions.shape[0]} transitions"
+            )
+        if batch.dtype.kind not in "iu":
+            rounded = np.rint(batch) if batch.dtype.kind == "f" else None
+            if rounded is None or not np.isfinite(batch).all() or not (rounded == batch).all():
+                raise DataError("transition counts must be whole numbers")
+            batch = rounded.astype(np.int64)
+        indices = np.flatnonzero(batch)
+        amounts = batch[indices]
+        if (amounts < 0).any():
+            t = int(indices[np.argmax(amounts < 0)])
+            raise DataError(f"negative count {int(batch[t])} for transition {self._describe(t)}")
+        self._add_sparse(indices, amounts)
+        self._mark_if_due()
+
+    def merge(self, other: Counts) -> None:
+        """Append another table's data, as data that came after ours; its own marks are not kept.
+
+        Sound if neither table's sampling used the other's data (parallel workers between two
+        synchronisations), or if the other's data really came later.
+        """
+        if other.pmdp is not self.pmdp and other.pmdp.content_hash != self.pmdp.content_hash:
+            raise DataError("counts of two different models cannot be merged")
+        self.add_batch(other.transitions)
+
+    def copy(self) -> Counts:
+        """An independent table; marks are immutable and shared."""
+        twin = Counts(self.pmdp, schedule=self.schedule)
+        twin.transitions = self.transitions.copy()
+        twin.successes = self.successes.copy()
+        twin.total = self.total
+        twin.marks = list(self.marks)
+        return twin
+
+    # ------------------------------------------------------------------ reading
+    @property
+    def row_totals(self) -> np.ndarray:
+        """(R,) visits of every enabled state-action pair."""
+        sums = np.concatenate([[0], np.cumsum(self.transitions)])
+        return sums[self.pmdp.row_ptr[1:]] - sums[self.pmdp.row_ptr[:-1]]
+
+    @property
+    def origin_weight(self) -> float:
+        """Weight of the window that starts at the first sample."""
+        return ORIGIN_WEIGHT[self.schedule]
+
+    # ------------------------------------------------------------------ marks
+    def mark(self, weight: float | None = None) -> Mark:
+        """Snapshot now. To be valid the moment must not depend on data that are added later.
+
+        Parameters
+        ----------
+        weight : share of the confidence budget's weight given to the window that starts here; by default
+            0.9 of what is left.
+        """
+        left = 1.0 - self.origin_weight - sum(m.weight for m in self.marks)
+        weight = EXPLICIT_SHARE * left if weight is None else float(weight)
+        if not 0.0 < weight <= left + 1e-12:
+            raise DataError(f"mark of weight {weight}: the weights left sum to {left:.6g}")
+        taken = Mark(self.total, self.successes.copy(), weight)
+        taken.successes.setflags(write=False)
+        self.marks.append(taken)
+        return taken
+
+    def _next_due(self) -> int | None:
+        if self.schedule != "geometric":
+            return None
+        reached = self.marks[-1].total if self.marks else 0
+        due = FIRST_MARK
+        for _ in range(MAX_MARKS):
+            if due > reached:
+                return due
+            due *= RATIO
+        return None
+
+    def _mark_if_due(self) -> None:
+        due = self._next_due()
+        if due is not None and self.total >= due:
+            self.mark(ORIGIN_WEIGHT["geometric"])
+
+    # ------------------------------------------------------------------ checkpoints
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Plain arrays that restore this object exactly."""
+        marks = self.marks
+        empty = np.zeros((0, len(self.successes)), dtype=np.int64)
+        return {
+            "transitions": self.transitions.copy(),
+            "schedule": np.array(self.schedule),
+            "mark_totals": np.array([m.total for m in marks], dtype=np.int64),
+            "mark_weights": np.array([m.weight for m in marks], dtype=float),
+            "mark_successes": np.stack([m.successes for m in marks]) if marks else empty,
+        }
+
+    @classmethod
+    def from_arrays(cls, pmdp: ParametricMDP, arrays: dict[str, np.ndarray]) -> Counts:
+        """Inverse of `to_arrays`; marks that do not fit the model or the data are an error."""
+        counts = cls(pmdp, schedule=str(arrays["schedule"]))
+        counts._set_transitions(np.asarray(arrays["transitions"]))
+        for total, weight, successes in zip(
+            arrays["mark_totals"].tolist(),
+            arrays["mark_weights"].tolist(),
+            np.asarray(arrays["mark_successes"]),
+        ):
+            if successes.shape != counts.successes.shape or (successes > counts.successes).any():
+                raise DataError("a mark of the checkpoint does not fit its counts")
+            snapshot = np.array(successes, dtype=np.int64)
+            snapshot.setflags(write=False)
+            counts.marks.append(Mark(int(total), snapshot, float(weight)))
+        if counts.origin_weight + sum(m.weight for m in counts.marks) > 1.0 + 1e-9:
+            raise DataError("the marks' weights sum to more than 1")
+        return counts
+
+    # ------------------------------------------------------------------ inside
+    def _set_transitions(self, transitions: np.ndarray) -> None:
+        geometric, self.schedule = self.schedule, "split"  # restoring data takes no marks
+        self.add_batch(transitions)
+        self.schedule = geometric
+
+    def _add_sparse(self, indices: np.ndarray, amounts) -> None:
+        np.add.at(self.transitions, indices, amounts)
+        np.add.at(self.successes, self.pmdp.expression[indices], amounts)
+        self.total += int(np.sum(amounts)) if np.ndim(amounts) else len(indices) * int(amounts)
+
+    def _locate(self, states, actions, successors) -> np.ndarray:
+        columns = [np.atleast_1d(np.asarray(c)) for c in (states, actions, successors)]
+        for name, column in zip(("states", "actions", "successors"), columns):
+            if column.ndim != 1 or column.dtype.kind not in "iu" and column.size:
+                raise DataError(f"{name} must be a flat array of whole numbers")
+            if len(column) != len(columns[0]):
+                raise DataError("states, actions and successors must have one length")
+        s, a, s2 = (c.astype(np.int64) for c in columns)
+        out = np.empty(len(s), dtype=np.int64)
+        p = self.pmdp
+        _kernels.locate(s, a, s2, p.state_ptr, p.action, p.row_ptr, p.successor, out)
+        if (out < 0).any():
+            k = int(np.argmax(out < 0))
+            raise DataError(self._impossible(int(s[k]), int(a[k]), int(s2[k]), int(out[k])))
+        return out
+
+    def _impossible(self, s: int, a: int, s2: int, reason: int) -> str:
+        p = self.pmdp
+        state = (
+            p.state_name(s) if 0 <= s < p.num_states else f"state {s} (the model has {p.num_states} states)"
+        )
+        action = p.action_names[a] if 0 <= a < p.num_actions else f"action {a}"
+        if reason == _kernels.NO_ROW:
+            return f"action {action} was observed in {state}, but the model does not enable it there"
+        target = p.state_name(s2) if 0 <= s2 < p.num_states else f"state {s2}"
+        return f"observed {state} --{action}--> {target}, which has probability zero in the model"
+
+    def _describe(self, t: int) -> str:
+        p = self.pmdp
+        row = int(np.searchsorted(p.row_ptr, t, side="right") - 1)
+        action = p.action_names[int(p.action[row])]
+        return f"{p.state_name(int(p.row_state[row]))} --{action}--> {p.state_name(int(p.successor[t]))}"

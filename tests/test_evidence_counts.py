@@ -1,0 +1,124 @@
+"""Counts, marks and checkpoints."""
+
+import numpy as np
+import pytest
+
+from rpl_agent.errors import DataError
+from rpl_agent.evidence.counts import Counts
+from rpl_agent.model import build
+
+
+@pytest.fixture(scope="module")
+def chain():
+    def actions(state):
+        x = state[0]
+        if x >= 3:
+            return {"stay": {state: 1}}
+        return {"go": {(x + 1,): "p", (0,): "1 - p"}, "try": {(x + 1,): "0.5*p", state: "1 - 0.5*p"}}
+
+    return build((0,), actions, domain=["p"], variables=("x",), name="chain")
+
+
+def test_add_and_row_totals(chain):
+    counts = Counts(chain)
+    go, attempt = chain.action_names.index("go"), chain.action_names.index("try")
+    counts.add(0, go, 1, n=3)
+    counts.add(0, go, 0)
+    counts.add_many([1, 1], [attempt, attempt], [2, 1])
+    assert counts.total == 6
+    assert counts.row_totals[chain.find_row(0, go)] == 4
+    assert counts.row_totals[chain.find_row(1, attempt)] == 2
+    f = chain.expression[chain.find_transition(chain.find_row(0, go), 1)]
+    assert counts.successes[f] == 3
+    np.testing.assert_array_equal(
+        counts.successes,
+        np.bincount(chain.expression, weights=counts.transitions, minlength=chain.num_expressions),
+    )
+
+
+def test_impossible_transition_is_named_and_not_counted(chain):
+    counts = Counts(chain)
+    go = chain.action_names.index("go")
+    with pytest.raises(DataError, match=r"x=0.*go.*x=2.*probability zero"):
+        counts.add(0, go, 2)
+    with pytest.raises(DataError, match=r"go.*x=3.*does not enable"):
+        counts.add(3, go, 3)
+    with pytest.raises(DataError, match="4 states"):
+        counts.add(17, go, 3)
+    with pytest.raises(DataError):
+        counts.add_many([0, 0], [go, go], [1, 3])
+    assert counts.total == 0 and not counts.transitions.any()
+
+
+def test_bad_batches(chain):
+    counts = Counts(chain)
+    with pytest.raises(DataError, match="shape"):
+        counts.add_batch(np.zeros(3, dtype=int))
+    bad = np.zeros(chain.num_transitions, dtype=int)
+    bad[2] = -1
+    with pytest.raises(DataError, match="negative count -1"):
+        counts.add_batch(bad)
+    with pytest.raises(DataError, match="whole"):
+        counts.add_batch(np.full(chain.num_transitions, 0.5))
+    with pytest.raises(DataError, match="schedule"):
+        Counts(chain, schedule="often")
+
+
+def test_geometric_marks_fall_due_exactly_in_a_log(chain):
+    counts = Counts(chain)
+    go = chain.action_names.index("go")
+    n = 5000
+    counts.add_many(np.zeros(n, int), np.full(n, go), np.arange(n) % 2)
+    assert [m.total for m in counts.marks] == [64, 256, 1024, 4096]
+    assert all(m.successes.sum() == m.total for m in counts.marks)
+    assert counts.origin_weight + sum(m.weight for m in counts.marks) <= 1
+
+
+def test_batches_mark_at_boundaries_and_weights_are_bounded(chain):
+    counts = Counts(chain)
+    batch = np.zeros(chain.num_transitions, dtype=np.int64)
+    batch[0] = 1000
+    for _ in range(5):
+        counts.add_batch(batch)
+    assert [m.total for m in counts.marks] == [1000, 2000, 5000]
+    split = Counts(chain, schedule="split")
+    split.add_batch(batch)
+    split.mark()
+    split.add_batch(batch)
+    assert len(split.marks) == 1 and split.marks[0].total == 1000
+    with pytest.raises(DataError, match="weights left"):
+        split.mark(weight=0.9)
+
+
+def test_checkpoint_round_trip_continues_identically(chain):
+    rng = np.random.default_rng(3)
+    first, whole = Counts(chain), Counts(chain)
+    batches = [rng.integers(0, 50, chain.num_transitions) for _ in range(12)]
+    for batch in batches[:6]:
+        first.add_batch(batch)
+    restored = Counts.from_arrays(chain, first.to_arrays())
+    for batch in batches[6:]:
+        restored.add_batch(batch)
+    for batch in batches:
+        whole.add_batch(batch)
+    np.testing.assert_array_equal(restored.transitions, whole.transitions)
+    assert [m.total for m in restored.marks] == [m.total for m in whole.marks]
+    for a, b in zip(restored.marks, whole.marks):
+        np.testing.assert_array_equal(a.successes, b.successes)
+        assert a.weight == b.weight
+    broken = first.to_arrays()
+    broken["mark_successes"] = broken["mark_successes"] + 10**6
+    with pytest.raises(DataError, match="mark"):
+        Counts.from_arrays(chain, broken)
+
+
+def test_merge(chain):
+    a, b = Counts(chain), Counts(chain)
+    a.add_batch(np.arange(chain.num_transitions))
+    b.add_batch(np.full(chain.num_transitions, 7))
+    a.merge(b)
+    np.testing.assert_array_equal(a.transitions, np.arange(chain.num_transitions) + 7)
+    assert a.total == a.transitions.sum()
+    other = build(0, lambda s: {"a": {0: 1}}, domain=["p"])
+    with pytest.raises(DataError, match="different models"):
+        a.merge(Counts(other))
