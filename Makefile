@@ -1,0 +1,45 @@
+# Two commands do everything on a fresh machine: `make train` and `make test`. Both call `make setup`.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+BIN := $(VENV)/bin
+# what the installed environment depends on; the stamp makes a second `make setup` a no-op
+SOURCES := pyproject.toml constraints.txt
+EXTRAS ?= plot
+
+.PHONY: setup train test lint bench bench-full check clean
+
+setup: $(VENV)/.installed-$(EXTRAS)
+
+$(VENV)/.installed-%: $(SOURCES)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
+	@touch $@
+
+train: setup
+	$(BIN)/rpl train rpl/Aircraft-20x10-v0 --budget 20000 --seed 0 --log-dir logs
+
+test:
+	@$(MAKE) --no-print-directory setup EXTRAS=test
+	$(BIN)/python -m pytest
+
+lint:
+	@$(MAKE) --no-print-directory setup EXTRAS=dev
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench:
+	@$(MAKE) --no-print-directory setup EXTRAS=test
+	$(BIN)/python -m benchmarks
+
+bench-full:
+	@$(MAKE) --no-print-directory setup EXTRAS=test
+	$(BIN)/python -m benchmarks --full
+
+# everything that must hold before a change lands: lint, benchmarks at smoke size (so they cannot rot), tests
+check: lint
+	$(BIN)/python -m benchmarks --smoke
+	$(BIN)/python -m pytest
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

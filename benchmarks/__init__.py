@@ -1,0 +1,1 @@
+"""Speed and tightness, as ratios taken in one run; never as timed tests."""
