@@ -1,0 +1,135 @@
+"""`Certificate`: what was proved, from which data, under which method; plain JSON on disk."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.errors import DataError
+from rpl_agent.model.objective import Objective, Sense
+from rpl_agent.model.policy import Policy
+
+FORMAT = "rpl-certificate/1"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """With probability ≥ 1 − delta over the data, for every time it is asked for (see docs/guarantees.md):
+
+    maximising: ``lower`` ≤ V^π(s0) for the returned policy π and V*(s0) ≤ ``upper``;
+    minimising: V^π(s0) ≤ ``upper`` and ``lower`` ≤ V*(s0).
+    With ``evaluated`` true the policy was given, and both bounds are on its own value.
+    """
+
+    lower: float
+    upper: float
+    delta: float
+    objective: Objective
+    policy: Policy
+    confidence: str
+    relaxation: str
+    samples: int
+    estimate: float = math.nan  # value of the policy at the point estimate: informative, no guarantee
+    evaluated: bool = False
+    anytime: bool = True  # valid at data-dependent times (False for fixed-N intervals)
+    log_e_value: float = 0.0  # evidence against the model's structure; ≥ ln(1/delta) refutes it
+    refuted: bool = False
+    empty: bool = False  # no parameter fits all constraints
+    fallback: str | None = None  # what was used instead of the configured set, and why
+    slack: float = 0.0  # numerical width of the solver's brackets, already inside lower and upper
+    model: str = ""
+    model_hash: str = ""
+    timings: dict[str, float] = field(default_factory=dict)
+    iterations: int = 0
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def gap(self) -> float:
+        return self.upper - self.lower
+
+    @property
+    def guarantee(self) -> float:
+        """The robust side: what the policy is promised to achieve."""
+        return self.lower if self.objective.sense is Sense.MAX else self.upper
+
+    @property
+    def optimum_bound(self) -> float:
+        """The optimistic side: no policy does better than this."""
+        return self.upper if self.objective.sense is Sense.MAX else self.lower
+
+    @property
+    def e_value(self) -> float:
+        return math.exp(min(self.log_e_value, 700.0))
+
+    @property
+    def build_seconds(self) -> float:
+        return sum(v for k, v in self.timings.items() if k != "solve")
+
+    @property
+    def solve_seconds(self) -> float:
+        return self.timings.get("solve", 0.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able; infinities as the strings "inf" and "-inf"."""
+        data = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("policy", "objective")}
+        data = {k: _number(v) for k, v in data.items()}
+        rows = None if self.policy.rows is None else self.policy.rows.tolist()
+        weights = None if self.policy.weights is None else self.policy.weights.tolist()
+        extra = {"gap": _number(self.gap), "guarantee": _number(self.guarantee)}
+        return {"format": FORMAT, **data, **extra, "objective": self.objective.to_dict(), "policy": {"rows": rows, "weights": weights}}
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        text = json.dumps(self.to_dict(), allow_nan=False)
+        if path is not None:
+            Path(path).write_text(text)
+        return text
+
+    @classmethod
+    def from_json(cls, source: str | Path) -> Certificate:
+        """From a JSON text or a file."""
+        text = source if isinstance(source, str) and source.lstrip().startswith("{") else Path(source).read_text()
+        try:
+            data = json.loads(text)
+            if data.get("format") != FORMAT:
+                raise DataError(f"not a certificate: format is {data.get('format')!r}, expected {FORMAT!r}")
+            policy = data["policy"]
+            rows = None if policy["rows"] is None else np.array(policy["rows"], dtype=np.int64)
+            weights = None if policy["weights"] is None else np.array(policy["weights"], dtype=float)
+            names = {f.name for f in fields(cls)} - {"policy", "objective"}
+            values = {k: float(v) if v in ("inf", "-inf", "nan") else v for k, v in data.items() if k in names}
+            return cls(policy=Policy(rows=rows, weights=weights), objective=Objective.from_dict(data["objective"]), **values)
+        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+            raise DataError(f"not a certificate: {error!r}") from None
+
+    def __str__(self) -> str:
+        subject = "this policy's value lies in" if self.evaluated else "the policy is certified; value and optimum lie in"
+        lines = [
+            f"{self.objective.describe()}  on {self.model}",
+            f"  with probability ≥ {1 - self.delta:g}: {subject} [{self.lower:.6g}, {self.upper:.6g}]  (gap {self.gap:.4g})",
+        ]
+        if not self.evaluated:
+            if self.objective.sense is Sense.MAX:
+                lines.append(f"  this policy achieves at least {self.lower:.6g}; no policy achieves more than {self.upper:.6g}")
+            else:
+                lines.append(f"  this policy costs at most {self.upper:.6g}; no policy costs less than {self.lower:.6g}")
+        lines.append(
+            f"  from {self.samples:,} transitions, {self.confidence} set, {self.relaxation} relaxation"
+            + ("" if self.anytime else " (fixed-N only: not valid if data decided how much data there is)")
+        )
+        if self.fallback:
+            lines.append(f"  NOTE: {self.fallback}")
+        return "\n".join(lines)
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, (float, np.floating)):
+        value = float(value)
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, (np.integer, np.bool_)):
+        return value.item()
+    return value

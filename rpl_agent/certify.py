@@ -1,0 +1,264 @@
+"""From counts to a certificate: the paper's Section 3 in one pure function.
+
+    counts ─► confidence set ─► region ─► relaxation ─► robust solver ─► certificate
+              (evidence)       (where θ   (what nature    (adversarial: the guarantee,
+                                can be)    may do)          cooperative: the bound on every policy)
+
+`uncertainty` does the part that depends on the data only; `certify` adds the two solves. The agent
+calls the same two functions: nature COOPERATIVE explores, nature ADVERSARIAL certifies.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
+
+import numpy as np
+
+from rpl_agent.certificate import Certificate
+from rpl_agent.errors import DataError, ModelError, RPLWarning
+from rpl_agent.evidence.counts import Counts
+from rpl_agent.evidence.intervals import check_delta, confidence_intervals, untied_intervals
+from rpl_agent.evidence.misspecification import log_e_value
+from rpl_agent.model.objective import Nature, Objective, Sense
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.policy import Policy
+from rpl_agent.regions.base import Region
+from rpl_agent.relaxations.base import Relaxation
+from rpl_agent.relaxations.interval import Intervals
+from rpl_agent.relaxations.point import Point
+from rpl_agent.relaxations.projections import expression_wise, parameter_wise, tied
+from rpl_agent.relaxations.rectangular import Rectangular
+from rpl_agent.solver import Solution, solve
+
+CONFIDENCES = ("likelihood", "anytime", "clopper-pearson", "hoeffding", "l1", "ellipsoid")
+RELAXATIONS = ("tied", "parameter", "expression", "rectangular")
+#: Intervals whose statement holds for a number of samples fixed in advance only.
+FIXED_N = ("clopper-pearson", "hoeffding", "l1")
+#: Share of δ kept for untied intervals, used only if no parameter fits the data or the model is refuted.
+FALLBACK_SHARE = 0.05
+
+
+@dataclass(frozen=True)
+class Config:
+    """How to certify. The defaults are the tightest sound choice for every use."""
+
+    confidence: str = "likelihood"
+    relaxation: str = "rectangular"
+    delta: float = 1e-3
+    precision: float = 1e-6
+    intersect_tied: bool = False  # parameter-wise relaxation: also keep the tied intervals
+
+    def __post_init__(self) -> None:
+        check_delta(self.delta)
+        if self.confidence not in CONFIDENCES:
+            raise ModelError(f"confidence {self.confidence!r} is not one of {CONFIDENCES}")
+        if self.relaxation not in RELAXATIONS:
+            raise ModelError(f"relaxation {self.relaxation!r} is not one of {RELAXATIONS}")
+        if not 0 < self.precision < 1:
+            raise ModelError(f"precision {self.precision} is outside (0, 1)")
+
+    @property
+    def is_anytime(self) -> bool:
+        return self.confidence not in FIXED_N
+
+
+@dataclass
+class Uncertainty:
+    """What the data say: the relaxation for the solver, and where it came from."""
+
+    relaxation: Relaxation
+    region: Region | None
+    estimate: np.ndarray | None  # (d,) point estimate of θ, None where none exists
+    log_e_value: float
+    refuted: bool
+    empty: bool
+    fallback: str | None
+    timings: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Solutions:
+    """Solver results kept to warm-start the next solve on the same model."""
+
+    robust: Solution | None = None
+    optimistic: Solution | None = None
+
+
+@contextmanager
+def _timed(timings: dict[str, float], stage: str) -> Iterator[None]:
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        timings[stage] = timings.get(stage, 0.0) + time.perf_counter() - start
+
+
+# ---------------------------------------------------------------------- data → what nature may do
+def uncertainty(
+    pmdp: ParametricMDP, counts: Counts, config: Config, *, previous: Uncertainty | None = None
+) -> Uncertainty:
+    """The confidence set of the data, relaxed for the solver.
+
+    ``previous`` is an earlier result on the same model; its estimate warm-starts this one.
+    """
+    if counts.pmdp is not pmdp and counts.pmdp.content_hash != pmdp.content_hash:
+        raise DataError("the counts belong to another model")
+    timings: dict[str, float] = {}
+    main, reserve = config.delta * (1 - FALLBACK_SHARE), config.delta * FALLBACK_SHARE
+    warm = previous.estimate if previous is not None else None
+    with _timed(timings, "estimate"):
+        estimate = point_estimate(pmdp, counts, warm)
+    with _timed(timings, "e-value"):
+        log_e = log_e_value(pmdp, counts, estimate)
+    refuted = log_e >= math.log(1.0 / config.delta)
+    region, relaxation, empty = None, None, False
+    if not refuted:
+        region, relaxation, empty = _configured_set(pmdp, counts, config, main, timings, estimate)
+    fallback = None
+    if relaxation is None:
+        reason = f"the model is refuted by the data (log e-value {log_e:.1f})" if refuted else "no parameter fits all constraints"
+        fallback = f"{reason}: bounds come from untied intervals, which trust the model's graph only"
+        warnings.warn(fallback, RPLWarning, stacklevel=3)
+        with _timed(timings, "intervals"):
+            method = config.confidence if config.confidence in ("clopper-pearson", "hoeffding") else "anytime"
+            relaxation = untied(pmdp, *untied_intervals(pmdp, counts, method, reserve))
+    return Uncertainty(relaxation, region, estimate, log_e, refuted, empty, fallback, timings)
+
+
+def _configured_set(
+    pmdp: ParametricMDP, counts: Counts, config: Config, delta: float, timings: dict[str, float], estimate: np.ndarray | None
+) -> tuple[Region | None, Relaxation | None, bool]:
+    """(region, relaxation, empty); relaxation is None when the region is empty."""
+    lower = upper = None
+    if config.relaxation == "tied" or config.confidence in ("anytime", "clopper-pearson", "hoeffding"):
+        with _timed(timings, "intervals"):
+            lower, upper = _intervals(pmdp, counts, config, delta)
+        if config.relaxation == "tied":
+            with _timed(timings, "relaxation"):
+                return None, tied(pmdp, lower, upper), False
+    with _timed(timings, "region"):
+        region = confidence_region(pmdp, counts, config, delta, lower, upper, estimate)
+        if region.is_empty:
+            return region, None, True
+    with _timed(timings, "relaxation"):
+        if config.relaxation == "rectangular":
+            return region, Rectangular(pmdp, region), False
+        if config.relaxation == "expression":
+            return region, expression_wise(region, pmdp), False
+        keep = (lower, upper) if config.intersect_tied and lower is not None and upper is not None else None
+        return region, parameter_wise(region, pmdp, intersect_with=keep), False
+
+
+def _intervals(pmdp: ParametricMDP, counts: Counts, config: Config, delta: float) -> tuple[np.ndarray, np.ndarray]:
+    if config.confidence in ("likelihood", "anytime"):
+        return confidence_intervals(pmdp, counts, "anytime", delta)
+    if config.confidence in ("clopper-pearson", "hoeffding"):
+        return confidence_intervals(pmdp, counts, config.confidence, delta)
+    raise ModelError(f"{config.confidence!r} is a set in parameter space: it has no tied intervals; choose another relaxation")
+
+
+def confidence_region(
+    pmdp: ParametricMDP,
+    counts: Counts,
+    config: Config,
+    delta: float,
+    lower: np.ndarray | None = None,
+    upper: np.ndarray | None = None,
+    estimate: np.ndarray | None = None,
+) -> Region:
+    """The region of parameter space that holds the truth with probability ≥ 1 − delta."""
+    if config.confidence == "likelihood":
+        return likelihood_region(pmdp, counts, delta, warm=estimate)
+    if config.confidence == "ellipsoid":
+        return least_squares_region(pmdp, counts, delta)
+    if config.confidence == "l1":
+        return l1_region(pmdp, counts, delta)
+    assert lower is not None and upper is not None
+    return build_region(pmdp, lower, upper)
+
+
+# ---------------------------------------------------------------------- what nature may do → bounds
+def certify(
+    pmdp: ParametricMDP,
+    counts: Counts,
+    objective: Objective,
+    config: Config | None = None,
+    *,
+    policy: Policy | None = None,
+    warm: Solutions | None = None,
+) -> Certificate:
+    """A certificate from counts.
+
+    Without ``policy`` the robust policy is synthesised: the robust side bounds its value, the optimistic side bounds
+    the optimum. With ``policy`` both sides bound the value of that policy (the paper's Tables 2 to 5).
+    ``warm`` carries solutions from call to call on the same model and is updated in place.
+    """
+    config = config or Config()
+    objective.resolve(pmdp)
+    if policy is not None:
+        policy.check(pmdp)
+    return certify_uncertainty(pmdp, counts, uncertainty(pmdp, counts, config), objective, config, policy=policy, warm=warm)
+
+
+def certify_uncertainty(
+    pmdp: ParametricMDP,
+    counts: Counts,
+    learned: Uncertainty,
+    objective: Objective,
+    config: Config,
+    *,
+    policy: Policy | None = None,
+    warm: Solutions | None = None,
+) -> Certificate:
+    """The two solves of `certify`, for an uncertainty that is already there."""
+    warm = warm if warm is not None else Solutions()
+    timings = dict(learned.timings)
+    with _timed(timings, "solve"):
+        robust = solve(
+            learned.relaxation, objective, Nature.ADVERSARIAL, policy=policy, precision=config.precision, warm=warm.robust
+        )
+        optimistic = solve(
+            learned.relaxation, objective, Nature.COOPERATIVE, policy=policy, precision=config.precision, warm=warm.optimistic
+        )
+    warm.robust, warm.optimistic = robust, optimistic
+    maximising = objective.sense is Sense.MAX
+    lower, upper = (robust.lower, optimistic.upper) if maximising else (optimistic.lower, robust.upper)
+    chosen = policy if policy is not None else robust.policy
+    estimate = math.nan
+    if learned.estimate is not None:
+        with _timed(timings, "solve"):
+            estimate = true_value(pmdp, objective, chosen, learned.estimate, max(config.precision, 1e-4))
+    return Certificate(
+        lower=lower, upper=upper, delta=config.delta, objective=objective, policy=chosen,
+        confidence=config.confidence, relaxation=config.relaxation, samples=counts.total, estimate=estimate,
+        evaluated=policy is not None, anytime=config.is_anytime, log_e_value=learned.log_e_value, refuted=learned.refuted,
+        empty=learned.empty, fallback=learned.fallback, model=pmdp.name, model_hash=pmdp.content_hash, timings=timings,
+        slack=max(robust.upper - robust.lower, optimistic.upper - optimistic.lower),
+        iterations=robust.iterations + optimistic.iterations, versions=versions(),
+    )  # fmt: skip
+
+
+def true_value(
+    pmdp: ParametricMDP, objective: Objective, policy: Policy, theta: np.ndarray, precision: float = 1e-6
+) -> float:
+    """The value of a policy at one θ (the middle of a certified bracket)."""
+    solution = solve(Point(pmdp.instantiate(theta)), objective, Nature.COOPERATIVE, policy=policy, precision=precision)
+    return solution.lower if solution.lower == solution.upper else (solution.lower + solution.upper) / 2
+
+
+def versions() -> dict[str, str]:
+    """Versions that decide numbers, for the record."""
+    found = {"python": platform.python_version()}
+    for package in ("rpl-agent", "numpy", "scipy", "numba", "highspy", "gymnasium"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,156 @@
+"""`rpl certify`: a certificate from simulated data, from a log, or for a stored run; `rpl plot-region`: a look at U."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rpl_agent.cli.common import Source, add_json, add_source, emit, load_source
+from rpl_agent.errors import ModelError
+
+
+def add_method(parser: argparse.ArgumentParser) -> None:
+    """Confidence set, relaxation, δ and precision: shared with `rpl train`."""
+    from rpl_agent.certify import CONFIDENCES, RELAXATIONS
+
+    group = parser.add_argument_group("method")
+    group.add_argument("--confidence", choices=CONFIDENCES, default="likelihood", help="confidence set (default likelihood)")
+    group.add_argument("--relaxation", choices=RELAXATIONS, default="rectangular", help="what nature may do (default rectangular)")
+    group.add_argument("--delta", type=float, default=1e-3, help="error probability of the whole statement (default 0.001)")
+    group.add_argument("--precision", type=float, default=1e-6, help="relative width of the solver's brackets (default 1e-6)")
+
+
+def register(commands) -> None:
+    certify = commands.add_parser(
+        "certify",
+        help="a certificate from simulated episodes, a log, or a stored run",
+        description="Certify a policy. Data come from --episodes (simulated), --data (a log) or a RUN folder given in place of ID.",
+    )
+    add_source(certify)
+    data = certify.add_argument_group("data")
+    data.add_argument("--episodes", type=int, help="simulate so many episodes at the true parameters")
+    data.add_argument("--policy", choices=("uniform",), default="uniform", help="who samples the simulated episodes")
+    data.add_argument("--seed", type=int, default=0)
+    data.add_argument("--data", metavar="LOG", help="transitions in a .csv or .parquet file, or minari:NAME")
+    data.add_argument("--quarantine", metavar="FILE", help="write rows that the model forbids here instead of failing")
+    add_method(certify)
+    certify.add_argument(
+        "--evaluate", choices=("optimal",), help="bound the policy that is optimal at the true parameters, instead of synthesising one"
+    )
+    certify.add_argument("--output", metavar="FILE", help="write the whole certificate, policy included, as JSON")
+    add_json(certify)
+    certify.set_defaults(run=run_certify)
+
+    plot = commands.add_parser("plot-region", help="a picture of the confidence region in two parameters")
+    add_source(plot)
+    plot.add_argument("--episodes", type=int, default=1000, help="simulated uniform episodes (default 1000)")
+    plot.add_argument("--seed", type=int, default=0)
+    plot.add_argument("--parameters", nargs=2, metavar="NAME", help="the two parameters to show (default: the first two)")
+    add_method(plot)
+    plot.add_argument("--output", default="region.png", help="picture to write (default region.png)")
+    add_json(plot)
+    plot.set_defaults(run=run_plot)
+
+
+def simulate_counts(source: Source, episodes: int, seed: int):
+    """Counts of uniform episodes at the true parameters, marked for the likelihood's split."""
+    from rpl_agent.evidence.sampling import uniform_counts
+
+    return uniform_counts(source.pmdp, source.objective, source.require_theta("simulating episodes"), episodes, source.max_steps, seed)
+
+
+def run_certify(arguments: argparse.Namespace) -> int:
+    from rpl_agent.certify import Config, certify
+
+    if arguments.id is not None and Path(arguments.id).is_dir():
+        from rpl_agent.agent.runs import certify_run
+
+        result = certify_run(arguments.id)
+        emit(arguments, result, "certificate", result.pop("text", None))
+        return 0
+    source = load_source(arguments)
+    config = Config(arguments.confidence, arguments.relaxation, arguments.delta, arguments.precision)
+    quarantined = 0
+    if (arguments.episodes is None) == (arguments.data is None):
+        raise ModelError("give either --episodes N (simulated) or --data LOG")
+    if arguments.data is not None:
+        from rpl_agent.formats.logs import read_log
+
+        log = read_log(source.pmdp, arguments.data, quarantine=arguments.quarantine)
+        counts, quarantined = log.counts, log.quarantined
+    else:
+        if arguments.episodes < 1:
+            raise ModelError(f"--episodes {arguments.episodes} must be at least 1")
+        counts = simulate_counts(source, arguments.episodes, arguments.seed)
+    policy, best = (None, None)
+    if arguments.evaluate == "optimal":
+        best = _optimum(source, config.precision)
+        policy = best.policy
+    certificate = certify(source.pmdp, counts, source.objective, config, policy=policy)
+    result = {
+        "model": source.name,
+        "objective": source.objective.describe(),
+        "lower": certificate.lower,
+        "upper": certificate.upper,
+        "gap": certificate.gap,
+        "guarantee": certificate.guarantee,
+        "estimate": certificate.estimate,
+        "confidence": certificate.confidence,
+        "relaxation": certificate.relaxation,
+        "delta": certificate.delta,
+        "samples": certificate.samples,
+        "log_e_value": certificate.log_e_value,
+        "refuted": certificate.refuted,
+        "empty": certificate.empty,
+        "fallback": certificate.fallback,
+        "quarantined": quarantined,
+        "build_seconds": certificate.build_seconds,
+        "solve_seconds": certificate.solve_seconds,
+        "timings": certificate.timings,
+    }
+    if source.theta is not None:
+        value = _true_value(source, certificate.policy, config.precision)
+        result |= {"value": value, "relative_gap": certificate.gap / abs(value) if value else float("inf")}
+    if arguments.output:
+        certificate.to_json(arguments.output)
+    text = str(certificate)
+    if "value" in result:
+        text += f"\n  true value of the policy (known here, never used): {result['value']:.6g}; relative gap {result['relative_gap']:.4g}"
+    emit(arguments, result, "certificate", text)
+    return 0
+
+
+def _optimum(source: Source, precision: float):
+    from rpl_agent.model import Nature
+    from rpl_agent.relaxations.point import Point
+    from rpl_agent.solver import solve
+
+    mdp = source.pmdp.instantiate(source.require_theta("--evaluate optimal"))
+    return solve(Point(mdp), source.objective, Nature.COOPERATIVE, precision=precision)
+
+
+def _true_value(source: Source, policy, precision: float) -> float:
+    from rpl_agent.certify import true_value
+
+    return true_value(source.pmdp, source.objective, policy, source.require_theta("the true value"), precision)
+
+
+def run_plot(arguments: argparse.Namespace) -> int:
+    from rpl_agent.certify import Config, uncertainty
+    from rpl_agent.plotting.region import plot_region
+
+    source = load_source(arguments)
+    names = source.pmdp.table.parameters
+    chosen = arguments.parameters or names[:2]
+    for name in chosen:
+        if name not in names:
+            raise ModelError(f"no parameter {name!r}; the model has {names}")
+    config = Config(arguments.confidence, arguments.relaxation, arguments.delta, arguments.precision)
+    learned = uncertainty(source.pmdp, simulate_counts(source, arguments.episodes, arguments.seed), config)
+    if learned.region is None:
+        raise ModelError(f"the {config.relaxation} relaxation of {config.confidence} intervals has no region to draw")
+    plot_region(
+        learned.region, source.pmdp, parameters=tuple(names.index(n) for n in chosen), true_theta=source.theta, path=arguments.output
+    )
+    emit(arguments, {"output": arguments.output, "parameters": list(chosen)}, "region", f"wrote {arguments.output}")
+    return 0

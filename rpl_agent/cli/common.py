@@ -1,0 +1,126 @@
+"""What every command shares: where the model comes from, and how results are printed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from rpl_agent.errors import ModelError
+from rpl_agent.model import Objective, ParametricMDP
+
+#: Steps after which an episode of a user's own model is cut when nothing else is said.
+DEFAULT_STEPS = 1000
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model and objective, with the truth where the model is a simulator's."""
+
+    name: str
+    pmdp: ParametricMDP
+    objective: Objective
+    theta: np.ndarray | None
+    max_steps: int
+
+    def require_theta(self, why: str) -> np.ndarray:
+        if self.theta is None:
+            raise ModelError(f"{why} needs the true parameters: give --theta NAME=VALUE for each of {self.pmdp.table.parameters}")
+        return self.theta
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def add_source(parser: argparse.ArgumentParser) -> None:
+    """ID, or --model FILE with --param and --property."""
+    parser.add_argument("id", nargs="?", help="a registered world, e.g. rpl/Aircraft-20x10-v0")
+    group = parser.add_argument_group("your own model, in place of ID")
+    group.add_argument("--model", metavar="FILE", help="a model in the PRISM language")
+    group.add_argument("--param", action="append", default=[], metavar="NAME=LO:HI", help="range of an unknown parameter (default 0:1)")
+    group.add_argument("--const", action="append", default=[], metavar="NAME=VALUE", help="value of an undefined constant")
+    group.add_argument("--property", metavar="TEXT", help="for example 'Pmax=? [F \"goal\"]' (default: the first in the model's .props)")
+    group.add_argument("--theta", action="append", default=[], metavar="NAME=VALUE", help="true parameters, where a command simulates")
+    group.add_argument("--max-steps", type=int, help="cut episodes after so many steps")
+
+
+def load_source(arguments: argparse.Namespace) -> Source:
+    theta_given = pairs(arguments.theta, "--theta", float)
+    if (arguments.id is None) == (arguments.model is None):
+        raise ModelError("give either a registered ID or --model FILE")
+    if arguments.model is not None:
+        from rpl_agent.formats import prism
+
+        ranges = {name: _range(text) for name, text in pairs(arguments.param, "--param", str).items()}
+        model = prism.load(arguments.model, constants=pairs(arguments.const, "--const", str), parameters=ranges)
+        pmdp, objective = model.objective(arguments.property)
+        theta = None
+        if theta_given:
+            theta = pmdp.instantiate(theta_given).theta
+        return Source(arguments.model, pmdp, objective, theta, arguments.max_steps or DEFAULT_STEPS)
+    import rpl_envs
+
+    if arguments.param or arguments.const or arguments.property:
+        raise ModelError("--param, --const and --property belong to --model FILE")
+    world = rpl_envs.benchmark(arguments.id)
+    theta = world.pmdp.instantiate(theta_given).theta if theta_given else np.asarray(world.theta)
+    return Source(arguments.id, world.pmdp, world.objective, theta, arguments.max_steps or world.max_episode_steps)
+
+
+def pairs(items: list[str], option: str, convert: type) -> dict[str, Any]:
+    """NAME=VALUE options as a dictionary."""
+    found = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not equals or not name:
+            raise ModelError(f"{option} {item!r}: expected NAME=VALUE")
+        try:
+            found[name.strip()] = convert(value)
+        except ValueError:
+            raise ModelError(f"{option} {item!r}: {value!r} is not a number") from None
+    return found
+
+
+def _range(text: str) -> tuple[float, float]:
+    low, colon, high = text.partition(":")
+    try:
+        return (float(low), float(high)) if colon else (float(low), float(low))
+    except ValueError:
+        raise ModelError(f"--param range {text!r}: expected LO:HI") from None
+
+
+def emit(arguments: argparse.Namespace, data: Mapping[str, Any], title: str, text: str | None = None) -> None:
+    """One JSON object, or a small table for people (``text`` replaces the table)."""
+    if arguments.json:
+        print(json.dumps({k: plain(v) for k, v in data.items()}, allow_nan=False))
+        return
+    if text is not None:
+        print(text)
+        return
+    table = Table(title=title, show_header=False, title_justify="left")
+    for key, value in data.items():
+        table.add_row(key.replace("_", " "), f"{value:,.6g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value))
+    Console().print(table)
+
+
+def plain(value: Any) -> Any:
+    """JSON has no infinities and no numpy: make them strings and numbers."""
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

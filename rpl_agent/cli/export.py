@@ -1,0 +1,52 @@
+"""`rpl export`: the learned uncertain model and the policy, in the formats of other tools."""
+
+from __future__ import annotations
+
+import argparse
+
+from rpl_agent.cli.certify import add_method, simulate_counts
+from rpl_agent.cli.common import add_json, add_source, emit, load_source
+from rpl_agent.errors import ModelError
+
+
+def register(commands) -> None:
+    export = commands.add_parser("export", help="write the learned uncertain model (DRN, .tra, UMB) and the policy (CSV, JSON, PRISM)")
+    add_source(export)
+    export.add_argument("--episodes", type=int, help="simulate so many uniform episodes at the true parameters")
+    export.add_argument("--data", metavar="LOG", help="transitions in a .csv or .parquet file, or minari:NAME")
+    export.add_argument("--seed", type=int, default=0)
+    add_method(export)
+    export.add_argument("--uncertain", metavar="FILE", help="interval model: the ending .drn, .tra or .umb decides the format")
+    export.add_argument("--policy-file", metavar="FILE", help="robust policy: .csv, .json or .strat (PRISM)")
+    add_json(export)
+    export.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from rpl_agent.certify import Config, Solutions, certify_uncertainty, uncertainty
+    from rpl_agent.formats import export as writers
+
+    source = load_source(arguments)
+    if (arguments.episodes is None) == (arguments.data is None):
+        raise ModelError("give either --episodes N (simulated) or --data LOG")
+    if arguments.data is not None:
+        from rpl_agent.formats.logs import read_log
+
+        counts = read_log(source.pmdp, arguments.data).counts
+    else:
+        counts = simulate_counts(source, arguments.episodes, arguments.seed)
+    config = Config(arguments.confidence, arguments.relaxation, arguments.delta, arguments.precision)
+    learned = uncertainty(source.pmdp, counts, config)
+    certificate = certify_uncertainty(source.pmdp, counts, learned, source.objective, config, warm=Solutions())
+    written = []
+    if arguments.uncertain:
+        lower, upper = learned.relaxation.bounds()
+        writers.write_uncertain(arguments.uncertain, learned.relaxation.pmdp, lower, upper, source.objective)
+        written.append(arguments.uncertain)
+    if arguments.policy_file:
+        writers.write_policy(arguments.policy_file, source.pmdp, certificate.policy)
+        written.append(arguments.policy_file)
+    if not written:
+        raise ModelError("nothing to write: give --uncertain FILE and/or --policy-file FILE")
+    emit(arguments, {"written": written, "lower": certificate.lower, "upper": certificate.upper}, "export", "wrote " + ", ".join(written))
+    return 0
