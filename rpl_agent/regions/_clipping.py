@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from rpl_agent.regions._kernels import MAX_PIVOTS, entering_row, invert, multipliers, pivot
+from rpl_agent.regions._kernels import MAX_PIVOTS, entering_row, invert, multipliers, pivot, write_record
 
 UNCHANGED, CUT, EMPTY, FULL, INCONSISTENT = 0, 1, 2, 3, 4
 
@@ -162,17 +162,23 @@ def box_graph(loose, basis, neighbour, point, alive, state):
 
 
 @njit(cache=True)
-def invert_bases(basis, rows, inverse):
-    """Fill the transposed inverses of all bases; the number of singular ones is returned."""
+def fill_table(data, basis, point, neighbour):
+    """Write a complete graph into an empty table; the number of singular bases is returned."""
     count, n = basis.shape
     matrix = np.empty((n, n))
+    inverse = np.empty((n, n))
     singular = 0
     for v in range(count):
         for k in range(n):
             for j in range(n):
-                matrix[k, j] = rows[basis[v, k], j]
-        if not invert(matrix, inverse[v]):
+                matrix[k, j] = data.rows[basis[v, k], j]
+        if not invert(matrix, inverse):
             singular += 1
+            continue
+        write_record(data, v, basis[v], inverse, point[v])
+        for k in range(n):
+            data.records[v, n * n + 3 * n + k] = neighbour[v, k]
+    data.counts[0] = count
     return singular
 
 
@@ -198,11 +204,19 @@ def insert_vertex(data, basis, inverse, point):
         return -1
     data.slots[at] = vertex
     data.counts[0] = vertex + 1
-    data.basis[vertex] = basis
-    data.inverse[vertex] = inverse
-    data.point[vertex] = point
-    data.neighbour[vertex] = -1
+    write_record(data, vertex, basis, inverse, point)
     return vertex
+
+
+@njit(cache=True)
+def first_vertex(data, basis):
+    """Put the vertex with this basis into an empty table; False if the basis is singular."""
+    n = basis.shape[0]
+    inverse = np.empty((n, n))
+    point = np.empty(n)
+    if not pivot(data, basis, 0, basis[0], inverse, point):
+        return False
+    return insert_vertex(data, basis, inverse, point) == 0
 
 
 @njit(cache=True)
@@ -212,17 +226,18 @@ def grow(data, directions, start):
     Returns the last vertex; stops remembering, without harm, when the table is full.
     """
     n = directions.shape[1]
+    edges = n * n + 3 * n
     y = np.empty(n)
     vertex = start if 0 <= start < data.counts[0] else 0
     for i in range(directions.shape[0]):
         for _ in range(MAX_PIVOTS):
-            leaving = multipliers(data.inverse[vertex], directions[i], y)
+            leaving = multipliers(data.records[vertex, : n * n].reshape(n, n), directions[i], y)
             if leaving < 0:
                 break
-            following = data.neighbour[vertex, leaving]
+            following = int(data.records[vertex, edges + leaving])
             if following < 0:
                 basis = data.basis[vertex].copy()
-                inverse = data.inverse[vertex].copy()
+                inverse = data.records[vertex, : n * n].copy().reshape(n, n)
                 point = data.point[vertex].copy()
                 entering = entering_row(data, basis, inverse, point, leaving)
                 if entering < 0 or not pivot(data, basis, leaving, entering, inverse, point):
@@ -230,10 +245,10 @@ def grow(data, directions, start):
                 following = insert_vertex(data, basis, inverse, point)
                 if following < 0:
                     return vertex
-                data.neighbour[vertex, leaving] = following
+                data.records[vertex, edges + leaving] = following
                 # The same edge walked back leaves the row that has just entered.
                 for k in range(n):
                     if data.basis[following, k] == entering:
-                        data.neighbour[following, k] = vertex
+                        data.records[following, edges + k] = vertex
             vertex = following
     return vertex

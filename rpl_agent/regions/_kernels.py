@@ -3,18 +3,23 @@
 Symbols
 -------
 n        dimension of the polytope's coordinates
-B        (n, n) rows of the constraints that are tight at a vertex ("basis"), B x = b_B there
-y        (n,) multipliers of those rows; any y >= 0 gives a true bound, the optimal ones a tight bound
-r        c + B'y, the residual of the multipliers (zero but for rounding)
+B        (n, n) rows of the constraints that are tight at a vertex ("basis"), B x = b there
+G        (n, n) transposed inverse of B, as stored (only approximately an inverse)
+y        (n,) multipliers -G c of those rows; p = max(y, 0) and q = max(-y, 0) are their parts
+X        (n,) the reach max(|lo|, |hi|) of the outer box
+u        2**-53, the unit roundoff
 
-For every x with A x <= b and lo <= x <= hi, and every y >= 0 (Neumaier and Shcherbina):
+For every x with A x <= b and lo <= x <= hi, and every p >= 0 (Neumaier and Shcherbina):
 
-    c.x = (c + A'y).x - y.(A x) >= sum_j min(r_j lo_j, r_j hi_j) - y.b
+    c.x = (c + A'p).x - p.(A x) >= -p.b - |c + A'p|.X
 
-The floating-point evaluation of the right side is made safe by subtracting ``(4n + 16) u`` times the sum of the
-absolute values that enter it (u = 2**-53), more than the standard bounds for sums of 2n products need. Hence neither
-the inverse of a basis nor the vertex table need be accurate: they decide how tight an answer is, never whether it is
-a bound.
+At a vertex of the table c + B'p = (I - B'G) c + B'(rounding of y) + B'q, so with the numbers
+
+    e_i = sum_j X_j (|I - B'G|_ji + (2n + 8) u (1 + |B|'|G|)_ji),   mass_k = |b_k| + |B_k|.X
+
+computed once per vertex, min c.x >= -p.b - |c|.e - q.mass, less the rounding of this sum itself. That costs one
+product with G per query. Hence neither the inverse of a basis nor the table need be accurate: they decide how tight an
+answer is, never whether it is a bound.
 """
 
 from __future__ import annotations
@@ -44,12 +49,11 @@ class PolytopeData(NamedTuple):
     ----------
     basis : (V, n) int32
         Row numbers tight at each vertex, ascending.
-    inverse : (V, n, n) float64
-        Transposed inverse of each basis matrix: ``inverse[v, k]`` is column k of B^-1.
+    records : (V, n * n + 4 n) float64
+        What a query reads, side by side: G (row k is column k of B^-1), b, mass, e and the n neighbours, the vertices
+        at the other ends of the edges that leave constraint ``basis[v, k]`` (-1 where unknown).
     point : (V, n) float64
         The vertex of the slightly loosened polytope (see ``loose``).
-    neighbour : (V, n) int32
-        Vertex at the other end of the edge that leaves constraint ``basis[v, k]``; -1 where unknown.
     rows : (m, n) float64
     rhs : (m,) float64
         The constraints; bounds use these.
@@ -61,12 +65,15 @@ class PolytopeData(NamedTuple):
         Number of vertices in the table; 1 if the table holds every vertex and edge.
     slots : (power of two,) int32
         Hash table from a basis to its vertex, -1 where free (used only while the table grows).
+    reach : (n,) float64
+        max(|lower|, |upper|).
+    mass : (m,) float64
+        |rhs| + |rows| reach: what a unit multiplier of the row adds to the rounding term.
     """
 
     basis: np.ndarray
-    inverse: np.ndarray
+    records: np.ndarray
     point: np.ndarray
-    neighbour: np.ndarray
     rows: np.ndarray
     rhs: np.ndarray
     loose: np.ndarray
@@ -74,6 +81,8 @@ class PolytopeData(NamedTuple):
     upper: np.ndarray
     counts: np.ndarray
     slots: np.ndarray
+    reach: np.ndarray
+    mass: np.ndarray
 
 
 def empty_polytope_data(lower: np.ndarray, upper: np.ndarray) -> PolytopeData:
@@ -84,11 +93,27 @@ def empty_polytope_data(lower: np.ndarray, upper: np.ndarray) -> PolytopeData:
     lower, upper : (n,) float64
     """
     n = len(lower)
+    return polytope_data(0, np.zeros((0, n)), np.zeros(0), np.zeros(0), lower, upper, complete=True)
+
+
+def polytope_data(
+    capacity: int,
+    rows: np.ndarray,
+    rhs: np.ndarray,
+    loose: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    complete: bool,
+    slots: int = 1,
+) -> PolytopeData:
+    """A table with room for ``capacity`` vertices and none in it yet (see PolytopeData)."""
+    n = len(lower)
+    reach = np.maximum(np.abs(lower), np.abs(upper))
+    mass = np.abs(rhs) + np.abs(rows) @ reach
+    floats = (np.ascontiguousarray(a, np.float64) for a in (rows, rhs, loose, lower, upper))
     return PolytopeData(
-        np.zeros((0, n), np.int32), np.zeros((0, n, n)), np.zeros((0, n)), np.zeros((0, n), np.int32),
-        np.zeros((0, n)), np.zeros(0), np.zeros(0),
-        np.ascontiguousarray(lower, np.float64), np.ascontiguousarray(upper, np.float64),
-        np.array([0, 1], np.int64), np.full(1, -1, np.int32),
+        np.zeros((capacity, n), np.int32), np.zeros((capacity, n * n + 4 * n)), np.zeros((capacity, n)), *floats,
+        np.array([0, int(complete)], np.int64), np.full(slots, -1, np.int32), reach, mass,
     )  # fmt: skip
 
 
@@ -116,22 +141,18 @@ def _safe_bound(data, basis, direction, y, residual):
     size = 0.0
     for j in range(n):
         residual[j] = direction[j]
+        size += abs(direction[j]) * data.reach[j]
     for k in range(n):
         if y[k] > 0.0:
-            term = y[k] * data.rhs[basis[k]]
-            total -= term
-            size += abs(term)
+            total -= y[k] * data.rhs[basis[k]]
+            size += y[k] * data.mass[basis[k]]
             for j in range(n):
-                part = y[k] * data.rows[basis[k], j]
-                residual[j] += part
-                size += abs(part) * max(abs(data.lower[j]), abs(data.upper[j]))
+                residual[j] += y[k] * data.rows[basis[k], j]
     for j in range(n):
-        r = residual[j]
-        if r >= 0.0:
-            total += r * data.lower[j]
+        if residual[j] >= 0.0:
+            total += residual[j] * data.lower[j]
         else:
-            total += r * data.upper[j]
-        size += abs(direction[j]) * max(abs(data.lower[j]), abs(data.upper[j]))
+            total += residual[j] * data.upper[j]
     return total - (4.0 * n + 16.0) * UNIT_ROUNDOFF * size - 1e-300
 
 
@@ -166,6 +187,33 @@ def invert(matrix, inverse):
                     work[i, j] -= factor * work[k, j]
                     inverse[j, i] -= factor * inverse[j, k]
     return True
+
+
+@njit(cache=True)
+def write_record(data, vertex, basis, inverse, point):
+    """Store a vertex: its basis, its point and the numbers that queries read; neighbours unknown."""
+    n = basis.shape[0]
+    data.basis[vertex] = basis
+    data.point[vertex] = point
+    record = data.records[vertex]
+    unit = (2.0 * n + 8.0) * UNIT_ROUNDOFF
+    for i in range(n):
+        total = 0.0
+        for j in range(n):
+            defect = 1.0 if i == j else 0.0
+            size = 1.0
+            for k in range(n):
+                term = data.rows[basis[k], j] * inverse[k, i]
+                defect -= term
+                size += abs(term)
+            total += data.reach[j] * (abs(defect) + 2.0 * unit * size)
+        record[n * n + 2 * n + i] = total
+    for k in range(n):
+        for j in range(n):
+            record[k * n + j] = inverse[k, j]
+        record[n * n + k] = data.rhs[basis[k]]
+        record[n * n + n + k] = data.mass[basis[k]]
+        record[n * n + 3 * n + k] = -1.0
 
 
 @njit(cache=True)
@@ -247,12 +295,15 @@ def multipliers(inverse, direction, y):
 
 
 @njit(cache=True)
-def _plain_simplex(data, direction, vertex, y, residual):
+def _plain_simplex(data, direction, vertex):
     """Continue a walk from a table vertex without the table (read-only): the bound where it ends."""
+    n = direction.shape[0]
     basis = data.basis[vertex].copy()
-    inverse = data.inverse[vertex].copy()
+    inverse = data.records[vertex, : n * n].copy().reshape(n, n)
     point = data.point[vertex].copy()
-    best = -np.inf
+    y = np.empty(n)
+    residual = np.empty(n)
+    best = support_box(data.lower, data.upper, direction)
     for _ in range(MAX_PIVOTS):
         leaving = multipliers(inverse, direction, y)
         bound = _safe_bound(data, basis, direction, y, residual)
@@ -289,18 +340,41 @@ def support_polytope(data, direction, start):
     vertex = start
     if vertex < 0 or vertex >= count:
         vertex = 0
-    scratch = np.empty((2, n))
-    y = scratch[0]
-    residual = scratch[1]
+    # The hot spot of value iteration: one array, no allocation, no views.
+    records = data.records
+    offset = n * n
     for _ in range(MAX_PIVOTS):
-        leaving = multipliers(data.inverse[vertex], direction, y)
-        if leaving < 0:
+        at = 0
+        bound = 0.0
+        size = 0.0
+        slack = 0.0
+        lowest = 0.0
+        largest = 0.0
+        leaving = -1
+        for k in range(n):
+            y = 0.0
+            for j in range(n):
+                y -= records[vertex, at] * direction[j]
+                at += 1
+            if y >= 0.0:
+                term = y * records[vertex, offset + k]
+                bound -= term
+                size += abs(term)
+                if y > largest:
+                    largest = y
+            else:
+                slack -= y * records[vertex, offset + n + k]
+                if y < lowest:
+                    lowest = y
+                    leaving = k
+            slack += abs(direction[k]) * records[vertex, offset + 2 * n + k]
+        if lowest >= -DUAL_TOLERANCE * largest:
             break
-        following = data.neighbour[vertex, leaving]
+        following = int(records[vertex, offset + 3 * n + leaving])
         if following < 0:
-            return _plain_simplex(data, direction, vertex, y, residual), vertex
+            return _plain_simplex(data, direction, vertex), vertex
         vertex = following
-    return _safe_bound(data, data.basis[vertex], direction, y, residual), vertex
+    return bound - (3.0 * n + 8.0) * UNIT_ROUNDOFF * size - (1.0 + 1e-9) * slack - 1e-300, vertex
 
 
 @njit(cache=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.regions import _clipping as clipping
-from rpl_agent.regions._kernels import PolytopeData, support_polytope
+from rpl_agent.regions._kernels import PolytopeData, polytope_data, support_polytope
 
 #: right sides are loosened by up to this times the size of the box: far above rounding, far below any data
 PERTURBATION = 1e-10
@@ -146,14 +146,12 @@ class VertexGraph:
         used, flat = np.unique(self._basis[live], return_inverse=True)
         basis = np.ascontiguousarray(flat.reshape(len(live), -1).astype(np.int32))
         rows = np.ascontiguousarray(self._rows[used])
-        inverse = np.zeros((len(live), rows.shape[1], rows.shape[1]))
-        if clipping.invert_bases(basis, rows, inverse):
+        data = polytope_data(
+            len(live), rows, self._rhs[used], self._loose[used], self.lower, self.upper, complete=True
+        )
+        if clipping.fill_table(data, basis, self._point[live], number[self._neighbour[live]]):
             raise GraphError("a basis of the vertex graph is singular")
-        return PolytopeData(
-            basis, inverse, np.ascontiguousarray(self._point[live]), np.ascontiguousarray(number[self._neighbour[live]]),
-            rows, self._rhs[used].copy(), self._loose[used].copy(), self.lower, self.upper,
-            np.array([len(live), 1], np.int64), np.full(1, -1, np.int32),
-        )  # fmt: skip
+        return data
 
 
 def complete_graph(
@@ -200,16 +198,8 @@ def lazy_graph(
     tight : (n,) int
         Rows tight at a vertex of the loosened polytope.
     """
-    n = rows.shape[1]
-    data = PolytopeData(
-        np.zeros((capacity, n), np.int32), np.zeros((capacity, n, n)), np.zeros((capacity, n)),
-        np.full((capacity, n), -1, np.int32), np.ascontiguousarray(rows), rhs.copy(), loose.copy(),
-        np.array(lower, float), np.array(upper, float), np.zeros(2, np.int64),
-        np.full(1 << int(np.ceil(np.log2(2 * capacity))), -1, np.int32),
-    )  # fmt: skip
-    basis = np.sort(tight).astype(np.int32)
-    inverse = np.zeros((1, n, n))
-    if clipping.invert_bases(basis[None], data.rows, inverse):
+    slots = 1 << int(np.ceil(np.log2(2 * capacity)))
+    data = polytope_data(capacity, rows, rhs, loose, lower, upper, complete=False, slots=slots)
+    if not clipping.first_vertex(data, np.sort(tight).astype(np.int32)):
         raise GraphError("the first basis is singular")
-    clipping.insert_vertex(data, basis, inverse[0], np.einsum("kj,k->j", inverse[0], loose[basis]))
     return data
