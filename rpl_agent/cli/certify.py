@@ -64,8 +64,9 @@ def run_certify(arguments: argparse.Namespace) -> int:
 
     if arguments.id is not None and Path(arguments.id).is_dir():
         from rpl_agent.agent.runs import certify_run
+        from rpl_agent.cli.training import make_env, stored_source
 
-        result = certify_run(arguments.id)
+        result = certify_run(arguments.id, make_env(stored_source(arguments.id)))
         emit(arguments, result, "certificate", result.pop("text", None))
         return 0
     source = load_source(arguments)

@@ -1,0 +1,81 @@
+"""`rpl reproduce`, `compare`, `report`: the paper's tables and figures, and how other agents do."""
+
+from __future__ import annotations
+
+import argparse
+
+from rpl_agent.cli.common import add_json, emit
+
+
+def register(commands) -> None:
+    reproduce = commands.add_parser("reproduce", help="the paper's tables and figures, beside our own sets")
+    reproduce.add_argument("--suite", nargs="+", metavar="NAME", help="parts to run: sizes uniform online (default: all)")
+    reproduce.add_argument("--quick", action="store_true", help="small instances and budgets: minutes instead of hours")
+    reproduce.add_argument("--seeds", type=int, default=3)
+    reproduce.add_argument("--budget", type=int, help="episodes per run (default: the paper's 10^5)")
+    _add_sweep(reproduce)
+    reproduce.set_defaults(run=run_reproduce)
+
+    compare = commands.add_parser("compare", help="agents side by side on the same worlds and budgets")
+    compare.add_argument("ids", nargs="+", metavar="ID")
+    compare.add_argument("--agents", nargs="+", default=["rpl", "interval-tied", "q-learning", "ucrl2", "psrl"], metavar="NAME")
+    compare.add_argument("--seeds", type=int, default=5)
+    compare.add_argument("--budget", type=int, default=10_000, help="episodes per run (default 10000)")
+    _add_sweep(compare)
+    compare.set_defaults(run=run_compare)
+
+    report = commands.add_parser("report", help="one self-contained HTML page from the rows of a sweep")
+    report.add_argument("--results", default="results", help="folder with rows (default results)")
+    report.add_argument("--output", default="results/report.html")
+    add_json(report)
+    report.set_defaults(run=run_report)
+
+
+def _add_sweep(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--output", default="results", help="folder for rows, tables and figures; a sweep found there is resumed")
+    parser.add_argument("--jobs", type=int, default=2, help="parallel runs (default 2)")
+    parser.add_argument("--executor", choices=("joblib", "ray"), default="joblib", help="ray uses RAY_ADDRESS, or starts a local one")
+    parser.add_argument("--no-progress", action="store_true")
+    add_json(parser)
+
+
+def run_reproduce(arguments: argparse.Namespace) -> int:
+    from rpl_agent.experiments.api import reproduce
+
+    result = reproduce(
+        output=arguments.output,
+        suite=arguments.suite,
+        quick=arguments.quick,
+        jobs=arguments.jobs,
+        executor=arguments.executor,
+        seeds=arguments.seeds,
+        budget=arguments.budget,
+        progress=not (arguments.no_progress or arguments.json),
+    )
+    emit(arguments, result, "reproduction", result.pop("text", None))
+    return 0
+
+
+def run_compare(arguments: argparse.Namespace) -> int:
+    from rpl_agent.experiments.api import compare
+
+    result = compare(
+        arguments.ids,
+        agents=arguments.agents,
+        seeds=arguments.seeds,
+        budget=arguments.budget,
+        output=arguments.output,
+        jobs=arguments.jobs,
+        executor=arguments.executor,
+        progress=not (arguments.no_progress or arguments.json),
+    )
+    emit(arguments, result, "comparison", result.pop("text", None))
+    return 0
+
+
+def run_report(arguments: argparse.Namespace) -> int:
+    from rpl_agent.experiments.api import report
+
+    result = report(arguments.results, arguments.output)
+    emit(arguments, result, "report", result.pop("text", None))
+    return 0
