@@ -1,0 +1,1 @@
+"""Pictures of states: a small numpy rasteriser and one scene per benchmark."""

@@ -1,0 +1,2 @@
+class AircraftRenderer:
+    def __init__(self, *args): pass

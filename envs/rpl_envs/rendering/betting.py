@@ -1,0 +1,2 @@
+class BettingRenderer:
+    def __init__(self, *args): pass

@@ -1,0 +1,2 @@
+class EngagementRenderer:
+    def __init__(self, *args): pass

@@ -1,0 +1,2 @@
+class GliderRenderer:
+    def __init__(self, *args): pass
