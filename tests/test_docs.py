@@ -1,0 +1,48 @@
+"""Everything shown in the README and in docs/ runs.
+
+```python blocks of a page run in order, in one namespace, in an empty folder; lines of ```bash blocks that start with
+`rpl ` or `python -m rpl_agent` run through the command line. A block preceded by `<!-- not run: reason -->` is skipped.
+"""
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rpl_agent.cli import main
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+BLOCK = re.compile(r"(?P<skip><!-- not run: [^>]+-->\s*\n)?^```(?P<language>python|bash)\n(?P<body>.*?)^```", re.S | re.M)
+LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
+
+
+def blocks(page: Path):
+    return [(m["language"], m["body"]) for m in BLOCK.finditer(page.read_text()) if not m["skip"]]
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
+def test_snippets_run(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    namespace: dict = {"__name__": "__main__"}
+    ran = 0
+    for language, body in blocks(page):
+        if language == "python":
+            exec(compile(body, str(page), "exec"), namespace)
+            ran += 1
+            continue
+        for line in body.replace("\\\n", " ").splitlines():
+            if line.startswith("rpl "):
+                status = main(shlex.split(line, comments=True)[1:])
+                assert status == 0, f"{page.name}: {line!r} ended with {status}: {capsys.readouterr().err}"
+                ran += 1
+    assert ran or all(language == "bash" for language, _ in blocks(page))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page):
+    missing = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
+    assert not missing, f"{page.name} links to missing {missing}"
