@@ -13,8 +13,8 @@ from pathlib import Path
 
 os.environ["COLUMNS"] = "110"  # help texts are wrapped to the terminal: fix its width
 
-import rpl_agent  # noqa: E402
-from rpl_agent.cli import build_parser  # noqa: E402
+import rpl_agent
+from rpl_agent.cli import build_parser
 
 DOCS = Path(__file__).resolve().parent
 
@@ -22,7 +22,10 @@ DOCS = Path(__file__).resolve().parent
 def cli_page() -> str:
     parser = build_parser()
     commands = next(a for a in parser._actions if a.dest == "command").choices
-    parts = ["# Command line\n", "Generated from `rpl --help`; see [training](training.md) and [formats](formats.md) for walks through.\n"]
+    parts = [
+        "# Command line\n",
+        "Generated from `rpl --help`; see [training](training.md) and [formats](formats.md) for walks through.\n",
+    ]
     for name, command in commands.items():
         parts.append(f"## rpl {name}\n\n```text\n{command.format_help().strip()}\n```\n")
     return "\n".join(parts)

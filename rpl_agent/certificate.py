@@ -81,7 +81,13 @@ class Certificate:
         rows = None if self.policy.rows is None else self.policy.rows.tolist()
         weights = None if self.policy.weights is None else self.policy.weights.tolist()
         extra = {"gap": _number(self.gap), "guarantee": _number(self.guarantee)}
-        return {"format": FORMAT, **data, **extra, "objective": self.objective.to_dict(), "policy": {"rows": rows, "weights": weights}}
+        return {
+            "format": FORMAT,
+            **data,
+            **extra,
+            "objective": self.objective.to_dict(),
+            "policy": {"rows": rows, "weights": weights},
+        }
 
     def to_json(self, path: str | Path | None = None) -> str:
         text = json.dumps(self.to_dict(), allow_nan=False)
@@ -102,21 +108,29 @@ class Certificate:
             weights = None if policy["weights"] is None else np.array(policy["weights"], dtype=float)
             names = {f.name for f in fields(cls)} - {"policy", "objective"}
             values = {k: float(v) if v in ("inf", "-inf", "nan") else v for k, v in data.items() if k in names}
-            return cls(policy=Policy(rows=rows, weights=weights), objective=Objective.from_dict(data["objective"]), **values)
+            return cls(
+                policy=Policy(rows=rows, weights=weights), objective=Objective.from_dict(data["objective"]), **values
+            )
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
             raise DataError(f"not a certificate: {error!r}") from None
 
     def __str__(self) -> str:
-        subject = "this policy's value lies in" if self.evaluated else "the policy is certified; value and optimum lie in"
+        subject = (
+            "this policy's value lies in" if self.evaluated else "the policy is certified; value and optimum lie in"
+        )
         lines = [
             f"{self.objective.describe()}  on {self.model}",
             f"  with probability ≥ {1 - self.delta:g}: {subject} [{self.lower:.6g}, {self.upper:.6g}]  (gap {self.gap:.4g})",
         ]
         if not self.evaluated:
             if self.objective.sense is Sense.MAX:
-                lines.append(f"  this policy achieves at least {self.lower:.6g}; no policy achieves more than {self.upper:.6g}")
+                lines.append(
+                    f"  this policy achieves at least {self.lower:.6g}; no policy achieves more than {self.upper:.6g}"
+                )
             else:
-                lines.append(f"  this policy costs at most {self.upper:.6g}; no policy costs less than {self.lower:.6g}")
+                lines.append(
+                    f"  this policy costs at most {self.upper:.6g}; no policy costs less than {self.lower:.6g}"
+                )
         lines.append(
             f"  from {self.samples:,} transitions, {self.confidence} set, {self.relaxation} relaxation"
             + ("" if self.anytime else " (fixed-N only: not valid if data decided how much data there is)")

@@ -16,7 +16,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
@@ -31,7 +31,6 @@ from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.base import Region
 from rpl_agent.relaxations.base import Relaxation
-from rpl_agent.relaxations.interval import Intervals
 from rpl_agent.relaxations.point import Point
 from rpl_agent.relaxations.projections import expression_wise, parameter_wise, tied
 from rpl_agent.relaxations.rectangular import Rectangular
@@ -123,7 +122,11 @@ def uncertainty(
         region, relaxation, empty = _configured_set(pmdp, counts, config, main, timings, estimate)
     fallback = None
     if relaxation is None:
-        reason = f"the model is refuted by the data (log e-value {log_e:.1f})" if refuted else "no parameter fits all constraints"
+        reason = (
+            f"the model is refuted by the data (log e-value {log_e:.1f})"
+            if refuted
+            else "no parameter fits all constraints"
+        )
         fallback = f"{reason}: bounds come from untied intervals, which trust the model's graph only"
         warnings.warn(fallback, RPLWarning, stacklevel=3)
         with _timed(timings, "intervals"):
@@ -133,7 +136,12 @@ def uncertainty(
 
 
 def _configured_set(
-    pmdp: ParametricMDP, counts: Counts, config: Config, delta: float, timings: dict[str, float], estimate: np.ndarray | None
+    pmdp: ParametricMDP,
+    counts: Counts,
+    config: Config,
+    delta: float,
+    timings: dict[str, float],
+    estimate: np.ndarray | None,
 ) -> tuple[Region | None, Relaxation | None, bool]:
     """(region, relaxation, empty); relaxation is None when the region is empty."""
     lower = upper = None
@@ -161,7 +169,9 @@ def _intervals(pmdp: ParametricMDP, counts: Counts, config: Config, delta: float
         return confidence_intervals(pmdp, counts, "anytime", delta)
     if config.confidence in ("clopper-pearson", "hoeffding"):
         return confidence_intervals(pmdp, counts, config.confidence, delta)
-    raise ModelError(f"{config.confidence!r} is a set in parameter space: it has no tied intervals; choose another relaxation")
+    raise ModelError(
+        f"{config.confidence!r} is a set in parameter space: it has no tied intervals; choose another relaxation"
+    )
 
 
 def confidence_region(
@@ -204,7 +214,9 @@ def certify(
     objective.resolve(pmdp)
     if policy is not None:
         policy.check(pmdp)
-    return certify_uncertainty(pmdp, counts, uncertainty(pmdp, counts, config), objective, config, policy=policy, warm=warm)
+    return certify_uncertainty(
+        pmdp, counts, uncertainty(pmdp, counts, config), objective, config, policy=policy, warm=warm
+    )
 
 
 def certify_uncertainty(
@@ -222,10 +234,20 @@ def certify_uncertainty(
     timings = dict(learned.timings)
     with _timed(timings, "solve"):
         robust = solve(
-            learned.relaxation, objective, Nature.ADVERSARIAL, policy=policy, precision=config.precision, warm=warm.robust
+            learned.relaxation,
+            objective,
+            Nature.ADVERSARIAL,
+            policy=policy,
+            precision=config.precision,
+            warm=warm.robust,
         )
         optimistic = solve(
-            learned.relaxation, objective, Nature.COOPERATIVE, policy=policy, precision=config.precision, warm=warm.optimistic
+            learned.relaxation,
+            objective,
+            Nature.COOPERATIVE,
+            policy=policy,
+            precision=config.precision,
+            warm=warm.optimistic,
         )
     warm.robust, warm.optimistic = robust, optimistic
     maximising = objective.sense is Sense.MAX

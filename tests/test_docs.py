@@ -15,7 +15,9 @@ from rpl_agent.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-BLOCK = re.compile(r"(?P<skip><!-- not run: [^>]+-->\s*\n)?^```(?P<language>python|bash)\n(?P<body>.*?)^```", re.S | re.M)
+BLOCK = re.compile(
+    r"(?P<skip><!-- not run: [^>]+-->\s*\n)?^```(?P<language>python|bash)\n(?P<body>.*?)^```", re.S | re.M
+)
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
 
 

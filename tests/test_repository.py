@@ -38,7 +38,9 @@ def test_wheel_works_in_a_clean_environment(tmp_path):
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "env")], check=True, timeout=120)
     python = str(tmp_path / "env" / "bin" / "python")
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)], check=True, timeout=120)
+    subprocess.run(
+        [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)], check=True, timeout=120
+    )
     site = run_python("import sysconfig; print(sysconfig.get_path('purelib'))", python=python).strip()
     Path(site, "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     code = (
@@ -60,7 +62,18 @@ def test_wheel_works_in_a_clean_environment(tmp_path):
 def test_every_command_has_help_and_json(capsys):
     parser = build_parser()
     commands = next(a for a in parser._actions if a.dest == "command").choices
-    assert {"info", "solve", "certify", "train", "resume", "evaluate", "watch", "reproduce", "compare", "report"} <= set(commands)
+    assert {
+        "info",
+        "solve",
+        "certify",
+        "train",
+        "resume",
+        "evaluate",
+        "watch",
+        "reproduce",
+        "compare",
+        "report",
+    } <= set(commands)
     for name, command in commands.items():
         options = {o for action in command._actions for o in action.option_strings}
         assert "--json" in options, f"rpl {name} has no --json"

@@ -14,10 +14,18 @@ def add_method(parser: argparse.ArgumentParser) -> None:
     from rpl_agent.certify import CONFIDENCES, RELAXATIONS
 
     group = parser.add_argument_group("method")
-    group.add_argument("--confidence", choices=CONFIDENCES, default="likelihood", help="confidence set (default likelihood)")
-    group.add_argument("--relaxation", choices=RELAXATIONS, default="rectangular", help="what nature may do (default rectangular)")
-    group.add_argument("--delta", type=float, default=1e-3, help="error probability of the whole statement (default 0.001)")
-    group.add_argument("--precision", type=float, default=1e-6, help="relative width of the solver's brackets (default 1e-6)")
+    group.add_argument(
+        "--confidence", choices=CONFIDENCES, default="likelihood", help="confidence set (default likelihood)"
+    )
+    group.add_argument(
+        "--relaxation", choices=RELAXATIONS, default="rectangular", help="what nature may do (default rectangular)"
+    )
+    group.add_argument(
+        "--delta", type=float, default=1e-3, help="error probability of the whole statement (default 0.001)"
+    )
+    group.add_argument(
+        "--precision", type=float, default=1e-6, help="relative width of the solver's brackets (default 1e-6)"
+    )
 
 
 def register(commands) -> None:
@@ -35,7 +43,9 @@ def register(commands) -> None:
     data.add_argument("--quarantine", metavar="FILE", help="write rows that the model forbids here instead of failing")
     add_method(certify)
     certify.add_argument(
-        "--evaluate", choices=("optimal",), help="bound the policy that is optimal at the true parameters, instead of synthesising one"
+        "--evaluate",
+        choices=("optimal",),
+        help="bound the policy that is optimal at the true parameters, instead of synthesising one",
     )
     certify.add_argument("--output", metavar="FILE", help="write the whole certificate, policy included, as JSON")
     add_json(certify)
@@ -45,7 +55,9 @@ def register(commands) -> None:
     add_source(plot)
     plot.add_argument("--episodes", type=int, default=1000, help="simulated uniform episodes (default 1000)")
     plot.add_argument("--seed", type=int, default=0)
-    plot.add_argument("--parameters", nargs=2, metavar="NAME", help="the two parameters to show (default: the first two)")
+    plot.add_argument(
+        "--parameters", nargs=2, metavar="NAME", help="the two parameters to show (default: the first two)"
+    )
     add_method(plot)
     plot.add_argument("--output", default="region.png", help="picture to write (default region.png)")
     add_json(plot)
@@ -56,7 +68,9 @@ def simulate_counts(source: Source, episodes: int, seed: int):
     """Counts of uniform episodes at the true parameters, marked for the likelihood's split."""
     from rpl_agent.evidence.sampling import uniform_counts
 
-    return uniform_counts(source.pmdp, source.objective, source.require_theta("simulating episodes"), episodes, source.max_steps, seed)
+    return uniform_counts(
+        source.pmdp, source.objective, source.require_theta("simulating episodes"), episodes, source.max_steps, seed
+    )
 
 
 def run_certify(arguments: argparse.Namespace) -> int:
@@ -151,7 +165,11 @@ def run_plot(arguments: argparse.Namespace) -> int:
     if learned.region is None:
         raise ModelError(f"the {config.relaxation} relaxation of {config.confidence} intervals has no region to draw")
     plot_region(
-        learned.region, source.pmdp, parameters=tuple(names.index(n) for n in chosen), true_theta=source.theta, path=arguments.output
+        learned.region,
+        source.pmdp,
+        parameters=tuple(names.index(n) for n in chosen),
+        true_theta=source.theta,
+        path=arguments.output,
     )
     emit(arguments, {"output": arguments.output, "parameters": list(chosen)}, "region", f"wrote {arguments.output}")
     return 0

@@ -32,7 +32,9 @@ class Source:
 
     def require_theta(self, why: str) -> np.ndarray:
         if self.theta is None:
-            raise ModelError(f"{why} needs the true parameters: give --theta NAME=VALUE for each of {self.pmdp.table.parameters}")
+            raise ModelError(
+                f"{why} needs the true parameters: give --theta NAME=VALUE for each of {self.pmdp.table.parameters}"
+            )
         return self.theta
 
 
@@ -45,10 +47,20 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", nargs="?", help="a registered world, e.g. rpl/Aircraft-20x10-v0")
     group = parser.add_argument_group("your own model, in place of ID")
     group.add_argument("--model", metavar="FILE", help="a model in the PRISM language")
-    group.add_argument("--param", action="append", default=[], metavar="NAME=LO:HI", help="range of an unknown parameter (default 0:1)")
-    group.add_argument("--const", action="append", default=[], metavar="NAME=VALUE", help="value of an undefined constant")
-    group.add_argument("--property", metavar="TEXT", help="for example 'Pmax=? [F \"goal\"]' (default: the first in the model's .props)")
-    group.add_argument("--theta", action="append", default=[], metavar="NAME=VALUE", help="true parameters, where a command simulates")
+    group.add_argument(
+        "--param", action="append", default=[], metavar="NAME=LO:HI", help="range of an unknown parameter (default 0:1)"
+    )
+    group.add_argument(
+        "--const", action="append", default=[], metavar="NAME=VALUE", help="value of an undefined constant"
+    )
+    group.add_argument(
+        "--property",
+        metavar="TEXT",
+        help="for example 'Pmax=? [F \"goal\"]' (default: the first in the model's .props)",
+    )
+    group.add_argument(
+        "--theta", action="append", default=[], metavar="NAME=VALUE", help="true parameters, where a command simulates"
+    )
     group.add_argument("--max-steps", type=int, help="cut episodes after so many steps")
 
 
@@ -107,7 +119,10 @@ def emit(arguments: argparse.Namespace, data: Mapping[str, Any], title: str, tex
         return
     table = Table(title=title, show_header=False, title_justify="left")
     for key, value in data.items():
-        table.add_row(key.replace("_", " "), f"{value:,.6g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value))
+        table.add_row(
+            key.replace("_", " "),
+            f"{value:,.6g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value),
+        )
     Console().print(table)
 
 

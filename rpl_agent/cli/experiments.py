@@ -9,7 +9,9 @@ from rpl_agent.cli.common import add_json, emit
 
 def register(commands) -> None:
     reproduce = commands.add_parser("reproduce", help="the paper's tables and figures, beside our own sets")
-    reproduce.add_argument("--suite", nargs="+", metavar="NAME", help="parts to run: sizes uniform online (default: all)")
+    reproduce.add_argument(
+        "--suite", nargs="+", metavar="NAME", help="parts to run: sizes uniform online (default: all)"
+    )
     reproduce.add_argument("--quick", action="store_true", help="small instances and budgets: minutes instead of hours")
     reproduce.add_argument("--seeds", type=int, default=3)
     reproduce.add_argument("--budget", type=int, help="episodes per run (default: the paper's 10^5)")
@@ -18,7 +20,9 @@ def register(commands) -> None:
 
     compare = commands.add_parser("compare", help="agents side by side on the same worlds and budgets")
     compare.add_argument("ids", nargs="+", metavar="ID")
-    compare.add_argument("--agents", nargs="+", default=["rpl", "interval-tied", "q-learning", "ucrl2", "psrl"], metavar="NAME")
+    compare.add_argument(
+        "--agents", nargs="+", default=["rpl", "interval-tied", "q-learning", "ucrl2", "psrl"], metavar="NAME"
+    )
     compare.add_argument("--seeds", type=int, default=5)
     compare.add_argument("--budget", type=int, default=10_000, help="episodes per run (default 10000)")
     _add_sweep(compare)
@@ -32,9 +36,13 @@ def register(commands) -> None:
 
 
 def _add_sweep(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--output", default="results", help="folder for rows, tables and figures; a sweep found there is resumed")
+    parser.add_argument(
+        "--output", default="results", help="folder for rows, tables and figures; a sweep found there is resumed"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="parallel runs (default 2)")
-    parser.add_argument("--executor", choices=("joblib", "ray"), default="joblib", help="ray uses RAY_ADDRESS, or starts a local one")
+    parser.add_argument(
+        "--executor", choices=("joblib", "ray"), default="joblib", help="ray uses RAY_ADDRESS, or starts a local one"
+    )
     parser.add_argument("--no-progress", action="store_true")
     add_json(parser)
 

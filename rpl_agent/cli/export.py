@@ -10,13 +10,17 @@ from rpl_agent.errors import ModelError
 
 
 def register(commands) -> None:
-    export = commands.add_parser("export", help="write the learned uncertain model (DRN, .tra, UMB) and the policy (CSV, JSON, PRISM)")
+    export = commands.add_parser(
+        "export", help="write the learned uncertain model (DRN, .tra, UMB) and the policy (CSV, JSON, PRISM)"
+    )
     add_source(export)
     export.add_argument("--episodes", type=int, help="simulate so many uniform episodes at the true parameters")
     export.add_argument("--data", metavar="LOG", help="transitions in a .csv or .parquet file, or minari:NAME")
     export.add_argument("--seed", type=int, default=0)
     add_method(export)
-    export.add_argument("--uncertain", metavar="FILE", help="interval model: the ending .drn, .tra or .umb decides the format")
+    export.add_argument(
+        "--uncertain", metavar="FILE", help="interval model: the ending .drn, .tra or .umb decides the format"
+    )
     export.add_argument("--policy-file", metavar="FILE", help="robust policy: .csv, .json or .strat (PRISM)")
     add_json(export)
     export.set_defaults(run=run)
@@ -48,5 +52,10 @@ def run(arguments: argparse.Namespace) -> int:
         written.append(arguments.policy_file)
     if not written:
         raise ModelError("nothing to write: give --uncertain FILE and/or --policy-file FILE")
-    emit(arguments, {"written": written, "lower": certificate.lower, "upper": certificate.upper}, "export", "wrote " + ", ".join(written))
+    emit(
+        arguments,
+        {"written": written, "lower": certificate.lower, "upper": certificate.upper},
+        "export",
+        "wrote " + ", ".join(written),
+    )
     return 0

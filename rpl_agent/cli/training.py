@@ -17,14 +17,20 @@ def register(commands) -> None:
     add_source(train)
     train.add_argument("--budget", type=int, default=10_000, help="exact number of episodes (or steps, see --unit)")
     train.add_argument("--unit", choices=("episodes", "steps"), default="episodes")
-    train.add_argument("--schedule", default="state-action", help="when to update: state-action (default), expression, every:N")
-    train.add_argument("--weight", type=float, default=0.9, help="probability of the optimistic action while exploring (default 0.9)")
+    train.add_argument(
+        "--schedule", default="state-action", help="when to update: state-action (default), expression, every:N"
+    )
+    train.add_argument(
+        "--weight", type=float, default=0.9, help="probability of the optimistic action while exploring (default 0.9)"
+    )
     train.add_argument("--stop-when-gap", type=float, metavar="EPS", help="end early once upper − lower ≤ EPS")
     add_method(train)
     train.add_argument("--seed", type=int, default=0)
     train.add_argument("--log-dir", default="logs", help="runs go to LOG_DIR/NAME (default logs)")
     train.add_argument("--name", help="name of the run folder (default: model and number)")
-    train.add_argument("--checkpoint-every", type=int, default=2_000, metavar="N", help="episodes between checkpoints (default 2000)")
+    train.add_argument(
+        "--checkpoint-every", type=int, default=2_000, metavar="N", help="episodes between checkpoints (default 2000)"
+    )
     _add_view(train)
     train.set_defaults(run=run_train)
 
@@ -66,7 +72,9 @@ def make_env(source: Source, render_mode: str | None = None):
     if source.name.startswith("rpl/"):
         return gym.make(source.name, theta=source.theta, render_mode=render_mode)
     theta = source.require_theta("simulating your own model")
-    return rpl_envs.make_own(source.pmdp, source.objective, theta, max_episode_steps=source.max_steps, render_mode=render_mode)
+    return rpl_envs.make_own(
+        source.pmdp, source.objective, theta, max_episode_steps=source.max_steps, render_mode=render_mode
+    )
 
 
 def stored_source(run_folder: str) -> Source:

@@ -139,7 +139,9 @@ def _collect(blocks: Iterable[Block], codec: _Codec, action_id: Mapping[str, int
             raise ModelError(f"unknown action {block.action!r}; declared are {tuple(action_id)}")
         n = len(block.source)
         if np.shape(block.numerators) != (n, width):
-            raise ModelError(f"action {block.action!r}: numerators have shape {np.shape(block.numerators)}, not {(n, width)}")
+            raise ModelError(
+                f"action {block.action!r}: numerators have shape {np.shape(block.numerators)}, not {(n, width)}"
+            )
         sources.append(np.asarray(block.source, dtype=np.int64))
         actions.append(np.full(n, action_id[block.action], dtype=np.int32))
         targets.append(codec.encode(block.successor, n))
@@ -166,7 +168,9 @@ class _Codec:
         for variable, (low, high) in self.bounds.items():
             value = np.asarray(columns[variable], dtype=np.int64)
             if value.size and (value.min() < low or value.max() > high):
-                raise ModelError(f"variable {variable} leaves its range [{low}, {high}]: {int(value.min())}..{int(value.max())}")
+                raise ModelError(
+                    f"variable {variable} leaves its range [{low}, {high}]: {int(value.min())}..{int(value.max())}"
+                )
             key = key * (high - low + 1) + (value - low)
         return key
 
@@ -210,7 +214,9 @@ class _Interner:
     """Distinct rows of integers → ids. Rows are hashed to 64 bits and every hit is compared exactly."""
 
     def __init__(self, width: int):
-        self.multipliers = np.random.default_rng(20240601).integers(1, 2**63, size=width, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+        self.multipliers = np.random.default_rng(20240601).integers(1, 2**63, size=width, dtype=np.uint64) * np.uint64(
+            2
+        ) + np.uint64(1)
         self.index: dict[bytes, int] = {}
 
     def intern(self, rows: np.ndarray) -> np.ndarray:

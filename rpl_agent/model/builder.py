@@ -60,7 +60,8 @@ def build(
         for state in level:
             choices = actions(state)
             if not isinstance(choices, Mapping):
-                raise ModelError(f"state {state!r}: actions must be a mapping from names to rows, got {type(choices).__name__}")
+                kind = type(choices).__name__
+                raise ModelError(f"state {state!r}: actions must be a mapping from names to rows, got {kind}")
             checked = []
             for action, row in choices.items():
                 names.setdefault(str(action))
@@ -69,7 +70,8 @@ def build(
                     try:
                         polynomials[successor] = as_polynomial(expression)
                     except ModelError as error:
-                        raise ModelError(f"state {state!r}, action {action!r}, successor {successor!r}: {error}") from None
+                        place = f"state {state!r}, action {action!r}, successor {successor!r}"
+                        raise ModelError(f"{place}: {error}") from None
                     if polynomials[successor].terms and successor not in number:
                         found.setdefault(successor)
                 checked.append((str(action), polynomials))
@@ -86,25 +88,29 @@ def build(
     all_names = tuple(names)
     action_id = {a: i for i, a in enumerate(all_names)}
     distinct: dict[Polynomial, int] = {}
-    state_ptr, action, row_ptr, successor, expression = [0], [], [0], [], []
+    state_ptr, row_ptr = [0], [0]
+    row_action: list[int] = []
+    successors: list[int] = []
+    expressions: list[int] = []
     for state_rows in rows:
         for a, ps in sorted(state_rows, key=lambda item: action_id[item[0]]):
-            action.append(action_id[a])
+            row_action.append(action_id[a])
             for s, p in sorted(ps.items()):
-                successor.append(s)
-                expression.append(distinct.setdefault(p, len(distinct)))
-            row_ptr.append(len(successor))
-        state_ptr.append(len(action))
+                successors.append(s)
+                expressions.append(distinct.setdefault(p, len(distinct)))
+            row_ptr.append(len(successors))
+        state_ptr.append(len(row_action))
     table = ExpressionTable.from_polynomials(list(distinct), domain.parameters)
     table, rank = table.sorted()
     state_reward = np.zeros(len(order))
     reward_arrays = {}
     for reward_name, function in (rewards or {}).items():
-        values = [function(order[s], all_names[action[r]]) for s in range(len(order)) for r in range(state_ptr[s], state_ptr[s + 1])]
+        row_state = np.repeat(np.arange(len(order)), np.diff(state_ptr))
+        values = [function(order[s], all_names[a]) for s, a in zip(row_state, row_action)]
         reward_arrays[reward_name] = Reward(state_reward, np.array(values, dtype=float))
     model = ParametricMDP(
-        np.array(state_ptr), np.array(action), np.array(row_ptr), np.array(successor),
-        rank[np.array(expression, dtype=np.int64)] if expression else np.zeros(0), table, domain, 0,
+        np.array(state_ptr), np.array(row_action), np.array(row_ptr), np.array(successors),
+        rank[np.array(expressions, dtype=np.int64)], table, domain, 0,
         {k: np.array([bool(f(s)) for s in order]) for k, f in (labels or {}).items()}, reward_arrays, all_names,
         _variables(order, variables), name,
     )  # fmt: skip

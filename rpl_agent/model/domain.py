@@ -61,7 +61,7 @@ class Domain:
     def with_simplex(self, names: Sequence[str] | None = None) -> Domain:
         """Mixture weights: the named parameters sum to at most 1."""
         names = self.parameters if names is None else names
-        return self.with_constraints([[1.0 if p in set(names) else 0.0 for p in self.parameters]], [1.0])
+        return self.with_constraints(np.array([[float(p in set(names)) for p in self.parameters]]), np.ones(1))
 
     def constraints(self) -> tuple[np.ndarray, np.ndarray]:
         """All rows (A, b) with the bounds among them."""

@@ -89,9 +89,7 @@ class ExpressionTable:
                 seen.setdefault(monomial, len(seen))
         # linear monomials in parameter order first, then by degree: the reduction then prefers θ itself
         position = {name: i for i, name in enumerate(parameters)}
-        ordered = sorted(
-            seen, key=lambda m: (sum(p for _, p in m), [(position[name], -p) for name, p in m])
-        )
+        ordered = sorted(seen, key=lambda m: (sum(p for _, p in m), [(position[name], -p) for name, p in m]))
         index = {m: i for i, m in enumerate(ordered)}
         exponents = np.zeros((len(ordered), len(known)), dtype=np.int32)
         for m, i in index.items():
@@ -101,7 +99,9 @@ class ExpressionTable:
         for polynomial in polynomials:
             for m, c in polynomial.terms.items():
                 denominators[index[m]] = lcm(denominators[index[m]], c.denominator)
-        indptr, indices, data = [0], [], []
+        indptr = [0]
+        indices: list[int] = []
+        data: list[int] = []
         for polynomial in polynomials:
             row = sorted((index[m], int(c * denominators[index[m]])) for m, c in polynomial.terms.items())
             indices.extend(i for i, _ in row)
@@ -142,7 +142,9 @@ class ExpressionTable:
         order = sorted(range(len(keys)), key=keys.__getitem__)
         rank = np.empty(len(order), dtype=np.int32)
         rank[order] = np.arange(len(order), dtype=np.int32)
-        indptr, indices, data = [0], [], []
+        indptr = [0]
+        indices: list[int] = []
+        data: list[int] = []
         for f in order:
             for i, v in self._key(f):
                 indices.append(renumber[i])

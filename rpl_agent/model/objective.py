@@ -122,7 +122,7 @@ class Objective:
             raise ModelError(f"the target label {self.target!r} holds in no state")
         if self.kind is Kind.REACH:
             return Task(self, target, avoid, np.zeros(pmdp.num_rows))
-        if self.reward_name not in pmdp.rewards:
+        if self.reward_name is None or self.reward_name not in pmdp.rewards:
             raise ModelError(f"no reward named {self.reward_name!r}; the model has {sorted(pmdp.rewards)}")
         reward = pmdp.row_reward(self.reward_name).copy()
         reward[target[pmdp.row_state]] = 0.0

@@ -153,7 +153,9 @@ class ParametricMDP:
             theta = np.array([theta[name] for name in self.table.parameters])
         theta = np.asarray(theta, dtype=float)
         if theta.shape != (self.num_parameters,) or not np.isfinite(theta).all():
-            raise ModelError(f"θ must be {self.num_parameters} finite numbers, one per parameter {self.table.parameters}")
+            raise ModelError(
+                f"θ must be {self.num_parameters} finite numbers, one per parameter {self.table.parameters}"
+            )
         if not self.domain.contains(theta):
             raise ModelError(f"θ = {dict(zip(self.table.parameters, theta.tolist()))} lies outside the domain")
         values = self.table.evaluate(theta)

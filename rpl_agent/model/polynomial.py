@@ -37,7 +37,7 @@ def exact(value: Number) -> Fraction:
 class Polynomial:
     """A polynomial over named parameters with rational coefficients (immutable, hashable)."""
 
-    __slots__ = ("terms", "_hash")
+    __slots__ = ("_hash", "terms")
 
     def __init__(self, terms: Mapping[Monomial, Fraction]):
         self.terms: dict[Monomial, Fraction] = {m: c for m, c in sorted(terms.items()) if c != 0}

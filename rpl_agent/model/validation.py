@@ -9,6 +9,7 @@ from scipy.optimize import linprog
 
 from rpl_agent.errors import ModelError
 from rpl_agent.model.domain import Domain
+from rpl_agent.model.expressions import DENSE_COLUMNS, INT64_SAFE
 from rpl_agent.model.pmdp import ParametricMDP
 
 #: Expressions may leave [0, 1] on the domain by this much (rounding of LP solutions, never of the model).
@@ -51,18 +52,20 @@ def require_valid(pmdp: ParametricMDP) -> None:
 def _structure(pmdp: ParametricMDP) -> list[Problem]:
     problems = []
     name = pmdp.state_name
-    for s in np.flatnonzero(np.diff(pmdp.state_ptr) == 0):
+    for s in np.flatnonzero(np.diff(pmdp.state_ptr) == 0).tolist():
         problems.append(Problem("actionless", f"state {s} = {name(s)} has no action"))
-    for r in np.flatnonzero(np.diff(pmdp.row_ptr) == 0):
+    for r in np.flatnonzero(np.diff(pmdp.row_ptr) == 0).tolist():
         problems.append(Problem("empty-row", f"{pmdp.row_name(r)} has no successor"))
     same_state = np.diff(pmdp.row_state) == 0
-    for r in np.flatnonzero(same_state & (np.diff(pmdp.action) == 0)):
+    for r in np.flatnonzero(same_state & (np.diff(pmdp.action) == 0)).tolist():
         problems.append(Problem("duplicate-action", f"{pmdp.row_name(r)} appears twice"))
     for t in np.flatnonzero((pmdp.successor < 0) | (pmdp.successor >= pmdp.num_states)):
         row = int(pmdp.transition_row[t])
-        problems.append(Problem("unknown-successor", f"{pmdp.row_name(row)} leads to unknown state {pmdp.successor[t]}"))
+        problems.append(
+            Problem("unknown-successor", f"{pmdp.row_name(row)} leads to unknown state {pmdp.successor[t]}")
+        )
     if not any(p.kind == "unknown-successor" for p in problems):
-        for s in np.flatnonzero(~reachable(pmdp)):
+        for s in np.flatnonzero(~reachable(pmdp)).tolist():
             problems.append(Problem("unreachable", f"state {s} = {name(s)} is not reachable from the initial state"))
     return problems
 
@@ -87,16 +90,15 @@ def _row_sums(pmdp: ParametricMDP) -> list[Problem]:
     table = pmdp.table
     if not pmdp.num_rows or (np.diff(pmdp.row_ptr) == 0).any():
         return []
+    if table.num_monomials > DENSE_COLUMNS:
+        return _row_sums_sparse(pmdp)
     row_of = np.repeat(np.arange(table.num_expressions), np.diff(table.indptr))
     bad = np.zeros(pmdp.num_rows, dtype=bool)
-    exact_type = np.int64 if table.data.dtype != object else object
-    if exact_type is np.int64 and np.abs(table.data).max(initial=0) > 2**62 // max(1, int(np.diff(pmdp.row_ptr).max())):
-        exact_type = object
-    used = np.unique(table.indices) if len(table.indices) <= 64 * table.num_monomials or table.num_monomials <= 64 else None
-    if used is None or table.num_monomials > 64:
-        return _row_sums_sparse(pmdp)
-    for m in {0, *used.tolist()}:
-        column = np.zeros(table.num_expressions, dtype=exact_type)
+    longest = int(np.diff(pmdp.row_ptr).max())
+    fits = table.data.dtype != object and np.abs(table.data).max(initial=0) <= INT64_SAFE // longest
+    exact_type: type = np.int64 if fits else object
+    for m in {0, *np.unique(table.indices).tolist()}:
+        column: np.ndarray = np.zeros(table.num_expressions, dtype=exact_type)
         here = table.indices == m
         column[row_of[here]] = table.data[here]
         totals = np.add.reduceat(column[pmdp.expression], pmdp.row_ptr[:-1])
