@@ -1,0 +1,11 @@
+"""The PRISM language: models and properties in.
+
+>>> from rpl_agent.formats import prism
+>>> model = prism.load("model.prism", parameters={"p": (0.1, 0.9)})
+>>> objective = prism.load_property(model, 'Pmax=? [F "goal"]')
+"""
+
+from rpl_agent.formats.prism.errors import Position, PrismError
+from rpl_agent.formats.prism.reader import PrismModel, load, load_property, loads
+
+__all__ = ["Position", "PrismError", "PrismModel", "load", "load_property", "loads"]

@@ -1,0 +1,168 @@
+"""Explored graph to `ParametricMDP`: rows sorted, equal successors merged, labels and rewards evaluated."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rpl_agent.formats.prism.errors import Position, PrismError
+from rpl_agent.formats.prism.explore import DEADLOCK, Graph, Stepper
+from rpl_agent.formats.prism.probability import Pool
+from rpl_agent.formats.prism.scope import Program, RewardItem
+from rpl_agent.formats.prism.typed import Node
+from rpl_agent.formats.prism.vector import Batch
+from rpl_agent.model.domain import Domain
+from rpl_agent.model.pmdp import ParametricMDP, Reward
+
+DEADLOCK_ACTION = "deadlock"
+
+
+def assemble(program: Program, graph: Graph, stepper: Stepper, pool: Pool, domain: Domain, name: str) -> tuple[ParametricMDP, np.ndarray]:
+    """The model, and the (R,) combination of commands that gave each row (DEADLOCK for added self-loops)."""
+    states = len(graph.keys)
+    base_names, base_label = _actions(program, stepper)
+    if program.kind == "dtmc":
+        graph, action, names = _uniform(graph, states, pool)
+    else:
+        of_combination = np.array([*stepper.combination_action, len(stepper.actions)], dtype=np.int64)  # DEADLOCK = -1: last
+        action, names = of_combination[graph.choice_combination], base_names
+    order = np.lexsort((graph.choice_combination, action, graph.choice_state))
+    choice_state, action, combination = graph.choice_state[order], action[order], graph.choice_combination[order]
+    if program.kind == "dtmc":
+        first = np.concatenate([[True], np.diff(choice_state) != 0])
+        row_of_sorted = np.cumsum(first) - 1
+        row_state, row_action, row_combination = choice_state[first], action[first], combination[first]
+    else:
+        row_of_sorted = np.arange(len(order))
+        row_state, row_combination = choice_state, combination
+        row_action, names = _distinguish(choice_state, action, names)
+    row_of_choice = np.empty(len(order), dtype=np.int64)
+    row_of_choice[order] = row_of_sorted
+    used = np.unique(row_action)
+    if len(used) < len(names):  # actions that no reachable state enables
+        row_action = np.searchsorted(used, row_action)
+        names = [names[i] for i in used]
+    # rows of one state are sorted by action; names given to duplicates come last, so sort once more
+    rows = np.lexsort((row_action, row_state))
+    place = np.empty(len(rows), dtype=np.int64)
+    place[rows] = np.arange(len(rows))
+    row_state, row_action, row_combination = row_state[rows], row_action[rows], row_combination[rows]
+    row, successor, expression = _merge(place[row_of_choice[graph.transition_choice]], graph.successor, graph.expression, states, pool)
+    row_ptr = np.searchsorted(row, np.arange(len(rows) + 1))
+    table, expression = pool.table(program.parameters, expression)
+    columns = stepper.codec.columns(graph.keys)
+    labels = {key: state_mask(node, program, columns, states) for key, node in program.labels.items()}
+    labels["init"] = np.arange(states) == 0
+    labels["deadlock"] = np.zeros(states, dtype=bool)
+    labels["deadlock"][graph.choice_state[graph.choice_combination == DEADLOCK]] = True
+    choice_reward = _Rewards(program, columns, states, choice_state, combination, base_label, stepper, row_of_sorted, rows)
+    rewards = {key: choice_reward.of(items) for key, items in program.rewards.items()}
+    model = ParametricMDP(
+        np.searchsorted(row_state, np.arange(states + 1)), row_action, row_ptr, successor, expression, table, domain, 0,
+        labels, rewards, tuple(names),
+        {v.name: c.astype(np.int32) if max(abs(v.low), abs(v.high)) < 2**31 else c for v, c in zip(program.variables, columns, strict=True)},
+        name,
+    )  # fmt: skip
+    return model, row_combination
+
+
+def state_mask(node: Node, program: Program, columns: list[np.ndarray], states: int) -> np.ndarray:
+    """(S,) bool: where a state formula holds."""
+    return np.array(Batch([node], program.variables)(columns, states)[0], dtype=bool)
+
+
+def _actions(program: Program, stepper: Stepper) -> tuple[list[str], list[str | None]]:
+    """Names of the actions (unlabelled commands are called module.number), the added self-loop last."""
+    commands = [c for module in program.modules for c in module]
+    taken = {c.action for c in commands}
+    names: list[str] = []
+    for label, group in zip(stepper.actions, stepper._alphabet, strict=True):
+        if label is None:
+            command = commands[group[0][0]]
+            label = f"{command.module}.{command.number}"
+        names.append(label)
+    deadlock = DEADLOCK_ACTION
+    while deadlock in taken:
+        deadlock += "_"
+    return [*names, deadlock], [*stepper.actions, None]
+
+
+def _uniform(graph: Graph, states: int, pool: Pool) -> tuple[Graph, np.ndarray, list[str]]:
+    """A DTMC takes one of the enabled commands at random: divide by their number."""
+    number = np.bincount(graph.choice_state, minlength=states)[graph.choice_state[graph.transition_choice]]
+    expression = graph.expression.copy()
+    several = np.flatnonzero(number > 1)
+    if len(several):
+        expression[several] = pool.scale(expression[several], number[several])
+    changed = Graph(graph.keys, graph.choice_state, graph.choice_combination, graph.transition_choice, graph.successor, expression)
+    return changed, np.zeros(len(graph.choice_state), dtype=np.int64), ["step"]
+
+
+def _distinguish(state: np.ndarray, action: np.ndarray, names: list[str]) -> tuple[np.ndarray, list[str]]:
+    """Several choices of one state under one action name become a, a#2, a#3 …: an agent must be able to pick each."""
+    same = np.concatenate([[False], (np.diff(state) == 0) & (np.diff(action) == 0)])
+    if not same.any():
+        return action, names
+    starts = np.flatnonzero(~same)
+    rank = np.arange(len(state)) - np.repeat(starts, np.diff(np.concatenate([starts, [len(state)]])))
+    names, action = list(names), action.copy()
+    for pair in np.unique(np.column_stack([action, rank])[rank > 0], axis=0):
+        action[(action == pair[0]) & (rank == pair[1])] = len(names)
+        names.append(f"{names[pair[0]]}#{pair[1] + 1}")
+    return action, names
+
+
+def _merge(row: np.ndarray, successor: np.ndarray, expression: np.ndarray, states: int, pool: Pool):
+    """One transition per (row, successor): add the polynomials of equal ones, drop those that cancel to zero."""
+    order = np.argsort(row * states + successor, kind="stable")
+    row, successor, expression = row[order], successor[order], expression[order]
+    same = np.concatenate([[False], (np.diff(row) == 0) & (np.diff(successor) == 0)])
+    if same.any():
+        starts = np.flatnonzero(~same)
+        sizes = np.diff(np.concatenate([starts, [len(row)]]))
+        total = expression[starts].copy()
+        for k in range(1, int(sizes.max())):
+            more = np.flatnonzero(sizes > k)
+            total[more] = pool.add(total[more], expression[starts[more] + k])
+        row, successor, expression = row[starts], successor[starts], total
+        keep = expression != 0
+        if not keep.all():
+            row, successor, expression = row[keep], successor[keep], expression[keep]
+    return row, successor, expression
+
+
+class _Rewards:
+    """Reward structures over states and rows (for a DTMC: the mean over its choices)."""
+
+    def __init__(self, program, columns, states, choice_state, combination, base_label, stepper, row_of_sorted, rows):
+        self.program, self.columns, self.states = program, columns, states
+        self.choice_state = choice_state
+        self.labels = base_label[:-1]  # the last one is the added self-loop, which earns nothing
+        self.label_index = np.array([*stepper.combination_action, len(self.labels)])[combination]
+        self.row_of_sorted, self.rows = row_of_sorted, rows
+
+    def of(self, items: tuple[RewardItem, ...]) -> Reward:
+        state, choice = np.zeros(self.states), np.zeros(len(self.choice_state))
+        for item in items:
+            if not item.on_transition:
+                at = np.flatnonzero(state_mask(item.guard, self.program, self.columns, self.states))
+                state[at] += self._numbers(item, at)
+            else:
+                mine = np.isin(self.label_index, [i for i, label in enumerate(self.labels) if label == item.action])
+                at = np.flatnonzero(mine & state_mask(item.guard, self.program, self.columns, self.states)[self.choice_state])
+                choice[at] += self._numbers(item, self.choice_state[at])
+        sizes = np.bincount(self.row_of_sorted, minlength=len(self.rows))
+        per_row = np.bincount(self.row_of_sorted, weights=choice, minlength=len(self.rows)) / sizes
+        return Reward(state, per_row[self.rows])
+
+    def _numbers(self, item: RewardItem, at: np.ndarray) -> np.ndarray:
+        here = [c[at] for c in self.columns]
+        values = Batch([item.value], self.program.variables).numbers(here, len(at))[0]
+        if len(values) and not np.isfinite(values).all():
+            raise PrismError("the reward is not a finite number", item.position)
+        return values
+
+
+def row_position(row: int, row_combination: np.ndarray, stepper: Stepper) -> Position | None:
+    """Where the command behind a row stands in the file."""
+    combination = int(row_combination[row])
+    return None if combination == DEADLOCK else stepper.commands[stepper.combinations[combination][0]].command.position

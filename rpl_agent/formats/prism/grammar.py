@@ -1,0 +1,184 @@
+"""The grammar of the PRISM language that is read here, in the notation of lark, and the words it reserves.
+
+Operators bind as in PRISM, from weak to strong: ``? :``, ``=>``, ``<=>``, ``|``, ``&``, ``!``, ``= !=``, ``< <= > >=``, ``+ -``,
+``* /``, unary minus.
+"""
+
+from __future__ import annotations
+
+GRAMMAR = r"""
+model: declaration*
+?declaration: model_type | constant | formula | label | global_variable | module | renaming | rewards | init_block
+
+model_type: MDP | DTMC | NONDETERMINISTIC | PROBABILISTIC
+constant: CONST constant_type? NAME (EQUAL expression)? SEMICOLON
+!constant_type: INT | DOUBLE | BOOL
+formula: FORMULA NAME EQUAL expression SEMICOLON
+label: LABEL STRING EQUAL expression SEMICOLON
+global_variable: GLOBAL variable
+init_block: INIT expression ENDINIT
+
+module: MODULE NAME module_item* ENDMODULE
+?module_item: variable | command
+renaming: MODULE NAME EQUAL NAME LEFT_BRACKET pair (COMMA pair)* RIGHT_BRACKET ENDMODULE
+pair: NAME EQUAL NAME
+
+variable: NAME COLON variable_type initial? SEMICOLON
+?variable_type: LEFT_BRACKET expression DOT_DOT expression RIGHT_BRACKET -> bounded
+              | BOOL -> boolean
+              | INT -> unbounded
+initial: INIT expression
+
+command: action guard ARROW updates SEMICOLON
+action: LEFT_BRACKET NAME? RIGHT_BRACKET
+?guard: expression
+updates: certain_update | likely_update (PLUS likely_update)*
+certain_update: assignments
+likely_update: expression COLON assignments
+assignments: assignment (AND assignment)* | TRUE
+assignment: LEFT_PAREN PRIMED EQUAL expression RIGHT_PAREN
+
+rewards: REWARDS STRING? reward_item* ENDREWARDS
+reward_item: action? expression COLON expression SEMICOLON
+
+?expression: implication
+           | implication QUESTION expression COLON expression -> conditional
+?implication: equivalence | implication IMPLIES equivalence -> binary
+?equivalence: disjunction | equivalence IFF disjunction -> binary
+?disjunction: conjunction | conjunction (OR conjunction)+ -> chain
+?conjunction: negation | negation (AND negation)+ -> chain
+?negation: equality | NOT negation -> prefix
+?equality: relation | equality (EQUAL | NOT_EQUAL) relation -> binary
+?relation: sum | relation (LESS | LESS_EQUAL | GREATER | GREATER_EQUAL) sum -> binary
+?sum: product | product ((PLUS | MINUS) product)+ -> total
+?product: factor | factor ((TIMES | DIVIDE) factor)+ -> scaled
+?factor: atom | MINUS factor -> prefix
+?atom: NUMBER -> number
+     | TRUE -> boolean_value
+     | FALSE -> boolean_value
+     | NAME -> name
+     | STRING -> label_name
+     | function_name LEFT_PAREN expression (COMMA expression)* RIGHT_PAREN -> call
+     | FUNC LEFT_PAREN old_function_name COMMA expression (COMMA expression)* RIGHT_PAREN -> old_call
+     | LEFT_PAREN expression RIGHT_PAREN -> parenthesis
+!function_name: FUNCTION | MIN | MAX
+!old_function_name: NAME | MIN | MAX
+
+properties: property*
+property: (STRING COLON)? quantity SEMICOLON?
+?quantity: probability_operator QUERY LEFT_BRACKET path RIGHT_BRACKET -> probability
+         | reward_operator QUERY LEFT_BRACKET reward_path RIGHT_BRACKET -> reward
+         | probability_operator comparison expression LEFT_BRACKET path RIGHT_BRACKET -> threshold
+         | reward_operator comparison expression LEFT_BRACKET reward_path RIGHT_BRACKET -> threshold
+!probability_operator: PMAX | PMIN | P (MAX | MIN)?
+!reward_operator: (RMAX | RMIN | R) (LEFT_BRACE STRING RIGHT_BRACE)? (MAX | MIN)?
+!comparison: LESS | LESS_EQUAL | GREATER | GREATER_EQUAL
+path: F bound? expression -> eventually
+    | expression U bound? expression -> until
+    | (G | X) bound? expression -> other_path
+    | expression W bound? expression -> other_path
+bound: (LESS_EQUAL | LESS) bound_value
+?bound_value: NUMBER -> number
+            | NAME -> name
+            | LEFT_PAREN expression RIGHT_PAREN -> parenthesis
+reward_path: F expression -> reward_until
+           | C LESS_EQUAL expression -> cumulative
+           | C -> total_reward
+           | I EQUAL expression -> other_path
+           | S -> other_path
+
+NUMBER: /\d+\.(?!\.)\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|\d+[eE][+-]?\d+|\d+/
+PRIMED.2: /[A-Za-z_][A-Za-z_0-9]*\s*'/
+FUNCTION.2: /(pow|mod|floor|ceil|round|log)(?=\s*\()/
+NAME: /[A-Za-z_][A-Za-z_0-9]*/
+STRING: /"[A-Za-z_][A-Za-z_0-9]*"/
+ARROW: "->"
+DOT_DOT: ".."
+QUERY: "=?"
+IMPLIES: "=>"
+IFF: "<=>"
+NOT_EQUAL: "!="
+LESS_EQUAL: "<="
+GREATER_EQUAL: ">="
+LESS: "<"
+GREATER: ">"
+EQUAL: "="
+NOT: "!"
+OR: "|"
+AND: "&"
+PLUS: "+"
+MINUS: "-"
+TIMES: "*"
+DIVIDE: "/"
+QUESTION: "?"
+COLON: ":"
+SEMICOLON: ";"
+COMMA: ","
+LEFT_PAREN: "("
+RIGHT_PAREN: ")"
+LEFT_BRACKET: "["
+RIGHT_BRACKET: "]"
+LEFT_BRACE: "{"
+RIGHT_BRACE: "}"
+COMMENT: /\/\/[^\n]*/
+%ignore COMMENT
+%ignore /\s+/
+"""
+
+# Words with a meaning in the grammar above: the lexer turns a NAME with this spelling into the token of that name.
+KEYWORDS = {
+    word: word.upper()
+    for word in (
+        "mdp dtmc nondeterministic probabilistic const int double bool formula label global init endinit module endmodule "
+        "rewards endrewards true false min max func Pmax Pmin P Rmax Rmin R F U G X W C I S"
+    ).split()
+}
+
+# Words of the PRISM language that are refused by name, with the reason.
+UNSUPPORTED = {
+    "ctmc": "continuous-time Markov chains are not supported (only mdp and dtmc)",
+    "stochastic": "continuous-time Markov chains are not supported (only mdp and dtmc)",
+    "pta": "probabilistic timed automata are not supported (only mdp and dtmc)",
+    "popta": "partially observable timed automata are not supported (only mdp and dtmc)",
+    "pomdp": "partially observable MDPs are not supported (only mdp and dtmc)",
+    "smg": "stochastic games are not supported (only mdp and dtmc)",
+    "csg": "concurrent stochastic games are not supported (only mdp and dtmc)",
+    "tsg": "turn-based stochastic games are not supported (only mdp and dtmc)",
+    "tptg": "timed games are not supported (only mdp and dtmc)",
+    "ma": "Markov automata are not supported (only mdp and dtmc)",
+    "imdp": "interval MDPs are not read: write an mdp with parameters, or give parameter ranges",
+    "idtmc": "interval DTMCs are not read: write a dtmc with parameters, or give parameter ranges",
+    "clock": "clock variables are not supported",
+    "invariant": "clock invariants are not supported",
+    "endinvariant": "clock invariants are not supported",
+    "system": "system … endsystem is not supported: modules synchronise on all shared action names",
+    "endsystem": "system … endsystem is not supported: modules synchronise on all shared action names",
+    "observable": "observables are not supported",
+    "observables": "observables are not supported",
+    "endobservables": "observables are not supported",
+    "filter": "filters are not supported: a property is about the initial state",
+    "rate": "constants of type rate are not supported",
+    "prob": "constants of type prob are not supported: write double",
+    "multi": "multi-objective properties are not supported",
+    "A": "the operator A is not supported",
+    "E": "the operator E is not supported",
+    "Pmaxmin": "game operators are not supported",
+    "LTL": "LTL properties are not supported",
+}
+
+# How a token is called in an error message.
+TOKEN_NAMES = {
+    "NAME": "a name", "NUMBER": "a number", "STRING": 'a quoted name like "goal"', "PRIMED": "an assignment x'=…",
+    "FUNCTION": "a function", "$END": "the end of the text",
+    "ARROW": "'->'", "DOT_DOT": "'..'", "QUERY": "'=?'", "IMPLIES": "'=>'", "IFF": "'<=>'", "NOT_EQUAL": "'!='",
+    "LESS_EQUAL": "'<='", "GREATER_EQUAL": "'>='", "LESS": "'<'", "GREATER": "'>'", "EQUAL": "'='", "NOT": "'!'", "OR": "'|'",
+    "AND": "'&'", "PLUS": "'+'", "MINUS": "'-'", "TIMES": "'*'", "DIVIDE": "'/'", "QUESTION": "'?'", "COLON": "':'",
+    "SEMICOLON": "';'", "COMMA": "','", "LEFT_PAREN": "'('", "RIGHT_PAREN": "')'", "LEFT_BRACKET": "'['",
+    "RIGHT_BRACKET": "']'", "LEFT_BRACE": "'{'", "RIGHT_BRACE": "'}'",
+}  # fmt: skip
+TOKEN_NAMES |= {token: f"'{word}'" for word, token in KEYWORDS.items()}
+
+
+def declared_keywords() -> str:
+    """The ``%declare`` line for the tokens that the lexer makes out of names."""
+    return "%declare " + " ".join(sorted(set(KEYWORDS.values()))) + "\n"

@@ -1,0 +1,335 @@
+"""Names to meanings: constants, parameters, formulas, variables, module renaming. Produces a `Program` ready to explore."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+from rpl_agent.formats.prism import syntax as ast
+from rpl_agent.formats.prism.errors import NOWHERE, Position, PrismError
+from rpl_agent.formats.prism.typed import Node, Type, apply, literal, parameter, variable
+from rpl_agent.model.polynomial import exact
+
+Number = int | float | str | Fraction | Decimal | bool
+
+# State keys are mixed-radix numbers in one int64.
+MAX_STATE_BITS = 62
+
+
+@dataclass(frozen=True)
+class StateVariable:
+    """A variable of the state vector with its inclusive range (booleans are 0..1)."""
+
+    name: str
+    index: int
+    low: int
+    high: int
+    initial: int
+    is_boolean: bool
+    module: int | None  # None for global variables
+    position: Position
+
+    @property
+    def size(self) -> int:
+        return self.high - self.low + 1
+
+
+@dataclass(frozen=True)
+class Update:
+    """One probabilistic branch; probability None is one; assignments by variable index."""
+
+    probability: Node | None
+    assignments: tuple[tuple[int, Node], ...]
+    position: Position
+
+
+@dataclass(frozen=True)
+class Command:
+    module: str
+    number: int  # among the commands of its module, from 1
+    action: str | None
+    guard: Node
+    updates: tuple[Update, ...]
+    position: Position
+
+
+@dataclass(frozen=True)
+class RewardItem:
+    on_transition: bool
+    action: str | None
+    guard: Node
+    value: Node
+    position: Position
+
+
+@dataclass(frozen=True)
+class Program:
+    """A resolved model: everything typed, nothing left to look up."""
+
+    kind: str
+    parameters: tuple[str, ...]
+    variables: tuple[StateVariable, ...]
+    modules: tuple[tuple[Command, ...], ...]
+    labels: dict[str, Node]
+    rewards: dict[str, tuple[RewardItem, ...]]
+    scope: Scope
+
+    @property
+    def size(self) -> int:
+        """Number of potential states."""
+        product = 1
+        for v in self.variables:
+            product *= v.size
+        return product
+
+
+class Scope:
+    """What names mean. Formulas are expanded where they are used, after a module's renaming, as PRISM does."""
+
+    def __init__(self, model: ast.ModelFile, constants: Mapping[str, Number]):
+        self.constants = {c.name: c for c in model.constants}
+        self.formulas = {f.name: f for f in model.formulas}
+        self.variables: dict[str, StateVariable] = {}
+        self.labels: dict[str, Node] = {}
+        self.parameters = tuple(
+            c.name for c in model.constants if c.value is None and c.type == "double" and c.name not in constants
+        )
+        self._given = dict(constants)
+        self._memo: dict[tuple[str, int], Node] = {}
+        self._open: list[str] = []
+        self._unique(model)
+        for name in constants:
+            if name not in self.constants:
+                raise PrismError(f"the model has no constant '{name}' to define", NOWHERE)
+        for constant in model.constants:
+            self._name(constant.name, constant.position, {})
+
+    def _unique(self, model: ast.ModelFile) -> None:
+        seen: dict[str, str] = {}
+        for kind, items in (("constant", model.constants), ("formula", model.formulas)):
+            for item in items:
+                if item.name in seen:
+                    raise PrismError(f"the name '{item.name}' is used twice ({seen[item.name]}, {kind})", item.position)
+                seen[item.name] = kind
+
+    def declare(self, v: StateVariable) -> None:
+        if v.name in self.variables or v.name in self.constants or v.name in self.formulas:
+            raise PrismError(f"the name '{v.name}' is used twice", v.position)
+        self.variables[v.name] = v
+
+    def resolve(self, expression: ast.Expression, renaming: Mapping[str, str] | None = None) -> Node:
+        """A typed expression; names are first passed through the module's renaming."""
+        if isinstance(expression, ast.Number):
+            value = expression.value
+            return literal(int(value) if expression.is_integer else value, expression.position)
+        if isinstance(expression, ast.Boolean):
+            return literal(expression.value, expression.position)
+        if isinstance(expression, ast.Name):
+            return self._name(expression.name, expression.position, renaming or {})
+        if isinstance(expression, ast.LabelName):
+            if expression.name not in self.labels:
+                known = ", ".join(f'"{n}"' for n in self.labels) or "none"
+                raise PrismError(f'unknown label "{expression.name}" (known: {known})', expression.position)
+            return self.labels[expression.name]
+        assert isinstance(expression, ast.Apply)
+        arguments = tuple(self.resolve(a, renaming) for a in expression.arguments)
+        return apply(expression.operator, arguments, expression.position)
+
+    def _name(self, name: str, position: Position, renaming: Mapping[str, str]) -> Node:
+        name = renaming.get(name, name)
+        if name in self.variables:
+            v = self.variables[name]
+            return variable(v.index, Type.BOOL if v.is_boolean else Type.INT, position)
+        if name not in self.constants and name not in self.formulas:
+            raise PrismError(f"unknown name '{name}'", position)
+        key = (name, id(renaming) if name in self.formulas and renaming else 0)
+        if key not in self._memo:
+            if name in self._open:
+                chain = " -> ".join([*self._open[self._open.index(name) :], name])
+                raise PrismError(f"'{name}' is defined by itself: {chain}", position)
+            self._open.append(name)
+            try:
+                if name in self.constants:
+                    self._memo[key] = self._constant(self.constants[name])
+                else:
+                    self._memo[key] = self.resolve(self.formulas[name].value, renaming)
+            finally:
+                self._open.pop()
+        return self._memo[key]
+
+    def _constant(self, constant: ast.Constant) -> Node:
+        if constant.name in self._given:
+            return literal(_convert(self._given[constant.name], constant), constant.position, Type(constant.type))
+        if constant.value is None:
+            if constant.type == "double":
+                return parameter(constant.name, constant.position)
+            raise PrismError(
+                f"the constant '{constant.name}' of type {constant.type} has no value: give one (only undefined "
+                "constants of type double become parameters)",
+                constant.position,
+            )
+        node = self.resolve(constant.value)
+        if not node.is_literal and not node.parametric:
+            raise PrismError(f"the value of constant '{constant.name}' is not constant", constant.value.position)
+        allowed = {"int": (Type.INT,), "double": (Type.INT, Type.DOUBLE), "bool": (Type.BOOL,)}[constant.type]
+        if node.type not in allowed:
+            raise PrismError(f"type error: constant '{constant.name}' is {constant.type}, its value {node.type.value}", constant.position)
+        if node.is_literal and constant.type == "double":
+            return literal(Fraction(node.value), constant.position)  # type: ignore[arg-type]
+        return node
+
+    def number(self, expression: ast.Expression, what: str) -> int:
+        """A constant integer, for bounds, initial values and step bounds."""
+        node = self.resolve(expression)
+        if not node.is_literal or node.type is not Type.INT:
+            raise PrismError(f"{what} must be a constant integer", expression.position)
+        return int(node.value)  # type: ignore[call-overload]
+
+
+def _convert(value: Number, constant: ast.Constant) -> bool | int | Fraction:
+    try:
+        if constant.type == "bool":
+            if isinstance(value, str):
+                return {"true": True, "false": False}[value]
+            return bool(value)
+        number = exact(value)  # type: ignore[arg-type]
+    except (ValueError, KeyError, TypeError, ZeroDivisionError):
+        raise PrismError(f"{value!r} is not a value for the {constant.type} constant '{constant.name}'", constant.position) from None
+    if constant.type == "int":
+        if number.denominator != 1:
+            raise PrismError(f"{value!r} is not an integer for the constant '{constant.name}'", constant.position)
+        return int(number)
+    return number
+
+
+def link(model: ast.ModelFile, constants: Mapping[str, Number]) -> Program:
+    """Resolve a parsed file against values for (some of) its constants."""
+    if not model.modules:
+        raise PrismError("the model has no module", NOWHERE)
+    scope = Scope(model, constants)
+    modules = _expand(model.modules)
+    variables: list[StateVariable] = []
+    for owner, (declared, renaming) in [(None, (model.variables, {})), *((i, (m.variables, r)) for i, (m, r) in enumerate(modules))]:
+        for v in declared:
+            variables.append(_variable(v, owner, len(variables), renaming, scope))
+            scope.declare(variables[-1])
+    bits = sum((v.size - 1).bit_length() for v in variables)
+    size = 1
+    for v in variables:
+        size *= v.size
+    if size >= 2**MAX_STATE_BITS:
+        raise PrismError(f"the state variables need {bits} bits; at most {MAX_STATE_BITS} are supported", variables[-1].position)
+    commands = tuple(
+        tuple(_command(c, n + 1, module.name, index, renaming, scope) for n, c in enumerate(module.commands))
+        for index, (module, renaming) in enumerate(modules)
+    )
+    for label in model.labels:
+        if label.name in scope.labels or label.name in ("init", "deadlock"):
+            raise PrismError(f'the label "{label.name}" is defined twice', label.position)
+        scope.labels[label.name] = _typed(label.value, Type.BOOL, "a label", scope, {})
+    rewards: dict[str, tuple[RewardItem, ...]] = {}
+    for number, block in enumerate(model.rewards):
+        name = block.name or f"rewards_{number + 1}"
+        if name in rewards:
+            raise PrismError(f'the reward structure "{name}" is defined twice', block.position)
+        rewards[name] = tuple(_reward(item, scope) for item in block.items)
+    return Program(model.kind, scope.parameters, tuple(variables), commands, dict(scope.labels), rewards, scope)
+
+
+def _expand(modules: tuple[ast.Module | ast.Renaming, ...]) -> list[tuple[ast.Module, dict[str, str]]]:
+    """Each module with the renaming under which its text is read."""
+    known: dict[str, tuple[ast.Module, dict[str, str]]] = {}
+    for module in modules:
+        if module.name in known:
+            raise PrismError(f"the module '{module.name}' is defined twice", module.position)
+        if isinstance(module, ast.Module):
+            known[module.name] = (module, {})
+            continue
+        if module.base not in known:
+            raise PrismError(f"unknown module '{module.base}' (a module is renamed after its definition)", module.position)
+        base, inner = known[module.base]
+        pairs = dict(module.pairs)
+        if len(pairs) < len(module.pairs):
+            raise PrismError("a name is renamed twice", module.position)
+        for v in base.variables:
+            if inner.get(v.name, v.name) not in pairs:
+                raise PrismError(f"variable '{inner.get(v.name, v.name)}' must be renamed", module.position)
+        # names of the base text pass through the inner renaming first
+        renaming = {old: pairs.get(new, new) for old, new in inner.items()} | {o: n for o, n in pairs.items() if o not in inner}
+        known[module.name] = (ast.Module(module.name, base.variables, base.commands, module.position), renaming)
+    return list(known.values())
+
+
+def _variable(v: ast.Variable, owner: int | None, index: int, renaming: Mapping[str, str], scope: Scope) -> StateVariable:
+    name = renaming.get(v.name, v.name)
+    if v.low is None or v.high is None:
+        initial = scope.resolve(v.initial, renaming) if v.initial else literal(False, v.position)
+        if not initial.is_literal or initial.type is not Type.BOOL:
+            raise PrismError(f"the initial value of '{name}' must be a constant boolean", v.position)
+        return StateVariable(name, index, 0, 1, int(initial.value), True, owner, v.position)  # type: ignore[call-overload]
+
+    def constant(expression: ast.Expression, what: str) -> int:
+        node = scope.resolve(expression, renaming)
+        if not node.is_literal or node.type is not Type.INT:
+            raise PrismError(f"the {what} of '{name}' must be a constant integer", expression.position)
+        return int(node.value)  # type: ignore[call-overload]
+
+    low, high = constant(v.low, "lower bound"), constant(v.high, "upper bound")
+    if low > high:
+        raise PrismError(f"variable '{name}' has the empty range [{low}..{high}]", v.position)
+    if max(abs(low), abs(high)) >= 2**MAX_STATE_BITS:
+        raise PrismError(f"the range [{low}..{high}] of '{name}' is too large", v.position)
+    initial_value = constant(v.initial, "initial value") if v.initial else low
+    if not low <= initial_value <= high:
+        raise PrismError(f"the initial value {initial_value} of '{name}' is outside [{low}..{high}]", v.position)
+    return StateVariable(name, index, low, high, initial_value, False, owner, v.position)
+
+
+def _typed(expression: ast.Expression, kind: Type, what: str, scope: Scope, renaming: Mapping[str, str]) -> Node:
+    node = scope.resolve(expression, renaming)
+    if node.type is not kind:
+        raise PrismError(f"type error: {what} must be {kind.value}, this is {node.type.value}", expression.position)
+    return node
+
+
+def _command(c: ast.Command, number: int, module: str, owner: int, renaming: Mapping[str, str], scope: Scope) -> Command:
+    action = renaming.get(c.action, c.action) if c.action is not None else None
+    guard = _typed(c.guard, Type.BOOL, "a guard", scope, renaming)
+    updates = []
+    for update in c.updates:
+        probability = None
+        if update.probability is not None:
+            probability = scope.resolve(update.probability, renaming)
+            if probability.type is Type.BOOL:
+                raise PrismError("type error: a probability must be a number, this is bool", update.position)
+        assignments: dict[int, Node] = {}
+        for a in update.assignments:
+            name = renaming.get(a.variable, a.variable)
+            if name not in scope.variables:
+                raise PrismError(f"unknown variable '{name}' in an assignment", a.position)
+            target = scope.variables[name]
+            if target.module not in (None, owner):
+                raise PrismError(f"module '{module}' may not change '{name}', a variable of another module", a.position)
+            if target.module is None and action is not None:
+                raise PrismError(f"a command with an action name may not change the global variable '{name}'", a.position)
+            if target.index in assignments:
+                raise PrismError(f"'{name}' is assigned twice in one update", a.position)
+            value = scope.resolve(a.value, renaming)
+            if value.type is not (Type.BOOL if target.is_boolean else Type.INT):
+                wanted = "bool" if target.is_boolean else "int"
+                raise PrismError(f"type error: '{name}' is {wanted}, its new value is {value.type.value}", a.position)
+            assignments[target.index] = value
+        updates.append(Update(probability, tuple(assignments.items()), update.position))
+    return Command(module, number, action, guard, tuple(updates), c.position)
+
+
+def _reward(item: ast.RewardItem, scope: Scope) -> RewardItem:
+    guard = _typed(item.guard, Type.BOOL, "a reward's guard", scope, {})
+    value = scope.resolve(item.value)
+    if value.type is Type.BOOL:
+        raise PrismError("type error: a reward must be a number, this is bool", item.value.position)
+    if value.parametric:
+        raise PrismError("a reward may not contain a parameter", item.value.position)
+    return RewardItem(item.on_transition, item.action, guard, value, item.position)

@@ -1,0 +1,194 @@
+"""The syntax tree of a PRISM file, as written: names are not resolved and nothing is evaluated.
+
+Nodes compare by identity, so that later passes can share and memoise them. Chains of ``+``, ``*``, ``&`` and ``|`` are one
+node with many arguments: a label with a thousand alternatives is then flat, and `MAX_DEPTH` only meets real nesting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from rpl_agent.formats.prism.errors import Position, PrismError
+
+# Later passes recurse over expressions; Python's own limit is 1000 frames, of which each level uses up to three.
+MAX_DEPTH = 150
+
+
+@dataclass(frozen=True, eq=False)
+class Expression:
+    """Base of all expressions; `depth` is the height of the tree below the node."""
+
+    position: Position
+    depth: int = field(init=False, default=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Number(Expression):
+    value: Fraction
+    is_integer: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Boolean(Expression):
+    value: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Name(Expression):
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class LabelName(Expression):
+    """``"goal"`` in a property."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Apply(Expression):
+    """An operator or function with its arguments: ``+ * - neg / & | ! => <=> = != < <= > >= ?: min max ...``."""
+
+    operator: str
+    arguments: tuple[Expression, ...]
+
+    def __post_init__(self) -> None:
+        depth = 1 + max((a.depth for a in self.arguments), default=0)
+        if depth > MAX_DEPTH:
+            raise PrismError(f"expression nested more than {MAX_DEPTH} levels deep", self.position)
+        object.__setattr__(self, "depth", depth)
+
+
+def names(expression: Expression) -> Iterator[Name]:
+    """All names used in an expression, left to right."""
+    stack = [expression]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Name):
+            yield node
+        elif isinstance(node, Apply):
+            stack.extend(reversed(node.arguments))
+
+
+@dataclass(frozen=True)
+class Constant:
+    name: str
+    type: str  # "int", "double" or "bool"
+    value: Expression | None
+    position: Position
+
+
+@dataclass(frozen=True)
+class Formula:
+    name: str
+    value: Expression
+    position: Position
+
+
+@dataclass(frozen=True)
+class Label:
+    name: str
+    value: Expression
+    position: Position
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A state variable; `low` and `high` are None for a boolean one."""
+
+    name: str
+    low: Expression | None
+    high: Expression | None
+    initial: Expression | None
+    position: Position
+
+
+@dataclass(frozen=True)
+class Assignment:
+    variable: str
+    value: Expression
+    position: Position
+
+
+@dataclass(frozen=True)
+class Update:
+    """``probability : (x'=…) & (y'=…)``; no probability means one."""
+
+    probability: Expression | None
+    assignments: tuple[Assignment, ...]
+    position: Position
+
+
+@dataclass(frozen=True)
+class Command:
+    action: str | None
+    guard: Expression
+    updates: tuple[Update, ...]
+    position: Position
+
+
+@dataclass(frozen=True)
+class Module:
+    name: str
+    variables: tuple[Variable, ...]
+    commands: tuple[Command, ...]
+    position: Position
+
+
+@dataclass(frozen=True)
+class Renaming:
+    """``module B = A [x=y, …] endmodule``."""
+
+    name: str
+    base: str
+    pairs: tuple[tuple[str, str], ...]
+    position: Position
+
+
+@dataclass(frozen=True)
+class RewardItem:
+    """One line of a rewards block; `on_transition` with action None means unlabelled commands (``[] guard : value;``)."""
+
+    on_transition: bool
+    action: str | None
+    guard: Expression
+    value: Expression
+    position: Position
+
+
+@dataclass(frozen=True)
+class Rewards:
+    name: str | None
+    items: tuple[RewardItem, ...]
+    position: Position
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """A parsed file: declarations in the order of the text."""
+
+    kind: str  # "mdp" or "dtmc"
+    constants: tuple[Constant, ...]
+    formulas: tuple[Formula, ...]
+    labels: tuple[Label, ...]
+    variables: tuple[Variable, ...]  # global ones
+    modules: tuple[Module | Renaming, ...]
+    rewards: tuple[Rewards, ...]
+
+
+@dataclass(frozen=True)
+class Property:
+    """A parsed property: ``quantity`` is "P" or "R", ``sense`` "max", "min" or "" (for a DTMC)."""
+
+    quantity: str
+    sense: str
+    reward: str | None
+    path: str  # "F", "U", "C"
+    left: Expression | None
+    right: Expression | None
+    bound: Expression | None
+    strict: bool
+    position: Position
+    name: str | None = None

@@ -1,0 +1,248 @@
+"""Typed expressions: names resolved to variables, parameters and values; types checked; constants folded.
+
+Numbers are exact (int or Fraction), so a decimal literal means what it says. An expression that uses a parameter has a
+polynomial as its value (`Polynomial`); everything that decides the *structure* of the model (guards, updates, bounds,
+conditions) must not depend on parameters.
+
+`evaluate` is the slow, obvious meaning of an expression in one state; `vector` compiles the same expressions to numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from math import ceil, floor
+from typing import Union
+
+from rpl_agent.formats.prism.errors import Position, PrismError
+from rpl_agent.formats.prism.syntax import MAX_DEPTH
+from rpl_agent.model.polynomial import Polynomial
+
+Value = Union[bool, int, Fraction, Polynomial]
+
+# Exact arithmetic grows without end (x*x*x…): beyond this many bits a number is a mistake, not a probability.
+MAX_BITS = 20_000
+MAX_TERMS = 2_000
+MAX_POWER = 64
+
+
+class Type(Enum):
+    INT = "int"
+    DOUBLE = "double"
+    BOOL = "bool"
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A typed expression.
+
+    operator : "literal", "variable", "parameter", or the operator of `syntax.Apply`.
+    value : the literal's value, the variable's index, or the parameter's name.
+    support : indices of the state variables it depends on.
+    parametric : whether it contains a parameter.
+    """
+
+    operator: str
+    arguments: tuple[Node, ...]
+    type: Type
+    position: Position
+    value: object = None
+    support: frozenset[int] = frozenset()
+    parametric: bool = False
+    depth: int = 1
+
+    @property
+    def is_literal(self) -> bool:
+        return self.operator == "literal"
+
+
+def literal(value: bool | int | Fraction, position: Position, kind: Type | None = None) -> Node:
+    if kind is None:
+        kind = Type.BOOL if isinstance(value, bool) else Type.INT if isinstance(value, int) else Type.DOUBLE
+    return Node("literal", (), kind, position, value)
+
+
+def variable(index: int, kind: Type, position: Position) -> Node:
+    return Node("variable", (), kind, position, index, frozenset([index]))
+
+
+def parameter(name: str, position: Position) -> Node:
+    return Node("parameter", (), Type.DOUBLE, position, name, parametric=True)
+
+
+def apply(operator: str, arguments: tuple[Node, ...], position: Position) -> Node:
+    """Check types, forbid parameters where they would decide structure, and fold constants."""
+    depth = 1 + max(a.depth for a in arguments)
+    if depth > MAX_DEPTH:
+        raise PrismError(f"expression nested more than {MAX_DEPTH} levels deep (formulas included)", position)
+    kind = _type_of(operator, arguments, position)
+    parametric = any(a.parametric for a in arguments)
+    if parametric:
+        _check_polynomial(operator, arguments, position)
+    support = frozenset().union(*(a.support for a in arguments))
+    node = Node(operator, arguments, kind, position, None, support, parametric, depth)
+    if not parametric and all(a.is_literal for a in arguments):
+        try:
+            return literal(evaluate(node, ()), position, kind)
+        except PrismError:
+            # 1/0 in a branch that is never taken is no error; a branch that is taken reports it then.
+            return node
+    return node
+
+
+def _type_of(operator: str, arguments: tuple[Node, ...], position: Position) -> Type:
+    kinds = [a.type for a in arguments]
+    numeric = all(k is not Type.BOOL for k in kinds)
+    integer = all(k is Type.INT for k in kinds)
+    if operator in ("+", "*", "neg", "min", "max", "pow"):
+        _require(numeric, operator, "numbers", arguments, position)
+        return Type.INT if integer else Type.DOUBLE
+    if operator == "/":
+        _require(numeric, operator, "numbers", arguments, position)
+        return Type.DOUBLE
+    if operator in ("floor", "ceil", "round"):
+        _require(numeric, operator, "a number", arguments, position)
+        return Type.INT
+    if operator == "mod":
+        _require(integer, operator, "integers", arguments, position)
+        return Type.INT
+    if operator in ("&", "|", "!", "=>", "<=>"):
+        _require(all(k is Type.BOOL for k in kinds), operator, "booleans", arguments, position)
+        return Type.BOOL
+    if operator in ("<", "<=", ">", ">="):
+        _require(numeric, operator, "numbers", arguments, position)
+        return Type.BOOL
+    if operator in ("=", "!="):
+        _require(numeric or all(k is Type.BOOL for k in kinds), operator, "two numbers or two booleans", arguments, position)
+        return Type.BOOL
+    if operator == "?:":
+        _require(kinds[0] is Type.BOOL, "?:", "a boolean condition", arguments[:1], position)
+        branches = set(kinds[1:])
+        _require(len(branches) == 1 or Type.BOOL not in branches, "?:", "branches of one type", arguments[1:], position)
+        return branches.pop() if len(branches) == 1 else Type.DOUBLE
+    raise PrismError(f"unknown operator '{operator}'", position)
+
+
+def _require(holds: bool, operator: str, wanted: str, arguments: tuple[Node, ...], position: Position) -> None:
+    if not holds:
+        shown = "-" if operator == "neg" else operator
+        kinds = ", ".join(a.type.value for a in arguments)
+        raise PrismError(f"type error: '{shown}' needs {wanted}, got {kinds}", position)
+
+
+def _check_polynomial(operator: str, arguments: tuple[Node, ...], position: Position) -> None:
+    """Parameters may be added, multiplied, divided by numbers and raised to fixed powers; nothing else."""
+    if operator in ("+", "*", "neg"):
+        return
+    if operator == "/" and not arguments[1].parametric:
+        return
+    if operator == "?:" and not arguments[0].parametric:
+        return
+    if operator == "pow" and not arguments[1].parametric:
+        power = arguments[1]
+        if power.is_literal and isinstance(power.value, int) and 0 <= power.value <= MAX_POWER:
+            return
+        raise PrismError(f"a parameter may only be raised to a fixed power 0..{MAX_POWER}", position)
+    reason = "division by a parameter is not a polynomial" if operator == "/" else f"a parameter may not occur under '{operator}'"
+    raise PrismError(f"{reason}: probabilities must be polynomials in the parameters", position)
+
+
+def evaluate(node: Node, state: Sequence[int]) -> Value:
+    """The exact value of an expression in one state (variables by index, booleans as 0/1)."""
+    return _evaluate(node, state, {})
+
+
+def _evaluate(node: Node, state: Sequence[int], memo: dict[int, Value]) -> Value:
+    if node.operator == "literal":
+        return node.value  # type: ignore[return-value]
+    if node.operator == "variable":
+        value = int(state[node.value])  # type: ignore[index]
+        return bool(value) if node.type is Type.BOOL else value
+    if node.operator == "parameter":
+        return Polynomial.parameter(str(node.value))
+    if id(node) not in memo:
+        memo[id(node)] = _checked(node, _operate(node, state, memo))
+    return memo[id(node)]
+
+
+def _operate(node: Node, state: Sequence[int], memo: dict[int, Value]) -> Value:
+    operator, arguments = node.operator, node.arguments
+    # lazy operators first: the other side may be undefined, as in x>0 & 10/x>2
+    if operator == "&":
+        return all(_evaluate(a, state, memo) for a in arguments)
+    if operator == "|":
+        return any(_evaluate(a, state, memo) for a in arguments)
+    if operator == "=>":
+        return not _evaluate(arguments[0], state, memo) or bool(_evaluate(arguments[1], state, memo))
+    if operator == "?:":
+        return _evaluate(arguments[1] if _evaluate(arguments[0], state, memo) else arguments[2], state, memo)
+    values = [_evaluate(a, state, memo) for a in arguments]
+    if operator == "+":
+        return sum(values[1:], values[0])  # type: ignore[arg-type]
+    if operator == "*":
+        product = values[0]
+        for value in values[1:]:
+            product = _checked(node, product * value)  # type: ignore[operator]
+        return product
+    if operator == "neg":
+        return -values[0]  # type: ignore[operator]
+    if operator == "/":
+        if values[1] == 0:
+            raise PrismError("division by zero", node.position)
+        if isinstance(values[0], Polynomial):
+            return values[0] / values[1]  # type: ignore[operator]
+        return Fraction(values[0]) / Fraction(values[1])  # type: ignore[arg-type]
+    if operator in ("min", "max"):
+        return (min if operator == "min" else max)(values)  # type: ignore[type-var]
+    if operator == "floor":
+        return floor(values[0])  # type: ignore[arg-type]
+    if operator == "ceil":
+        return ceil(values[0])  # type: ignore[arg-type]
+    if operator == "round":
+        return floor(values[0] + Fraction(1, 2))  # type: ignore[operator]
+    if operator == "mod":
+        if values[1] <= 0:  # type: ignore[operator]
+            raise PrismError(f"mod by {values[1]}: the divisor must be positive", node.position)
+        return values[0] % values[1]  # type: ignore[operator]
+    if operator == "pow":
+        return _power(values[0], values[1], node)
+    if operator == "!":
+        return not values[0]
+    if operator in ("=", "<=>"):
+        return values[0] == values[1]
+    if operator == "!=":
+        return values[0] != values[1]
+    left, right = values
+    return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[operator]  # type: ignore[operator]
+
+
+def _power(base: Value, exponent: Value, node: Node) -> Value:
+    if isinstance(exponent, Fraction):
+        if exponent.denominator != 1:
+            raise PrismError(f"pow with exponent {exponent} is not a rational number in general", node.position)
+        exponent = int(exponent)
+    if isinstance(base, Polynomial):
+        return base**exponent  # type: ignore[operator]
+    if exponent < 0 and (node.type is Type.INT or base == 0):  # type: ignore[operator]
+        raise PrismError(f"pow({base}, {exponent}): negative exponent", node.position)
+    size = max(abs(base.numerator).bit_length(), base.denominator.bit_length())  # type: ignore[union-attr]
+    if size * abs(exponent) > 2 * MAX_BITS:  # type: ignore[operator]
+        raise PrismError("number too large in pow", node.position)
+    result = Fraction(base) ** exponent  # type: ignore[arg-type,operator]
+    return int(result) if node.type is Type.INT else result
+
+
+def _checked(node: Node, value: Value) -> Value:
+    if isinstance(value, Polynomial):
+        large = len(value.terms) > MAX_TERMS or any(_bits(c) > MAX_BITS for c in value.terms.values()) or value.degree > MAX_POWER
+        if large:
+            raise PrismError(f"polynomial too large (more than {MAX_TERMS} terms, or a degree above {MAX_POWER})", node.position)
+    elif _bits(value) > MAX_BITS:  # type: ignore[arg-type]
+        raise PrismError(f"number too large (more than {MAX_BITS} bits)", node.position)
+    return value
+
+
+def _bits(value: int | Fraction) -> int:
+    return max(abs(value.numerator).bit_length(), value.denominator.bit_length())
