@@ -1,0 +1,177 @@
+"""Compiled parts of the tabular baselines: planning by Gauss-Seidel value iteration, and Q-learning."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from rpl_agent.model._kernels import draw, next_double
+
+
+@njit(cache=True)
+def postorder(state_ptr, row_ptr, successor, initial):
+    """States in depth-first postorder, the initial state's tree first: in an acyclic model successors come first."""
+    n = len(state_ptr) - 1
+    order = np.empty(n, dtype=np.int64)
+    seen = np.zeros(n, dtype=np.bool_)
+    stack = np.empty(n, dtype=np.int64)
+    cursor = np.empty(n, dtype=np.int64)
+    done = 0
+    for k in range(n + 1):
+        root = initial if k == 0 else k - 1
+        if seen[root]:
+            continue
+        depth = 0
+        stack[0] = root
+        cursor[0] = row_ptr[state_ptr[root]]
+        seen[root] = True
+        while depth >= 0:
+            s = stack[depth]
+            t = cursor[depth]
+            if t < row_ptr[state_ptr[s + 1]]:
+                cursor[depth] = t + 1
+                following = successor[t]
+                if not seen[following]:
+                    seen[following] = True
+                    depth += 1
+                    stack[depth] = following
+                    cursor[depth] = row_ptr[state_ptr[following]]
+            else:
+                order[done] = s
+                done += 1
+                depth -= 1
+    return order
+
+
+@njit(cache=True)
+def optimistic_expectation(low, high, successor, probability, values, radius, bonus, maximise, work):
+    """Best expectation of ``values`` over the L1 ball of a radius around a row's distribution, plus a bonus.
+
+    The L1 part is UCRL2's inner maximisation: move radius/2 of mass to the best successor, taking it from
+    the worst ones. The bonus is multiplied with the range of values and never leads past the best successor.
+    ``work`` is scratch of at least the row's length.
+    """
+    best = low
+    worst = low
+    for t in range(low, high):
+        work[t - low] = probability[t]
+        v = values[successor[t]]
+        if (v > values[successor[best]]) == maximise and v != values[successor[best]]:
+            best = t
+        if (v < values[successor[worst]]) == maximise and v != values[successor[worst]]:
+            worst = t
+    top = values[successor[best]]
+    bottom = values[successor[worst]]
+    if top == bottom:
+        return top
+    if radius > 0.0:
+        excess = min(0.5 * radius, 1.0 - work[best - low])
+        work[best - low] += excess
+        while excess > 1e-15:
+            # the worst successor that still has mass to give
+            giver = -1
+            for t in range(low, high):
+                if t != best and work[t - low] > 0.0:
+                    if giver < 0 or (values[successor[t]] < values[successor[giver]]) == maximise:
+                        giver = t
+            if giver < 0:
+                break
+            taken = min(excess, work[giver - low])
+            work[giver - low] -= taken
+            excess -= taken
+            if taken <= 0.0:
+                break
+    total = 0.0
+    for t in range(low, high):
+        total += work[t - low] * values[successor[t]]
+    if bonus > 0.0:
+        total += bonus * (top - bottom)
+        if maximise:
+            total = min(total, top)
+        else:
+            total = max(total, top)
+    return total
+
+
+@njit(cache=True)
+def value_iteration(
+    state_ptr, row_ptr, successor, order, decided, reward, discount, probability, radius, bonus, maximise,
+    tolerance, max_sweeps, values, rows,
+):  # fmt: skip
+    """Gauss-Seidel sweeps in ``order`` until nothing moves; writes ``values`` (S,) and the greedy ``rows`` (S,).
+
+    ``values`` holds the start and the fixed values of decided states. Returns the number of sweeps.
+    """
+    longest = 0
+    for r in range(len(row_ptr) - 1):
+        longest = max(longest, row_ptr[r + 1] - row_ptr[r])
+    work = np.empty(longest)
+    for sweep in range(max_sweeps):
+        change = 0.0
+        scale = 1.0
+        for i in range(len(order)):
+            s = order[i]
+            if decided[s]:
+                rows[s] = state_ptr[s]
+                continue
+            best_row = state_ptr[s]
+            best = 0.0
+            for r in range(state_ptr[s], state_ptr[s + 1]):
+                value = reward[r] + discount * optimistic_expectation(
+                    row_ptr[r], row_ptr[r + 1], successor, probability, values, radius[r], bonus[r], maximise, work
+                )
+                better = value > best + 1e-12 if maximise else value < best - 1e-12
+                if r == state_ptr[s] or better:
+                    best = value
+                    best_row = r
+            rows[s] = best_row
+            change = max(change, abs(best - values[s]))
+            scale = max(scale, abs(best))
+            values[s] = best
+        if change <= tolerance * scale:
+            return sweep + 1
+    return max_sweeps
+
+
+@njit(cache=True)
+def q_episodes(
+    state_ptr, row_ptr, successor, cumulative, reward, bonus, stop, terminal, initial, max_steps, episodes, first,
+    decay, epsilon_min, omega, discount, rng, q, visits,
+):  # fmt: skip
+    """Q-learning for a number of episodes, ε-greedy; updates q (R,) and visits (R,) in place; returns the steps.
+
+    reward (R,) is what is to be maximised on leaving a state, bonus (S,) on entering one; ``cumulative`` plays the
+    environment and is never looked at by the update. A cut episode bootstraps from its last state.
+    """
+    steps = 0
+    for k in range(episodes):
+        epsilon = max(epsilon_min, 1.0 - (first + k) / decay)
+        s = initial
+        length = 0
+        while length < max_steps and not stop[s]:
+            low, high = state_ptr[s], state_ptr[s + 1]
+            if next_double(rng) < epsilon:
+                r = low + int(next_double(rng) * (high - low))
+            else:
+                r = greedy(q, low, high)
+            t = draw(cumulative, row_ptr[r], row_ptr[r + 1], next_double(rng))
+            following = successor[t]
+            goal = reward[r] + bonus[following]
+            if not terminal[following]:
+                goal += discount * q[greedy(q, state_ptr[following], state_ptr[following + 1])]
+            visits[r] += 1
+            q[r] += visits[r] ** -omega * (goal - q[r])
+            s = following
+            length += 1
+        steps += length
+    return steps
+
+
+@njit(cache=True)
+def greedy(q, low, high):
+    """First row of the largest q."""
+    best = low
+    for r in range(low + 1, high):
+        if q[r] > q[best]:
+            best = r
+    return best

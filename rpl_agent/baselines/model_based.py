@@ -1,0 +1,156 @@
+"""What R-MAX, UCRL2, UCBVI, PSRL and certainty equivalence share: count, replan on doubling, sample.
+
+All of them know the support graph of the model (which successors a row has), its rewards and its objective;
+none but structured certainty equivalence uses the expressions on the transitions. Knowing the support is more
+than the original algorithms assume and only helps them: with S successors replaced by the few a row has, their
+confidence sets shrink, and an unknown row is worth its best successor instead of a global maximum.
+
+Symbols: N (R,) visits of a row, n (T,) visits of a transition, p̂ = n / N.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rpl_agent.baselines._kernels import postorder, value_iteration
+from rpl_agent.baselines.base import Baseline
+from rpl_agent.errors import ModelError
+from rpl_agent.model import Kind, ParametricMDP, Policy, Sense, Task
+
+#: Planning stops when no value moves by more than this, relative to the largest value: far below sampling noise.
+TOLERANCE = 1e-7
+MAX_SWEEPS = 20_000
+
+
+class Plan(NamedTuple):
+    values: np.ndarray  # (S,)
+    rows: np.ndarray  # (S,)
+    sweeps: int
+
+
+class Planner:
+    """Value iteration over one skeleton and task, from given row distributions, L1 radii and bonuses.
+
+    Undiscounted objectives are iterated from 0, which gives the least fixed point: the value, for
+    rewards ≥ 0 and for costs > 0.
+    """
+
+    def __init__(self, pmdp: ParametricMDP, task: Task):
+        self.pmdp, self.task = pmdp, task
+        self.maximise = task.objective.sense is Sense.MAX
+        self.order = postorder(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, pmdp.initial_state)
+        self.start = np.zeros(pmdp.num_states)
+        if task.objective.kind is Kind.REACH:
+            self.start[task.target] = 1.0
+        self.zero = np.zeros(pmdp.num_rows)
+
+    def plan(
+        self, probability: np.ndarray, radius: np.ndarray | None = None, bonus: np.ndarray | None = None
+    ) -> Plan:
+        """Optimistic values and the greedy policy; probability (T,), radius and bonus (R,)."""
+        values = self.start.copy()
+        rows = np.zeros(self.pmdp.num_states, dtype=np.int64)
+        sweeps = value_iteration(
+            self.pmdp.state_ptr, self.pmdp.row_ptr, self.pmdp.successor, self.order, self.task.decided,
+            self.task.reward, self.task.objective.discount, probability, self.zero if radius is None else radius,
+            self.zero if bonus is None else bonus, self.maximise, TOLERANCE, MAX_SWEEPS, values, rows,
+        )  # fmt: skip
+        return Plan(values, rows, sweeps)
+
+
+class ModelBased(Baseline):
+    """Count transitions under the current sampling policy until some row's count has doubled, then plan again.
+
+    Parameters
+    ----------
+    recommend : what `policy` and `predict` give: ``"greedy"`` (default), the optimal policy of the
+        estimated model, which is the better answer once sampling ends, or ``"sampling"``, the policy that explores.
+    prior : pseudo-count spread evenly over a row's successors in the estimated model.
+    """
+
+    def __init__(self, *, recommend: str = "greedy", prior: float = 0.1, seed: int = 0, compiled: bool = True):
+        super().__init__(seed=seed, compiled=compiled)
+        if recommend not in ("greedy", "sampling"):
+            raise ModelError(f"recommend {recommend!r} is neither 'greedy' nor 'sampling'")
+        if prior <= 0:
+            raise ModelError(f"prior {prior} must be positive: a row never tried still needs a distribution")
+        self.recommend = recommend
+        self.prior = prior
+
+    def _config(self) -> dict[str, Any]:
+        return {"recommend": self.recommend, "prior": self.prior, "seed": self.seed, "compiled": self.compiled}
+
+    def _reset(self) -> None:
+        pmdp = self.world.pmdp
+        self.planner = Planner(pmdp, self.world.task)
+        self.transition_count = np.zeros(pmdp.num_transitions, dtype=np.int64)
+        self.row_count = np.zeros(pmdp.num_rows, dtype=np.int64)
+        self._limit = np.ones(pmdp.num_rows, dtype=np.int64)
+        self._sampling: Policy | None = None
+        self._until = 0  # number of episodes at which the sampling policy is renewed at the latest
+        self._greedy: tuple[int, Policy] | None = None
+
+    def _learn_until(self, episodes: int) -> None:
+        while self.num_episodes < episodes:
+            if self._sampling is None:
+                self._sampling = self._explore()
+                self.num_updates += 1
+                self._limit = np.maximum(1, 2 * self.row_count)
+                self._until = self.num_episodes + self._patience()
+            planned = min(episodes, self._until) - self.num_episodes
+            done, steps = self.world.sampler.run(
+                self._sampling, planned, self.transition_count, self.row_count, self._limit
+            )
+            self.num_episodes += done
+            self.num_timesteps += steps
+            if self.num_episodes >= self._until or (self.row_count >= self._limit).any():
+                self._sampling = None
+
+    def _patience(self) -> int:
+        """Episodes after which to renew the sampling policy even if no count has doubled."""
+        return sys.maxsize // 2
+
+    @abstractmethod
+    def _explore(self) -> Policy:
+        """The policy to sample with, from the counts so far."""
+
+    @property
+    def policy(self) -> Policy:
+        if self._world is None:
+            raise ModelError("no environment yet: call learn or set_env first")
+        if self.recommend == "sampling" and self._sampling is not None:
+            return self._sampling
+        if self._greedy is None or self._greedy[0] != self.num_timesteps:
+            self._greedy = (self.num_timesteps, Policy.deterministic(self.planner.plan(self.estimate()).rows))
+        return self._greedy[1]
+
+    def estimate(self) -> np.ndarray:
+        """(T,) estimated probabilities: relative frequencies with a small even prior."""
+        row_ptr, row = self.world.pmdp.row_ptr, self.world.pmdp.transition_row
+        size = np.diff(row_ptr)[row]
+        return (self.transition_count + self.prior / size) / (self.row_count[row] + self.prior)
+
+    def frequencies(self) -> np.ndarray:
+        """(T,) relative frequencies p̂; even over the successors where a row was never tried."""
+        row_ptr, row = self.world.pmdp.row_ptr, self.world.pmdp.transition_row
+        tried = self.row_count[row] > 0
+        return np.where(tried, self.transition_count / np.maximum(1, self.row_count[row]), 1.0 / np.diff(row_ptr)[row])
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        arrays = {"transition_count": self.transition_count, "row_count": self.row_count, "limit": self._limit}
+        arrays["until"] = np.array(self._until)
+        if self._sampling is not None:
+            arrays["sampling"] = self._sampling.as_weights(self.world.pmdp)
+        return arrays
+
+    def _set_arrays(self, arrays: dict[str, np.ndarray]) -> None:
+        self.transition_count[:] = arrays["transition_count"]
+        self.row_count[:] = arrays["row_count"]
+        self._limit = arrays["limit"].copy()
+        self._until = int(arrays["until"])
+        self._sampling = Policy.randomised(arrays["sampling"]) if "sampling" in arrays else None
+        self._greedy = None

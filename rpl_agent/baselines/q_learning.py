@@ -1,0 +1,118 @@
+"""Tabular Q-learning, ε-greedy with ε decaying over the budget: the model-free baseline."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from rpl_agent.baselines._kernels import greedy, q_episodes
+from rpl_agent.baselines.base import Baseline
+from rpl_agent.baselines.sampling import CompiledSampler, StepSampler
+from rpl_agent.errors import ModelError
+from rpl_agent.model import Kind, Policy, Sense
+from rpl_agent.model._kernels import cumulate
+
+
+class QLearning(Baseline):
+    """Q(s,a) ← Q + α_n (r + max Q(s') − Q), with α_n = n^−ω for the n-th visit (Even-Dar and Mansour 2003).
+
+    Knows the enabled actions only; no transition model. Rewards are +1 on entering a target (reachability),
+    the reward, or minus the cost. Episodes cut by the time limit bootstrap from their last state.
+
+    Parameters
+    ----------
+    epsilon_min : final exploration rate.
+    exploration : share of the budget over which ε falls linearly from 1 to epsilon_min.
+    omega : ω in (0.5, 1], the exponent of the learning rate; smaller forgets the first targets faster.
+    """
+
+    name: ClassVar[str] = "q-learning"
+
+    def __init__(
+        self,
+        *,
+        epsilon_min: float = 0.05,
+        exploration: float = 0.5,
+        omega: float = 0.75,
+        seed: int = 0,
+        compiled: bool = True,
+    ):
+        super().__init__(seed=seed, compiled=compiled)
+        if not 0 <= epsilon_min <= 1 or not 0 < exploration <= 1 or not 0.5 < omega <= 1:
+            raise ModelError(f"epsilon_min {epsilon_min}, exploration {exploration}, omega {omega}: out of range")
+        self.epsilon_min, self.exploration, self.omega = epsilon_min, exploration, omega
+
+    def _config(self) -> dict[str, Any]:
+        return {
+            "epsilon_min": self.epsilon_min, "exploration": self.exploration, "omega": self.omega,
+            "seed": self.seed, "compiled": self.compiled,
+        }  # fmt: skip
+
+    def _reset(self) -> None:
+        pmdp, task = self.world.pmdp, self.world.task
+        self.q = np.zeros(pmdp.num_rows)
+        self.visits = np.zeros(pmdp.num_rows, dtype=np.int64)
+        sign = 1.0 if task.objective.sense is Sense.MAX else -1.0
+        self._reward = sign * task.reward
+        self._bonus = sign * task.target if task.objective.kind is Kind.REACH else np.zeros(pmdp.num_states)
+        self._discount = task.objective.discount
+        if isinstance(self.world.sampler, CompiledSampler):
+            simulator = self.world.sampler.simulator
+            self._cumulative = np.empty(pmdp.num_transitions)
+            cumulate(pmdp.row_ptr, simulator.mdp.probability, self._cumulative)
+
+    @property
+    def _decay(self) -> float:
+        return max(1.0, self.exploration * self.planned_episodes)
+
+    def _learn_until(self, episodes: int) -> None:
+        sampler = self.world.sampler
+        if isinstance(sampler, StepSampler):
+            while self.num_episodes < episodes:
+                self._step_episode(sampler)
+            return
+        pmdp, simulator = self.world.pmdp, sampler.simulator
+        self.num_timesteps += q_episodes(
+            pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, self._cumulative, self._reward, self._bonus, simulator.stop,
+            self.world.task.decided, pmdp.initial_state, simulator.max_steps, episodes - self.num_episodes,
+            self.num_episodes, self._decay, self.epsilon_min, self.omega, self._discount, simulator.state, self.q,
+            self.visits,
+        )  # fmt: skip
+        self.num_episodes = episodes
+
+    def _step_episode(self, sampler: StepSampler) -> None:
+        pmdp, decided = self.world.pmdp, self.world.task.decided
+        epsilon = max(self.epsilon_min, 1.0 - self.num_episodes / self._decay)
+
+        def choose(state: int) -> int:
+            low, high = int(pmdp.state_ptr[state]), int(pmdp.state_ptr[state + 1])
+            if sampler.rng.random() < epsilon:
+                return int(sampler.rng.integers(low, high))
+            return int(greedy(self.q, low, high))
+
+        for row, transition in sampler.episode(choose):
+            following = int(pmdp.successor[transition])
+            goal = self._reward[row] + self._bonus[following]
+            if not decided[following]:
+                low, high = pmdp.state_ptr[following], pmdp.state_ptr[following + 1]
+                goal += self._discount * self.q[greedy(self.q, low, high)]
+            self.visits[row] += 1
+            self.q[row] += float(self.visits[row]) ** -self.omega * (goal - self.q[row])
+            self.num_timesteps += 1
+        self.num_episodes += 1
+
+    @property
+    def policy(self) -> Policy:
+        pmdp = self.world.pmdp
+        best = np.maximum.reduceat(self.q, pmdp.state_ptr[:-1])
+        is_best = self.q == best[pmdp.row_state]
+        first = np.minimum.reduceat(np.where(is_best, np.arange(pmdp.num_rows), pmdp.num_rows), pmdp.state_ptr[:-1])
+        return Policy.deterministic(first)
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return {"q": self.q, "visits": self.visits}
+
+    def _set_arrays(self, arrays: dict[str, np.ndarray]) -> None:
+        self.q[:] = arrays["q"]
+        self.visits[:] = arrays["visits"]
