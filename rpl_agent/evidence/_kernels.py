@@ -115,3 +115,94 @@ def anytime_bounds(successes, trials, log_threshold, lower, upper):
             lower[i] = _anytime_lower(k, n, excess)
         if k < n:
             upper[i] = 1.0 - _anytime_lower(n - k, n, excess)
+
+
+@njit(cache=True)
+def log_likelihoods(constant, weights, counts, points, out):
+    """out[i, j] = g_j(x_i) = −Σ_f counts[j, f] ln(constant_f + weights_f·x_i), or inf outside its domain.
+
+    ``constant`` (n,), ``weights`` (n, r), ``counts`` (J, n), ``points`` (k, r), ``out`` (k, J). Sums are
+    compensated (Neumaier): the terms reach 1e7 while the region is decided by differences of order 1.
+    """
+    windows = counts.shape[0]
+    carry = np.empty(windows)
+    for i in range(points.shape[0]):
+        for j in range(windows):
+            out[i, j] = 0.0
+            carry[j] = 0.0
+        for f in range(len(constant)):
+            value = constant[f]
+            for c in range(weights.shape[1]):
+                value += weights[f, c] * points[i, c]
+            logarithm = log(value) if value > 0.0 else -np.inf
+            for j in range(windows):
+                k = counts[j, f]
+                if k > 0.0:
+                    term = -k * logarithm
+                    total = out[i, j] + term
+                    if abs(out[i, j]) >= abs(term):
+                        carry[j] += (out[i, j] - total) + term
+                    else:
+                        carry[j] += (term - total) + out[i, j]
+                    out[i, j] = total
+        for j in range(windows):
+            if out[i, j] < np.inf:
+                out[i, j] += carry[j]
+
+
+@njit(cache=True)
+def likelihood_gradients(constant, weights, counts, points, mixing, out):
+    """out[i] = Σ_j mixing[i, j] ∇g_j(x_i), shapes as in `log_likelihoods`, ``mixing`` (k, J), ``out`` (k, r)."""
+    for i in range(points.shape[0]):
+        for c in range(weights.shape[1]):
+            out[i, c] = 0.0
+        for f in range(len(constant)):
+            k = 0.0
+            for j in range(counts.shape[0]):
+                k += mixing[i, j] * counts[j, f]
+            if k > 0.0:
+                value = constant[f]
+                for c in range(weights.shape[1]):
+                    value += weights[f, c] * points[i, c]
+                scale = k / value
+                for c in range(weights.shape[1]):
+                    out[i, c] -= scale * weights[f, c]
+
+
+@njit(cache=True)
+def dirichlet_log_marginal(row_ptr, transitions):
+    """ln Π_rows of the Dirichlet(½)-multinomial probability of the observed sequences of successors."""
+    total = 0.0
+    carry = 0.0
+    half = lgamma(0.5)
+    for r in range(len(row_ptr) - 1):
+        n = 0
+        for t in range(row_ptr[r], row_ptr[r + 1]):
+            n += transitions[t]
+        k = row_ptr[r + 1] - row_ptr[r]
+        if n == 0 or k < 2:
+            continue
+        value = lgamma(0.5 * k) - lgamma(n + 0.5 * k)
+        for t in range(row_ptr[r], row_ptr[r + 1]):
+            if transitions[t] > 0:
+                value += lgamma(transitions[t] + 0.5) - half
+        summed = total + value
+        if abs(total) >= abs(value):
+            carry += (total - summed) + value
+        else:
+            carry += (value - summed) + total
+        total = summed
+    return total + carry
+
+
+@njit(cache=True)
+def sort_rows(row_ptr, expression, out):
+    """out (T,) the expressions of every row in ascending order."""
+    for r in range(len(row_ptr) - 1):
+        for t in range(row_ptr[r], row_ptr[r + 1]):
+            k = t
+            f = expression[t]
+            while k > row_ptr[r] and out[k - 1] > f:
+                out[k] = out[k - 1]
+                k -= 1
+            out[k] = f

@@ -23,13 +23,13 @@ FIRST_MARK = 64
 RATIO = 4
 MAX_MARKS = 12
 #: Weight of the window that starts at the first sample, per schedule; the marks share the rest.
-ORIGIN_WEIGHT = {"geometric": 1.0 / (MAX_MARKS + 1), "split": 0.05}
+ORIGIN_WEIGHT = {"geometric": 1.0 / (MAX_MARKS + 1), "split": 0.02}
 #: Share of what is left of the weight that an explicit mark takes when the caller gives none.
-EXPLICIT_SHARE = 0.9
+EXPLICIT_SHARE = 0.97
 _SCHEDULES = ("geometric", "split")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # identity: what is derived from a mark is cached by it
 class Mark:
     """Snapshot at a stopping time: ``successes`` (F,) of the ``total`` transitions seen so far."""
 
@@ -152,7 +152,7 @@ class Counts:
         Parameters
         ----------
         weight : share of the confidence budget's weight given to the window that starts here; by default
-            0.9 of what is left.
+            almost all of what is left.
         """
         left = 1.0 - self.origin_weight - sum(m.weight for m in self.marks)
         weight = EXPLICIT_SHARE * left if weight is None else float(weight)
@@ -225,7 +225,7 @@ class Counts:
     def _locate(self, states, actions, successors) -> np.ndarray:
         columns = [np.atleast_1d(np.asarray(c)) for c in (states, actions, successors)]
         for name, column in zip(("states", "actions", "successors"), columns):
-            if column.ndim != 1 or column.dtype.kind not in "iu" and column.size:
+            if column.ndim != 1 or (column.dtype.kind not in "iu" and column.size):
                 raise DataError(f"{name} must be a flat array of whole numbers")
             if len(column) != len(columns[0]):
                 raise DataError("states, actions and successors must have one length")

@@ -1,0 +1,180 @@
+"""Lower bounds on ln Q, the mixture likelihood ∫ e^{−g} dW of one window.
+
+Any lower bound on ln Q gives a sound region, so the best of several lower bounds *of the same Q* may be
+taken. W itself must not be chosen after the fact: it is a function of the data before the window.
+
+Closed form (affine models). Let ρ be any law that is symmetric about m with support inside D. By Jensen,
+
+    ln Q ≥ E_ρ[−g] + E_ρ[ln w] + entropy(ρ).
+
+Take v = m + P^{-1/2} u with u a standard Gaussian cut off at radius R. With q_f = b_f'P⁻¹b_f / m_f² and
+y_f = q_f R² ≤ 0.9, symmetry gives E ln(1+ε) = ½ E ln(1−ε²), and −ln(1−t) ≤ t + t²/(2(1−y)) for t ≤ y, so
+
+    E_ρ[−g] ≥ Σ K_f [ln m_f − ½ (q_f μ2 + q_f² μ4 / (2(1−y_f)))],
+
+where μ2 = F_{d+2}/F_d, μ4 = 3 F_{d+4}/F_d are moments of one coordinate of u, F_k the χ²_k distribution
+function at R². As R → 0 this is the uniform law on a ball; at large R almost nothing is lost.
+
+Particles (any model): W = (1/M) Σ δ_{v_i}, so ln Q = logsumexp(−g(v_i)) − ln M; leaving terms out only
+lowers it. The M particles are those of a fixed point set that fall into the domain, so nothing is lost
+where the Gaussian reaches beyond it; in few dimensions they also follow a skewed likelihood.
+
+Affine models use both, W = PARTICLE_SHARE · particles + the rest · Gaussian: particles are the better half
+near the domain's boundary, the Gaussian where the window holds so much more data than the prior that no
+particle is near.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.stats import qmc
+
+from rpl_agent.evidence import _kernels
+from rpl_agent.evidence.likelihood_map import Chart, Fit
+
+#: Largest ε² = (f/m_f − 1)² allowed on the support of ρ.
+LARGEST_RATIO = 0.9
+#: Particles per window by dimension (last entry: and above).
+PARTICLES = (256, 256, 1024, 4096, 16384)
+#: Weight of the particles in the mixture with the closed form.
+PARTICLE_SHARE = 0.9
+#: Exact likelihoods are computed for this many particles, those that a quadratic model prefers.
+EVALUATED = 256
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """W = N(mean, precision⁻¹) restricted to the domain: a sub-probability."""
+
+    mean: np.ndarray
+    precision: np.ndarray
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """W uniform on the domain; ``log_volume`` may be any upper bound."""
+
+    log_volume: float
+
+
+def closed_form(
+    prior: Gaussian | Uniform, constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, chart: Chart, center: Fit
+) -> float:
+    """Lower bound on ln Q for f affine in z; ``center`` is the fit whose point m the ball is around.
+
+    Parameters
+    ----------
+    constant, weights, counts : (n,), (n, k), (n,) of the window's observed expressions (K_f > 0).
+    """
+    m, d = center.z, chart.dimension
+    prior_precision = prior.precision if isinstance(prior, Gaussian) else np.zeros((d, d))
+    values = constant + weights @ m
+    information = (weights * (counts / values**2)[:, None]).T @ weights
+    precision = information + prior_precision
+    if isinstance(prior, Uniform):
+        precision = precision + (center.precision - center.information)  # the barrier: D is bounded
+    factor = cho_factor(precision, lower=True)
+    q = (solve_triangular(factor[0], weights.T, lower=True) ** 2).sum(axis=0) / values**2
+    reach = (solve_triangular(factor[0], chart.A.T, lower=True) ** 2).sum(axis=0)
+    slack = chart.b - chart.A @ m
+    with np.errstate(divide="ignore"):
+        limit = min(float((slack**2 / reach).min(initial=np.inf)), LARGEST_RATIO / float(q.max(initial=1e-300)))
+    log_det = 2.0 * float(np.log(np.diag(factor[0])).sum())
+    inverse = cho_solve(factor, np.eye(d))
+    likelihood = float(counts @ np.log(values))
+    best = -np.inf
+    for radius2 in sorted({min(limit * (1 - 1e-9), r2) for r2 in (d + 2.0, d + 6.0, 2.0 * d + 14.0, 3.0 * d + 30.0)}):
+        mass, mu2, mu4 = _truncated_moments(d, radius2)
+        entropy = 0.5 * d * np.log(2 * np.pi) + np.log(mass) + 0.5 * d * mu2 - 0.5 * log_det
+        curvature = 0.5 * float(counts @ (q * mu2 + q**2 * mu4 / (2.0 * (1.0 - q * radius2))))
+        if isinstance(prior, Gaussian):
+            offset = m - prior.mean
+            log_w = 0.5 * (float(np.linalg.slogdet(prior_precision)[1]) - d * np.log(2 * np.pi))
+            log_w -= 0.5 * (float(offset @ prior_precision @ offset) + mu2 * float(np.sum(prior_precision * inverse)))
+        else:
+            log_w = -prior.log_volume
+        best = max(best, likelihood - curvature + log_w + entropy)
+    return best - rounding(constant, weights, counts, m)
+
+
+def particle_set(prior: Gaussian | Uniform, chart: Chart) -> tuple[np.ndarray, int]:
+    """Particles z (M, k) inside the domain, and M ≥ 1.
+
+    The points are a fixed low-discrepancy set pushed through the prior, so they depend on nothing but the
+    data before the window.
+    """
+    d = chart.dimension
+    count = PARTICLES[min(d, len(PARTICLES) - 1)]
+    cube = qmc.Sobol(d, scramble=True, rng=np.random.default_rng(20)).random(count)
+    if isinstance(prior, Uniform):
+        low, high = bounding_box(chart)
+        points = low + cube * (high - low)
+        inside = points[chart.contains(points)]
+        return inside, max(len(inside), 1)
+    normal = special.ndtri(np.clip(cube, 1e-12, 1 - 1e-12))
+    factor = np.linalg.cholesky(prior.precision)
+    points = prior.mean + solve_triangular(factor.T, normal.T, lower=False).T
+    inside = points[chart.contains(points)]
+    return inside, max(len(inside), 1)
+
+
+def particles(
+    prior: Gaussian | Uniform, constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, chart: Chart, center: Fit
+) -> float:
+    """Lower bound on ln Q for the particle law of `particle_set`, any model."""
+    points, count = particle_set(prior, chart)
+    if len(points) > EVALUATED:
+        offset = points - center.z
+        score = ((offset @ center.precision) * offset).sum(axis=1)
+        points = points[np.argpartition(score, EVALUATED)[:EVALUATED]]
+    if not len(points):
+        return -np.inf
+    g = np.empty((len(points), 1))
+    _kernels.log_likelihoods(constant, weights, counts[None, :], chart.coordinates(points), g)
+    return float(special.logsumexp(-g)) - np.log(count) - rounding(constant, weights, counts, center.x)
+
+
+def log_mixture(
+    prior: Gaussian | Uniform, constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, chart: Chart, center: Fit
+) -> float:
+    """Lower bound on ln Q of the window's law W, whatever the model."""
+    arguments = (prior, constant, weights, counts, chart, center)
+    if chart.reduction is not None:
+        return particles(*arguments)
+    shares = np.log([PARTICLE_SHARE, 1.0 - PARTICLE_SHARE])
+    return float(np.logaddexp(shares[0] + particles(*arguments), shares[1] + closed_form(*arguments)))
+
+
+def rounding(constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, x: np.ndarray) -> float:
+    """Bound on the floating-point error of g near x (nats), with a factor to spare.
+
+    Relative error of f: its summands' rounding over f. Of the compensated sum: a few units of Σ K|ln f|.
+    """
+    values = np.maximum(constant + weights @ x, 1e-300)
+    condition = (np.abs(constant) + np.abs(weights) @ np.abs(x)) / values
+    size = float(counts @ (1.0 + np.abs(np.log(values)) + (2.0 + weights.shape[1]) * condition))
+    return 8.0 * np.finfo(float).eps * size + 1e-9
+
+
+def _truncated_moments(d: int, radius2: float) -> tuple[float, float, float]:
+    """P(|u|² ≤ R²) and the second and fourth moment of a coordinate given that, u standard Gaussian."""
+    mass = special.chdtr(d, radius2)
+    return mass, special.chdtr(d + 2, radius2) / mass, 3.0 * special.chdtr(d + 4, radius2) / mass
+
+
+def bounding_box(chart: Chart) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds of the chart's domain from its axis-parallel rows, which every domain lists."""
+    low, high = np.full(chart.dimension, -np.inf), np.full(chart.dimension, np.inf)
+    for row, bound in zip(chart.A, chart.b):
+        used = np.flatnonzero(row)
+        if len(used) == 1:
+            j, c = used[0], row[used[0]]
+            if c > 0:
+                high[j] = min(high[j], bound / c)
+            else:
+                low[j] = max(low[j], bound / c)
+    return low, high

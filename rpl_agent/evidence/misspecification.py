@@ -1,0 +1,79 @@
+"""Evidence against the model itself: an e-value, valid at any time under any sampling.
+
+    E = Π_(s,a) Dirichlet(½)-multinomial probability of the observed successors / max_{v ∈ D} likelihood.
+
+The numerator is a mixture over *all* transition probabilities on the model's graph, tied by nothing. If
+the model is right, dividing by the likelihood of the truth gives a supermartingale that starts at 1, and the
+maximum over v is at least that, so P(E ever ≥ 1/α) ≤ α: at 1/α the model is refuted. Constants are part of
+the model and are tested too. A model with nothing wrong has a very negative log E: the numerator pays about
+(k−1)/2 · ln n for every visited row of k successors.
+
+The maximum is bounded from above: g is convex in the reduced coordinates x, and is minimised over a box
+that contains the domain, up to the duality gap of its barrier.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rpl_agent.evidence import _kernels
+from rpl_agent.evidence.coordinates import coordinate_box
+from rpl_agent.evidence.counts import Counts
+from rpl_agent.evidence.likelihood_map import Chart, domain_chart, fit
+from rpl_agent.evidence.likelihood_mixture import rounding
+from rpl_agent.model.pmdp import ParametricMDP
+
+#: Barrier of the inner optimisation; each of the 2r box rows costs at most this many nats.
+BARRIER = 1e-2
+MAX_RANK = 64
+MAX_PARAMETERS = 200
+
+
+def log_e_value(pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None = None) -> float:
+    """ln E; at ln 1/α or more the model is refuted at level α. 0 (no evidence) where it is not computed.
+
+    ``estimate`` is a point estimate θ (d,), used as a warm start.
+    """
+    table = pmdp.table
+    if table.reduction.rank > MAX_RANK or counts.total == 0:
+        return 0.0
+    numerator = float(_kernels.dirichlet_log_marginal(pmdp.row_ptr, counts.transitions))
+    observed = np.flatnonzero(counts.successes)
+    fixed = observed[table.is_constant[observed]]
+    likelihood = float(counts.successes[fixed] @ np.log(table.constant[fixed]))
+    free = observed[~table.is_constant[observed]]
+    if len(free):
+        constant = table.constant[free]
+        weights = np.ascontiguousarray(table.reduction.weights[free])
+        successes = counts.successes[free].astype(float)
+        chart = _box_chart(pmdp)
+        start = None if estimate is None else table.reduction.coordinates(estimate)[0]
+        best = fit(constant, weights, successes, chart, start, barrier=BARRIER)
+        if best.decrement > 1e-3:
+            return 0.0  # the maximum was not found: no claim
+        gap = BARRIER * len(chart.b) + 2e-3
+        likelihood += float(successes @ np.log(constant + weights @ best.x)) + gap
+        likelihood += rounding(constant, weights, successes, best.x)
+    return numerator - likelihood
+
+
+def point_estimate(pmdp: ParametricMDP, counts: Counts, warm: np.ndarray | None = None) -> np.ndarray | None:
+    """θ (d,) of largest penalised likelihood, inside the domain; None for models with very many parameters.
+
+    Where parameters are not identifiable one by one this is one of many equally likely points.
+    """
+    if not 0 < pmdp.num_parameters <= MAX_PARAMETERS or pmdp.table.reduction.rank > MAX_RANK:
+        return None
+    kept = np.flatnonzero((counts.successes > 0) & ~pmdp.table.is_constant)
+    weights = np.ascontiguousarray(pmdp.table.reduction.weights[kept])
+    successes = counts.successes[kept].astype(float)
+    return fit(pmdp.table.constant[kept], weights, successes, domain_chart(pmdp), warm).z
+
+
+def _box_chart(pmdp: ParametricMDP) -> Chart:
+    """Coordinates x with bounds that every point of the domain satisfies strictly."""
+    lower, upper = coordinate_box(pmdp)
+    eye = np.eye(len(lower))
+    start = pmdp.table.reduction.coordinates(pmdp.domain.center())[0]
+    # a margin keeps the domain's own points inside the barrier; a larger box only lowers E
+    return Chart(np.vstack([eye, -eye]), np.concatenate([upper + 1e-6, 1e-6 - lower]), start)
