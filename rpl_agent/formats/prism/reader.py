@@ -16,6 +16,7 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -48,18 +49,25 @@ class PrismModel:
     Attributes
     ----------
     pmdp : the parametric MDP. Replaced by one with more labels when a property brings a new state formula.
-    objectives : objectives of the properties asked for, by their text (or name).
     program : the resolved file, for further properties.
+    objectives : objectives of the properties asked for, by their name or text.
+    default_property : the first property of the ``.props`` file beside the model, if there is one.
     """
 
     pmdp: ParametricMDP
     program: Program
     source: str = "<text>"
     objectives: dict[str, Objective] = field(default_factory=dict)
+    default_property: str | None = None
 
-    def objective(self, text: str) -> Objective:
-        """See `load_property`."""
-        return load_property(self, text)
+    def objective(self, text: str | None = None) -> tuple[ParametricMDP, Objective]:
+        """The model and the objective of a property; without one, the first in the ``.props`` file beside the model."""
+        if text is None:
+            if not self.default_property:
+                raise PrismError("no property given, and no .props file beside the model", NOWHERE, self.source)
+            text = self.default_property
+        objective = load_property(self, text)
+        return self.pmdp, objective
 
 
 def load(
@@ -76,7 +84,20 @@ def load(
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise PrismError(f"cannot read the file: {error}", NOWHERE, str(path)) from None
-    return loads(text, constants, parameters, properties, source=path.name, max_states=max_states)
+    model = loads(text, constants, parameters, properties, source=path.name, max_states=max_states)
+    beside = path.with_suffix(".props")
+    if beside != path and beside.is_file():
+        model.default_property = _first_property(beside)
+    return model
+
+
+def _first_property(path: Path) -> str | None:
+    """The text of the first property of a file (one property per line, comments with //)."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        text = line.split("//")[0].strip()
+        if text:
+            return text
+    return None
 
 
 def loads(
@@ -172,13 +193,34 @@ def _domain(text: str, program: Program, given: Mapping[str, tuple[float, float]
             raise PrismError(f"[{low}, {high}] is not a range for the parameter '{name}'", NOWHERE)
     domain = Domain.box({name: ranges.get(name, (0.0, 1.0)) for name in names})
     for constraint, position in constraints:
-        row, bound = _half_space(constraint, position, program.scope)
-        domain = domain.with_constraints(row[None, :], np.array([bound]))
+        domain = _constrained(domain, _half_space(constraint, position, program.scope), position)
     return domain
 
 
-def _half_space(text: str, position: Position, scope: Scope) -> tuple[np.ndarray, float]:
-    """``left <= right`` over parameters as (d,) row and bound of A θ ≤ b."""
+def _constrained(domain: Domain, difference: Polynomial, position: Position) -> Domain:
+    """The part of the domain where an affine polynomial is ≤ 0; in one parameter that is a bound."""
+    row = {name: difference.terms.get(((name, 1),), Fraction(0)) for name in domain.parameters}
+    constant = difference.constant_value()
+    used = [name for name in row if row[name]]
+    if not used:
+        if constant > 0:
+            raise PrismError("this constraint never holds", position)
+        return domain
+    if len(used) > 1:
+        return domain.with_constraints(np.array([[float(c) for c in row.values()]]), np.array([-float(constant)]))
+    at, limit = domain.parameters.index(used[0]), float(-constant / row[used[0]])
+    lower, upper = domain.lower.copy(), domain.upper.copy()
+    if row[used[0]] > 0:
+        upper[at] = min(upper[at], limit)
+    else:
+        lower[at] = max(lower[at], limit)
+    if lower[at] > upper[at]:
+        raise PrismError(f"this constraint leaves no value for the parameter '{used[0]}'", position)
+    return Domain(domain.parameters, lower, upper, domain.A, domain.b)
+
+
+def _half_space(text: str, position: Position, scope: Scope) -> Polynomial:
+    """``left <= right`` over parameters as the affine polynomial left - right."""
 
     def refuse(reason: str, at: Position = NOWHERE) -> PrismError:
         return PrismError(reason, Position(position.line, position.column + at.column - 1))
@@ -201,8 +243,7 @@ def _half_space(text: str, position: Position, scope: Scope) -> tuple[np.ndarray
     difference = sides[0] - sides[1] if parsed.operator == "<=" else sides[1] - sides[0]
     if difference.degree > 1:
         raise refuse("a constraint must be linear in the parameters")
-    row = np.array([float(difference.terms.get(((name, 1),), 0)) for name in scope.parameters])
-    return row, -float(difference.constant_value())
+    return difference
 
 
 def _validated(model: ParametricMDP, row_combination: np.ndarray, stepper: Stepper) -> ParametricMDP:
