@@ -103,7 +103,7 @@ def likelihood_set(
         window = total if mark is None else total - mark.successes[kept]
         used = window > 0
         point = fit(constant[used], weights[used], window[used], chart, overall.z)
-        prior = _uniform(chart) if mark is None else _prior(pmdp, mark, chart)
+        prior = _uniform(chart) if mark is None else window_prior(pmdp, mark, chart)
         bound = log_mixture(prior, constant[used], weights[used], window[used], chart, point)
         if np.isfinite(bound):
             matrix.append(window)
@@ -128,7 +128,8 @@ def _windows(counts: Counts) -> list[tuple[Mark | None, float]]:
 _priors: weakref.WeakKeyDictionary[Mark, Fit] = weakref.WeakKeyDictionary()
 
 
-def _prior(pmdp: ParametricMDP, mark: Mark, chart: Chart) -> Gaussian:
+def window_prior(pmdp: ParametricMDP, mark: Mark, chart: Chart) -> Gaussian:
+    """W of the window that starts at ``mark``: a function of the data before it and of nothing else."""
     found = _priors.get(mark)
     if found is None:
         kept = np.flatnonzero((mark.successes > 0) & ~pmdp.table.is_constant)
