@@ -1,0 +1,110 @@
+"""`Region`: where the reduced coordinates x of the parameters can be, seen through one primitive, `minimize`.
+
+Every relaxation is a set of linear functions asked of a region: parameter-wise asks the parameters, expression-wise
+the expressions, rectangular the Bellman gradient of every row. A new kind of region gets all of them for free.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from rpl_agent.errors import ModelError
+from rpl_agent.regions._kernels import PolytopeData
+
+#: slack of `contains` for points that come from floating-point arithmetic
+CONTAINS_TOLERANCE = 1e-9
+
+
+class EllipsoidData(NamedTuple):
+    """{center + radius * factor z : |z| <= 1}.
+
+    Attributes
+    ----------
+    center : (r,) float64
+    factor : (r, r) float64
+    radius : float
+    """
+
+    center: np.ndarray
+    factor: np.ndarray
+    radius: float
+
+
+class RegionKernel(NamedTuple):
+    """What compiled code needs of a region; None where the region has no such part.
+
+    Attributes
+    ----------
+    polytope : PolytopeData or None
+        In coordinates z with x = embedding z.
+    ellipsoid : EllipsoidData or None
+        In coordinates x.
+    embedding : (r, n) float64 or None
+        None if z = x.
+    """
+
+    polytope: PolytopeData | None
+    ellipsoid: EllipsoidData | None
+    embedding: np.ndarray | None
+
+
+@runtime_checkable
+class Region(Protocol):
+    """A closed set of reduced coordinates x in R^r that contains the truth with the confidence of its data."""
+
+    @property
+    def dimension(self) -> int:
+        """r."""
+
+    @property
+    def is_empty(self) -> bool:
+        """True only if a certified bound proves that no point is left."""
+
+    def minimize(self, directions: np.ndarray) -> np.ndarray:
+        """Guaranteed lower bounds (n,) of min c.x over the region for each direction c of (n, r); inf if empty."""
+
+    def contains(self, points: np.ndarray) -> np.ndarray:
+        """Whether each of (n, r) points satisfies the region's constraints, up to 1e-9."""
+
+    def box(self) -> tuple[np.ndarray, np.ndarray]:
+        """Outer bounds (lower (r,), upper (r,))."""
+
+    def kernel(self) -> RegionKernel | None:
+        """Arrays for compiled queries, None where every query is a linear program."""
+
+
+def checked_directions(directions: np.ndarray, dimension: int) -> np.ndarray:
+    """Directions as a finite, contiguous (n, dimension) array."""
+    directions = np.ascontiguousarray(np.atleast_2d(np.asarray(directions, dtype=np.float64)))
+    if directions.ndim != 2 or directions.shape[1] != dimension:
+        raise ModelError(f"directions of shape {directions.shape} for a region of dimension {dimension}")
+    if not np.isfinite(directions).all():
+        raise ModelError("a direction of a support query is not finite")
+    return directions
+
+
+def checked_points(points: np.ndarray, dimension: int) -> np.ndarray:
+    """Points as a (n, dimension) array."""
+    points = np.atleast_2d(np.asarray(points, dtype=np.float64))
+    if points.shape[1] != dimension:
+        raise ModelError(f"points of shape {points.shape} for a region of dimension {dimension}")
+    return points
+
+
+def checked_box(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Finite bounds of one length (they may cross: an empty box)."""
+    lower, upper = np.array(lower, dtype=np.float64).ravel(), np.array(upper, dtype=np.float64).ravel()
+    if lower.shape != upper.shape:
+        raise ModelError(f"{len(lower)} lower and {len(upper)} upper bounds")
+    if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
+        raise ModelError("regions must be bounded: give finite lower and upper bounds of every coordinate")
+    return lower, upper
+
+
+def box_by_queries(region: Region) -> tuple[np.ndarray, np.ndarray]:
+    """The outer box of a region from 2r support queries."""
+    eye = np.eye(region.dimension)
+    values = region.minimize(np.vstack([eye, -eye]))
+    return values[: region.dimension], -values[region.dimension :]

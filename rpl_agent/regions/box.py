@@ -1,0 +1,67 @@
+"""An axis-aligned box: independent coordinates."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rpl_agent.regions._kernels import UNIT_ROUNDOFF, empty_polytope_data
+from rpl_agent.regions.base import (
+    CONTAINS_TOLERANCE,
+    RegionKernel,
+    checked_box,
+    checked_directions,
+    checked_points,
+)
+
+
+class Box:
+    """{x : lower <= x <= upper}.
+
+    Parameters
+    ----------
+    lower, upper : (r,) array
+        Finite. Crossing bounds make an empty region.
+    """
+
+    def __init__(self, lower: np.ndarray, upper: np.ndarray) -> None:
+        self.lower, self.upper = checked_box(lower, upper)
+
+    @property
+    def dimension(self) -> int:
+        return len(self.lower)
+
+    @property
+    def is_empty(self) -> bool:
+        return bool((self.lower > self.upper).any())
+
+    def minimize(self, directions: np.ndarray) -> np.ndarray:
+        """Closed form: each coordinate goes to the end that its sign asks for."""
+        directions = checked_directions(directions, self.dimension)
+        if self.is_empty:
+            return np.full(len(directions), np.inf)
+        return box_minimum(directions, self.lower, self.upper)
+
+    def contains(self, points: np.ndarray) -> np.ndarray:
+        points = checked_points(points, self.dimension)
+        inside = (points >= self.lower - CONTAINS_TOLERANCE) & (points <= self.upper + CONTAINS_TOLERANCE)
+        return inside.all(axis=1)
+
+    def box(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.lower.copy(), self.upper.copy()
+
+    def kernel(self) -> RegionKernel:
+        return RegionKernel(empty_polytope_data(self.lower, self.upper), None, None)
+
+
+def box_minimum(directions: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """Lower bounds (n,) of min c.x over a box, rounding subtracted.
+
+    Parameters
+    ----------
+    directions : (n, r) float64
+    lower, upper : (r,) float64
+    """
+    reach = np.maximum(np.abs(lower), np.abs(upper))
+    size = np.abs(directions) @ reach
+    value = np.maximum(directions, 0.0) @ lower + np.minimum(directions, 0.0) @ upper
+    return value - (2.0 * len(lower) + 8.0) * UNIT_ROUNDOFF * size

@@ -1,0 +1,191 @@
+"""A bounded polytope, with the support method that its dimension asks for.
+
+dimension 1: an interval. Up to `GRAPH_DIMENSION`: the vertex graph, complete where it has at most
+`vertex_graph.MAX_VERTICES` vertices, else grown as queries come. Beyond: HiGHS.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rpl_agent.errors import ModelError
+from rpl_agent.regions import _clipping as clipping
+from rpl_agent.regions import vertex_graph
+from rpl_agent.regions._kernels import PolytopeData, empty_polytope_data, support_polytope_many
+from rpl_agent.regions.base import (
+    CONTAINS_TOLERANCE,
+    RegionKernel,
+    box_by_queries,
+    checked_box,
+    checked_directions,
+    checked_points,
+)
+from rpl_agent.regions.box import box_minimum
+from rpl_agent.regions.lp import LinearProgram
+
+#: above this dimension a vertex graph is hopeless and HiGHS answers
+GRAPH_DIMENSION = 7
+
+
+class Polytope:
+    """{x : A x <= b, lower <= x <= upper}.
+
+    Parameters
+    ----------
+    A : (m, r) array
+    b : (m,) array
+    lower, upper : (r,) array
+        Finite bounds; crossing bounds make an empty region.
+    graph_dimension : int
+        Largest dimension for a vertex graph.
+    max_vertices : int
+        Largest complete vertex table.
+
+    Attributes
+    ----------
+    A, b : the constraints that are tight somewhere (all of them where HiGHS answers)
+    lower, upper : (r,) the outer box, as given
+    method : str
+        "interval", "vertices" (complete graph), "walk" (growing graph) or "highs".
+    """
+
+    def __init__(
+        self,
+        A: np.ndarray,
+        b: np.ndarray,
+        lower: np.ndarray,
+        upper: np.ndarray,
+        graph_dimension: int = GRAPH_DIMENSION,
+        max_vertices: int = vertex_graph.MAX_VERTICES,
+    ) -> None:
+        self.lower, self.upper = checked_box(lower, upper)
+        A, b = np.asarray(A, dtype=np.float64).reshape(-1, self.dimension), np.asarray(b, dtype=np.float64).ravel()
+        if len(A) != len(b):
+            raise ModelError(f"{len(A)} constraint rows and {len(b)} right sides")
+        if not (np.isfinite(A).all() and np.isfinite(b).all()):
+            raise ModelError("the constraints of a polytope must be finite")
+        zero = ~A.any(axis=1)
+        self._empty = bool((self.lower > self.upper).any() or (b[zero] < 0).any())
+        self.A, self.b = scaled_rows(A[~zero], b[~zero])
+        self._data: PolytopeData | None = None
+        self._program: LinearProgram | None = None
+        if self._empty or self.dimension == 0:
+            self.method = "interval"
+            self._data = empty_polytope_data(self.lower, self.upper)
+        elif self.dimension == 1:
+            self._as_interval()
+        elif self.dimension <= graph_dimension:
+            self._as_graph(max_vertices)
+        else:
+            self._as_program()
+
+    # ------------------------------------------------------------------ the three methods
+    def _as_interval(self) -> None:
+        self.method = "interval"
+        a = self.A[:, 0]
+        ends = self.b / a
+        # One division is correctly rounded, so a step of one ulp outward covers it.
+        high = np.nextafter(ends[a > 0], np.inf).min(initial=self.upper[0])
+        low = np.nextafter(ends[a < 0], -np.inf).max(initial=self.lower[0])
+        self._empty = bool(low > high)
+        self._data = empty_polytope_data(np.array([low]), np.array([high]))
+
+    def _as_graph(self, max_vertices: int) -> None:
+        try:
+            graph = vertex_graph.complete_graph(self.A, self.b, self.lower, self.upper, max_vertices)
+        except vertex_graph.GraphError:
+            self._as_walk(max_vertices)
+            return
+        self.method = "vertices"
+        self._empty = graph.empty
+        self._data = graph.data()
+        self.A, self.b = self._data.rows, self._data.rhs
+
+    def _as_walk(self, capacity: int) -> None:
+        n = self.dimension
+        program = LinearProgram(self.A, self.b, self.lower, self.upper)
+        eye = np.eye(n)
+        rows = np.vstack([self.A, np.stack([eye, -eye], axis=1).reshape(2 * n, n)])
+        rhs = np.concatenate([self.b, np.stack([self.upper, -self.lower], axis=1).ravel()])
+        size = float(np.max(self.upper - self.lower)) or 1.0
+        rng = np.random.default_rng(20240607)
+        loose = rhs + 10 * vertex_graph.PERTURBATION * size * np.abs(rows).sum(axis=1) * rng.uniform(0.5, 1, len(rhs))
+        m = len(self.b)
+        start = LinearProgram(self.A, loose[:m], -loose[m + 1 :: 2], loose[m::2]).tight_rows(rng.normal(size=n))
+        self._empty = program.proves_empty()
+        try:
+            if self._empty or start is None:
+                raise vertex_graph.GraphError("no first vertex")
+            self._data = vertex_graph.lazy_graph(rows, rhs, self.lower, self.upper, start, loose, capacity)
+            self.method = "walk"
+        except vertex_graph.GraphError:
+            self._as_program()
+
+    def _as_program(self) -> None:
+        self.method = "highs"
+        self._program = LinearProgram(self.A, self.b, self.lower, self.upper)
+        self._empty = self._program.proves_empty()
+
+    # ------------------------------------------------------------------ Region
+    @property
+    def dimension(self) -> int:
+        return len(self.lower)
+
+    @property
+    def is_empty(self) -> bool:
+        return self._empty
+
+    def minimize(self, directions: np.ndarray) -> np.ndarray:
+        """Certified lower bounds (n,) for directions (n, r); inf where the polytope is empty."""
+        directions = checked_directions(directions, self.dimension)
+        if self._empty:
+            return np.full(len(directions), np.inf)
+        if self._data is None:
+            assert self._program is not None
+            return self._program.minimize(directions)
+        if self.method == "walk":
+            clipping.grow(self._data, directions, 0)
+        values = np.empty(len(directions))
+        support_polytope_many(self._data, directions, 0, values)
+        return np.maximum(values, box_minimum(directions, self._data.lower, self._data.upper))
+
+    def contains(self, points: np.ndarray) -> np.ndarray:
+        points = checked_points(points, self.dimension)
+        inside = (points >= self.lower - CONTAINS_TOLERANCE) & (points <= self.upper + CONTAINS_TOLERANCE)
+        scale = np.abs(self.A).sum(axis=1)
+        rows = (points @ self.A.T <= self.b + CONTAINS_TOLERANCE * scale).all(axis=1)
+        return inside.all(axis=1) & rows & (not self._empty)
+
+    def box(self) -> tuple[np.ndarray, np.ndarray]:
+        if self._empty:
+            return self.lower.copy(), self.upper.copy()
+        return box_by_queries(self)
+
+    def kernel(self) -> RegionKernel | None:
+        return None if self._data is None else RegionKernel(self._data, None, None)
+
+    # ------------------------------------------------------------------ making new ones
+    def with_rows(self, A: np.ndarray, b: np.ndarray) -> Polytope:
+        """The intersection with {x : A x <= b}."""
+        A = np.asarray(A, dtype=np.float64).reshape(-1, self.dimension)
+        region = Polytope(np.vstack([self.A, A]), np.concatenate([self.b, np.ravel(b)]), self.lower, self.upper)
+        region._empty = region._empty or self._empty
+        return region
+
+    def vertices(self) -> np.ndarray:
+        """(V, r) vertices, for plots: of the complete graph, of the box, or those met so far."""
+        data = self._data
+        if data is None or self._empty:
+            return np.zeros((0, self.dimension))
+        count = int(data.counts[0])
+        if count:
+            return data.point[:count].copy()
+        corners = np.meshgrid(*np.stack([data.lower, data.upper], axis=1), indexing="ij")
+        return np.stack([c.ravel() for c in corners], axis=1) if corners else np.zeros((1, 0))
+
+
+def scaled_rows(A: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows scaled to a largest entry in [1, 2) by powers of two, which is exact."""
+    size = np.abs(A).max(axis=1, initial=0.0)
+    scale = np.exp2(-np.floor(np.log2(size))) if len(A) else size
+    return np.ascontiguousarray(A * scale[:, None]), b * scale
