@@ -60,7 +60,7 @@ class QLearning(Baseline):
         if isinstance(self.world.sampler, CompiledSampler):
             simulator = self.world.sampler.simulator
             self._cumulative = np.empty(pmdp.num_transitions)
-            cumulate(pmdp.row_ptr, simulator.mdp.probability, self._cumulative)
+            cumulate(pmdp.row_ptr, simulator._mdp.probability, self._cumulative)
 
     @property
     def _decay(self) -> float:

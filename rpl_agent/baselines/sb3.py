@@ -1,0 +1,246 @@
+"""DQN and PPO of stable-baselines3 and MaskablePPO of sb3-contrib, behind the baselines' surface.
+
+The only file that imports them (and so torch); everything goes through their own API. Observations are the state
+variables scaled to [0, 1]. MaskablePPO gets the action masks; DQN and PPO have no masks, so for them action a in a
+state with k enabled actions means the (a mod k)-th enabled one, in training and afterwards alike.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Callable, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+import torch
+from sb3_contrib import MaskablePPO
+from stable_baselines3 import DQN, PPO
+from stable_baselines3.common.callbacks import BaseCallback
+
+from rpl_agent.errors import DataError, ModelError
+from rpl_agent.model import ParametricMDP, Policy
+
+ALGORITHMS = {"dqn": DQN, "ppo": PPO, "maskable-ppo": MaskablePPO}
+#: Small networks, because states are a handful of variables; almost no discount, because the objectives have none;
+#: shorter cycles than SB3's defaults, which are made for millions of steps.
+_COMMON: dict[str, Any] = {"gamma": 0.999, "policy_kwargs": {"net_arch": [64, 64]}}
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "dqn": _COMMON | {"learning_starts": 500, "exploration_fraction": 0.3, "target_update_interval": 500},
+    "ppo": _COMMON | {"n_steps": 512, "batch_size": 128},
+    "maskable-ppo": _COMMON | {"n_steps": 512, "batch_size": 128},
+}
+FORMAT = 1
+#: States per forward pass when the whole policy is read out.
+READ_OUT = 65_536
+
+
+def state_features(pmdp: ParametricMDP) -> np.ndarray:
+    """(S, V) float32, the state variables scaled to [0, 1]."""
+    if not pmdp.variables:
+        raise ModelError(f"{pmdp!r} has no state variables to learn from")
+    columns = []
+    for values in pmdp.variables.values():
+        low, high = float(values.min()), float(values.max())
+        columns.append((values - low) / (high - low if high > low else 1.0))
+    return np.stack(columns, axis=1).astype(np.float32)
+
+
+class FeatureEnv(gym.Wrapper):
+    """State indices become features; where masks are not understood, actions are numbered among the enabled ones."""
+
+    def __init__(self, env: gym.Env, pmdp: ParametricMDP, features: np.ndarray, masked: bool):
+        super().__init__(env)
+        self.pmdp, self.features, self.masked = pmdp, features, masked
+        self.observation_space = gym.spaces.Box(0.0, 1.0, features.shape[1:], np.float32)
+        self.action_space = gym.spaces.Discrete(pmdp.num_actions)
+        self.state = pmdp.initial_state
+
+    def reset(self, **keywords: Any) -> tuple[np.ndarray, dict[str, Any]]:
+        observation, info = self.env.reset(**keywords)
+        self.state = int(observation)
+        return self.features[self.state], info
+
+    def step(self, action: Any) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
+        if not self.masked:
+            action = remap(self.pmdp, self.state, int(action))
+        observation, reward, terminated, truncated, info = self.env.step(int(action))
+        self.state = int(observation)
+        return self.features[self.state], reward, terminated, truncated, info
+
+    def action_masks(self) -> np.ndarray:
+        return self.pmdp.action_mask(self.state).astype(bool)
+
+
+def remap(pmdp: ParametricMDP, state: int, action: int) -> int:
+    """The enabled action that stands for an action number in a state."""
+    low, high = pmdp.state_ptr[state], pmdp.state_ptr[state + 1]
+    return int(pmdp.action[low + action % (high - low)])
+
+
+class _Budget(BaseCallback):
+    """Stops after an exact number of episodes and reports checkpoints on the way."""
+
+    def __init__(self, agent: SB3Agent, end: int, checkpoints: Sequence[int], report: Callable[[Any], None] | None):
+        super().__init__()
+        self.agent, self.end, self.report = agent, end, report
+        self.pending = sorted({int(c) for c in checkpoints if agent.num_episodes < c < end})
+
+    def _on_step(self) -> bool:
+        self.agent.num_timesteps += 1
+        if not self.locals["dones"][0]:
+            return True
+        self.agent.num_episodes += 1
+        while self.pending and self.pending[0] <= self.agent.num_episodes:
+            self.pending.pop(0)
+            if self.report is not None:
+                self.report(self.agent)
+        return self.agent.num_episodes < self.end
+
+
+class SB3Agent:
+    """One algorithm by name ("dqn", "ppo", "maskable-ppo"); further keywords go to its constructor."""
+
+    name: ClassVar[str] = "sb3"
+
+    def __init__(self, algorithm: str, *, seed: int = 0, tensorboard_log: str | None = None, **keywords: Any):
+        if algorithm not in ALGORITHMS:
+            raise ModelError(f"algorithm {algorithm!r} is not one of {sorted(ALGORITHMS)}")
+        self.algorithm, self.seed, self.keywords = algorithm, seed, keywords
+        self.tensorboard_log = tensorboard_log
+        self.num_episodes = 0
+        self.num_timesteps = 0
+        self.certificate: Any = None
+        self.model: Any = None
+
+    @property
+    def masked(self) -> bool:
+        return self.algorithm == "maskable-ppo"
+
+    def set_env(self, env: gym.Env) -> None:
+        """Attach an environment with Discrete observations and a known model."""
+        if not isinstance(env.observation_space, gym.spaces.Discrete):
+            raise ModelError("give the environment with discrete observations; the features are made from the model")
+        self.pmdp: ParametricMDP = env.get_wrapper_attr("pmdp")
+        self.features = state_features(self.pmdp)
+        self._env = FeatureEnv(env, self.pmdp, self.features, self.masked)
+        if self.model is None:
+            arguments = {**DEFAULTS[self.algorithm], **self.keywords}
+            self.model = ALGORITHMS[self.algorithm](
+                "MlpPolicy", self._env, seed=self.seed, device="cpu", tensorboard_log=self.tensorboard_log, **arguments
+            )
+        else:
+            self.model.set_env(self._env)
+
+    def learn(
+        self,
+        env: gym.Env,
+        budget: int,
+        *,
+        checkpoints: Sequence[int] = (),
+        callback: Callable[[Any], None] | None = None,
+    ) -> SB3Agent:
+        """Learn from exactly ``budget`` further episodes."""
+        if budget < 1:
+            raise ModelError(f"budget {budget} must be at least one episode")
+        if self.model is None or self._env.env is not env:
+            self.set_env(env)
+        longest = env.spec.max_episode_steps if env.spec is not None and env.spec.max_episode_steps else 1000
+        control = _Budget(self, self.num_episodes + int(budget), checkpoints, callback)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # networks this small are slower with more, and results then depend on the machine
+        try:
+            first = self.num_episodes == 0
+            self.model.learn(int(budget) * longest, callback=control, reset_num_timesteps=first)
+        finally:
+            torch.set_num_threads(threads)
+        if callback is not None:
+            callback(self)
+        return self
+
+    # ------------------------------------------------------------------ the policy
+    @property
+    def policy(self) -> Policy:
+        """The deterministic policy over all states, read out in batches."""
+        if self.model is None:
+            raise ModelError("no environment yet: call learn or set_env first")
+        rows = np.empty(self.pmdp.num_states, dtype=np.int64)
+        low, size = self.pmdp.state_ptr[:-1], np.diff(self.pmdp.state_ptr)
+        for begin in range(0, self.pmdp.num_states, READ_OUT):
+            states = np.arange(begin, min(begin + READ_OUT, self.pmdp.num_states))
+            scores = self._scores(self.features[states])
+            if self.masked:
+                mask = np.zeros(scores.shape, dtype=bool)
+                inside = (self.pmdp.row_state >= begin) & (self.pmdp.row_state < begin + len(states))
+                mask[self.pmdp.row_state[inside] - begin, self.pmdp.action[inside]] = True
+                actions = np.where(mask, scores, -np.inf).argmax(axis=1)
+                rows[states] = [self.pmdp.find_row(int(s), int(a)) for s, a in zip(states, actions)]
+            else:
+                rows[states] = low[states] + scores.argmax(axis=1) % size[states]
+        return Policy.deterministic(rows)
+
+    def _scores(self, features: np.ndarray) -> np.ndarray:
+        """(n, A) action values, or log-probabilities."""
+        with torch.no_grad():
+            observation = torch.as_tensor(features)
+            if self.algorithm == "dqn":
+                return self.model.q_net(observation).numpy()
+            distribution = self.model.policy.get_distribution(observation)
+            return distribution.distribution.logits.numpy()
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+        action_masks: Any = None,
+    ) -> tuple[np.ndarray, Any]:
+        """Action(s) of the environment for state index observation(s)."""
+        if self.model is None:
+            raise ModelError("no environment yet: call learn or set_env first")
+        states = np.atleast_1d(np.asarray(observation, dtype=np.int64))
+        actions = []
+        for s in states:
+            extra = {"action_masks": self.pmdp.action_mask(int(s))} if self.masked else {}
+            action, _ = self.model.predict(self.features[s], deterministic=deterministic, **extra)
+            actions.append(int(action) if self.masked else remap(self.pmdp, int(s), int(action)))
+        return (np.array(actions) if np.ndim(observation) else np.array(actions)[0]), state
+
+    # ------------------------------------------------------------------ files
+    def save(self, path: str | os.PathLike) -> None:
+        """A zip with our numbers beside SB3's own archive."""
+        if self.model is None:
+            raise ModelError("nothing to save: call learn first")
+        buffer = BytesIO()
+        self.model.save(buffer)
+        meta = {
+            "format": FORMAT, "algorithm": self.algorithm, "seed": self.seed, "model": self.pmdp.content_hash,
+            "episodes": self.num_episodes, "timesteps": self.num_timesteps,
+        }  # fmt: skip
+        temporary = Path(f"{os.fspath(path)}.part")
+        with zipfile.ZipFile(temporary, "w") as archive:
+            archive.writestr("meta.json", json.dumps(meta))
+            archive.writestr("sb3.zip", buffer.getvalue())
+        os.replace(temporary, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike, env: gym.Env) -> SB3Agent:
+        """Read a saved agent. SB3's archive contains pickled parts: load only files you trust."""
+        try:
+            with zipfile.ZipFile(path) as archive:
+                meta = json.loads(archive.read("meta.json"))
+                inner = archive.read("sb3.zip")
+        except (zipfile.BadZipFile, KeyError, ValueError, OSError) as error:
+            raise DataError(f"{os.fspath(path)!r} is not a saved SB3 agent: {error}") from None
+        agent = cls(meta["algorithm"], seed=meta["seed"])
+        if env.get_wrapper_attr("pmdp").content_hash != meta["model"]:
+            raise DataError(f"{os.fspath(path)!r} was learned on another model")
+        agent.model = ALGORITHMS[agent.algorithm].load(BytesIO(inner), device="cpu")
+        agent.num_episodes, agent.num_timesteps = meta["episodes"], meta["timesteps"]
+        agent.set_env(env)
+        return agent

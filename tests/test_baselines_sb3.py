@@ -1,0 +1,80 @@
+"""The SB3 adapter: exact budgets, masks, policies read out whole, known answers on a small world."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from rpl_agent.errors import DataError, ModelError
+from rpl_agent.model import Objective, build
+from tests.toy_worlds import ToyEnv, exact_value, risk
+
+sb3 = pytest.importorskip("rpl_agent.baselines.sb3")
+
+
+def corridor():
+    """Walk right to the goal; at 0 only right is enabled. Left never helps: V* = 4 / 0.9 steps."""
+
+    def actions(s):
+        (x,) = s
+        if x == 4:
+            return {"stay": {s: 1}}
+        moves = {"right": {(x + 1,): "p", s: "1-p"}}
+        if x > 0:
+            moves["left"] = {(x - 1,): "p", s: "1-p"}
+        return moves
+
+    done = {"goal": lambda s: s == (4,), "done": lambda s: s == (4,)}
+    rewards = {"time": lambda s, a: 0.0 if s == (4,) else 1.0}
+    names = ("left", "right", "stay")
+    pmdp = build((0,), actions, domain=("p",), labels=done, rewards=rewards, variables=("x",), action_names=names)
+    return ToyEnv(pmdp, Objective.cost("time", target="goal"), {"p": 0.9}, max_steps=30), 4 / 0.9
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "ppo", "maskable-ppo"])
+def test_learns_the_corridor_within_an_exact_budget(algorithm, tmp_path):
+    env, optimum = corridor()
+    quick = {"learning_rate": 3e-3, "learning_starts": 100, "target_update_interval": 100, "exploration_fraction": 0.05}
+    settings = quick if algorithm == "dqn" else {"n_steps": 256}
+    agent = sb3.SB3Agent(algorithm, seed=1, **settings)
+    seen = []
+    agent.learn(env, 250, checkpoints=[50, 100], callback=lambda a: seen.append(a.num_episodes))
+    assert seen == [50, 100, 250] and agent.num_episodes == 250
+    policy = agent.policy
+    policy.check(env.pmdp)
+    assert exact_value(env, policy) == pytest.approx(optimum)
+    for s in range(4):
+        action, _ = agent.predict(s)
+        assert env.pmdp.find_row(s, int(action)) == policy.rows[s]
+    agent.save(tmp_path / "agent.zip")
+    again = sb3.SB3Agent.load(tmp_path / "agent.zip", env)
+    np.testing.assert_array_equal(again.policy.rows, policy.rows)
+    again.learn(env, 3)
+    assert again.num_episodes == 253
+
+
+def test_every_action_number_means_an_enabled_action():
+    env, _ = corridor()
+    assert [sb3.remap(env.pmdp, 0, a) for a in range(3)] == [1, 1, 1]
+    assert [sb3.remap(env.pmdp, 1, a) for a in range(3)] == [0, 1, 0]
+
+
+def test_errors_say_what_is_wrong(tmp_path):
+    env, _ = corridor()
+    with pytest.raises(ModelError, match="not one of"):
+        sb3.SB3Agent("sarsa")
+    with pytest.raises(ModelError, match="no environment yet"):
+        sb3.SB3Agent("dqn").predict(0)
+    with pytest.raises(ModelError, match="no state variables"):
+        sb3.SB3Agent("dqn").learn(risk()[0], 1)
+    (tmp_path / "x.zip").write_bytes(b"no")
+    with pytest.raises(DataError, match="not a saved SB3 agent"):
+        sb3.SB3Agent.load(tmp_path / "x.zip", env)
+
+
+def test_the_other_baselines_need_no_torch():
+    code = "import sys, rpl_agent.baselines, rpl_agent.experiments; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
