@@ -127,6 +127,8 @@ class ExpressionTable:
 
         A canonical form: equal sets of polynomials give equal tables, however they were built.
         """
+        if self.data.dtype != object and self.num_monomials <= DENSE_COLUMNS:
+            return self._sorted_dense()
         columns: list[list[int]] = [[] for _ in range(self.num_monomials)]
         for i, v in zip(self.indices.tolist(), self.data.tolist()):
             columns[i].append(v)
@@ -154,6 +156,19 @@ class ExpressionTable:
         numerators = (np.array(indptr), np.array(indices, dtype=np.int32), packed)
         denominators = [self.denominators[i] // shrink[i] for i in used]
         return ExpressionTable(self.parameters, self.monomials[used], numerators, denominators), rank
+
+    def _sorted_dense(self) -> tuple[ExpressionTable, np.ndarray]:
+        """`sorted` for few monomials: whole columns at a time."""
+        dense = np.zeros((self.num_expressions, self.num_monomials), dtype=np.int64)
+        dense[np.repeat(np.arange(self.num_expressions), np.diff(self.indptr)), self.indices] = self.data
+        used = [i for i in range(self.num_monomials) if i == 0 or dense[:, i].any()]
+        shrink = [gcd(self.denominators[i], *np.unique(dense[:, i]).tolist()) for i in used]
+        dense = np.column_stack([dense[:, i] // g for i, g in zip(used, shrink)])
+        order = np.lexsort(dense.T[::-1])
+        rank = np.empty(len(order), dtype=np.int32)
+        rank[order] = np.arange(len(order), dtype=np.int32)
+        denominators = [self.denominators[i] // g for i, g in zip(used, shrink)]
+        return self.from_integers(self.parameters, self.monomials[used], dense[order], denominators), rank
 
     # ------------------------------------------------------------------ sizes
     @property
