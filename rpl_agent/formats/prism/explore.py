@@ -236,35 +236,42 @@ def _too_many(max_states: int) -> PrismError:
     return PrismError(f"more than {max_states} states: raise max_states, or make the ranges smaller", NOWHERE)
 
 
-def _collect(parts: list[tuple[int, Expansion]], pool: Pool, dtype=np.int64):
-    """Concatenate blocks: (offset of the block's states, expansion)."""
-    choice_state, combination, transition_choice, target = [], [], [], []
-    by_arity: dict[int, list[tuple[tuple[np.ndarray, ...], int]]] = {}
-    total = start = 0
-    for offset, e in parts:
-        choice_state += [s + offset for s in e.choice_state]
-        combination += e.choice_combination
-        transition_choice += [c + start for c in e.transition_choice]
-        target += e.target
-        start += e.choices
-        for factors in e.factors:
-            by_arity.setdefault(len(factors), []).append((factors, total))
-            total += len(factors[0])
-    expression = np.empty(total, dtype=np.int32)
-    # products of synchronised probabilities: once per distinct pair, over all blocks together
-    for group in by_arity.values():
-        ids = np.concatenate([factors[0] for factors, _ in group])
-        for k in range(1, len(group[0][0])):
-            ids = pool.multiply(ids, np.concatenate([factors[k] for factors, _ in group]))
-        at = 0
-        for factors, place in group:
-            expression[place : place + len(factors[0])] = ids[at : at + len(factors[0])]
-            at += len(factors[0])
+class _Collected:
+    """Blocks put together: (offset of the block's states, expansion) each."""
 
-    def join(arrays: list[np.ndarray], kind) -> np.ndarray:
-        return np.concatenate(arrays).astype(kind, copy=False) if arrays else np.zeros(0, dtype=kind)
+    def __init__(self, parts: list[tuple[int, Expansion]]):
+        choice_state, combination, transition_choice, target = [], [], [], []
+        self._groups: dict[int, list[tuple[tuple[np.ndarray, ...], int]]] = {}  # by number of factors
+        self._total = start = 0
+        for offset, e in parts:
+            choice_state += [s + offset for s in e.choice_state]
+            combination += e.choice_combination
+            transition_choice += [c + start for c in e.transition_choice]
+            target += e.target
+            start += e.choices
+            for factors in e.factors:
+                self._groups.setdefault(len(factors), []).append((factors, self._total))
+                self._total += len(factors[0])
+        self.choice_state = _joined(choice_state, np.int64)
+        self.combination = _joined(combination, np.int32)
+        self.transition_choice = _joined(transition_choice, np.int64)
+        self.target = _joined(target, np.int64)
 
-    return join(choice_state, dtype), join(combination, np.int32), join(transition_choice, dtype), join(target, np.int64), expression
+    def expressions(self, pool: Pool, live: np.ndarray | None = None) -> np.ndarray:
+        """Pool ids of the (live) transitions: products of synchronised probabilities, once per distinct pair."""
+        expression = np.zeros(self._total, dtype=np.int32)
+        for group in self._groups.values():
+            places = np.concatenate([np.arange(at, at + len(factors[0])) for factors, at in group])
+            keep = slice(None) if live is None else live[places]
+            ids = np.concatenate([factors[0] for factors, _ in group])[keep]
+            for k in range(1, len(group[0][0])):
+                ids = pool.multiply(ids, np.concatenate([factors[k] for factors, _ in group])[keep])
+            expression[places[keep]] = ids
+        return expression if live is None else expression[live]
+
+
+def _joined(arrays: list[np.ndarray], kind) -> np.ndarray:
+    return np.concatenate(arrays).astype(kind, copy=False) if arrays else np.zeros(0, dtype=kind)
 
 
 def _explore_levels(stepper: Stepper, size: int, max_states: int) -> Graph:
@@ -290,8 +297,11 @@ def _explore_levels(stepper: Stepper, size: int, max_states: int) -> Graph:
             raise _too_many(max_states)
         levels.append(frontier)
     keys = np.concatenate(levels)
-    choice_state, combination, choice, target, expression = _collect(parts, stepper.pool)
-    return Graph(keys, choice_state, combination, choice, _index_of(keys, target), expression)
+    found = _Collected(parts)
+    successor = _index_of(keys, found.target)
+    return Graph(
+        keys, found.choice_state, found.combination, found.transition_choice, successor, found.expressions(stepper.pool)
+    )
 
 
 def _explore_product(stepper: Stepper, size: int, max_states: int) -> Graph:
@@ -300,8 +310,8 @@ def _explore_product(stepper: Stepper, size: int, max_states: int) -> Graph:
     for start in range(0, size, BLOCK):
         block = np.arange(start, min(start + BLOCK, size), dtype=np.int64)
         parts.append((start, stepper.expand(block)))
-    choice_state, combination, choice, target, expression = _collect(parts, stepper.pool)
-    del parts
+    found = _Collected(parts)
+    choice_state, choice, target = found.choice_state, found.transition_choice, found.target
     source = choice_state[choice]
     order = np.argsort(source, kind="stable")
     sorted_target = target[order]
@@ -329,8 +339,8 @@ def _explore_product(stepper: Stepper, size: int, max_states: int) -> Graph:
     renumber = np.cumsum(kept) - 1
     live = kept[choice]
     return Graph(
-        np.concatenate(levels), number[choice_state[kept]], combination[kept], renumber[choice[live]], number[target[live]],
-        expression[live],
+        np.concatenate(levels), number[choice_state[kept]], found.combination[kept], renumber[choice[live]],
+        number[target[live]], found.expressions(stepper.pool, live),
     )  # fmt: skip
 
 

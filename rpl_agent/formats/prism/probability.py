@@ -22,6 +22,7 @@ from rpl_agent.model.polynomial import ONE, Monomial, Polynomial
 
 # Lookup tables by combination of variables are dense up to this size, sorted arrays beyond.
 DENSE_LOOKUP = 1 << 22
+EAGER_LOOKUP = 1 << 12
 
 
 def times(left: Monomial, right: Monomial) -> Monomial:
@@ -83,6 +84,11 @@ class Pool:
         rows = np.zeros((len(numerators), len(self.columns)), dtype=self._numerators.dtype)
         for j, (monomial, factor) in enumerate(zip(monomials, factors, strict=True)):
             rows[:, self.columns[monomial]] += numerators[:, j] * factor
+        inverse = None
+        if rows.dtype != object and len(rows) > 1:  # most states share their polynomials: compare whole rows as bytes
+            packed = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1] * rows.itemsize))).ravel()
+            _, first, inverse = np.unique(packed, return_index=True, return_inverse=True)
+            rows = rows[first]
         ids = np.empty(len(rows), dtype=np.int32)
         for i, row in enumerate(rows):
             key = self._key(row)
@@ -90,7 +96,7 @@ class Pool:
             if found is None:
                 found = self._index[key] = self._append(row, len(self._index))
             ids[i] = found
-        return ids
+        return ids if inverse is None else ids[inverse.reshape(-1)]
 
     def _append(self, row: np.ndarray, number: int) -> int:
         if number >= len(self._numerators):
@@ -210,7 +216,9 @@ class Source:
         found = self._lookup(keys)
         missing = found < 0
         if missing.any():
-            new = np.unique(keys[missing])
+            # few combinations: all of them at once (a compiled expression is defined everywhere)
+            few = self.terms is not None and self.projection.size <= EAGER_LOOKUP
+            new = np.arange(self.projection.size) if few else np.unique(keys[missing])
             self._store(new, self._evaluate(new))
             found = self._lookup(keys)
         return found
