@@ -1,5 +1,13 @@
 """Benchmark worlds of parametric MDPs as Gymnasium environments; importing registers their ids."""
 
-from rpl_envs.benchmark import INSTANCES, Benchmark, Instance, benchmark
+from rpl_envs.benchmark import FAMILIES, INSTANCES, Benchmark, Instance, benchmark
+from rpl_envs.pmdp_env import PMDPEnv
+from rpl_envs.registration import register_all
+from rpl_envs.vector_env import PMDPVectorEnv
+from rpl_envs.world import DisabledAction
 
-__all__ = ["INSTANCES", "Benchmark", "Instance", "benchmark"]
+register_all()
+
+__all__ = [
+    "FAMILIES", "INSTANCES", "Benchmark", "DisabledAction", "Instance", "PMDPEnv", "PMDPVectorEnv", "benchmark",
+]  # fmt: skip

@@ -16,13 +16,13 @@ from typing import Any
 
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Objective, ParametricMDP
-from rpl_envs.rendering.scene import Renderer
+from rpl_envs.rendering.scene import Renderer, StateRenderer
 
 #: Models kept per process. The largest takes about 400 MB, the usual ones a few.
 CACHED_MODELS = 16
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Benchmark:
     """A world: its known structure, what is wanted, and (for the simulator alone) its true parameters."""
 
@@ -30,7 +30,7 @@ class Benchmark:
     objective: Objective
     theta: tuple[float, ...] = field(repr=False)
     max_episode_steps: int
-    renderer: Renderer
+    renderer: Renderer = field(default_factory=StateRenderer)
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class Instance:
     family: str  # "Aircraft"
     size: Mapping[str, Any]
     label: str  # how the paper writes the size
+    episode: int  # episode length; the paper cuts after one more step
     counts: tuple[int, int, int] | None = None  # |S|, |T|, |Λ| where the paper gives them
     value: float | None = None  # V* where it is known
     online: bool = False  # one of the six learning instances
@@ -50,41 +51,41 @@ class Instance:
         return f"rpl/{self.name}-v0"
 
 
-def _instance(family: str, sizes: str, label: str, counts=None, value=None, online=False, **size: Any) -> Instance:
-    return Instance(f"{family}-{sizes}", family, size, label, counts, value, online)
+def _instance(family, sizes, label, episode, counts=None, value=None, online=False, **size: Any) -> Instance:
+    return Instance(f"{family}-{sizes}", family, size, label, episode, counts, value, online)
 
 
 #: Every instance by name. Names say what a model is; two labels of the paper do not (Betting 150, Glider 106x99).
 INSTANCES: dict[str, Instance] = {
     instance.name: instance
     for instance in (
-        _instance("Aircraft", "20x10", "(20, 10)", (1833, 23743, 271), 0.288353, True, X=20, Y=10),
-        _instance("Aircraft", "50x10", "(50, 10)", (5463, 73033, 721), X=50, Y=10),
-        _instance("Aircraft", "100x20", "(100, 20)", (39028, 551598, 1441), X=100, Y=20),
-        _instance("Aircraft", "200x40", "(200, 40)", (294458, 4285228, 2881), X=200, Y=40),
-        _instance("Betting", "25", "(25)", (3625, 27703, 1283), 19.0429, True, n=25),
-        _instance("Betting", "50", "(50)", (13500, 111678, 2613), n=50),
-        _instance("Betting", "100", "(100)", (52000, 448378, 5283), n=100),
-        _instance("Betting", "135", "(150) in the size and ellipsoid tables", (93825, 817943, 7147), n=135),
-        _instance("Betting", "140", "(150) in the main table", n=140),
-        _instance("Engagement", "50", "(50)", (994, 2962, 61), 42.3516, True, L=50),
-        _instance("Engagement", "100", "(100)", (1994, 5962, 61), 42.442, L=100),
-        _instance("Engagement", "300", "(300)", (5994, 17962, 61), L=300),
-        _instance("Engagement", "1000", "(1000)", (19994, 59962, 61), L=1000),
-        _instance("MarsRover", "10x10", "(10, 10)", (5139, 24515, 145), 0.858075, True, X=10, Y=10),
-        _instance("MarsRover", "50x50", "(50, 50)", (191868, 1003861, 643), X=50, Y=50),
-        _instance("MarsRover", "75x75", "(75, 75)", (550447, 2973287, 943), X=75, Y=75),
-        _instance("MarsRover", "125x125", "(125, 125)", (1749083, 9591771, 1543), X=125, Y=125),
-        _instance("Glider", "11x9", "(11, 9)", (99, 1317, 225), 23.165, True, w=11, h=9),
-        _instance("Glider", "21x17", "(21, 17)", (357, 5209, 777), 42.655, w=21, h=17),
-        _instance("Glider", "51x47", "(51, 47) in the size and ellipsoid tables", (2397, 37066, 4977), w=51, h=47),
-        _instance("Glider", "51x47-region", "(51, 47) in the main table", w=51, h=47, goal=(30, 30), radius=10),
-        _instance("Glider", "69x67", "(106, 99) in the main table", w=69, h=67, goal=(35, 35), radius=10),
-        _instance("Glider", "71x67", "(106, 99) in the size table", (4757, 74299, 9768), w=71, h=67, goal=(51, 50), radius=10),
-        _instance("ParallelBetting", "5", "(5)", (3051, 15543, 477), 26.605, n=5),
-        _instance("ParallelBetting", "6", "(6)", (5046, 30746, 597), 27.737, True, n=6),
-        _instance("ParallelBetting", "10", "(10)", (21006, 187730, 1077), n=10),
-        _instance("ParallelBetting", "20", "(20)", (151556, 1846840, 185209), n=20, variant="capital"),
+        _instance("Aircraft", "20x10", "(20, 10)", 20, (1833, 23743, 271), 0.288353, True, X=20, Y=10),
+        _instance("Aircraft", "50x10", "(50, 10)", 50, (5463, 73033, 721), X=50, Y=10),
+        _instance("Aircraft", "100x20", "(100, 20)", 100, (39028, 551598, 1441), X=100, Y=20),
+        _instance("Aircraft", "200x40", "(200, 40)", 200, (294458, 4285228, 2881), X=200, Y=40),
+        _instance("Betting", "25", "(25)", 25, (3625, 27703, 1283), 19.0429, True, n=25),
+        _instance("Betting", "50", "(50)", 50, (13500, 111678, 2613), n=50),
+        _instance("Betting", "100", "(100)", 100, (52000, 448378, 5283), n=100),
+        _instance("Betting", "135", "(150) in the size and ellipsoid tables", 135, (93825, 817943, 7147), n=135),
+        _instance("Betting", "140", "(150) in the main table", 140, n=140),
+        _instance("Engagement", "50", "(50)", 50, (994, 2962, 61), 42.3516, True, L=50),
+        _instance("Engagement", "100", "(100)", 150, (1994, 5962, 61), 42.442, L=100),
+        _instance("Engagement", "300", "(300)", 300, (5994, 17962, 61), L=300),
+        _instance("Engagement", "1000", "(1000)", 1000, (19994, 59962, 61), L=1000),
+        _instance("MarsRover", "10x10", "(10, 10)", 50, (5139, 24515, 145), 0.858075, True, X=10, Y=10),
+        _instance("MarsRover", "50x50", "(50, 50)", 350, (191868, 1003861, 643), X=50, Y=50),
+        _instance("MarsRover", "75x75", "(75, 75)", 450, (550447, 2973287, 943), X=75, Y=75),
+        _instance("MarsRover", "125x125", "(125, 125)", 450, (1749083, 9591771, 1543), X=125, Y=125),
+        _instance("Glider", "11x9", "(11, 9)", 100, (99, 1317, 225), 23.165, True, w=11, h=9),
+        _instance("Glider", "21x17", "(21, 17)", 100, (357, 5209, 777), 42.655, w=21, h=17),
+        _instance("Glider", "51x47", "(51, 47) in the size and ellipsoid tables", 400, (2397, 37066, 4977), w=51, h=47),
+        _instance("Glider", "51x47-region", "(51, 47) in the main table", 400, w=51, h=47, goal=[30, 30], radius=10),
+        _instance("Glider", "69x67", "(106, 99) in the main table", 600, w=69, h=67, goal=[35, 35], radius=10),
+        _instance("Glider", "71x67", "(106, 99) in the size table", 600, (4757, 74299, 9768), w=71, h=67, goal=[51, 50], radius=10),
+        _instance("ParallelBetting", "5", "(5)", 5, (3051, 15543, 477), 26.605, n=5),
+        _instance("ParallelBetting", "6", "(6)", 6, (5046, 30746, 597), 27.737, True, n=6),
+        _instance("ParallelBetting", "10", "(10)", 10, (21006, 187730, 1077), n=10),
+        _instance("ParallelBetting", "20", "(20)", 20, (151556, 1846840, 185209), n=20),
     )
 }  # fmt: skip
 

@@ -125,4 +125,5 @@ def glider(w: int = 11, h: int = 9, goal: Sequence[int] | None = None, radius: i
         name=f"Glider-{w}x{h}" + ("-region" if radius else ""),
     )
     steps = EPISODE.get((w, h), 4 * (w + h)) + 1
-    return Benchmark(pmdp, Objective.cost("time", target="goal"), THETA, steps, GliderRenderer(w, h, (gx, gy), half_width))
+    renderer = GliderRenderer(w, h, (gx, gy), half_width, lambda x, y: current(w, h, x, y)[:2])
+    return Benchmark(pmdp, Objective.cost("time", target="goal"), THETA, steps, renderer)

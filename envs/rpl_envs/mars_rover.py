@@ -120,4 +120,5 @@ def mars_rover(X: int = 10, Y: int = 10, tries: int | None = None) -> Benchmark:
         name=f"MarsRover-{X}x{Y}",
     )
     steps = EPISODE.get((X, Y), 3 * (X + Y)) + 1
-    return Benchmark(pmdp, Objective.reach("goal", avoid="silent"), THETA, steps, MarsRoverRenderer(X, Y, BUDGET, T))
+    renderer = MarsRoverRenderer(X, Y, BUDGET, T, JAMMED)
+    return Benchmark(pmdp, Objective.reach("goal", avoid="silent"), THETA, steps, renderer)

@@ -21,7 +21,7 @@ CAPITAL = (10_000, {1: (0, 0, 10_000), 2: (0, 2, 10_000), 5: (0, 3, 10_000), 10:
 VARIANTS = {"mixed": (FIXED, STEEP), "capital": (CAPITAL, CAPITAL)}
 
 
-def parallel_betting(n: int = 6, variant: str = "mixed") -> Benchmark:
+def parallel_betting(n: int = 6, variant: str | None = None) -> Benchmark:
     """Bet n times in two games at once.
 
     ## Description
@@ -48,13 +48,14 @@ def parallel_betting(n: int = 6, variant: str = "mixed") -> Benchmark:
     Terminates at step n + 1.
 
     ## Arguments
-    n: number of bets. variant: "mixed" (the paper's instances 5, 6, 10) or "capital" (its instance 20). True parameters:
-    p = (0.55, 0.53). The domain is the box in which every win probability is at most 1.
+    n: number of bets. variant: "mixed" (the paper's instances 5, 6, 10) or "capital" (its instance 20); by default "mixed"
+    up to n = 10. True parameters: p = (0.55, 0.53). The domain is the box in which every win probability is at most 1.
 
     ## Version History
     v0: the paper's model.
     """
     check_size("ParallelBetting", n=(n, 1))
+    variant = ("mixed" if n <= 10 else "capital") if variant is None else variant
     if variant not in VARIANTS:
         raise ModelError(f"ParallelBetting: variant {variant!r} is not one of {sorted(VARIANTS)}")
     games = VARIANTS[variant]

@@ -65,8 +65,8 @@ def draw(cumulative, low, high, u):
 
 @njit(cache=True)
 def run_episodes(
-    state_ptr, row_ptr, successor, expression, policy_cumulative, cumulative, reward, stop, initial, max_steps,
-    episodes, rng, counts, row_count, row_limit, expression_count, expression_limit, returns, lengths,
+    state_ptr, row_ptr, successor, expression, policy_cumulative, cumulative, reward, arrival, stop, initial,
+    max_steps, episodes, rng, counts, row_count, row_limit, expression_count, expression_limit, returns, lengths,
 ):  # fmt: skip
     """Simulate until ``episodes`` are done or a count reached its limit; returns (episodes, stopped).
 
@@ -96,6 +96,8 @@ def run_episodes(
                     stopped = True
             s = successor[t]
             steps += 1
+        if steps > 0 and stop[s]:
+            total += arrival[s]
         returns[done] = total
         lengths[done] = steps
         done += 1

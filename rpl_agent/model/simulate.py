@@ -37,18 +37,31 @@ class Simulator:
     stop : (S,) bool, states where an episode ends (absorbing or decided).
     max_steps : an episode is cut after so many steps.
     reward : (R,) float, summed into returns (default: none).
+    arrival : (S,) float, added to the return of an episode that ends in a stop state (default: none).
+
+    The MDP is private: whoever learns from a simulator may call `run` and must not see the parameters.
     """
 
-    def __init__(self, mdp: MDP, stop: np.ndarray, max_steps: int, seed: int = 0, reward: np.ndarray | None = None):
+    def __init__(
+        self,
+        mdp: MDP,
+        stop: np.ndarray,
+        max_steps: int,
+        seed: int = 0,
+        reward: np.ndarray | None = None,
+        arrival: np.ndarray | None = None,
+    ):
         pmdp = mdp.pmdp
         if np.shape(stop) != (pmdp.num_states,):
             raise ModelError(f"stop has shape {np.shape(stop)}, the model {pmdp.num_states} states")
         if max_steps < 1:
             raise ModelError(f"max_steps {max_steps} must be at least 1")
-        self.mdp = mdp
+        self._mdp = mdp
+        self.pmdp = pmdp
         self.stop = np.asarray(stop, dtype=bool)
         self.max_steps = int(max_steps)
         self.reward = np.zeros(pmdp.num_rows) if reward is None else np.asarray(reward, dtype=float)
+        self.arrival = np.zeros(pmdp.num_states) if arrival is None else np.asarray(arrival, dtype=float)
         self.state = seed_state(np.uint64(seed % 2**64))
         self._cumulative = np.empty(pmdp.num_transitions)
         cumulate(pmdp.row_ptr, mdp.probability, self._cumulative)
@@ -70,7 +83,7 @@ class Simulator:
         ``row_limit`` (R,) / ``expression_limit`` (F,): stop after the episode in which some visit count reaches
         its limit; ``row_count`` / ``expression_count`` are running visit counts, updated in place.
         """
-        pmdp = self.mdp.pmdp
+        pmdp = self.pmdp
         if policy is not self._policy:
             policy.check(pmdp)
             cumulate(pmdp.state_ptr, policy.as_weights(pmdp), self._policy_cumulative)
@@ -84,7 +97,7 @@ class Simulator:
         returns, lengths = np.empty(episodes), np.empty(episodes, dtype=np.int64)
         done, stopped = run_episodes(
             pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, pmdp.expression, self._policy_cumulative, self._cumulative,
-            self.reward, self.stop, pmdp.initial_state, self.max_steps, episodes, self.state, counts,
+            self.reward, self.arrival, self.stop, pmdp.initial_state, self.max_steps, episodes, self.state, counts,
             NO_LIMIT if row_count is None else row_count, NO_LIMIT if row_limit is None else row_limit,
             NO_LIMIT if expression_count is None else expression_count,
             NO_LIMIT if expression_limit is None else expression_limit, returns, lengths,

@@ -1,0 +1,73 @@
+"""The compiled step of many lanes at once. Every lane has a random state of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from rpl_agent.model._kernels import draw, next_double, seed_state
+
+NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2
+
+
+@njit(cache=True)
+def seed_lanes(seeds, rng):
+    for i in range(len(seeds)):
+        rng[i] = seed_state(np.uint64(seeds[i]))
+
+
+@njit(cache=True)
+def find_rows(state_ptr, row_action, states, actions, skip, rows):
+    """Row of every lane's state and action; −1 where it is not enabled. Returns the first such lane, or −1."""
+    bad = -1
+    for i in range(len(states)):
+        rows[i] = -1
+        if skip[i]:
+            continue
+        for r in range(state_ptr[states[i]], state_ptr[states[i] + 1]):
+            if row_action[r] == actions[i]:
+                rows[i] = r
+        if rows[i] < 0 and bad < 0:
+            bad = i
+    return bad
+
+
+@njit(cache=True)
+def step_lanes(
+    row_ptr, successor, cumulative, reward, arrival, terminal, initial, max_steps, mode, rows, rng,
+    states, steps, over, final, rewards, terminations, truncations,
+):  # fmt: skip
+    """Advance every lane by one step; a row of −1 is a lane that only resets (NEXT_STEP).
+
+    ``over`` (N,) says which lanes ended with this step; ``final`` (N,) their last states, also where SAME_STEP has
+    reset them already.
+    """
+    for i in range(len(states)):
+        r = rows[i]
+        if r < 0:
+            states[i] = initial
+            steps[i] = 0
+            rewards[i] = 0.0
+            terminations[i] = truncations[i] = over[i] = False
+            final[i] = initial
+            continue
+        s = successor[draw(cumulative, row_ptr[r], row_ptr[r + 1], next_double(rng[i]))]
+        steps[i] += 1
+        rewards[i] = reward[r] + arrival[s]
+        terminations[i] = terminal[s]
+        truncations[i] = max_steps > 0 and steps[i] >= max_steps
+        over[i] = terminations[i] or truncations[i]
+        final[i] = s
+        if over[i] and mode == SAME_STEP:
+            s = initial
+            steps[i] = 0
+        states[i] = s
+
+
+@njit(cache=True)
+def action_masks(state_ptr, row_action, states, out):
+    """out (N, A) int8: 1 where an action is enabled."""
+    out[:] = 0
+    for i in range(len(states)):
+        for r in range(state_ptr[states[i]], state_ptr[states[i] + 1]):
+            out[i, row_action[r]] = 1
