@@ -1,0 +1,12 @@
+"""Where the parameters can be: boxes, polytopes, ellipsoids, and the region U of a model."""
+
+from rpl_agent.regions.base import Region
+from rpl_agent.regions.box import Box
+from rpl_agent.regions.ellipsoid import Ellipsoid
+from rpl_agent.regions.intersection import Image, Intersection
+from rpl_agent.regions.lifting import build_region, domain_region
+from rpl_agent.regions.polytope import Polytope
+
+__all__ = [
+    "Box", "Ellipsoid", "Image", "Intersection", "Polytope", "Region", "build_region", "domain_region",
+]  # fmt: skip

@@ -96,10 +96,7 @@ class Polytope:
         except vertex_graph.GraphError:
             self._as_walk(max_vertices)
             return
-        self.method = "vertices"
-        self._empty = graph.empty
-        self._data = graph.data()
-        self.A, self.b = self._data.rows, self._data.rhs
+        self.__dict__.update(Polytope.from_graph(graph).__dict__)
 
     def _as_walk(self, capacity: int) -> None:
         n = self.dimension
@@ -170,6 +167,16 @@ class Polytope:
         A = np.asarray(A, dtype=np.float64).reshape(-1, self.dimension)
         region = Polytope(np.vstack([self.A, A]), np.concatenate([self.b, np.ravel(b)]), self.lower, self.upper)
         region._empty = region._empty or self._empty
+        return region
+
+    @classmethod
+    def from_graph(cls, graph: vertex_graph.VertexGraph) -> Polytope:
+        """The polytope of a vertex graph; later cuts of the graph do not change it."""
+        data = graph.data()
+        region = cls.__new__(cls)
+        region.lower, region.upper = graph.lower, graph.upper
+        region.A, region.b, region.method = data.rows, data.rhs, "vertices"
+        region._data, region._program, region._empty = data, None, graph.empty
         return region
 
     def vertices(self) -> np.ndarray:

@@ -1,0 +1,356 @@
+"""Regions of a model: the domain and U, in coordinates in which every expression is linear.
+
+A *chart* lists those coordinates z: the parameters, every monomial of higher degree, and the products in between that
+its chain of factors needs. Expressions are linear in z; what is not linear, z_k = z_i z_j, is relaxed by McCormick's
+inequalities over the current bounds of z_i and z_j. Tighter bounds give tighter inequalities, which give tighter
+bounds: optimisation-based bound tightening (OBBT) repeats the two until no bound moves. Affine models have no
+products and one exact round.
+
+Soundness: every parameter vector of the true set, lifted to z, satisfies every row written here, rounding included
+(right sides are moved outward by more than the rounding of the row).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rpl_agent.errors import ModelError
+from rpl_agent.model.domain import Domain
+from rpl_agent.model.expressions import ExpressionTable
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.regions._kernels import UNIT_ROUNDOFF
+from rpl_agent.regions.base import Region
+from rpl_agent.regions.box import Box
+from rpl_agent.regions.intersection import Image
+from rpl_agent.regions.polytope import GRAPH_DIMENSION, Polytope
+from rpl_agent.regions.vertex_graph import ATTEMPTS, PERTURBATION, GraphError, VertexGraph
+
+#: OBBT ends when no bound moves by more than this share of its first width
+OBBT_TOLERANCE = 1e-6
+OBBT_ROUNDS = 30
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Coordinates z in which all expressions are linear.
+
+    Attributes
+    ----------
+    exponents : (n, d) int
+        z_k = product of theta_j ** exponents[k, j]; the first d are the parameters.
+    products : (p, 3) int
+        (k, i, j) with z_k = z_i z_j identically; chains down to the parameters.
+    weights : (F, n) float64
+        f = constant + weights @ z.
+    embedding : (r, n) float64
+        Reduced coordinates x = embedding @ z.
+    """
+
+    exponents: np.ndarray
+    products: np.ndarray
+    weights: np.ndarray
+    embedding: np.ndarray
+
+    @property
+    def dimension(self) -> int:
+        return len(self.exponents)
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether z = x."""
+        n = self.dimension
+        return self.embedding.shape == (n, n) and bool((self.embedding == np.eye(n)).all())
+
+
+def chart_of(table: ExpressionTable) -> Chart:
+    """The chart of a table: parameters, monomials of higher degree, intermediate products.
+
+    Parameters
+    ----------
+    table : ExpressionTable
+        With dense reduction (at most 64 monomials; models with more go through `relaxations.umdp`).
+    """
+    reduction = table.reduction
+    if not isinstance(reduction.weights, np.ndarray):
+        raise ModelError(
+            f"{len(table.monomials) - 1} monomials are too many for one region; hand the model in as an uncertain MDP"
+        )
+    d = table.num_parameters
+    rows: list[tuple[int, ...]] = [tuple(row) for row in np.eye(d, dtype=int).tolist()]
+    index = {row: k for k, row in enumerate(rows)}
+    for monomial in map(tuple, table.monomials[1:].tolist()):
+        _add_chain(monomial, rows, index)
+    products = [
+        (k, index[other], index[unit])
+        for k, row in enumerate(rows)
+        if sum(row) > 1
+        for unit in rows[:d]
+        if (other := tuple(a - b for a, b in zip(row, unit))) in index
+    ]
+    columns = [index[m] for m in map(tuple, table.monomials[1:].tolist())]
+    weights = np.zeros((table.num_expressions, len(rows)))
+    weights[:, columns] = table.coefficients[:, list(range(1, len(table.monomials)))].todense()
+    embedding = np.zeros((reduction.rank, len(rows)))
+    embedding[:, columns] = reduction.matrix
+    return Chart(np.array(rows).reshape(-1, d), np.array(products, int).reshape(-1, 3), weights, embedding)
+
+
+def _add_chain(monomial: tuple[int, ...], rows: list[tuple[int, ...]], index: dict[tuple[int, ...], int]) -> None:
+    """Add a monomial after one that is shorter by one factor, preferring a shorter one that is already there."""
+    if monomial in index:
+        return
+    shorter = [
+        tuple(p - (i == j) for i, p in enumerate(monomial)) for j, power in enumerate(monomial) if power
+    ]
+    if not any(s in index for s in shorter):
+        _add_chain(shorter[-1], rows, index)
+    index[monomial] = len(rows)
+    rows.append(monomial)
+
+
+# ---------------------------------------------------------------------- rows
+def expression_rows(
+    constant: np.ndarray, weights: np.ndarray, lower: np.ndarray, upper: np.ndarray, reach: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of lower <= constant + weights z <= upper, right sides moved outward past rounding.
+
+    Parameters
+    ----------
+    constant, lower, upper : (F,) float64
+    weights : (F, n) float64
+    reach : (n,) float64
+        max |z|.
+    """
+    used = np.flatnonzero(np.abs(weights).sum(axis=1))
+    w, c = weights[used], constant[used]
+    slack = 8 * UNIT_ROUNDOFF * (1.0 + np.abs(c) + np.abs(w) @ reach)
+    rows = np.vstack([w, -w])
+    return rows, np.concatenate([upper[used] - c + slack, c - lower[used] + slack])
+
+
+def mccormick_rows(chart: Chart, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """McCormick's inequalities of all products over the bounds of z, and a middle tangent for squares.
+
+    Parameters
+    ----------
+    lower, upper : (n,) float64
+    """
+    rows, rhs = [], []
+
+    def add(k: int, i: int, j: int, a: float, b: float, sign: float) -> None:
+        # sign * z_k <= sign * (a z_j + b z_i - a b), where z_i touches a and z_j touches b
+        row = np.zeros(chart.dimension)
+        row[k] += sign
+        row[j] -= sign * a
+        row[i] -= sign * b
+        rows.append(row)
+        size = abs(a * b) + (abs(a) + abs(b)) * max(abs(lower[i]), abs(upper[i]), abs(lower[j]), abs(upper[j]))
+        rhs.append(-sign * a * b + 4 * UNIT_ROUNDOFF * size)
+
+    for k, i, j in chart.products:
+        add(k, i, j, lower[i], lower[j], -1.0)
+        add(k, i, j, upper[i], upper[j], -1.0)
+        if i == j:
+            middle = 0.5 * (lower[i] + upper[i])
+            add(k, i, j, middle, middle, -1.0)
+        add(k, i, j, upper[i], lower[j], 1.0)
+        add(k, i, j, lower[i], upper[j], 1.0)
+    return np.array(rows).reshape(-1, chart.dimension), np.array(rhs)
+
+
+def propagate(chart: Chart, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds of z tightened by z_k = z_i z_j in interval arithmetic (products in order of degree)."""
+    lower, upper = lower.copy(), upper.copy()
+    for k, i, j in sorted(chart.products.tolist(), key=lambda p: chart.exponents[p[0]].sum()):
+        corners = np.array([a * b for a in (lower[i], upper[i]) for b in (lower[j], upper[j])])
+        low, high = corners.min(), corners.max()
+        if i == j:
+            low = 0.0 if lower[i] <= 0 <= upper[i] else min(lower[i] ** 2, upper[i] ** 2)
+        lower[k] = max(lower[k], np.nextafter(low, -np.inf))
+        upper[k] = min(upper[k], np.nextafter(high, np.inf))
+    return lower, upper
+
+
+def initial_bounds(chart: Chart, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds (lower (n,), upper (n,)) of z over the box of the domain."""
+    d = len(domain.lower)
+    lower, upper = np.full(chart.dimension, -np.inf), np.full(chart.dimension, np.inf)
+    lower[:d], upper[:d] = domain.lower, domain.upper
+    return propagate(chart, lower, upper)
+
+
+# ---------------------------------------------------------------------- OBBT
+def relax(
+    chart: Chart,
+    rows: np.ndarray,
+    rhs: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    tolerance: float = OBBT_TOLERANCE,
+    rounds: int = OBBT_ROUNDS,
+) -> Polytope:
+    """The linear relaxation of {z : rows z <= rhs, products hold} after rounds of OBBT.
+
+    Parameters
+    ----------
+    rows : (m, n) float64
+    rhs : (m,) float64
+    lower, upper : (n,) float64
+        First bounds of z.
+    tolerance : float
+        A bound that moves by less than this share of its first width counts as settled.
+    """
+    if not len(chart.products):
+        return Polytope(rows, rhs, lower, upper)
+    if chart.dimension <= GRAPH_DIMENSION:
+        for attempt in range(ATTEMPTS):
+            try:
+                return _relax_graph(chart, rows, rhs, lower, upper, tolerance, rounds, PERTURBATION * 10.0**attempt)
+            except GraphError:
+                continue
+    width = np.maximum(upper - lower, 1e-300)
+    for _ in range(rounds):
+        more, right = mccormick_rows(chart, lower, upper)
+        region = Polytope(np.vstack([rows, more]), np.concatenate([rhs, right]), lower, upper, graph_dimension=1)
+        if region.is_empty:
+            return region
+        new_lower, new_upper = _tightened(chart, lower, upper, *region.box())
+        moved = max(((new_lower - lower) / width).max(), ((upper - new_upper) / width).max())
+        lower, upper = new_lower, new_upper
+        if moved <= tolerance:
+            break
+    return region
+
+
+def _relax_graph(
+    chart: Chart,
+    rows: np.ndarray,
+    rhs: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    tolerance: float,
+    rounds: int,
+    perturbation: float,
+) -> Polytope:
+    """OBBT on one vertex graph: the set only shrinks, so each round cuts what the last one left."""
+    width = np.maximum(upper - lower, 1e-300)
+    graph = VertexGraph(lower, upper, perturbation)
+    graph.cut(rows, rhs)
+    for _ in range(rounds):
+        if not graph.empty:
+            graph.cut(*mccormick_rows(chart, lower, upper))
+        region = Polytope.from_graph(graph)
+        if region.is_empty:
+            return region
+        new_lower, new_upper = _tightened(chart, lower, upper, *region.box())
+        moved = max(((new_lower - lower) / width).max(), ((upper - new_upper) / width).max())
+        lower, upper = new_lower, new_upper
+        if moved <= tolerance:
+            break
+    return region
+
+
+def _tightened(
+    chart: Chart, lower: np.ndarray, upper: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The better of two boxes, propagated through the products; crossing by rounding is undone (a wider box)."""
+    low, high = propagate(chart, np.maximum(lower, low), np.minimum(upper, high))
+    crossed = low > high
+    return np.where(crossed, lower, low), np.where(crossed, upper, high)
+
+
+# ---------------------------------------------------------------------- regions of a model
+def build_region(
+    pmdp: ParametricMDP,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    extra: tuple[np.ndarray, np.ndarray] | None = None,
+    tolerance: float = OBBT_TOLERANCE,
+) -> Region:
+    """U = D with lower_f <= f <= upper_f for every expression, in reduced coordinates x.
+
+    Exact (up to outward rounding) for affine models; for polynomial ones the McCormick relaxation after OBBT.
+
+    Parameters
+    ----------
+    pmdp : ParametricMDP
+    lower, upper : (F,) array
+        Confidence bounds; [0, 1] says nothing.
+    extra : (A (m, r), b (m,)), optional
+        Further rows A x <= b.
+    tolerance : float
+        Of OBBT.
+
+    Returns
+    -------
+    Region
+        ``is_empty`` tells whether the constraints contradict each other.
+
+    Raises
+    ------
+    ModelError
+        Bounds of the wrong shape, NaN, or lower > upper.
+    """
+    table, domain = pmdp.table, pmdp.domain
+    lower, upper = checked_bounds(pmdp, lower, upper)
+    lower, upper = np.maximum(lower, 0.0), np.minimum(upper, 1.0)
+    reduction = table.reduction
+    A, b = _checked_extra(extra, reduction.rank)
+    if reduction.rank == 0:
+        return Box(np.zeros(0), np.zeros(0))
+    chart = chart_of(table)
+    low, high = initial_bounds(chart, domain)
+    domain_rows = np.zeros((len(domain.b), chart.dimension))
+    domain_rows[:, : domain.dimension] = domain.A
+    in_x = reduction.rank == 1 or (reduction.rank <= GRAPH_DIMENSION < chart.dimension)
+    if in_x and not chart.is_identity:
+        # Few coordinates matter: bound each over the domain, then stay in x (exact for one coordinate).
+        rows, rhs = expression_rows(
+            table.constant, chart.weights, np.zeros(len(lower)), np.ones(len(lower)), _reach(low, high)
+        )
+        start = relax(chart, np.vstack([domain_rows, rows]), np.concatenate([domain.b, rhs]), low, high, tolerance)
+        x_low, x_high = Image(start, chart.embedding).box()
+        if start.is_empty:
+            return Polytope(np.zeros((0, reduction.rank)), np.zeros(0), x_high, x_low - 1.0)
+        rows, rhs = expression_rows(table.constant, reduction.weights, lower, upper, _reach(x_low, x_high))
+        return Polytope(np.vstack([A, rows]), np.concatenate([b, rhs]), x_low, x_high)
+    rows, rhs = expression_rows(table.constant, chart.weights, lower, upper, _reach(low, high))
+    if len(A):
+        slack = 8 * UNIT_ROUNDOFF * (np.abs(A) @ np.abs(chart.embedding) @ _reach(low, high))
+        rows, rhs = np.vstack([A @ chart.embedding, rows]), np.concatenate([b + slack, rhs])
+    region = relax(chart, np.vstack([domain_rows, rows]), np.concatenate([domain.b, rhs]), low, high, tolerance)
+    return region if chart.is_identity else Image(region, chart.embedding)
+
+
+def domain_region(pmdp: ParametricMDP) -> Region:
+    """The domain with every expression in [0, 1], in reduced coordinates x."""
+    ones = np.ones(pmdp.num_expressions)
+    return build_region(pmdp, 0.0 * ones, ones)
+
+
+def checked_bounds(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds of all expressions as float arrays; ModelError names the expression that is wrong."""
+    lower, upper = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
+    shape = (pmdp.num_expressions,)
+    if lower.shape != shape or upper.shape != shape:
+        raise ModelError(f"bounds have shapes {lower.shape} and {upper.shape}; the model has {shape[0]} expressions")
+    bad = np.flatnonzero(~np.isfinite(lower) | ~np.isfinite(upper) | (lower > upper))
+    if len(bad):
+        f = int(bad[0])
+        raise ModelError(f"[{lower[f]}, {upper[f]}] is no interval for expression {pmdp.table.polynomial(f)}")
+    return lower, upper
+
+
+def _checked_extra(extra: tuple[np.ndarray, np.ndarray] | None, rank: int) -> tuple[np.ndarray, np.ndarray]:
+    if extra is None:
+        return np.zeros((0, rank)), np.zeros(0)
+    A, b = np.asarray(extra[0], dtype=np.float64), np.asarray(extra[1], dtype=np.float64).ravel()
+    if A.ndim != 2 or A.shape != (len(b), rank):
+        raise ModelError(f"extra rows of shape {A.shape} with {len(b)} right sides; the model has rank {rank}")
+    return A, b
+
+
+def _reach(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    return np.maximum(np.abs(lower), np.abs(upper))

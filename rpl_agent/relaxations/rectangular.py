@@ -1,0 +1,117 @@
+"""P_R: nature picks a point of the region anew in every row; the tightest rectangular relaxation.
+
+The extremum of a row over the region is one support query in the direction of its Bellman gradient
+sum_i values[successor_i] * weights[f_i]. Rows with two successors f and 1 - f need none: there the relaxation equals
+the expression-wise one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+
+from rpl_agent.model.objective import Sense
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.regions._kernels import UNIT_ROUNDOFF
+from rpl_agent.regions.base import Region, RegionKernel
+from rpl_agent.relaxations._kernels import BEST, ELLIPSOID, INTERVAL, POLYTOPE, CompiledSet, compiled_set
+from rpl_agent.relaxations.base import CompiledRelaxation
+from rpl_agent.relaxations.projections import _tidy, expression_bounds
+
+#: how far above the exact minimum a support bound of a vertex graph may lie below it, relative to the row's span
+TIGHTNESS = 1e-9
+
+
+class Rectangular:
+    """The rectangular relaxation of a region.
+
+    Parameters
+    ----------
+    pmdp : ParametricMDP
+    region : Region
+        In the reduced coordinates of ``pmdp.table``; not empty.
+    """
+
+    def __init__(self, pmdp: ParametricMDP, region: Region) -> None:
+        self.pmdp, self.region, self.name = pmdp, region, "rectangular"
+        self.lower, self.upper = _tidy(pmdp, *expression_bounds(region, pmdp))
+        self._compiled = _compile(pmdp, region.kernel(), self.lower, self.upper)
+        self._rows = None if self._compiled is None else CompiledRelaxation(pmdp, self._compiled, self.name)
+
+    @property
+    def tightness(self) -> float:
+        return TIGHTNESS
+
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.lower, self.upper
+
+    def compiled(self) -> CompiledSet | None:
+        return self._compiled
+
+    def expectation(
+        self, values: np.ndarray, extremum: Sense, out: np.ndarray, rows: np.ndarray | None = None
+    ) -> None:
+        if self._rows is not None:
+            self._rows.expectation(values, extremum, out, rows)
+        else:
+            self._by_queries(values, extremum, out, rows)
+
+    def _by_queries(self, values: np.ndarray, extremum: Sense, out: np.ndarray, rows: np.ndarray | None) -> None:
+        """All rows as one batch of support queries, never weaker than the interval hull."""
+        pmdp, table = self.pmdp, self.pmdp.table
+        hull = CompiledRelaxation(pmdp, compiled_set(INTERVAL, self.lower, self.upper), self.name)
+        hull.expectation(values, extremum, out, rows)
+        chosen = np.arange(pmdp.num_rows) if rows is None else rows
+        wide = np.flatnonzero(pmdp.row_ptr[chosen + 1] - pmdp.row_ptr[chosen] > 2)
+        if not len(wide):
+            return
+        sign = -1.0 if extremum is Sense.MAX else 1.0
+        part = _rows_of(pmdp, chosen[wide], sign * values)
+        finite = np.isfinite(part.data)
+        if not finite.all():  # rows with an infinite successor keep the rule of the hull
+            keep = np.ones(len(wide), bool)
+            keep[np.repeat(np.arange(len(wide)), np.diff(part.indptr))[~finite]] = False
+            wide = wide[keep]
+            part = _rows_of(pmdp, chosen[wide], sign * values)
+        low = np.minimum.reduceat(part.data, part.indptr[:-1]) if len(wide) else np.zeros(0)
+        part.data -= np.repeat(low, np.diff(part.indptr))
+        weights = table.reduction.weights
+        gradients = part @ weights
+        box_low, box_high = self.region.box()
+        reach = np.maximum(np.abs(box_low), np.abs(box_high))
+        size = part @ (np.abs(table.constant) + abs(weights) @ reach)
+        longest = int(np.diff(part.indptr).max(initial=1))
+        slack = (4 * longest + 16) * UNIT_ROUNDOFF * (size + part.max(axis=1).toarray().ravel()) + 2 * UNIT_ROUNDOFF * np.abs(low)
+        bound = low + (part @ table.constant + self.region.minimize(gradients)) - slack
+        high = low + part.max(axis=1).toarray().ravel()
+        best = np.minimum(np.maximum(sign * out[wide], bound), high)
+        out[wide] = sign * best
+
+
+def _rows_of(pmdp: ParametricMDP, rows: np.ndarray, values: np.ndarray) -> sparse.csr_array:
+    """(k, F) matrix whose entry (i, f) is the value of the successors that row i reaches with probability f."""
+    counts = pmdp.row_ptr[rows + 1] - pmdp.row_ptr[rows]
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    transitions = np.repeat(pmdp.row_ptr[rows] - indptr[:-1], counts) + np.arange(indptr[-1])
+    data = values[pmdp.successor[transitions]].astype(np.float64)
+    shape = (len(rows), pmdp.num_expressions)
+    return sparse.csr_array((data, pmdp.expression[transitions], indptr), shape=shape)
+
+
+def _compile(
+    pmdp: ParametricMDP, kernel: RegionKernel | None, lower: np.ndarray, upper: np.ndarray
+) -> CompiledSet | None:
+    weights = pmdp.table.reduction.weights
+    if kernel is None or sparse.issparse(weights):
+        return None
+    parts: dict[str, object] = {"constant": pmdp.table.constant, "tightness": TIGHTNESS}
+    polytope, ellipsoid, embedding = kernel
+    if polytope is not None:
+        parts["polytope"] = polytope
+        if embedding is not None:
+            # In the polytope's own coordinates; an ellipsoid in x then contributes through the hull only.
+            weights, ellipsoid = weights @ embedding, None
+    if ellipsoid is not None:
+        parts |= {"center": ellipsoid.center, "factor": ellipsoid.factor, "radius": float(ellipsoid.radius)}
+    kind = ELLIPSOID if polytope is None else POLYTOPE if ellipsoid is None else BEST
+    return compiled_set(kind, lower, upper, weights=np.ascontiguousarray(weights), **parts)
