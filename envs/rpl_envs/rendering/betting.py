@@ -36,7 +36,7 @@ class BettingRenderer:
         for money in range(0, scale + 1, tick):
             canvas.rect(left, at(0, money)[1], left + width, at(0, money)[1] + 1, GRID)
             canvas.text((left - 8, at(0, money)[1] - 4), str(money), FAINT, 8, "right")
-        for step in sorted({round(self.n * k / 5) for k in range(6)}):
+        for step in range(0, self.n + 1, max(1, round(self.n / 6))):
             canvas.rect(at(step, 0)[0], top, at(step, 0)[0] + 1, top + height, GRID)
             canvas.text((at(step, 0)[0], top + height + 8), str(step), FAINT, 8, "center")
         canvas.dashed(at(0, START), at(self.n, START), FAINT)

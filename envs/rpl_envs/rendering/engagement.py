@@ -30,7 +30,7 @@ RUNGS = 15  # rungs of the ladder that are drawn
 
 
 class EngagementRenderer:
-    """Left: the ladder around the customer. Right: the level over the steps, over all levels."""
+    """Left: the ladder around the customer. Right: the level over the steps."""
 
     def __init__(self, L: int):
         self.L = L
@@ -55,10 +55,12 @@ class EngagementRenderer:
         self._history(canvas, v["e"])
         pending, last = int(v["pending"][-1]), int(v["last"][-1])
         for k, (label, action) in enumerate((("chosen", pending), ("last", last))):
-            x = 226 + 205 * k
-            canvas.text((x, 372), f"{label}:", FAINT, 9)
-            canvas.text((x + 14 + 9 * len(label), 372), NAMES[action], ACTION_COLORS[action], 9)
-        canvas.text((616, 372), "cool " + "|" * int(v["cool"][-1]) + "." * (2 - int(v["cool"][-1])), PURPLE, 9, "right")
+            x = 226 + 168 * k
+            canvas.text((x, 374), label, FAINT, 8)
+            canvas.text((x + 12 + 8 * len(label), 374), NAMES[action], ACTION_COLORS[action], 8)
+        canvas.text((534, 374), "cool", FAINT, 8)
+        for k in range(2):
+            canvas.rect(572 + 14 * k, 373, 583 + 14 * k, 384, PURPLE if k < int(v["cool"][-1]) else GRID)
         return canvas.array()
 
     def _ladder(self, canvas: Canvas, level: int) -> None:
@@ -77,26 +79,28 @@ class EngagementRenderer:
             canvas.line((x, bottom + pitch / 2 - 2), (x, top + 2), INK, 4)
         y = bottom - (level - low) * pitch
         middle = (left + right) / 2
-        canvas.disc((middle, y - 19), 6.5, WHITE)
-        canvas.line((middle, y - 12), (middle, y - 3), WHITE, 12)
-        canvas.disc((middle, y - 19), 5, PURPLE)  # a person standing on the rung
-        canvas.line((middle, y - 11), (middle, y - 4), PURPLE, 8)
+        for color, extra in ((WHITE, 3.0), (PURPLE, 0.0)):  # a person standing on the rung, with a halo
+            canvas.disc((middle, y - 29), 6 + extra / 2, color)
+            canvas.line((middle, y - 22), (middle, y - 11), color, 5 + extra)
+            for side in (-1, 1):
+                canvas.line((middle, y - 20), (middle + 9 * side, y - 14), color, 3 + extra)
+                canvas.line((middle, y - 11), (middle + 6 * side, y - 3), color, 3.5 + extra)
 
     def _history(self, canvas: Canvas, levels: np.ndarray) -> None:
-        left, right, top, bottom = 226, 584, 52, 344
-        most = max(len(levels) - 1, 30)
+        left, right, top, bottom = 226, 600, 52, 344
+        steps = max(len(levels) - 1, 30)
+        most = min(self.L, max(RUNGS, int(1.5 * levels.max())))  # the levels of interest; all of them once it climbs
 
         def at(step: float, level: float) -> Point:
-            return left + (right - left) * step / most, bottom - (bottom - top) * level / self.L
+            return left + (right - left) * step / steps, bottom - (bottom - top) * (level + 0.5) / (most + 1)
 
-        for low, high in ((-0.5, 0.5), (0.5, 3.5), (3.5, self.L - 2.5), (self.L - 2.5, self.L - 0.5), (self.L - 0.5, self.L + 0.5)):
-            y0, y1 = at(0, max(low, 0))[1], at(0, min(high, self.L))[1]
-            canvas.rect(left, y1, right, y0, self.zone(round((low + high) / 2))[1], 0.22)
-        for name, level in (("churn", 0), ("warm", self.L / 2), ("purchase", self.L)):
-            canvas.text((right - 8, at(0, level)[1] + (7 if level == self.L else -15)), name, FAINT, 8, "right")
-        for level in (0, self.L // 2, self.L):
+        for level in range(most + 1):
+            canvas.rect(left, at(0, level + 0.5)[1], right, at(0, level - 0.5)[1], self.zone(level)[1], 0.22)
+        for level in sorted({0, 2, most // 2, most}):
+            name, color = self.zone(level)
+            canvas.text((right - 8, at(0, level)[1] - 4), name, FAINT if name == "warm" else color, 8, "right")
             canvas.text((left - 8, at(0, level)[1] - 4), str(level), FAINT, 8, "right")
-        for step in (0, most // 2, most):
+        for step in (0, steps // 2, steps):
             canvas.text((at(step, 0)[0], bottom + 8), str(step), FAINT, 8, "center")
         points = [at(k, e) for k, e in enumerate(levels.tolist())]
         canvas.path(points, PURPLE, 2.2)

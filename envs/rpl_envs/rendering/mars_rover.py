@@ -62,7 +62,7 @@ class MarsRoverRenderer:
                     canvas.hatch(*box, color, 9, slope, 0.6)
                     canvas.frame(*box, color, 1.3)
         goal = at(self.X, self.Y)
-        size = max(5.0, 0.36 * cell)
+        size = max(8.0, 0.36 * cell)
         canvas.rect(*area(self.X, self.X, self.Y, self.Y), GREEN, 0.45)
         canvas.line((goal[0] - 0.4 * size, goal[1] + size), (goal[0] - 0.4 * size, goal[1] - size), INK, 2)
         canvas.polygon([(goal[0] - 0.4 * size, goal[1] - size), (goal[0] + 0.9 * size, goal[1] - 0.55 * size), (goal[0] - 0.4 * size, goal[1] - 0.1 * size)], GREEN)  # fmt: skip
