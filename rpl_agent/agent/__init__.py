@@ -1,0 +1,18 @@
+"""The online agent: sampling with optimism, certificates, callbacks, logs, checkpoints, runs."""
+
+from rpl_agent.agent.callbacks import (
+    BaseCallback,
+    CallbackList,
+    CertificateLog,
+    CheckpointCallback,
+    EvalCallback,
+    OracleCallback,
+    StopOnGap,
+)
+from rpl_agent.agent.rpl import RPLAgent
+from rpl_agent.agent.schedule import Doubling, EveryN, Limits, Never, Progress, Schedule
+
+__all__ = [
+    "BaseCallback", "CallbackList", "CertificateLog", "CheckpointCallback", "Doubling", "EvalCallback", "EveryN", "Limits",
+    "Never", "OracleCallback", "Progress", "RPLAgent", "Schedule", "StopOnGap",
+]  # fmt: skip

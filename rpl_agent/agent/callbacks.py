@@ -1,0 +1,283 @@
+"""Callbacks: small observers of a run. Stable-Baselines3's own callbacks work here too.
+
+Moments: training start and end, every batch of episodes (``_on_step``), every update of the sampling policy, every
+certificate. Returning False from ``_on_step`` or ``_on_certificate`` ends the run, which then certifies what it has.
+``num_timesteps`` counts environment steps; with the compiled simulator one call covers many of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rpl_agent.errors import ModelError
+
+if TYPE_CHECKING:
+    from rpl_agent.agent.rpl import RPLAgent
+    from rpl_agent.certificate import Certificate
+
+
+class BaseCallback:
+    """Override the methods with an underscore; ``self.agent`` (also ``self.model``) is the agent."""
+
+    agent: RPLAgent
+
+    def __init__(self, verbose: int = 0):
+        self.verbose = verbose
+        self.n_calls = 0
+        self.num_timesteps = 0
+        self.locals: dict[str, Any] = {}
+        self.globals: dict[str, Any] = {}
+
+    @property
+    def model(self) -> RPLAgent:
+        return self.agent
+
+    @property
+    def logger(self) -> Any:
+        return self.agent.logger
+
+    @property
+    def training_env(self) -> Any:
+        return self.agent.get_env()
+
+    # ------------------------------------------------------------------ called by the agent
+    def init_callback(self, agent: RPLAgent) -> None:
+        self.agent = agent
+        self._init_callback()
+
+    def on_training_start(self, locals_: dict[str, Any], globals_: dict[str, Any]) -> None:
+        self.locals, self.globals = locals_, globals_
+        self.num_timesteps = self.agent.num_timesteps
+        self._on_training_start()
+
+    def on_rollout_start(self) -> None:
+        self._on_rollout_start()
+
+    def on_step(self) -> bool:
+        self.n_calls += 1
+        self.num_timesteps = self.agent.num_timesteps
+        return self._on_step()
+
+    def on_rollout_end(self) -> None:
+        self._on_rollout_end()
+
+    def on_update(self) -> None:
+        self._on_update()
+
+    def on_certificate(self, certificate: Certificate) -> bool:
+        self.num_timesteps = self.agent.num_timesteps
+        return self._on_certificate(certificate)
+
+    def on_training_end(self) -> None:
+        self._on_training_end()
+
+    # ------------------------------------------------------------------ for own callbacks
+    def _init_callback(self) -> None:
+        pass
+
+    def _on_training_start(self) -> None:
+        pass
+
+    def _on_rollout_start(self) -> None:
+        pass
+
+    def _on_step(self) -> bool:
+        """After every batch of episodes; False ends the run."""
+        return True
+
+    def _on_rollout_end(self) -> None:
+        pass
+
+    def _on_update(self) -> None:
+        """After the sampling policy changed."""
+
+    def _on_certificate(self, certificate: Certificate) -> bool:
+        """At every log point; False ends the run."""
+        return True
+
+    def _on_training_end(self) -> None:
+        pass
+
+
+class CallbackList(BaseCallback):
+    """Several callbacks, in order; all are called even if one wants to stop."""
+
+    def __init__(self, callbacks: Iterable[Any]):
+        super().__init__()
+        self.callbacks = list(callbacks)
+
+    def _init_callback(self) -> None:
+        for callback in self.callbacks:
+            callback.init_callback(self.agent)
+
+    def on_training_start(self, locals_: dict[str, Any], globals_: dict[str, Any]) -> None:
+        for callback in self.callbacks:
+            callback.on_training_start(locals_, globals_)
+
+    def _on_rollout_start(self) -> None:
+        for callback in self.callbacks:
+            callback.on_rollout_start()
+
+    def _on_step(self) -> bool:
+        return all([callback.on_step() for callback in self.callbacks])
+
+    def _on_rollout_end(self) -> None:
+        for callback in self.callbacks:
+            callback.on_rollout_end()
+
+    # SB3's callbacks know nothing of updates and certificates
+    def _on_update(self) -> None:
+        for callback in self.callbacks:
+            if hasattr(callback, "on_update"):
+                callback.on_update()
+
+    def _on_certificate(self, certificate: Certificate) -> bool:
+        return all([c.on_certificate(certificate) for c in self.callbacks if hasattr(c, "on_certificate")])
+
+    def _on_training_end(self) -> None:
+        for callback in self.callbacks:
+            callback.on_training_end()
+
+
+class FunctionCallback(BaseCallback):
+    """``function(locals, globals)``, as SB3 accepts it; False ends the run."""
+
+    def __init__(self, function: Callable[[dict, dict], bool | None]):
+        super().__init__()
+        self._function = function
+
+    def _on_step(self) -> bool:
+        self.locals["self"] = self.agent
+        return self._function(self.locals, self.globals) is not False
+
+
+class CheckpointCallback(BaseCallback):
+    """Saves to one file, atomically, keeping the one before.
+
+    Parameters
+    ----------
+    path : the file; default ``checkpoint.zip`` in the run folder.
+    every : episodes between two saves, or None.
+    seconds : seconds between two saves, or None. Saving draws nothing, so when it happens changes nothing.
+    """
+
+    def __init__(self, path: str | Path | None = None, every: int | None = None, seconds: float | None = 20.0):
+        super().__init__()
+        if every is not None and every < 1:
+            raise ModelError(f"CheckpointCallback: every = {every} must be at least 1 episode")
+        self.path = None if path is None else Path(path)
+        self.every, self.seconds = every, seconds
+        self._saved_at = 0
+        self._saved_time = 0.0
+
+    def _on_training_start(self) -> None:
+        if self.path is None:
+            if self.agent.run_folder is None:
+                raise ModelError("CheckpointCallback needs a path, or an agent with tensorboard_log")
+            self.path = self.agent.run_folder / "checkpoint.zip"
+        self._saved_at, self._saved_time = self.agent.num_episodes, time.monotonic()
+
+    def _on_step(self) -> bool:
+        due = self.every is not None and self.agent.num_episodes // self.every > self._saved_at // self.every
+        if due or (self.seconds is not None and time.monotonic() - self._saved_time >= self.seconds):
+            self.save()
+        return True
+
+    def save(self) -> None:
+        assert self.path is not None
+        self.agent.save(self.path)
+        self._saved_at, self._saved_time = self.agent.num_episodes, time.monotonic()
+
+
+class CertificateLog(BaseCallback):
+    """Keeps every certificate as (episodes, steps, lower, upper, estimate), e.g. for learning curves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.history: list[dict[str, float]] = []
+
+    def _on_certificate(self, certificate: Certificate) -> bool:
+        self.history.append({
+            "episodes": self.agent.num_episodes, "steps": self.agent.num_timesteps, "lower": certificate.lower,
+            "upper": certificate.upper, "estimate": certificate.estimate,
+        })  # fmt: skip
+        return True
+
+
+class StopOnGap(BaseCallback):
+    """Ends the run once upper − lower ≤ gap; allowed only where the guarantee holds at data-dependent times."""
+
+    def __init__(self, gap: float):
+        super().__init__()
+        if not gap > 0:
+            raise ModelError(f"the gap to stop at must be positive, not {gap}")
+        self.gap = gap
+
+    def _on_training_start(self) -> None:
+        self.agent.require_anytime("stopping when the gap is small")
+
+    def _on_certificate(self, certificate: Certificate) -> bool:
+        return not certificate.gap <= self.gap
+
+
+class EvalCallback(BaseCallback):
+    """Runs the current robust policy in a separate environment at every n-th certificate; logs ``eval/*``."""
+
+    def __init__(self, env: Any, episodes: int = 100, every: int = 1, seed: int = 0):
+        super().__init__()
+        self.env, self.episodes, self.every, self.seed = env, episodes, every, seed
+        self.history: list[tuple[int, float]] = []
+        self._certificates = 0
+
+    def _on_certificate(self, certificate: Certificate) -> bool:
+        self._certificates += 1
+        if (self._certificates - 1) % self.every == 0:
+            from rpl_agent.agent.evaluation import monte_carlo
+
+            result = monte_carlo(self.agent, self.env, self.episodes, seed=self.seed, policy=certificate.policy)
+            self.history.append((self.agent.num_episodes, result.mean))
+            self.logger.record("eval/mean_reward", result.mean)
+            self.logger.record("eval/mean_ep_length", float(np.mean(result.lengths)))
+        return True
+
+
+class OracleCallback(BaseCallback):
+    """``oracle/*``: the exact value of the current robust policy at the true parameters.
+
+    For simulators only. The truth is given to this callback, never to the agent.
+    """
+
+    def __init__(self, theta: np.ndarray, optimum: bool = True):
+        super().__init__()
+        self._theta = np.asarray(theta, dtype=float)
+        self._optimum = optimum
+        self._best: float | None = None
+
+    def _on_certificate(self, certificate: Certificate) -> bool:
+        from rpl_agent.agent.evaluation import exact_value, optimal_value
+
+        pmdp, objective = self.agent.pmdp, self.agent.objective
+        self.logger.record("oracle/value", exact_value(pmdp, objective, certificate.policy, self._theta))
+        if self._optimum:
+            if self._best is None:
+                self._best = optimal_value(pmdp, objective, self._theta)
+            self.logger.record("oracle/optimum", self._best)
+        return True
+
+
+def as_callback(callback: Any) -> Any:
+    """None, one callback, a list, or a function, as one callback."""
+    if callback is None:
+        return CallbackList([])
+    if isinstance(callback, (list, tuple)):
+        return CallbackList([as_callback(item) for item in callback])
+    if hasattr(callback, "on_step"):
+        return callback
+    if callable(callback):
+        return FunctionCallback(callback)
+    raise ModelError(f"{callback!r} is neither a callback, a list of callbacks nor a function")

@@ -1,0 +1,109 @@
+"""How good a policy is: by Monte Carlo in an environment, and exactly where the true parameters are given.
+
+Nothing here is called by the agent while it learns: true parameters come from whoever owns the simulator.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.agent.attach import attach
+from rpl_agent.agent.sampling import Collected, Experience, Order
+from rpl_agent.agent.schedule import Limits
+from rpl_agent.certify import true_value
+from rpl_agent.errors import ModelError
+from rpl_agent.model.objective import Nature, Objective
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.policy import Policy
+from rpl_agent.relaxations.point import Point
+from rpl_agent.solver import solve
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Returns as the environment pays them (costs are negative)."""
+
+    returns: np.ndarray  # (n,)
+    lengths: np.ndarray  # (n,)
+
+    @property
+    def mean(self) -> float:
+        return float(self.returns.mean())
+
+    @property
+    def standard_error(self) -> float:
+        n = len(self.returns)
+        return float(self.returns.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan
+
+    def to_dict(self) -> dict[str, float]:
+        return {
+            "episodes": len(self.returns),
+            "mean_return": self.mean,
+            "standard_error": self.standard_error,
+            "mean_length": float(self.lengths.mean()),
+        }
+
+
+def monte_carlo(agent: Any, env: Any, episodes: int, *, seed: int = 0, policy: Policy | None = None) -> Evaluation:
+    """Episodes of a policy (default: the agent's) in ``env``, which is not used for learning."""
+    if episodes < 1:
+        raise ModelError(f"episodes {episodes} must be at least 1")
+    policy = policy if policy is not None else agent.policy
+    if policy.rows is not None and policy.rows.ndim == 2:
+        return _stepped(agent.pmdp, env, policy, episodes, seed)
+    world = attach(env, pmdp=agent.pmdp, objective=agent.objective, state_of=agent.observation_to_state, check_rewards=False)
+    done = Collected()
+    seeds = np.random.SeedSequence([seed, 3])
+    source = world.source(Experience(agent.pmdp), np.random.default_rng(seeds), int(seeds.generate_state(1)[0]))
+    source.collect(Order(policy, Limits(), pause=episodes, episodes_left=episodes), done)
+    return Evaluation(np.array(done.returns), np.array(done.lengths))
+
+
+def _stepped(pmdp: ParametricMDP, env: Any, policy: Policy, episodes: int, seed: int) -> Evaluation:
+    """Step-dependent policies of finite horizons, one step at a time."""
+    returns, lengths = [], []
+    for episode in range(episodes):
+        observation, _ = env.reset(seed=seed) if episode == 0 else env.reset()
+        total, length, over = 0.0, 0, False
+        while not over:
+            action = policy.action(pmdp, int(observation), None, length)
+            observation, reward, terminated, truncated, _ = env.step(action)
+            total, length, over = total + float(reward), length + 1, terminated or truncated
+        returns.append(total)
+        lengths.append(length)
+    return Evaluation(np.array(returns), np.array(lengths))
+
+
+def exact_value(pmdp: ParametricMDP, objective: Objective, policy: Policy, theta: np.ndarray) -> float:
+    """The value of a policy at the true parameters."""
+    return true_value(pmdp, objective, policy, np.asarray(theta, dtype=float))
+
+
+def optimal_value(pmdp: ParametricMDP, objective: Objective, theta: np.ndarray) -> float:
+    """V* at the true parameters."""
+    point = Point(pmdp.instantiate(np.asarray(theta, dtype=float)))
+    solution = solve(point, objective, Nature.COOPERATIVE)
+    return solution.lower if solution.lower == solution.upper else (solution.lower + solution.upper) / 2
+
+
+def frames(agent: Any, env: Any, episodes: int, *, seed: int = 0) -> tuple[list[Any], list[float]]:
+    """What `env.render()` shows while the agent's current mode acts, and the returns."""
+    if getattr(env, "render_mode", None) is None:
+        raise ModelError("watching needs an environment with a render mode, e.g. render_mode='ansi' or 'rgb_array'")
+    shown, returns = [], []
+    for episode in range(episodes):
+        observation, _ = env.reset(seed=seed) if episode == 0 else env.reset()
+        shown.append(env.render())
+        memory, start, total, over = None, True, 0.0, False
+        while not over:
+            action, memory = agent.predict(observation, memory, np.array([start]), deterministic=True)
+            observation, reward, terminated, truncated, _ = env.step(int(action))
+            start, over, total = False, bool(terminated or truncated), total + float(reward)
+            shown.append(env.render())
+        returns.append(total)
+    return shown, returns
+

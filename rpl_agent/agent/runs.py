@@ -1,0 +1,253 @@
+"""Runs in folders: what `rpl train`, `resume`, `evaluate`, `watch` and `certify RUN` do.
+
+A run folder holds ``run.json`` (which world, so that it can be made again), ``checkpoint.zip`` and the one before it,
+``certificate.json``, ``progress.csv`` and the TensorBoard events. Every function returns a JSON-able dict; ``text`` in
+it is for people.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.agent.callbacks import CheckpointCallback, OracleCallback
+from rpl_agent.agent.console import duration, shares_text
+from rpl_agent.agent.evaluation import exact_value, frames, monte_carlo, optimal_value
+from rpl_agent.agent.figures import RegionFigures
+from rpl_agent.agent.logger import run_folder as next_folder
+from rpl_agent.agent.logger import write_certificate, write_text
+from rpl_agent.agent.rpl import RPLAgent
+from rpl_agent.agent.schedule import NAMED, EveryN, Schedule, schedule_to_dict
+from rpl_agent.certify import Config
+from rpl_agent.errors import DataError, ModelError
+from rpl_agent.model.objective import Sense
+
+CHECKPOINT = "checkpoint.zip"
+
+
+def parse_schedule(text: str) -> Schedule:
+    """``state-action``, ``expression``, ``never`` or ``every:N``."""
+    if text in NAMED:
+        return NAMED[text]
+    kind, _, number = text.partition(":")
+    if kind == "every" and number.isdigit():
+        return EveryN(int(number))
+    raise ModelError(f"schedule {text!r} is none of {', '.join(NAMED)} or every:N")
+
+
+def train(
+    env: Any,
+    *,
+    source: Mapping[str, Any] | None = None,
+    log_dir: str | Path = "logs",
+    name: str | None = None,
+    budget: int = 10_000,
+    unit: str = "episodes",
+    config: Config | None = None,
+    seed: int | None = 0,
+    schedule: str | Schedule = "state-action",
+    weight: float = 0.9,
+    stop_when_gap: float | None = None,
+    checkpoint_every: int | None = None,
+    oracle_theta: np.ndarray | None = None,
+    quiet: bool = False,
+    progress: bool = True,
+    log_interval: int | None = None,
+) -> dict[str, Any]:
+    """A new run in a new folder. ``source`` says how to make the world again; ``oracle_theta`` is for oracle/* only."""
+    agent = RPLAgent(
+        config=config, seed=seed, weight=weight, verbose=0 if quiet else 1,
+        schedule=parse_schedule(schedule) if isinstance(schedule, str) else schedule,
+    )  # fmt: skip
+    agent.set_env(env)
+    folder = _new_folder(Path(log_dir), name, agent.pmdp.name)
+    write_text(folder / "run.json", json.dumps({"source": dict(source or {}), "seed": agent.seed}, default=str) + "\n")
+    if not quiet:
+        print(f"run folder: {folder}\nTensorBoard: tensorboard --logdir {log_dir}", flush=True)
+    callbacks = _callbacks(checkpoint_every, oracle_theta)
+    try:
+        agent.learn(
+            budget=budget, unit=unit, stop_when_gap=stop_when_gap, callback=callbacks, log_interval=log_interval,
+            progress_bar=progress and not quiet, folder=folder,
+        )  # fmt: skip
+    except (ModelError, DataError) as error:
+        saved = f" (what was learned is saved in {folder})" if (folder / CHECKPOINT).is_file() else ""
+        raise type(error)(f"{error}{saved}") from error
+    return _finish(agent, folder, oracle_theta)
+
+
+def resume(
+    folder: str | Path,
+    env: Any,
+    *,
+    budget: int | None = None,
+    checkpoint_every: int | None = None,
+    oracle_theta: np.ndarray | None = None,
+    quiet: bool = False,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Go on with a run, bit for bit; ``budget`` is a new total."""
+    folder = Path(folder)
+    agent = load_run(folder, env)
+    agent.verbose = 0 if quiet else 1
+    agent.run_folder = folder
+    if not quiet:
+        print(f"resuming {folder} at {agent.num_episodes:,} episodes", flush=True)
+    agent.resume(_callbacks(checkpoint_every, oracle_theta), progress_bar=progress and not quiet, budget=budget)
+    return _finish(agent, folder, oracle_theta)
+
+
+def evaluate(
+    folder: str | Path, env: Any, *, episodes: int = 10_000, theta: np.ndarray | None = None, seed: int = 1
+) -> dict[str, Any]:
+    """The certified policy's value, by Monte Carlo and (where the true parameters are known) exactly."""
+    agent = load_run(Path(folder), env)
+    certificate = agent.certificate or agent.certify()
+    sign = 1.0 if agent.objective.sense is Sense.MAX else -1.0
+    sampled = monte_carlo(agent, env, episodes, seed=seed, policy=certificate.policy)
+    result: dict[str, Any] = {
+        "run": str(folder), "objective": agent.objective.describe(), "lower": certificate.lower,
+        "upper": certificate.upper, "episodes": episodes, "monte_carlo": sign * sampled.mean,
+        "standard_error": sampled.standard_error, "mean_length": float(sampled.lengths.mean()),
+    }  # fmt: skip
+    lines = [
+        f"{result['objective']}: certified [{certificate.lower:.6g}, {certificate.upper:.6g}]",
+        f"  Monte Carlo ({episodes:,} episodes): {result['monte_carlo']:.6g} ± {2 * sampled.standard_error:.2g} (2 standard errors)",
+    ]
+    if theta is not None:
+        result["exact"] = exact_value(agent.pmdp, agent.objective, certificate.policy, theta)
+        result["optimum"] = optimal_value(agent.pmdp, agent.objective, theta)
+        lines.append(f"  exact: {result['exact']:.6g}; the optimum at the true parameters is {result['optimum']:.6g}")
+    result["text"] = "\n".join(lines)
+    return _plain(result)
+
+
+def watch(
+    folder: str | Path, env: Any, *, episodes: int = 1, output: str | Path | None = None, seed: int = 1, mode: str = "robust"
+) -> dict[str, Any]:
+    """The policy acting: frames as text, or a GIF."""
+    agent = load_run(Path(folder), env)
+    agent.mode = mode
+    shown, returns = frames(agent, env, episodes, seed=seed)
+    result: dict[str, Any] = {"run": str(folder), "mode": mode, "frames": len(shown), "returns": returns}
+    if output is None:
+        result["text"] = "\n\n".join(str(frame) for frame in shown) + f"\nreturns: {returns}"
+        return _plain(result)
+    write_gif(Path(output), shown)
+    result |= {"output": str(output), "text": f"wrote {len(shown)} frames to {output}; returns {returns}"}
+    return _plain(result)
+
+
+def certify_run(folder: str | Path, env: Any) -> dict[str, Any]:
+    """The certificate of a stored run, computed anew from its counts."""
+    agent = load_run(Path(folder), env)
+    certificate = agent.certify()
+    write_certificate(Path(folder), certificate)
+    return _plain({**_summary(agent), "run": str(folder), "text": str(certificate)})
+
+
+def load_run(folder: Path, env: Any = None) -> RPLAgent:
+    if not folder.is_dir():
+        raise FileNotFoundError(f"no run folder {folder}")
+    return RPLAgent.load(folder / CHECKPOINT, env)
+
+
+def read_source(folder: str | Path) -> dict[str, Any]:
+    """How the world of a run was made."""
+    path = Path(folder) / "run.json"
+    if not path.is_file():
+        raise FileNotFoundError(f"{folder} is not a run folder: it has no run.json")
+    try:
+        source = json.loads(path.read_text())["source"]
+    except (ValueError, KeyError, TypeError):
+        raise DataError(f"{path} is damaged") from None
+    if not isinstance(source, dict):
+        raise DataError(f"{path} is damaged")
+    return source
+
+
+def write_gif(path: Path, pictures: list[np.ndarray], milliseconds: int = 250) -> None:
+    """Frames (H, W, 3) uint8 as an animation."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ModelError("writing a GIF needs pillow: pip install 'rpl-agent[plot]'") from None
+    images = [Image.fromarray(np.asarray(picture, dtype=np.uint8)) for picture in pictures]
+    images[0].save(path, save_all=True, append_images=images[1:], duration=milliseconds, loop=0)
+
+
+def _callbacks(checkpoint_every: int | None, theta: np.ndarray | None) -> list[Any]:
+    callbacks: list[Any] = [CheckpointCallback(every=checkpoint_every), RegionFigures()]
+    if theta is not None:
+        callbacks.append(OracleCallback(theta))
+    return callbacks
+
+
+def _new_folder(log_dir: Path, name: str | None, model: str) -> Path:
+    if name is None:
+        return next_folder(log_dir, "".join(c if c.isalnum() or c in "-." else "-" for c in model))
+    folder = log_dir / name
+    if folder.resolve().parent != log_dir.resolve():
+        raise ModelError(f"the run's name {name!r} must be a plain folder name")
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        raise ModelError(f"{folder} exists: choose another --name, or use rpl resume {folder}") from None
+    return folder
+
+
+def _summary(agent: RPLAgent) -> dict[str, Any]:
+    certificate = agent.certificate
+    assert certificate is not None
+    return {
+        "model": agent.pmdp.name, "objective": agent.objective.describe(), "lower": certificate.lower,
+        "upper": certificate.upper, "gap": certificate.gap, "guarantee": certificate.guarantee,
+        "estimate": certificate.estimate, "delta": certificate.delta, "confidence": certificate.confidence,
+        "relaxation": certificate.relaxation, "episodes": agent.num_episodes, "steps": agent.num_timesteps,
+        "updates": agent.num_updates, "updates_skipped": agent.planner.skipped, "refuted": certificate.refuted,
+        "empty": certificate.empty, "seconds": agent.elapsed, "stages": dict(agent.planner.seconds),
+    }  # fmt: skip
+
+
+def _finish(agent: RPLAgent, folder: Path, theta: np.ndarray | None) -> dict[str, Any]:
+    certificate = agent.certificate
+    assert certificate is not None
+    summary = _summary(agent)
+    lines = [
+        str(certificate),
+        f"  {agent.num_episodes:,} episodes, {agent.num_timesteps:,} steps, {agent.num_updates:,} updates in {duration(agent.elapsed)}"
+        f" ({shares_text(agent.planner.seconds)})",
+    ]
+    if theta is not None:
+        summary["oracle_value"] = exact_value(agent.pmdp, agent.objective, certificate.policy, theta)
+        lines.append(f"  at the simulator's true parameters this policy achieves {summary['oracle_value']:.6g} (oracle)")
+    board = agent.logger.tensorboard
+    if board is not None:
+        settings = {
+            "model": agent.pmdp.name, **{k: v for k, v in asdict(agent.config).items()}, "weight": agent.weight,
+            "seed": agent.seed, **{f"schedule.{k}": v for k, v in schedule_to_dict(agent.schedule).items()},
+        }  # fmt: skip
+        metrics = {f"guarantee/{k}": summary[k] for k in ("lower", "upper", "gap") if math.isfinite(summary[k])}
+        board.hyperparameters(settings, metrics)
+    agent.logger.close()
+    if agent.interrupted:
+        lines.append(f"interrupted; go on with: rpl resume {folder}")
+    lines.append(f"run folder: {folder}\nsee it with: tensorboard --logdir {folder.parent}")
+    return _plain({**summary, "run": str(folder), "interrupted": agent.interrupted, "text": "\n".join(lines)})
+
+
+def _plain(value: Any) -> Any:
+    """JSON has neither numpy nor infinities."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,318 @@
+"""Where data come from: one source per kind of environment, all with the same law.
+
+`EnvSource` steps a `gymnasium.Env`, `SimulatorSource` runs the compiled simulator of our own environments, and
+`VectorSource` (vector_sampling.py) steps a `VectorEnv`. Each adds to one `Experience`, so that whatever was observed
+before an error or an interrupt is kept. Observed are states, actions and rewards: never ``info``, never the true
+probabilities.
+
+What counts as data: every ``step`` is one transition, the truncated or terminal one included; a reset is none.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from rpl_agent.agent.schedule import NEVER, Limits
+from rpl_agent.errors import DataError, ModelError
+from rpl_agent.evidence.counts import Counts
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.policy import Policy
+from rpl_agent.model.simulate import Simulator
+
+#: Rewards are sums of a few floats: more than rounding apart is a contradiction.
+REWARD_TOLERANCE = 1e-6
+#: Steps of one call of the compiled simulator, so that interrupts and the live view wait a fraction of a second.
+CHUNK_STEPS = 200_000
+#: After the first Ctrl-C an episode may end by itself for so long; then it is cut after the current step.
+GRACE_SECONDS = 2.0
+
+StateOf = Callable[[Any], int]
+
+
+class Experience:
+    """Everything observed so far: counts with their marks, and the running visit counts the schedules watch."""
+
+    def __init__(self, pmdp: ParametricMDP, counts: Counts | None = None):
+        self.pmdp = pmdp
+        self.counts = Counts(pmdp, schedule="geometric") if counts is None else counts
+        self.rows = self.counts.row_totals.astype(np.int64)  # (R,)
+        self.expressions = self.counts.successes.copy()  # (F,)
+
+    def add_steps(self, transitions: list[int]) -> None:
+        """Transitions (ids) in the order they happened."""
+        pmdp = self.pmdp
+        index = np.asarray(transitions, dtype=np.int64)
+        rows = pmdp.transition_row[index]
+        self.counts.add_many(pmdp.row_state[rows], pmdp.action[rows], pmdp.successor[index])
+
+
+@dataclass
+class Collected:
+    """What one call of `Source.collect` did."""
+
+    episodes: int = 0
+    steps: int = 0
+    returns: list[float] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    due: bool = False  # a limit was reached
+    interrupted: bool = False
+
+
+@dataclass(frozen=True)
+class Order:
+    """How much to collect: stop after the first of these.
+
+    pause : completed episodes after which to return, episodes_left / steps_left : what the budget still allows.
+    """
+
+    policy: Policy
+    limits: Limits
+    pause: int = NEVER
+    episodes_left: int = NEVER
+    steps_left: int = NEVER
+    interrupted: Callable[[], bool] = lambda: False
+
+
+class Source(Protocol):
+    """A stream of episodes."""
+
+    def collect(self, order: Order, done: Collected) -> None:
+        """Collect into ``done``, which stays right if an error ends the collection."""
+        ...
+
+    def get_state(self) -> dict[str, Any]:
+        """JSON: what is needed to go on as if nothing had happened."""
+        ...
+
+    def set_state(self, state: Mapping[str, Any]) -> None: ...
+
+
+class SimulatorSource:
+    """The compiled path: many episodes per call."""
+
+    def __init__(self, simulator: Simulator, experience: Experience):
+        self._simulator = simulator
+        self._experience = experience
+        self._batch = np.zeros(experience.pmdp.num_transitions, dtype=np.int64)
+        self._max_steps = simulator.max_steps
+
+    def collect(self, order: Order, done: Collected) -> None:
+        limits, experience, simulator = order.limits, self._experience, self._simulator
+        while done.episodes < min(order.pause, order.episodes_left) and done.steps < order.steps_left:
+            left = order.steps_left - done.steps
+            # growing with the data, so that marks fall due close to where the geometric schedule wants them
+            chunk = max(1, min(CHUNK_STEPS, left, 1 + experience.counts.total // 8) // self._max_steps)
+            simulator.max_steps = min(self._max_steps, left)
+            batch = simulator.run(
+                order.policy, int(min(chunk, order.pause - done.episodes, order.episodes_left - done.episodes)), self._batch,
+                limits.rows, limits.expressions, experience.rows, experience.expressions,
+            )  # fmt: skip
+            experience.counts.add_batch(self._batch)
+            self._batch[:] = 0
+            if limits.rows is None:  # the kernel keeps running counts only of what it watches
+                experience.rows[:] = experience.counts.row_totals
+            if limits.expressions is None:
+                experience.expressions[:] = experience.counts.successes
+            done.episodes += batch.episodes
+            done.steps += batch.steps
+            done.returns.extend(batch.returns.tolist())
+            done.lengths.extend(batch.lengths.tolist())
+            done.due = batch.stopped
+            done.interrupted = order.interrupted()
+            if done.due or done.interrupted:
+                break
+        simulator.max_steps = self._max_steps
+
+    def get_state(self) -> dict[str, Any]:
+        return {"kind": "simulator", "rng": [int(word) for word in self._simulator.state]}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        _require_kind(state, "simulator")
+        words = state.get("rng")
+        if not (isinstance(words, list) and len(words) == 4 and all(type(w) is int and 0 <= w < 2**64 for w in words)):
+            raise DataError("the checkpoint's simulator state is not four 64-bit integers")
+        self._simulator.state = np.array(words, dtype=np.uint64)
+
+
+class StepBook:
+    """Checks and records single steps: shared by the sources that step an environment in Python."""
+
+    def __init__(self, experience: Experience, state_of: StateOf | None, rewards: np.ndarray | None):
+        self.experience = experience
+        self.pmdp = experience.pmdp
+        self.rewards = rewards  # (T,) what the model says a transition pays, or None: not checked
+        self._state_of = state_of
+        self._transition: dict[tuple[int, int], int] = {}
+        self._choices: dict[int, tuple[int, list[float]]] = {}
+        self._policy: Policy | None = None
+
+    def use(self, policy: Policy) -> None:
+        if policy is not self._policy:
+            policy.check(self.pmdp)
+            self._weights = policy.as_weights(self.pmdp)
+            self._policy = policy
+            self._choices.clear()
+
+    def state(self, observation: Any, where: Callable[[], str]) -> int:
+        """State index of an observation."""
+        try:
+            index = int(observation if self._state_of is None else self._state_of(observation))
+        except DataError:
+            raise
+        except Exception as error:
+            raise DataError(f"{where()}: observation {observation!r} has no state: {error}") from error
+        if not 0 <= index < self.pmdp.num_states:
+            raise DataError(f"{where()}: state {index} is unknown; the model has states 0..{self.pmdp.num_states - 1}")
+        return index
+
+    def choose(self, state: int, u: float) -> int:
+        """Row drawn by the sampling policy with a uniform number."""
+        choice = self._choices.get(state)
+        if choice is None:
+            lo, hi = int(self.pmdp.state_ptr[state]), int(self.pmdp.state_ptr[state + 1])
+            choice = self._choices[state] = (lo, np.cumsum(self._weights[lo:hi]).tolist())
+        low, cumulative = choice
+        u *= cumulative[-1]
+        k = 0
+        while k < len(cumulative) - 1 and cumulative[k] <= u:
+            k += 1
+        return low + k
+
+    def check(self, row: int, successor: int, reward: Any, where: Callable[[], str]) -> int:
+        """Transition of an observed step; a step the model cannot make is an error that names it."""
+        t = self._transition.get((row, successor))
+        if t is None:
+            t = self.pmdp.find_transition(row, successor)
+            if t < 0:
+                raise DataError(
+                    f"{where()}: successor {successor} = {self.pmdp.state_name(successor)} of "
+                    f"{self.pmdp.row_name(row)} is unknown to the model (its probability is zero there)"
+                )
+            self._transition[row, successor] = t
+        if self.rewards is not None and not abs(reward - self.rewards[t]) <= REWARD_TOLERANCE * (1.0 + abs(self.rewards[t])):
+            raise DataError(
+                f"{where()}: reward {reward} contradicts the model, which pays {self.rewards[t]:.6g} for "
+                f"{self.pmdp.row_name(row)}, successor {successor}; pass check_rewards=False if rewards are shaped on purpose"
+            )
+        return t
+
+    def count(self, row: int, t: int, limits: Limits) -> bool:
+        """Add to the running visit counts; whether a limit is reached."""
+        rows, expressions = self.experience.rows, self.experience.expressions
+        f = self.pmdp.expression[t]
+        rows[row] += 1
+        expressions[f] += 1
+        return bool(
+            (limits.rows is not None and rows[row] >= limits.rows[row])
+            or (limits.expressions is not None and expressions[f] >= limits.expressions[f])
+        )
+
+
+class EnvSource:
+    """Steps one `gymnasium.Env`, wrapped as it may be."""
+
+    def __init__(
+        self, env: Any, book: StepBook, rng: np.random.Generator, seed: int | None, action_start: int = 0
+    ):  # fmt: skip
+        self._env = env
+        self._book = book
+        self._rng = rng
+        self._seed = seed  # given to the first reset only
+        self._action_start = action_start
+        self._episode = 0
+
+    def collect(self, order: Order, done: Collected) -> None:
+        self._book.use(order.policy)
+        while done.episodes < min(order.pause, order.episodes_left) and done.steps < order.steps_left:
+            self._run_episode(order, done)
+            if done.due or done.interrupted:
+                break
+
+    def _run_episode(self, order: Order, done: Collected) -> None:
+        env, book, uniform, action = self._env, self._book, self._rng.random, self._book.pmdp.action
+        self._episode += 1
+        episode, length, total, seen = self._episode, 0, 0.0, []
+        deadline = None
+
+        def where() -> str:
+            return f"episode {episode}, step {length + 1}"
+
+        observation, _ = env.reset(seed=self._seed) if self._seed is not None else env.reset()
+        self._seed = None
+        state = book.state(observation, lambda: f"episode {episode}, reset")
+        try:
+            while done.steps < order.steps_left:
+                row = book.choose(state, uniform())
+                observation, reward, terminated, truncated, _ = env.step(self._action_start + int(action[row]))
+                successor = book.state(observation, where)
+                t = book.check(row, successor, reward, where)
+                seen.append(t)
+                length += 1
+                done.steps += 1
+                done.due |= book.count(row, t, order.limits)
+                total += float(reward)
+                state = successor
+                if terminated or truncated:
+                    done.episodes += 1
+                    done.returns.append(total)
+                    done.lengths.append(length)
+                    done.interrupted = order.interrupted()
+                    return
+                if order.interrupted():
+                    deadline = deadline or time.monotonic() + GRACE_SECONDS
+                    if time.monotonic() >= deadline:
+                        done.interrupted = True
+                        return
+        finally:
+            if seen:
+                book.experience.add_steps(seen)
+
+    def get_state(self) -> dict[str, Any]:
+        """The environment's generator; kept at episode boundaries, where nothing else matters."""
+        generator = getattr(self._env.unwrapped, "np_random", None)
+        state = None if generator is None else plain_state(generator.bit_generator.state)
+        return {"kind": "env", "rng": state, "episode": self._episode, "seed": self._seed}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        _require_kind(state, "env")
+        self._episode = int(state["episode"])
+        self._seed = None if state["seed"] is None else int(state["seed"])
+        if state["rng"] is not None:
+            generator = self._env.unwrapped.np_random
+            set_generator(generator, state["rng"])
+
+
+def plain_state(state: Any) -> Any:
+    """A bit generator's state as JSON."""
+    if isinstance(state, Mapping):
+        return {key: plain_state(value) for key, value in state.items()}
+    if isinstance(state, np.ndarray):
+        return {"array": state.tolist(), "dtype": str(state.dtype)}
+    return state.item() if isinstance(state, np.generic) else state
+
+
+def set_generator(generator: np.random.Generator, state: Any) -> None:
+    """Inverse of `plain_state`; only a state of the same kind of generator is accepted."""
+
+    def restore(value: Any) -> Any:
+        if isinstance(value, Mapping) and set(value) == {"array", "dtype"}:
+            return np.array(value["array"], dtype=np.dtype(str(value["dtype"])))
+        return {key: restore(item) for key, item in value.items()} if isinstance(value, Mapping) else value
+
+    try:
+        generator.bit_generator.state = restore(state)
+    except (TypeError, ValueError, KeyError, OverflowError) as error:
+        raise DataError(f"the checkpoint's random state does not fit this environment: {error}") from None
+
+
+def _require_kind(state: Mapping[str, Any], kind: str) -> None:
+    if state.get("kind") != kind:
+        raise ModelError(
+            f"the checkpoint was sampled through {state.get('kind')!r}, now it would be through {kind!r}: "
+            "resume with the same kind of environment"
+        )

@@ -1,0 +1,160 @@
+"""When to recompute the model and the sampling policy: schedules as small objects.
+
+After every update the agent asks its schedule for `Limits`; sampling goes on until the end of the episode in which
+one of them is reached. Every schedule is sound, because the guarantee holds jointly for all stopping times
+(`Config.is_anytime`); a schedule only trades computing time against how fresh the optimism is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+
+from rpl_agent.errors import ModelError
+
+#: An integer no count reaches: "never" in limit arrays.
+NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a schedule may look at; everything in it was observed.
+
+    rows : (R,) int64 visits of every state-action pair.
+    expressions : (F,) int64 pooled observations of every expression.
+    unknown_rows, unknown_expressions : (R,), (F,) bool, false where the model already knows the probabilities.
+    """
+
+    episodes: int
+    steps: int
+    updates: int
+    rows: np.ndarray
+    expressions: np.ndarray
+    unknown_rows: np.ndarray
+    unknown_expressions: np.ndarray
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The next update falls due when a visit count, or the number of episodes, reaches its limit.
+
+    rows : (R,) int64 or None; expressions : (F,) int64 or None; episodes : absolute number or None.
+    not_before : no update before so many episodes (absolute), whatever the counts.
+    """
+
+    rows: np.ndarray | None = None
+    expressions: np.ndarray | None = None
+    episodes: int | None = None
+    not_before: int = 0
+
+    def reached(self, rows: np.ndarray, expressions: np.ndarray, episodes: int) -> bool:
+        """Whether the update is due with these counts."""
+        if episodes < self.not_before:
+            return False
+        return bool(
+            (self.episodes is not None and episodes >= self.episodes)
+            or (self.rows is not None and (rows >= self.rows).any())
+            or (self.expressions is not None and (expressions >= self.expressions).any())
+        )
+
+
+@runtime_checkable
+class Schedule(Protocol):
+    """An own schedule is any object with this method."""
+
+    def limits(self, progress: Progress) -> Limits:
+        """Asked after every update: when is the next one due?"""
+        ...
+
+
+@dataclass(frozen=True)
+class Doubling:
+    """Update when a count has doubled since the last update (UCRL2's rule; the paper's with ``of="state-action"``).
+
+    Parameters
+    ----------
+    of : ``"state-action"`` watches #(s, a); ``"expression"`` watches the pooled count of every expression, which
+        grows over the whole model at once, so that updates are logarithmic in the data rather than in the states.
+        Pairs and expressions whose probabilities are known are not watched: their counts teach nothing.
+    first : the count that first triggers; 1 makes every first visit of a pair an update, as in UCRL2.
+    spacing : at least this fraction of the episodes so far passes between two updates. 0 is the paper's rule.
+    """
+
+    of: str = "state-action"
+    first: int = 1
+    spacing: float = 0.0
+    kind: ClassVar[str] = "doubling"
+
+    def __post_init__(self) -> None:
+        if self.of not in ("state-action", "expression"):
+            raise ModelError(f"Doubling(of={self.of!r}): of is 'state-action' or 'expression'")
+        if self.first < 1 or not 0.0 <= self.spacing < float("inf"):
+            raise ModelError(f"Doubling: first {self.first} must be ≥ 1 and spacing {self.spacing} ≥ 0")
+
+    def limits(self, progress: Progress) -> Limits:
+        by_row = self.of == "state-action"
+        watched = progress.rows if by_row else progress.expressions
+        unknown = progress.unknown_rows if by_row else progress.unknown_expressions
+        limit = np.where(unknown, np.maximum(2 * watched, self.first), NEVER)
+        pause = progress.episodes + int(self.spacing * progress.episodes)
+        return Limits(rows=limit, not_before=pause) if by_row else Limits(expressions=limit, not_before=pause)
+
+
+@dataclass(frozen=True)
+class EveryN:
+    """Update after every n episodes."""
+
+    n: int = 100
+    kind: ClassVar[str] = "every-n"
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise ModelError(f"EveryN({self.n}): n must be at least 1")
+
+    def limits(self, progress: Progress) -> Limits:
+        return Limits(episodes=progress.episodes + self.n)
+
+
+@dataclass(frozen=True)
+class Never:
+    """No update while sampling: the uniform policy throughout, one certificate at the end."""
+
+    kind: ClassVar[str] = "never"
+
+    def limits(self, progress: Progress) -> Limits:
+        return Limits(episodes=NEVER)
+
+
+_KINDS = {cls.kind: cls for cls in (Doubling, EveryN, Never)}
+#: Names for the command line.
+NAMED = {
+    "state-action": Doubling("state-action"),
+    "expression": Doubling("expression"),
+    "never": Never(),
+}
+
+
+def schedule_to_dict(schedule: Schedule) -> dict[str, Any]:
+    """JSON of a schedule; an own one is stored by the name of its class only."""
+    kind = getattr(schedule, "kind", None)
+    if kind in _KINDS and type(schedule) is _KINDS[kind]:
+        return {"kind": kind, **asdict(schedule)}  # type: ignore[call-overload]
+    return {"kind": "own", "name": type(schedule).__name__}
+
+
+def schedule_from_dict(data: dict[str, Any]) -> Schedule:
+    """Inverse of `schedule_to_dict`; an own schedule has to be given again when loading."""
+    arguments = dict(data)
+    kind = arguments.pop("kind", None)
+    if kind == "own":
+        raise ModelError(
+            f"the run used an own schedule ({arguments.get('name')}): pass schedule=... when loading it"
+        )
+    if kind not in _KINDS:
+        raise ModelError(f"unknown schedule {kind!r}")
+    try:
+        return _KINDS[kind](**arguments)
+    except TypeError as error:
+        raise ModelError(f"schedule {kind!r}: {error}") from None
