@@ -25,15 +25,19 @@ from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError, RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import check_delta, confidence_intervals, untied_intervals
-from rpl_agent.evidence.misspecification import log_e_value
+from rpl_agent.evidence.misspecification import log_e_value, point_estimate
 from rpl_agent.model.objective import Nature, Objective, Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.base import Region
+from rpl_agent.regions.confidence import l1_region, least_squares_region
+from rpl_agent.regions.lifting import build_region
+from rpl_agent.regions.likelihood import likelihood_region
 from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.relaxations.point import Point
 from rpl_agent.relaxations.projections import expression_wise, parameter_wise, tied
 from rpl_agent.relaxations.rectangular import Rectangular
+from rpl_agent.relaxations.untied import untied
 from rpl_agent.solver import Solution, solve
 
 CONFIDENCES = ("likelihood", "anytime", "clopper-pearson", "hoeffding", "l1", "ellipsoid")
@@ -150,6 +154,8 @@ def _configured_set(
             lower, upper = _intervals(pmdp, counts, config, delta)
         if config.relaxation == "tied":
             with _timed(timings, "relaxation"):
+                if not rows_feasible(pmdp, lower, upper):
+                    return None, None, True
                 return None, tied(pmdp, lower, upper), False
     with _timed(timings, "region"):
         region = confidence_region(pmdp, counts, config, delta, lower, upper, estimate)
@@ -162,6 +168,13 @@ def _configured_set(
             return region, expression_wise(region, pmdp), False
         keep = (lower, upper) if config.intersect_tied and lower is not None and upper is not None else None
         return region, parameter_wise(region, pmdp, intersect_with=keep), False
+
+
+def rows_feasible(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> bool:
+    """Whether every row has a distribution within its intervals (tied counts can contradict each other)."""
+    least = np.add.reduceat(lower[pmdp.expression], pmdp.row_ptr[:-1])
+    most = np.add.reduceat(upper[pmdp.expression], pmdp.row_ptr[:-1])
+    return bool((lower <= upper).all() and (least <= 1.0 + 1e-12).all() and (most >= 1.0 - 1e-12).all())
 
 
 def _intervals(pmdp: ParametricMDP, counts: Counts, config: Config, delta: float) -> tuple[np.ndarray, np.ndarray]:

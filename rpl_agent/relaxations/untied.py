@@ -1,0 +1,31 @@
+"""Untied intervals: one interval per transition, trusting nothing but the model's graph.
+
+The classical interval MDP, and what remains sound when the data refute the model's expressions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from rpl_agent.model.expressions import ExpressionTable
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.relaxations.interval import Intervals
+
+
+def untied(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> Intervals:
+    """Intervals (T,) per transition; the relaxation's model has one expression per transition."""
+    return Intervals(untied_model(pmdp), lower, upper, "untied")
+
+
+def untied_model(pmdp: ParametricMDP) -> ParametricMDP:
+    """The same model with Λ repeated once per transition, so that bounds per expression are bounds per transition."""
+    table = pmdp.table
+    sizes = np.diff(table.indptr)[pmdp.expression]
+    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    gather = np.repeat(table.indptr[pmdp.expression] - indptr[:-1], sizes) + np.arange(indptr[-1])
+    repeated = ExpressionTable(
+        table.parameters, table.monomials, (indptr, table.indices[gather], table.data[gather]), table.denominators
+    )
+    return replace(pmdp, expression=np.arange(pmdp.num_transitions, dtype=np.int32), table=repeated)
