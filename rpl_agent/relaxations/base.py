@@ -1,0 +1,103 @@
+"""`Relaxation`: what nature may do, seen by the solver through one method."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from rpl_agent.model.objective import Sense
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.relaxations._kernels import CompiledSet, row_range, scratch_size
+
+_NO_ROWS = np.zeros(0, dtype=np.int64)
+#: rows that are worth a thread of their own
+_BLOCK = 20_000
+
+
+@lru_cache(maxsize=1)
+def _workers(process: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="rpl-rows")
+
+
+def in_threads(*calls: Callable[[], object]) -> list[object]:
+    """Run calls that release the interpreter lock side by side (in one thread where there is one core)."""
+    if len(calls) == 1 or (os.cpu_count() or 1) == 1:
+        return [call() for call in calls]
+    # Keyed by process: a pool does not survive a fork.
+    return [future.result() for future in [_workers(os.getpid()).submit(call) for call in calls]]
+
+
+@runtime_checkable
+class Relaxation(Protocol):
+    """An (s, a)-rectangular uncertainty set over a model.
+
+    A relaxation may carry ``tightness`` (default 1e-9): its bounds are within tightness * (max v - min v) of the
+    exact extremum, which the solver uses for the bound from the far side.
+    """
+
+    pmdp: ParametricMDP
+    name: str
+
+    def expectation(
+        self, values: np.ndarray, extremum: Sense, out: np.ndarray, rows: np.ndarray | None = None
+    ) -> None:
+        """Per row, a guaranteed outward bound of the extremum of sum_i p_i values[successor_i].
+
+        Parameters
+        ----------
+        values : (S,) float64
+        extremum : Sense
+            Direction of nature. MIN: out <= true minimum; MAX: out >= true maximum.
+        out : (R,) or (k,) float64
+        rows : (k,) int64, optional
+        """
+
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """(lower (F,), upper (F,)): the interval hull of every expression."""
+
+    def compiled(self) -> CompiledSet | None:
+        """Arrays for the solver's compiled sweeps, or None (the solver then calls `expectation`)."""
+
+
+class CompiledRelaxation:
+    """A relaxation whose set is a `CompiledSet`: everything else follows from it."""
+
+    def __init__(self, pmdp: ParametricMDP, compiled: CompiledSet, name: str) -> None:
+        self.pmdp = pmdp
+        self.name = name
+        self._set = compiled
+        self._longest = int(scratch_size(pmdp.row_ptr))
+
+    def expectation(
+        self, values: np.ndarray, extremum: Sense, out: np.ndarray, rows: np.ndarray | None = None
+    ) -> None:
+        self.directed_expectation(values, extremum, extremum is Sense.MAX, out, rows)
+
+    def directed_expectation(
+        self, values: np.ndarray, extremum: Sense, upward: bool, out: np.ndarray, rows: np.ndarray | None = None
+    ) -> None:
+        """Like `expectation`, with the side of the bound chosen: <= the extremum, or (upward) >= it."""
+        pmdp = self.pmdp
+        rows = _NO_ROWS if rows is None else rows
+        values = np.ascontiguousarray(values, dtype=np.float64)
+        blocks = max(1, min(os.cpu_count() or 1, len(out) // _BLOCK))
+        ends = np.linspace(0, len(out), blocks + 1).astype(np.int64)
+
+        def block(first: int, last: int) -> None:
+            row_range(
+                first, last, values, extremum is Sense.MAX, upward, pmdp.row_ptr, pmdp.successor, pmdp.expression,
+                self._set, self._longest, rows, out,
+            )  # fmt: skip
+
+        in_threads(*(lambda a=a, b=b: block(a, b) for a, b in zip(ends[:-1], ends[1:])))
+
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._set.lower, self._set.upper
+
+    def compiled(self) -> CompiledSet:
+        return self._set

@@ -1,0 +1,70 @@
+"""Interval rows: every expression between two bounds, nature free within each row (an interval MDP)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rpl_agent.errors import ModelError
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.relaxations._kernels import INTERVAL, compiled_set
+from rpl_agent.relaxations.base import CompiledRelaxation
+
+#: how far sums of bounds may be on the wrong side of 1 before a row counts as empty; covers rounding of data only
+FEASIBILITY_TOLERANCE = 1e-9
+
+
+class Intervals(CompiledRelaxation):
+    """An interval MDP: bounds per expression, so nothing of size T is rebuilt when data arrive.
+
+    Parameters
+    ----------
+    pmdp : ParametricMDP
+    lower, upper : (F,) array
+        Bounds of every expression; 0 and 1 are allowed (a pair never sampled).
+    name : str
+
+    Raises
+    ------
+    ModelError
+        NaN, lower > upper, bounds outside [0, 1], or a row whose bounds admit no distribution.
+    """
+
+    def __init__(self, pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray, name: str = "interval") -> None:
+        lower, upper = _checked(pmdp, lower, upper)
+        super().__init__(pmdp, compiled_set(INTERVAL, lower, upper), name)
+        self.lower, self.upper = lower, upper
+
+
+def _checked(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    lower, upper = np.array(lower, dtype=np.float64), np.array(upper, dtype=np.float64)
+    shape = (pmdp.num_expressions,)
+    if lower.shape != shape or upper.shape != shape:
+        raise ModelError(f"bounds have shapes {lower.shape} and {upper.shape}; the model has {shape[0]} expressions")
+
+    def place(f: int) -> str:
+        used = np.flatnonzero(pmdp.expression == f)
+        return pmdp.transition_name(int(used[0])) if len(used) else f"expression {pmdp.table.polynomial(f)}"
+
+    for bad, what in (
+        (~np.isfinite(lower) | ~np.isfinite(upper), "bounds are not finite"),
+        (lower > upper, "the lower bound exceeds the upper bound"),
+        ((lower < -FEASIBILITY_TOLERANCE) | (upper > 1 + FEASIBILITY_TOLERANCE), "bounds leave [0, 1]"),
+    ):
+        if bad.any():
+            f = int(np.flatnonzero(bad)[0])
+            raise ModelError(f"{what} ([{lower[f]}, {upper[f]}]) at {place(f)}")
+    lower, upper = np.clip(lower, 0.0, 1.0), np.clip(upper, 0.0, 1.0)
+    starts = pmdp.row_ptr[:-1]
+    least = np.add.reduceat(lower[pmdp.expression], starts)
+    most = np.add.reduceat(upper[pmdp.expression], starts)
+    for bad, total, what in (
+        (least > 1 + FEASIBILITY_TOLERANCE, least, "lower bounds sum to more than 1"),
+        (most < 1 - FEASIBILITY_TOLERANCE, most, "upper bounds sum to less than 1"),
+    ):
+        if bad.any():
+            row = int(np.flatnonzero(bad)[0])
+            names = [str(pmdp.table.polynomial(int(f))) for f in pmdp.expression[pmdp.row_ptr[row] : pmdp.row_ptr[row + 1]]]
+            raise ModelError(f"{what} ({total[row]:.12g}) at {pmdp.row_name(row)}, expressions {', '.join(names)}")
+    lower.setflags(write=False)
+    upper.setflags(write=False)
+    return lower, upper

@@ -1,0 +1,390 @@
+"""Compiled graph analysis: components in topological order, and the sets in which a player can hold the play.
+
+A *local model* has states 0..n-1 with rows and exits n..n+m-1 without; arrays are those of ParametricMDP. Graph
+questions see nature only through bounds per transition: ``lo`` and ``hi`` (T,). Nature *can stay* in a set X at a row
+if sum of lo outside X is 0 and sum of hi inside X is at least 1; both are exact for intervals and an
+over-approximation of nature's power for regions (bounds are then the hull).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from rpl_agent.relaxations._kernels import MASS_TOLERANCE
+
+ALL_ROWS, ANY_ROW = 0, 1
+
+
+@njit(cache=True, nogil=True)
+def components(state_ptr, row_ptr, successor, decided):
+    """Strongly connected components (Tarjan, iterative); decided states have no edges.
+
+    Returns
+    -------
+    order : (S,) int64
+        States, components consecutive, successors first.
+    component : (S,) int64
+        Number of each state's component, successors have smaller or equal numbers.
+    count : int
+    """
+    S = state_ptr.shape[0] - 1
+    index = np.full(S, -1, np.int64)
+    low = np.empty(S, np.int64)
+    component = np.full(S, -1, np.int64)
+    order = np.empty(S, np.int64)
+    stack = np.empty(S, np.int64)
+    path = np.empty(S, np.int64)
+    edge = np.empty(S, np.int64)
+    emitted = 0
+    count = 0
+    clock = 0
+    top = 0
+    for root in range(S):
+        if index[root] >= 0:
+            continue
+        depth = 0
+        path[0] = root
+        edge[root] = row_ptr[state_ptr[root]]
+        index[root] = low[root] = clock
+        clock += 1
+        stack[top] = root
+        top += 1
+        while depth >= 0:
+            s = path[depth]
+            end = row_ptr[state_ptr[s + 1]]
+            if decided[s]:
+                end = 0
+            descended = False
+            while edge[s] < end:
+                t = successor[edge[s]]
+                edge[s] += 1
+                if index[t] < 0:
+                    index[t] = low[t] = clock
+                    clock += 1
+                    stack[top] = t
+                    top += 1
+                    edge[t] = row_ptr[state_ptr[t]]
+                    depth += 1
+                    path[depth] = t
+                    descended = True
+                    break
+                if component[t] < 0 and index[t] < low[s]:
+                    low[s] = index[t]
+            if descended:
+                continue
+            if low[s] == index[s]:
+                while True:
+                    top -= 1
+                    t = stack[top]
+                    component[t] = count
+                    order[emitted] = t
+                    emitted += 1
+                    if t == s:
+                        break
+                count += 1
+            depth -= 1
+            if depth >= 0 and low[s] < low[path[depth]]:
+                low[path[depth]] = low[s]
+    return order, component, count
+
+
+TRIVIAL, SINK, CYCLIC = 0, 1, 2
+
+
+@njit(cache=True, nogil=True)
+def layers(state_ptr, row_ptr, successor, decided, order, component, sinks):
+    """Kind of each state and the number of cyclic layers below it.
+
+    Parameters
+    ----------
+    sinks : bool
+        Whether states that only loop are told apart from other cycles.
+
+    Returns
+    -------
+    kind : (S,) int8
+        TRIVIAL (one backward step), SINK (every row only loops) or CYCLIC (needs a fixpoint).
+    depth : (S,) int64
+        Cyclic components on the longest path strictly below the state's component.
+    """
+    S = state_ptr.shape[0] - 1
+    kind = np.zeros(S, np.int8)
+    depth = np.zeros(S, np.int64)
+    i = 0
+    while i < S:
+        j = i
+        c = component[order[i]]
+        while j < S and component[order[j]] == c:
+            j += 1
+        below = 0
+        loops = j - i > 1
+        sink = j - i == 1
+        for k in range(i, j):
+            s = order[k]
+            if decided[s]:
+                sink = False
+                continue
+            for e in range(row_ptr[state_ptr[s]], row_ptr[state_ptr[s + 1]]):
+                t = successor[e]
+                if component[t] == c:
+                    loops = True
+                else:
+                    sink = False
+                    d = depth[t] + (1 if kind[t] == CYCLIC else 0)
+                    if d > below:
+                        below = d
+        for k in range(i, j):
+            s = order[k]
+            depth[s] = below
+            if sink and loops and sinks:
+                kind[s] = SINK
+            elif loops and not decided[s]:
+                kind[s] = CYCLIC
+        i = j
+    return kind, depth
+
+
+@njit(cache=True)
+def _stays(row, inside, row_ptr, successor, lo, hi):
+    """Whether nature can keep all mass of the row inside the set."""
+    mass = 0.0
+    for t in range(row_ptr[row], row_ptr[row + 1]):
+        if inside[successor[t]]:
+            mass += hi[t]
+        elif lo[t] > 0.0:
+            return False
+    return mass >= 1.0 - MASS_TOLERANCE
+
+
+@njit(cache=True)
+def _only(row, inside, row_ptr, successor, hi):
+    """Whether every distribution of the row stays inside the set."""
+    for t in range(row_ptr[row], row_ptr[row + 1]):
+        if hi[t] > 0.0 and not inside[successor[t]]:
+            return False
+    return True
+
+
+@njit(cache=True)
+def _touches(row, inside, row_ptr, successor, hi):
+    """Whether some distribution of the row puts mass on the set."""
+    for t in range(row_ptr[row], row_ptr[row + 1]):
+        if hi[t] > 0.0 and inside[successor[t]]:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def hold_set(state_ptr, row_ptr, successor, lo, hi, usable, quantifier, start):
+    """The largest subset of ``start`` in which the play can be held for ever.
+
+    Parameters
+    ----------
+    lo, hi : (T,) float64
+        Bounds of a nature that wants to hold; a nature that does not is given by lo = hi = its distribution, or by
+        lo = hi > 0 wherever it may put mass.
+    usable : (R,) int8
+        2: the row may be used for holding, 1: it is played but never holds (it pays), 0: it is not played.
+    quantifier : int
+        ANY_ROW: one usable row per state suffices; ALL_ROWS: every played row must stay.
+    start : (n + m,) bool
+
+    Returns
+    -------
+    (n + m,) bool
+    """
+    inside = start.copy()
+    n = state_ptr.shape[0] - 1
+    changed = True
+    forward = True
+    while changed:
+        changed = False
+        for k in range(n):
+            s = k if forward else n - 1 - k
+            if not inside[s]:
+                continue
+            good = quantifier == ALL_ROWS
+            for row in range(state_ptr[s], state_ptr[s + 1]):
+                if usable[row] == 0:
+                    continue
+                stays = usable[row] == 2 and _stays(row, inside, row_ptr, successor, lo, hi)
+                if quantifier == ANY_ROW and stays:
+                    good = True
+                    break
+                if quantifier == ALL_ROWS and not stays:
+                    good = False
+                    break
+            if not good:
+                inside[s] = False
+                changed = True
+        forward = not forward
+    return inside
+
+
+@njit(cache=True, nogil=True)
+def finite_set(state_ptr, row_ptr, successor, lo, hi, played, pays, quantifier, nature_helps, must_reach, goal, start):
+    """States from which the minimiser keeps the total finite.
+
+    With ``must_reach``: it can reach the goal almost surely (nu X. mu Y). Without: it can almost surely reach the
+    goal or, from some point on, loop without paying (nu X. mu Y. nu Z).
+
+    Parameters
+    ----------
+    played : (R,) bool
+        Rows in play (all of them, or those of a fixed policy).
+    pays : (R,) bool
+        Rows with a positive reward.
+    quantifier : int
+        ANY_ROW: the minimiser chooses the row. ALL_ROWS: the other side chooses it, or (2) a fixed policy draws it.
+    nature_helps : bool
+        Whether nature is the minimiser.
+    goal, start : (n + m,) bool
+        goal: exits with finite value; start: states that may be finite (goal included).
+    """
+    n = state_ptr.shape[0] - 1
+    X = start.copy()
+    while True:
+        Y = goal.copy()
+        grown = True
+        forward = True
+        while grown:
+            grown = False
+            Z = X.copy()
+            shrinking = not must_reach
+            if must_reach:
+                for s in range(n):
+                    Z[s] = False
+            while True:
+                lost = False
+                for k in range(n):
+                    s = k if forward else n - 1 - k
+                    if Y[s] or not X[s] or not (Z[s] or must_reach):
+                        continue
+                    good = quantifier != ANY_ROW
+                    progress = False
+                    quiet = True
+                    for row in range(state_ptr[s], state_ptr[s + 1]):
+                        if not played[row]:
+                            continue
+                        if nature_helps:
+                            safe = _stays(row, X, row_ptr, successor, lo, hi)
+                            hits = safe and _touches(row, Y, row_ptr, successor, hi)
+                        else:
+                            safe = _only(row, X, row_ptr, successor, hi)
+                            away = False
+                            mass = 0.0
+                            for t in range(row_ptr[row], row_ptr[row + 1]):
+                                if not Y[successor[t]]:
+                                    mass += hi[t]
+                                elif lo[t] > 0.0:
+                                    away = True
+                            hits = away or mass < 1.0 - MASS_TOLERANCE
+                        loops = False
+                        if not must_reach and not pays[row]:
+                            loops = True
+                            if nature_helps:
+                                mass = 0.0
+                                for t in range(row_ptr[row], row_ptr[row + 1]):
+                                    if Z[successor[t]] or Y[successor[t]]:
+                                        mass += hi[t]
+                                    elif lo[t] > 0.0:
+                                        loops = False
+                                loops = loops and mass >= 1.0 - MASS_TOLERANCE
+                            else:
+                                for t in range(row_ptr[row], row_ptr[row + 1]):
+                                    if hi[t] > 0.0 and not (Z[successor[t]] or Y[successor[t]]):
+                                        loops = False
+                        if quantifier == 2:  # a policy that draws rows: all safe; one hits, or all are quiet
+                            good = good and safe
+                            progress = progress or hits
+                            quiet = quiet and loops
+                            continue
+                        fine = safe and (hits or loops)
+                        if quantifier == ANY_ROW and fine:
+                            good = True
+                            break
+                        if quantifier == ALL_ROWS and not fine:
+                            good = False
+                            break
+                    if quantifier == 2:
+                        good = good and (progress or quiet)
+                    if must_reach:
+                        if good:
+                            Y[s] = True
+                            grown = True
+                    elif not good:
+                        Z[s] = False
+                        lost = True
+                forward = not forward
+                if must_reach or not lost:
+                    break
+            if shrinking:
+                for s in range(n):
+                    if Z[s] and not Y[s]:
+                        Y[s] = True
+                        grown = True
+        same = True
+        for s in range(n):
+            if X[s] and not Y[s]:
+                X[s] = False
+                same = False
+        if same:
+            return X
+
+
+@njit(cache=True, nogil=True)
+def progress_rows(state_ptr, row_ptr, successor, lo, hi, preferred, allowed, pays, adversary, rows):
+    """Choose rows that leave: extend an attractor of the exits, preferred rows first.
+
+    Parameters
+    ----------
+    lo, hi : (T,) float64
+        Bounds of nature; where nature is on the chooser's side, lo = hi = its distribution.
+    preferred, allowed : (R,) bool
+    pays : (R,) bool
+        Rows that count as progress whatever follows.
+    adversary : bool
+        Whether nature may avoid the attractor (lo, hi are then its bounds).
+    rows : (n,) int64
+        Written: the row of every state that was attracted; the others keep their entry.
+
+    Returns
+    -------
+    int
+        Number of states not attracted.
+    """
+    n = state_ptr.shape[0] - 1
+    size = n
+    for t in range(successor.shape[0]):
+        size = max(size, successor[t] + 1)
+    inside = np.zeros(size, np.bool_)
+    for s in range(n, size):
+        inside[s] = True
+    outside = ~inside
+    left = n
+    for stage in range(2):
+        changed = True
+        forward = True
+        while changed and left > 0:
+            changed = False
+            for k in range(n):
+                s = k if forward else n - 1 - k
+                if inside[s]:
+                    continue
+                for row in range(state_ptr[s], state_ptr[s + 1]):
+                    if not allowed[row] or (stage == 0 and not preferred[row]):
+                        continue
+                    if adversary:
+                        leaves = not _stays(row, outside, row_ptr, successor, lo, hi)
+                    else:
+                        leaves = _touches(row, inside, row_ptr, successor, hi)
+                    if pays[row] or leaves:
+                        rows[s] = row
+                        inside[s] = True
+                        outside[s] = False
+                        left -= 1
+                        changed = True
+                        break
+            forward = not forward
+    return left

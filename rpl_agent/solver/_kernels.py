@@ -1,0 +1,276 @@
+"""Compiled Bellman sweeps and chain assembly; every kernel works on a model's arrays or on a local model's."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from rpl_agent.relaxations._kernels import (
+    INTERVAL, POINT, UNIT_ROUNDOFF, interval_row, pair_bound, row_expectation, row_strategy,
+)  # fmt: skip
+
+MAX_AGENT, MIN_AGENT, FIXED_AGENT = 1, -1, 0
+
+
+@njit(cache=True, nogil=True)
+def bellman(
+    order, values, out, chosen, upward, agent, maximise, gamma, offset, state_ptr, row_ptr, successor, expression,
+    reward, weights, cs, longest,
+):  # fmt: skip
+    """out[s] = bound of (T values)(s) + offset for s in order; ``out is values`` makes it a Gauss-Seidel sweep.
+
+    Parameters
+    ----------
+    order : (k,) int64
+    values, out : (S,) float64
+    chosen : (S,) int64
+        Written: the agent's best row (untouched for a fixed policy).
+    upward : bool
+        Side of the bound: False gives out <= T values, True out >= T values.
+    agent : int
+        MAX_AGENT, MIN_AGENT, or FIXED_AGENT to play ``weights``.
+    maximise : bool
+        Direction of nature.
+    gamma : float
+    offset : float
+        Added to every result (a strict margin).
+    reward, weights : (R,) float64
+
+    Returns
+    -------
+    float
+        The largest change.
+    """
+    scratch = np.empty((2, longest))
+    kind, lower, upper = cs.kind, cs.lower, cs.upper
+    largest = 0.0
+    side = 1.0 if upward else -1.0
+    for i in range(order.shape[0]):
+        s = order[i]
+        best = np.inf if agent == MIN_AGENT else -np.inf
+        best_row = state_ptr[s]
+        total = 0.0
+        base = 0.0
+        size = 0.0
+        drawn = 0
+        for row in range(state_ptr[s], state_ptr[s + 1]):
+            if agent == FIXED_AGENT and weights[row] == 0.0:
+                continue
+            a, b = row_ptr[row], row_ptr[row + 1]
+            if b - a == 1:
+                q = values[successor[a]]
+            else:
+                slow = True
+                if b - a == 2:
+                    x, y = values[successor[a]], values[successor[a + 1]]
+                    if x < np.inf and y < np.inf:
+                        f, g = expression[a], expression[a + 1]
+                        q = pair_bound(x, y, lower[f], upper[f], lower[g], upper[g], maximise, upward)
+                        slow = False
+                if slow:
+                    if kind <= INTERVAL:
+                        q = interval_row(
+                            a, b, values, maximise, upward, successor, expression, lower, upper, kind == POINT, scratch
+                        )
+                    else:
+                        q = row_expectation(
+                            row, values, maximise, upward, row_ptr, successor, expression, cs, scratch
+                        )
+            if q < np.inf and (reward[row] != 0.0 or gamma != 1.0):
+                q = reward[row] + gamma * q
+                q += side * 3.0 * UNIT_ROUNDOFF * (abs(q) + 2.0 * abs(reward[row]))
+            if agent == FIXED_AGENT:
+                if drawn == 0 or q == np.inf:
+                    base = q
+                elif q != base and base < np.inf:
+                    total += weights[row] * (q - base)
+                    size += weights[row] * abs(q - base)
+                drawn += 1
+            elif (agent == MAX_AGENT and q > best) or (agent == MIN_AGENT and q < best):
+                best = q
+                best_row = row
+        if agent == FIXED_AGENT:
+            best = base + total
+            if size > 0.0 and best < np.inf:
+                best += side * UNIT_ROUNDOFF * ((2.0 * drawn + 8.0) * size + 2.0 * abs(best))
+        else:
+            chosen[s] = best_row
+        best += offset
+        if offset != 0.0 and best < np.inf:
+            best += side * UNIT_ROUNDOFF * abs(best)
+        if best != values[s]:
+            change = abs(best - values[s])
+            largest = change if not change <= largest else largest
+        out[s] = best
+    return largest
+
+
+@njit(cache=True, nogil=True)
+def row_values(
+    values, maximise, gamma, state_ptr, row_ptr, successor, expression, reward, cs, longest, q, p
+):  # fmt: skip
+    """Nature's best distribution of every row and the row's value, without rounding margins (to find strategies).
+
+    Parameters
+    ----------
+    q : (R,) float64
+        Written.
+    p : (T,) float64
+        Written.
+    """
+    scratch = np.empty((2, longest))
+    for row in range(row_ptr.shape[0] - 1):
+        row_strategy(row, values, maximise, row_ptr, successor, expression, cs, scratch, p)
+        q[row] = reward[row] + gamma * _mean(row, values, row_ptr, successor, p)
+
+
+@njit(cache=True)
+def _mean(row, values, row_ptr, successor, p):
+    """sum p v in the form min v + sum p (v - min v); successors without mass do not count."""
+    low = np.inf
+    for t in range(row_ptr[row], row_ptr[row + 1]):
+        if p[t] > 0.0:
+            low = min(low, values[successor[t]])
+    total = 0.0
+    for t in range(row_ptr[row], row_ptr[row + 1]):
+        if p[t] > 0.0:
+            d = values[successor[t]] - low
+            if d > 0.0:
+                total += p[t] * d
+    return low + total
+
+
+@njit(cache=True, nogil=True)
+def row_means(values, gamma, row_ptr, successor, reward, p, q):
+    """q[row] = reward + gamma * sum p v under nature's distributions p (T,)."""
+    for row in range(row_ptr.shape[0] - 1):
+        q[row] = reward[row] + gamma * _mean(row, values, row_ptr, successor, p)
+
+
+@njit(cache=True, nogil=True)
+def assemble(rows, weights, values, gamma, offset, state_ptr, row_ptr, successor, reward, p, indptr, indices, data, rhs):
+    """The linear system (I - gamma P) x = rhs of a chain on states 0..n-1; exits enter the right side.
+
+    Entries of one row may repeat (rows mixed by weights). The diagonal is written as the mass that leaves the state,
+    which stays accurate for states that almost always loop.
+
+    Parameters
+    ----------
+    rows : (n,) int64
+        Chosen rows; empty: play ``weights``.
+    p : (T,) float64
+        Nature's distributions.
+    indptr : (n+1,), indices, data : capacity T + n; written
+    rhs : (n,) float64; written
+
+    Returns
+    -------
+    int
+        Number of entries.
+    """
+    n = state_ptr.shape[0] - 1
+    k = 0
+    indptr[0] = 0
+    fixed = rows.shape[0] == 0
+    for s in range(n):
+        diagonal = 1.0 - gamma
+        right = offset
+        first = state_ptr[s] if fixed else rows[s]
+        last = state_ptr[s + 1] if fixed else rows[s] + 1
+        for row in range(first, last):
+            w = weights[row] if fixed else 1.0
+            if w == 0.0:
+                continue
+            right += w * reward[row]
+            for t in range(row_ptr[row], row_ptr[row + 1]):
+                j = successor[t]
+                if j == s or p[t] <= 0.0:
+                    continue
+                mass = gamma * w * p[t]
+                diagonal += mass
+                if j < n:
+                    indices[k] = j
+                    data[k] = -mass
+                    k += 1
+                else:
+                    right += mass * values[j]
+        indices[k] = s
+        data[k] = diagonal
+        k += 1
+        indptr[s + 1] = k
+        rhs[s] = right
+    return k
+
+
+@njit(cache=True, nogil=True)
+def relax_chain(indptr, indices, data, rhs, x, sweeps, tolerance):
+    """Gauss-Seidel on an assembled chain, both directions in turn; the number of sweeps used."""
+    n = rhs.shape[0]
+    for k in range(sweeps):
+        change = 0.0
+        for i in range(n):
+            s = i if k % 2 == 0 else n - 1 - i
+            right = rhs[s]
+            diagonal = 0.0
+            for e in range(indptr[s], indptr[s + 1]):
+                if indices[e] == s:
+                    diagonal += data[e]
+                else:
+                    right -= data[e] * x[indices[e]]
+            new = right / diagonal
+            change = max(change, abs(new - x[s]))
+            x[s] = new
+        if change <= tolerance:
+            return k + 1
+    return sweeps
+
+
+@njit(cache=True, nogil=True)
+def extract(states, position, state_ptr, row_ptr, successor, size):
+    """Sizes and maps of the local model on ``states``.
+
+    Parameters
+    ----------
+    states : (n,) int64
+    position : (S,) int64
+        All -1 on entry; restored on return.
+    size : (2,) int64
+        Number of rows and transitions of ``states``.
+
+    Returns
+    -------
+    local_state_ptr, local_row_ptr, local_successor, row_of, transition_of, exits
+    """
+    n = states.shape[0]
+    local_state_ptr = np.zeros(n + 1, np.int64)
+    local_row_ptr = np.zeros(size[0] + 1, np.int64)
+    local_successor = np.empty(size[1], np.int32)
+    row_of = np.empty(size[0], np.int64)
+    transition_of = np.empty(size[1], np.int64)
+    exits = np.empty(size[1], np.int64)
+    for i in range(n):
+        position[states[i]] = i
+    m = 0
+    r = 0
+    t = 0
+    for i in range(n):
+        s = states[i]
+        for row in range(state_ptr[s], state_ptr[s + 1]):
+            row_of[r] = row
+            for e in range(row_ptr[row], row_ptr[row + 1]):
+                j = successor[e]
+                if position[j] < 0:
+                    position[j] = n + m
+                    exits[m] = j
+                    m += 1
+                local_successor[t] = position[j]
+                transition_of[t] = e
+                t += 1
+            r += 1
+            local_row_ptr[r] = t
+        local_state_ptr[i + 1] = r
+    for i in range(n):
+        position[states[i]] = -1
+    for i in range(m):
+        position[exits[i]] = -1
+    return local_state_ptr, local_row_ptr, local_successor, row_of, transition_of, exits[:m].copy()

@@ -1,0 +1,280 @@
+"""Certified bounds on one cyclic part of the model, its exits solved already.
+
+Lower and upper bounds are fixpoints of the Bellman operator with a tiny extra cost or bonus per step, so they satisfy
+the conditions of `certificates` strictly and rounding cannot break them:
+
+* the bound of the *proper* side (a maximiser's lower bound, a cost minimiser's upper bound) fixes that side's strategy,
+  from which every play ends, and lets the opponents answer;
+* the other bound fixes the opponents' strategy and collapses the end components in which the proper side could loop.
+
+Every bound is verified with directed rounding before it is returned; the extra cost grows until it verifies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rpl_agent.relaxations._kernels import INTERVAL, MASS_TOLERANCE
+from rpl_agent.solver._graph_kernels import ALL_ROWS, ANY_ROW, finite_set, hold_set
+from rpl_agent.solver._kernels import FIXED_AGENT
+from rpl_agent.solver.local import Local
+from rpl_agent.solver.problem import Problem
+from rpl_agent.solver.quotient import collapse
+from rpl_agent.solver.strategies import Play, can_hold, improve, play, scale_of
+
+#: the first extra cost per step, relative to the values, its growth and the number of attempts
+FIRST_MARGIN, MARGIN_GROWTH, MARGIN_ATTEMPTS = 2e-15, 16.0, 9
+#: sweeps of the fallback, when no certificate could be built from strategies
+FALLBACK_SWEEPS = 2_000
+
+
+@dataclass
+class Bounds:
+    """What a cyclic part contributes to the solution (indices are the model's)."""
+
+    states: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    rows: np.ndarray  # the agent's policy, empty for a fixed one
+    transitions: np.ndarray  # with p: nature's witness where nature is on the proper side
+    p: np.ndarray
+    steps: int
+    certified: bool
+
+
+def solve_component(
+    problem: Problem, states: np.ndarray, lower: np.ndarray, upper: np.ndarray, guess: np.ndarray, budget: int
+) -> list[Bounds]:
+    """Bounds on ``states`` given those of their successors in lower, upper (S,).
+
+    ``guess`` (S,) is a warm start; ``budget`` limits sweeps and steps.
+    """
+    local = Local.of(problem, states)
+    if problem.discounted:
+        return [_bounds(problem, local, lower, upper, guess, budget)]
+    parts = []
+    infinite = ~_finite(problem, local, upper)
+    if infinite.any():
+        low, rows = _infinite_lower(problem, local, infinite, lower, upper)
+        parts.append(_constant(local, infinite, low, np.inf, rows))
+        upper[local.states[infinite]] = np.inf
+        lower[local.states[infinite]] = low
+        states = states[~infinite]
+        local = Local.of(problem, states)
+    if len(states) and problem.proper_max:
+        zero = _worthless(problem, local)
+        if zero.any():
+            rows = _holding_rows(local, zero)
+            parts.append(_constant(local, zero, 0.0, 0.0, rows))
+            lower[local.states[zero]] = upper[local.states[zero]] = 0.0
+            states = states[~zero]
+            local = Local.of(problem, states)
+    if len(states):
+        parts.append(_bounds(problem, local, lower, upper, guess, budget))
+    return parts
+
+
+def _constant(local: Local, where: np.ndarray, low: float, high: float, rows: np.ndarray) -> Bounds:
+    """States whose value the graph decides."""
+    states = local.states[where]
+    chosen = np.zeros(0, dtype=np.int64) if local.agent == FIXED_AGENT else local.row_of[rows[where]]
+    taken = where[local.row_state][local.transition_row]
+    p = local.central(np.zeros(local.n + local.m, dtype=bool))
+    return Bounds(
+        states, np.full(len(states), low), np.full(len(states), high), chosen, local.transition_of[taken], p[taken], 0,
+        True,
+    )  # fmt: skip
+
+
+def _holding_rows(local: Local, zero: np.ndarray) -> np.ndarray:
+    """(n,) for every state of the set a row that can stay in it (a minimising agent must choose it)."""
+    inside = np.concatenate([zero, np.zeros(local.m, dtype=bool)])[local.successor]
+    starts = local.row_ptr[:-1]
+    out_lo = np.add.reduceat(np.where(inside, 0.0, local.lo), starts)
+    in_hi = np.add.reduceat(np.where(inside, local.hi, 0.0), starts)
+    if local.maximise:  # nature does not help: it must have no way out
+        out_lo = np.add.reduceat(np.where(inside, 0.0, local.hi), starts)
+    good = np.flatnonzero((out_lo <= 0.0) & (in_hi >= 1.0 - MASS_TOLERANCE) & (local.reward == 0.0))
+    rows = local.state_ptr[:-1].copy()
+    rows[local.row_state[good]] = good
+    return rows
+
+
+def _infinite_lower(
+    problem: Problem, local: Local, infinite: np.ndarray, lower: np.ndarray, upper: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """(lower bound, rows (n,)) on states whose value the graph shows to be infinite: inf where that is certain.
+
+    For a region the graph sees only the interval hull, which may overrate nature; then the lower bound stays 0. A
+    maximising agent needs a policy that collects for ever: that of a discount close to 1, tested on the graph.
+    """
+    rows = local.state_ptr[:-1].copy()
+    exits_differ = bool((np.isinf(upper[local.exits]) & np.isfinite(lower[local.exits])).any())
+    certain = (problem.cs.kind <= INTERVAL or not problem.maximise) and not exits_differ
+    if not certain:
+        return 0.0, rows
+    if not problem.agent_proper or problem.must_reach:
+        return np.inf, rows
+    # Exits of infinite value become a large prize; the discount keeps all numbers finite.
+    prize = np.where(np.isinf(upper[local.exits]), 1e6 * (1.0 + float(local.reward.max(initial=0.0))), upper[local.exits])
+    for gamma in (1.0 - 1e-4, 1.0 - 1e-7):
+        patient = replace(local, gamma=gamma)
+        rows = play(patient, True, np.concatenate([np.zeros(local.n), prize]), 200).rows
+        if not (_finite(problem, local.fix_agent(rows), upper) & infinite).any():
+            return np.inf, rows
+    return 0.0, rows
+
+
+def _finite(problem: Problem, local: Local, upper: np.ndarray) -> np.ndarray:
+    """(n,) states whose value the graph does not show to be infinite."""
+    if problem.is_reach:
+        return np.ones(local.n, dtype=bool)
+    exit_finite = np.isfinite(upper[local.exits])
+    pays = local.reward > 0.0
+    if not problem.must_reach and not pays.any() and exit_finite.all():
+        return np.ones(local.n, dtype=bool)
+    goal = np.concatenate([np.zeros(local.n, dtype=bool), exit_finite])
+    start = np.concatenate([np.ones(local.n, dtype=bool), exit_finite])
+    quantifier = 2 if local.agent == FIXED_AGENT else ANY_ROW if local.agent == -1 else ALL_ROWS
+    played = local.weights > 0.0
+    return finite_set(
+        local.state_ptr, local.row_ptr, local.successor, local.lo, local.hi, played, pays, quantifier,
+        not local.maximise, problem.must_reach, goal, start,
+    )[: local.n]  # fmt: skip
+
+
+def _worthless(problem: Problem, local: Local) -> np.ndarray:
+    """(n,) states where the minimiser can hold the play unpaid against every strategy: value 0."""
+    usable = np.where(local.reward == 0.0, 2, 1).astype(np.int8)
+    if local.agent == FIXED_AGENT:
+        usable[local.weights == 0.0] = 0
+    lo = hi = (local.hi > 0.0).astype(float)  # a maximising nature stays only where it has no way out
+    if not problem.nature_proper:
+        lo, hi = local.lo, local.hi
+    start = np.concatenate([np.ones(local.n, dtype=bool), np.zeros(local.m, dtype=bool)])
+    quantifier = ANY_ROW if local.agent == -1 else ALL_ROWS
+    return hold_set(local.state_ptr, local.row_ptr, local.successor, lo, hi, usable, quantifier, start)[: local.n]
+
+
+def _bounds(
+    problem: Problem, local: Local, lower: np.ndarray, upper: np.ndarray, guess: np.ndarray, budget: int
+) -> Bounds:
+    """Bounds on states whose value is finite and not decided by the graph."""
+    n = local.n
+    exit_low, exit_high = lower[local.exits], upper[local.exits]
+    first = exit_low if problem.proper_max else exit_high
+    game = play(local, problem.proper_max, np.concatenate([guess[local.states], first]), budget)
+    proper, proper_ok, rows, p, steps = _proper_bound(problem, local, game, first, budget)
+    other_exits = exit_high if problem.proper_max else exit_low
+    other, other_ok, other_rows, more = _other_bound(problem, local, game, other_exits, budget)
+    low, high = (proper, other) if problem.proper_max else (other, proper)
+    policy = rows if problem.agent_proper or problem.agent == FIXED_AGENT else other_rows
+    keep = local.transition_of if problem.nature_proper else np.zeros(0, dtype=np.int64)
+    return Bounds(
+        local.states, low[:n], np.maximum(high[:n], low[:n]), local.row_of[policy] if len(policy) else policy, keep,
+        p if problem.nature_proper else np.zeros(0), game.steps + steps + more, proper_ok and other_ok,
+    )  # fmt: skip
+
+
+def _verified(problem: Problem, checked: Local, values: np.ndarray, is_upper: bool) -> tuple[np.ndarray, bool]:
+    """Clip a candidate to the trivial range and test its inequality with directed rounding."""
+    n = checked.n
+    if not problem.discounted:
+        values[:n] = np.maximum(values[:n], 0.0)
+    if problem.is_reach:
+        values[:n] = np.minimum(values[:n], 1.0)
+    image = checked.bellman(values, upward=is_upper)[:n]
+    good = image <= values[:n] if is_upper else image >= values[:n]
+    return values, bool(good.all())
+
+
+def _margins(problem: Problem, local: Local, values: np.ndarray, is_upper: bool) -> list[float]:
+    size = scale_of(local, values)
+    sign = 1.0 if is_upper else -1.0
+    return [sign * size * FIRST_MARGIN * MARGIN_GROWTH**k for k in range(MARGIN_ATTEMPTS)]
+
+
+def _proper_bound(
+    problem: Problem, local: Local, game: Play, exits: np.ndarray, budget: int
+) -> tuple[np.ndarray, bool, np.ndarray, np.ndarray, int]:
+    """The bound attained by the proper side's strategy: (values, certified, rows, p, steps)."""
+    is_upper = not problem.proper_max
+    fixed = local.fix_agent(game.rows) if problem.agent_proper else local
+    if problem.nature_proper:
+        fixed = fixed.fix_nature(game.p)
+    steps = 0
+    ends = problem.discounted or not can_hold(local, problem.proper_max, fixed, game.p).any()
+    if ends:
+        for margin in _margins(problem, local, game.values, is_upper):
+            if steps + game.steps >= budget:
+                break
+            start = np.concatenate([game.values[: local.n], exits])
+            result = improve(fixed, start, margin)
+            steps += result.steps
+            values, good = _verified(problem, fixed, result.values.copy(), is_upper)
+            if good:
+                return values, True, game.rows, game.p, steps
+    if is_upper or problem.discounted:
+        return _trivial(problem, local, exits, is_upper), False, game.rows, game.p, steps
+    values = _from_below(fixed, exits, budget)
+    return values, False, game.rows, game.p, steps
+
+
+def _other_bound(
+    problem: Problem, local: Local, game: Play, exits: np.ndarray, budget: int
+) -> tuple[np.ndarray, bool, np.ndarray, int]:
+    """The bound on what the proper side can do at all: (values, certified, rows of the agent, steps)."""
+    is_upper = problem.proper_max
+    rows = game.rows
+    opponent_agent = problem.agent not in (FIXED_AGENT,) and not problem.agent_proper
+    checked = local.fix_agent(rows) if opponent_agent else local
+    fixed = checked
+    if not problem.nature_proper and not local.nature_fixed:
+        fixed = fixed.fix_nature(game.p)
+    steps = 0
+    quotient = None if problem.discounted else collapse(fixed)
+    start = np.concatenate([game.values[: local.n], exits])
+    for margin in _margins(problem, local, game.values, is_upper):
+        if steps + game.steps >= budget:
+            break
+        if quotient is None:
+            result = improve(fixed, start, margin)
+            values = result.values.copy()
+        else:
+            inner = quotient.down(start)
+            result = improve(quotient.local, inner, margin) if quotient.local.n else Play(inner, rows, game.p, 0, True)
+            values = quotient.up(result.values)
+        steps += result.steps
+        values, good = _verified(problem, checked, values, is_upper)
+        if good:
+            return values, True, rows, steps
+    if is_upper or problem.discounted:
+        return _trivial(problem, local, exits, is_upper), False, rows, steps
+    return _from_below(checked, exits, budget), False, rows, steps
+
+
+def _trivial(problem: Problem, local: Local, exits: np.ndarray, is_upper: bool) -> np.ndarray:
+    """A bound that needs no argument."""
+    if problem.is_reach:
+        worst = 1.0 if is_upper else 0.0
+    elif problem.discounted:
+        size = float(np.abs(local.reward).max(initial=0.0)) / (1.0 - problem.gamma) + float(np.abs(exits).max(initial=0.0))
+        worst = (1.0 if is_upper else -1.0) * size * (1.0 + 1e-9)
+    else:
+        worst = np.inf if is_upper else 0.0
+    return np.concatenate([np.full(local.n, worst), exits])
+
+
+def _from_below(checked: Local, exits: np.ndarray, budget: int) -> np.ndarray:
+    """Iterates from 0 stay below the value whatever happens; a small cost per step keeps them inductive."""
+    values = np.concatenate([np.zeros(checked.n), exits])
+    for _ in range(min(FALLBACK_SWEEPS, budget)):
+        margin = -1e-14 * scale_of(checked, values)
+        image = checked.bellman(values, upward=False, offset=margin)
+        rise = float((image - values)[: checked.n].max(initial=0.0))
+        np.maximum(values, image, out=values)
+        if rise <= 0.0:
+            break
+    return values

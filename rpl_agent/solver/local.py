@@ -1,0 +1,216 @@
+"""`Local`: a part of the model with its exits, as arrays of its own; strategies of it and their exact evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.sparse import csc_array
+from scipy.sparse.linalg import splu
+
+from rpl_agent.relaxations._kernels import MASS_TOLERANCE, POINT, CompiledSet, compiled_set
+from rpl_agent.solver._kernels import FIXED_AGENT, assemble, bellman, extract, relax_chain, row_means, row_values
+
+if TYPE_CHECKING:
+    from rpl_agent.solver.problem import Problem
+
+#: systems up to this size are factorised; larger ones are relaxed (fill-in of grids grows faster than n)
+FACTOR_LIMIT = 120_000
+_RELAX_SWEEPS = 2_000
+_NO_ROWS = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Local:
+    """States 0..n-1 with rows, exits n..n+m-1 without; who moves, and in which direction.
+
+    ``states`` (n,), ``exits`` (m,), ``row_of`` (rows,) and ``transition_of`` (transitions,) point into the model.
+    """
+
+    states: np.ndarray
+    exits: np.ndarray
+    row_of: np.ndarray
+    transition_of: np.ndarray
+    state_ptr: np.ndarray
+    row_ptr: np.ndarray
+    successor: np.ndarray
+    expression: np.ndarray
+    reward: np.ndarray
+    weights: np.ndarray
+    cs: CompiledSet
+    agent: int
+    maximise: bool
+    gamma: float
+
+    @classmethod
+    def of(cls, problem: Problem, states: np.ndarray) -> Local:
+        """The local model on some states of a problem."""
+        pmdp = problem.pmdp
+        rows = int((pmdp.state_ptr[states + 1] - pmdp.state_ptr[states]).sum())
+        transitions = int((pmdp.row_ptr[pmdp.state_ptr[states + 1]] - pmdp.row_ptr[pmdp.state_ptr[states]]).sum())
+        state_ptr, row_ptr, successor, row_of, transition_of, exits = extract(
+            states, problem.position, pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, np.array([rows, transitions])
+        )
+        expression = pmdp.expression[transition_of]
+        for array in (state_ptr, row_ptr, successor, expression):
+            array.setflags(write=False)  # as in the model, so that kernels are compiled once
+        weights = problem.weights[row_of] if problem.agent == FIXED_AGENT else np.ones(rows)
+        return cls(
+            states, exits, row_of, transition_of, state_ptr, row_ptr, successor, expression,
+            problem.reward[row_of], weights, problem.cs, problem.agent, problem.maximise, problem.gamma,
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------ shape
+    @property
+    def n(self) -> int:
+        return len(self.state_ptr) - 1
+
+    @property
+    def m(self) -> int:
+        return len(self.exits)
+
+    @cached_property
+    def row_state(self) -> np.ndarray:
+        return np.repeat(np.arange(self.n), np.diff(self.state_ptr))
+
+    @cached_property
+    def transition_row(self) -> np.ndarray:
+        return np.repeat(np.arange(len(self.row_of)), np.diff(self.row_ptr))
+
+    @cached_property
+    def longest(self) -> int:
+        return int(np.diff(self.row_ptr).max(initial=1))
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        return np.arange(self.n)
+
+    @cached_property
+    def _attainable(self) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds per transition that some distribution of the row attains: what the others leave is a bound too."""
+        lower, upper = self.cs.lower[self.expression], self.cs.upper[self.expression]
+        starts = self.row_ptr[:-1]
+        least = np.add.reduceat(lower, starts)[self.transition_row] - lower
+        most = np.add.reduceat(upper, starts)[self.transition_row] - upper
+        lo, hi = np.maximum(lower, 1.0 - most), np.minimum(upper, 1.0 - least)
+        lo[(lo <= MASS_TOLERANCE) & (lower == 0.0)] = 0.0
+        hi[hi <= MASS_TOLERANCE] = 0.0
+        return lo, np.maximum(hi, lo)
+
+    @property
+    def lo(self) -> np.ndarray:
+        """(T,) lower bound per transition, as the graph sees it."""
+        return self._attainable[0]
+
+    @property
+    def hi(self) -> np.ndarray:
+        return self._attainable[1]
+
+    # ------------------------------------------------------------------ players
+    def fix_agent(self, rows: np.ndarray) -> Local:
+        """The same model with the agent's rows (n,) played."""
+        weights = np.zeros(len(self.row_of))
+        weights[rows] = 1.0
+        return replace(self, weights=weights, agent=FIXED_AGENT)
+
+    def fix_nature(self, p: np.ndarray) -> Local:
+        """The same model with nature's distributions p (T,)."""
+        expression = np.arange(len(p), dtype=np.int32)
+        expression.setflags(write=False)
+        return replace(self, cs=compiled_set(POINT, p, p), expression=expression)
+
+    @property
+    def nature_fixed(self) -> bool:
+        return self.cs.kind == POINT
+
+    def central(self, without: np.ndarray) -> np.ndarray:
+        """(T,) distributions with the largest support that avoids the exits marked in ``without`` (n+m,).
+
+        Mass above the lower bounds is shared in proportion to the widths, so every successor that can get mass does.
+        """
+        if self.nature_fixed:
+            return self.lo
+        banned = without[self.successor]
+        lo, hi = np.where(banned, 0.0, self.lo), np.where(banned, 0.0, self.hi)
+        starts = self.row_ptr[:-1]
+        room = np.add.reduceat(hi - lo, starts)
+        missing = np.clip(1.0 - np.add.reduceat(lo, starts), 0.0, None)
+        share = np.divide(missing, room, out=np.zeros_like(room), where=room > 0)
+        return lo + np.minimum(share, 1.0)[self.transition_row] * (hi - lo)
+
+    def best_rows(self, q: np.ndarray) -> np.ndarray:
+        """(n,) the agent's best row by row values q."""
+        if self.agent == FIXED_AGENT:
+            return _NO_ROWS
+        sign = float(self.agent)
+        best = np.maximum.reduceat(sign * q, self.state_ptr[:-1])
+        hit = np.flatnonzero(sign * q == best[self.row_state])
+        rows = np.empty(self.n, dtype=np.int64)
+        rows[self.row_state[hit[::-1]]] = hit[::-1]
+        return rows
+
+    # ------------------------------------------------------------------ operators
+    def bellman(self, values: np.ndarray, upward: bool, offset: float = 0.0, in_place: bool = False) -> np.ndarray:
+        """T values on the states, exits copied; a bound from the side asked for."""
+        out = values if in_place else values.copy()
+        bellman(
+            self.order, values, out, np.empty(self.n, dtype=np.int64), upward, self.agent, self.maximise, self.gamma,
+            offset, self.state_ptr, self.row_ptr, self.successor, self.expression, self.reward, self.weights, self.cs,
+            self.longest,
+        )  # fmt: skip
+        return out
+
+    def greedy(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(q (R,), p (T,)): nature's best distributions and the values of the rows under them."""
+        q, p = np.empty(len(self.row_of)), np.empty(len(self.successor))
+        row_values(
+            values, self.maximise, self.gamma, self.state_ptr, self.row_ptr, self.successor, self.expression,
+            self.reward, self.cs, self.longest, q, p,
+        )  # fmt: skip
+        p[(p <= MASS_TOLERANCE) & (self.lo == 0.0)] = 0.0
+        return q, p
+
+    def means(self, values: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """(R,) row values under distributions p."""
+        q = np.empty(len(self.row_of))
+        row_means(values, self.gamma, self.row_ptr, self.successor, self.reward, p, q)
+        return q
+
+    def chain(self, values: np.ndarray, rows: np.ndarray, p: np.ndarray, offset: float) -> np.ndarray | None:
+        """Values of the chain of (rows or weights, p) plus ``offset`` per step; None where it is singular."""
+        n = self.n
+        capacity = len(self.successor) + n
+        indptr, indices = np.empty(n + 1, dtype=np.int32), np.empty(capacity, dtype=np.int32)
+        data, rhs = np.empty(capacity), np.empty(n)
+        used = assemble(
+            rows, self.weights, values, self.gamma, offset, self.state_ptr, self.row_ptr, self.successor, self.reward,
+            p, indptr, indices, data, rhs,
+        )  # fmt: skip
+        if not np.isfinite(rhs).all():
+            return None
+        out = values.copy()
+        if n == 1:
+            diagonal = data[:used].sum()
+            if not diagonal > 0.0:
+                return None
+            out[0] = rhs[0] / diagonal
+            return out
+        if n > FACTOR_LIMIT:
+            x = values[:n].copy()
+            scale = max(1.0, float(np.abs(x).max()))
+            relax_chain(indptr, indices, data, rhs, x, _RELAX_SWEEPS, 1e-14 * scale)
+        else:
+            matrix = csc_array((data[:used], indices[:used], indptr), shape=(n, n))  # the transpose, column by column
+            matrix.sum_duplicates()
+            try:
+                factor = splu(matrix, options={"SymmetricMode": True}, diag_pivot_thresh=0.1, permc_spec="MMD_AT_PLUS_A")
+            except RuntimeError:
+                return None
+            x = factor.solve(rhs, trans="T")
+            x += factor.solve(rhs - matrix.T @ x, trans="T")
+        if not np.isfinite(x).all():
+            return None
+        out[:n] = x
+        return out

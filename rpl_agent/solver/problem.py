@@ -1,0 +1,185 @@
+"""`Problem`: a relaxation and an objective as one bundle of arrays, checked before any iteration."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from rpl_agent.errors import ModelError
+from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Task
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.policy import Policy
+from rpl_agent.relaxations._kernels import CompiledSet, scratch_size
+from rpl_agent.relaxations.base import Relaxation
+from rpl_agent.solver._graph_kernels import CYCLIC, SINK, TRIVIAL, components, layers
+from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT, MIN_AGENT
+
+#: more cyclic layers than this are solved together if they are small enough: one factorisation beats many
+MAX_LAYERS, MERGE_LIMIT = 24, 60_000
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The order of solution: rounds of a backward pass over ``trivial`` states and one fixpoint over ``cyclic`` ones."""
+
+    sinks: np.ndarray
+    rounds: tuple[tuple[np.ndarray, np.ndarray], ...]
+    is_cyclic: np.ndarray  # (S,) bool
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Who moves where, for what.
+
+    agent : MAX_AGENT, MIN_AGENT or FIXED_AGENT (then ``weights`` (R,) is the policy)
+    maximise : direction of nature
+    proper_max : whether the maximiser is the *proper* side, the one whose improper strategies are worthless: plays
+        that never end give a maximiser nothing (reachability, rewards) and cost a minimiser infinity (costs).
+    """
+
+    relaxation: Relaxation
+    task: Task
+    nature: Nature
+    policy: Policy | None
+    agent: int
+    maximise: bool
+    weights: np.ndarray
+
+    @classmethod
+    def of(cls, relaxation: Relaxation, objective: Objective, nature: Nature, policy: Policy | None) -> Problem:
+        pmdp = relaxation.pmdp
+        task = objective.resolve(pmdp)
+        if (np.diff(pmdp.state_ptr) == 0).any():
+            state = int(np.flatnonzero(np.diff(pmdp.state_ptr) == 0)[0])
+            raise ModelError(f"state {state} = {pmdp.state_name(state)} has no action")
+        lower, upper = relaxation.bounds()
+        if not (np.isfinite(lower).all() and np.isfinite(upper).all() and (lower <= upper).all()):
+            f = int(np.flatnonzero(~(lower <= upper) | ~np.isfinite(lower) | ~np.isfinite(upper))[0])
+            raise ModelError(f"bounds [{lower[f]}, {upper[f]}] of expression {pmdp.table.polynomial(f)} are inconsistent")
+        agent = MAX_AGENT if objective.sense is Sense.MAX else MIN_AGENT
+        weights = np.zeros(0)
+        if policy is not None:
+            policy.check(pmdp)
+            agent = FIXED_AGENT
+            if policy.rows is None or policy.rows.ndim == 1:
+                weights = policy.as_weights(pmdp).astype(np.float64)
+                weights = weights / np.add.reduceat(weights, pmdp.state_ptr[:-1])[pmdp.row_state]
+            elif objective.horizon is None:
+                raise ModelError("a step-dependent policy needs an objective with a horizon")
+        maximise = nature.direction(objective.sense) is Sense.MAX
+        return cls(relaxation, task, nature, policy, agent, maximise, weights)
+
+    # ------------------------------------------------------------------ what is asked
+    @property
+    def objective(self) -> Objective:
+        return self.task.objective
+
+    @property
+    def pmdp(self) -> ParametricMDP:
+        return self.relaxation.pmdp
+
+    @property
+    def reward(self) -> np.ndarray:
+        return self.task.reward
+
+    @property
+    def gamma(self) -> float:
+        return self.objective.discount
+
+    @property
+    def discounted(self) -> bool:
+        return self.gamma < 1.0
+
+    @property
+    def is_reach(self) -> bool:
+        return self.objective.kind is Kind.REACH
+
+    @property
+    def must_reach(self) -> bool:
+        """Whether plays that never reach the target cost infinity."""
+        return self.objective.kind is Kind.REWARD and self.objective.sense is Sense.MIN and not self.discounted
+
+    @property
+    def proper_max(self) -> bool:
+        if self.discounted:
+            return self.objective.sense is Sense.MAX
+        return not self.must_reach
+
+    @property
+    def agent_proper(self) -> bool:
+        return self.agent == (MAX_AGENT if self.proper_max else MIN_AGENT)
+
+    @property
+    def nature_proper(self) -> bool:
+        return self.maximise == self.proper_max
+
+    # ------------------------------------------------------------------ arrays
+    @cached_property
+    def cs(self) -> CompiledSet:
+        compiled = self.relaxation.compiled()
+        assert compiled is not None
+        return compiled
+
+    @cached_property
+    def position(self) -> np.ndarray:
+        """(S,) scratch of `extract`, all -1 between calls."""
+        return np.full(self.pmdp.num_states, -1, dtype=np.int64)
+
+    @cached_property
+    def longest(self) -> int:
+        return int(scratch_size(self.pmdp.row_ptr))
+
+    def boundary(self) -> np.ndarray:
+        """(S,) values of decided states, 0 elsewhere."""
+        values = np.zeros(self.pmdp.num_states)
+        if self.is_reach:
+            values[self.task.target] = 1.0
+        return values
+
+    def structure(self) -> Structure:
+        """The order of solution; kept with the model, because data change the bounds and not the graph."""
+        decided = self.task.decided
+        key = (decided.tobytes(), self.discounted)
+        entry = _STRUCTURES.get(id(self.pmdp))
+        if entry is None or entry[0]() is not self.pmdp:
+            pmdp_id = id(self.pmdp)
+            entry = (weakref.ref(self.pmdp, lambda _: _STRUCTURES.pop(pmdp_id, None)), {})
+            _STRUCTURES[pmdp_id] = entry
+        cache = entry[1]
+        if key not in cache:
+            if len(cache) > 8:
+                cache.clear()
+            cache[key] = _build_structure(self.pmdp, decided, self.discounted)
+        return cache[key]
+
+
+_STRUCTURES: dict[int, tuple[weakref.ref[ParametricMDP], dict[tuple[bytes, bool], Structure]]] = {}
+
+
+def _build_structure(pmdp: ParametricMDP, decided: np.ndarray, discounted: bool) -> Structure:
+    order, component, _ = components(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, decided)
+    # With a discount a loop is worth r / (1 - gamma): an ordinary fixpoint.
+    kind, depth = layers(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, decided, order, component, not discounted)
+    kind[decided] = SINK
+    cyclic = kind == CYCLIC
+    last = int(depth[kind != SINK].max(initial=0))
+    if last > MAX_LAYERS and int(((depth > 0) | cyclic).sum()) <= MERGE_LIMIT:
+        cyclic = (kind != SINK) & (cyclic | (depth > 0))
+        depth = np.zeros_like(depth)
+        last = 0
+    kinds = np.where(cyclic, CYCLIC, kind)[order]
+    depths = depth[order]
+    rounds = []
+    if last == 0:
+        rounds.append((order[kinds == TRIVIAL], order[kinds == CYCLIC]))
+    else:
+        by_depth = np.argsort(depths, kind="stable")
+        ends = np.searchsorted(depths[by_depth], np.arange(last + 2))
+        for d in range(last + 1):
+            part = by_depth[ends[d] : ends[d + 1]]
+            rounds.append((order[part[kinds[part] == TRIVIAL]], order[part[kinds[part] == CYCLIC]]))
+    sinks = np.flatnonzero((kind == SINK) & ~decided)
+    return Structure(sinks, tuple(rounds), cyclic)

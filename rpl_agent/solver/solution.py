@@ -1,0 +1,61 @@
+"""`Solution`: bounds of a value, the policy that attains them, and the evidence that they are bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rpl_agent.model.objective import Nature, Objective, Sense
+from rpl_agent.model.policy import Policy
+from rpl_agent.solver.problem import Problem
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Bounds of the value under one direction of nature.
+
+    lower, upper : the bracket at the initial state; rounding is included.
+    lower_values, upper_values : (S,) brackets everywhere; +inf where the graph shows an infinite total.
+        With a horizon: (H + 1, S), row k holds the values with k steps to go.
+    policy : attains the bound on the agent's own side (lower for MAX, upper for MIN), re-evaluated with it fixed.
+    iterations : sweeps over the model plus policy-iteration steps; 1 for an acyclic model.
+    converged : whether upper - lower meets the precision that was asked for.
+    nature_witness : (T,) nature's distributions where nature is on the proper side and the model has cycles.
+    """
+
+    problem: Problem
+    lower: float
+    upper: float
+    lower_values: np.ndarray
+    upper_values: np.ndarray
+    policy: Policy
+    iterations: int
+    seconds: float
+    converged: bool
+    precision: float
+    nature_witness: np.ndarray | None = None
+
+    @property
+    def nature(self) -> Nature:
+        return self.problem.nature
+
+    @property
+    def objective(self) -> Objective:
+        return self.problem.objective
+
+    @property
+    def gap(self) -> float:
+        """upper - lower; 0 where both are infinite."""
+        return 0.0 if self.lower == self.upper else self.upper - self.lower
+
+    @property
+    def value(self) -> float:
+        """The bound on the agent's own side, the one its policy attains."""
+        return self.lower if self.objective.sense is Sense.MAX else self.upper
+
+    def check(self) -> list[str]:
+        """Problems of the certificate, found without looking at how it was computed; empty means certified."""
+        from rpl_agent.solver.certificates import check
+
+        return check(self)

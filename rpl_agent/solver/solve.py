@@ -1,0 +1,168 @@
+"""`solve`: robust and optimistic values with bounds on both sides.
+
+The model is cut into strongly connected components. Acyclic parts are one backward pass with rounding directed outward
+on both sides (the two sides run on two cores); cyclic parts are handled by `component`. See `certificates` for what a
+bound must satisfy and why that suffices.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+import numpy as np
+
+from rpl_agent.errors import ModelError, RPLWarning
+from rpl_agent.model.objective import Nature, Objective
+from rpl_agent.model.policy import Policy
+from rpl_agent.relaxations.base import Relaxation, in_threads
+from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT, bellman
+from rpl_agent.solver.component import solve_component
+from rpl_agent.solver.problem import Problem
+from rpl_agent.solver.solution import Solution
+
+DEFAULT_PRECISION = 1e-6
+DEFAULT_ITERATIONS = 100_000
+
+
+def solve(
+    relaxation: Relaxation,
+    objective: Objective,
+    nature: Nature = Nature.ADVERSARIAL,
+    *,
+    policy: Policy | None = None,
+    precision: float = DEFAULT_PRECISION,
+    max_iterations: int = DEFAULT_ITERATIONS,
+    warm: Solution | None = None,
+) -> Solution:
+    """Bounds on the value of an objective when nature plays for or against the agent.
+
+    Parameters
+    ----------
+    relaxation : Relaxation
+    objective : Objective
+    nature : Nature
+        ADVERSARIAL gives the robust value, COOPERATIVE the optimistic one.
+    policy : Policy, optional
+        Evaluate this policy instead of the best one.
+    precision : float
+        Wanted upper - lower at the initial state; a wider result carries a warning.
+    max_iterations : int
+        Limit on sweeps and policy-iteration steps.
+    warm : Solution, optional
+        An earlier solution of the same model and objective: a start for the search, never a source of bounds.
+
+    Returns
+    -------
+    Solution
+
+    Raises
+    ------
+    ModelError
+        Bad input (bounds, objective, policy), before any iteration.
+    """
+    if not precision > 0:
+        raise ModelError(f"precision {precision} must be positive")
+    if max_iterations < 1:
+        raise ModelError(f"max_iterations {max_iterations} must be at least 1")
+    began = time.perf_counter()
+    problem = Problem.of(relaxation, objective, nature, policy)
+    if objective.horizon is not None:
+        from rpl_agent.solver.horizon import solve_horizon
+
+        return solve_horizon(problem, precision, began)
+    if relaxation.compiled() is None:
+        from rpl_agent.solver.batch import solve_batch
+
+        return solve_batch(problem, precision, max_iterations, warm, began)
+    return _solve_compiled(problem, precision, max_iterations, warm, began)
+
+
+def finish(
+    problem: Problem, lower: np.ndarray, upper: np.ndarray, policy: Policy, iterations: int, precision: float,
+    began: float, witness: np.ndarray | None,
+) -> Solution:  # fmt: skip
+    """Assemble a solution; warn where it is wider than asked for."""
+    start = problem.pmdp.initial_state
+    low, high = float(lower[..., start].flat[-1]), float(upper[..., start].flat[-1])
+    converged = low == high or high - low <= precision
+    if not converged:
+        warnings.warn(
+            f"the bracket [{low:.9g}, {high:.9g}] is sound but wider than the precision {precision:g} asked for",
+            RPLWarning,
+            stacklevel=3,
+        )
+    return Solution(
+        problem, low, high, lower, upper, policy, iterations, time.perf_counter() - began, converged, precision, witness
+    )
+
+
+def warm_values(problem: Problem, warm: Solution | None) -> np.ndarray:
+    """(S,) a start from an earlier solution of the same size; zeros otherwise."""
+    size = problem.pmdp.num_states
+    if warm is None:
+        return np.zeros(size)
+    if warm.lower_values.shape != (size,):
+        raise ModelError(f"the warm start has values of shape {warm.lower_values.shape}, the model {size} states")
+    guess = warm.lower_values if problem.proper_max else warm.upper_values
+    return np.where(np.isfinite(guess), guess, 0.0)
+
+
+def _solve_compiled(
+    problem: Problem, precision: float, max_iterations: int, warm: Solution | None, began: float
+) -> Solution:
+    pmdp, structure = problem.pmdp, problem.structure()
+    lower, upper = problem.boundary(), problem.boundary()
+    low_rows, high_rows = pmdp.state_ptr[:-1].copy(), pmdp.state_ptr[:-1].copy()
+    _sinks(problem, structure.sinks, lower, upper, low_rows, high_rows)
+    guess = warm_values(problem, warm)
+    any_cycle = any(len(cyclic) for _, cyclic in structure.rounds)
+    witness = np.zeros(pmdp.num_transitions) if any_cycle and problem.nature_proper else None
+    iterations = 1
+
+    def backward(trivial: np.ndarray, values: np.ndarray, rows: np.ndarray, upward: bool) -> None:
+        bellman(
+            trivial, values, values, rows, upward, problem.agent, problem.maximise, problem.gamma, 0.0, pmdp.state_ptr,
+            pmdp.row_ptr, pmdp.successor, pmdp.expression, problem.reward, problem.weights, problem.cs, problem.longest,
+        )  # fmt: skip
+
+    for trivial, cyclic in structure.rounds:
+        if len(trivial):
+            in_threads(
+                lambda t=trivial: backward(t, lower, low_rows, False),
+                lambda t=trivial: backward(t, upper, high_rows, True),
+            )
+        if len(cyclic):
+            budget = max_iterations - iterations
+            for part in solve_component(problem, cyclic, lower, upper, guess, budget):
+                lower[part.states], upper[part.states] = part.lower, part.upper
+                if len(part.rows):
+                    low_rows[part.states] = high_rows[part.states] = part.rows
+                if witness is not None and len(part.transitions):
+                    witness[part.transitions] = part.p
+                iterations += part.steps
+    if problem.agent == FIXED_AGENT:
+        assert problem.policy is not None
+        chosen = problem.policy
+    else:
+        chosen = Policy.deterministic(low_rows if problem.agent == MAX_AGENT else high_rows)
+    return finish(problem, lower, upper, chosen, iterations, precision, began, witness)
+
+
+def _sinks(
+    problem: Problem, sinks: np.ndarray, lower: np.ndarray, upper: np.ndarray, low_rows: np.ndarray, high_rows: np.ndarray
+) -> None:
+    """States that only loop: nothing is reached; a cost runs for ever; a reward is 0 or infinite."""
+    if problem.is_reach or not len(sinks):
+        return
+    if problem.must_reach:
+        lower[sinks] = upper[sinks] = np.inf
+        return
+    for s in sinks.tolist():
+        rows = np.arange(problem.pmdp.state_ptr[s], problem.pmdp.state_ptr[s + 1])
+        pays = problem.reward[rows] > 0.0
+        if problem.agent == FIXED_AGENT:
+            pays &= problem.weights[rows] > 0.0
+        if pays.any():
+            lower[s] = upper[s] = np.inf
+            low_rows[s] = high_rows[s] = rows[pays][0]

@@ -1,0 +1,181 @@
+"""Strategies on a local model: policy iteration for one side, Hoffman-Karp for two.
+
+The *proper* side is the one whose never-ending plays are worthless to it (see `Problem.proper_max`). Fixing a proper
+strategy of that side leaves a problem in which every play ends, hence one fixpoint, and policy iteration with exact
+chain solutions finds it in a handful of steps however slowly the chain mixes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rpl_agent.solver._graph_kernels import ALL_ROWS, ANY_ROW, hold_set, progress_rows
+from rpl_agent.solver._kernels import FIXED_AGENT
+from rpl_agent.solver.local import Local
+
+#: improvements below this (relative to the values) are ties: switching on them could leave the proper strategies
+IMPROVEMENT = 4e-14
+MAX_STEPS = 100
+#: sweeps that give policy iteration its start
+FIRST_SWEEPS = 12
+
+
+@dataclass
+class Play:
+    """A pair of strategies on a local model and its value."""
+
+    values: np.ndarray  # (n + m,)
+    rows: np.ndarray  # (n,) the agent's, empty for a fixed policy
+    p: np.ndarray  # (T,) nature's, on every row
+    steps: int
+    converged: bool
+
+
+def scale_of(local: Local, values: np.ndarray) -> float:
+    """The size of the numbers in play, for tolerances."""
+    finite = values[np.isfinite(values)]
+    return max(float(np.abs(finite).max(initial=0.0)), float(np.abs(local.reward).max(initial=0.0)), 1e-300)
+
+
+def improve(local: Local, values: np.ndarray, offset: float) -> Play:
+    """Policy iteration for players who all pull the same way (others fixed), from a finite start.
+
+    Returns
+    -------
+    Play
+        ``converged`` False where a chain was singular or the values kept moving.
+    """
+    rows, p = np.zeros(0, dtype=np.int64), np.zeros(0)
+    previous = np.inf
+    for step in range(1, MAX_STEPS + 1):
+        q, p = local.greedy(values)
+        rows = local.best_rows(q)
+        new = local.chain(values, rows, p, offset)
+        if new is None:
+            return Play(values, rows, p, step, False)
+        change = float(np.abs(new[: local.n] - values[: local.n]).max())
+        values = new
+        tolerance = 0.25 * IMPROVEMENT * scale_of(local, values)
+        if change <= tolerance or (change <= 1e3 * tolerance and change >= 0.5 * previous):
+            return Play(values, rows, p, step, True)
+        if local.agent == FIXED_AGENT and local.nature_fixed:
+            return Play(values, rows, p, step, True)
+        previous = change
+    return Play(values, rows, p, MAX_STEPS, False)
+
+
+def can_hold(local: Local, proper_max: bool, fixed: Local, p: np.ndarray) -> np.ndarray:
+    """(n,) where the opponents of the proper side can hold the play unpaid, given its strategy.
+
+    Parameters
+    ----------
+    fixed : Local
+        The model with the proper side's choices fixed.
+    p : (T,)
+        Nature's distributions if nature is on the proper side.
+    """
+    nature_proper = local.maximise == proper_max
+    lo, hi = local.lo, local.hi
+    # A cost minimiser's opponents gain by every step, a maximiser's only by steps that pay nothing.
+    unpaid = np.ones(len(local.reward), dtype=bool) if not proper_max else local.reward == 0.0
+    usable = np.where(unpaid, 2, 1).astype(np.int8)
+    if fixed.agent == FIXED_AGENT:
+        usable[fixed.weights == 0.0] = 0
+    quantifier = ALL_ROWS if fixed.agent == FIXED_AGENT else ANY_ROW
+    start = np.zeros(local.n + local.m, dtype=bool)
+    start[: local.n] = True
+    if nature_proper:
+        lo = hi = (p > 0.0).astype(float)  # stays inside only if its whole support does
+    return hold_set(local.state_ptr, local.row_ptr, local.successor, lo, hi, usable, quantifier, start)[: local.n]
+
+
+def play(local: Local, proper_max: bool, values: np.ndarray, budget: int) -> Play:
+    """Optimal strategies of both sides (Hoffman-Karp): the proper side improves, its opponents answer exactly.
+
+    Parameters
+    ----------
+    values : (n + m,) float64
+        A guess on the states, the true values on the exits.
+    budget : int
+        Limit on the number of chains solved.
+    """
+    sign = 1.0 if proper_max else -1.0
+    agent_proper = local.agent == int(sign)
+    nature_proper = local.maximise == proper_max and not local.nature_fixed
+    for _ in range(min(FIRST_SWEEPS, budget)):
+        local.bellman(values, upward=False, in_place=True)
+    values[: local.n][~np.isfinite(values[: local.n])] = 0.0
+    q, p = local.greedy(values)
+    rows = local.best_rows(q)
+    infinite = ~np.isfinite(values)
+    if local.gamma == 1.0:
+        p, rows = _proper_start(local, proper_max, agent_proper, nature_proper, q, p, rows, infinite)
+    steps = 0
+    answer = Play(values, rows, p, 0, False)
+    while steps < min(budget, MAX_STEPS):
+        fixed = local.fix_agent(rows) if agent_proper else local
+        fixed = fixed.fix_nature(p) if nature_proper else fixed
+        if steps == 0 and not nature_proper and local.maximise is False and proper_max and (local.reward > 0).any():
+            # The minimiser's own first answer must end the play too: spread its mass.
+            start = fixed.chain(values, rows if agent_proper else _any_rows(fixed), fixed.central(infinite), 0.0)
+            values = values if start is None else start
+        answer = improve(fixed, values, 0.0)
+        steps += answer.steps
+        if not answer.converged:
+            break
+        values = answer.values
+        tolerance = IMPROVEMENT * scale_of(local, values)
+        q, greedy_p = local.greedy(values)
+        switched = False
+        if nature_proper:
+            better = sign * (q - local.means(values, p)) > tolerance
+            switched = bool(better.any())
+            p = np.where(better[local.transition_row], greedy_p, p)
+        else:
+            p = greedy_p
+        if agent_proper:
+            best = local.best_rows(q)
+            better = sign * (q[best] - q[rows]) > tolerance
+            switched = switched or bool(better.any())
+            rows = np.where(better, best, rows)
+        else:
+            rows = answer.rows
+        if not switched:
+            return Play(values, rows, p, steps, True)
+    return Play(values, rows, p, steps, False)
+
+
+def _any_rows(local: Local) -> np.ndarray:
+    return np.zeros(0, dtype=np.int64) if local.agent == FIXED_AGENT else local.state_ptr[:-1].copy()
+
+
+def _proper_start(
+    local: Local, proper_max: bool, agent_proper: bool, nature_proper: bool, q: np.ndarray, p: np.ndarray,
+    rows: np.ndarray, infinite: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Strategies of the proper side with which every play ends, close to the greedy ones (p, rows)."""
+    pays = (local.reward > 0.0) if proper_max else np.zeros(len(q), dtype=bool)
+    size = scale_of(local, np.where(np.isfinite(q), q, 0.0))
+
+    def attract(p: np.ndarray) -> tuple[np.ndarray, int]:
+        if not agent_proper:
+            return rows, 0
+        best = q[rows][local.row_state]
+        usable = np.isfinite(q)
+        preferred = usable & (np.abs(np.where(usable, q, 0.0) - np.where(np.isfinite(best), best, 0.0)) <= 1e-9 * size)
+        lo, hi = (p, p) if nature_proper else (local.lo, local.hi)
+        chosen = rows.copy()
+        left = progress_rows(
+            local.state_ptr, local.row_ptr, local.successor, lo, hi, preferred, usable, pays, not nature_proper, chosen
+        )
+        return chosen, left
+
+    chosen, left = attract(p)
+    if nature_proper:
+        fixed = local.fix_agent(chosen) if agent_proper else local
+        if left or can_hold(local, proper_max, fixed, p).any():
+            p = local.central(infinite & (not proper_max))
+            chosen, left = attract(p)
+    return p, chosen
