@@ -107,16 +107,18 @@ class PMDPEnv(gym.Env[Any, Any]):
         t = low + int(np.searchsorted(here._cumulative[low:high], self.np_random.random(), side="right"))
         self._state = int(pmdp.successor[t])
         self._over = bool(here.terminal[self._state])
-        self._trail.append(self._state)
+        if self.render_mode is not None:  # an episode may be long: keep its way only where it is drawn
+            self._trail.append(self._state)
         reward = float(here.reward[row] + here.arrival[self._state])
         observation, info = self._observe()
         return observation, reward, self._over, False, info
 
     def _observe(self) -> tuple[Any, dict[str, Any]]:
-        self.action_space.enabled = self.action_masks()
+        mask = self.action_masks()
+        self.action_space.enabled = mask
         if self.render_mode == "human":
             self.render()
-        info = {"action_mask": self.action_masks(), "state": self._state}
+        info = {"action_mask": mask.copy(), "state": self._state}
         return (self._world.features(self._state) if self._features else self._state), info
 
     def render(self) -> Any:
