@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
@@ -288,6 +289,7 @@ def true_value(
     return solution.lower if solution.lower == solution.upper else (solution.lower + solution.upper) / 2
 
 
+@cache
 def versions() -> dict[str, str]:
     """Versions that decide numbers, for the record."""
     found = {"python": platform.python_version()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from scipy.optimize import linprog
@@ -79,6 +80,10 @@ class Domain:
 
     def center(self) -> np.ndarray:
         """An interior point: the centre of the largest inscribed ball (raises if D is empty)."""
+        return self._center.copy()
+
+    @cached_property
+    def _center(self) -> np.ndarray:  # one LP per domain: every update of an online run asks for it
         A, b = self.constraints()
         norms = np.linalg.norm(A, axis=1)
         cost = np.zeros(self.dimension + 1)
