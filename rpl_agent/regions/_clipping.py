@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from rpl_agent.regions._kernels import MAX_PIVOTS, entering_row, invert, multipliers, pivot, write_record
+from rpl_agent.regions._kernels import MAX_PIVOTS, entering_row, inverse_of, invert, multipliers, pivot, write_record
 
 UNCHANGED, CUT, EMPTY, FULL, INCONSISTENT = 0, 1, 2, 3, 4
 
@@ -165,6 +165,7 @@ def box_graph(loose, basis, neighbour, point, alive, state):
 def fill_table(data, basis, point, neighbour):
     """Write a complete graph into an empty table; the number of singular bases is returned."""
     count, n = basis.shape
+    width = n * n + 4 * n
     matrix = np.empty((n, n))
     inverse = np.empty((n, n))
     singular = 0
@@ -177,7 +178,7 @@ def fill_table(data, basis, point, neighbour):
             continue
         write_record(data, v, basis[v], inverse, point[v])
         for k in range(n):
-            data.records[v, n * n + 3 * n + k] = neighbour[v, k]
+            data.table[v * width + n * n + 3 * n + k] = neighbour[v, k]
     data.counts[0] = count
     return singular
 
@@ -226,18 +227,19 @@ def grow(data, directions, start):
     Returns the last vertex; stops remembering, without harm, when the table is full.
     """
     n = directions.shape[1]
+    width = n * n + 4 * n
     edges = n * n + 3 * n
     y = np.empty(n)
     vertex = start if 0 <= start < data.counts[0] else 0
     for i in range(directions.shape[0]):
         for _ in range(MAX_PIVOTS):
-            leaving = multipliers(data.records[vertex, : n * n].reshape(n, n), directions[i], y)
+            leaving = multipliers(inverse_of(data.table, n, vertex), directions[i], y)
             if leaving < 0:
                 break
-            following = int(data.records[vertex, edges + leaving])
+            following = int(data.table[vertex * width + edges + leaving])
             if following < 0:
                 basis = data.basis[vertex].copy()
-                inverse = data.records[vertex, : n * n].copy().reshape(n, n)
+                inverse = inverse_of(data.table, n, vertex)
                 point = data.point[vertex].copy()
                 entering = entering_row(data, basis, inverse, point, leaving)
                 if entering < 0 or not pivot(data, basis, leaving, entering, inverse, point):
@@ -245,10 +247,10 @@ def grow(data, directions, start):
                 following = insert_vertex(data, basis, inverse, point)
                 if following < 0:
                     return vertex
-                data.records[vertex, edges + leaving] = following
+                data.table[vertex * width + edges + leaving] = following
                 # The same edge walked back leaves the row that has just entered.
                 for k in range(n):
                     if data.basis[following, k] == entering:
-                        data.records[following, edges + k] = vertex
+                        data.table[following * width + edges + k] = vertex
             vertex = following
     return vertex

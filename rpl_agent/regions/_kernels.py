@@ -49,9 +49,10 @@ class PolytopeData(NamedTuple):
     ----------
     basis : (V, n) int32
         Row numbers tight at each vertex, ascending.
-    records : (V, n * n + 4 n) float64
-        What a query reads, side by side: G (row k is column k of B^-1), b, mass, e and the n neighbours, the vertices
-        at the other ends of the edges that leave constraint ``basis[v, k]`` (-1 where unknown).
+    table : (V * (n * n + 4 n),) float64
+        What a query reads, one record per vertex: G (row k is column k of B^-1), b, mass, e and the n neighbours, the
+        vertices at the other ends of the edges that leave constraint ``basis[v, k]`` (-1 where unknown). One flat
+        array, because a compiled call pays for every array it is handed.
     point : (V, n) float64
         The vertex of the slightly loosened polytope (see ``loose``).
     rows : (m, n) float64
@@ -72,7 +73,7 @@ class PolytopeData(NamedTuple):
     """
 
     basis: np.ndarray
-    records: np.ndarray
+    table: np.ndarray
     point: np.ndarray
     rows: np.ndarray
     rhs: np.ndarray
@@ -112,7 +113,7 @@ def polytope_data(
     mass = np.abs(rhs) + np.abs(rows) @ reach
     floats = (np.ascontiguousarray(a, np.float64) for a in (rows, rhs, loose, lower, upper))
     return PolytopeData(
-        np.zeros((capacity, n), np.int32), np.zeros((capacity, n * n + 4 * n)), np.zeros((capacity, n)), *floats,
+        np.zeros((capacity, n), np.int32), np.zeros(capacity * (n * n + 4 * n)), np.zeros((capacity, n)), *floats,
         np.array([0, int(complete)], np.int64), np.full(slots, -1, np.int32), reach, mass,
     )  # fmt: skip
 
@@ -195,7 +196,8 @@ def write_record(data, vertex, basis, inverse, point):
     n = basis.shape[0]
     data.basis[vertex] = basis
     data.point[vertex] = point
-    record = data.records[vertex]
+    width = n * n + 4 * n
+    record = data.table[vertex * width : (vertex + 1) * width]
     unit = (2.0 * n + 8.0) * UNIT_ROUNDOFF
     for i in range(n):
         total = 0.0
@@ -295,11 +297,18 @@ def multipliers(inverse, direction, y):
 
 
 @njit(cache=True)
+def inverse_of(table, n, vertex):
+    """A copy of G of a vertex."""
+    base = vertex * (n * n + 4 * n)
+    return table[base : base + n * n].copy().reshape(n, n)
+
+
+@njit(cache=True)
 def _plain_simplex(data, direction, vertex):
     """Continue a walk from a table vertex without the table (read-only): the bound where it ends."""
     n = direction.shape[0]
     basis = data.basis[vertex].copy()
-    inverse = data.records[vertex, : n * n].copy().reshape(n, n)
+    inverse = inverse_of(data.table, n, vertex)
     point = data.point[vertex].copy()
     y = np.empty(n)
     residual = np.empty(n)
@@ -314,6 +323,52 @@ def _plain_simplex(data, direction, vertex):
         if entering < 0 or not pivot(data, basis, leaving, entering, inverse, point):
             break
     return best
+
+
+@njit(cache=True)
+def walk_table(table, direction, vertex):
+    """`support_polytope` on a non-empty table alone; the bound is -inf where the walk leaves the table.
+
+    The hot spot of value iteration: no allocation, no views, one array.
+    """
+    n = direction.shape[0]
+    square = n * n
+    width = square + 4 * n
+    bound = 0.0
+    size = 0.0
+    slack = 0.0
+    for _ in range(MAX_PIVOTS):
+        base = vertex * width
+        at = base + square
+        bound = 0.0
+        size = 0.0
+        slack = 0.0
+        lowest = 0.0
+        largest = 0.0
+        leaving = -1
+        for k in range(n):
+            y = 0.0
+            for j in range(n):
+                y -= table[base + k * n + j] * direction[j]
+            if y >= 0.0:
+                term = y * table[at + k]
+                bound -= term
+                size += abs(term)
+                if y > largest:
+                    largest = y
+            else:
+                slack -= y * table[at + n + k]
+                if y < lowest:
+                    lowest = y
+                    leaving = k
+            slack += abs(direction[k]) * table[at + 2 * n + k]
+        if lowest >= -DUAL_TOLERANCE * largest:
+            break
+        following = int(table[at + 3 * n + leaving])
+        if following < 0:
+            return -np.inf, vertex
+        vertex = following
+    return bound - (3.0 * n + 8.0) * UNIT_ROUNDOFF * size - (1.0 + 1e-9) * slack - 1e-300, vertex
 
 
 @njit(cache=True)
@@ -336,45 +391,10 @@ def support_polytope(data, direction, start):
     count = data.counts[0]
     if count == 0:
         return support_box(data.lower, data.upper, direction), 0
-    n = direction.shape[0]
-    vertex = start
-    if vertex < 0 or vertex >= count:
-        vertex = 0
-    # The hot spot of value iteration: one array, no allocation, no views.
-    records = data.records
-    offset = n * n
-    for _ in range(MAX_PIVOTS):
-        at = 0
-        bound = 0.0
-        size = 0.0
-        slack = 0.0
-        lowest = 0.0
-        largest = 0.0
-        leaving = -1
-        for k in range(n):
-            y = 0.0
-            for j in range(n):
-                y -= records[vertex, at] * direction[j]
-                at += 1
-            if y >= 0.0:
-                term = y * records[vertex, offset + k]
-                bound -= term
-                size += abs(term)
-                if y > largest:
-                    largest = y
-            else:
-                slack -= y * records[vertex, offset + n + k]
-                if y < lowest:
-                    lowest = y
-                    leaving = k
-            slack += abs(direction[k]) * records[vertex, offset + 2 * n + k]
-        if lowest >= -DUAL_TOLERANCE * largest:
-            break
-        following = int(records[vertex, offset + 3 * n + leaving])
-        if following < 0:
-            return _plain_simplex(data, direction, vertex), vertex
-        vertex = following
-    return bound - (3.0 * n + 8.0) * UNIT_ROUNDOFF * size - (1.0 + 1e-9) * slack - 1e-300, vertex
+    bound, vertex = walk_table(data.table, direction, start if 0 <= start < count else 0)
+    if bound == -np.inf:
+        bound = _plain_simplex(data, direction, vertex)
+    return bound, vertex
 
 
 @njit(cache=True)
@@ -415,9 +435,19 @@ def support_ellipsoid(center, factor, radius, direction):
 @njit(cache=True)
 def support_polytope_many(data, directions, start, out):
     """``out[i]`` = bound for ``directions[i]``; ``start`` is the first vertex, each query hands its own on."""
-    vertex = start
+    count, n = data.counts[0], directions.shape[1]
+    table = data.table
+    direction = np.empty(n)
+    vertex = start if 0 <= start < count else 0
     for i in range(directions.shape[0]):
-        out[i], vertex = support_polytope(data, directions[i], vertex)
+        for j in range(n):
+            direction[j] = directions[i, j]
+        if count == 0:
+            out[i] = support_box(data.lower, data.upper, direction)
+        else:
+            out[i], vertex = walk_table(table, direction, vertex)
+            if out[i] == -np.inf:
+                out[i] = _plain_simplex(data, direction, vertex)
     return vertex
 
 
