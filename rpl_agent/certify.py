@@ -33,7 +33,6 @@ from rpl_agent.model.policy import Policy
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.confidence import l1_region, least_squares_region
 from rpl_agent.regions.lifting import build_region
-from rpl_agent.regions.likelihood import likelihood_region
 from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.relaxations.point import Point
 from rpl_agent.relaxations.projections import expression_wise, parameter_wise, tied
@@ -199,6 +198,8 @@ def confidence_region(
 ) -> Region:
     """The region of parameter space that holds the truth with probability ≥ 1 − delta."""
     if config.confidence == "likelihood":
+        from rpl_agent.regions.likelihood import likelihood_region
+
         return likelihood_region(pmdp, counts, delta, warm=estimate)
     if config.confidence == "ellipsoid":
         return least_squares_region(pmdp, counts, delta)
