@@ -1,0 +1,120 @@
+"""Agents by name, and their learning curves: the same measure for all of them.
+
+A curve is measured from outside, with the true parameters that only the simulator knows: at given numbers of
+episodes, the exact value of the policy the agent would return then, and its certified value where it has one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import rpl_envs
+from rpl_agent.agent.rpl import RPLAgent
+from rpl_agent.agent.schedule import NAMED
+from rpl_agent.baselines import PSRL, UCBVI, UCRL2, CertaintyEquivalence, IntervalLearning, QLearning, RMax
+from rpl_agent.certify import true_value
+from rpl_agent.errors import ModelError
+from rpl_agent.model import Policy
+
+#: The agent's own certificates while learning are switched off by an interval no budget reaches.
+NO_LOGS = 1 << 60
+
+
+def _sb3(algorithm: str) -> Callable[[int], Any]:
+    def make(seed: int) -> Any:
+        from rpl_agent.baselines.sb3 import SB3Agent  # torch is loaded only where it is used
+
+        return SB3Agent(algorithm, seed=seed)
+
+    return make
+
+
+def rpl(confidence: str, relaxation: str, schedule: str = "state-action", delta: float = 1e-3) -> Callable[[int], Any]:
+    """Our agent with one set."""
+    return lambda seed: RPLAgent(confidence, relaxation, delta, schedule=NAMED[schedule], seed=seed)
+
+
+#: name -> seed -> agent.
+AGENTS: dict[str, Callable[[int], Any]] = {
+    "rpl": rpl("likelihood", "rectangular"),
+    "rpl-pooled": rpl("likelihood", "rectangular", "expression"),
+    "rpl-anytime": rpl("anytime", "rectangular"),
+    "rpl-expression": rpl("likelihood", "expression"),
+    "paper-tied": rpl("clopper-pearson", "tied"),
+    "paper-expression": rpl("clopper-pearson", "expression"),
+    "paper-rectangular": rpl("clopper-pearson", "rectangular"),
+    "interval-tied": lambda seed: IntervalLearning(tied=True, seed=seed),
+    "interval-untied": lambda seed: IntervalLearning(tied=False, seed=seed),
+    "q-learning": lambda seed: QLearning(seed=seed),
+    "rmax": lambda seed: RMax(seed=seed),
+    "ucrl2": lambda seed: UCRL2(seed=seed),
+    "ucbvi": lambda seed: UCBVI(seed=seed),
+    "psrl": lambda seed: PSRL(seed=seed),
+    "ce": lambda seed: CertaintyEquivalence(seed=seed),
+    "ce-structured": lambda seed: CertaintyEquivalence(structured=True, seed=seed),
+    "dqn": _sb3("dqn"),
+    "ppo": _sb3("ppo"),
+    "maskable-ppo": _sb3("maskable-ppo"),
+}
+
+
+def make(name: str, seed: int) -> Any:
+    if name not in AGENTS:
+        raise ModelError(f"no agent {name!r}; there are {sorted(AGENTS)}")
+    return AGENTS[name](seed)
+
+
+class Curve:
+    """Collects the points of a learning curve; time spent measuring is not the agent's."""
+
+    def __init__(self, instance: str):
+        self.world = rpl_envs.benchmark(instance)
+        self.points: list[dict[str, Any]] = []
+        self.measuring = 0.0
+        self._start = time.perf_counter()
+        self._known: tuple[bytes, float] | None = None
+
+    def measure(self, agent: Any) -> None:
+        now = time.perf_counter()
+        learning = now - self._start - self.measuring
+        certificate = agent.certificate
+        policy = agent.policy
+        self.points.append({
+            "episodes": agent.num_episodes,
+            "steps": agent.num_timesteps,
+            "seconds": learning,
+            "true": self.value(policy),
+            "certified": None if certificate is None else certificate.guarantee,
+            "lower": None if certificate is None else certificate.lower,
+            "upper": None if certificate is None else certificate.upper,
+            "updates": getattr(agent, "num_updates", None),
+        })  # fmt: skip
+        self.measuring += time.perf_counter() - now
+
+    def value(self, policy: Policy) -> float:
+        """Exact value of a policy at the truth; an unchanged policy is not solved again."""
+        identity = policy.rows.tobytes() if policy.rows is not None else policy.as_weights(self.world.pmdp).tobytes()
+        if self._known is None or self._known[0] != identity:
+            world = self.world
+            self._known = (identity, true_value(world.pmdp, world.objective, policy, world.theta))
+        return self._known[1]
+
+
+def learn(agent: Any, instance: str, checkpoints: Sequence[int]) -> Curve:
+    """Let an agent learn on a world of ours up to the last checkpoint."""
+    import gymnasium as gym
+
+    env = gym.make(f"rpl/{instance}-v0")
+    curve = Curve(instance)
+    try:
+        if isinstance(agent, RPLAgent):
+            for stop in checkpoints:
+                agent.learn(env, stop - agent.num_episodes, log_interval=NO_LOGS)
+                curve.measure(agent)
+        else:
+            agent.learn(env, checkpoints[-1], checkpoints=checkpoints, callback=curve.measure)
+    finally:
+        env.close()
+    return curve

@@ -1,0 +1,214 @@
+"""Run a sweep: skip what is on disk, spread the rest over workers, keep every row, survive a worker's death.
+
+The unit of work is a group of tasks that share data; the unit of record is a task. Executors differ in where a
+group runs and in nothing else: a task's seed decides its result.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from rpl_agent.errors import DataError, ModelError, RPLWarning
+from rpl_agent.experiments.store import FAILURES, Row, Store, append, make_row
+from rpl_agent.experiments.suites import Task, group, key
+
+Group = tuple[str, list[Task]]
+EXECUTORS = ("joblib", "ray")
+#: Rounds in which all unfinished groups are tried together again after a worker died; then one by one.
+RETRIES = 2
+#: Distinct warnings kept per row.
+MAX_WARNINGS = 5
+
+
+def resolve(kind: str) -> Callable[[Task], tuple[dict[str, Any], dict[str, float]]]:
+    """The function of a kind of task: one of ours, or "module:function" for an experiment of one's own."""
+    if ":" in kind:
+        module, function = kind.split(":", 1)
+        return getattr(import_module(module), function)
+    from rpl_agent.experiments.tasks import KINDS
+
+    if kind not in KINDS:
+        raise ModelError(f"no kind of task {kind!r}; there are {sorted(KINDS)}")
+    return KINDS[kind]
+
+
+def run_group(tasks: Sequence[Task], spool: str | None = None) -> list[Row]:
+    """Run tasks one after the other; an exception becomes a row with "error", the others go on."""
+    rows = []
+    for task in tasks:
+        start = time.perf_counter()
+        with warnings.catch_warnings(record=True) as caught:  # kept in the row: nobody reads a worker's terminal
+            warnings.simplefilter("always", RPLWarning)
+            try:
+                result, timing = resolve(task["kind"])(task)
+                row = make_row(key(task), task, result, timing | {"total": time.perf_counter() - start})
+            except Exception as error:
+                row = make_row(key(task), task, {}, {"total": time.perf_counter() - start})
+                row["error"] = f"{type(error).__name__}: {error}"
+        said = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, RPLWarning))
+        if said:
+            row["warnings"] = list(said)[:MAX_WARNINGS]
+        if spool is not None:
+            append(Path(spool) / f"{key(tasks[0])}.jsonl", [row])
+        rows.append(row)
+    return rows
+
+
+def run_sweep(
+    tasks: Sequence[Task],
+    output: str | os.PathLike,
+    *,
+    jobs: int = 2,
+    executor: str = "joblib",
+    progress: bool = False,
+    retries: int = RETRIES,
+) -> list[Row]:
+    """Rows of all tasks, in their order; what is already in ``output`` is not run again.
+
+    Raises DataError at the end, naming each, if tasks failed; the rows of the others are on disk by then.
+    """
+    if executor not in EXECUTORS:
+        raise ModelError(f"executor {executor!r} is not one of {EXECUTORS}")
+    if jobs < 1:
+        raise ModelError(f"jobs {jobs} must be at least 1")
+    store = Store(output)
+    store.absorb_spool()
+    keys = [key(task) for task in tasks]
+    groups: dict[str, list[Task]] = {}
+    for task, k in zip(tasks, keys):
+        if k not in store and not any(key(other) == k for other in groups.get(group(task), [])):
+            groups.setdefault(group(task), []).append(task)
+    failures: list[str] = []
+    with _progress_bar(progress) as bar, _session(executor if groups else "none", jobs):
+        done = len(tasks) - sum(map(len, groups.values()))
+        line = bar.add_task("runs", total=len(tasks), completed=done)
+        spool = os.fspath(store.spool) if executor == "joblib" and jobs > 1 else None
+        for name, rows in _with_retries(list(groups.items()), executor, jobs, spool, retries):
+            if isinstance(rows, str):
+                failures.append(f"{name}: {rows}")
+            else:
+                good = [row for row in rows if "error" not in row]
+                bad = [row for row in rows if "error" in row]
+                store.add(good)
+                if bad:
+                    append(store.folder / FAILURES, bad)
+                    failures += [f"{name}: {row['error']}" for row in bad]
+            bar.update(line, advance=len(groups[name]), description=name)
+        bar.update(line, description="runs")
+    store.absorb_spool()
+    if failures:
+        listed = "\n".join(failures)
+        raise DataError(f"{len(failures)} of {len(tasks)} runs failed; start again to retry them:\n{listed}")
+    return store.get(keys)
+
+
+def _with_retries(
+    groups: list[Group], executor: str, jobs: int, spool: str | None, retries: int
+) -> Iterator[tuple[str, list[Row] | str]]:
+    """(group, rows) in the order of completion; a group whose worker dies every time ends as an error text."""
+    left = dict(groups)
+    for attempt in range(retries + 1):
+        # after the last common round each group runs alone, so that one bad group cannot take others along
+        batches = [list(left.items())] if attempt < retries else [[item] for item in left.items()]
+        for batch in batches:
+            try:
+                for name, rows in _execute(batch, executor, jobs, spool):
+                    del left[name]
+                    yield name, rows
+            except WorkerDied as death:
+                if attempt == retries:
+                    del left[batch[0][0]]
+                    yield batch[0][0], f"its worker died {retries + 1} times ({death})"
+        if not left:
+            return
+
+
+class WorkerDied(RuntimeError):
+    """A worker process ended without an answer."""
+
+
+def _execute(groups: list[Group], executor: str, jobs: int, spool: str | None) -> Iterator[tuple[str, list[Row]]]:
+    if executor == "ray":
+        return _ray(groups, jobs)
+    if jobs == 1:
+        return ((name, run_group(tasks)) for name, tasks in groups)
+    return _joblib(groups, jobs, spool)
+
+
+def _named_group(name: str, tasks: list[Task], spool: str | None) -> tuple[str, list[Row]]:
+    return name, run_group(tasks, spool)
+
+
+def _joblib(groups: list[Group], jobs: int, spool: str | None) -> Iterator[tuple[str, list[Row]]]:
+    from joblib import Parallel, delayed, parallel_config
+    from joblib.externals.loky.process_executor import BrokenProcessPool, TerminatedWorkerError
+
+    # one thread per worker: the kernels are serial, and linear algebra would fight over the cores
+    with parallel_config(backend="loky", n_jobs=jobs, inner_max_num_threads=1):
+        results = Parallel(return_as="generator_unordered", batch_size=1)(
+            delayed(_named_group)(name, tasks, spool) for name, tasks in groups
+        )
+        try:
+            yield from results
+        except (BrokenProcessPool, TerminatedWorkerError) as error:
+            raise WorkerDied(str(error).splitlines()[0]) from None
+
+
+def _ray(groups: list[Group], jobs: int) -> Iterator[tuple[str, list[Row]]]:
+    """As many groups at a time as the cluster has cores; every death is an error of its own group only."""
+    import ray
+    from ray.exceptions import RayError
+
+    remote = ray.remote(num_cpus=1, max_retries=0)(_named_group)
+    waiting = list(groups)
+    running: list[Any] = []
+    dead: str | None = None
+    while waiting or running:
+        limit = max(jobs, int(ray.cluster_resources().get("CPU", jobs)))
+        while waiting and len(running) < limit:
+            name, tasks = waiting.pop(0)
+            running.append(remote.remote(name, tasks, None))
+        ready, running = ray.wait(running, num_returns=1)
+        try:
+            yield ray.get(ready[0])
+        except RayError as error:
+            dead = type(error).__name__  # go on with the others; the caller tries this group again
+    if dead is not None:
+        raise WorkerDied(dead)
+
+
+@contextmanager
+def _session(executor: str, jobs: int) -> Iterator[None]:
+    """For Ray: connect to RAY_ADDRESS, or start a local cluster of ``jobs`` workers that ends with the sweep."""
+    if executor != "ray":
+        yield
+        return
+    import ray
+
+    started = not ray.is_initialized()
+    if started:
+        address = os.environ.get("RAY_ADDRESS")
+        local = {} if address else {"num_cpus": jobs, "include_dashboard": False}
+        ray.init(address=address, log_to_driver=False, configure_logging=False, **local)
+    try:
+        yield
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _progress_bar(show: bool) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"),
+        TimeRemainingColumn(), console=Console(stderr=True), disable=not show,
+    )  # fmt: skip

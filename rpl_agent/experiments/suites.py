@@ -1,0 +1,152 @@
+"""Which runs make up the paper's evaluation, and what our own sets add to it; each run is a plain, JSON-able task.
+
+A task says everything that decides its result: kind, instance, method, budget, seed. Its key is a hash of that, so a
+row found on disk is the answer to its task, whoever computed it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Task = dict[str, Any]
+
+DELTA = 1e-3
+UNIFORM_EPISODES = 100_000
+ONLINE_EPISODES = 100_000
+
+#: The 18 rows of Table 2, by what they are.
+TABLE_2_INSTANCES = (
+    "Aircraft-50x10", "Aircraft-100x20", "Aircraft-200x40", "Betting-50", "Betting-100", "Betting-140",
+    "Engagement-100", "Engagement-300", "Engagement-1000", "MarsRover-50x50", "MarsRover-75x75", "MarsRover-125x125",
+    "Glider-21x17", "Glider-51x47-region", "Glider-69x67", "ParallelBetting-5", "ParallelBetting-10",
+    "ParallelBetting-20",
+)  # fmt: skip
+#: What the same labels mean in the size and ellipsoid tables.
+OTHER_INSTANCES = ("Betting-135", "Glider-51x47", "Glider-71x67")
+ONLINE_INSTANCES = (
+    "Aircraft-20x10", "Betting-25", "Engagement-50", "MarsRover-10x10", "Glider-11x9", "ParallelBetting-6",
+)  # fmt: skip
+QUICK_INSTANCES = ONLINE_INSTANCES[:-1] + ("ParallelBetting-5",)
+
+#: (confidence, relaxation) of every set; the first four are the paper's Table 2.
+PAPER_SETS = (
+    ("clopper-pearson", "tied"), ("clopper-pearson", "parameter"), ("clopper-pearson", "expression"),
+    ("clopper-pearson", "rectangular"),
+)  # fmt: skip
+ELLIPSOID_SETS = (("ellipsoid", "parameter"), ("ellipsoid", "expression"), ("ellipsoid", "rectangular"))
+OTHER_SETS = (
+    ("l1", "rectangular"), ("anytime", "rectangular"), ("likelihood", "expression"), ("likelihood", "rectangular"),
+)  # fmt: skip
+UNIFORM_SETS = PAPER_SETS + ELLIPSOID_SETS + OTHER_SETS
+ONLINE_SETS = PAPER_SETS + (("anytime", "rectangular"), ("likelihood", "rectangular"))
+
+#: How a set is written in tables and figures.
+SET_NAMES = {
+    ("clopper-pearson", "tied"): "P_I", ("clopper-pearson", "parameter"): "P_Θ(U)",
+    ("clopper-pearson", "expression"): "P_Λ(U)", ("clopper-pearson", "rectangular"): "P_R(U)",
+    ("ellipsoid", "parameter"): "P_Θ(E)", ("ellipsoid", "expression"): "P_Λ(E)",
+    ("ellipsoid", "rectangular"): "P_R(E)", ("l1", "rectangular"): "P_R(L1)",
+    ("anytime", "rectangular"): "anytime P_R", ("likelihood", "expression"): "likelihood P_Λ",
+    ("likelihood", "rectangular"): "likelihood P_R",
+}  # fmt: skip
+
+#: The parts of `reproduce`.
+PARTS = ("sizes", "uniform", "online")
+
+
+def set_name(confidence: str, relaxation: str) -> str:
+    return SET_NAMES.get((confidence, relaxation), f"{confidence} {relaxation}")
+
+
+def key(task: Task) -> str:
+    """A short hash of everything that decides the result."""
+    return hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def group(task: Task) -> str:
+    """Tasks of one group share a model and its data, and run one after the other in one worker."""
+    if task["kind"] == "uniform":
+        return f"uniform {task['instance']} seed {task['seed']} episodes {task['episodes']}"
+    return f"{task['kind']} {key(task)}"
+
+
+# ---------------------------------------------------------------------- the paper
+def sizes(instances: Iterable[str]) -> list[Task]:
+    return [{"kind": "sizes", "instance": name} for name in instances]
+
+
+def uniform(
+    instances: Iterable[str],
+    sets: Sequence[tuple[str, str]] = UNIFORM_SETS,
+    episodes: int = UNIFORM_EPISODES,
+    seeds: int = 1,
+    delta: float = DELTA,
+) -> list[Task]:
+    """Tables 2, 3 and 5: the true-optimal policy's bounds under sets learned from uniform trajectories."""
+    return [
+        {
+            "kind": "uniform", "instance": name, "confidence": confidence, "relaxation": relaxation,
+            "episodes": episodes, "seed": seed, "delta": delta,
+        }
+        for name in instances
+        for seed in range(seeds)
+        for confidence, relaxation in sets
+    ]  # fmt: skip
+
+
+def online(
+    instances: Iterable[str],
+    sets: Sequence[tuple[str, str]] = ONLINE_SETS,
+    episodes: int = ONLINE_EPISODES,
+    seeds: int = 3,
+    delta: float = DELTA,
+    schedule: str = "state-action",
+) -> list[Task]:
+    """Figures 2 and 4: optimism with a doubling schedule; values and guarantees along the way."""
+    return [
+        {
+            "kind": "online", "instance": name, "confidence": confidence, "relaxation": relaxation,
+            "episodes": episodes, "seed": seed, "delta": delta, "schedule": schedule,
+        }
+        for seed in range(seeds)
+        for name in instances
+        for confidence, relaxation in sets
+    ]  # fmt: skip
+
+
+def compare(ids: Iterable[str], agents: Sequence[str], seeds: int, budget: int) -> list[Task]:
+    """Agents on the same worlds with the same budget."""
+    return [
+        {"kind": "compare", "instance": name, "agent": agent, "episodes": budget, "seed": seed}
+        for seed in range(seeds)
+        for name in ids
+        for agent in agents
+    ]
+
+
+def paper(parts: Sequence[str] | None, quick: bool, seeds: int, budget: int | None) -> list[Task]:
+    """The tasks of `reproduce`: all of the paper, or a smoke-size version of every part of it."""
+    chosen = PARTS if parts is None else tuple(parts)
+    instances = QUICK_INSTANCES if quick else TABLE_2_INSTANCES + OTHER_INSTANCES
+    tasks: list[Task] = []
+    if "sizes" in chosen:
+        tasks += sizes(QUICK_INSTANCES if quick else instances + ONLINE_INSTANCES)
+    if "uniform" in chosen:
+        tasks += uniform(instances, episodes=budget or (2_000 if quick else UNIFORM_EPISODES))
+    if "online" in chosen:
+        worlds = QUICK_INSTANCES[:3] if quick else ONLINE_INSTANCES
+        sets = (PAPER_SETS[0], PAPER_SETS[3], OTHER_SETS[-1]) if quick else ONLINE_SETS
+        tasks += online(worlds, sets, budget or (500 if quick else ONLINE_EPISODES), 1 if quick else seeds)
+    return tasks
+
+
+def checkpoints(episodes: int, per_decade: int = 6) -> list[int]:
+    """Numbers of episodes, evenly spaced on a log scale from 10, at which a learning curve is measured."""
+    found, exponent = {episodes}, 1.0
+    while 10**exponent < episodes:
+        found.add(round(10**exponent))
+        exponent += 1.0 / per_decade
+    return sorted(found)

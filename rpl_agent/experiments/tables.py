@@ -1,0 +1,299 @@
+"""Tables from rows alone: the paper's figures beside ours, as text, CSV and HTML."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from rpl_agent.experiments import suites
+from rpl_agent.experiments.published import published
+from rpl_agent.experiments.statistics import arrival, bootstrap
+from rpl_agent.experiments.store import Row, number
+from rpl_envs import INSTANCES
+
+#: A solver's own bracket wider than this share of V* is worth a remark: part of the gap is numerical then.
+WIDE_SLACK = 1e-3
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells are texts; ``note`` explains how to read them."""
+
+    name: str
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+    def suffixed(self, episodes: int) -> Table:
+        """The same table for another number of episodes."""
+        return replace(self, name=f"{self.name}_{episodes}", title=f"{self.title} ({episodes:,} episodes)")
+
+    def to_markdown(self) -> str:
+        lines = ["| " + " | ".join(self.columns) + " |", "|" + "---|" * len(self.columns)]
+        lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in self.rows]
+        return f"### {self.title}\n\n" + (f"{self.note}\n\n" if self.note else "") + "\n".join(lines) + "\n"
+
+    def to_csv(self) -> str:
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows(self.rows)
+        return buffer.getvalue()
+
+    def to_html(self) -> str:
+        head = "".join(f"<th>{html.escape(c)}</th>" for c in self.columns)
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in self.rows)
+        note = f"<p class='note'>{html.escape(self.note)}</p>" if self.note else ""
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f"<h2>{html.escape(self.title)}</h2>{note}<div class='wide'>{table}</div>"
+
+
+def short(value: float | None, digits: int = 3) -> str:
+    """Three significant digits, as the paper prints them."""
+    if value is None or math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    return f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
+
+
+def interval(lower: float | None, upper: float | None) -> str:
+    return "–" if lower is None else f"[{short(lower)}, {short(upper)}]"
+
+
+def _grouped(rows: Iterable[Row], *fields: str) -> dict[tuple, list[Row]]:
+    groups: dict[tuple, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[tuple(row["task"][field] for field in fields)].append(row)
+    return groups
+
+
+def _ordered(names: Iterable[str]) -> list[str]:
+    """In the order of the registry."""
+    known = list(INSTANCES)
+    return sorted(set(names), key=lambda n: (known.index(n) if n in known else len(known), n))
+
+
+def _mean(rows: Sequence[Row], field: str, part: str = "result") -> float:
+    values = [number(row[part].get(field)) for row in rows]
+    return math.fsum(values) / len(values) if all(map(math.isfinite, values)) else max(values, key=abs)
+
+
+# ---------------------------------------------------------------------- Table 1
+def sizes_table(rows: Sequence[Row]) -> Table:
+    found = {row["task"]["instance"]: row for row in rows}
+    lines = []
+    for name in _ordered(found):
+        result, known = found[name]["result"], INSTANCES[name].counts if name in INSTANCES else None
+        ours = (result["states"], result["transitions"], result["expressions"])
+        agrees = "–" if known is None else ("yes" if ours == tuple(known) else f"no: {known}")
+        lines.append([
+            name, *(f"{n:,}" for n in ours), str(result["parameters"]), str(result["rank"]), result["objective"],
+            short(number(result["value"]), 6), agrees, short(number(found[name]["timing"].get("build"))),
+        ])  # fmt: skip
+    columns = ("instance", "|S|", "|T|", "|Λ|", "parameters", "rank", "objective", "V*", "as published", "build [s]")
+    note = "|Λ| counts the constant 1; “parameters” are the free ones (the paper also counts size constants)."
+    return Table("table1_sizes", "Table 1 and 4: the models", columns, lines, note)
+
+
+# ---------------------------------------------------------------------- Tables 2, 3, 5
+def uniform_table(rows: Sequence[Row]) -> Table:
+    """One line per instance and set, ours beside the paper's."""
+    groups = _grouped(rows, "instance", "confidence", "relaxation")
+    order = {s: i for i, s in enumerate(suites.UNIFORM_SETS)}
+    lines = []
+    for name in _ordered(n for n, _, _ in groups):
+        sets = sorted(((c, r) for n, c, r in groups if n == name), key=lambda s: order.get(s, len(order)))
+        for confidence, relaxation in sets:
+            some = groups[name, confidence, relaxation]
+            paper = published(name, confidence, relaxation)
+            build, solve = _mean(some, "build", "timing"), _mean(some, "solve", "timing")
+            theirs = ["–", "–", "–"]
+            if paper is not None:
+                theirs = ["–", "–", "time-out"] if paper.timed_out else [
+                    interval(paper.lower, paper.upper), short(paper.gap), short(paper.total)
+                ]  # fmt: skip
+            lines.append([
+                name, suites.set_name(confidence, relaxation), interval(_mean(some, "lower"), _mean(some, "upper")),
+                short(_mean(some, "relative_gap")), short(build), short(solve), *theirs, short(_mean(some, "value"), 6),
+                remark(some),
+            ])  # fmt: skip
+    columns = (
+        "instance", "set", "[V low, V up]", "rel. gap", "build [s]", "solve [s]", "paper [V low, V up]", "paper gap",
+        "paper [s]", "V*", "remark",
+    )  # fmt: skip
+    episodes = sorted({row["task"]["episodes"] for row in rows})
+    note = (
+        f"Bounds on the value of the true-optimal policy after {', '.join(f'{n:,}' for n in episodes)} uniform "
+        "trajectories, δ = 0.001. The paper's column is Table 2 where it has the row, else Table 5."
+    )
+    return Table("table2_uniform", "Tables 2, 3 and 5: uniform sampling", columns, lines, note)
+
+
+def remark(rows: Sequence[Row]) -> str:
+    """What a reader must know about a cell."""
+    remarks = []
+    if any(row["result"].get("fallback") for row in rows):
+        remarks.append("fallback to untied intervals")
+    if any(number(row["result"]["slack"]) > WIDE_SLACK * abs(number(row["result"]["value"])) for row in rows):
+        remarks.append("solver's bracket wide")
+    missed = sum(not row["result"]["covered"] for row in rows)
+    if missed:
+        remarks.append(f"V* outside in {missed} of {len(rows)}")
+    return "; ".join(remarks)
+
+
+def gaps_table(rows: Sequence[Row]) -> Table:
+    """Relative gaps in the layout of Table 2: one line per instance, ours / paper's."""
+    groups = _grouped(rows, "instance", "confidence", "relaxation")
+    sets = [s for s in suites.UNIFORM_SETS if any((c, r) == s for _, c, r in groups)]
+    lines = []
+    for name in _ordered(n for n, _, _ in groups):
+        line = [name]
+        for confidence, relaxation in sets:
+            some = groups.get((name, confidence, relaxation))
+            ours = "–" if some is None else short(_mean(some, "relative_gap"))
+            paper = published(name, confidence, relaxation)
+            theirs = "" if paper is None else " / TO" if paper.timed_out else f" / {short(paper.gap)}"
+            line.append(ours + theirs)
+        lines.append(line)
+    columns = ["instance", *(suites.set_name(*s) for s in sets)]
+    return Table("table2_gaps", "Relative gaps, ours / the paper's", columns, lines, "TO: time-out after 2 hours.")
+
+
+def times_table(rows: Sequence[Row]) -> Table:
+    """Seconds (build + solve) in the same layout, ours / paper's, with totals."""
+    groups = _grouped(rows, "instance", "confidence", "relaxation")
+    sets = [s for s in suites.UNIFORM_SETS if any((c, r) == s for _, c, r in groups)]
+    lines, totals = [], [0.0] * len(sets)
+    for name in _ordered(n for n, _, _ in groups):
+        line = [name]
+        for i, (confidence, relaxation) in enumerate(sets):
+            some = groups.get((name, confidence, relaxation))
+            ours = math.nan if some is None else _mean(some, "build", "timing") + _mean(some, "solve", "timing")
+            totals[i] += 0.0 if math.isnan(ours) else ours
+            paper = published(name, confidence, relaxation)
+            theirs = "" if paper is None else " / TO" if paper.timed_out else f" / {short(paper.total)}"
+            line.append(short(ours) + theirs)
+        lines.append(line)
+    lines.append(["all", *(short(t) for t in totals)])
+    columns = ["instance", *(suites.set_name(*s) for s in sets)]
+    note = "Seconds to build and solve, ours / the paper's (another machine; TO: time-out after 7200 s)."
+    return Table("table3_seconds", "Runtimes", columns, lines, note)
+
+
+# ---------------------------------------------------------------------- Figures 2 and 4, in numbers
+def online_table(rows: Sequence[Row]) -> Table:
+    """Final guarantees, and the share of episodes with which a set reaches P_R(U)'s final guarantee."""
+    groups = _grouped(rows, "instance", "confidence", "relaxation")
+    order = {s: i for i, s in enumerate(suites.ONLINE_SETS)}
+    lines = []
+    for name in _ordered(n for n, _, _ in groups):
+        reference = groups.get((name, "clopper-pearson", "rectangular"))
+        goal = None if reference is None else _final(reference, "certified")
+        sets = sorted(((c, r) for n, c, r in groups if n == name), key=lambda s: order.get(s, len(order)))
+        for confidence, relaxation in sets:
+            some = groups[name, confidence, relaxation]
+            share = "–"
+            if goal is not None:
+                reached = [episodes_to(row, goal) / row["task"]["episodes"] for row in some]
+                share = "not reached" if math.isinf(max(reached)) else f"{100 * max(reached):.3g} %"
+            lines.append([
+                name, suites.set_name(confidence, relaxation), str(len(some)), f"{some[0]['task']['episodes']:,}",
+                short(number(some[0]["result"]["value"]), 5), short(_final(some, "true"), 5),
+                short(_final(some, "certified"), 5), share, short(_mean_updates(some)),
+                short(_mean(some, "learning", "timing")),
+            ])  # fmt: skip
+    columns = (
+        "instance", "set", "seeds", "episodes", "V*", "true value", "guarantee", "share for P_R(U)'s guarantee",
+        "updates", "seconds",
+    )  # fmt: skip
+    note = (
+        "Interquartile means over seeds. The share is the part of the episodes after which the guarantee is at least "
+        "as good as the one P_R(U) ends with (the worst seed)."
+    )
+    return Table("figure4_online", "Figures 2 and 4 in numbers: online learning", columns, lines, note)
+
+
+def _final(rows: Sequence[Row], field: str) -> float:
+    return bootstrap([number(row["result"]["curve"][-1][field]) for row in rows]).point
+
+
+def _mean_updates(rows: Sequence[Row]) -> float:
+    return math.fsum(number(row["result"]["curve"][-1]["updates"]) for row in rows) / len(rows)
+
+
+def episodes_to(row: Row, goal: float) -> float:
+    """First measured number of episodes at which the certified value is at least as good as ``goal``."""
+    maximise = row["result"]["sense"] == "max"
+    for point in row["result"]["curve"]:
+        value = number(point["certified"])
+        if value >= goal if maximise else value <= goal:
+            return float(point["episodes"])
+    return math.inf
+
+
+# ---------------------------------------------------------------------- compare
+def compare_table(rows: Sequence[Row]) -> Table:
+    """Agents side by side."""
+    groups = _grouped(rows, "instance", "agent", "episodes")
+    lines = []
+    for name in dict.fromkeys(n for n, _, _ in groups):
+        for (instance, agent, budget), some in groups.items():
+            if instance != name:
+                continue
+            value, maximise = number(some[0]["result"]["value"]), some[0]["result"]["sense"] == "max"
+            cells = []
+            for field in ("true", "certified"):
+                curves = [[p[field] for p in row["result"]["curve"]] for row in some]
+                if all(v is None for curve in curves for v in curve):
+                    cells.append(("–", "–"))
+                    continue
+                final = bootstrap([number(curve[-1]) for curve in curves])
+                episodes = [[p["episodes"] for p in row["result"]["curve"]] for row in some]
+                arrived = bootstrap([
+                    arrival(n, [None if v is None else number(v) for v in c], value, maximise)
+                    for n, c in zip(episodes, curves)
+                ])  # fmt: skip
+                when = f"{arrived.point:.0f} {interval(arrived.low, arrived.high)}"
+                when = "never" if math.isinf(arrived.point) else when
+                cells.append((f"{short(final.point, 4)} {interval(final.low, final.high)}", when))
+            (true, true_arrival), (certified, certified_arrival) = cells
+            lines.append([
+                name, agent, str(len(some)), f"{budget:,}", short(value, 5), true, certified, true_arrival,
+                certified_arrival, short(_mean(some, "learning", "timing")),
+            ])  # fmt: skip
+    columns = (
+        "world", "agent", "seeds", "episodes", "V*", "true value", "certified value", "episodes to 5 % (true)",
+        "episodes to 5 % (certified)", "seconds",
+    )  # fmt: skip
+    note = (
+        "Interquartile means with 95 % bootstrap intervals over seeds. “Episodes to 5 %”: from there on the value "
+        "stays within 5 % of V*."
+    )
+    return Table("compare", "Comparison of agents", columns, lines, note)
+
+
+def tables(rows: Sequence[Row]) -> list[Table]:
+    """Every table that the rows allow."""
+    by_kind: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_kind[row["task"]["kind"]].append(row)
+    found: list[Table] = []
+    if by_kind["sizes"]:
+        found.append(sizes_table(by_kind["sizes"]))
+    for episodes in sorted({row["task"]["episodes"] for row in by_kind["uniform"]}, reverse=True):
+        some = [row for row in by_kind["uniform"] if row["task"]["episodes"] == episodes]
+        made = [gaps_table(some), times_table(some), uniform_table(some)]
+        found += made if not any(t.name == made[0].name for t in found) else [t.suffixed(episodes) for t in made]
+    if by_kind["online"]:
+        found.append(online_table(by_kind["online"]))
+    if by_kind["compare"]:
+        found.append(compare_table(by_kind["compare"]))
+    return found
