@@ -8,6 +8,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from rpl_agent.errors import ModelError
+from rpl_agent.model import bernstein
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import DENSE_COLUMNS, INT64_SAFE
 from rpl_agent.model.pmdp import ParametricMDP
@@ -178,6 +179,8 @@ def _box_range(table, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
             np.minimum(low, values, out=low)
             np.maximum(high, values, out=high)
         return low, high
+    if not table.is_affine and bernstein.applies(table.monomials):
+        return bernstein.bernstein_range(table.coefficients, table.monomials, domain.lower, domain.upper)
     powers = table.monomials
     mono_low, mono_high = np.ones(len(powers)), np.ones(len(powers))
     for j in range(domain.dimension):
