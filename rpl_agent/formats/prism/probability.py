@@ -65,7 +65,7 @@ class Pool:
             column = self.columns[monomial]
             factor = lcm(self.denominators[column], denominator) // self.denominators[column]
             if factor > 1:
-                self._require(self._largest[column] * factor)
+                self._require(max(self._largest[column], 1) * factor)
                 self._numerators[:, column] *= factor
                 self._largest[column] *= factor
                 self.denominators[column] *= factor
@@ -83,7 +83,7 @@ class Pool:
             self._largest[self.columns[monomial]] = max(self._largest[self.columns[monomial]], largest)
         rows = np.zeros((len(numerators), len(self.columns)), dtype=self._numerators.dtype)
         for j, (monomial, factor) in enumerate(zip(monomials, factors, strict=True)):
-            rows[:, self.columns[monomial]] += numerators[:, j] * factor
+            rows[:, self.columns[monomial]] += numerators[:, j].astype(rows.dtype) * factor
         inverse = None
         if rows.dtype != object and len(rows) > 1:  # most states share their polynomials: compare whole rows as bytes
             packed = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1] * rows.itemsize))).ravel()

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from rpl_agent.formats.prism import syntax as ast
 from rpl_agent.formats.prism.errors import NOWHERE, Position, PrismError
-from rpl_agent.formats.prism.typed import Node, Type, apply, literal, parameter, variable
+from rpl_agent.formats.prism.typed import Node, Type, apply, evaluate, literal, parameter, variable
 from rpl_agent.model.polynomial import exact
 
 Number = int | float | str | Fraction | Decimal | bool
@@ -172,6 +172,7 @@ class Scope:
             )
         node = self.resolve(constant.value)
         if not node.is_literal and not node.parametric:
+            evaluate(node, ())  # names the operation that failed
             raise PrismError(f"the value of constant '{constant.name}' is not constant", constant.value.position)
         allowed = {"int": (Type.INT,), "double": (Type.INT, Type.DOUBLE), "bool": (Type.BOOL,)}[constant.type]
         if node.type not in allowed:
