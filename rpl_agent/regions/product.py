@@ -1,0 +1,176 @@
+"""A product of independent blocks of coordinates, each with its own small set: the region of an uncertain MDP.
+
+Thousands of parameters, few per block. A support query decomposes into one per block that its direction touches, so
+no vertex graph or linear program ever sees more than one block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numba import njit
+from scipy import sparse
+
+from rpl_agent.errors import ModelError
+from rpl_agent.regions._kernels import UNIT_ROUNDOFF
+from rpl_agent.regions.base import CONTAINS_TOLERANCE, RegionKernel, checked_box, checked_points
+from rpl_agent.regions.polytope import Polytope
+
+
+class Product:
+    """Blocks of coordinates, block k being ``block_ptr[k]:block_ptr[k + 1]``.
+
+    An *interval block* is {x : lower <= x <= upper, rest_lower <= 1 - sum x <= rest_upper}: all but the last of the
+    probabilities of an interval row. Any other block is a Polytope over its coordinates.
+
+    Parameters
+    ----------
+    block_ptr : (B+1,) int array
+    lower, upper : (r,) array
+    rest_lower, rest_upper : (B,) array
+        Bounds of the probability that is left to the last successor.
+    polytopes : mapping from block to Polytope
+        Blocks that are not interval blocks; ``lower`` and ``upper`` are outer boxes there.
+    """
+
+    def __init__(
+        self,
+        block_ptr: np.ndarray,
+        lower: np.ndarray,
+        upper: np.ndarray,
+        rest_lower: np.ndarray,
+        rest_upper: np.ndarray,
+        polytopes: Mapping[int, Polytope] | None = None,
+    ) -> None:
+        self.block_ptr = np.ascontiguousarray(block_ptr, dtype=np.int64)
+        self.lower, self.upper = checked_box(lower, upper)
+        self.rest_lower, self.rest_upper = checked_box(rest_lower, rest_upper)
+        self.polytopes = dict(polytopes or {})
+        blocks = len(self.block_ptr) - 1
+        if self.block_ptr[0] != 0 or self.block_ptr[-1] != len(self.lower) or len(self.rest_lower) != blocks:
+            raise ModelError("the blocks of a product do not fit its coordinates")
+        for k, polytope in self.polytopes.items():
+            if polytope.dimension != self.block_ptr[k + 1] - self.block_ptr[k]:
+                raise ModelError(f"block {k} of a product has {polytope.dimension} coordinates too many or too few")
+        self._closed = np.ones(blocks, bool)
+        self._closed[list(self.polytopes)] = False
+        self._block_of = np.repeat(np.arange(blocks), np.diff(self.block_ptr))
+
+    @property
+    def dimension(self) -> int:
+        return len(self.lower)
+
+    @property
+    def is_empty(self) -> bool:
+        if (self.lower > self.upper).any() or any(p.is_empty for p in self.polytopes.values()):
+            return True
+        least, most = self._totals()
+        # The sums are rounded; a gap within their rounding proves nothing.
+        slack = 4 * UNIT_ROUNDOFF * (np.diff(self.block_ptr) + 4)
+        empty = (least > 1 + slack) | (most < 1 - slack) | (self.rest_lower > self.rest_upper)
+        return bool((empty & self._closed).any())
+
+    def _totals(self) -> tuple[np.ndarray, np.ndarray]:
+        blocks = len(self.block_ptr) - 1
+        least = np.bincount(self._block_of, self.lower, blocks) + self.rest_lower
+        return least, np.bincount(self._block_of, self.upper, blocks) + self.rest_upper
+
+    def minimize(self, directions: np.ndarray | sparse.csr_array) -> np.ndarray:
+        """Lower bounds (n,) for directions (n, r), dense or sparse."""
+        directions = sparse.csr_array(directions)
+        if directions.shape[1] != self.dimension or not np.isfinite(directions.data).all():
+            raise ModelError(f"directions of shape {directions.shape} for a region of dimension {self.dimension}")
+        if self.is_empty:
+            return np.full(directions.shape[0], np.inf)
+        directions.sum_duplicates()
+        values = np.zeros(directions.shape[0])
+        longest = int(np.diff(self.block_ptr).max(initial=0)) + 1
+        _interval_blocks(
+            directions.indptr, directions.indices, directions.data, self._block_of, self.block_ptr, self._closed,
+            self.lower, self.upper, self.rest_lower, self.rest_upper, longest, values,
+        )  # fmt: skip
+        for k, polytope in self.polytopes.items():
+            part = sparse.csc_array(directions)[:, np.arange(self.block_ptr[k], self.block_ptr[k + 1])].tocsr()
+            touched = np.flatnonzero(np.diff(part.indptr))
+            if len(touched):
+                bound = polytope.minimize(part[touched].toarray())
+                values[touched] += bound
+                values[touched] -= 2 * UNIT_ROUNDOFF * (np.abs(values[touched]) + np.abs(bound))
+        return values
+
+    def contains(self, points: np.ndarray) -> np.ndarray:
+        points = checked_points(points, self.dimension)
+        inside = (points >= self.lower - CONTAINS_TOLERANCE) & (points <= self.upper + CONTAINS_TOLERANCE)
+        result = inside.all(axis=1)
+        blocks = len(self.block_ptr) - 1
+        for i, x in enumerate(points):
+            rest = 1.0 - np.bincount(self._block_of, x, blocks)
+            fits = (rest >= self.rest_lower - CONTAINS_TOLERANCE) & (rest <= self.rest_upper + CONTAINS_TOLERANCE)
+            result[i] &= bool((fits | ~self._closed).all())
+        for k, polytope in self.polytopes.items():
+            result &= polytope.contains(points[:, self.block_ptr[k] : self.block_ptr[k + 1]])
+        return result
+
+    def box(self) -> tuple[np.ndarray, np.ndarray]:
+        least, most = self._totals()
+        slack = 4 * UNIT_ROUNDOFF * (np.diff(self.block_ptr) + 4)
+        k = self._block_of
+        # A coordinate leaves the others at least their lower and at most their upper bounds.
+        low = np.where(self._closed[k], np.maximum(self.lower, 1 - (most[k] - self.upper) - slack[k]), self.lower)
+        high = np.where(self._closed[k], np.minimum(self.upper, 1 - (least[k] - self.lower) + slack[k]), self.upper)
+        for block, polytope in self.polytopes.items():
+            span = slice(self.block_ptr[block], self.block_ptr[block + 1])
+            low[span], high[span] = polytope.box()
+        return low, high
+
+    def kernel(self) -> RegionKernel | None:
+        return None
+
+
+@njit(cache=True)
+def _interval_blocks(
+    indptr, indices, data, block_of, block_ptr, closed, lower, upper, rest_lower, rest_upper, longest, out
+):  # fmt: skip
+    """Add to out (n,) the minimum of each sparse direction over the interval blocks that it touches.
+
+    Water-filling: the last probability of a block has cost 0; mass goes to the cheapest coordinates first.
+    """
+    cost = np.empty(longest)
+    low = np.empty(longest)
+    width = np.empty(longest)
+    for i in range(indptr.shape[0] - 1):
+        at = indptr[i]
+        total = 0.0
+        size = 0.0
+        while at < indptr[i + 1]:
+            k = block_of[indices[at]]
+            first = block_ptr[k]
+            n = block_ptr[k + 1] - first + 1
+            for j in range(n - 1):
+                cost[j] = 0.0
+                low[j] = lower[first + j]
+                width[j] = upper[first + j] - lower[first + j]
+            cost[n - 1] = 0.0
+            low[n - 1] = rest_lower[k]
+            width[n - 1] = rest_upper[k] - rest_lower[k]
+            largest = 0.0
+            while at < indptr[i + 1] and block_of[indices[at]] == k:
+                cost[indices[at] - first] = data[at]
+                largest = max(largest, abs(data[at]))
+                at += 1
+            if not closed[k]:
+                continue
+            rest = 1.0
+            for j in range(n):
+                rest -= low[j]
+                total += cost[j] * low[j]
+            for j in np.argsort(cost[:n]):
+                if rest <= 0.0:
+                    break
+                share = min(width[j], rest)
+                total += cost[j] * share
+                rest -= share
+            # Probabilities are accurate to n u, and mass that no bound has room for is rounding too.
+            size += largest * (n + 4.0) * 4.0 + largest * max(rest, 0.0) / UNIT_ROUNDOFF
+        out[i] += total - UNIT_ROUNDOFF * size * 2.0

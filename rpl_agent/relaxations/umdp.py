@@ -1,0 +1,259 @@
+"""Uncertain MDPs, and the correspondence with parametric ones (Appendix B of the paper), both ways.
+
+A UMDP here is a skeleton with a polytope of transition probabilities p (T,): bounds of every entry and rows A p <= b.
+If no row of A touches two state-action pairs the set is (s, a)-rectangular; otherwise it is coupled.
+
+UMDP to pMDP: every transition but the last of its row becomes a parameter, the last is 1 minus their sum, and the
+admissible parameters form a `Product` with one block per group of coupled rows. The pair then goes through the same
+code as any model: `Rectangular(pmdp, region)`, `expression_wise(region, pmdp)` and so on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import qr
+from scipy.sparse.csgraph import connected_components
+
+from rpl_agent.errors import ModelError
+from rpl_agent.model.domain import Domain
+from rpl_agent.model.expressions import ExpressionTable
+from rpl_agent.model.pmdp import ParametricMDP, Reward
+from rpl_agent.regions._kernels import UNIT_ROUNDOFF
+from rpl_agent.regions.base import Region
+from rpl_agent.regions.intersection import Intersection
+from rpl_agent.regions.polytope import Polytope
+from rpl_agent.regions.product import Product
+from rpl_agent.relaxations.projections import expression_bounds
+
+
+@dataclass(frozen=True)
+class UMDP:
+    """An MDP whose transition probabilities p (T,) are known only to lie in a polytope.
+
+    Attributes
+    ----------
+    state_ptr, action, row_ptr, successor : as in ParametricMDP
+    lower, upper : (T,) float64
+        Bounds of every probability.
+    A : (m, T) sparse array
+    b : (m,) float64
+        Further rows A p <= b.
+    """
+
+    state_ptr: np.ndarray
+    action: np.ndarray
+    row_ptr: np.ndarray
+    successor: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    A: sparse.csr_array = field(default_factory=lambda: sparse.csr_array((0, 0)))
+    b: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    initial_state: int = 0
+    labels: Mapping[str, np.ndarray] = field(default_factory=dict)
+    rewards: Mapping[str, Reward] = field(default_factory=dict)
+    action_names: tuple[str, ...] = ()
+    name: str = "umdp"
+
+    def __post_init__(self) -> None:
+        size = len(self.successor)
+        for attribute in ("lower", "upper", "b"):
+            object.__setattr__(self, attribute, np.asarray(getattr(self, attribute), dtype=np.float64))
+        if self.lower.shape != (size,) or self.upper.shape != (size,):
+            raise ModelError(f"{len(self.lower)} lower and {len(self.upper)} upper bounds for {size} transitions")
+        object.__setattr__(self, "A", sparse.csr_array(self.A if len(self.b) else (0, size), dtype=np.float64))
+        if self.A.shape != (len(self.b), size):
+            raise ModelError(f"constraints of shape {self.A.shape} for {len(self.b)} right sides, {size} transitions")
+        if not (np.isfinite(self.A.data).all() and np.isfinite(self.b).all()):
+            raise ModelError("the constraints of an uncertain MDP must be finite")
+        row_of = np.repeat(np.arange(len(self.row_ptr) - 1), np.diff(self.row_ptr))
+        bad = np.flatnonzero(~(self.lower <= self.upper) | (self.lower < 0) | (self.upper > 1))
+        if len(bad):
+            t = int(bad[0])
+            raise ModelError(
+                f"[{self.lower[t]}, {self.upper[t]}] is no interval of probabilities at row {row_of[t]}, "
+                f"successor {self.successor[t]}"
+            )
+        for bound, wrong, what in ((self.lower, 1, "lower"), (self.upper, -1, "upper")):
+            total = np.bincount(row_of, bound, len(self.row_ptr) - 1)
+            bad = np.flatnonzero(wrong * (total - 1) > 1e-9)
+            if len(bad):
+                raise ModelError(f"the {what} bounds of row {bad[0]} sum to {total[bad[0]]}: no distribution fits")
+
+    @property
+    def row_of(self) -> np.ndarray:
+        """(T,) the row of each transition."""
+        return np.repeat(np.arange(len(self.row_ptr) - 1), np.diff(self.row_ptr))
+
+    @property
+    def is_rectangular(self) -> bool:
+        """Whether every constraint concerns one state-action pair only."""
+        return bool((np.diff(_touched_rows(self).indptr) <= 1).all())
+
+    def contains(self, p: np.ndarray, tol: float = 1e-9) -> bool:
+        """Whether the kernel p (T,) is admissible."""
+        sums = np.bincount(self.row_of, p, len(self.row_ptr) - 1)
+        inside = (p >= self.lower - tol).all() and (p <= self.upper + tol).all() and np.abs(sums - 1).max() <= tol
+        return bool(inside and (self.A @ p <= self.b + tol).all())
+
+
+def _touched_rows(umdp: UMDP) -> sparse.csr_array:
+    """(m, R) which rows of the model each constraint touches."""
+    size = len(umdp.successor)
+    member = sparse.csr_array((np.ones(size), (np.arange(size), umdp.row_of)), shape=(size, len(umdp.row_ptr) - 1))
+    touched = sparse.csr_array(abs(umdp.A) @ member)
+    touched.eliminate_zeros()
+    return touched
+
+
+# ---------------------------------------------------------------------- UMDP -> pMDP
+def to_pmdp(umdp: UMDP) -> tuple[ParametricMDP, Product]:
+    """A pMDP and an admissible set of parameters that induce exactly the UMDP.
+
+    Returns
+    -------
+    pmdp : ParametricMDP
+        One parameter per transition, except the last of each row; its domain is the box of all bounds.
+    region : Product
+        In the coordinates of ``pmdp.table.reduction``, which are the parameters.
+    """
+    rows = len(umdp.row_ptr) - 1
+    size = len(umdp.successor)
+    last = umdp.row_ptr[1:] - 1
+    is_parameter = np.ones(size, bool)
+    is_parameter[last] = False
+    # Rows that a constraint couples must be neighbours in the order of the parameters.
+    touched = _touched_rows(umdp)
+    _, group = connected_components(touched.T @ touched, directed=False) if len(umdp.b) else (rows, np.arange(rows))
+    transitions = np.flatnonzero(is_parameter)
+    transitions = transitions[np.argsort(group[umdp.row_of[transitions]], kind="stable")]
+    pmdp = _skeleton(umdp, transitions)
+    group_of = group[umdp.row_of[transitions]]
+    starts = np.flatnonzero(np.concatenate([[True], group_of[1:] != group_of[:-1]])) if len(transitions) else []
+    block_ptr = np.append(starts, len(transitions)).astype(np.int64)
+    groups = group_of[block_ptr[:-1]]
+    constraint_group = np.full(len(umdp.b), -1)
+    entries = np.flatnonzero(np.diff(touched.indptr))
+    constraint_group[entries] = group[touched.indices[touched.indptr[entries]]]
+    polytopes = {}
+    rest_lower, rest_upper = np.zeros(len(groups)), np.ones(len(groups))
+    column = np.full(size, -1)
+    column[transitions] = np.arange(len(transitions))
+    rows_of_group = np.split(np.argsort(group, kind="stable"), np.cumsum(np.bincount(group))[:-1])
+    for k, g in enumerate(groups):
+        members = [r for r in rows_of_group[g] if umdp.row_ptr[r + 1] - umdp.row_ptr[r] > 1]
+        constraints = np.flatnonzero(constraint_group == g) if len(umdp.b) else []
+        if len(members) == 1 and not len(constraints):
+            rest_lower[k], rest_upper[k] = umdp.lower[last[members[0]]], umdp.upper[last[members[0]]]
+        else:
+            span = slice(block_ptr[k], block_ptr[k + 1])
+            polytopes[k] = _block(umdp, transitions[span], members, constraints, column - block_ptr[k])
+    lower, upper = umdp.lower[transitions], umdp.upper[transitions]
+    return pmdp, Product(block_ptr, lower, upper, rest_lower, rest_upper, polytopes)
+
+
+def _skeleton(umdp: UMDP, transitions: np.ndarray) -> ParametricMDP:
+    """The pMDP with parameter j on transition transitions[j] and 1 minus the others on the last of each row."""
+    d, size = len(transitions), len(umdp.successor)
+    names = tuple(f"p{t}" for t in transitions)
+    numerators = sparse.lil_array((size, d + 1), dtype=np.int64)
+    numerators[transitions, np.arange(1, d + 1)] = 1
+    last = umdp.row_ptr[1:] - 1
+    numerators[last, np.zeros(len(last), int)] = 1
+    owner = last[umdp.row_of[transitions]]
+    numerators[owner, np.arange(1, d + 1)] = -1
+    csr = sparse.csr_array(numerators)
+    single = np.flatnonzero(np.diff(umdp.row_ptr) == 1)
+    expression = np.arange(size)
+    if len(single):  # all rows with one successor share the constant 1
+        expression[last[single]] = last[single[0]]
+    used, expression = np.unique(expression, return_inverse=True)
+    csr = sparse.csr_array(csr[used])
+    csr.sort_indices()
+    table = ExpressionTable(
+        names, np.vstack([np.zeros((1, d), np.int32), np.eye(d, dtype=np.int32)]),
+        (csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data), [1] * (d + 1),
+    )  # fmt: skip
+    domain = Domain(names, umdp.lower[transitions], umdp.upper[transitions])
+    return ParametricMDP(
+        umdp.state_ptr, umdp.action, umdp.row_ptr, umdp.successor, expression, table, domain, umdp.initial_state,
+        umdp.labels, umdp.rewards, umdp.action_names, name=umdp.name,
+    )  # fmt: skip
+
+
+def _block(umdp: UMDP, transitions: np.ndarray, members: list, constraints: np.ndarray, column: np.ndarray) -> Polytope:
+    """The polytope of one group of rows over its parameters: bounds of the last probabilities and coupling rows."""
+    n = len(transitions)
+    A, b = [], []
+    last = {int(umdp.row_ptr[r + 1] - 1): r for r in members}
+    for t, r in last.items():
+        row = np.zeros(n)
+        row[column[umdp.row_ptr[r] : t]] = 1.0
+        A += [row, -row]
+        b += [np.nextafter(1.0 - umdp.lower[t], 2.0), np.nextafter(umdp.upper[t] - 1.0, 2.0)]
+    for i in constraints:
+        row, right, mass = np.zeros(n), umdp.b[i], abs(umdp.b[i])
+        span = slice(umdp.A.indptr[i], umdp.A.indptr[i + 1])
+        for t, a in zip(umdp.A.indices[span], umdp.A.data[span]):
+            r = int(umdp.row_of[t])
+            if t < umdp.row_ptr[r + 1] - 1:
+                row[column[t]] += a
+            else:  # p_t = 1 - sum of the others
+                right -= a
+                row[column[umdp.row_ptr[r] : t]] -= a
+            mass += 2.0 * abs(a) * (1 + umdp.row_ptr[r + 1] - umdp.row_ptr[r])
+        A.append(row)
+        b.append(right + 4 * UNIT_ROUNDOFF * mass * (1 + span.stop - span.start))
+    return Polytope(np.array(A), np.array(b), umdp.lower[transitions], umdp.upper[transitions])
+
+
+# ---------------------------------------------------------------------- pMDP -> UMDP
+def to_umdp(pmdp: ParametricMDP, region: Region, slack: float = 1e-12) -> UMDP:
+    """The UMDP that a pMDP and a set of admissible parameters induce, with explicit linear constraints.
+
+    r transitions whose expressions are independent determine x; the region's rows become rows over them, and every
+    other probability is tied to them by an equality. Exact, up to ``slack`` per row, for a polytope of an affine
+    model; for other regions the polytope part and the interval hull, a superset.
+    """
+    table = pmdp.table
+    weights, constant = table.reduction.weights, table.constant
+    if sparse.issparse(weights):
+        raise ModelError("this model has one parameter per transition: it is an uncertain MDP already")
+    lower, upper = expression_bounds(region, pmdp)
+    r, size = table.reduction.rank, pmdp.num_transitions
+    A = sparse.csr_array((0, size))
+    b = np.zeros(0)
+    used, first = np.unique(pmdp.expression, return_index=True)
+    if r and np.linalg.matrix_rank(weights[used]) == r:
+        chosen = qr(weights[used].T, pivoting=True, mode="economic")[2][:r]
+        basis, at = used[chosen], first[chosen]
+        inverse = np.linalg.inv(weights[basis])  # x = inverse (p_at - constant_basis)
+        select = sparse.csr_array((np.ones(r), (np.arange(r), at)), shape=(r, size))
+        to_x = sparse.csr_array(inverse) @ select
+        members = region.members if isinstance(region, Intersection) else [region]
+        rows = [m for m in members if isinstance(m, Polytope)]
+        parts, right = [], []
+        for m in rows:
+            parts.append(sparse.csr_array(m.A) @ to_x)
+            right.append(m.b + m.A @ (inverse @ constant[basis]))
+        low, high = region.box()
+        shift = inverse @ constant[basis]
+        parts += [to_x, -to_x]
+        right += [high + shift, -low - shift]
+        tie = sparse.eye_array(size, format="csr") - sparse.csr_array(weights[pmdp.expression]) @ to_x
+        value = constant[pmdp.expression] - weights[pmdp.expression] @ shift
+        free = ~(table.is_constant[pmdp.expression]) & ~np.isin(np.arange(size), at)
+        parts += [sparse.csr_array(tie)[free], -sparse.csr_array(tie)[free]]
+        right += [value[free], -value[free]]
+        A = sparse.csr_array(sparse.vstack(parts))
+        A.data[np.abs(A.data) < 1e-15] = 0.0
+        A.eliminate_zeros()
+        b = np.concatenate(right) + slack
+    f = pmdp.expression
+    return UMDP(
+        pmdp.state_ptr, pmdp.action, pmdp.row_ptr, pmdp.successor, lower[f], upper[f], A, b, pmdp.initial_state,
+        pmdp.labels, pmdp.rewards, pmdp.action_names, pmdp.name,
+    )  # fmt: skip
