@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rpl_envs.benchmark import builder
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Nature, Sense, validate
 from rpl_agent.relaxations import Point
 from rpl_agent.solver import solve
 from rpl_envs import FAMILIES, INSTANCES, benchmark
+from rpl_envs.benchmark import builder
 from tests.reference import worlds
 
 LARGE = {"Aircraft-200x40", "MarsRover-75x75", "MarsRover-125x125", "ParallelBetting-20"}
@@ -136,7 +136,16 @@ def test_models_are_valid_and_documented(family):
     made = benchmark(family)
     assert validate(made.pmdp) == []
     text = builder(family).__doc__
-    for heading in ("Description", "Action Space", "Observation Space", "Rewards", "Starting State", "Episode End", "Arguments", "Version History"):
+    for heading in (
+        "Description",
+        "Action Space",
+        "Observation Space",
+        "Rewards",
+        "Starting State",
+        "Episode End",
+        "Arguments",
+        "Version History",
+    ):
         assert f"## {heading}" in text
     assert made.objective.sense in (Sense.MAX, Sense.MIN)
     assert "0.4" not in repr(made)  # the true parameters are not shown by accident

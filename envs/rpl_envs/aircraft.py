@@ -88,7 +88,9 @@ def aircraft(X: int = 20, Y: int = 10, collision_height: int | None = None) -> B
         action_names=("up", "down", "stay"),
         labels={
             "arrived": lambda s: s["x"] == X,
-            "collision": lambda s: (np.abs(s["x"] - s["ax"]) <= COLLISION_LENGTH) & (np.abs(s["y"] - s["ay"]) <= height),
+            "collision": lambda s: (
+                (np.abs(s["x"] - s["ax"]) <= COLLISION_LENGTH) & (np.abs(s["y"] - s["ay"]) <= height)
+            ),
         },
         name=f"Aircraft-{X}x{Y}",
     )

@@ -85,7 +85,10 @@ def engagement(L: int = 50, churn_penalty: bool = False) -> Benchmark:
         yield Block("light", end, after, certain[end])
         choose = here[~final & (phase == 0)]
         for number, action in enumerate(ACTIONS, start=1):
-            after = {v: states[v][choose] for v in states} | {"phase": np.ones(len(choose)), "pending": np.full(len(choose), number)}
+            after = {v: states[v][choose] for v in states} | {
+                "phase": np.ones(len(choose)),
+                "pending": np.full(len(choose), number),
+            }
             yield Block(action, choose, after, certain[choose])
         react = here[(phase == 1) & (pending > 0)]
         e, last, cool, chosen = e[react], last[react], cool[react], pending[react]

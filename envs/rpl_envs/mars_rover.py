@@ -92,7 +92,9 @@ def mars_rover(X: int = 10, Y: int = 10, tries: int | None = None) -> Benchmark:
         moved = {"u": np.where(h == 1, 0, np.minimum(u + 1, BUDGET)), "h": np.zeros_like(h), "t": t}
         up, right = here[x < X], here[y < Y]
         yield Block("up", up, {v: c[up] for v, c in moved.items()} | {"x": x[up] + 1, "y": y[up]}, certain[up])
-        yield Block("right", right, {v: c[right] for v, c in moved.items()} | {"x": x[right], "y": y[right] + 1}, certain[right])
+        yield Block(
+            "right", right, {v: c[right] for v, c in moved.items()} | {"x": x[right], "y": y[right] + 1}, certain[right]
+        )
         send = here[~goal & (h == 0) & (t < T)]
         x, y, u, t = x[send], y[send], u[send], t[send]
         for channel, position in (("sendL", (x - 1) * (grid // (X - 1))), ("sendH", (y - 1) * (grid // (Y - 1)))):

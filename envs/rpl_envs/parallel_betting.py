@@ -32,7 +32,8 @@ def parallel_betting(n: int = 6, variant: str | None = None) -> Benchmark:
     p/2 + 0.0004·m with their own p and m.
 
     ## Action Space
-    `Discrete(5)`: bet 0, 1, 2, 5 or 10. Bet 0 is always enabled, bet b when b ≤ money ≤ 10 n in both games and step < n.
+    `Discrete(5)`: bet 0, 1, 2, 5 or 10. Bet 0 is always enabled, bet b when b ≤ money ≤ 10 n in both games and
+    step < n.
 
     ## Observation Space
     `Discrete(|S|)`, a number of the state (money1, money2, step). `observation="features"` gives the three variables
@@ -48,8 +49,9 @@ def parallel_betting(n: int = 6, variant: str | None = None) -> Benchmark:
     Terminates at step n + 1.
 
     ## Arguments
-    n: number of bets. variant: "mixed" (the paper's instances 5, 6, 10) or "capital" (its instance 20); by default "mixed"
-    up to n = 10. True parameters: p = (0.55, 0.53). The domain is the box in which every win probability is at most 1.
+    n: number of bets. variant: "mixed" (the paper's instances 5, 6, 10) or "capital" (its instance 20); by default
+    "mixed" up to n = 10. True parameters: p = (0.55, 0.53). The domain is the box in which every win
+    probability is at most 1.
 
     ## Version History
     v0: the paper's model.
@@ -79,7 +81,9 @@ def parallel_betting(n: int = 6, variant: str | None = None) -> Benchmark:
             for sign1, f in ((1, win1), (-1, [games[0][0], 0] - win1)):
                 for sign2, g in ((1, win2), (-1, [games[1][0], 0] - win2)):
                     after = {"money1": m1 + sign1 * bet, "money2": m2 + sign2 * bet, "step": step[at] + 1}
-                    product = np.column_stack([f[:, 0] * g[:, 0], f[:, 1] * g[:, 0], f[:, 0] * g[:, 1], f[:, 1] * g[:, 1]])
+                    product = np.column_stack(
+                        [f[:, 0] * g[:, 0], f[:, 1] * g[:, 0], f[:, 0] * g[:, 1], f[:, 1] * g[:, 1]]
+                    )
                     yield Block(f"bet {bet}", at, after, product)
 
     most = START + 10 * n

@@ -99,7 +99,8 @@ class PMDPEnv(gym.Env[Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         here, pmdp = self._world, self.pmdp
         if self._over:
-            raise ResetNeeded(f"the episode ended in state {self._state} = {pmdp.state_name(self._state)}: call reset()")
+            name = pmdp.state_name(self._state)
+            raise ResetNeeded(f"the episode ended in state {self._state} = {name}: call reset()")
         row = pmdp.find_row(self._state, int(action))
         if row < 0:
             raise here.disabled(self._state, int(action))

@@ -41,7 +41,7 @@ def build_arrays(
     expand: Callable[[Columns], Iterable[Block]],
     *,
     domain: Domain,
-    monomials: Sequence[Sequence[int]],
+    monomials: Sequence[Sequence[int]] | np.ndarray,
     denominators: Sequence[int],
     action_names: Sequence[str],
     labels: Mapping[str, Callable[[Columns], np.ndarray]] | None = None,

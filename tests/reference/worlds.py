@@ -62,7 +62,9 @@ def aircraft(X: int, Y: int, domain) -> ParametricMDP:
             rows[action] = row
         return rows
 
-    return build((0, 1, X, 1), actions, domain=domain, variables=("x", "y", "ax", "ay"), action_names=("up", "down", "stay"))
+    return build(
+        (0, 1, X, 1), actions, domain=domain, variables=("x", "y", "ax", "ay"), action_names=("up", "down", "stay")
+    )
 
 
 def win(bet: int, money: int, p: Polynomial) -> Polynomial:
@@ -121,11 +123,15 @@ def engagement(L: int, domain) -> ParametricMDP:
     theta = mixture(["theta1", "theta2", "theta3", "theta4"])
     names = ("light", "medium", "aggressive")
     up = {
-        "light": dec(".10 .06 .04 .03 .02"), "medium": dec(".18 .12 .08 .06 .04"), "aggressive": dec(".28 .20 .12 .08 .05"),
-    }  # fmt: skip
+        "light": dec(".10 .06 .04 .03 .02"),
+        "medium": dec(".18 .12 .08 .06 .04"),
+        "aggressive": dec(".28 .20 .12 .08 .05"),
+    }
     down = {
-        "light": dec(".02 .01 .02 .015 .03"), "medium": dec(".06 .03 .08 .10 .12"), "aggressive": dec(".20 .10 .25 .30 .35"),
-    }  # fmt: skip
+        "light": dec(".02 .01 .02 .015 .03"),
+        "medium": dec(".06 .03 .08 .10 .12"),
+        "aggressive": dec(".20 .10 .25 .30 .35"),
+    }
     zones = {
         "cold": (dec("1.15 1.05 1"), dec(".9 .95 1.1"), dec(".02 .01 0"), dec("0 0 .02")),
         "warm": (dec("1 1.15 1.05"), dec("1 .95 1.05"), dec("0 .02 .01"), dec("0 0 .01")),

@@ -39,7 +39,12 @@ class AircraftRenderer:
         ax, ay = int(v["ax"][-1]), int(v["ay"][-1])
         low, high = max(ay - self.height, 0), min(ay + self.height, self.Y)
         first, last = max(ax - self.length, 0), min(ax + self.length, self.X)
-        zone = (left + first * cell, top + height - (high + 1) * cell, left + (last + 1) * cell, top + height - low * cell)
+        zone = (
+            left + first * cell,
+            top + height - (high + 1) * cell,
+            left + (last + 1) * cell,
+            top + height - low * cell,
+        )
         canvas.rect(*zone, RED, 0.16)
         canvas.frame(*zone, RED, 1.3)
         for names, color in ((("ax", "ay"), RED), (("x", "y"), BLUE)):
@@ -93,7 +98,10 @@ class AircraftRenderer:
         first, last = window((x + ax) // 2 if self.X > 70 else x, 0, self.X, 71)
         lines = []
         for row in range(self.Y, -1, -1):
-            cells = ["#" if abs(c - ax) <= self.length and abs(row - ay) <= self.height else "." for c in range(first, last + 1)]
+            cells = [
+                "#" if abs(c - ax) <= self.length and abs(row - ay) <= self.height else "."
+                for c in range(first, last + 1)
+            ]
             for column, height, sign in ((ax, ay, "<"), (x, y, ">")):
                 if row == height and first <= column <= last:
                     cells[column - first] = "X" if (x, y) == (ax, ay) else sign

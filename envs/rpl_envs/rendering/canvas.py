@@ -6,6 +6,7 @@ smooth at any size. Coordinates are pixels, x to the right and y down.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -55,13 +56,15 @@ class Canvas:
     def line(self, a: Point, b: Point, color: Color, width: float = 1.5, alpha: float = 1.0) -> None:
         """A segment with round ends."""
         margin = width / 2 + 1
-        box = self._box(min(a[0], b[0]) - margin, min(a[1], b[1]) - margin, max(a[0], b[0]) + margin, max(a[1], b[1]) + margin)
+        box = self._box(
+            min(a[0], b[0]) - margin, min(a[1], b[1]) - margin, max(a[0], b[0]) + margin, max(a[1], b[1]) + margin
+        )
         if box is not None:
             area, x, y = box
             self._blend(area, width / 2 - _distance_to_segment(x, y, a, b), color, alpha)
 
     def path(self, points: Sequence[Point], color: Color, width: float = 1.5, alpha: float = 1.0) -> None:
-        for a, b in zip(points, points[1:]):
+        for a, b in itertools.pairwise(points):
             self.line(a, b, color, width, alpha)
 
     def dashed(self, a: Point, b: Point, color: Color, width: float = 1.0, dash: float = 5.0) -> None:
@@ -70,7 +73,10 @@ class Canvas:
         for start in np.arange(0.0, length, 2 * dash):
             end = min(start + dash, length)
             self.line(
-                (a[0] + unit[0] * start, a[1] + unit[1] * start), (a[0] + unit[0] * end, a[1] + unit[1] * end), color, width
+                (a[0] + unit[0] * start, a[1] + unit[1] * start),
+                (a[0] + unit[0] * end, a[1] + unit[1] * end),
+                color,
+                width,
             )
 
     def disc(self, center: Point, radius: float, color: Color, alpha: float = 1.0) -> None:
@@ -107,7 +113,9 @@ class Canvas:
         side = 0.55 * head
         self.polygon([b, (base[0] - uy * side, base[1] + ux * side), (base[0] + uy * side, base[1] - ux * side)], color)
 
-    def hatch(self, x0: float, y0: float, x1: float, y1: float, color: Color, spacing: int, slope: int, alpha: float) -> None:
+    def hatch(
+        self, x0: float, y0: float, x1: float, y1: float, color: Color, spacing: int, slope: int, alpha: float
+    ) -> None:
         """Diagonal stripes over a rectangle; slope 1 or −1."""
         box = self._box(x0, y0, x1, y1)
         if box is not None:
@@ -125,7 +133,12 @@ class Canvas:
         for letter in text:
             mask = _letter(letter, size)
             left, top = round(x) - 1, round(position[1]) - 1
-            x0, y0, x1, y1 = max(left, 0), max(top, 0), min(left + mask.shape[1], limit), min(top + mask.shape[0], height)
+            x0, y0, x1, y1 = (
+                max(left, 0),
+                max(top, 0),
+                min(left + mask.shape[1], limit),
+                min(top + mask.shape[0], height),
+            )
             if x0 < x1 and y0 < y1:
                 area = self.pixels[y0:y1, x0:x1]
                 area += mask[y0 - top : y1 - top, x0 - left : x1 - left, None] * (np.array(color) - area)
@@ -166,7 +179,7 @@ def _letter(letter: str, size: float) -> np.ndarray:
         weight = width
         if len(points) == 1:
             points, weight = points * 2, width * 1.4
-        for a, b in zip(points, points[1:]):
+        for a, b in itertools.pairwise(points):
             mask = np.maximum(mask, np.clip(weight / 2 + 0.5 - _distance_to_segment(x, y, a, b), 0.0, 1.0))
     mask.setflags(write=False)
     return mask

@@ -53,13 +53,7 @@ class GliderRenderer:
                 canvas.arrow((cx - dx, cy - dy), (cx + dx, cy + dy), WHITE, 1.6, 6)
         trail = [at(x, y) for x, y in zip(values["x"].tolist(), values["y"].tolist())]
         canvas.path(trail, YELLOW, max(2.0, cell / 12), 0.9)
-        size = max(5.0, 0.3 * cell)
-        x, y = trail[-1]
-        back = trail[-2] if len(trail) > 1 and trail[-2] != trail[-1] else (x - 1, y)
-        length = np.hypot(x - back[0], y - back[1])
-        ux, uy = (x - back[0]) / length, (y - back[1]) / length
-        canvas.disc((x, y), size * 1.25, WHITE, 0.9)
-        canvas.polygon([(x + size * ux, y + size * uy), (x - 0.8 * size * ux - 0.7 * size * uy, y - 0.8 * size * uy + 0.7 * size * ux), (x - 0.8 * size * ux + 0.7 * size * uy, y - 0.8 * size * uy - 0.7 * size * ux)], RED)  # fmt: skip
+        self._glider(canvas, trail, max(5.0, 0.3 * cell))
         canvas.frame(left, top, left + width, top + height, FAINT)
         canvas.text((left, 12), f"Glider {self.w}x{self.h}", size=10)
         verdict, color = self._verdict(pmdp, states)
@@ -77,6 +71,19 @@ class GliderRenderer:
         canvas.arrow((left + 180, legend + 5), (left + 203, legend + 5), WHITE, 1.6, 6)
         canvas.text((left + 216, legend), "current", INK, 9)
         return canvas.array()
+
+    @staticmethod
+    def _glider(canvas: Canvas, trail: Sequence[Point], size: float) -> None:
+        """A dart that points where the last step went."""
+        x, y = trail[-1]
+        back = trail[-2] if len(trail) > 1 and trail[-2] != trail[-1] else (x - 1, y)
+        length = np.hypot(x - back[0], y - back[1])
+        ux, uy = (x - back[0]) / length, (y - back[1]) / length
+        tail = (x - 0.8 * size * ux, y - 0.8 * size * uy)
+        wing = (0.7 * size * uy, -0.7 * size * ux)
+        nose = (x + size * ux, y + size * uy)
+        canvas.disc((x, y), size * 1.25, WHITE, 0.9)
+        canvas.polygon([nose, (tail[0] - wing[0], tail[1] - wing[1]), (tail[0] + wing[0], tail[1] + wing[1])], RED)
 
     @staticmethod
     def _verdict(pmdp: ParametricMDP, states: Sequence[int]) -> tuple[str, Color]:
@@ -98,4 +105,5 @@ class GliderRenderer:
                 sign = "·" if calm else ARROWS[turns[row, column]]
                 cells.append("@" if (column, row) == (x, y) else "G" if in_goal else sign)
             lines.append(" ".join(cells))
-        return "\n".join([*lines, f"@ glider ({x}, {y})   G goal   arrows: currents   {self._verdict(pmdp, states)[0]}"])
+        verdict = self._verdict(pmdp, states)[0]
+        return "\n".join([*lines, f"@ glider ({x}, {y})   G goal   arrows: currents   {verdict}"])

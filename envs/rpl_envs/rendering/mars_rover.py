@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -29,7 +30,7 @@ ZONE_EDGES = (4, 8)  # the last cell of the first and of the second zone
 class MarsRoverRenderer:
     """x upwards (action up), y to the right (action right). Gauges on the right."""
 
-    def __init__(self, X: int, Y: int, budget: int, tries: int, jammed: dict[str, Sequence[tuple[int, int, int, int]]]):
+    def __init__(self, X: int, Y: int, budget: int, tries: int, jammed: Mapping[str, Sequence[tuple[int, int, int, int]]]):
         self.X, self.Y, self.budget, self.tries, self.jammed = X, Y, budget, tries, jammed
         self.cell = max(3, min(36, 420 // max(X, Y)))
 
@@ -65,7 +66,8 @@ class MarsRoverRenderer:
         size = max(8.0, 0.36 * cell)
         canvas.rect(*area(self.X, self.X, self.Y, self.Y), GREEN, 0.45)
         canvas.line((goal[0] - 0.4 * size, goal[1] + size), (goal[0] - 0.4 * size, goal[1] - size), INK, 2)
-        canvas.polygon([(goal[0] - 0.4 * size, goal[1] - size), (goal[0] + 0.9 * size, goal[1] - 0.55 * size), (goal[0] - 0.4 * size, goal[1] - 0.1 * size)], GREEN)  # fmt: skip
+        pole, tip = goal[0] - 0.4 * size, (goal[0] + 0.9 * size, goal[1] - 0.55 * size)
+        canvas.polygon([(pole, goal[1] - size), tip, (pole, goal[1] - 0.1 * size)], GREEN)
         trail = [at(x, y) for x, y in zip(v["x"].tolist(), v["y"].tolist())]
         canvas.path(trail, INK, max(1.5, cell / 12), 0.55)
         self._rover(canvas, trail[-1], size, bool(v["h"][-1]))
@@ -85,7 +87,7 @@ class MarsRoverRenderer:
     @staticmethod
     def _bands(size: int) -> list[tuple[int, int]]:
         edges = [0, *(e for e in ZONE_EDGES if e < size), size]
-        return [(a + 1, b) for a, b in zip(edges, edges[1:])]
+        return [(a + 1, b) for a, b in itertools.pairwise(edges)]
 
     @staticmethod
     def _rover(canvas: Canvas, center: Point, size: float, sent: bool) -> None:
@@ -109,7 +111,13 @@ class MarsRoverRenderer:
         canvas.text((left, top + 78), "tries", INK, 8.5)
         step = 144 / self.tries
         for k in range(self.tries):
-            canvas.rect(left + step * k, top + 96, left + step * (k + 1) - 3, top + 108, PURPLE if k < tries else (228, 232, 235))
+            canvas.rect(
+                left + step * k,
+                top + 96,
+                left + step * (k + 1) - 3,
+                top + 108,
+                PURPLE if k < tries else (228, 232, 235),
+            )
         canvas.text((left, top + 116), f"{tries} of {self.tries}", FAINT, 8)
         canvas.disc((left + 6, top + 154), 6, GREEN if sent else RED)
         canvas.text((left + 20, top + 150), "report sent" if sent else "nothing sent", INK, 8.5)
@@ -139,10 +147,14 @@ class MarsRoverRenderer:
         for x in range(high, low - 1, -1):
             cells = []
             for y in range(first, last + 1):
-                here = [c for c, boxes in self.jammed.items() if any(a <= x <= b and c0 <= y <= d for a, b, c0, d in boxes)]
-                sign = "." if not here else {"sendL": "l", "sendH": "h"}[here[0]] if len(here) == 1 else "b"
+                low_channel, high_channel = self._is_jammed("sendL", x, y), self._is_jammed("sendH", x, y)
+                sign = "b" if low_channel and high_channel else "l" if low_channel else "h" if high_channel else "."
                 cells.append("R" if (x, y) == (v["x"], v["y"]) else "G" if (x, y) == (self.X, self.Y) else sign)
             lines.append("".join(cells))
         gauge = "!" * v["u"] + "-" * (self.budget - v["u"])
-        status = f"R ({v['x']}, {v['y']})   unreported [{gauge}]   tries {v['t']}/{self.tries}   {'sent' if v['h'] else 'not sent'}"
-        return "\n".join([*lines, f"{status}   {self._verdict(pmdp, states)[0]}", "l, h: channel L, H jammed"])
+        sent = "sent" if v["h"] else "not sent"
+        status = f"R ({v['x']}, {v['y']})   unreported [{gauge}]   tries {v['t']}/{self.tries}   {sent}"
+        return "\n".join([*lines, f"{status}   {self._verdict(pmdp, states)[0]}", "l, h, b: channel L, H, both jammed"])
+
+    def _is_jammed(self, channel: str, x: int, y: int) -> bool:
+        return any(x0 <= x <= x1 and y0 <= y <= y1 for x0, x1, y0, y1 in self.jammed[channel])

@@ -25,7 +25,7 @@ class Window:
 
     def __init__(self, title: str, fps: float):
         self._pause = 1.0 / fps
-        self._pyplot = interactive_pyplot()
+        self._pyplot: Any = interactive_pyplot()
         self._title = title
         self._figure: Any = None
         self._image: Any = None
