@@ -5,10 +5,11 @@ for: ``upward`` False gives a number <= the exact extremum, True a number >= it,
 computed as ``min v + sum_i p_i (v_i - min v)``: terms of one sign, exact when all values agree, and the result is
 clipped to [min v, max v], which is a true bound because rows are distributions. Maximisation is minimisation of -v.
 
-Rounding. With u = 2**-53 and span = max v - min v, a water-filling over n successors computes each p_i with an
-absolute error of at most (n + 2) u, and the sum of n terms of one sign adds a relative error of (n + 2) u; the bound
-used is (4 n + 16) u span + 2 u |result|. A row whose upper bounds sum to less than one by rounding leaves a little mass
-undecided: it goes to the side that is being bounded.
+Rounding, with u = 2**-53. A sum of n terms of one sign has a relative error of at most (n + 3) u; the last addition
+adds u |result|. Filling up intervals computes the remaining mass with an absolute error of at most n u (none where the
+subtractions are exact), which lands on the successor where the mass ran out. So rows that put all their mass on equal
+values are exact: end components and sinks keep their values to the last bit. A row whose upper bounds sum to less than
+one by rounding leaves a little mass undecided: it goes to the side that is being bounded.
 """
 
 from __future__ import annotations
@@ -92,56 +93,37 @@ def scratch_size(row_ptr):
 
 
 @njit(cache=True)
-def _sort_row(a, b, values, sign, successor, scratch):
-    """Sort sign * value of transitions a..b ascending into scratch[0], their numbers into scratch[1]."""
-    n = b - a
-    if n <= INSERTION_LIMIT:
-        for i in range(n):
-            x = sign * values[successor[a + i]]
-            j = i - 1
+def _sort_row(a, b, values, sign, successor, expression, upper, scratch):
+    """Sort sign * value of the possible transitions of a..b ascending into scratch[0], their numbers into scratch[1].
+
+    Returns how many there are: successors with upper bound 0 do not count.
+    """
+    n = 0
+    if b - a <= INSERTION_LIMIT:
+        for t in range(a, b):
+            if upper[expression[t]] == 0.0:
+                continue
+            x = sign * values[successor[t]]
+            j = n - 1
             while j >= 0 and scratch[0, j] > x:
                 scratch[0, j + 1] = scratch[0, j]
                 scratch[1, j + 1] = scratch[1, j]
                 j -= 1
             scratch[0, j + 1] = x
-            scratch[1, j + 1] = a + i
-        return
-    keys = np.empty(n)
-    for i in range(n):
-        keys[i] = sign * values[successor[a + i]]
+            scratch[1, j + 1] = t
+            n += 1
+        return n
+    keys = np.empty(b - a)
+    for t in range(a, b):
+        keys[t - a] = sign * values[successor[t]]
     order = np.argsort(keys)
-    for i in range(n):
-        scratch[0, i] = keys[order[i]]
-        scratch[1, i] = a + order[i]
-
-
-@njit(cache=True)
-def _interval_sorted(n, low, expression, lower, upper, scratch):
-    """Water-filling over a sorted row: (sum_i p_i (v_i - low), mass that the upper bounds leave undecided)."""
-    rest = 1.0
-    total = 0.0
-    for i in range(n):
-        lo = lower[expression[np.int64(scratch[1, i])]]
-        rest -= lo
-        total += lo * (scratch[0, i] - low)
-    for i in range(n):
-        if rest <= 0.0:
-            break
-        f = expression[np.int64(scratch[1, i])]
-        share = min(upper[f] - lower[f], rest)
-        total += share * (scratch[0, i] - low)
-        rest -= share
-    return total, max(rest, 0.0)
-
-
-@njit(cache=True)
-def _directed(low, high, total, n, upward, slack):
-    """Assemble low + total and move it outward by the rounding bound; clip to the row's values."""
-    result = low + total
-    error = UNIT_ROUNDOFF * ((4.0 * n + 16.0) * (high - low) + 2.0 * abs(result)) + slack
-    if upward:
-        return min(result + error, high)
-    return min(max(result - error, low), high)
+    for i in range(b - a):
+        t = a + order[i]
+        if upper[expression[t]] > 0.0:
+            scratch[0, n] = keys[order[i]]
+            scratch[1, n] = t
+            n += 1
+    return n
 
 
 @njit(cache=True)
@@ -149,6 +131,7 @@ def pair_bound(x, y, lower_x, upper_x, lower_y, upper_y, maximise, upward):
     """`row_expectation` of a row with two successors of finite values x and y, in closed form.
 
     Numbers only: array arguments would cost more (reference counts) than the arithmetic, and most rows are pairs.
+    The share of the larger value carries a relative error only, so a share of 0 gives an exact result.
     """
     if maximise:
         x, y = -x, -y
@@ -156,9 +139,13 @@ def pair_bound(x, y, lower_x, upper_x, lower_y, upper_y, maximise, upward):
     high = y if x < y else x
     # the larger value gets as little as its own lower bound and the other's upper bound allow
     share = max(lower_y, 1.0 - upper_x) if x < y else max(lower_x, 1.0 - upper_y)
-    result = low + share * (high - low)
-    error = UNIT_ROUNDOFF * (24.0 * (high - low) + 2.0 * abs(result))
-    if low == high:
+    total = share * (high - low)
+    result = low + total
+    error = UNIT_ROUNDOFF * (8.0 * total + 2.0 * abs(result))
+    if total == 0.0:
+        error = 0.0
+    if share >= 1.0:
+        result = high
         error = 0.0
     result = result - error if upward == maximise else result + error
     result = high if result > high else result
@@ -168,15 +155,63 @@ def pair_bound(x, y, lower_x, upper_x, lower_y, upper_y, maximise, upward):
 
 @njit(cache=True)
 def _interval_row(a, b, values, sign, upward, successor, expression, lower, upper, scratch):
-    """Bound of min over intervals of sum p_i sign v_i, from below or (``upward``) from above; values finite."""
-    n = b - a
-    _sort_row(a, b, values, sign, successor, scratch)
+    """Bound of min over intervals of sum p_i sign v_i, from below or (``upward``) from above; values finite.
+
+    Fills the sorted row. ``exact`` follows whether every subtraction from the remaining mass was exact; if not, the
+    mass is off by at most n u, which moves between the successor where it ran out and the next one.
+    """
+    n = _sort_row(a, b, values, sign, successor, expression, upper, scratch)
     low = scratch[0, 0]
-    span = scratch[0, n - 1] - low
-    if span == 0.0:
+    high = scratch[0, n - 1]
+    if low == high:
         return low
-    total, rest = _interval_sorted(n, low, expression, lower, upper, scratch)
-    return _directed(low, scratch[0, n - 1], total, n, upward, rest * span if upward else 0.0)
+    rest = 1.0
+    total = 0.0
+    exact = True
+    for i in range(n):
+        lo = lower[expression[np.int64(scratch[1, i])]]
+        if lo > 0.0:
+            exact = exact and rest - (rest - lo) == lo
+            rest -= lo
+            total += lo * (scratch[0, i] - low)
+    if rest == 0.0 and exact:  # nothing to distribute: successors with lower bound 0 get nothing
+        first, last = n, 0
+        for i in range(n):
+            if lower[expression[np.int64(scratch[1, i])]] > 0.0:
+                first = min(first, i)
+                last = i
+        low, high = scratch[0, first], scratch[0, last]
+        total = 0.0
+        for i in range(first, last + 1):
+            total += lower[expression[np.int64(scratch[1, i])]] * (scratch[0, i] - low)
+        if low == high:
+            return low
+    moved = high
+    for i in range(n):
+        f = expression[np.int64(scratch[1, i])]
+        room = upper[f] - lower[f]
+        share = min(room, max(rest, 0.0))
+        total += share * (scratch[0, i] - low)
+        exact = exact and (lower[f] == 0.0 or room + lower[f] == upper[f])
+        if share >= rest:
+            slack = room - share
+            rest = 0.0
+            moved = scratch[0, i] if slack > 8.0 * n * UNIT_ROUNDOFF or i + 1 == n else scratch[0, i + 1]
+            break
+        exact = exact and rest - (rest - share) == share
+        rest -= share
+    error = UNIT_ROUNDOFF * (2.0 * n + 12.0) * total
+    if not exact:
+        error += UNIT_ROUNDOFF * 4.0 * n * (moved - low)
+    if upward:
+        error += rest * (high - low)  # mass that the upper bounds leave undecided
+    if total == 0.0 and error == 0.0:
+        return low
+    result = low + total
+    error += 2.0 * UNIT_ROUNDOFF * abs(result)
+    if upward:
+        return min(result + error, high)
+    return min(max(result - error, low), high)
 
 
 @njit(cache=True)
@@ -185,15 +220,21 @@ def _point_row(a, b, values, sign, upward, successor, expression, probability):
     low = np.inf
     high = -np.inf
     for t in range(a, b):
-        x = sign * values[successor[t]]
-        low = min(low, x)
-        high = max(high, x)
+        if probability[expression[t]] > 0.0:
+            x = sign * values[successor[t]]
+            low = min(low, x)
+            high = max(high, x)
     if low == high:
         return low
     total = 0.0
     for t in range(a, b):
-        total += probability[expression[t]] * (sign * values[successor[t]] - low)
-    return _directed(low, high, total, b - a, upward, 0.0)
+        if probability[expression[t]] > 0.0:
+            total += probability[expression[t]] * (sign * values[successor[t]] - low)
+    result = low + total
+    error = UNIT_ROUNDOFF * ((2.0 * (b - a) + 12.0) * total + 2.0 * abs(result))
+    if upward:
+        return min(result + error, high)
+    return min(max(result - error, low), high)
 
 
 @njit(cache=True)
@@ -247,8 +288,8 @@ def _without_infinity(a, b, values, maximise, upward, successor, expression, low
         return True, capped
     if maximise:
         # From above, any possibility counts; from below, only one that certainly exists.
-        certain = exact and inside_hi > 0.0 and outside_lo < 1.0 - MASS_TOLERANCE
-        return certain or (upward and inside_hi > 0.0), capped
+        possible = inside_hi > 0.0 and outside_lo < 1.0 - MASS_TOLERANCE
+        return possible and (exact or upward), capped
     return inside_lo > 0.0 or outside_hi < 1.0 - MASS_TOLERANCE, capped
 
 
@@ -261,8 +302,10 @@ def _gradient(a, b, values, sign, low, successor, expression, cs, direction):
     for j in range(r):
         direction[j] = 0.0
     for t in range(a, b):
-        d = sign * values[successor[t]] - low
         f = expression[t]
+        if cs.upper[f] == 0.0:
+            continue
+        d = sign * values[successor[t]] - low
         constant += cs.constant[f] * d
         size += abs(cs.constant[f]) * d
         for j in range(r):
@@ -277,9 +320,10 @@ def _region_row(a, b, values, sign, upward, successor, expression, cs, scratch):
     low = np.inf
     high = -np.inf
     for t in range(a, b):
-        x = sign * values[successor[t]]
-        low = min(low, x)
-        high = max(high, x)
+        if cs.upper[expression[t]] > 0.0:
+            x = sign * values[successor[t]]
+            low = min(low, x)
+            high = max(high, x)
     span = high - low
     if span == 0.0:
         return low
@@ -366,7 +410,7 @@ def row_strategy(row, values, maximise, row_ptr, successor, expression, cs, scra
             out[t] = cs.lower[expression[t]] if n > 1 else 1.0
         return
     sign = -1.0 if maximise else 1.0
-    _sort_row(a, b, values, sign, successor, scratch)
+    n = _sort_row(a, b, values, sign, successor, expression, cs.upper, scratch)
     rest = 1.0
     for t in range(a, b):
         out[t] = cs.lower[expression[t]]
@@ -380,7 +424,7 @@ def row_strategy(row, values, maximise, row_ptr, successor, expression, cs, scra
         rest -= share
         finite = finite and abs(scratch[0, i]) < np.inf
         total += out[t] * (scratch[0, i] - scratch[0, 0])
-    if cs.kind == INTERVAL or n == 2 or not finite:
+    if cs.kind == INTERVAL or b - a == 2 or not finite:
         return
     low = scratch[0, 0]
     direction = np.empty(cs.weights.shape[1])

@@ -34,15 +34,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rpl_agent.model.objective import Sense
-from rpl_agent.relaxations._kernels import INTERVAL, MASS_TOLERANCE, POINT, UNIT_ROUNDOFF, compiled_set
+from rpl_agent.relaxations._kernels import INTERVAL, MASS_TOLERANCE, POINT, UNIT_ROUNDOFF, compiled_set, row_range
 from rpl_agent.relaxations.base import CompiledRelaxation
 from rpl_agent.solver._graph_kernels import ALL_ROWS, ANY_ROW, finite_set, hold_set
-from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT
+from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT, MIN_AGENT
+from rpl_agent.solver.local import attainable_bounds
 
 if TYPE_CHECKING:
     from rpl_agent.solver.problem import Problem
     from rpl_agent.solver.solution import Solution
 
+#: how far a relaxation that does not say otherwise may be from the exact extremum, relative to the values' span
 DEFAULT_TIGHTNESS = 1e-9
 
 
@@ -56,32 +58,10 @@ def check(solution: Solution) -> list[str]:
     issues = _shape(solution)
     if issues:
         return issues
-    if problem.discounted:
-        return _inductive(solution, False, False) + _inductive(solution, True, False)
-    proper_is_upper = not problem.proper_max
-    issues += _inductive(solution, not proper_is_upper, False)
-    issues += _inductive(solution, proper_is_upper, True)
-    return issues + _ends(solution) + _infinities(solution)
-
-
-def _shape(solution: Solution) -> list[str]:
-    problem, low, high = solution.problem, solution.lower_values, solution.upper_values
-    task, start = problem.task, problem.pmdp.initial_state
-    issues = []
-    if np.isnan(low).any() or np.isnan(high).any():
-        return ["a value is NaN"]
-    if solution.lower > low[start] or solution.upper < high[start]:
-        issues.append("the bracket at the initial state is tighter than the values")
-    if (low > high).any():
-        issues.append(f"lower exceeds upper in {_name(problem, low > high)}")
-    target_value = 1.0 if problem.is_reach else 0.0
-    for mask, value in ((task.target, target_value), (task.avoid, 0.0)):
-        for bad in (mask & (low > value), mask & (high < value)):
-            if bad.any():
-                issues.append(f"a decided state has the wrong bound: {_name(problem, bad)}")
-    if not problem.discounted and (high < 0).any():
-        issues.append(f"upper is negative in {_name(problem, high < 0)}")
-    solution.policy.check(problem.pmdp)
+    for is_upper in (False, True):
+        issues += _inductive(solution, is_upper)
+    if not problem.discounted:
+        issues += _ends(solution) + _infinities(solution)
     return issues
 
 
@@ -91,25 +71,201 @@ def _name(problem: Problem, bad: np.ndarray) -> str:
     return f"state {states[0]} = {problem.pmdp.state_name(int(states[0]))}{more}"
 
 
-def _expectations(solution: Solution, values: np.ndarray, upward: bool, use_witness: bool) -> np.ndarray:
-    """(R,) bounds of nature's extremum per row from the side asked for."""
-    problem = solution.problem
-    out = np.empty(problem.pmdp.num_rows)
+def _shape(solution: Solution) -> list[str]:
+    """Values that are no numbers, or contradict the objective where it decides them."""
+    problem, low, high = solution.problem, solution.lower_values, solution.upper_values
+    task, start = problem.task, problem.pmdp.initial_state
+    if np.isnan(low).any() or np.isnan(high).any() or np.isneginf(low).any() or np.isneginf(high).any():
+        return ["a value is not a number or -inf"]
+    issues = []
+    if solution.lower > low[start] or solution.upper < high[start]:
+        issues.append("the bracket at the initial state is tighter than the values")
+    if (low > high).any():
+        issues.append(f"lower exceeds upper in {_name(problem, low > high)}")
+    for mask, value in ((task.target, 1.0 if problem.is_reach else 0.0), (task.avoid, 0.0)):
+        for bad in (mask & (low > value), mask & (high < value)):
+            if bad.any():
+                issues.append(f"a decided state has a wrong bound: {_name(problem, bad)}")
+    if not problem.discounted and (high < 0).any():
+        issues.append(f"upper is negative in {_name(problem, high < 0)}")
+    solution.policy.check(problem.pmdp)
+    return issues
+
+
+def row_bounds(problem: Problem, values: np.ndarray, upward: bool, witness: np.ndarray | None = None) -> np.ndarray:
+    """(R,) bounds of nature's extremum per row from the side asked for; under a witness (T,) on cyclic rows.
+
+    Infinite values are treated as in `row_expectation`.
+    """
+    pmdp, relaxation = problem.pmdp, problem.relaxation
     extremum = Sense.MAX if problem.maximise else Sense.MIN
-    witness = solution.nature_witness
-    relaxation = problem.relaxation
-    if use_witness and witness is not None:
-        cyclic = problem.structure().is_cyclic[problem.pmdp.row_state]
-        relaxation.expectation(values, extremum, out)
-        if upward != problem.maximise:
-            out += (1.0 if upward else -1.0) * _far_side(problem, values)
-        rows = np.flatnonzero(cyclic)
-        out[rows] = _witness_means(problem, values, witness, rows, upward)
-        return out
+    out = np.empty(pmdp.num_rows)
     if isinstance(relaxation, CompiledRelaxation):
         relaxation.directed_expectation(values, extremum, upward, out)
-        return out
-    relaxation.expectation(values, extremum, out)
-    if upward != problem.maximise:
-        out += (1.0 if upward else -1.0) * _far_side(problem, values)
+    else:
+        _generic_bounds(problem, values, extremum, upward, out)
+    if witness is not None:
+        rows = np.flatnonzero(problem.structure().is_cyclic[pmdp.row_state])
+        means = np.empty(len(rows))
+        fixed = compiled_set(POINT, witness, witness)
+        each = np.arange(pmdp.num_transitions, dtype=np.int32)
+        each.setflags(write=False)
+        if len(rows):
+            row_range(
+                0, len(rows), values, problem.maximise, upward, pmdp.row_ptr, pmdp.successor, each, fixed,
+                problem.longest, rows, means,
+            )  # fmt: skip
+        out[rows] = means
     return out
+
+
+def _generic_bounds(problem: Problem, values: np.ndarray, extremum: Sense, upward: bool, out: np.ndarray) -> None:
+    """`row_bounds` through the protocol alone: infinities by the hull, the far side by the stated tightness."""
+    pmdp, relaxation = problem.pmdp, problem.relaxation
+    infinite = np.isinf(values)
+    finite_values = values
+    forced = np.zeros(pmdp.num_rows, dtype=bool)
+    if infinite.any():
+        largest = float(values[~infinite].max(initial=0.0))
+        finite_values = np.where(infinite, largest, values)
+        lo, hi = attainable_bounds(*relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
+        bad = infinite[pmdp.successor]
+        starts = pmdp.row_ptr[:-1]
+        if problem.maximise:
+            forced = np.add.reduceat(np.where(bad, hi, 0.0), starts) > 0.0
+            if not upward:
+                forced &= False
+        else:
+            forced = np.add.reduceat(np.where(bad, lo, 0.0), starts) > 0.0
+            forced |= np.add.reduceat(np.where(bad, 0.0, hi), starts) < 1.0 - MASS_TOLERANCE
+    relaxation.expectation(finite_values, extremum, out)
+    if upward != problem.maximise:
+        starts = pmdp.row_ptr[:-1]
+        seen = finite_values[pmdp.successor]
+        span = np.maximum.reduceat(seen, starts) - np.minimum.reduceat(seen, starts)
+        tightness = getattr(relaxation, "tightness", DEFAULT_TIGHTNESS)
+        out += (1.0 if upward else -1.0) * (tightness * span + 4.0 * UNIT_ROUNDOFF * np.abs(out) * (span > 0))
+    out[forced] = np.inf
+
+
+def state_bounds(problem: Problem, q: np.ndarray, upward: bool, weights: np.ndarray | None) -> np.ndarray:
+    """(S,) bounds of T values from row expectations q (R,); ``weights`` (R,) fixes the agent."""
+    pmdp = problem.pmdp
+    side = 1.0 if upward else -1.0
+    reward = problem.reward
+    total = q.copy()
+    moved = np.isfinite(q) & ((reward != 0.0) | (problem.gamma != 1.0))
+    total[moved] = reward[moved] + problem.gamma * q[moved]
+    total[moved] += side * 3.0 * UNIT_ROUNDOFF * (np.abs(total[moved]) + 2.0 * np.abs(reward[moved]))
+    starts = pmdp.state_ptr[:-1]
+    if weights is None:
+        return (np.maximum if problem.agent == MAX_AGENT else np.minimum).reduceat(total, starts)
+    played = weights > 0.0
+    low = np.minimum.reduceat(np.where(played, total, np.inf), starts)
+    infinite = np.logical_or.reduceat(played & np.isinf(total), starts)
+    base = np.where(np.isfinite(low), low, 0.0)
+    gain = np.where(played & np.isfinite(total), total - base[pmdp.row_state], 0.0)
+    extra = np.add.reduceat(weights * gain, starts)
+    result = base + extra
+    count = np.add.reduceat(played.astype(float), starts)
+    result += side * UNIT_ROUNDOFF * np.where(extra > 0.0, (2.0 * count + 8.0) * extra + 2.0 * np.abs(result), 0.0)
+    return np.where(infinite, np.inf, result)
+
+
+def _agent_weights(solution: Solution, fixed: bool) -> np.ndarray | None:
+    """The agent's weights if it is fixed by the problem or (``fixed``) to the returned policy."""
+    problem = solution.problem
+    if problem.agent == FIXED_AGENT:
+        return problem.weights
+    return solution.policy.as_weights(problem.pmdp) if fixed else None
+
+
+def _inductive(solution: Solution, is_upper: bool) -> list[str]:
+    """L <= T L or U >= T U, with the choices fixed that the bound claims for."""
+    problem = solution.problem
+    values = solution.upper_values if is_upper else solution.lower_values
+    own_side = is_upper == (problem.objective.sense is Sense.MIN)  # the bound that the policy attains
+    proper_side = is_upper != problem.proper_max
+    witness = solution.nature_witness if proper_side and not problem.discounted else None
+    if witness is not None:
+        issues = _witness_issues(problem, witness)
+        if issues:
+            return issues
+    image = state_bounds(problem, row_bounds(problem, values, is_upper, witness), is_upper, _agent_weights(solution, own_side))
+    open_states = ~problem.task.decided & np.isfinite(values)
+    if problem.is_reach:
+        image = np.minimum(image, 1.0)
+    bad = open_states & (values < image if is_upper else values > image)
+    if not is_upper and problem.proper_max and not problem.discounted:
+        bad &= values > 0.0  # 0 is below every value here
+    if bad.any():
+        relation = ">=" if is_upper else "<="
+        worst = float(np.abs(values - image)[bad].max())
+        side = "upper" if is_upper else "lower"
+        return [f"{side} {relation} T {side} fails by {worst:.3g} in {_name(problem, bad)}"]
+    return []
+
+
+def _witness_issues(problem: Problem, witness: np.ndarray) -> list[str]:
+    """Nature's witness must be distributions within the bounds."""
+    pmdp = problem.pmdp
+    lower, upper = problem.relaxation.bounds()
+    transitions = problem.structure().is_cyclic[pmdp.row_state][pmdp.transition_row]
+    slack = 1e-9
+    outside = (witness < lower[pmdp.expression] - slack) | (witness > upper[pmdp.expression] + slack)
+    single = (np.diff(pmdp.row_ptr) == 1)[pmdp.transition_row]
+    outside &= transitions & ~single
+    if outside.any():
+        return [f"nature's witness leaves its bounds at {pmdp.transition_name(int(np.flatnonzero(outside)[0]))}"]
+    sums = np.add.reduceat(witness, pmdp.row_ptr[:-1])
+    off = np.abs(sums - 1.0) > slack
+    off &= problem.structure().is_cyclic[pmdp.row_state]
+    return [f"nature's witness sums to {sums[off][0]} at {pmdp.row_name(int(np.flatnonzero(off)[0]))}"] if off.any() else []
+
+
+def _ends(solution: Solution) -> list[str]:
+    """The side that must not be held: no cycle in which its opponents can keep a bound alive."""
+    problem = solution.problem
+    pmdp = problem.pmdp
+    lo, hi = attainable_bounds(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
+    witness = solution.nature_witness
+    if problem.nature_proper:
+        # Without cycles there is no witness and nothing to hold; a stray value there is caught by the inequalities.
+        support = hi > 0.0 if witness is None else witness > MASS_TOLERANCE
+        lo = hi = support.astype(float)
+    weights = _agent_weights(solution, problem.agent_proper)
+    played = np.ones(pmdp.num_rows, dtype=bool) if weights is None else weights > 0.0
+    unpaid = np.ones(pmdp.num_rows, dtype=bool) if problem.must_reach else problem.reward == 0.0
+    usable = np.where(played, np.where(unpaid, 2, 1), 0).astype(np.int8)
+    quantifier = ALL_ROWS if weights is not None else ANY_ROW
+    open_states = ~problem.task.decided
+    if problem.must_reach:
+        open_states &= np.isfinite(solution.upper_values)
+    held = hold_set(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, lo, hi, usable, quantifier, open_states)
+    if problem.must_reach:
+        return [f"the target can be avoided for ever from {_name(problem, held)}"] if held.any() else []
+    bad = held & (solution.lower_values > 0.0)
+    return [f"lower is positive where the play can be held: {_name(problem, bad)}"] if bad.any() else []
+
+
+def _infinities(solution: Solution) -> list[str]:
+    """Infinite lower bounds must follow from the graph (with the policy fixed where it is the agent's own claim)."""
+    problem = solution.problem
+    pmdp, claimed = problem.pmdp, np.isinf(solution.lower_values)
+    if not claimed.any():
+        return []
+    if problem.is_reach or problem.discounted:
+        return [f"an infinite bound in {_name(problem, claimed)}"]
+    compiled = problem.relaxation.compiled()
+    if problem.maximise and (compiled is None or compiled.kind > INTERVAL):
+        return [f"an infinite lower bound rests on the interval hull in {_name(problem, claimed)}"]
+    lo, hi = attainable_bounds(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
+    weights = _agent_weights(solution, problem.agent_proper and not problem.must_reach)
+    played = np.ones(pmdp.num_rows, dtype=bool) if weights is None else weights > 0.0
+    quantifier = 2 if weights is not None else ANY_ROW if problem.agent == MIN_AGENT else ALL_ROWS
+    finite = finite_set(
+        pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, lo, hi, played, problem.reward > 0.0, quantifier,
+        not problem.maximise, problem.must_reach, problem.task.target.copy(), np.ones(pmdp.num_states, dtype=bool),
+    )  # fmt: skip
+    bad = claimed & finite
+    return [f"lower is infinite but the graph allows a finite value in {_name(problem, bad)}"] if bad.any() else []

@@ -22,6 +22,24 @@ _RELAX_SWEEPS = 2_000
 _NO_ROWS = np.zeros(0, dtype=np.int64)
 
 
+def attainable_bounds(
+    lower: np.ndarray, upper: np.ndarray, expression: np.ndarray, row_ptr: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(T,) bounds per transition that some distribution of its row attains: what the others leave is a bound too.
+
+    Remainders up to 1e-12 are rounding of the data and count as 0, unless the lower bound itself is positive.
+    """
+    lower, upper = lower[expression], upper[expression]
+    transition_row = np.repeat(np.arange(len(row_ptr) - 1), np.diff(row_ptr))
+    starts = row_ptr[:-1]
+    least = np.add.reduceat(lower, starts)[transition_row] - lower
+    most = np.add.reduceat(upper, starts)[transition_row] - upper
+    lo, hi = np.maximum(lower, 1.0 - most), np.minimum(upper, 1.0 - least)
+    lo[(lo <= MASS_TOLERANCE) & (lower == 0.0)] = 0.0
+    hi[hi <= MASS_TOLERANCE] = 0.0
+    return lo, np.maximum(hi, lo)
+
+
 @dataclass(frozen=True)
 class Local:
     """States 0..n-1 with rows, exits n..n+m-1 without; who moves, and in which direction.
@@ -89,15 +107,7 @@ class Local:
 
     @cached_property
     def _attainable(self) -> tuple[np.ndarray, np.ndarray]:
-        """Bounds per transition that some distribution of the row attains: what the others leave is a bound too."""
-        lower, upper = self.cs.lower[self.expression], self.cs.upper[self.expression]
-        starts = self.row_ptr[:-1]
-        least = np.add.reduceat(lower, starts)[self.transition_row] - lower
-        most = np.add.reduceat(upper, starts)[self.transition_row] - upper
-        lo, hi = np.maximum(lower, 1.0 - most), np.minimum(upper, 1.0 - least)
-        lo[(lo <= MASS_TOLERANCE) & (lower == 0.0)] = 0.0
-        hi[hi <= MASS_TOLERANCE] = 0.0
-        return lo, np.maximum(hi, lo)
+        return attainable_bounds(self.cs.lower, self.cs.upper, self.expression, self.row_ptr)
 
     @property
     def lo(self) -> np.ndarray:
