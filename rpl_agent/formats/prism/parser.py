@@ -49,7 +49,7 @@ def _parse(start: str, text: str, source: str) -> Any:
 
 def _unexpected(error: UnexpectedToken) -> str:
     token = error.token
-    got = "the end of the text" if token.type == "$END" else f"'{token}'"
+    got = "end of the text" if token.type == "$END" else f"'{token}'"
     if token.type in KEYWORDS.values():
         got += " (a reserved word of the PRISM language)"
     names = sorted(TOKEN_NAMES.get(name, name) for name in error.accepts or error.expected)

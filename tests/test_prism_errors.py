@@ -1,0 +1,163 @@
+"""What is wrong or not supported in a PRISM file is refused by name, with line and column."""
+
+from __future__ import annotations
+
+import pytest
+
+from rpl_agent.errors import ModelError
+from rpl_agent.formats import prism
+from rpl_agent.formats.prism.parser import parse_expression, parse_model, parse_properties
+from rpl_agent.formats.prism.properties import unparse
+
+HEAD = "mdp\nconst double p;\nconst int N = 3;\n"
+BODY = "module m\n  x : [0..N] init 0;\n  [a] x<N -> p : (x'=x+1) + 1-p : true;\n  [b] x=N -> true;\nendmodule\n"
+
+
+def refused(text: str, reason: str, line: int, column: int, **keywords) -> None:
+    with pytest.raises(prism.PrismError, match=reason) as caught:
+        prism.loads(text, **keywords)
+    assert isinstance(caught.value, ModelError)
+    assert (caught.value.line, caught.value.column) == (line, column), str(caught.value)
+    assert str(caught.value).startswith(f"<text>:{line}:{column}: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "line", "column"),
+    [
+        ("ctmc\n", "'ctmc': continuous-time", 1, 1),
+        ("  pta\n", "'pta': probabilistic timed", 1, 3),
+        ("pomdp\n", "'pomdp': partially observable", 1, 1),
+        ("smg\n", "stochastic games", 1, 1),
+        ("mdp\nmodule m\n  x : clock;\nendmodule", "clock variables are not supported", 3, 7),
+        ("mdp\nmodule m\n x : int;\nendmodule", "unbounded 'int'", 3, 6),
+        (HEAD + BODY + "init x=1 endinit", "init … endinit", 9, 1),
+        (HEAD + BODY + "system m endsystem", "system … endsystem", 9, 1),
+        (HEAD + BODY + 'label "l" = log(x, 2) > 1;', "'log' is not supported", 9, 13),
+        (HEAD + BODY.replace("p :", "q :"), "unknown name 'q'", 6, 14),
+        (HEAD + BODY.replace("x'=x+1", "y'=x+1"), "unknown variable 'y'", 6, 19),
+        (HEAD + BODY.replace("x<N ->", "x+N ->"), "a guard must be bool, this is int", 6, 8),
+        (HEAD + BODY.replace("x<N ->", "x & x<N ->"), "'&' needs booleans, got int, bool", 6, 9),
+        (HEAD + BODY.replace("x'=x+1", "x'=x/2"), "'x' is int, its new value is double", 6, 19),
+        (HEAD + BODY.replace("x<N ->", "x<p ->"), "a parameter may not occur under '<'", 6, 8),
+        (HEAD + BODY.replace("-> p :", "-> 1/p :"), "division by a parameter", 6, 15),
+        (HEAD + BODY.replace("-> p :", "-> pow(p, x) :"), "fixed power", 6, 14),
+        (HEAD + BODY.replace("x'=x+1", "x'=x+2"), r"'x' would become 4, outside \[0..3\], in state \(x=2\)", 6, 3),
+        (HEAD + BODY.replace("1-p", "0.9-p"), "sum to 0.9, not to 1", 6, 3),
+        (HEAD + BODY.replace("-> p :", "-> 2*p*p :").replace("1-p", "1-2*p*p"), "ranges over", 6, 3),
+        (HEAD + "formula f = g;\nformula g = f+1;\n" + BODY.replace("x<N ->", "x<f ->"), "f -> g -> f", 5, 13),
+        (HEAD + "const int p;\n" + BODY, "the name 'p' is used twice", 4, 11),
+        (HEAD + BODY + BODY, "the module 'm' is defined twice", 9, 8),
+        (HEAD + "const bool big;\n" + BODY, "'big' of type bool has no value", 4, 12),
+        (HEAD + BODY + 'label "init" = x=0;', "defined twice", 9, 7),
+        (HEAD + BODY + "module k = m [N=N] endmodule", "variable 'x' must be renamed", 9, 8),
+        (HEAD + BODY + "module k y:[0..1]; [c] true -> (x'=0); endmodule", "may not change 'x'", 9, 33),
+        (HEAD + "global g : bool;\n" + BODY.replace("x'=x+1)", "x'=x+1) & (g'=true)"), "global variable 'g'", 7, 30),
+        (HEAD + BODY + "rewards x=1 : p; endrewards", "a reward may not contain a parameter", 9, 15),
+        (HEAD + BODY + "rewards x=0 : 1/x; endrewards", "division by zero", 9, 16),
+        (HEAD + BODY.replace("[0..N]", "[2..1]"), r"empty range \[2..1\]", 5, 3),
+        (HEAD + BODY.replace("init 0", "init 9"), r"9 of 'x' is outside \[0..3\]", 5, 3),
+        (HEAD + BODY.replace("[0..N]", "[0..99999999999999999999]"), "is too large", 5, 3),
+        (HEAD + "// range r 0 1\n" + BODY, "'r' in a range comment", 4, 10),
+        (HEAD + "// range p 0 one\n" + BODY, "is not a range", 4, 10),
+        (HEAD + "// constraint p*p <= 1\n" + BODY, "must be linear", 4, 15),
+        (HEAD + "// constraint p < 1\n" + BODY, "form: expression <= expression", 4, 15),
+        (HEAD + "// constraint p + * 2 <= 1\n" + BODY, "unexpected '\\*'", 4, 19),
+        (HEAD + "// constraint p >= 2\n" + BODY, "leaves no value", 4, 15),
+        (HEAD + BODY[:-2], "unexpected end of the text; expected ':'", 8, 9),
+        (HEAD + "const double F;\n" + BODY, "'F' \\(a reserved word", 4, 14),
+        (HEAD + BODY + "$", "unexpected character '\\$'", 9, 1),
+        (HEAD + "const int k = 1e999;\n" + BODY, "out of range", 4, 15),
+        ("mdp\n", "the model has no module", 1, 1),
+    ],
+)
+def test_refusals_name_the_place(text, reason, line, column):
+    refused(text, reason, line, column)
+
+
+def test_the_offending_line_is_shown():
+    with pytest.raises(prism.PrismError) as caught:
+        prism.loads(HEAD + BODY.replace("p :", "q :"))
+    assert "\n      [a] x<N -> q : (x'=x+1) + 1-q : true;\n                 ^" in str(caught.value)
+
+
+def test_given_values_are_checked():
+    refused(HEAD + BODY, "no constant 'q' to define", 1, 1, constants={"q": 1})
+    refused(HEAD + BODY, "'2.5' is not an integer", 3, 11, constants={"N": "2.5"})
+    refused(HEAD + BODY, "not a value for the int", 3, 11, constants={"N": "two"})
+    refused(HEAD + BODY, "no parameter 'q' \\(parameters: p\\)", 1, 1, parameters={"q": (0, 1)})
+    refused(HEAD + BODY, "is not a range for the parameter 'p'", 1, 1, parameters={"p": (0.9, 0.1)})
+    refused(HEAD + BODY, "more than 3 states", 1, 1, max_states=3)
+
+
+def test_a_missing_file_is_a_clear_error(tmp_path):
+    with pytest.raises(prism.PrismError, match="cannot read the file"):
+        prism.load(tmp_path / "nothing.prism")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "column"),
+    [
+        ('Pmax=? [ G "top" ]', "path operator 'G'", 10),
+        ('Pmax=? [ X "top" ]', "path operator 'X'", 10),
+        ('P>=0.5 [ F "top" ]', "only queries with '=\\?'", 1),
+        ("P=? [ F x=1 ]", "write Pmax=\\? or Pmin=\\?", 1),
+        ('Pmax=? [ F "nowhere" ]', 'unknown label "nowhere"', 12),
+        ("Pmax=? [ F x+1 ]", "a state formula must be bool", 13),
+        ("Pmax=? [ F x>99 ]", "holds in no state", 1),
+        ('Rmax=? [ F "top" ]', "the model has no rewards", 1),
+        ("Rmax=? [ C ]", "without a bound", 10),
+        ("Rmax=? [ S ]", "path operator 'S'", 10),
+        ("Pmax=? [ F<=x x=1 ]", "constant integer", 13),
+        ("Pmax=? [ F<1 x=1 ]", "at least 1 is needed", 12),
+        ("Pmax=? [ F x=1", "unexpected end of the text", 15),
+        ("filter(max, Pmax=? [F x=1])", "filters are not supported", 1),
+        ("", "one property expected, 0 found", 1),
+    ],
+)
+def test_properties_that_are_not_supported(text, reason, column):
+    model = prism.loads(HEAD + BODY + 'label "top" = x=N;')
+    with pytest.raises(prism.PrismError, match=reason) as caught:
+        prism.load_property(model, text)
+    assert caught.value.column == column, str(caught.value)
+
+
+def test_operators_bind_as_in_prism():
+    for text, meaning in [
+        ("!x=1&y=2|z=3", "((!(x=1)) & y=2) | z=3"),
+        ("a=>b<=>c|d", "a => (b <=> (c | d))"),
+        ("-x*y+2-3/z", "((-x)*y) + 2 + (-(3/z))"),
+        ("a ? b : c ? d : e", "a ? b : (c ? d : e)"),
+        ("x<1=true", "(x<1) = true"),
+        ("a/b/c", "(a/b)/c"),
+        ("a*b/c*d", "((a*b)/c)*d"),
+        ("func(mod, x, 2) = 0", "mod(x, 2)=0"),
+    ]:
+        assert unparse(parse_expression(text)) == unparse(parse_expression(meaning)), text
+        assert unparse(parse_expression(unparse(parse_expression(text)))) == unparse(parse_expression(text))
+
+
+def test_words_are_names_unless_reserved():
+    model = parse_model("mdp module m round : [0..5]; pow_1 : bool; [] round<5 -> (round'=round+1); endmodule")
+    assert [v.name for v in model.modules[0].variables] == ["round", "pow_1"]
+    assert [p.name for p in parse_properties('"one": Pmax=? [F "a"]; Rmin=? [F "b"]')] == ["one", None]
+
+
+def test_long_flat_expressions_are_read_and_deep_ones_refused():
+    many = " | ".join(f"x={k}" for k in range(3000))
+    model = prism.loads(HEAD + BODY + f'label "some" = {many};')
+    assert model.pmdp.labels["some"].all()
+    deep = "(" * 5000 + "x" + ")" * 5000
+    assert prism.loads(HEAD + BODY + f'label "deep" = {deep}=0;').pmdp.labels["deep"].sum() == 1
+    refused(HEAD + BODY + f'label "deep" = {"-" * 500}x=0;', "nested more than 150 levels", 9, 366)
+    chain = "".join(f"formula f{k} = f{k + 1}+1;\n" for k in range(400)) + "formula f400 = x;\n"
+    with pytest.raises(prism.PrismError, match="nested"):
+        prism.loads(HEAD + BODY + chain + 'label "l" = f0>0;')
+
+
+def test_numbers_that_explode_are_refused():
+    squares = "formula f0 = 3;\n" + "".join(f"formula f{k + 1} = f{k}*f{k};\n" for k in range(100))
+    with pytest.raises(prism.PrismError, match="too large"):
+        prism.loads(HEAD + squares + BODY + "rewards f100>0 : 1; endrewards")
+    powers = "formula g0 = p+0.1;\n" + "".join(f"formula g{k + 1} = g{k}*g{k};\n" for k in range(20))
+    with pytest.raises(prism.PrismError, match="too large|more than"):
+        prism.loads(HEAD + powers + BODY.replace("-> p :", "-> g20 :"))
