@@ -42,6 +42,7 @@ class PMDPEnv(gym.Env[Any, Any]):
     ``pmdp``, ``objective`` and ``simulator`` are there for agents through ``env.get_wrapper_attr``.
     """
 
+    action_space: EnabledActions
     metadata = {"render_modes": ["human", "rgb_array", "ansi"], "render_fps": 4}  # noqa: RUF012 (Gymnasium's own form)
 
     def __init__(

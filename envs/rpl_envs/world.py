@@ -29,7 +29,7 @@ class DisabledAction(ModelError, InvalidAction):
 class World:
     """A benchmark at its true parameters. The parameters are private to the simulation."""
 
-    def __init__(self, source: Benchmark, theta: Theta):
+    def __init__(self, source: Benchmark, theta: tuple[float, ...]):
         pmdp, task = source.pmdp, source.objective.resolve(source.pmdp)
         self.pmdp = pmdp
         self.objective = source.objective
@@ -39,7 +39,7 @@ class World:
         self.reward = sign * task.reward + 0.0  # (R,); + 0.0 turns −0.0 into 0.0
         self.arrival = np.where(task.target, sign if source.objective.kind is Kind.REACH else 0.0, 0.0)  # (S,)
         self.terminal = task.decided | absorbing(pmdp)
-        self._mdp = pmdp.instantiate(theta)
+        self._mdp = pmdp.instantiate(np.array(theta))
         self._cumulative = np.empty(pmdp.num_transitions)
         cumulate(pmdp.row_ptr, self._mdp.probability, self._cumulative)
         low = np.array([v.min() for v in pmdp.variables.values()], dtype=float)

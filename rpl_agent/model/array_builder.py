@@ -104,7 +104,7 @@ def build_arrays(
     if (np.diff(order) != 1).any():
         source, action, successor = source[order], action[order], successor[order]
         expression, row_key = expression[order], row_key[order]
-    row_start = np.flatnonzero(np.concatenate([[True], np.diff(row_key) != 0]))
+    row_start = np.flatnonzero(np.diff(row_key, prepend=-1) != 0)
     row_ptr = np.concatenate([row_start, [len(row_key)]])
     state_ptr = np.searchsorted(source[row_start], np.arange(states + 1))
     table, rank = ExpressionTable.from_integers(

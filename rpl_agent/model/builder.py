@@ -18,7 +18,7 @@ from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP, Reward
 from rpl_agent.model.polynomial import Number, Polynomial, as_polynomial
-from rpl_agent.model.validation import require_valid
+from rpl_agent.model.validation import Problem, raise_problems, require_valid
 
 State = Hashable
 Row = Mapping[State, "Polynomial | Number"]
@@ -53,6 +53,8 @@ def build(
     order: list[State] = [initial_state]
     rows: list[list[tuple[str, dict[int, Polynomial]]]] = []
     names: dict[str, None] = dict.fromkeys(action_names or ())
+    known = set(domain.parameters)
+    problems: list[Problem] = []
     level = [initial_state]
     while level:
         found: dict[State, None] = {}
@@ -65,14 +67,25 @@ def build(
             checked = []
             for action, row in choices.items():
                 names.setdefault(str(action))
+                if not isinstance(row, Mapping):
+                    kind = type(row).__name__
+                    raise ModelError(
+                        f"state {state!r}, action {action!r}: a row must map successors to expressions, got {kind}"
+                    )
                 polynomials: dict[State, Polynomial] = {}
                 for successor, expression in row.items():
+                    place = f"state {state!r}, action {action!r}, successor {successor!r}"
                     try:
-                        polynomials[successor] = as_polynomial(expression)
+                        polynomial = as_polynomial(expression)
                     except ModelError as error:
-                        place = f"state {state!r}, action {action!r}, successor {successor!r}"
-                        raise ModelError(f"{place}: {error}") from None
-                    if polynomials[successor].terms and successor not in number:
+                        problems.append(Problem("expression", f"{place}: {error}"))
+                        continue
+                    if not polynomial.parameters <= known:
+                        unknown = sorted(polynomial.parameters - known)
+                        message = f"{place}: expression {polynomial} uses unknown parameters {unknown}"
+                        problems.append(Problem("unknown-parameter", message))
+                    polynomials[successor] = polynomial
+                    if polynomial.terms and successor not in number:
                         found.setdefault(successor)
                 checked.append((str(action), polynomials))
             described.append(checked)
@@ -85,6 +98,7 @@ def build(
         for checked in described:
             rows.append([(a, {number[s]: p for s, p in ps.items() if p.terms}) for a, ps in checked])
 
+    raise_problems(name, problems)  # of single expressions; those of whole rows are found below
     all_names = tuple(names)
     action_id = {a: i for i, a in enumerate(all_names)}
     distinct: dict[Polynomial, int] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import TypeAlias, Union
 
@@ -21,6 +21,8 @@ Number: TypeAlias = Union[int, float, str, Fraction, Decimal]
 ONE: Monomial = ()
 #: Powers above this are refused: they are typing errors, and expanding them would take for ever.
 MAX_DEGREE = 64
+#: Decimal exponents above this are refused for the same reason (doubles end at 308).
+MAX_EXPONENT = 400
 
 
 def exact(value: Number) -> Fraction:
@@ -28,7 +30,7 @@ def exact(value: Number) -> Fraction:
     if isinstance(value, float):
         if value != value or value in (float("inf"), float("-inf")):
             raise ModelError(f"{value!r} is not a coefficient: it must be finite")
-        return Fraction(repr(value))
+        return Fraction(float.__repr__(value))  # np.float64 is a float with a repr of its own
     if hasattr(value, "item"):  # numpy scalars
         return exact(value.item())
     return Fraction(value)
@@ -55,10 +57,11 @@ class Polynomial:
     def parse(cls, text: str) -> Polynomial:
         """Read ``"0.5*p + 0.0004*12"``: numbers, names, ``+ - * / ** ( )``; nothing is evaluated as code."""
         try:
-            tree = ast.parse(text.strip(), mode="eval")
+            return _from_ast(ast.parse(text.strip(), mode="eval").body, text.strip())
+        except ModelError:
+            raise
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise ModelError(f"expression {text!r} is not a polynomial: {error}") from None
-        return _from_ast(tree.body, text.strip())
 
     @property
     def is_constant(self) -> bool:
@@ -127,8 +130,11 @@ class Polynomial:
     def __pow__(self, power: int) -> Polynomial:
         if not isinstance(power, int) or power < 0:
             raise ModelError(f"power {power!r} is not a natural number")
-        if power > MAX_DEGREE:
-            raise ModelError(f"power {power} is larger than {MAX_DEGREE}")
+        if power * max(self.degree, 1) > MAX_DEGREE:
+            raise ModelError(f"a degree of {power * max(self.degree, 1)} is larger than {MAX_DEGREE}")
+        value = self.constant_value()
+        if power * max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_DEGREE * 64:
+            raise ModelError(f"the power {power} of {_decimal(value)[:40]} is too large a number")
         result = Polynomial.constant(1)
         for _ in range(power):
             result = result * self
@@ -188,10 +194,21 @@ def _decimal(value: Fraction) -> str:
     return f"{value.numerator}/{value.denominator}"
 
 
+def _literal(source: str, text: str) -> Fraction:
+    """A number as it was written, exactly."""
+    try:
+        value = Decimal(source)
+    except InvalidOperation:
+        raise ModelError(f"expression {text!r}: {source!r} is not a decimal number") from None
+    if abs(value.adjusted()) > MAX_EXPONENT:
+        raise ModelError(f"expression {text!r}: the exponent of {source!r} is beyond {MAX_EXPONENT}")
+    return Fraction(value)
+
+
 def _from_ast(node: ast.expr, text: str) -> Polynomial:
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
         source = ast.get_source_segment(text, node) or repr(node.value)
-        return Polynomial.constant(Fraction(source.replace("_", "")))
+        return Polynomial.constant(_literal(source.replace("_", ""), text))
     if isinstance(node, ast.Name):
         return Polynomial.parameter(node.id)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):

@@ -38,7 +38,11 @@ def validate(pmdp: ParametricMDP) -> list[Problem]:
 
 def require_valid(pmdp: ParametricMDP) -> None:
     """Raise one ModelError that lists the problems."""
-    problems = validate(pmdp)
+    raise_problems(pmdp.name, validate(pmdp))
+
+
+def raise_problems(name: str, problems: list[Problem]) -> None:
+    """Raise one ModelError that lists the problems, if there are any."""
     if not problems:
         return
     lines = []
@@ -47,7 +51,7 @@ def require_valid(pmdp: ParametricMDP) -> None:
         lines += same[:LISTED]
         if len(same) > LISTED:
             lines.append(f"... and {len(same) - LISTED} more of this kind")
-    raise ModelError(f"model {pmdp.name!r} has {len(problems)} problem(s):\n  " + "\n  ".join(lines))
+    raise ModelError(f"model {name!r} has {len(problems)} problem(s):\n  " + "\n  ".join(lines))
 
 
 def _structure(pmdp: ParametricMDP) -> list[Problem]:

@@ -1,0 +1,155 @@
+"""Domains, objectives and policies: small things with strict doors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rpl_agent.errors import ModelError
+from rpl_agent.model import Domain, Kind, Nature, Objective, Policy, Sense, build
+
+
+def chain(state):
+    if state == 0:
+        return {"risk": {1: "p", 2: "1 - p"}, "wait": {0: 1}, "walk": {3: 1}}
+    return {"stay": {state: 1}} if state < 3 else {"on": {1: "q", 3: "1 - q"}}
+
+
+@pytest.fixture(scope="module")
+def pmdp():
+    labels = {"goal": lambda s: s == 1, "trap": lambda s: s == 2, "nowhere": lambda s: False}
+    rewards = {
+        "cost": lambda s, a: 2.0 if a == "risk" else 1.0,
+        "debt": lambda s, a: -1.0,
+        "huge": lambda s, a: np.inf,
+    }
+    return build(0, chain, domain=["p", "q"], labels=labels, rewards=rewards)
+
+
+# ---------------------------------------------------------------------- domains
+def test_domains():
+    domain = Domain.box({"a": (0.1, 0.5), "b": (0.0, 1.0)}).with_simplex()
+    assert domain.contains(np.array([0.5, 0.5])) is True and domain.contains(np.array([0.5, 0.6])) is False
+    assert domain.contains(np.array([[0.1, 0.9], [0.0, 0.5]])).tolist() == [True, False]
+    rng = np.random.default_rng(0)
+    points = domain.sample(rng, 500)
+    assert points.shape == (500, 2) and domain.contains(points, tol=0.0).all()
+    assert domain.contains(domain.center(), tol=-1e-3)
+    thin = Domain.box(["a", "b", "c"]).with_constraints([[1, 1, 1], [-1, -1, -1]], [1.0, -0.99999])
+    assert thin.contains(thin.sample(rng, 20), tol=1e-9).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: Domain.box(["a", "a"]), "repeat"),
+        (lambda: Domain.box({"a": (0.7, 0.2)}), "parameter a has lower bound 0.7"),
+        (lambda: Domain.box({"a": (0.0, np.inf)}), "parameter a is unbounded"),
+        (lambda: Domain.box(["a"]).with_constraints([[1.0, 2.0]], [1.0]), "dimension"),
+        (lambda: Domain.box(["a"]).with_constraints([[np.nan]], [1.0]), "finite"),
+        (lambda: Domain.box(["a"]).with_constraints([[1.0]], [-1.0]).center(), "empty"),
+        (lambda: Domain.box(["a"]).contains(np.array([0.1, 0.2])), "2 entries"),
+    ],
+)
+def test_bad_domains_are_named(make, named):
+    with pytest.raises(ValueError, match=named):
+        make()
+
+
+# ---------------------------------------------------------------------- objectives
+def test_objectives_resolve(pmdp):
+    reach = Objective.reach("goal", avoid="trap").resolve(pmdp)
+    assert np.flatnonzero(reach.target).tolist() == [1] and np.flatnonzero(reach.decided).tolist() == [1, 2]
+    cost = Objective.cost("cost", target="goal").resolve(pmdp)
+    assert cost.reward.max() == 2.0 and (cost.reward[pmdp.row_state == 1] == 0).all()
+    both = Objective.reach("goal", avoid="goal").resolve(pmdp)
+    assert not both.avoid.any()  # a target is never lost
+
+
+@pytest.mark.parametrize(
+    ("objective", "named"),
+    [
+        (lambda: Objective.reach("gaol"), "gaol"),
+        (lambda: Objective.reach("goal", avoid="hole"), "hole"),
+        (lambda: Objective.reach("nowhere"), "holds in no state"),
+        (lambda: Objective.cost("price", target="goal"), "price"),
+        (lambda: Objective.cost("debt", target="goal"), "negative"),
+        (lambda: Objective.discounted("huge", 0.9), "not finite"),
+        (lambda: Objective.discounted("cost", 1.5), "discount"),
+        (lambda: Objective.reach("goal", horizon=0), "horizon"),
+        (lambda: Objective.reward("cost", target=None), "needs a target"),
+        (lambda: Objective(Kind.REACH, Sense.MAX, None), "target"),
+        (lambda: Objective(Kind.REWARD, Sense.MAX, "goal"), "name of a reward"),
+        (lambda: Objective(Kind.REWARD, Sense.MAX, "goal", avoid="trap", reward_name="cost"), "avoid"),
+        (lambda: Objective(Kind.REACH, Sense.MAX, "goal", discount=0.5), "discount"),
+    ],
+)
+def test_bad_objectives_are_named(pmdp, objective, named):
+    with pytest.raises(ModelError, match=named):
+        objective().resolve(pmdp)
+
+
+def test_objectives_are_written_and_read():
+    for objective in (
+        Objective.reach("goal", avoid="trap", horizon=7),
+        Objective.cost("cost", target="goal"),
+        Objective.discounted("debt", 0.9, sense=Sense.MIN),
+    ):
+        assert Objective.from_dict(objective.to_dict()) == objective
+    assert Objective.reach("goal", avoid="trap").describe() == 'Pmax=? [ !"trap" U "goal" ]'
+    assert Objective.cost("cost", target="goal").describe() == 'R{"cost"}min=? [ F "goal" ]'
+    assert Nature.ADVERSARIAL.direction(Sense.MAX) is Sense.MIN is Nature.COOPERATIVE.direction(Sense.MIN)
+    assert Sense.MIN.opposite is Sense.MAX
+
+
+# ---------------------------------------------------------------------- policies
+def test_policies(pmdp):
+    uniform = Policy.uniform(pmdp)
+    uniform.check(pmdp)
+    assert uniform.as_weights(pmdp)[:3].tolist() == [1 / 3] * 3
+    first = Policy.deterministic(pmdp.state_ptr[:-1])
+    first.check(pmdp)
+    assert first.action(pmdp, 0) == pmdp.action[0] and first.is_deterministic
+    mixed = first.mixed(pmdp, 0.9)
+    mixed.check(pmdp)
+    assert np.allclose(mixed.as_weights(pmdp)[:3], [0.9, 0.05, 0.05])
+    assert mixed.as_weights(pmdp)[3] == 1.0  # a state with one action has no choice
+    rng = np.random.default_rng(0)
+    drawn = np.bincount([mixed.row(pmdp, 0, rng) for _ in range(4000)], minlength=3)[:3] / 4000
+    assert np.allclose(drawn, [0.9, 0.05, 0.05], atol=0.02)
+    assert mixed.row(pmdp, 0) == 0
+
+
+def test_step_dependent_policies(pmdp):
+    rows = np.tile(pmdp.state_ptr[:-1], (3, 1))
+    rows[1, 0] = 2
+    policy = Policy.deterministic(rows)
+    policy.check(pmdp)
+    assert [policy.row(pmdp, 0, step=k) for k in (0, 1, 2, 9)] == [0, 2, 0, 0]
+    with pytest.raises(ModelError, match="step-dependent"):
+        policy.as_weights(pmdp)
+
+
+def test_bad_policies_are_named(pmdp):
+    with pytest.raises(ModelError, match="either"):
+        Policy()
+    with pytest.raises(ModelError, match=r"not enabled in state 1 = s1"):
+        Policy.deterministic(np.zeros(pmdp.num_states)).check(pmdp)
+    with pytest.raises(ModelError, match="shape"):
+        Policy.deterministic(np.zeros(3)).check(pmdp)
+    weights = Policy.uniform(pmdp).as_weights(pmdp).copy()
+    weights[0] = 0.9
+    with pytest.raises(ModelError, match="state 0 = s0"):
+        Policy.randomised(weights).check(pmdp)
+    weights[0] = -1
+    with pytest.raises(ModelError, match=r"weight -1\.0 at state 0"):
+        Policy.randomised(weights).check(pmdp)
+    weights[0] = np.nan
+    with pytest.raises(ModelError, match="nan"):
+        Policy.randomised(weights).check(pmdp)
+    with pytest.raises(ModelError, match="6 state-action pairs"):
+        Policy.randomised(np.ones(2)).check(pmdp)
+    with pytest.raises(ModelError, match="deterministic"):
+        Policy.uniform(pmdp).mixed(pmdp)
+    with pytest.raises(ModelError, match="outside"):
+        Policy.deterministic(pmdp.state_ptr[:-1]).mixed(pmdp, 1.2)
