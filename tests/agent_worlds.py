@@ -16,13 +16,16 @@ TRUE_P = 0.7
 
 @lru_cache
 def corridor(length: int = LENGTH) -> tuple[ParametricMDP, Objective]:
-    """Cells 0..length-1: `run` advances by p and falls back by 1 − p, `walk` advances by p/2 and stays else; falling
-    below 0 is a loss."""
+    """Cells 0..length-1: `run` advances with p and else falls back; `walk` advances with p/2 and falls back with 0.1
+    only; falling below 0 is a loss. Walking is better below p = 0.8."""
 
     def actions(cell: int) -> dict[str, dict[int, str]]:
         if cell in (-1, length):
             return {"run": {cell: "1"}, "walk": {cell: "1"}}
-        return {"run": {cell + 1: "p", cell - 1: "1 - p"}, "walk": {cell + 1: "0.5*p", cell: "1 - 0.5*p"}}
+        return {
+            "run": {cell + 1: "p", cell - 1: "1 - p"},
+            "walk": {cell + 1: "0.5*p", cell: "0.9 - 0.5*p", cell - 1: "0.1"},
+        }
 
     pmdp = build(
         1, actions, domain=["p"], labels={"goal": lambda c: c == length, "lost": lambda c: c == -1},
@@ -75,7 +78,13 @@ class CorridorEnv(gym.Env):
         chosen = lo + self.np_random.choice(hi - lo, p=self._mdp.probability[lo:hi])
         self.state = int(pmdp.successor[chosen])
         reward = float(pmdp.labels["goal"][self.state])
-        return self.state, reward, bool(self._over[self.state]), False, Secret(prob=float(self._mdp.probability[chosen]))
+        return (
+            self.state,
+            reward,
+            bool(self._over[self.state]),
+            False,
+            Secret(prob=float(self._mdp.probability[chosen])),
+        )
 
 
 class FastCorridorEnv(CorridorEnv):

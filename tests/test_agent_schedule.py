@@ -70,7 +70,9 @@ def test_own_schedules_need_to_be_given_again():
             schedule_from_dict(bad)
 
 
-@pytest.mark.parametrize("make", [lambda: Doubling("x"), lambda: Doubling(first=0), lambda: EveryN(0), lambda: Doubling(spacing=-1)])
+@pytest.mark.parametrize(
+    "make", [lambda: Doubling("x"), lambda: Doubling(first=0), lambda: EveryN(0), lambda: Doubling(spacing=-1)]
+)
 def test_senseless_schedules_are_refused(make):
     with pytest.raises(ModelError):
         make()

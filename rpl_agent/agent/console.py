@@ -106,10 +106,17 @@ class LinesView(View):
         self._last = -math.inf
 
     def show(self, status: Status) -> None:
-        now = time.monotonic()
-        if now - self._last < LINE_SECONDS and status.done < status.goal:
-            return
-        self._last = now
+        if time.monotonic() - self._last >= LINE_SECONDS:
+            self._print(status)
+
+    def certified(self, status: Status) -> None:
+        if status.done >= status.goal:
+            self._print(status)  # the last line always shows the result
+        else:
+            super().certified(status)
+
+    def _print(self, status: Status) -> None:
+        self._last = time.monotonic()
         self.message(line(status))
 
     def message(self, text: str) -> None:
@@ -157,7 +164,9 @@ def render(status: Status, gaps: list[float]) -> Group:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    table.add_row(status.unit, f"{status.done:,} of {status.goal:,}   ({status.steps:,} steps, {status.steps_per_second:,.0f}/s)")
+    table.add_row(
+        status.unit, f"{status.done:,} of {status.goal:,}   ({status.steps:,} steps, {status.steps_per_second:,.0f}/s)"
+    )
     if not math.isnan(status.lower):
         table.add_row("guarantee", Text(f"{status.lower:.6g} ≤ V ≤ {status.upper:.6g}", style="bold"))
         table.add_row("gap", Text.assemble(f"{status.gap:.4g}  ", (sparkline(gaps), "green")))

@@ -55,7 +55,9 @@ def monte_carlo(agent: Any, env: Any, episodes: int, *, seed: int = 0, policy: P
     policy = policy if policy is not None else agent.policy
     if policy.rows is not None and policy.rows.ndim == 2:
         return _stepped(agent.pmdp, env, policy, episodes, seed)
-    world = attach(env, pmdp=agent.pmdp, objective=agent.objective, state_of=agent.observation_to_state, check_rewards=False)
+    world = attach(
+        env, pmdp=agent.pmdp, objective=agent.objective, state_of=agent.observation_to_state, check_rewards=False
+    )
     done = Collected()
     seeds = np.random.SeedSequence([seed, 3])
     source = world.source(Experience(agent.pmdp), np.random.default_rng(seeds), int(seeds.generate_state(1)[0]))
@@ -106,4 +108,3 @@ def frames(agent: Any, env: Any, episodes: int, *, seed: int = 0) -> tuple[list[
             shown.append(env.render())
         returns.append(total)
     return shown, returns
-

@@ -34,7 +34,9 @@ class Interrupt:
         if self._notify is not None:
             self._notify("interrupted: certifying what there is, then saving (Ctrl-C again stops at once)")
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._installed:
             signal.signal(signal.SIGINT, self._previous)
             self._installed = False

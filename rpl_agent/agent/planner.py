@@ -4,36 +4,45 @@ Two uses of one call, as in the paper. `plan`: nature COOPERATIVE, the optimisti
 every update, so it solves only that side. `certify`: nature ADVERSARIAL for the guarantee and COOPERATIVE for the
 bound on the optimum; called at log points. The two keep separate memories, so that looking at certificates more or
 less often does not change what is sampled.
+
+An update that would hardly change the set is skipped: one state-action count doubling from 1 to 2 moves a region that
+was pooled from a million steps by nothing. "Hardly" is measured on the Fisher information Σ_f K_f b_f b_f' / f² at the
+last estimate: if it grew by less than a fraction `UNCHANGED` in every direction, widths shrink by half of that at most.
 """
 
 from __future__ import annotations
 
 import time
 import warnings
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 
+from rpl_agent.agent.exploration import Exploration, explore
 from rpl_agent.certificate import Certificate
 from rpl_agent.certify import Config, Solutions, Uncertainty, certify_uncertainty, uncertainty
 from rpl_agent.errors import RPLWarning
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.model.objective import Nature, Objective
+from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
-from rpl_agent.solver import Solution, solve
 
 #: Stages of an update, in the order they happen; anything else certify times is counted as "region".
 STAGES = ("sampling", "intervals", "region", "relaxation", "solve")
-#: The sampling policy needs no certified digits: any policy is a sound sampler.
-EXPLORATION_PRECISION = 1e-3
+#: Estimates of probabilities are not taken below this in the information (a rare outcome is not all that matters).
+MIN_PROBABILITY = 1e-3
+#: Growth of the information in every direction below which a set counts as unchanged.
+UNCHANGED = 0.05
 
 
 class Planner:
     """Uncertainty, optimism and certificates for one model."""
 
-    def __init__(self, pmdp: ParametricMDP, objective: Objective, config: Config):
+    def __init__(self, pmdp: ParametricMDP, objective: Objective, config: Config, unchanged: float = UNCHANGED):
         self.pmdp, self.objective, self.config = pmdp, objective, config
-        self.optimistic: Solution | None = None
+        self.unchanged = unchanged
+        self.optimistic: Exploration | None = None
         self.solutions = Solutions()
         self.estimate: np.ndarray | None = None  # (d,) warm start of the next update's point estimate
         self.learned: Uncertainty | None = None  # of the last certificate, for figures and widths
@@ -46,18 +55,33 @@ class Planner:
     def plan(self, counts: Counts) -> Policy | None:
         """The optimistic policy for all data so far; None if nothing was learned since the last call."""
         seen = counts.successes[self._unknown]
-        if self._seen is not None and np.array_equal(seen, self._seen):
+        if self._seen is not None and not self._changed(seen):
             self.skipped += 1
             return None
         learned = self._uncertainty(counts, self.estimate)
         start = time.perf_counter()
-        precision = max(self.config.precision, EXPLORATION_PRECISION)
-        self.optimistic = solve(
-            learned.relaxation, self.objective, Nature.COOPERATIVE, precision=precision, warm=self.optimistic
-        )
+        self.optimistic = explore(learned.relaxation, self.objective, self.optimistic)
         self.seconds["solve"] += time.perf_counter() - start
         self.estimate, self._seen = learned.estimate, seen
         return self.optimistic.policy
+
+    def _changed(self, seen: np.ndarray) -> bool:
+        """Whether data (F',) of the unknown expressions would move the set since the last update."""
+        assert self._seen is not None
+        grown = seen - self._seen
+        if not grown.any():
+            return False
+        if self.unchanged == 0.0 or self.estimate is None:
+            return True
+        if self.config.relaxation == "tied":  # one interval per expression: each has to be unchanged
+            return bool((grown > self.unchanged * self._seen).any())
+        value = np.maximum(self.pmdp.table.evaluate(self.estimate)[self._unknown], MIN_PROBABILITY)
+        directions = _dense(self.pmdp.table.reduction.weights[self._unknown]) / value[:, None]
+        weight = (
+            self.unchanged * self._seen - grown
+        )  # grown < unchanged · seen in every direction: positive semidefinite
+        matrix = directions.T @ (weight[:, None] * directions)
+        return bool(np.linalg.eigvalsh(matrix)[0] < 0.0)
 
     def certify(self, counts: Counts) -> Certificate:
         """The robust policy and its certificate for all data so far."""
@@ -73,7 +97,9 @@ class Planner:
         if estimate is not None:
             previous = Uncertainty(None, None, estimate, 0.0, False, False, None)  # type: ignore[arg-type]
         with warnings.catch_warnings():
-            if self._warned:  # an empty or refuted set stands in every certificate and in region/*: one warning is enough
+            if (
+                self._warned
+            ):  # an empty or refuted set stands in every certificate and in region/*: one warning is enough
                 warnings.simplefilter("ignore", RPLWarning)
             learned = uncertainty(self.pmdp, counts, self.config, previous=previous)
         self._warned = self._warned or learned.fallback is not None
@@ -99,3 +125,7 @@ class Planner:
             found["region/box_log10_volume"] = float(np.log10(np.maximum(high - low, 1e-300)).sum())
             found["region/box_width_max"] = float((high - low).max(initial=0.0))
         return found
+
+
+def _dense(weights: Any) -> np.ndarray:
+    return weights.toarray() if sparse.issparse(weights) else np.asarray(weights)

@@ -99,7 +99,9 @@ class RPLAgent:
         self.elapsed = 0.0  # seconds spent in learn, over all calls and resumptions
         self._mode = "robust"
         self._logger: Logger = Logger()
-        self._given = (pmdp, objective)
+        self._given = (pmdp, objective)  # by the user; else the environment's own
+        self._pmdp: ParametricMDP | None = None
+        self._objective: Objective | None = None
         self._world: World | None = None
         self._experience: Experience | None = None
         self._planner: Planner | None = None
@@ -116,21 +118,19 @@ class RPLAgent:
         if self._world is not None and env is self._world.env:
             return
         pmdp, objective = self._given
-        if self._world is not None:
-            objective = objective or self._world.objective
         world = attach(
-            env, pmdp=pmdp, objective=objective, state_of=self.observation_to_state, compiled=self.compiled,
+            env, pmdp=pmdp, objective=objective or self._objective, state_of=self.observation_to_state, compiled=self.compiled,
             check_rewards=self.check_rewards,
         )  # fmt: skip
-        if self._world is not None and self._world.pmdp.content_hash != world.pmdp.content_hash:
-            raise ModelError(f"the environment's model {world.pmdp!r} is not the one learned so far, {self._world.pmdp!r}")
+        if self._pmdp is not None and self._pmdp.content_hash != world.pmdp.content_hash:
+            raise ModelError(f"the environment's model {world.pmdp!r} is not the one learned so far, {self._pmdp!r}")
         if self._experience is None:
             self._start(world.pmdp, world.objective)
         self._world = world
         self._source = self._source_state = None
 
     def _start(self, pmdp: ParametricMDP, objective: Objective) -> None:
-        self._given = (pmdp, objective)
+        self._pmdp, self._objective = pmdp, objective
         self._experience = Experience(pmdp)
         self._planner = Planner(pmdp, objective, self.config)
         unknown = ~pmdp.table.is_constant[pmdp.expression]
@@ -145,11 +145,11 @@ class RPLAgent:
 
     @property
     def pmdp(self) -> ParametricMDP:
-        return self._require(self._given[0])
+        return self._require(self._pmdp)
 
     @property
     def objective(self) -> Objective:
-        return self._require(self._given[1])
+        return self._require(self._objective)
 
     @property
     def experience(self) -> Experience:
@@ -439,7 +439,11 @@ class RPLAgent:
         return (actions[0] if single else actions), (steps + 1,)
 
     def _observation_ndim(self) -> int:
-        space = None if self._world is None else getattr(self._world.env, "single_observation_space", self.observation_space)
+        space = (
+            None
+            if self._world is None
+            else getattr(self._world.env, "single_observation_space", self.observation_space)
+        )
         return 0 if space is None or space.shape is None else len(space.shape)
 
     def _state_index(self, observation: Any) -> int:

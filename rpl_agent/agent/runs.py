@@ -129,7 +129,13 @@ def evaluate(
 
 
 def watch(
-    folder: str | Path, env: Any, *, episodes: int = 1, output: str | Path | None = None, seed: int = 1, mode: str = "robust"
+    folder: str | Path,
+    env: Any,
+    *,
+    episodes: int = 1,
+    output: str | Path | None = None,
+    seed: int = 1,
+    mode: str = "robust",
 ) -> dict[str, Any]:
     """The policy acting: frames as text, or a GIF."""
     agent = load_run(Path(folder), env)
@@ -226,7 +232,9 @@ def _finish(agent: RPLAgent, folder: Path, theta: np.ndarray | None) -> dict[str
     ]
     if theta is not None:
         summary["oracle_value"] = exact_value(agent.pmdp, agent.objective, certificate.policy, theta)
-        lines.append(f"  at the simulator's true parameters this policy achieves {summary['oracle_value']:.6g} (oracle)")
+        lines.append(
+            f"  at the simulator's true parameters this policy achieves {summary['oracle_value']:.6g} (oracle)"
+        )
     board = agent.logger.tensorboard
     if board is not None:
         settings = {

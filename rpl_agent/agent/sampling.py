@@ -194,7 +194,9 @@ class StepBook:
                     f"{self.pmdp.row_name(row)} is unknown to the model (its probability is zero there)"
                 )
             self._transition[row, successor] = t
-        if self.rewards is not None and not abs(reward - self.rewards[t]) <= REWARD_TOLERANCE * (1.0 + abs(self.rewards[t])):
+        if self.rewards is not None and not abs(reward - self.rewards[t]) <= REWARD_TOLERANCE * (
+            1.0 + abs(self.rewards[t])
+        ):
             raise DataError(
                 f"{where()}: reward {reward} contradicts the model, which pays {self.rewards[t]:.6g} for "
                 f"{self.pmdp.row_name(row)}, successor {successor}; pass check_rewards=False if rewards are shaped on purpose"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rpl_agent.agent.checkpoint import CheckpointError
+from rpl_agent.agent.exploration import Exploration
 from rpl_agent.agent.planner import STAGES
 from rpl_agent.agent.sampling import Experience, plain_state, set_generator
 from rpl_agent.agent.schedule import Limits, Schedule, schedule_from_dict, schedule_to_dict
@@ -28,7 +29,7 @@ from rpl_agent.model.policy import Policy
 if TYPE_CHECKING:
     from rpl_agent.agent.rpl import RPLAgent
 
-_SOLUTIONS = ("optimistic", "certified_robust", "certified_optimistic")
+_SOLUTIONS = ("robust", "optimistic")
 
 
 def capture(agent: RPLAgent) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -64,8 +65,11 @@ def capture(agent: RPLAgent) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         arrays["seen"] = planner._seen
     if agent._sampling is not None:
         arrays["sampling"] = agent._sampling.as_weights(agent.pmdp)
-    solutions = (planner.optimistic, planner.solutions.robust, planner.solutions.optimistic)
-    for name, solution in zip(_SOLUTIONS, solutions):
+    if planner.optimistic is not None:
+        arrays["exploration.values"] = planner.optimistic.values
+        arrays["exploration.rows"] = planner.optimistic.policy.rows
+    for name in _SOLUTIONS:
+        solution = getattr(planner.solutions, name)
         if solution is not None:
             extra, some = solution_to_arrays(solution)
             state[f"solution.{name}"] = extra
@@ -99,7 +103,9 @@ def restore(agent: RPLAgent, state: dict[str, Any], arrays: dict[str, np.ndarray
     try:
         stored = state["model"]
         if stored["hash"] != agent.pmdp.content_hash:
-            raise CheckpointError(f"the checkpoint belongs to the model {stored['name']!r} and not to this {agent.pmdp!r}")
+            raise CheckpointError(
+                f"the checkpoint belongs to the model {stored['name']!r} and not to this {agent.pmdp!r}"
+            )
         _restore(agent, state, arrays)
     except (ModelError, DataError):
         raise
@@ -109,7 +115,9 @@ def restore(agent: RPLAgent, state: dict[str, Any], arrays: dict[str, np.ndarray
 
 def _restore(agent: RPLAgent, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     pmdp, planner, progress = agent.pmdp, agent.planner, state["progress"]
-    counts = Counts.from_arrays(pmdp, {k.removeprefix("counts."): v for k, v in arrays.items() if k.startswith("counts.")})
+    counts = Counts.from_arrays(
+        pmdp, {k.removeprefix("counts."): v for k, v in arrays.items() if k.startswith("counts.")}
+    )
     agent._experience = Experience(pmdp, counts)
     agent.num_episodes, agent.num_timesteps = int(progress["episodes"]), int(progress["steps"])
     agent.num_updates, agent.elapsed = int(progress["updates"]), float(progress["elapsed"])
@@ -127,11 +135,18 @@ def _restore(agent: RPLAgent, state: dict[str, Any], arrays: dict[str, np.ndarra
     planner.seconds = {stage: float(state["seconds"][stage]) for stage in STAGES}
     planner.skipped = int(progress["skipped"])
     planner.estimate, planner._seen = arrays.get("estimate"), arrays.get("seen")
-    solutions = []
+    planner.optimistic = None
+    if "exploration.rows" in arrays:
+        policy, values = Policy.deterministic(arrays["exploration.rows"]), arrays["exploration.values"]
+        policy.check(pmdp)
+        if values.shape[-1] != pmdp.num_states:
+            raise CheckpointError(
+                f"the checkpoint's values have shape {values.shape}, the model {pmdp.num_states} states"
+            )
+        planner.optimistic = Exploration(policy, values)
     for name in _SOLUTIONS:
         some = {k.removeprefix(f"solution.{name}."): v for k, v in arrays.items() if k.startswith(f"solution.{name}.")}
-        solutions.append(solution_from_arrays(pmdp, state[f"solution.{name}"], some) if some else None)
-    planner.optimistic, planner.solutions.robust, planner.solutions.optimistic = solutions
+        setattr(planner.solutions, name, solution_from_arrays(pmdp, state[f"solution.{name}"], some) if some else None)
     agent._sampling = None
     if "sampling" in arrays:
         agent._sampling = Policy.randomised(arrays["sampling"])

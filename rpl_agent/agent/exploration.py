@@ -1,0 +1,83 @@
+"""The optimistic policy, quickly: what an update needs is a good sampler, not a certified number.
+
+Any sampling policy is sound, so the optimistic side is swept once, without the second side and the proofs that `solve`
+adds: exactly for the acyclic part, and for costs and discounted rewards by warm-started sweeps that stop when values
+settle. Where plain sweeps could be fooled (undiscounted cycles that pay nothing), `solve` is called.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rpl_agent.model.objective import Nature, Objective, Sense
+from rpl_agent.model.policy import Policy
+from rpl_agent.relaxations.base import Relaxation
+from rpl_agent.solver import solve
+from rpl_agent.solver._kernels import bellman
+from rpl_agent.solver.problem import Problem
+
+#: Sweeps stop when no value changes by more than this fraction of the largest; and after so many in any case.
+SETTLED = 1e-4
+MAX_SWEEPS = 100
+#: Of the solver, where it is called.
+PRECISION = 1e-3
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """An (almost) optimistic policy with the values it was read from.
+
+    values : (S,), or (H + 1, S) for a horizon; no bounds.
+    """
+
+    policy: Policy
+    values: np.ndarray
+
+
+def explore(relaxation: Relaxation, objective: Objective, previous: Exploration | None = None) -> Exploration:
+    """The optimistic policy for what the data allow; ``previous`` is the start of the sweeps."""
+    if objective.horizon is None and relaxation.compiled() is not None:
+        problem = Problem.of(relaxation, objective, Nature.COOPERATIVE, None)
+        cyclic = any(len(part) for _, part in problem.structure().rounds)
+        settles = problem.must_reach or problem.discounted
+        if not cyclic or (settles and previous is not None):
+            return _sweep(problem, previous)
+    solution = solve(relaxation, objective, Nature.COOPERATIVE, precision=PRECISION * _scale(previous))
+    side = solution.upper_values if objective.sense is Sense.MAX else solution.lower_values
+    return Exploration(solution.policy, side)
+
+
+def _sweep(problem: Problem, previous: Exploration | None) -> Exploration:
+    pmdp, structure = problem.pmdp, problem.structure()
+    values = problem.boundary()
+    rows = pmdp.state_ptr[:-1].copy()
+    if problem.must_reach:
+        values[structure.sinks] = np.inf
+    upward = problem.objective.sense is Sense.MAX
+
+    def bellman_sweep(states: np.ndarray) -> float:
+        return bellman(
+            states, values, values, rows, upward, problem.agent, problem.maximise, problem.gamma, 0.0, pmdp.state_ptr,
+            pmdp.row_ptr, pmdp.successor, pmdp.expression, problem.reward, problem.weights, problem.cs, problem.longest,
+        )  # fmt: skip
+
+    for trivial, cyclic in structure.rounds:
+        if len(trivial):
+            bellman_sweep(trivial)
+        if len(cyclic):
+            assert previous is not None
+            values[cyclic] = previous.values[cyclic]
+            for _ in range(MAX_SWEEPS):
+                if bellman_sweep(cyclic) <= SETTLED * max(_largest(values[cyclic]), 1e-12):
+                    break
+    return Exploration(Policy.deterministic(rows), values)
+
+
+def _largest(values: np.ndarray) -> float:
+    return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+
+
+def _scale(previous: Exploration | None) -> float:
+    return 1.0 if previous is None else max(1.0, _largest(previous.values))

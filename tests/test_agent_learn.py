@@ -1,0 +1,317 @@
+"""The agent's behaviour: certificates that hold, exact budgets, modes, callbacks, errors that keep what was learned."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rpl_agent.agent import (
+    BaseCallback,
+    CertificateLog,
+    Doubling,
+    EvalCallback,
+    EveryN,
+    Limits,
+    OracleCallback,
+    RPLAgent,
+    StopOnGap,
+)
+from rpl_agent.agent.evaluation import exact_value, monte_carlo, optimal_value
+from rpl_agent.certificate import Certificate
+from rpl_agent.errors import DataError, ModelError
+from rpl_agent.model import Objective
+from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor
+from tests.test_agent_sampling import PATHS, Teleport
+
+THETA = np.array([TRUE_P])
+
+
+def test_the_snippet_of_the_issue(tmp_path, capsys):
+    import rpl_envs  # noqa: F401
+
+    env = gym.make("rpl/Aircraft-20x10-v0")
+    agent = RPLAgent(confidence="likelihood", relaxation="rectangular", delta=1e-3, tensorboard_log=tmp_path, seed=0)
+    agent.learn(env, budget=300, progress_bar=True)
+    assert 0.0 <= agent.certificate.lower <= 0.288353 <= agent.certificate.upper <= 1.0
+    assert agent.certificate.anytime and agent.num_episodes == 300
+    obs, _ = env.reset(seed=0)
+    action, _ = agent.predict(obs)
+    assert env.action_space.contains(int(action))
+    assert "with probability ≥ 0.999" in str(agent.certificate)
+    assert "lower" in capsys.readouterr().out  # plain lines: there is no terminal here
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_certificate_holds_on_every_path(path):
+    pmdp, objective = corridor()
+    agent = RPLAgent(seed=1).learn(PATHS[path](), budget=300)
+    certificate = agent.certificate
+    assert agent.num_episodes == 300 and certificate.samples == agent.num_timesteps == agent.experience.counts.total
+    assert certificate.lower <= exact_value(pmdp, objective, certificate.policy, THETA) + 1e-9
+    assert optimal_value(pmdp, objective, THETA) <= certificate.upper + 1e-9
+    assert certificate.gap < 0.35
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_budgets_in_steps_are_exact(path):
+    agent = RPLAgent(seed=1).learn(PATHS[path](), budget=77, unit="steps")
+    assert agent.num_timesteps == agent.experience.counts.total == 77
+    agent.learn(budget=23, unit="steps")
+    assert agent.num_timesteps == agent.experience.counts.total == 100
+
+
+def test_learning_again_continues():
+    env = FastCorridorEnv()
+    agent = RPLAgent(seed=1).learn(env, budget=40)
+    first = agent.certificate
+    agent.learn(budget=60)
+    assert agent.num_episodes == 100 and agent.certificate.samples > first.samples
+    agent.learn(budget=5, reset_num_timesteps=True)
+    assert agent.num_episodes == 5 and agent.certificate.samples > agent.num_timesteps  # knowledge stays
+
+
+def test_cost_objectives_and_other_models_of_an_environment():
+    pmdp, _ = corridor()
+    objective = Objective.cost("time", target="done")
+    pmdp = pmdp.with_labels({"done": pmdp.labels["goal"] | pmdp.labels["lost"]})
+    agent = RPLAgent(seed=0, pmdp=pmdp, objective=objective).learn(CorridorEnv(own_model=False), budget=200)
+    assert agent.certificate.lower <= optimal_value(pmdp, objective, THETA) <= agent.certificate.upper
+    assert exact_value(pmdp, objective, agent.certificate.policy, THETA) <= agent.certificate.upper + 1e-9
+
+
+# ---------------------------------------------------------------------- schedules
+def test_pooled_doubling_updates_far_less_often():
+    by_pair = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=2000)
+    pooled = RPLAgent(seed=0, schedule=Doubling(of="expression")).learn(FastCorridorEnv(), budget=2000)
+    assert 5 < pooled.num_updates < by_pair.num_updates
+
+
+def test_own_schedules_and_every_n():
+    class Squares:
+        def limits(self, progress):
+            return Limits(episodes=(progress.updates + 1) ** 2)
+
+    assert RPLAgent(seed=0, schedule=Squares()).learn(FastCorridorEnv(), budget=100).num_updates == 9
+    assert RPLAgent(seed=0, schedule=EveryN(10)).learn(FastCorridorEnv(), budget=100).num_updates == 10
+
+
+def test_updates_happen_at_episode_boundaries_and_follow_the_doubling_rule():
+    class Watch(BaseCallback):
+        def __init__(self):
+            super().__init__()
+            self.seen = []
+
+        def _on_update(self):
+            self.seen.append(self.agent.experience.rows.copy())
+
+    watch = Watch()
+    RPLAgent(seed=0, compiled=False).learn(CorridorEnv(), budget=60, callback=watch)
+    unknown = corridor()[0].rewards["time"].state[corridor()[0].row_state] > 0
+    for before, after in zip(watch.seen, watch.seen[1:]):
+        assert (after >= np.maximum(2 * before, 1))[unknown].any()
+
+
+# ---------------------------------------------------------------------- the guarantee's conditions
+@pytest.mark.parametrize("confidence", ["clopper-pearson", "hoeffding"])
+def test_stopping_on_the_gap_is_refused_for_fixed_n(confidence):
+    agent = RPLAgent(confidence=confidence, seed=0)
+    with pytest.raises(ModelError, match="stop_when_gap is not allowed with .*fixed in advance"):
+        agent.learn(FastCorridorEnv(), budget=100, stop_when_gap=0.1)
+    with pytest.raises(ModelError, match="not allowed"):
+        agent.learn(FastCorridorEnv(), budget=100, callback=StopOnGap(0.1))
+    assert agent.num_episodes == 0
+
+
+def test_stop_when_gap_ends_early():
+    agent = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=100_000, stop_when_gap=0.2)
+    assert agent.certificate.gap <= 0.2 and agent.num_episodes < 20_000
+
+
+def test_the_agent_never_reads_the_truth():
+    """The corridor raises when P, theta or an info entry is touched; a poisoned subclass also hides its attributes."""
+
+    class Poisoned(CorridorEnv):
+        def __getattribute__(self, name):
+            if name in ("P", "theta", "prob", "true_theta"):
+                raise AssertionError(f"the agent read {name!r}")
+            return super().__getattribute__(name)
+
+    agent = RPLAgent(seed=0).learn(Poisoned(), budget=50)
+    assert agent.num_episodes == 50
+    with pytest.raises(AssertionError):
+        Poisoned().P  # noqa: B018
+
+
+# ---------------------------------------------------------------------- errors keep what was learned
+def test_contradictions_are_saved_before_they_are_raised(tmp_path):
+    agent = RPLAgent(seed=0, tensorboard_log=tmp_path)
+    with pytest.raises(DataError, match=r"episode \d+, step \d+"):
+        agent.learn(Teleport(CorridorEnv(), after=150, state=5), budget=10_000)
+    assert agent.experience.counts.total == agent.num_timesteps == 149
+    again = RPLAgent.load(tmp_path / "RPL_1" / "checkpoint.zip", CorridorEnv())
+    assert np.array_equal(again.experience.counts.transitions, agent.experience.counts.transitions)
+    assert again.certify().lower >= 0.0
+
+
+def test_environment_errors_are_passed_on_and_the_data_saved(tmp_path):
+    class Breaks(CorridorEnv):
+        calls = 0
+
+        def step(self, action):
+            self.calls += 1
+            if self.calls > 90:
+                raise OSError("the robot is out of power")
+            return super().step(action)
+
+    agent = RPLAgent(seed=0, tensorboard_log=tmp_path)
+    with pytest.raises(OSError, match="out of power"):
+        agent.learn(Breaks(), budget=10_000)
+    assert RPLAgent.load(tmp_path / "RPL_1" / "checkpoint.zip", CorridorEnv()).num_timesteps == 90
+
+
+def test_no_environment_and_other_models_are_refused():
+    with pytest.raises(ModelError, match="no environment yet"):
+        RPLAgent().learn(budget=10)
+    agent = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=5)
+    with pytest.raises(ModelError, match="not the one learned so far"):
+        agent.learn(CorridorEnv(length=7), budget=5)
+
+
+@pytest.mark.parametrize("arguments", [{"weight": 1.5}, {"confidence": "no"}, {"relaxation": "no"}, {"delta": 0.0}])
+def test_senseless_settings_are_refused(arguments):
+    with pytest.raises((ModelError, DataError)):
+        RPLAgent(**arguments)
+
+
+# ---------------------------------------------------------------------- surface
+def test_predict_modes_shapes_and_states():
+    agent = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=100)
+    assert agent.mode == "robust"
+    action, state = agent.predict(1)
+    assert np.ndim(action) == 0
+    actions, _ = agent.predict(np.array([0, 1, 2]), state=None, episode_start=np.ones(3, bool))
+    assert actions.shape == (3,) and actions[1] == agent.predict(1)[0]
+    agent.mode = "optimistic"
+    drawn = [int(agent.predict(1)[0]) for _ in range(200)]
+    fixed = int(agent.predict(1, deterministic=True)[0])
+    assert 0.7 < np.mean(np.array(drawn) == fixed) < 1.0  # 0.9 on the optimistic action
+    with pytest.raises(ModelError, match="mode"):
+        agent.mode = "reckless"
+    with pytest.raises(ModelError, match="no state"):
+        agent.predict(99)
+
+
+def test_predicting_does_not_change_what_is_learned():
+    plain = RPLAgent(seed=0, compiled=False).learn(CorridorEnv(), budget=30)
+    plain.learn(budget=30)
+    asked = RPLAgent(seed=0, compiled=False).learn(CorridorEnv(), budget=30)
+    asked.mode = "optimistic"
+    for _ in range(50):
+        asked.predict(1)
+    asked.learn(budget=30)
+    assert np.array_equal(plain.experience.counts.transitions, asked.experience.counts.transitions)
+
+
+def test_sb3_evaluate_policy_and_sb3_callbacks():
+    pytest.importorskip("stable_baselines3")
+    from stable_baselines3.common.callbacks import BaseCallback as SB3Callback
+    from stable_baselines3.common.evaluation import evaluate_policy
+
+    class Stop(SB3Callback):
+        def _on_step(self):
+            return self.num_timesteps < 500
+
+    agent = RPLAgent(seed=0).learn(CorridorEnv(), budget=10_000, callback=Stop())
+    assert 500 <= agent.num_timesteps < 2_000
+    mean, deviation = evaluate_policy(agent, CorridorEnv(), n_eval_episodes=200, warn=False)
+    exact = exact_value(*corridor(), agent.certificate.policy, THETA)
+    assert abs(mean - exact) < 0.12 and deviation > 0
+
+
+def test_callbacks_see_everything_and_can_stop(tmp_path):
+    log, calls = CertificateLog(), []
+    evaluation = EvalCallback(FastCorridorEnv(), episodes=50)
+    agent = RPLAgent(seed=0, tensorboard_log=tmp_path)
+    agent.learn(
+        FastCorridorEnv(), budget=200, log_interval=20,
+        callback=[log, evaluation, OracleCallback(THETA), lambda local, _: calls.append(local["self"].num_episodes)],
+    )  # fmt: skip
+    assert [row["episodes"] for row in log.history] == list(range(20, 201, 20))
+    assert [n for n, _ in evaluation.history] == list(range(20, 201, 20))
+    assert calls and calls == sorted(calls)
+    stopped = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=10_000, callback=lambda a, b: False)
+    assert stopped.num_episodes < 100 and stopped.certificate is not None
+    with pytest.raises(ModelError, match="neither a callback"):
+        RPLAgent(seed=0).learn(FastCorridorEnv(), budget=10, callback=3)
+
+
+def test_exact_and_monte_carlo_values_agree():
+    agent = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=200)
+    sampled = monte_carlo(agent, FastCorridorEnv(), 20_000, seed=1)
+    stepped = monte_carlo(agent, CorridorEnv(), 1500, seed=1)
+    exact = exact_value(*corridor(), agent.certificate.policy, THETA)
+    assert abs(sampled.mean - exact) < 5 * sampled.standard_error
+    assert abs(stepped.mean - exact) < 5 * stepped.standard_error
+
+
+# ---------------------------------------------------------------------- logs
+def test_tensorboard_csv_and_certificate(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    agent = RPLAgent(seed=0, tensorboard_log=tmp_path).learn(
+        FastCorridorEnv(), budget=150, callback=OracleCallback(THETA), tb_log_name="run"
+    )
+    folder = tmp_path / "run_1"
+    assert agent.run_folder == folder
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0}).Reload()
+    tags = set(events.Tags()["scalars"])
+    wanted = {f"guarantee/{k}" for k in ("lower", "upper", "gap", "estimate")} | {"oracle/value", "oracle/optimum"}
+    wanted |= {f"time/{k}" for k in ("sampling", "intervals", "region", "relaxation", "solve")}
+    wanted |= {"rollout/ep_rew_mean", "rollout/ep_len_mean", "counts/transitions", "counts/updates"}
+    wanted |= {"region/width_mean", "region/width_max", "region/log_e_value", "region/empty", "region/box_log10_volume"}
+    assert wanted <= tags
+    last = events.Scalars("guarantee/lower")[-1]
+    assert last.step == 150 and abs(last.value - agent.certificate.lower) < 1e-6
+    stored = Certificate.from_json(folder / "certificate.json")
+    assert stored.lower == agent.certificate.lower and stored.upper == agent.certificate.upper
+    with (folder / "progress.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert int(rows[-1]["episodes"]) == 150 and float(rows[-1]["guarantee/lower"]) == agent.certificate.lower
+    from tensorboard.plugins.custom_scalar import layout_pb2
+
+    tensor = events.Tensors("custom_scalars__config__")[0].tensor_proto
+    layout = layout_pb2.Layout.FromString(tensor.string_val[0])
+    margin = layout.category[0].chart[0].margin.series[0]
+    assert (margin.value, margin.lower, margin.upper) == ("guarantee/estimate", "guarantee/lower", "guarantee/upper")
+
+
+def test_looking_more_often_does_not_change_what_is_sampled():
+    rare = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=300, log_interval=1000)
+    often = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=300, log_interval=7)
+    assert np.array_equal(rare.experience.counts.transitions, often.experience.counts.transitions)
+
+
+def test_importing_loads_neither_torch_nor_matplotlib():
+    code = "import sys, rpl_agent.agent; print([m for m in ('torch', 'matplotlib', 'stable_baselines3', 'tensorboardX') if m in sys.modules])"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    )
+
+
+def test_settings_survive_a_file(tmp_path):
+    agent = RPLAgent("anytime", "expression", 0.01, seed=4, schedule=EveryN(9), weight=0.7, precision=1e-5)
+    agent.learn(FastCorridorEnv(), budget=20)
+    agent.save(tmp_path / "a.zip")
+    again = RPLAgent.load(tmp_path / "a.zip", FastCorridorEnv())
+    assert again.config == agent.config and again.schedule == EveryN(9) and again.weight == 0.7 and again.seed == 4
+    without_env = RPLAgent.load(tmp_path / "a.zip", pmdp=corridor()[0])
+    assert without_env.predict(1)[0] == agent.predict(1)[0]
+    with pytest.raises(ModelError, match="pass env"):
+        RPLAgent.load(tmp_path / "a.zip")
+    with pytest.raises(DataError, match="belongs to the model"):
+        RPLAgent.load(tmp_path / "a.zip", CorridorEnv(length=6))

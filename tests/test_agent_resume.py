@@ -1,0 +1,245 @@
+"""Stopping and going on: the same run bit for bit, after a save, an interrupt, or kill -9 of a real process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from rpl_agent.agent import CheckpointCallback, Doubling, RPLAgent
+from rpl_agent.agent.checkpoint import previous_path
+from rpl_agent.errors import DataError, ModelError, RPLWarning
+from tests.agent_worlds import CorridorEnv, FastCorridorEnv
+
+
+def fingerprint(agent):
+    """Everything that must be equal, to the last bit."""
+    certificate = agent.certificate
+    return (
+        agent.num_episodes, agent.num_timesteps, agent.num_updates, agent.experience.counts.transitions.tolist(),
+        [m.total for m in agent.experience.counts.marks], certificate.lower, certificate.upper,
+        certificate.policy.rows.tolist(), list(agent.returns), agent.rng.bit_generator.state,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [FastCorridorEnv, CorridorEnv])
+@pytest.mark.parametrize("schedule", [Doubling(), Doubling(of="expression", spacing=0.05)])
+@pytest.mark.parametrize("stop_at", [3, 40, 161])
+def test_resuming_from_a_checkpoint_is_bit_exact(tmp_path, make, schedule, stop_at):
+    path = tmp_path / "c.zip"
+    whole = RPLAgent(seed=7, schedule=schedule).learn(make(), budget=220)
+
+    def stop(local, _):
+        agent = local["self"]
+        if agent.num_episodes >= stop_at:
+            agent.save(path)
+            return False
+
+    RPLAgent(seed=7, schedule=schedule).learn(make(), budget=220, callback=stop)
+    resumed = RPLAgent.load(path, make()).resume()
+    assert fingerprint(resumed) == fingerprint(whole)
+
+
+def test_saving_often_changes_nothing(tmp_path):
+    plain = RPLAgent(seed=2).learn(CorridorEnv(), budget=100)
+    saved = RPLAgent(seed=2).learn(CorridorEnv(), budget=100, callback=CheckpointCallback(tmp_path / "c.zip", every=1))
+    assert fingerprint(plain) == fingerprint(saved)
+
+
+def test_registered_worlds_resume_without_being_given_an_environment(tmp_path):
+    import gymnasium as gym
+
+    import rpl_envs  # noqa: F401
+
+    path = tmp_path / "c.zip"
+    whole = RPLAgent(seed=1, schedule=Doubling(of="expression")).learn(gym.make("rpl/Betting-25-v0"), budget=300)
+
+    def stop(local, _):
+        if local["self"].num_episodes >= 100:
+            local["self"].save(path)
+            return False
+
+    RPLAgent(seed=1, schedule=Doubling(of="expression")).learn(gym.make("rpl/Betting-25-v0"), budget=300, callback=stop)
+    assert fingerprint(RPLAgent.load(path).resume()) == fingerprint(whole)
+
+
+def test_new_sources_never_replay_old_random_numbers():
+    agent = RPLAgent(seed=1).learn(FastCorridorEnv(), budget=50)
+    before = agent.experience.counts.transitions.copy()
+    agent.set_env(FastCorridorEnv())
+    agent.learn(budget=50)
+    first = RPLAgent(seed=1).learn(FastCorridorEnv(), budget=50).experience.counts.transitions
+    assert np.array_equal(before, first)
+    assert not np.array_equal(agent.experience.counts.transitions - before, before)
+
+
+# ---------------------------------------------------------------------- files that are wrong
+def test_damaged_checkpoints_fall_back_to_the_previous_one(tmp_path):
+    path = tmp_path / "c.zip"
+    agent = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=20)
+    agent.save(path)
+    agent.learn(budget=20)
+    agent.save(path)
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.warns(RPLWarning, match="previous"):
+        assert RPLAgent.load(path, FastCorridorEnv()).num_episodes == 20
+    previous_path(path).write_bytes(b"x")
+    with pytest.raises(DataError):
+        RPLAgent.load(path, FastCorridorEnv())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda s, a: s.pop("progress"),
+        lambda s, a: s.update(config={"confidence": "no"}),
+        lambda s, a: s.update(schedule={"kind": "os.system"}),
+        lambda s, a: s["rng"].update(agent={"bit_generator": "PCG64"}),
+        lambda s, a: s["rng"].update(source={"kind": "simulator", "rng": [1, 2]}),
+        lambda s, a: s["rng"].update(source={"kind": "vector"}),
+        lambda s, a: a.update({"counts.transitions": np.zeros(3, dtype=np.int64)}),
+        lambda s, a: a.update({"counts.transitions": -a["counts.transitions"]}),
+        lambda s, a: a.update({"sampling": a["sampling"] * 2}),
+        lambda s, a: a.update({"limits.rows": np.zeros(2, dtype=np.int64)}),
+        lambda s, a: a.update({"solution.optimistic.lower": np.zeros(2)}),
+        lambda s, a: s.update(certificate="{}"),
+    ],
+)
+def test_hostile_contents_give_clear_errors(tmp_path, change):
+    from rpl_agent.agent import checkpoint
+
+    path = tmp_path / "c.zip"
+    RPLAgent(seed=0).learn(FastCorridorEnv(), budget=20).save(path)
+    state, arrays = checkpoint.read(path)
+    change(state, arrays)
+    checkpoint.write(tmp_path / "bad.zip", state, arrays)
+    with pytest.raises((DataError, ModelError)):
+        RPLAgent.load(tmp_path / "bad.zip", FastCorridorEnv()).learn(budget=1)
+
+
+def test_a_file_cannot_name_code_to_import(tmp_path):
+    from rpl_agent.agent import checkpoint
+
+    path = tmp_path / "c.zip"
+    RPLAgent(seed=0).learn(FastCorridorEnv(), budget=5).save(path)
+    state, arrays = checkpoint.read(path)
+    for identifier in ("antigravity:x", "os:system", {"entry_point": "os:system"}, None):
+        state["env"] = {"id": identifier, "kwargs": {}}
+        checkpoint.write(path, state, arrays)
+        with pytest.raises(ModelError, match="pass env"):
+            RPLAgent.load(path)
+    assert "antigravity" not in sys.modules
+
+
+# ---------------------------------------------------------------------- real processes
+PROGRAM = """
+import json, sys
+from rpl_agent.agent import CheckpointCallback, RPLAgent
+from tests.agent_worlds import CorridorEnv
+path, budget = sys.argv[1], int(sys.argv[2])
+def tell(local, _):
+    print(local["self"].num_episodes, flush=True)
+agent = RPLAgent(seed=11, compiled=False)
+agent.learn(CorridorEnv(), budget=budget, callback=[CheckpointCallback(path, every=10), tell], log_interval=50)
+agent.save(path)
+print("interrupted" if agent.interrupted else "done", agent.certificate.lower, flush=True)
+"""
+
+
+def start(path, budget, **options):
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    return subprocess.Popen(
+        [sys.executable, "-u", "-c", PROGRAM, str(path), str(budget)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, env=environment, **options,
+    )  # fmt: skip
+
+
+def wait_for(process, episodes):
+    for line in process.stdout:
+        if line.split()[0].isdigit() and int(line.split()[0]) >= episodes:
+            return
+    raise AssertionError(process.stderr.read())
+
+
+def test_kill_9_loses_at_most_what_came_after_the_last_checkpoint(tmp_path):
+    path = tmp_path / "c.zip"
+    process = start(path, 400)
+    wait_for(process, 137)
+    process.send_signal(signal.SIGKILL)
+    process.wait(timeout=30)
+    agent = RPLAgent.load(path, CorridorEnv())
+    assert 120 <= agent.num_episodes < 400
+    agent.resume()
+    whole = RPLAgent(seed=11, compiled=False).learn(CorridorEnv(), budget=400, log_interval=50)
+    assert fingerprint(agent) == fingerprint(whole)
+
+
+def test_ctrl_c_once_certifies_and_saves(tmp_path):
+    path = tmp_path / "c.zip"
+    process = start(path, 1_000_000)
+    wait_for(process, 60)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "interrupted" in out
+    agent = RPLAgent.load(path, CorridorEnv())
+    assert agent.interrupted and agent.num_episodes >= 60 and agent.certificate is not None
+    # an interrupted run goes on as if nothing had happened
+    resumed = agent.resume(budget=agent.num_episodes + 50)
+    whole = RPLAgent(seed=11, compiled=False).learn(CorridorEnv(), budget=resumed.num_episodes, log_interval=50)
+    assert np.array_equal(whole.experience.counts.transitions, resumed.experience.counts.transitions)
+
+
+ENDLESS = """
+import time
+from rpl_agent.agent import RPLAgent
+from tests.agent_worlds import CorridorEnv
+class Endless(CorridorEnv):
+    def step(self, action):
+        time.sleep(0.01)
+        state, reward, _, _, info = super().step(action)
+        if state != self._pmdp.initial_state:
+            print("step", flush=True)
+        return state, reward, False, False, info
+agent = RPLAgent(seed=0, compiled=False, verbose=1).learn(Endless(), budget=10**6)
+print("certified", agent.certificate.samples, agent.num_episodes, flush=True)
+"""
+
+
+def endless():
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", ENDLESS],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    assert process.stdout.readline().strip() == "step"
+    process.send_signal(signal.SIGINT)
+    for line in process.stdout:
+        if line.startswith("interrupted"):
+            return process
+    raise AssertionError(process.stderr.read())
+
+
+def test_ctrl_c_twice_stops_at_once():
+    process = endless()
+    process.send_signal(signal.SIGINT)
+    begin = time.monotonic()
+    out, err = process.communicate(timeout=30)
+    assert process.returncode != 0 and "KeyboardInterrupt" in err and "certified" not in out
+    assert time.monotonic() - begin < 5
+
+
+def test_ctrl_c_once_ends_an_endless_episode_too():
+    process = endless()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    samples, episodes = out.split("certified")[1].split()
+    assert int(samples) > 0 and int(episodes) == 0
