@@ -14,6 +14,10 @@ from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 
 
+#: Columns with a meaning of their own; a state variable of such a name gets an underscore.
+COLUMNS = ("time_step", "state", "action", "probability")
+
+
 def _decisions(pmdp: ParametricMDP, policy: Policy) -> Iterator[tuple[int | None, int, int, float]]:
     """(step, state, row, probability) wherever the probability is positive; step is None for a stationary policy."""
     rules = [(None, policy)] if policy.rows is None or policy.rows.ndim == 1 else [(k, policy.at(k)) for k in range(len(policy.rows))]
@@ -24,12 +28,12 @@ def _decisions(pmdp: ParametricMDP, policy: Policy) -> Iterator[tuple[int | None
 
 
 def write_csv(path: Path, pmdp: ParametricMDP, policy: Policy) -> None:
-    """Columns: [step,] state, the state's variables, action, probability."""
+    """Columns: [time_step,] state, the state's variables, action, probability."""
     stationary = policy.rows is None or policy.rows.ndim == 1
-    columns = {name: np.asarray(values).tolist() for name, values in pmdp.variables.items()}
+    columns = {f"{n}_" if n in COLUMNS else n: np.asarray(values).tolist() for n, values in pmdp.variables.items()}
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow([*([] if stationary else ["step"]), "state", *columns, "action", "probability"])
+        writer.writerow([*([] if stationary else ["time_step"]), "state", *columns, "action", "probability"])
         for step, state, row, probability in _decisions(pmdp, policy):
             head = [] if stationary else [step]
             values = [c[state] for c in columns.values()]
@@ -67,7 +71,7 @@ def read_csv(path: Path | str, pmdp: ParametricMDP) -> Policy:
     number = {name: i for i, name in enumerate(pmdp.action_names)}
     with open(path, encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
-        if reader.fieldnames is None or not {"state", "action", "probability"} <= set(reader.fieldnames) or "step" in reader.fieldnames:
+        if reader.fieldnames is None or not {"state", "action", "probability"} <= set(reader.fieldnames) or "time_step" in reader.fieldnames:
             raise ModelError(f"{path}: not a stationary policy with the columns state, action, probability")
         for line in reader:
             if line["action"] not in number:

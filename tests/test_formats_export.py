@@ -1,0 +1,174 @@
+"""Exports: what is written is what the model says, in names that other tools accept."""
+
+from __future__ import annotations
+
+import csv
+import json
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rpl_envs
+
+from rpl_agent.errors import ModelError
+from rpl_agent.formats import prism
+from rpl_agent.formats.explicit import identifiers
+from rpl_agent.formats.export import write_policy, write_uncertain
+from rpl_agent.formats.policies import read_csv
+from rpl_agent.model import Policy
+
+MODELS = Path(__file__).parent.parent / "examples" / "models"
+
+
+@pytest.fixture(scope="module")
+def betting():
+    return rpl_envs.benchmark("Betting", n=3)
+
+
+@pytest.fixture(scope="module")
+def bounds(betting):
+    value = betting.pmdp.table.evaluate(np.array([0.55]))
+    constant = betting.pmdp.table.is_constant
+    return np.where(constant, value, np.clip(value - 0.3, 0, 1)), np.where(constant, value, np.clip(value + 0.1, 0, 1))
+
+
+def test_explicit_files_of_prism_say_what_the_model_says(betting, bounds, tmp_path):
+    pmdp, (lower, upper) = betting.pmdp, bounds
+    lower = lower.copy()
+    lower[~pmdp.table.is_constant] = 0.0  # zero lower bounds are written as they are
+    written = write_uncertain(tmp_path / "b.tra", pmdp, lower, upper, betting.objective)
+    assert sorted(p.suffix for p in written) == [".lab", ".props", ".srew", ".sta", ".tra"]
+    lines = (tmp_path / "b.tra").read_text().splitlines()
+    assert lines[0] == "# Transitions (IMDP)"
+    assert lines[1] == f"{pmdp.num_states} {pmdp.num_rows} {pmdp.num_transitions}"
+    t = 0
+    for line in lines[2:]:
+        state, choice, successor, interval, action = line.split()
+        row = int(pmdp.state_ptr[int(state)]) + int(choice)
+        assert pmdp.transition_row[t] == row
+        assert pmdp.successor[t] == int(successor)
+        low, high = (float(v) for v in interval.strip("[]").split(","))
+        assert (low, high) == (lower[pmdp.expression[t]], upper[pmdp.expression[t]])
+        assert action == pmdp.action_names[pmdp.action[row]].replace(" ", "_")
+        t += 1
+    assert t == pmdp.num_transitions
+    states = (tmp_path / "b.sta").read_text().splitlines()
+    assert states[0] == "(money,step)"
+    assert states[1] == "0:(10,0)"
+    assert len(states) == pmdp.num_states + 1
+    labels = (tmp_path / "b.lab").read_text().splitlines()
+    assert labels[0] == '0="init" 1="deadlock" 2="done"'
+    assert {int(line.split(":")[0]) for line in labels[1:] if "2" in line.split(":")[1].split()} == set(
+        np.flatnonzero(pmdp.labels["done"]).tolist()
+    )
+    rewards = [line for line in (tmp_path / "b.srew").read_text().splitlines() if not line.startswith("#")]
+    assert rewards[0].split()[0] == str(pmdp.num_states)
+    read = {int(line.split()[0]): float(line.split()[1]) for line in rewards[1:]}
+    assert read == {int(s): pmdp.rewards["money"].state[s] for s in np.flatnonzero(pmdp.rewards["money"].state)}
+    assert (tmp_path / "b.props").read_text() == 'R{"money"}max=? [ F "done" ]\n'
+
+
+def test_transition_rewards_are_written(tmp_path):
+    pmdp = prism.load(MODELS / "maintenance.prism", constants={"shifts": 2}).pmdp
+    value = pmdp.table.evaluate(np.array([0.4, 0.02]))
+    written = write_uncertain(tmp_path / "m.tra", pmdp, value, value)
+    assert [p.suffix for p in written] == [".tra", ".sta", ".lab", ".trew"]
+    assert not (tmp_path / "m.tra").read_text().startswith("#"), "an ordinary MDP has PRISM's ordinary header"
+    for line in (tmp_path / "m.trew").read_text().splitlines()[3:]:
+        state, choice, successor, reward = line.split()
+        row = int(pmdp.state_ptr[int(state)]) + int(choice)
+        assert pmdp.find_transition(row, int(successor)) >= 0
+        assert float(reward) == pmdp.rewards["cost"].row[row] > 0
+
+
+def test_names_become_identifiers_and_stay_distinct():
+    assert identifiers(["bet 0", "bet_0", "9 lives", "x>=1", "?", "init"], reserved=["init"]) == {
+        "bet 0": "bet_0_2", "bet_0": "bet_0", "9 lives": "_9_lives", "x>=1": "x_1", "?": "unnamed", "init": "init_2",
+    }  # fmt: skip
+
+
+def test_formula_labels_are_named_in_the_property(tmp_path):
+    model = prism.load(MODELS / "glider.prism")
+    objective = prism.load_property(model, "Pmax=? [ x<9 U x=5 & y>2 ]")
+    value = model.pmdp.table.evaluate(np.array([0.3, 0.7]))
+    _, properties = write_uncertain(tmp_path / "g.drn", model.pmdp, value, value, objective)
+    assert properties.read_text() == 'Pmax=? [ !"x_9" U "x_5_y_2" ]\n'
+    assert " x_5_y_2" in (tmp_path / "g.drn").read_text()
+
+
+def test_bad_bounds_and_endings_are_refused(betting, bounds, tmp_path):
+    lower, upper = bounds
+    with pytest.raises(ModelError, match="the ending must be one of .drn, .tra, .umb"):
+        write_uncertain(tmp_path / "x.txt", betting.pmdp, lower, upper)
+    with pytest.raises(ModelError, match="are no bounds for the expression"):
+        write_uncertain(tmp_path / "x.drn", betting.pmdp, upper, lower)
+    with pytest.raises(ModelError, match="bounds have shapes"):
+        write_uncertain(tmp_path / "x.drn", betting.pmdp, lower[1:], upper[1:])
+    with pytest.raises(ModelError, match="the ending must be one of .csv, .json, .strat"):
+        write_policy(tmp_path / "x.txt", betting.pmdp, Policy.uniform(betting.pmdp))
+
+
+def test_umb_archives_hold_the_arrays(betting, bounds, tmp_path):
+    pytest.importorskip("umbi", reason="umbi is not installed")
+    pmdp, (lower, upper) = betting.pmdp, bounds
+    write_uncertain(tmp_path / "b.umb", pmdp, lower, upper)
+    with tarfile.open(tmp_path / "b.umb") as archive:
+        index = json.load(archive.extractfile("index.json"))
+        target = np.frombuffer(archive.extractfile("branch-to-target.bin").read(), dtype="<u8")
+        probability = np.frombuffer(archive.extractfile("branch-to-probability.bin").read(), dtype="<f8").reshape(-1, 2)
+    sizes = index["transition-system"]
+    assert (sizes["#states"], sizes["#choices"], sizes["#branches"]) == (pmdp.num_states, pmdp.num_rows, pmdp.num_transitions)
+    np.testing.assert_array_equal(target, pmdp.successor)
+    np.testing.assert_array_equal(probability, np.column_stack([lower, upper])[pmdp.expression])
+
+
+def test_policies_are_written_and_read(betting, tmp_path):
+    pmdp = betting.pmdp
+    weights = np.random.default_rng(0).random(pmdp.num_rows)
+    weights /= np.add.reduceat(weights, pmdp.state_ptr[:-1])[pmdp.row_state]
+    policy = Policy.randomised(weights)
+    write_policy(tmp_path / "p.csv", pmdp, policy)
+    np.testing.assert_array_equal(read_csv(tmp_path / "p.csv", pmdp).as_weights(pmdp), weights)
+    with open(tmp_path / "p.csv", newline="") as file:
+        first = next(csv.DictReader(file))
+    assert (first["state"], first["money"], first["step"], first["action"]) == ("0", "10", "0", "bet 0")
+    write_policy(tmp_path / "p.json", pmdp, policy)
+    content = json.loads((tmp_path / "p.json").read_text())
+    assert content["model_hash"] == pmdp.content_hash
+    assert content["states"]["0"]["bet 0"] == weights[0]
+    with pytest.raises(ModelError, match="deterministic stationary"):
+        write_policy(tmp_path / "p.strat", pmdp, policy)
+
+
+def test_deterministic_and_finite_horizon_policies(betting, tmp_path):
+    pmdp = betting.pmdp
+    rows = pmdp.state_ptr[1:] - 1
+    write_policy(tmp_path / "p.strat", pmdp, Policy.deterministic(rows))
+    lines = (tmp_path / "p.strat").read_text().splitlines()
+    assert lines[0] == "(10,0):bet 10"
+    assert len(lines) == pmdp.num_states
+    stepwise = Policy.deterministic(np.vstack([rows, pmdp.state_ptr[:-1]]))
+    write_policy(tmp_path / "h.csv", pmdp, stepwise)
+    with open(tmp_path / "h.csv", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == 2 * pmdp.num_states
+    assert [line["action"] for line in lines if line["state"] == "0"] == ["bet 10", "bet 0"]
+    write_policy(tmp_path / "h.json", pmdp, stepwise)
+    assert [s["0"] for s in json.loads((tmp_path / "h.json").read_text())["states"]] == [{"bet 10": 1.0}, {"bet 0": 1.0}]
+    with pytest.raises(ModelError, match="not a stationary policy"):
+        read_csv(tmp_path / "h.csv", pmdp)
+
+
+def test_damaged_policy_files_name_the_line(betting, tmp_path):
+    path = tmp_path / "p.csv"
+    for text, reason in [
+        ("state,action,probability\n0,fly,1\n", "p.csv:2: the model has no action 'fly'"),
+        ("state,action,probability\n0,bet 0,one\n", "p.csv:2: state or probability is no number"),
+        ("state,action,probability\n99999,bet 0,1\n", "p.csv:2: action 'bet 0' is not enabled"),
+        ("state,action,probability\n0,bet 0,1\n", "sum to 0"),
+        ("a,b\n", "not a stationary policy"),
+    ]:
+        path.write_text(text)
+        with pytest.raises(ModelError, match=reason):
+            read_csv(path, betting.pmdp)

@@ -1,0 +1,222 @@
+"""Logs: the same transitions from every source, in bounded memory, and nothing skipped in silence."""
+
+from __future__ import annotations
+
+import csv
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rpl_agent.errors import DataError, RPLWarning
+from rpl_agent.evidence.counts import Counts
+from rpl_agent.evidence.likelihood import split_fraction
+from rpl_agent.formats import log_sources, prism
+from rpl_agent.formats.logs import read_log, simulate_log
+
+MODELS = Path(__file__).parent.parent / "examples" / "models"
+HEADER = "level,broken,shift,action,next_level,next_broken,next_shift\n"
+
+
+@pytest.fixture(scope="module")
+def pmdp():
+    return prism.load(MODELS / "maintenance.prism").pmdp
+
+
+@pytest.fixture(scope="module")
+def steps(pmdp, tmp_path_factory) -> tuple[Path, np.ndarray]:
+    """A log of 40 episodes, and its (n, 3) state, action and successor numbers."""
+    path = tmp_path_factory.mktemp("log") / "log.csv"
+    rows = simulate_log(path, pmdp, [0.4, 0.03], episodes=40, max_steps=30, stop=pmdp.labels["over"], seed=3)
+    number = {v: s for s, v in enumerate(zip(*(np.asarray(c).tolist() for c in pmdp.variables.values()), strict=True))}
+    action = {name: i for i, name in enumerate(pmdp.action_names)}
+    with open(path, newline="") as file:
+        lines = list(csv.reader(file))[1:]
+    table = [(number[tuple(map(int, r[:3]))], action[r[3]], number[tuple(map(int, r[4:]))]) for r in lines]
+    assert rows == len(table) == 40 * 30
+    return path, np.array(table)
+
+
+def write_numbers(path: Path, table: np.ndarray) -> None:
+    path.write_text("state,action,next_state,comment\n" + "".join(f"{s},{a},{t},x\n" for s, a, t in table))
+
+
+def expected(pmdp, table: np.ndarray) -> Counts:
+    counts = Counts(pmdp, schedule="geometric")
+    counts.add_many(*table.T)
+    return counts
+
+
+def test_csv_with_variables_and_with_numbers(pmdp, steps, tmp_path):
+    path, table = steps
+    log = read_log(pmdp, path)
+    np.testing.assert_array_equal(log.counts.transitions, expected(pmdp, table).transitions)
+    assert (log.rows, log.quarantined) == (1200, 0)
+    assert [m.total for m in log.counts.marks] == [64, 256, 1024]
+    write_numbers(tmp_path / "numbers.csv", table)
+    again = read_log(pmdp, tmp_path / "numbers.csv")
+    np.testing.assert_array_equal(again.counts.transitions, log.counts.transitions)
+
+
+def test_blocks_change_nothing(pmdp, steps, monkeypatch):
+    path, table = steps
+    monkeypatch.setattr(log_sources, "BLOCK", 7)
+    log = read_log(pmdp, path)
+    whole = expected(pmdp, table)
+    np.testing.assert_array_equal(log.counts.transitions, whole.transitions)
+    for a, b in zip(log.counts.marks, whole.marks, strict=True):
+        assert a.total == b.total
+        np.testing.assert_array_equal(a.successes, b.successes)
+
+
+def test_split_schedule_marks_after_its_share(pmdp, steps, monkeypatch):
+    path, table = steps
+    monkeypatch.setattr(log_sources, "BLOCK", 50)
+    counts = read_log(pmdp, path, schedule="split").counts
+    due = round(split_fraction(pmdp) * len(table))
+    assert [m.total for m in counts.marks] == [due]
+    first = Counts(pmdp, schedule="split")
+    first.add_many(*table[:due].T)
+    np.testing.assert_array_equal(counts.marks[0].successes, first.successes)
+    assert counts.total == len(table)
+
+
+def test_parquet(pmdp, steps, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    from pyarrow import parquet
+
+    _, table = steps
+    names = [pmdp.action_names[a] for a in table[:, 1]]
+    columns = {"state": table[:, 0], "action": pyarrow.array(names).dictionary_encode(), "next_state": table[:, 2]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "log.parquet", row_group_size=100)
+    log = read_log(pmdp, tmp_path / "log.parquet")
+    np.testing.assert_array_equal(log.counts.transitions, expected(pmdp, table).transitions)
+    split = read_log(pmdp, tmp_path / "log.parquet", schedule="split").counts
+    assert split.marks[0].total == round(split_fraction(pmdp) * len(table))
+    columns["next_state"] = np.where(np.arange(len(table)) == 5, 0, table[:, 2])
+    parquet.write_table(pyarrow.table(columns), tmp_path / "bad.parquet")
+    with pytest.raises(DataError, match="bad.parquet row 6: "):
+        read_log(pmdp, tmp_path / "bad.parquet")
+    (tmp_path / "no.parquet").write_text("nothing")
+    with pytest.raises(DataError, match="no.parquet: "):
+        read_log(pmdp, tmp_path / "no.parquet")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("variables", [False, True])
+def test_minari(pmdp, steps, tmp_path, monkeypatch, variables):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    minari = pytest.importorskip("minari", reason="minari is not installed")
+    from gymnasium import spaces
+    from minari.data_collector import EpisodeBuffer
+
+    _, table = steps
+    columns = np.column_stack([np.asarray(c) for c in pmdp.variables.values()])
+    buffers = []
+    for k in range(40):
+        episode = table[30 * k : 30 * (k + 1)]
+        states = np.concatenate([episode[:, 0], episode[-1:, 2]])
+        ends = [False] * 29 + [True]
+        buffers.append(
+            EpisodeBuffer(
+                observations=columns[states].astype(np.int64) if variables else states, actions=episode[:, 1], rewards=[0.0] * 30,
+                terminations=ends, truncations=[False] * 30,
+            )  # fmt: skip
+        )
+    space = spaces.MultiDiscrete([5, 2, 31]) if variables else spaces.Discrete(pmdp.num_states)
+    name = f"maintenance/{'variables' if variables else 'numbers'}-v0"
+    minari.create_dataset_from_buffers(
+        name, buffers, observation_space=space, action_space=spaces.Discrete(pmdp.num_actions), algorithm_name="uniform",
+        data_format="arrow",
+    )
+    log = read_log(pmdp, f"minari:{name}")
+    np.testing.assert_array_equal(log.counts.transitions, expected(pmdp, table).transitions)
+    with pytest.raises(DataError, match="minari dataset 'maintenance/none-v0'"):
+        read_log(pmdp, "minari:maintenance/none-v0")
+
+
+def forbidden_rows() -> list[tuple[str, str]]:
+    return [
+        ("0,0,0,full,0,0,2", r"action 'full' never leads to \(level=0, broken=0, shift=2\)"),
+        ("0,0,0,repair,0,0,1", "action 'repair' is not enabled"),
+        ("0,0,0,fly,0,0,1", "the model has no action 'fly'"),
+        ("0,0,0,17,0,0,1", r"the model has no action 17 \(it has 5\)"),
+        ("9,0,0,full,0,0,1", r"the model has no state \(level=9, broken=0, shift=0\)"),
+        ("0,0,zero,full,0,0,1", "shift = 'zero' is no whole number"),
+        ("0,0,0.5,full,0,0,1", "shift = '0.5' is no whole number"),
+        ("0,0,0,full,0,0", "6 fields, the header has 7"),
+    ]
+
+
+@pytest.mark.parametrize(("row", "reason"), forbidden_rows())
+def test_forbidden_rows_fail_with_their_line(pmdp, tmp_path, row, reason):
+    path = tmp_path / "log.csv"
+    path.write_text(HEADER + "0,0,0,full,0,0,1\n\n" + row + "\n")
+    with pytest.raises(DataError, match="1 of 2 rows contradict the model; nothing was used") as caught:
+        read_log(pmdp, path)
+    assert caught.match(f"log.csv:4: .*{reason}")
+
+
+def test_quarantine_keeps_every_forbidden_row(pmdp, tmp_path):
+    path = tmp_path / "log.csv"
+    rows = [row for row, _ in forbidden_rows()]
+    path.write_text(HEADER + "false,false,0,full,true,false,1\n" + "\n".join(rows) + "\n")
+    with pytest.warns(RPLWarning, match="8 of 9 rows contradict the model and were written to"):
+        log = read_log(pmdp, path, quarantine=tmp_path / "bad.csv")
+    assert (log.counts.total, log.rows, log.quarantined) == (1, 9, 8)
+    with open(tmp_path / "bad.csv", newline="") as file:
+        kept = list(csv.DictReader(file))
+    assert [line["place"] for line in kept] == [f"log.csv:{k}" for k in range(3, 11)]
+    assert kept[2]["reason"] == "the model has no action 'fly'"
+    assert kept[2]["action"] == "fly"
+
+
+def test_many_forbidden_rows_are_counted(pmdp, tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text(HEADER + "0,0,0,fly,0,0,1\n" * 50)
+    with pytest.raises(DataError, match=r"50 of 50 rows(.|\n)*log.csv:11: (.|\n)*… and 40 more"):
+        read_log(pmdp, path)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "no header line"),
+        ("a,a\n1,2\n", "names a column twice"),
+        ("state,next_state\n0,1\n", "no column 'action'"),
+        ("state,action\n0,1\n", "needed are state, next_state, or level, broken, shift with next_level"),
+        (HEADER, "the log holds no transition"),
+        (HEADER + '0,0,0,"full,0,0,1\n', "unexpected end of data"),
+    ],
+)
+def test_unusable_files(pmdp, tmp_path, text, reason):
+    path = tmp_path / "log.csv"
+    path.write_text(text)
+    with pytest.raises(DataError, match=reason):
+        read_log(pmdp, path)
+
+
+def test_unknown_sources(pmdp, tmp_path):
+    with pytest.raises(DataError, match="no such file"):
+        read_log(pmdp, tmp_path / "none.csv")
+    (tmp_path / "log.xlsx").write_text("")
+    with pytest.raises(DataError, match="a log is a .csv, .tsv or .parquet file"):
+        read_log(pmdp, tmp_path / "log.xlsx")
+
+
+def test_memory_does_not_grow_with_the_log(pmdp, tmp_path, monkeypatch):
+    monkeypatch.setattr(log_sources, "BLOCK", 500)
+
+    def peak(rows: int) -> int:
+        path = tmp_path / f"{rows}.csv"
+        path.write_text("state,action,next_state\n" + "0,0,1\n" * rows)
+        tracemalloc.start()
+        log = read_log(pmdp, path)
+        used = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert log.counts.total == rows
+        return used
+
+    peak(500)
+    assert peak(20_000) < 1.5 * peak(1_000) + 50_000
