@@ -20,6 +20,7 @@ import numpy as np
 from numba import njit
 
 from rpl_agent.regions._kernels import PolytopeData, empty_polytope_data, support_ellipsoid, support_polytope
+from rpl_agent.relaxations._region_kernels import region_row
 
 UNIT_ROUNDOFF = 2.0**-53
 POINT, INTERVAL, POLYTOPE, ELLIPSOID, BEST = 0, 1, 2, 3, 4
@@ -48,6 +49,8 @@ class CompiledSet(NamedTuple):
         The ellipsoid {center + radius * factor @ z : |z| <= 1}.
     tightness : float
         A bound from the far side (above a minimum, below a maximum) adds tightness * span of the row's values.
+    mass : (F,) float64
+        |constant| + |weights| max |x| over the region: the size of an expression's rounding terms.
     """
 
     kind: int
@@ -60,6 +63,7 @@ class CompiledSet(NamedTuple):
     factor: np.ndarray
     radius: float
     tightness: float
+    mass: np.ndarray
 
 
 def compiled_set(kind: int, lower: np.ndarray, upper: np.ndarray, **parts: object) -> CompiledSet:
@@ -70,8 +74,20 @@ def compiled_set(kind: int, lower: np.ndarray, upper: np.ndarray, **parts: objec
     }  # fmt: skip
     if "polytope" not in parts:
         default["polytope"] = empty_polytope_data(np.zeros(0), np.zeros(0))
-    arrays = {name: _read_only(value) for name, value in (default | parts).items()}
+    merged = default | parts
+    merged.setdefault("mass", _mass(merged))
+    arrays = {name: _read_only(value) for name, value in merged.items()}
     return CompiledSet(kind=int(kind), lower=_read_only(lower), upper=_read_only(upper), **arrays)
+
+
+def _mass(parts: dict) -> np.ndarray:
+    """|constant| + |weights| max |x|, from the box of the polytope or the ellipsoid."""
+    constant, weights, polytope = parts["constant"], parts["weights"], parts["polytope"]
+    reach = polytope.reach
+    if not len(reach) and len(parts["center"]):
+        extent = np.sqrt(np.square(parts["factor"]).sum(axis=1))
+        reach = (np.abs(parts["center"]) + parts["radius"] * extent) * (1.0 + 1e-9)
+    return np.abs(constant) + np.abs(weights) @ reach if len(constant) else np.zeros(0)
 
 
 def _read_only(value: object) -> object:
@@ -472,6 +488,11 @@ def row_range(first, last, values, maximise, upward, row_ptr, successor, express
     everything = rows.shape[0] == 0
     scratch = np.empty((2, longest))
     kind, lower, upper = cs.kind, cs.lower, cs.upper
+    constant, weights, mass, tightness = cs.constant, cs.weights, cs.mass, cs.tightness
+    table, box_lower, box_upper = cs.polytope.table, cs.polytope.lower, cs.polytope.upper
+    center, factor, radius = cs.center, cs.factor, cs.radius
+    direction = np.empty(weights.shape[1])
+    vertex = 0
     for i in range(first, last):
         row = i if everything else rows[i]
         a, b = row_ptr[row], row_ptr[row + 1]
@@ -488,4 +509,14 @@ def row_range(first, last, values, maximise, upward, row_ptr, successor, express
                 a, b, values, maximise, upward, successor, expression, lower, upper, kind == POINT, scratch
             )
         else:
-            out[i] = row_expectation(row, values, maximise, upward, row_ptr, successor, expression, cs, scratch)
+            out[i], vertex = region_row(
+                a, b, values, maximise, upward, successor, expression, upper, constant, weights, mass, tightness,
+                kind != ELLIPSOID, table, box_lower, box_upper, kind != POLYTOPE, center, factor, radius, direction,
+                vertex,
+            )  # fmt: skip
+            if vertex < 0:
+                out[i] = row_expectation(row, values, maximise, upward, row_ptr, successor, expression, cs, scratch)
+                vertex = 0
+            elif kind != POLYTOPE:
+                hull = interval_row(a, b, values, maximise, upward, successor, expression, lower, upper, False, scratch)
+                out[i] = min(out[i], hull) if maximise else max(out[i], hull)

@@ -1,7 +1,7 @@
-"""Compiled rows over a complete vertex table, on bare arrays: the fast path of the rectangular relaxation.
+"""Compiled rows over a region, on bare arrays: the fast path of the rectangular relaxation.
 
-A compiled call pays for every array in the tuples it is handed (reference counts), which at a few hundred nanoseconds
-per row is more than the query itself. `polytope_row` therefore takes only what it reads.
+A compiled call pays for every array in the tuples it is handed (reference counts), which at some hundred nanoseconds
+per row is more than the query itself. `region_row` therefore takes only what it reads, and allocates nothing.
 """
 
 from __future__ import annotations
@@ -9,31 +9,34 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from rpl_agent.regions._kernels import UNIT_ROUNDOFF, walk_table
+from rpl_agent.regions._kernels import UNIT_ROUNDOFF, support_box, support_ellipsoid, walk_table
 
 
 @njit(cache=True)
-def polytope_row(
-    a, b, values, maximise, upward, successor, expression, constant, weights, mass, tightness, table, direction, start
+def region_row(
+    a, b, values, maximise, upward, successor, expression, upper, constant, weights, mass, tightness,
+    use_polytope, table, box_lower, box_upper, use_ellipsoid, center, factor, radius, direction, start,
 ):  # fmt: skip
-    """Bound of the extremum of sum_i p_i v_i over the region, for transitions a..b with finite values.
+    """Bound of the extremum of sum_i p_i v_i over a region, for transitions a..b; the hull is the caller's.
 
-    Computed as low + min over x of sum_i f_i(x) (v_i - low): terms of one sign, exact when all values agree. Rounding
-    adds at most (4 n + 16) u (sum_i mass_i (v_i - low) + span) + 2 u |low|.
+    Computed as low + min over x of sum_i f_i(x) (v_i - low) over the successors that can have probability: terms of
+    one sign, exact when all values agree. Rounding adds at most (4 n + 16) u (sum_i mass_i (v_i - low) + span) + 2 u
+    (|low| + |result|).
 
     Parameters
     ----------
     values : (S,) float64
-        Finite at the successors of the row.
     maximise, upward : bool
         Direction of nature; side of the bound (as in `row_expectation`).
-    constant, mass : (F,) float64
-        mass = |constant| + |weights| reach.
+    upper, constant, mass : (F,) float64
+        mass = |constant| + |weights| max |x|.
     weights : (F, n) float64
     tightness : float
         Relative to the span of the values: how far the safe bound may be from the exact extremum.
+    use_polytope, use_ellipsoid : bool
     table : float64
-        Of a complete `PolytopeData` with at least one vertex.
+        Of a `PolytopeData`; empty: the box [box_lower, box_upper].
+    center, factor, radius : the ellipsoid
     direction : (n,) float64
         Scratch.
     start : int
@@ -43,14 +46,16 @@ def polytope_row(
     -------
     bound : float
     vertex : int
-        Where the walk ended; -1 where it left the table (the bound is then the trivial one).
+        Where the walk ended. -1: no bound; the walk left the table, or a value is infinite.
     """
     sign = -1.0 if maximise else 1.0
     n = direction.shape[0]
     low = np.inf
     for t in range(a, b):
         x = sign * values[successor[t]]
-        if x < low:
+        if abs(x) == np.inf:
+            return 0.0, -1
+        if x < low and upper[expression[t]] > 0.0:
             low = x
     for j in range(n):
         direction[j] = 0.0
@@ -58,9 +63,9 @@ def polytope_row(
     size = 0.0
     span = 0.0
     for t in range(a, b):
+        f = expression[t]
         d = sign * values[successor[t]] - low
-        if d > 0.0:
-            f = expression[t]
+        if d > 0.0 and upper[f] > 0.0:
             offset += constant[f] * d
             size += mass[f] * d
             if d > span:
@@ -69,13 +74,21 @@ def polytope_row(
                 direction[j] += weights[f, j] * d
     if span == 0.0:
         return sign * low, start
-    bound, vertex = walk_table(table, direction, start)
-    if bound == -np.inf:
-        return sign * (low + span if upward != maximise else low), -1
+    bound = -np.inf
+    vertex = start
+    if use_polytope:
+        if table.shape[0] == 0:
+            bound = support_box(box_lower, box_upper, direction)
+        else:
+            bound, vertex = walk_table(table, direction, start)
+            if bound == -np.inf:
+                return 0.0, -1
+    if use_ellipsoid:
+        bound = max(bound, support_ellipsoid(center, factor, radius, direction))
     result = low + (offset + bound)
     error = (4.0 * (b - a) + 16.0) * UNIT_ROUNDOFF * (size + span) + 2.0 * UNIT_ROUNDOFF * (abs(low) + abs(result))
     if upward != maximise:  # bounding max v from above is bounding min -v from below
-        result = min(result + tightness * span + error, low + span * (1.0 + 2.0 * UNIT_ROUNDOFF))
+        result = result + tightness * span + error
     else:
-        result = max(result - error, low)
-    return sign * result, vertex
+        result = result - error
+    return sign * min(max(result, low), low + span), vertex

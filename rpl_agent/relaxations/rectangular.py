@@ -13,7 +13,7 @@ from scipy import sparse
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.regions._kernels import UNIT_ROUNDOFF
-from rpl_agent.regions.base import Region, RegionKernel
+from rpl_agent.regions.base import EllipsoidData, Region
 from rpl_agent.relaxations._kernels import BEST, ELLIPSOID, INTERVAL, POLYTOPE, CompiledSet, compiled_set
 from rpl_agent.relaxations.base import CompiledRelaxation
 from rpl_agent.relaxations.projections import _tidy, expression_bounds
@@ -35,7 +35,7 @@ class Rectangular:
     def __init__(self, pmdp: ParametricMDP, region: Region) -> None:
         self.pmdp, self.region, self.name = pmdp, region, "rectangular"
         self.lower, self.upper = _tidy(pmdp, *expression_bounds(region, pmdp))
-        self._compiled = _compile(pmdp, region.kernel(), self.lower, self.upper)
+        self._compiled = _compile(pmdp, region, self.lower, self.upper)
         self._rows = None if self._compiled is None else CompiledRelaxation(pmdp, self._compiled, self.name)
 
     @property
@@ -98,19 +98,24 @@ def _rows_of(pmdp: ParametricMDP, rows: np.ndarray, values: np.ndarray) -> spars
     return sparse.csr_array((data, pmdp.expression[transitions], indptr), shape=shape)
 
 
-def _compile(
-    pmdp: ParametricMDP, kernel: RegionKernel | None, lower: np.ndarray, upper: np.ndarray
-) -> CompiledSet | None:
-    weights = pmdp.table.reduction.weights
+def _compile(pmdp: ParametricMDP, region: Region, lower: np.ndarray, upper: np.ndarray) -> CompiledSet | None:
+    weights, kernel = pmdp.table.reduction.weights, region.kernel()
     if kernel is None or sparse.issparse(weights):
         return None
     parts: dict[str, object] = {"constant": pmdp.table.constant, "tightness": TIGHTNESS}
     polytope, ellipsoid, embedding = kernel
     if polytope is not None:
         parts["polytope"] = polytope
-        if embedding is not None:
-            # In the polytope's own coordinates; an ellipsoid in x then contributes through the hull only.
-            weights, ellipsoid = weights @ embedding, None
+    if embedding is None:
+        mass = np.abs(weights) @ np.max(np.abs(region.box()), axis=0)
+    else:
+        mass = np.abs(weights) @ (np.abs(embedding) @ polytope.reach)
+        weights = weights @ embedding
+        if ellipsoid is not None:
+            # The ellipsoid lives in x and so contributes through the hull; around the box of z one says nothing new.
+            half = (polytope.upper - polytope.lower) / 2
+            ellipsoid = EllipsoidData((polytope.lower + polytope.upper) / 2, np.diag(half), 1.001 * np.sqrt(len(half)))
+    parts["mass"] = np.abs(pmdp.table.constant) + mass
     if ellipsoid is not None:
         parts |= {"center": ellipsoid.center, "factor": ellipsoid.factor, "radius": float(ellipsoid.radius)}
     kind = ELLIPSOID if polytope is None else POLYTOPE if ellipsoid is None else BEST

@@ -6,8 +6,9 @@ import numpy as np
 from numba import njit
 
 from rpl_agent.relaxations._kernels import (
-    INTERVAL, POINT, UNIT_ROUNDOFF, interval_row, pair_bound, row_expectation, row_strategy,
+    ELLIPSOID, INTERVAL, POINT, POLYTOPE, UNIT_ROUNDOFF, interval_row, pair_bound, row_expectation, row_strategy,
 )  # fmt: skip
+from rpl_agent.relaxations._region_kernels import region_row
 
 MAX_AGENT, MIN_AGENT, FIXED_AGENT = 1, -1, 0
 
@@ -43,6 +44,11 @@ def bellman(
     """
     scratch = np.empty((2, longest))
     kind, lower, upper = cs.kind, cs.lower, cs.upper
+    constant, coefficients, mass, tightness = cs.constant, cs.weights, cs.mass, cs.tightness
+    table, box_lower, box_upper = cs.polytope.table, cs.polytope.lower, cs.polytope.upper
+    center, factor, radius = cs.center, cs.factor, cs.radius
+    direction = np.empty(coefficients.shape[1])
+    vertex = 0
     largest = 0.0
     side = 1.0 if upward else -1.0
     for i in range(order.shape[0]):
@@ -73,9 +79,21 @@ def bellman(
                             a, b, values, maximise, upward, successor, expression, lower, upper, kind == POINT, scratch
                         )
                     else:
-                        q = row_expectation(
-                            row, values, maximise, upward, row_ptr, successor, expression, cs, scratch
-                        )
+                        q, vertex = region_row(
+                            a, b, values, maximise, upward, successor, expression, upper, constant, coefficients, mass,
+                            tightness, kind != ELLIPSOID, table, box_lower, box_upper, kind != POLYTOPE, center, factor,
+                            radius, direction, vertex,
+                        )  # fmt: skip
+                        if vertex < 0:
+                            q = row_expectation(
+                                row, values, maximise, upward, row_ptr, successor, expression, cs, scratch
+                            )
+                            vertex = 0
+                        elif kind != POLYTOPE:
+                            hull = interval_row(
+                                a, b, values, maximise, upward, successor, expression, lower, upper, False, scratch
+                            )
+                            q = min(q, hull) if maximise else max(q, hull)
             if q < np.inf and (reward[row] != 0.0 or gamma != 1.0):
                 q = reward[row] + gamma * q
                 q += side * 3.0 * UNIT_ROUNDOFF * (abs(q) + 2.0 * abs(reward[row]))
