@@ -236,4 +236,5 @@ class _Interner:
         return ids[inverse.ravel()]
 
     def rows(self) -> np.ndarray:
-        return np.array([np.frombuffer(key, dtype=np.int64) for key in self.index]).reshape(len(self.index), -1)
+        rows = np.frombuffer(b"".join(self.index), dtype=np.int64)
+        return rows.reshape(len(self.index), len(self.multipliers))
