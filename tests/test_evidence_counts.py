@@ -90,6 +90,18 @@ def test_batches_mark_at_boundaries_and_weights_are_bounded(chain):
         split.mark(weight=0.9)
 
 
+def test_planned_split_marks_itself(chain):
+    counts = Counts(chain, schedule="split", planned=1000)
+    go = chain.action_names.index("go")
+    counts.add_many(np.zeros(1000, int), np.full(1000, go), np.arange(1000) % 2)
+    assert [m.total for m in counts.marks] == [40, 80, 160]
+    assert 0.98 < counts.origin_weight + sum(m.weight for m in counts.marks) <= 1 + 1e-12
+    restored = Counts.from_arrays(chain, counts.to_arrays())
+    assert restored.planned == 1000 and [m.total for m in restored.marks] == [40, 80, 160]
+    with pytest.raises(DataError, match="planned"):
+        Counts(chain, planned=5)
+
+
 def test_checkpoint_round_trip_continues_identically(chain):
     rng = np.random.default_rng(3)
     first, whole = Counts(chain), Counts(chain)

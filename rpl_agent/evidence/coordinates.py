@@ -1,10 +1,29 @@
-"""Bounds on the reduced coordinates x that every parameter of the domain satisfies."""
+"""Facts about a model that the evidence layer needs again and again: a cache, and bounds on coordinates."""
 
 from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 
 from rpl_agent.model.pmdp import ParametricMDP
+
+T = TypeVar("T")
+_cache: dict[int, tuple[weakref.ref, dict]] = {}
+
+
+def per_model(pmdp: ParametricMDP, name: str, make: Callable[[ParametricMDP], T]) -> T:
+    """make(pmdp), computed once for as long as the model lives (models are frozen)."""
+    key = id(pmdp)
+    entry = _cache.get(key)
+    if entry is None or entry[0]() is not pmdp:
+        entry = (weakref.ref(pmdp, lambda _: _cache.pop(key, None)), {})
+        _cache[key] = entry
+    if name not in entry[1]:
+        entry[1][name] = make(pmdp)
+    return entry[1][name]
 
 
 def coordinate_box(pmdp: ParametricMDP) -> tuple[np.ndarray, np.ndarray]:

@@ -25,9 +25,10 @@ from __future__ import annotations
 import weakref
 
 import numpy as np
+from scipy.optimize import linprog
 from scipy.spatial import ConvexHull, HalfspaceIntersection, QhullError
 
-from rpl_agent.errors import ModelError
+from rpl_agent.evidence.coordinates import per_model
 from rpl_agent.evidence.counts import Counts, Mark
 from rpl_agent.evidence.likelihood_map import Chart, Fit, domain_chart, fit
 from rpl_agent.evidence.likelihood_mixture import Gaussian, Uniform, bounding_box, log_mixture
@@ -40,6 +41,8 @@ KAPPA = 1.5
 INTERVAL_SHARE = 0.1
 #: Above this rank the region is left to the intervals: cuts and ellipsoids are dense there.
 MAX_RANK = 64
+#: Up to so many parameters the domain's vertices are enumerated to project it.
+MAX_PROJECTED = 8
 #: Windows that start before this fraction of the data pay too much for their vague prior to matter.
 EARLIEST, LATEST = 1e-3, 0.9
 
@@ -63,21 +66,45 @@ def _mixture_dimension(pmdp: ParametricMDP) -> int:
     return pmdp.table.reduction.rank if pmdp.table.is_affine else pmdp.num_parameters
 
 
-def chart_of(pmdp: ParametricMDP, rows: tuple[np.ndarray, np.ndarray] | None = None) -> Chart:
-    """The coordinates in which the mixtures live.
+def chart_of(pmdp: ParametricMDP) -> Chart:
+    """The coordinates in which the mixtures live, cached with the model.
 
-    Parameters
-    ----------
-    rows : the domain's rows (A, b) in the reduced coordinates x, needed for affine models whose
-        parameters are not all identifiable.
+    Affine models whose parameters are not all identifiable: the reduced coordinates x, over the exact
+    projection of the domain where that is cheap (one coordinate, or few parameters).
     """
-    reduction = pmdp.table.reduction
-    if pmdp.table.is_affine and not reduction.is_identity:
-        if rows is None:
-            raise ModelError("a reduced affine model needs its domain in reduced coordinates")
-        A, b = (np.asarray(part, dtype=float) for part in rows)
-        return Chart(A, b, np.ravel(reduction.coordinates(pmdp.domain.center())))
-    return domain_chart(pmdp)
+    return per_model(pmdp, "likelihood chart", _chart_of)
+
+
+def _chart_of(pmdp: ParametricMDP) -> Chart:
+    reduction, domain = pmdp.table.reduction, pmdp.domain
+    if not pmdp.table.is_affine or reduction.is_identity:
+        return domain_chart(pmdp)
+    matrix = np.asarray(reduction.matrix)
+    if reduction.rank == 1:
+        A, b = domain.constraints()
+        ends = []
+        gradient = matrix[0] @ reduction.exponents
+        for sign in (1.0, -1.0):
+            result = linprog(sign * gradient, A_ub=A, b_ub=b, bounds=[(None, None)] * len(gradient), method="highs")
+            ends.append(float(gradient @ result.x))
+        vertices = np.array(ends)[:, None]
+    elif domain.dimension <= MAX_PROJECTED:
+        A, b = domain.constraints()
+        corners = HalfspaceIntersection(np.hstack([A, -b[:, None]]), domain.center()).intersections
+        vertices = reduction.coordinates(corners)
+    else:
+        return domain_chart(pmdp)
+    return _hull_chart(vertices)
+
+
+def _hull_chart(vertices: np.ndarray) -> Chart:
+    """Chart of the convex hull of points x (n, r), a hair inside so that every point of it is a parameter."""
+    if vertices.shape[1] == 1:
+        A, b = np.array([[1.0], [-1.0]]), np.array([vertices.max(), -vertices.min()])
+    else:
+        equations = ConvexHull(vertices).equations
+        A, b = equations[:, :-1], -equations[:, -1]
+    return Chart(A, b - 1e-9 * (1.0 + np.abs(b)), vertices.mean(axis=0))
 
 
 def likelihood_set(

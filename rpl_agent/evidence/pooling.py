@@ -12,12 +12,12 @@ exact polynomials are one *event*. Constant expressions are no events: nothing i
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass
 
 import numpy as np
 
 from rpl_agent.evidence import _kernels
+from rpl_agent.evidence.coordinates import per_model
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP
@@ -117,18 +117,9 @@ class EventTable:
         return low, high
 
 
-_tables: dict[int, tuple[weakref.ref, EventTable]] = {}
-
-
 def event_table(pmdp: ParametricMDP) -> EventTable:
     """The model's `EventTable`, cached for as long as the model lives."""
-    key = id(pmdp)
-    entry = _tables.get(key)
-    if entry is None or entry[0]() is not pmdp:
-        reference = weakref.ref(pmdp, lambda _: _tables.pop(key, None))
-        entry = (reference, EventTable(pmdp))
-        _tables[key] = entry
-    return entry[1]
+    return per_model(pmdp, "event table", EventTable)
 
 
 def pool(counts: Counts) -> Evidence:

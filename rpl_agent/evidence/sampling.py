@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.likelihood import split_fraction
+from rpl_agent.evidence.counts import SPLIT_MARKS, SPLIT_WEIGHT, Counts
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
@@ -15,7 +14,7 @@ from rpl_agent.model.simulate import Simulator
 def uniform_counts(
     pmdp: ParametricMDP, objective: Objective, theta: np.ndarray, episodes: int, max_steps: int, seed: int
 ) -> Counts:
-    """Counts of ``episodes`` under the uniform policy; a mark after the first window for the likelihood region.
+    """Counts of ``episodes`` under the uniform policy, marked for the likelihood region at shares of the episodes.
 
     Episodes end in decided states (target or avoid) and after ``max_steps``. The number of episodes is fixed
     in advance, so fixed-N intervals are valid too.
@@ -23,12 +22,13 @@ def uniform_counts(
     simulator = Simulator(pmdp.instantiate(theta), objective.resolve(pmdp).decided, max_steps, seed)
     counts = Counts(pmdp, schedule="split")
     policy = Policy.uniform(pmdp)
-    first = max(1, round(split_fraction(pmdp) * episodes)) if episodes > 1 else 0
-    for size in (first, episodes - first):
+    done = 0
+    for end in sorted({max(1, round(share * episodes)) for share in SPLIT_MARKS} | {episodes}):
         batch = np.zeros(pmdp.num_transitions, dtype=np.int64)
-        if size:
-            simulator.run(policy, size, batch)
+        if end > done:
+            simulator.run(policy, end - done, batch)
         counts.add_batch(batch)
-        if not counts.marks and first:
-            counts.mark()
+        done = end
+        if done < episodes:
+            counts.mark(SPLIT_WEIGHT)
     return counts
