@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from rpl_agent.model.expressions import Reduction
 from rpl_agent.model.pmdp import ParametricMDP
@@ -105,7 +104,7 @@ def fit(
     gradient, information, precision = _derivatives(z, chart, constant, weights, counts, barrier)
     decrease = np.inf
     for _ in range(MAX_STEPS):
-        step = -cho_solve(cho_factor(precision), gradient)
+        step = -np.linalg.solve(precision, gradient)
         decrease = -float(gradient @ step)
         if decrease < TOLERANCE:
             break

@@ -27,10 +27,10 @@ particle is near.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy import special
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.stats import qmc
 
 from rpl_agent.evidence import _kernels
@@ -77,14 +77,13 @@ def closed_form(
     precision = information + prior_precision
     if isinstance(prior, Uniform):
         precision = precision + (center.precision - center.information)  # the barrier: D is bounded
-    factor = cho_factor(precision, lower=True)
-    q = (solve_triangular(factor[0], weights.T, lower=True) ** 2).sum(axis=0) / values**2
-    reach = (solve_triangular(factor[0], chart.A.T, lower=True) ** 2).sum(axis=0)
+    inverse = np.linalg.inv(precision)
+    q = quadratic_forms(weights, inverse) / values**2
+    reach = quadratic_forms(chart.A, inverse)
     slack = chart.b - chart.A @ m
     with np.errstate(divide="ignore"):
         limit = min(float((slack**2 / reach).min(initial=np.inf)), LARGEST_RATIO / float(q.max(initial=1e-300)))
-    log_det = 2.0 * float(np.log(np.diag(factor[0])).sum())
-    inverse = cho_solve(factor, np.eye(d))
+    log_det = float(np.linalg.slogdet(precision)[1])
     likelihood = float(counts @ np.log(values))
     best = -np.inf
     for radius2 in sorted({min(limit * (1 - 1e-9), r2) for r2 in (d + 2.0, d + 6.0, 2.0 * d + 14.0, 3.0 * d + 30.0)}):
@@ -109,15 +108,12 @@ def particle_set(prior: Gaussian | Uniform, chart: Chart) -> tuple[np.ndarray, i
     """
     d = chart.dimension
     count = PARTICLES[min(d, len(PARTICLES) - 1)]
-    cube = qmc.Sobol(d, scramble=True, rng=np.random.default_rng(20)).random(count)
     if isinstance(prior, Uniform):
         low, high = bounding_box(chart)
-        points = low + cube * (high - low)
-        inside = points[chart.contains(points)]
-        return inside, max(len(inside), 1)
-    normal = special.ndtri(np.clip(cube, 1e-12, 1 - 1e-12))
-    factor = np.linalg.cholesky(prior.precision)
-    points = prior.mean + solve_triangular(factor.T, normal.T, lower=False).T
+        points = low + _cube(d, count) * (high - low)
+    else:
+        factor = np.linalg.inv(np.linalg.cholesky(prior.precision))
+        points = prior.mean + np.einsum("ij,jk->ik", _normals(d, count), factor)
     inside = points[chart.contains(points)]
     return inside, max(len(inside), 1)
 
@@ -129,13 +125,30 @@ def particles(
     points, count = particle_set(prior, chart)
     if len(points) > EVALUATED:
         offset = points - center.z
-        score = ((offset @ center.precision) * offset).sum(axis=1)
+        score = quadratic_forms(offset, center.precision)
         points = points[np.argpartition(score, EVALUATED)[:EVALUATED]]
     if not len(points):
         return -np.inf
     g = np.empty((len(points), 1))
     _kernels.log_likelihoods(constant, weights, counts[None, :], chart.coordinates(points), g)
     return float(special.logsumexp(-g)) - np.log(count) - rounding(constant, weights, counts, center.x)
+
+
+@lru_cache
+def _cube(d: int, count: int) -> np.ndarray:
+    """A low-discrepancy point set in the unit cube, always the same."""
+    return qmc.Sobol(d, scramble=True, rng=np.random.default_rng(20)).random(count)
+
+
+@lru_cache
+def _normals(d: int, count: int) -> np.ndarray:
+    """The same points with standard normal coordinates."""
+    return special.ndtri(np.clip(_cube(d, count), 1e-12, 1 - 1e-12))
+
+
+def quadratic_forms(vectors: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """(n,) v'Mv for rows v of (n, k); plain loops, because threaded products of such slim matrices are slower."""
+    return np.einsum("ij,ij->i", np.einsum("ij,jk->ik", vectors, matrix), vectors)
 
 
 def log_mixture(

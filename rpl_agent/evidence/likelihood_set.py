@@ -22,13 +22,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 
 from rpl_agent.evidence import _kernels
 from rpl_agent.evidence.likelihood_map import Chart, Fit, fit
-from rpl_agent.evidence.likelihood_mixture import rounding
+from rpl_agent.evidence.likelihood_mixture import quadratic_forms, rounding
 
 ELLIPSOID_ROUNDS = 15
+#: Beyond this the data leave a direction unbounded, up to rounding: no ellipsoid.
+MAX_CONDITION = 1e10
 #: A boundary point is sharp enough when G is this close to the level (nats): a cut there loses nothing.
 BOUNDARY_TOLERANCE = 1e-4
 
@@ -74,7 +75,7 @@ class LevelSet:
 
     def values(self, points: np.ndarray) -> np.ndarray:
         """(k,) G at points x (k, r)."""
-        return special.logsumexp(self.terms(points), axis=1)
+        return _log_sum_exp(self.terms(points))
 
     def contains(self, points: np.ndarray) -> np.ndarray:
         """(k,) whether G ≤ level, with the rounding slack given to the set."""
@@ -84,12 +85,19 @@ class LevelSet:
         """(k,) G and (k, r) ∇G."""
         points = np.ascontiguousarray(np.atleast_2d(points), dtype=float)
         terms = self.terms(points)
-        values = special.logsumexp(terms, axis=1)
+        values = _log_sum_exp(terms)
         gradients = np.empty(points.shape)
         with np.errstate(invalid="ignore"):
             mixing = np.nan_to_num(np.exp(terms - values[:, None]))
         _kernels.likelihood_gradients(self.constant, self.weights, self.counts, points, mixing, gradients)
         return values, gradients
+
+
+def _log_sum_exp(terms: np.ndarray) -> np.ndarray:
+    """ln Σ_j e^{terms[:, j]} (k,), inf where a term is."""
+    largest = terms.max(axis=1)
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isinf(largest), largest, largest + np.log(np.exp(terms - largest[:, None]).sum(axis=1)))
 
 
 def interval(target: LevelSet, low: float, high: float) -> tuple[float, float]:
@@ -138,8 +146,7 @@ def boundary_points(target: LevelSet, directions: np.ndarray, steps: int = 6) ->
     identity. Newton on the ray; the points only decide where cuts are placed, not whether they are valid.
     """
     chart, z = target.chart, target.center.z
-    factor = np.linalg.cholesky(target.center.precision)
-    rays = solve_triangular(factor.T, directions.T, lower=False).T
+    rays = directions @ np.linalg.inv(np.linalg.cholesky(target.center.precision))
     slope, room = rays @ chart.A.T, chart.b - chart.A @ z
     with np.errstate(divide="ignore", invalid="ignore"):
         exits = np.where(slope > 0, room / slope, np.inf).min(axis=1)
@@ -218,15 +225,12 @@ def ellipsoid(
     for _ in range(ELLIPSOID_ROUNDS):
         scale = counts * curvature(upper / values - 1.0) / values**2
         H = (weights * scale[:, None]).T @ weights
-        try:
-            factor = cho_factor(H, lower=True)
-        except LinAlgError:
+        if not np.isfinite(H).all() or np.linalg.cond(H) > MAX_CONDITION:
             return None
-        if np.diag(factor[0]).min() < 1e-7 * np.diag(factor[0]).max():
-            return None
-        step = cho_solve(factor, gradient)
+        inverse = np.linalg.inv(H)
+        step = inverse @ gradient
         center, radius2 = m - step, max(2.0 * room + float(gradient @ step), 0.0)
-        spread = np.sqrt(radius2 * (solve_triangular(factor[0], weights.T, lower=True) ** 2).sum(axis=0))
+        spread = np.sqrt(radius2 * np.maximum(quadratic_forms(weights, inverse), 0.0))
         tighter = np.minimum(upper, target.constant[used] + weights @ center + spread * (1 + 1e-9) + 1e-12)
         moved = float(np.max((upper - tighter) / upper, initial=0.0))
         upper = np.maximum(tighter, values * (1 + 1e-12))
