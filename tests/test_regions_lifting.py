@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -121,7 +122,7 @@ def test_bound_tightening_finds_what_one_round_misses():
 
 def test_high_dimension_relaxes_by_linear_programs():
     names = [f"x{i}" for i in range(6)]
-    expressions = [P(a) * P(b) for a, b in zip(names, names[1:])]
+    expressions = [P(a) * P(b) for a, b in pairwise(names)]
     pmdp = model(expressions, Domain.box(names, 0.2, 0.8))
     theta = np.full(6, 0.5)
     lower, upper = intervals_around(pmdp, theta, 0, 0.01)

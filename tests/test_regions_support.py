@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -154,15 +154,10 @@ def test_queries_are_safe_in_threads():
     A, b, lower, upper = random_polytope(np.random.default_rng(2), 5, 100)
     for region in (Polytope(A, b, lower, upper), Polytope(A, b, lower, upper, graph_dimension=1)):
         directions = np.random.default_rng(4).normal(size=(60, 5))
-        expected, results = region.minimize(directions), {}
-        threads = [
-            threading.Thread(target=lambda k=k: results.__setitem__(k, region.minimize(directions))) for k in range(4)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(results) == 4 and all(np.abs(values - expected).max() < 1e-9 for values in results.values())
+        expected = region.minimize(directions)
+        with ThreadPoolExecutor(4) as pool:
+            results = list(pool.map(region.minimize, [directions] * 8))
+        assert len(results) == 8 and all(np.abs(values - expected).max() < 1e-9 for values in results)
 
 
 def test_regions_survive_pickling():
@@ -237,8 +232,10 @@ def test_image_is_the_projection():
 
 def test_product_decomposes():
     rng = np.random.default_rng(0)
-    region = Product([0, 2, 3, 5], [0.1, 0.2, 0.3, 0.0, 0.0], [0.5, 0.6, 0.6, 1.0, 1.0], [0.2, 0.4, 0.0], [0.4, 0.7, 1.0],
-                     {2: Polytope([[1.0, 1.0]], [0.5], [0, 0], [1, 1])})  # fmt: skip
+    region = Product(
+        [0, 2, 3, 5], [0.1, 0.2, 0.3, 0.0, 0.0], [0.5, 0.6, 0.6, 1.0, 1.0], [0.2, 0.4, 0.0], [0.4, 0.7, 1.0],
+        {2: Polytope([[1.0, 1.0]], [0.5], [0, 0], [1, 1])},
+    )  # fmt: skip
     rows = np.zeros((5, 5))
     rows[0, :2], rows[1, :2], rows[2, 2], rows[3, 2], rows[4, 3:] = 1, -1, 1, -1, 1
     whole = Polytope(rows, [0.8, -0.6, 0.6, -0.3, 0.5], region.lower, region.upper, graph_dimension=1)

@@ -11,7 +11,15 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from rpl_agent.regions._kernels import MAX_PIVOTS, entering_row, inverse_of, invert, multipliers, pivot, write_record
+from rpl_agent.regions._kernels import (
+    MAX_PIVOTS,
+    entering_row,
+    inverse_of,
+    invert,
+    multipliers,
+    pivot,
+    write_record,
+)
 
 UNCHANGED, CUT, EMPTY, FULL, INCONSISTENT = 0, 1, 2, 3, 4
 

@@ -9,6 +9,7 @@ import numpy as np
 from rpl_agent.errors import ModelError
 from rpl_agent.regions._kernels import UNIT_ROUNDOFF
 from rpl_agent.regions.base import Region, RegionKernel, checked_directions, checked_points
+from rpl_agent.regions.box import Box
 from rpl_agent.regions.lp import LinearProgram
 from rpl_agent.regions.polytope import Polytope
 
@@ -19,14 +20,14 @@ class Intersection:
     Parameters
     ----------
     members : sequence of Region
-        All of one dimension. Polytopes are merged into one.
+        All of one dimension. Polytopes and boxes are merged into one polytope.
     """
 
     def __init__(self, members: Sequence[Region]) -> None:
         if not members or len({m.dimension for m in members}) != 1:
             raise ModelError("an intersection needs regions of one dimension")
-        plain = [m for m in members if isinstance(m, Polytope)]
-        others = [m for m in members if not isinstance(m, Polytope)]
+        plain = [_as_polytope(m) for m in members if isinstance(m, Polytope | Box)]
+        others = [m for m in members if not isinstance(m, Polytope | Box)]
         self.members: list[Region] = ([merged(plain)] if plain else []) + others
 
     @property
@@ -113,6 +114,12 @@ class Image:
     def kernel(self) -> RegionKernel | None:
         inner = self.inner.kernel()
         return None if inner is None else RegionKernel(inner.polytope, None, self.embedding)
+
+
+def _as_polytope(region: Polytope | Box) -> Polytope:
+    if isinstance(region, Polytope):
+        return region
+    return Polytope(np.zeros((0, region.dimension)), np.zeros(0), region.lower, region.upper)
 
 
 def merged(polytopes: Sequence[Polytope]) -> Polytope:

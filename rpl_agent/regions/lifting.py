@@ -101,9 +101,7 @@ def _add_chain(monomial: tuple[int, ...], rows: list[tuple[int, ...]], index: di
     """Add a monomial after one that is shorter by one factor, preferring a shorter one that is already there."""
     if monomial in index:
         return
-    shorter = [
-        tuple(p - (i == j) for i, p in enumerate(monomial)) for j, power in enumerate(monomial) if power
-    ]
+    shorter = [tuple(p - (i == j) for i, p in enumerate(monomial)) for j, power in enumerate(monomial) if power]
     if not any(s in index for s in shorter):
         _add_chain(shorter[-1], rows, index)
     index[monomial] = len(rows)
@@ -246,6 +244,7 @@ def _relax_graph(
             return region
         new_lower, new_upper = _tightened(chart, lower, upper, *region.box())
         moved = max(((new_lower - lower) / width).max(), ((upper - new_upper) / width).max())
+        region.lower, region.upper = lower, upper  # the bounds that the McCormick rows belong to
         lower, upper = new_lower, new_upper
         if moved <= tolerance:
             break

@@ -55,7 +55,7 @@ class Product:
                 raise ModelError(f"block {k} of a product has {polytope.dimension} coordinates too many or too few")
         self._closed = np.ones(blocks, bool)
         self._closed[list(self.polytopes)] = False
-        self._block_of = np.repeat(np.arange(blocks), np.diff(self.block_ptr))
+        self.block_of = np.repeat(np.arange(blocks), np.diff(self.block_ptr))
 
     @property
     def dimension(self) -> int:
@@ -73,8 +73,8 @@ class Product:
 
     def _totals(self) -> tuple[np.ndarray, np.ndarray]:
         blocks = len(self.block_ptr) - 1
-        least = np.bincount(self._block_of, self.lower, blocks) + self.rest_lower
-        return least, np.bincount(self._block_of, self.upper, blocks) + self.rest_upper
+        least = np.bincount(self.block_of, self.lower, blocks) + self.rest_lower
+        return least, np.bincount(self.block_of, self.upper, blocks) + self.rest_upper
 
     def minimize(self, directions: np.ndarray | sparse.csr_array) -> np.ndarray:
         """Lower bounds (n,) for directions (n, r), dense or sparse."""
@@ -87,7 +87,7 @@ class Product:
         values = np.zeros(directions.shape[0])
         longest = int(np.diff(self.block_ptr).max(initial=0)) + 1
         _interval_blocks(
-            directions.indptr, directions.indices, directions.data, self._block_of, self.block_ptr, self._closed,
+            directions.indptr, directions.indices, directions.data, self.block_of, self.block_ptr, self._closed,
             self.lower, self.upper, self.rest_lower, self.rest_upper, longest, values,
         )  # fmt: skip
         for k, polytope in self.polytopes.items():
@@ -105,7 +105,7 @@ class Product:
         result = inside.all(axis=1)
         blocks = len(self.block_ptr) - 1
         for i, x in enumerate(points):
-            rest = 1.0 - np.bincount(self._block_of, x, blocks)
+            rest = 1.0 - np.bincount(self.block_of, x, blocks)
             fits = (rest >= self.rest_lower - CONTAINS_TOLERANCE) & (rest <= self.rest_upper + CONTAINS_TOLERANCE)
             result[i] &= bool((fits | ~self._closed).all())
         for k, polytope in self.polytopes.items():
@@ -115,7 +115,7 @@ class Product:
     def box(self) -> tuple[np.ndarray, np.ndarray]:
         least, most = self._totals()
         slack = 4 * UNIT_ROUNDOFF * (np.diff(self.block_ptr) + 4)
-        k = self._block_of
+        k = self.block_of
         # A coordinate leaves the others at least their lower and at most their upper bounds.
         low = np.where(self._closed[k], np.maximum(self.lower, 1 - (most[k] - self.upper) - slack[k]), self.lower)
         high = np.where(self._closed[k], np.minimum(self.upper, 1 - (least[k] - self.lower) + slack[k]), self.upper)

@@ -146,9 +146,7 @@ class VertexGraph:
         used, flat = np.unique(self._basis[live], return_inverse=True)
         basis = np.ascontiguousarray(flat.reshape(len(live), -1).astype(np.int32))
         rows = np.ascontiguousarray(self._rows[used])
-        data = polytope_data(
-            len(live), rows, self._rhs[used], self._loose[used], self.lower, self.upper, complete=True
-        )
+        data = polytope_data(len(live), rows, self._rhs[used], self._loose[used], self.lower, self.upper, complete=True)
         if clipping.fill_table(data, basis, self._point[live], number[self._neighbour[live]]):
             raise GraphError("a basis of the vertex graph is singular")
         return data

@@ -6,25 +6,20 @@ survives floating point.
 
 from __future__ import annotations
 
-import itertools
-from math import comb
-
 import numpy as np
 from scipy import sparse
 
 from rpl_agent.errors import ModelError
-from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.regions._kernels import UNIT_ROUNDOFF
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.intersection import Image, Intersection
-from rpl_agent.regions.lifting import checked_bounds
+from rpl_agent.regions.lifting import chart_of, checked_bounds
 from rpl_agent.regions.lp import LinearProgram
 from rpl_agent.regions.polytope import Polytope
+from rpl_agent.regions.ranges import range_on_box
 from rpl_agent.relaxations.interval import Intervals
 
-#: tensor Bernstein coefficients up to this many per expression; beyond, monomials are bounded one by one
-MAX_BERNSTEIN = 4096
 #: support queries in one batch
 BATCH = 100_000
 
@@ -92,7 +87,20 @@ def expression_bounds(region: Region, pmdp: ParametricMDP) -> tuple[np.ndarray, 
         slack = 8 * UNIT_ROUNDOFF * (1.0 + np.abs(constant[batch]) + abs(w) @ reach)
         lower[batch] += region.minimize(w) - slack
         upper[batch] -= region.minimize(-w) - slack
+    if beyond_mccormick(region, pmdp):
+        lower, upper = _meet(lower, upper, range_on_box(table, *parameter_box(region, pmdp)))
     return np.clip(lower, 0.0, 1.0), np.clip(upper, 0.0, 1.0)
+
+
+def beyond_mccormick(region: Region, pmdp: ParametricMDP) -> bool:
+    """Whether ranges over the parameter box may beat the region's linear relaxation.
+
+    McCormick's inequalities are exact on their box for affine and bilinear expressions, not for higher degrees, nor on
+    the smaller box of an intersection.
+    """
+    table = pmdp.table
+    bilinear = table.degree <= 2 and table.monomials.max(initial=0) <= 1
+    return not (table.is_affine or (bilinear and isinstance(region, Polytope | Image)))
 
 
 def parameter_box(region: Region, pmdp: ParametricMDP) -> tuple[np.ndarray, np.ndarray]:
@@ -108,11 +116,15 @@ def parameter_box(region: Region, pmdp: ParametricMDP) -> tuple[np.ndarray, np.n
     if reduction.is_identity:
         low, high = region.box()
         return _crossing_undone(np.maximum(lower, low), np.minimum(upper, high), lower, upper)
+    d = domain.dimension
+    direct = not table.is_affine and chart_of(table).is_identity  # x begins with the parameters
     for member in region.members if isinstance(region, Intersection) else [region]:
-        if isinstance(member, Image):
-            low, high = member.inner.box()
-            d = domain.dimension
-            lower, upper = np.maximum(lower, low[:d]), np.minimum(upper, high[:d])
+        # The bounds that McCormick rows were made for are the ones over which those rows are exact.
+        inner = member.inner if isinstance(member, Image) else member if direct else None
+        if isinstance(inner, Polytope):
+            lower, upper = np.maximum(lower, inner.lower[:d]), np.minimum(upper, inner.upper[:d])
+    if direct and not beyond_mccormick(region, pmdp):
+        return _crossing_undone(lower, upper, domain.lower, domain.upper)
     linear = [np.flatnonzero((reduction.exponents == unit).all(axis=1)) for unit in np.eye(domain.dimension)]
     matrix = reduction.matrix.toarray() if sparse.issparse(reduction.matrix) else reduction.matrix
     for j, column in enumerate(linear):
@@ -156,94 +168,10 @@ def _affine_box(region: Region, pmdp: ParametricMDP, matrix: np.ndarray) -> tupl
     return values[:d], -values[d:]
 
 
-def range_on_box(table: ExpressionTable, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds (F,) of every expression over a box of parameters, cut with [0, 1].
-
-    The least and the largest Bernstein coefficient enclose a polynomial on a box; for affine and multilinear
-    expressions they are the values at corners, so the bounds are exact.
-
-    Parameters
-    ----------
-    lower, upper : (d,) float64
-    """
-    degrees = table.monomials.max(axis=0, initial=0)
-    if table.is_affine:
-        low, high = _affine_range(table, lower, upper)
-    elif np.prod(degrees + 1.0) <= MAX_BERNSTEIN:
-        low, high = _bernstein_range(table, lower, upper, degrees)
-    else:
-        low, high = _monomial_range(table, lower, upper)
-    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
-
-
-def _affine_range(table: ExpressionTable, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    exponents = table.monomials[1:]
-    columns = exponents.argmax(axis=1)
-    weights = table.coefficients[:, np.arange(1, len(table.monomials))]
-    low, high = lower[columns], upper[columns]
-    positive, negative = weights.maximum(0), weights.minimum(0)
-    slack = _slack(table, np.maximum(np.abs(low), np.abs(high)))
-    least = table.constant + positive @ low + negative @ high
-    most = table.constant + positive @ high + negative @ low
-    constant = table.is_constant
-    return np.where(constant, table.constant, least - slack), np.where(constant, table.constant, most + slack)
-
-
-def _bernstein_range(
-    table: ExpressionTable, lower: np.ndarray, upper: np.ndarray, degrees: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    # Per parameter: theta**p = (lower + width t)**p in the Bernstein basis of degree n_j on [0, 1].
-    tables = []
-    for lo, hi, n in zip(lower, upper, degrees.tolist()):
-        width = hi - lo
-        powers = np.zeros((n + 1, n + 1))  # powers[p, i]: coefficient i of theta**p
-        for p in range(n + 1):
-            for i in range(n + 1):
-                powers[p, i] = sum(
-                    comb(p, q) * lo ** (p - q) * width**q * comb(i, q) / comb(n, q) for q in range(min(i, p) + 1)
-                )
-        tables.append(powers)
-    basis = np.ones((len(table.monomials), 1))
-    for j, powers in enumerate(tables):
-        basis = (basis[:, :, None] * powers[table.monomials[:, j]][:, None, :]).reshape(len(basis), -1)
-    reach = np.maximum(np.abs(lower), np.abs(upper))
-    sizes = np.prod((3.0 * reach) ** table.monomials, axis=1)  # also covers lo and width of mixed signs
-    slack = _slack(table, sizes[1:]) * (1 + table.degree)
-    least, most = np.empty(len(table)), np.empty(len(table))
-    for first in range(0, len(table), BATCH):
-        block = slice(first, first + BATCH)
-        values = table.coefficients[block] @ basis
-        least[block], most[block] = values.min(axis=1), values.max(axis=1)
-    constant = table.is_constant
-    return np.where(constant, table.constant, least - slack), np.where(constant, table.constant, most + slack)
-
-
-def _monomial_range(table: ExpressionTable, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    low, high = np.ones(len(table.monomials)), np.ones(len(table.monomials))
-    for j in range(len(lower)):
-        p = table.monomials[:, j]
-        ends = np.stack([lower[j] ** p.astype(float), upper[j] ** p.astype(float)])
-        a, b = ends.min(axis=0), ends.max(axis=0)
-        a = np.where((p % 2 == 0) & (p > 0) & (lower[j] < 0 < upper[j]), 0.0, a)
-        corners = np.stack([x * y for x, y in itertools.product((low, high), (a, b))])
-        low, high = corners.min(axis=0), corners.max(axis=0)
-    positive, negative = table.coefficients.maximum(0), table.coefficients.minimum(0)
-    slack = _slack(table, np.maximum(np.abs(low), np.abs(high))[1:]) * (1 + table.degree)
-    return positive @ low + negative @ high - slack, positive @ high + negative @ low + slack
-
-
-def _slack(table: ExpressionTable, reach: np.ndarray) -> np.ndarray:
-    """(F,) more than the rounding of constant + sum of coefficients times numbers up to reach (M - 1,)."""
-    weights = table.coefficients[:, np.arange(1, len(table.monomials))]
-    return (2 * len(reach) + 16) * UNIT_ROUNDOFF * (np.abs(table.constant) + abs(weights) @ reach)
-
-
 # ---------------------------------------------------------------------- small repairs
 def _check_region(region: Region, pmdp: ParametricMDP) -> None:
     if region.dimension != pmdp.table.reduction.rank:
-        raise ModelError(
-            f"a region of dimension {region.dimension} for a model of rank {pmdp.table.reduction.rank}"
-        )
+        raise ModelError(f"a region of dimension {region.dimension} for a model of rank {pmdp.table.reduction.rank}")
     if region.is_empty:
         raise ModelError("the region is empty: no parameter vector satisfies all constraints")
 

@@ -14,11 +14,13 @@ from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.regions._kernels import UNIT_ROUNDOFF
 from rpl_agent.regions.base import EllipsoidData, Region
+from rpl_agent.regions.intersection import Intersection
+from rpl_agent.regions.product import Product
 from rpl_agent.relaxations._kernels import BEST, ELLIPSOID, INTERVAL, POLYTOPE, CompiledSet, compiled_set
 from rpl_agent.relaxations.base import CompiledRelaxation
-from rpl_agent.relaxations.projections import _tidy, expression_bounds
+from rpl_agent.relaxations.projections import _tidy, beyond_mccormick, expression_bounds
 
-#: how far above the exact minimum a support bound of a vertex graph may lie below it, relative to the row's span
+#: how far below the exact minimum a support bound may lie, relative to the span of the row's values
 TIGHTNESS = 1e-9
 
 
@@ -48,9 +50,7 @@ class Rectangular:
     def compiled(self) -> CompiledSet | None:
         return self._compiled
 
-    def expectation(
-        self, values: np.ndarray, extremum: Sense, out: np.ndarray, rows: np.ndarray | None = None
-    ) -> None:
+    def expectation(self, values: np.ndarray, extremum: Sense, out: np.ndarray, rows: np.ndarray | None = None) -> None:
         if self._rows is not None:
             self._rows.expectation(values, extremum, out, rows)
         else:
@@ -81,7 +81,9 @@ class Rectangular:
         reach = np.maximum(np.abs(box_low), np.abs(box_high))
         size = part @ (np.abs(table.constant) + abs(weights) @ reach)
         longest = int(np.diff(part.indptr).max(initial=1))
-        slack = (4 * longest + 16) * UNIT_ROUNDOFF * (size + part.max(axis=1).toarray().ravel()) + 2 * UNIT_ROUNDOFF * np.abs(low)
+        slack = (4 * longest + 16) * UNIT_ROUNDOFF * (
+            size + part.max(axis=1).toarray().ravel()
+        ) + 2 * UNIT_ROUNDOFF * np.abs(low)
         bound = low + (part @ table.constant + self.region.minimize(gradients)) - slack
         high = low + part.max(axis=1).toarray().ravel()
         best = np.minimum(np.maximum(sign * out[wide], bound), high)
@@ -98,8 +100,39 @@ def _rows_of(pmdp: ParametricMDP, rows: np.ndarray, values: np.ndarray) -> spars
     return sparse.csr_array((data, pmdp.expression[transitions], indptr), shape=shape)
 
 
+def _rows_are_blocks(pmdp: ParametricMDP, region: Product) -> bool:
+    """Whether each row is one interval block with a parameter per successor but one: then the hull is the set."""
+    if region.polytopes:
+        return False
+    weights, constant = sparse.csr_array(pmdp.table.reduction.weights), pmdp.table.constant
+    entries = np.diff(weights.indptr)
+    largest = weights.max(axis=1).toarray().ravel()
+    smallest = weights.min(axis=1).toarray().ravel()
+    single = (entries == 1) & (largest == 1.0) & (constant == 0.0)
+    rest = (entries > 0) & (largest <= 0.0) & (smallest == -1.0) & (constant == 1.0)
+    rest &= weights.sum(axis=1) == -entries
+    size = np.diff(region.block_ptr)
+    for a, b in zip(pmdp.row_ptr[:-1], pmdp.row_ptr[1:]):
+        if b - a == 1:
+            continue
+        f = pmdp.expression[a:b]
+        last = f[rest[f]]
+        if len(last) != 1 or single[f].sum() != b - a - 1:
+            return False
+        columns = weights.indices[weights.indptr[last[0]] : weights.indptr[last[0] + 1]]
+        own = weights.indices[weights.indptr[f[single[f]]]]
+        block = region.block_of[columns[0]]
+        if not np.array_equal(np.sort(columns), np.sort(own)) or len(columns) != size[block]:
+            return False
+        if (region.block_of[columns] != block).any():
+            return False
+    return True
+
+
 def _compile(pmdp: ParametricMDP, region: Region, lower: np.ndarray, upper: np.ndarray) -> CompiledSet | None:
     weights, kernel = pmdp.table.reduction.weights, region.kernel()
+    if isinstance(region, Product) and _rows_are_blocks(pmdp, region):
+        return compiled_set(INTERVAL, lower, upper)
     if kernel is None or sparse.issparse(weights):
         return None
     parts: dict[str, object] = {"constant": pmdp.table.constant, "tightness": TIGHTNESS}
@@ -111,10 +144,13 @@ def _compile(pmdp: ParametricMDP, region: Region, lower: np.ndarray, upper: np.n
     else:
         mass = np.abs(weights) @ (np.abs(embedding) @ polytope.reach)
         weights = weights @ embedding
-        if ellipsoid is not None:
-            # The ellipsoid lives in x and so contributes through the hull; around the box of z one says nothing new.
-            half = (polytope.upper - polytope.lower) / 2
-            ellipsoid = EllipsoidData((polytope.lower + polytope.upper) / 2, np.diag(half), 1.001 * np.sqrt(len(half)))
+    members = len(region.members) if isinstance(region, Intersection) else 1
+    partial = members > (polytope is not None) + (ellipsoid is not None) or beyond_mccormick(region, pmdp)
+    if polytope is not None and ((partial and ellipsoid is None) or (embedding is not None and ellipsoid is not None)):
+        # BEST asks the hull too, which here knows more than the polytope (through an ellipsoid in x, other members,
+        # or the box of parameters); the ellipsoid around the polytope's own box says nothing new.
+        half = (polytope.upper - polytope.lower) / 2
+        ellipsoid = EllipsoidData((polytope.lower + polytope.upper) / 2, np.diag(half), 1.001 * np.sqrt(len(half)))
     parts["mass"] = np.abs(pmdp.table.constant) + mass
     if ellipsoid is not None:
         parts |= {"center": ellipsoid.center, "factor": ellipsoid.factor, "radius": float(ellipsoid.radius)}

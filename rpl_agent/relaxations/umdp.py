@@ -116,7 +116,8 @@ def to_pmdp(umdp: UMDP) -> tuple[ParametricMDP, Product]:
     Returns
     -------
     pmdp : ParametricMDP
-        One parameter per transition, except the last of each row; its domain is the box of all bounds.
+        One parameter per transition, except the last of each row; its domain is the box of all bounds with sums
+        of at most 1.
     region : Product
         In the coordinates of ``pmdp.table.reduction``, which are the parameters.
     """
@@ -177,7 +178,12 @@ def _skeleton(umdp: UMDP, transitions: np.ndarray) -> ParametricMDP:
         names, np.vstack([np.zeros((1, d), np.int32), np.eye(d, dtype=np.int32)]),
         (csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data), [1] * (d + 1),
     )  # fmt: skip
-    domain = Domain(names, umdp.lower[transitions], umdp.upper[transitions])
+    wide = np.flatnonzero(np.diff(umdp.row_ptr) > 1)
+    number = np.full(len(umdp.row_ptr) - 1, -1)
+    number[wide] = np.arange(len(wide))
+    sums = np.zeros((len(wide), d))  # the parameters of a row sum to at most 1
+    sums[number[umdp.row_of[transitions]], np.arange(d)] = 1.0
+    domain = Domain(names, umdp.lower[transitions], umdp.upper[transitions], sums, np.ones(len(wide)))
     return ParametricMDP(
         umdp.state_ptr, umdp.action, umdp.row_ptr, umdp.successor, expression, table, domain, umdp.initial_state,
         umdp.labels, umdp.rewards, umdp.action_names, name=umdp.name,

@@ -58,7 +58,8 @@ def affine_model(seed: int, d: int = 2, states: int = 6) -> ParametricMDP:
             return {"stay": {state: 1}}
         found = {}
         for a in range(2):
-            successors = rng.choice(states, size=3, replace=False)
+            others = rng.choice([s for s in range(states) if s != states - 2], size=2, replace=False)
+            successors = [states - 2, *others]  # every row may fail, so that values differ
             parts = [rng.multinomial(20, np.ones(3) / 3) for _ in weights]
             row = {
                 int(s): sum((w * Fraction(int(p[i]), 20) for w, p in zip(weights, parts)), Polynomial.constant(0))
@@ -77,7 +78,9 @@ def polynomial_model(seed: int, degree: int = 2, states: int = 6) -> ParametricM
 
     def coin(name: str) -> Polynomial:
         a, b = int(rng.integers(0, 6)), int(rng.integers(2, 6))
-        return Polynomial.constant(Fraction(a, 10)) + Polynomial.parameter(name) * Fraction(b, 10 + int(rng.integers(0, 4)))
+        return Polynomial.constant(Fraction(a, 10)) + Polynomial.parameter(name) * Fraction(
+            b, 10 + int(rng.integers(0, 4))
+        )
 
     def actions(state):
         if state >= states - 2:
