@@ -18,6 +18,7 @@ from rpl_agent.model import (
     build_arrays,
     restrict_domain,
     validate,
+    validation,
 )
 from rpl_envs import benchmark
 
@@ -244,3 +245,25 @@ def test_restrict_domain_adds_what_is_needed():
     fine = (pmdp.table.evaluate(points).min(axis=1) >= -1e-9) & (pmdp.table.evaluate(points).max(axis=1) <= 1 + 1e-9)
     assert np.array_equal(restricted.contains(points), fine)
     assert 0 < fine.sum() < len(points)
+
+
+def test_affine_expressions_are_judged_on_the_polytope_even_beside_products():
+    def actions(state):
+        if state == 0:
+            return {"mix": {1: "p", 2: "q", 3: "1 - p - q"}, "both": {1: "p*q", 2: "1 - p*q"}}
+        return {"stay": {state: 1}}
+
+    assert build(0, actions, domain=Domain.box(["p", "q"]).with_simplex()).num_expressions == 6
+    with pytest.raises(ModelError, match=r"1 - p - q ranges over \[-1, 1\]"):
+        build(0, actions, domain=["p", "q"])
+
+
+def test_ranges_agree_between_vertices_and_linear_programs(monkeypatch):
+    pmdp = benchmark("Engagement-50").pmdp
+    for domain in (pmdp.domain, Domain.box(pmdp.domain.parameters).with_simplex()):
+        by_vertices = validation.expression_range(pmdp.table, domain)
+        with monkeypatch.context() as patch:
+            patch.setattr(validation, "MANY_BASES", 0)
+            by_programs = validation.expression_range(pmdp.table, domain)
+        for a, b in zip(by_vertices, by_programs):
+            assert np.allclose(a, b, atol=1e-9)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
+from math import comb
 
 import numpy as np
 from scipy.optimize import linprog
@@ -15,6 +17,8 @@ from rpl_agent.model.pmdp import ParametricMDP
 
 #: Expressions may leave [0, 1] on the domain by this much (rounding of LP solutions, never of the model).
 RANGE_TOLERANCE = 1e-9
+#: Polytopes with at most so many candidate bases are handled by their vertices.
+MANY_BASES = 5_000
 #: So many problems of one kind are listed in an error; the rest is counted.
 LISTED = 8
 
@@ -152,25 +156,57 @@ def _ranges(pmdp: ParametricMDP) -> list[Problem]:
 def expression_range(table, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
     """(F,), (F,) enclosures of every expression on the domain.
 
-    Exact at box corners for multilinear expressions; LPs over the polytope where the box alone is too wide.
+    Exact at box corners for multilinear expressions; affine ones for which the box is too wide are optimised over
+    the polytope: at its vertices where they are few, by LPs otherwise.
     """
     low, high = _box_range(table, domain)
-    suspicious = np.flatnonzero((low < -RANGE_TOLERANCE) | (high > 1 + RANGE_TOLERANCE))
-    if not len(suspicious) or not len(domain.b):
+    outside = (low < -RANGE_TOLERANCE) | (high > 1 + RANGE_TOLERANCE)
+    if not len(domain.b) or not outside.any():
         return low, high
-    if not table.is_affine:
-        return low, high
-    B = np.zeros((table.num_expressions, domain.dimension))
-    linear = np.argmax(table.monomials[1:], axis=1)
-    dense = np.asarray(table.coefficients[:, 1:].todense())
-    np.add.at(B.T, linear, dense.T)
-    A, b = domain.constraints()
-    for f in suspicious:
-        for sign, out in ((1.0, low), (-1.0, high)):
-            result = linprog(sign * B[f], A_ub=A, b_ub=b, bounds=[(None, None)] * domain.dimension, method="highs")
-            if result.status == 0:
-                out[f] = table.constant[f] + sign * result.fun
+    degree = np.zeros(table.num_expressions, dtype=np.int64)
+    rows = np.repeat(np.arange(table.num_expressions), np.diff(table.indptr))
+    np.maximum.at(degree, rows, table.monomials.sum(axis=1)[table.indices])
+    affine = np.flatnonzero(outside & (degree <= 1))
+    B, constant = linear_part(table)[affine], table.constant[affine]
+    vertices = _vertices(domain)
+    if vertices is None:
+        A, b = domain.constraints()
+        bounds = [(None, None)] * domain.dimension
+        for k, f in enumerate(affine):
+            for sign, out in ((1.0, low), (-1.0, high)):
+                result = linprog(sign * B[k], A_ub=A, b_ub=b, bounds=bounds, method="highs")
+                if result.status == 0:
+                    out[f] = constant[k] + sign * result.fun
+    elif len(vertices):
+        values = constant[:, None] + B @ vertices.T
+        low[affine], high[affine] = values.min(axis=1), values.max(axis=1)
     return low, high
+
+
+def linear_part(table) -> np.ndarray:
+    """(F, d) coefficients of the parameters themselves."""
+    columns = np.flatnonzero(table.monomials.sum(axis=1) == 1)
+    B = np.zeros((table.num_expressions, table.num_parameters))
+    B[:, np.argmax(table.monomials[columns], axis=1)] = np.asarray(table.coefficients[:, columns].todense())
+    return B
+
+
+def _vertices(domain: Domain) -> np.ndarray | None:
+    """(k, d) vertices of a small polytope; None where there are too many bases or one is nearly singular."""
+    A, b = domain.constraints()
+    if comb(len(b), domain.dimension) > MANY_BASES:
+        return None
+    bases = np.array(list(combinations(range(len(b)), domain.dimension)))
+    norms = np.linalg.norm(A, axis=1)
+    A, b = A[norms > 0] / norms[norms > 0, None], b[norms > 0] / norms[norms > 0]
+    if len(b) < len(norms):
+        return None
+    size = np.abs(np.linalg.det(A[bases]))
+    if ((size > 1e-13) & (size < 1e-6)).any():
+        return None
+    bases = bases[size >= 1e-6]
+    points = np.linalg.solve(A[bases], b[bases][..., None])[..., 0]
+    return points[(points @ A.T <= b + RANGE_TOLERANCE).all(axis=1)]
 
 
 def _box_range(table, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
@@ -203,9 +239,7 @@ def restrict_domain(table, domain: Domain) -> Domain:
     if not table.is_affine:
         raise ModelError("only affine models can have their domain restricted; bound the parameters instead")
     low, high = expression_range(table, domain)
-    dense = np.asarray(table.coefficients[:, 1:].todense())
-    B = np.zeros((table.num_expressions, domain.dimension))
-    np.add.at(B.T, np.argmax(table.monomials[1:], axis=1), dense.T)
+    B = linear_part(table)
     under, over = low < -RANGE_TOLERANCE, high > 1 + RANGE_TOLERANCE
     A = np.vstack([-B[under], B[over]])
     b = np.concatenate([table.constant[under], 1.0 - table.constant[over]])
