@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import subprocess
 import sys
 
@@ -36,9 +37,9 @@ def test_the_snippet_of_the_issue(tmp_path, capsys):
 
     env = gym.make("rpl/Aircraft-20x10-v0")
     agent = RPLAgent(confidence="likelihood", relaxation="rectangular", delta=1e-3, tensorboard_log=tmp_path, seed=0)
-    agent.learn(env, budget=300, progress_bar=True)
+    agent.learn(env, budget=60, progress_bar=True)
     assert 0.0 <= agent.certificate.lower <= 0.288353 <= agent.certificate.upper <= 1.0
-    assert agent.certificate.anytime and agent.num_episodes == 300
+    assert agent.certificate.anytime and agent.num_episodes == 60
     obs, _ = env.reset(seed=0)
     action, _ = agent.predict(obs)
     assert env.action_space.contains(int(action))
@@ -49,12 +50,12 @@ def test_the_snippet_of_the_issue(tmp_path, capsys):
 @pytest.mark.parametrize("path", PATHS)
 def test_the_certificate_holds_on_every_path(path):
     pmdp, objective = corridor()
-    agent = RPLAgent(seed=1).learn(PATHS[path](), budget=300)
+    agent = RPLAgent(seed=1).learn(PATHS[path](), budget=150, log_interval=150)
     certificate = agent.certificate
-    assert agent.num_episodes == 300 and certificate.samples == agent.num_timesteps == agent.experience.counts.total
+    assert agent.num_episodes == 150 and certificate.samples == agent.num_timesteps == agent.experience.counts.total
     assert certificate.lower <= exact_value(pmdp, objective, certificate.policy, THETA) + 1e-9
     assert optimal_value(pmdp, objective, THETA) <= certificate.upper + 1e-9
-    assert certificate.gap < 0.35
+    assert certificate.gap < 0.5
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -79,15 +80,15 @@ def test_cost_objectives_and_other_models_of_an_environment():
     pmdp, _ = corridor()
     objective = Objective.cost("time", target="done")
     pmdp = pmdp.with_labels({"done": pmdp.labels["goal"] | pmdp.labels["lost"]})
-    agent = RPLAgent(seed=0, pmdp=pmdp, objective=objective).learn(CorridorEnv(own_model=False), budget=200)
+    agent = RPLAgent(seed=0, pmdp=pmdp, objective=objective).learn(CorridorEnv(own_model=False), budget=100, log_interval=99)
     assert agent.certificate.lower <= optimal_value(pmdp, objective, THETA) <= agent.certificate.upper
     assert exact_value(pmdp, objective, agent.certificate.policy, THETA) <= agent.certificate.upper + 1e-9
 
 
 # ---------------------------------------------------------------------- schedules
 def test_pooled_doubling_updates_far_less_often():
-    by_pair = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=2000)
-    pooled = RPLAgent(seed=0, schedule=Doubling(of="expression")).learn(FastCorridorEnv(), budget=2000)
+    by_pair = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=1000, log_interval=1000)
+    pooled = RPLAgent(seed=0, schedule=Doubling(of="expression")).learn(FastCorridorEnv(), budget=1000, log_interval=1000)
     assert 5 < pooled.num_updates < by_pair.num_updates
 
 
@@ -96,8 +97,8 @@ def test_own_schedules_and_every_n():
         def limits(self, progress):
             return Limits(episodes=(progress.updates + 1) ** 2)
 
-    assert RPLAgent(seed=0, schedule=Squares()).learn(FastCorridorEnv(), budget=100).num_updates == 9
-    assert RPLAgent(seed=0, schedule=EveryN(10)).learn(FastCorridorEnv(), budget=100).num_updates == 10
+    assert RPLAgent(seed=0, schedule=Squares()).learn(FastCorridorEnv(), budget=100, log_interval=100).num_updates == 9
+    assert RPLAgent(seed=0, schedule=EveryN(10)).learn(FastCorridorEnv(), budget=100, log_interval=100).num_updates == 10
 
 
 def test_updates_happen_at_episode_boundaries_and_follow_the_doubling_rule():
@@ -111,8 +112,10 @@ def test_updates_happen_at_episode_boundaries_and_follow_the_doubling_rule():
 
     watch = Watch()
     RPLAgent(seed=0, compiled=False).learn(CorridorEnv(), budget=60, callback=watch)
-    unknown = corridor()[0].rewards["time"].state[corridor()[0].row_state] > 0
-    for before, after in zip(watch.seen, watch.seen[1:]):
+    pmdp, objective = corridor()
+    unknown = ~objective.resolve(pmdp).decided[pmdp.row_state]
+    assert len(watch.seen) > 5
+    for before, after in itertools.pairwise(watch.seen):
         assert (after >= np.maximum(2 * before, 1))[unknown].any()
 
 
@@ -128,8 +131,8 @@ def test_stopping_on_the_gap_is_refused_for_fixed_n(confidence):
 
 
 def test_stop_when_gap_ends_early():
-    agent = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=100_000, stop_when_gap=0.2)
-    assert agent.certificate.gap <= 0.2 and agent.num_episodes < 20_000
+    agent = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=100_000, stop_when_gap=0.3)
+    assert agent.certificate.gap <= 0.3 and agent.num_episodes < 20_000
 
 
 def test_the_agent_never_reads_the_truth():
@@ -190,7 +193,7 @@ def test_senseless_settings_are_refused(arguments):
 
 # ---------------------------------------------------------------------- surface
 def test_predict_modes_shapes_and_states():
-    agent = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=100)
+    agent = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=50, log_interval=50)
     assert agent.mode == "robust"
     action, state = agent.predict(1)
     assert np.ndim(action) == 0
@@ -207,9 +210,9 @@ def test_predict_modes_shapes_and_states():
 
 
 def test_predicting_does_not_change_what_is_learned():
-    plain = RPLAgent(seed=0, compiled=False).learn(CorridorEnv(), budget=30)
+    plain = RPLAgent(seed=0, compiled=False).learn(CorridorEnv(), budget=20, log_interval=99)
     plain.learn(budget=30)
-    asked = RPLAgent(seed=0, compiled=False).learn(CorridorEnv(), budget=30)
+    asked = RPLAgent(seed=0, compiled=False).learn(CorridorEnv(), budget=20, log_interval=99)
     asked.mode = "optimistic"
     for _ in range(50):
         asked.predict(1)
@@ -251,7 +254,7 @@ def test_callbacks_see_everything_and_can_stop(tmp_path):
 
 
 def test_exact_and_monte_carlo_values_agree():
-    agent = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=200)
+    agent = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=60, log_interval=60)
     sampled = monte_carlo(agent, FastCorridorEnv(), 20_000, seed=1)
     stepped = monte_carlo(agent, CorridorEnv(), 1500, seed=1)
     exact = exact_value(*corridor(), agent.certificate.policy, THETA)
@@ -291,8 +294,8 @@ def test_tensorboard_csv_and_certificate(tmp_path):
 
 
 def test_looking_more_often_does_not_change_what_is_sampled():
-    rare = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=300, log_interval=1000)
-    often = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=300, log_interval=7)
+    rare = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=100, log_interval=1000)
+    often = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=100, log_interval=7)
     assert np.array_equal(rare.experience.counts.transitions, often.experience.counts.transitions)
 
 

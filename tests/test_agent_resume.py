@@ -29,10 +29,10 @@ def fingerprint(agent):
 
 @pytest.mark.parametrize("make", [FastCorridorEnv, CorridorEnv])
 @pytest.mark.parametrize("schedule", [Doubling(), Doubling(of="expression", spacing=0.05)])
-@pytest.mark.parametrize("stop_at", [3, 40, 161])
+@pytest.mark.parametrize("stop_at", [3, 61])
 def test_resuming_from_a_checkpoint_is_bit_exact(tmp_path, make, schedule, stop_at):
     path = tmp_path / "c.zip"
-    whole = RPLAgent(seed=7, schedule=schedule).learn(make(), budget=220)
+    whole = RPLAgent(seed=7, schedule=schedule).learn(make(), budget=100, log_interval=40)
 
     def stop(local, _):
         agent = local["self"]
@@ -40,14 +40,15 @@ def test_resuming_from_a_checkpoint_is_bit_exact(tmp_path, make, schedule, stop_
             agent.save(path)
             return False
 
-    RPLAgent(seed=7, schedule=schedule).learn(make(), budget=220, callback=stop)
+    RPLAgent(seed=7, schedule=schedule).learn(make(), budget=100, log_interval=40, callback=stop)
     resumed = RPLAgent.load(path, make()).resume()
     assert fingerprint(resumed) == fingerprint(whole)
 
 
 def test_saving_often_changes_nothing(tmp_path):
-    plain = RPLAgent(seed=2).learn(CorridorEnv(), budget=100)
-    saved = RPLAgent(seed=2).learn(CorridorEnv(), budget=100, callback=CheckpointCallback(tmp_path / "c.zip", every=1))
+    plain = RPLAgent(seed=2).learn(CorridorEnv(), budget=50, log_interval=50)
+    saving = CheckpointCallback(tmp_path / "c.zip", every=1)
+    saved = RPLAgent(seed=2).learn(CorridorEnv(), budget=50, log_interval=50, callback=saving)
     assert fingerprint(plain) == fingerprint(saved)
 
 
@@ -57,14 +58,14 @@ def test_registered_worlds_resume_without_being_given_an_environment(tmp_path):
     import rpl_envs  # noqa: F401
 
     path = tmp_path / "c.zip"
-    whole = RPLAgent(seed=1, schedule=Doubling(of="expression")).learn(gym.make("rpl/Betting-25-v0"), budget=300)
+    whole = RPLAgent(seed=1, schedule=Doubling(of="expression")).learn(gym.make("rpl/Betting-25-v0"), budget=100, log_interval=100)
 
     def stop(local, _):
-        if local["self"].num_episodes >= 100:
+        if local["self"].num_episodes >= 40:
             local["self"].save(path)
             return False
 
-    RPLAgent(seed=1, schedule=Doubling(of="expression")).learn(gym.make("rpl/Betting-25-v0"), budget=300, callback=stop)
+    RPLAgent(seed=1, schedule=Doubling(of="expression")).learn(gym.make("rpl/Betting-25-v0"), budget=100, log_interval=100, callback=stop)
     assert fingerprint(RPLAgent.load(path).resume()) == fingerprint(whole)
 
 
@@ -168,14 +169,14 @@ def wait_for(process, episodes):
 
 def test_kill_9_loses_at_most_what_came_after_the_last_checkpoint(tmp_path):
     path = tmp_path / "c.zip"
-    process = start(path, 400)
-    wait_for(process, 137)
+    process = start(path, 200)
+    wait_for(process, 77)
     process.send_signal(signal.SIGKILL)
     process.wait(timeout=30)
     agent = RPLAgent.load(path, CorridorEnv())
-    assert 120 <= agent.num_episodes < 400
+    assert 70 <= agent.num_episodes < 200
     agent.resume()
-    whole = RPLAgent(seed=11, compiled=False).learn(CorridorEnv(), budget=400, log_interval=50)
+    whole = RPLAgent(seed=11, compiled=False).learn(CorridorEnv(), budget=200, log_interval=50)
     assert fingerprint(agent) == fingerprint(whole)
 
 
