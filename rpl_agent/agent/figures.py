@@ -76,7 +76,7 @@ def draw(outlines: list[tuple[int, np.ndarray]], names: tuple[str, ...]) -> Any:
             axes.plot(corners[:, 0], [episodes, episodes], color="tab:blue", alpha=shade, linewidth=3)
         else:
             closed = np.vstack([corners, corners[:1]])
-            axes.plot(closed[:, 0], closed[:, 1], color="tab:blue", alpha=shade)
+            axes.plot(closed[:, 0], closed[:, 1], color="tab:blue", alpha=min(float(shade), 1.0))
     if outlines[-1][1].shape[1] == 1:
         axes.set_xlabel(names[0])
         axes.set_ylabel("episodes")
