@@ -1,0 +1,27 @@
+"""An environment over a model of one's own: a PRISM file, or whatever the builders made."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.wrappers import TimeLimit
+
+from rpl_agent.model import Objective, ParametricMDP
+from rpl_envs.benchmark import Benchmark
+from rpl_envs.pmdp_env import PMDPEnv
+from rpl_envs.rendering.scene import StateRenderer
+from rpl_envs.world import Theta
+
+
+def make_own(
+    pmdp: ParametricMDP,
+    objective: Objective,
+    theta: Theta,
+    *,
+    max_episode_steps: int,
+    render_mode: str | None = None,
+) -> gym.Env:
+    """Simulate a model at true parameters (sequence or mapping by name), which the agent does not see."""
+    point = pmdp.instantiate(theta if hasattr(theta, "keys") else np.asarray(theta, dtype=float)).theta  # checks them
+    world = Benchmark(pmdp, objective, tuple(point.tolist()), max_episode_steps, StateRenderer())
+    return TimeLimit(PMDPEnv(world, render_mode=render_mode), max_episode_steps)
