@@ -71,12 +71,12 @@ def draw(outlines: list[tuple[int, np.ndarray]], names: tuple[str, ...]) -> Any:
     figure = Figure(figsize=(5, 4), dpi=90, layout="constrained")
     axes = figure.add_subplot()
     for k, (episodes, corners) in enumerate(outlines):
-        shade = 0.2 + 0.8 * (k + 1) / len(outlines)
+        shade = min(0.2 + 0.8 * (k + 1) / len(outlines), 1.0)  # rounding may pass 1
         if corners.shape[1] == 1:
             axes.plot(corners[:, 0], [episodes, episodes], color="tab:blue", alpha=shade, linewidth=3)
         else:
             closed = np.vstack([corners, corners[:1]])
-            axes.plot(closed[:, 0], closed[:, 1], color="tab:blue", alpha=min(float(shade), 1.0))
+            axes.plot(closed[:, 0], closed[:, 1], color="tab:blue", alpha=shade)
     if outlines[-1][1].shape[1] == 1:
         axes.set_xlabel(names[0])
         axes.set_ylabel("episodes")
