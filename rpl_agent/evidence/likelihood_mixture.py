@@ -43,7 +43,7 @@ PARTICLES = (256, 256, 1024, 4096, 16384)
 #: Weight of the particles in the mixture with the closed form.
 PARTICLE_SHARE = 0.9
 #: Exact likelihoods are computed for this many particles, those that a quadratic model prefers.
-EVALUATED = 256
+EVALUATED = 96
 
 
 @dataclass(frozen=True)

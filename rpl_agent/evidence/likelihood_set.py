@@ -19,6 +19,7 @@ approximations, each a superset of C:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import special
@@ -30,8 +31,8 @@ from rpl_agent.evidence.likelihood_mixture import quadratic_forms, rounding
 ELLIPSOID_ROUNDS = 15
 #: Beyond this the data leave a direction unbounded, up to rounding: no ellipsoid.
 MAX_CONDITION = 1e10
-#: A boundary point is sharp enough when G is this close to the level (nats): a cut there loses nothing.
-BOUNDARY_TOLERANCE = 1e-4
+#: A boundary point is sharp enough when G is this close to the level (nats): a cut there loses 0.05 % of the width.
+BOUNDARY_TOLERANCE = 1e-2
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class LevelSet:
     def dimension(self) -> int:
         return self.weights.shape[1]
 
-    @property
+    @cached_property
     def slack(self) -> float:
         """Nats by which every bound is loosened to cover floating-point error."""
         return 2.0 * rounding(self.constant, self.weights, self.counts.max(axis=0), self.center.x)
@@ -83,6 +84,10 @@ class LevelSet:
 
     def values_and_gradients(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(k,) G and (k, r) ∇G."""
+        return self.tangents(points)[:2]
+
+    def tangents(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(k,) G, (k, r) ∇G and (k, J) the share of each window in the mixture."""
         points = np.ascontiguousarray(np.atleast_2d(points), dtype=float)
         terms = self.terms(points)
         values = _log_sum_exp(terms)
@@ -90,7 +95,7 @@ class LevelSet:
         with np.errstate(invalid="ignore"):
             mixing = np.nan_to_num(np.exp(terms - values[:, None]))
         _kernels.likelihood_gradients(self.constant, self.weights, self.counts, points, mixing, gradients)
-        return values, gradients
+        return values, gradients, mixing
 
 
 def _log_sum_exp(terms: np.ndarray) -> np.ndarray:
@@ -101,31 +106,45 @@ def _log_sum_exp(terms: np.ndarray) -> np.ndarray:
 
 
 def interval(target: LevelSet, low: float, high: float) -> tuple[float, float]:
-    """Exact ends of C ∩ [low, high] in one dimension, by bisection on the convex G, ends outside C.
+    """Ends of C ∩ [low, high] in one dimension; (inf, -inf) if C is empty there.
 
-    If even the best point found does not reach the level, C may be empty; (inf, -inf) is returned only if
-    the tangent at that point proves it.
+    Newton on the convex G: a tangent lies below G, so every iterate after the first lies outside C, and they
+    move towards its end monotonically. Stopping early would only leave the interval wider.
     """
     level = target.level + target.slack
-    inside = float(target.center.x[0])
+    inside = float(np.clip(target.center.x[0], low, high))
     if target.values(np.array([[inside]]))[0] > level:
         inside = _minimum_1d(target, low, high)
         if target.values(np.array([[inside]]))[0] > level:
             return np.inf, -np.inf
-    ends = []
-    for outside in (low, high):
-        a, b = inside, outside
-        if target.values(np.array([[b]]))[0] > level:
-            while abs(b - a) > 1e-14 + 1e-13 * abs(b):
-                middle = 0.5 * (a + b)
-                if middle in (a, b):
-                    break
-                if target.values(np.array([[middle]]))[0] <= level:
-                    a = middle
-                else:
-                    b = middle
-        ends.append(b)
-    return ends[0], ends[1]
+    curvature = float(target.center.precision[0, 0])
+    guess = np.sqrt(2.0 * max(level - float(target.values(np.array([[inside]]))[0]), 1e-3) / curvature)
+    return _end(target, level, inside, low, guess), _end(target, level, inside, high, guess)
+
+
+def _end(target: LevelSet, level: float, inside: float, limit: float, guess: float) -> float:
+    """The end of C between a point of it and ``limit``, from outside."""
+    side = 1.0 if limit > inside else -1.0
+    point, first = inside + side * min(guess, 0.5 * abs(limit - inside)), True
+    for _ in range(100):
+        value, gradient = target.values_and_gradients(np.array([[point]]))
+        if not np.isfinite(value[0]):  # beyond the domain of some logarithm: halfway back, which may be inside
+            point, first = 0.5 * (point + inside), True
+            continue
+        slope = side * float(gradient[0, 0])
+        if slope <= 0.0:
+            return limit
+        following = point + side * (level - float(value[0])) / slope
+        if side * (following - limit) >= 0.0:
+            if not first or target.values(np.array([[limit]]))[0] <= level:
+                return limit
+            following = 0.5 * (point + limit)
+            point, first = following, target.values(np.array([[following]]))[0] <= level
+            continue
+        if not first and abs(following - point) <= 1e-13 + 1e-12 * abs(point):
+            return max(following, point) if side > 0 else min(following, point)
+        point, first = following, False
+    return point if not first else limit
 
 
 def _minimum_1d(target: LevelSet, low: float, high: float) -> float:
@@ -139,40 +158,46 @@ def _minimum_1d(target: LevelSet, low: float, high: float) -> float:
     return 0.5 * (low + high)
 
 
-def boundary_points(target: LevelSet, directions: np.ndarray, steps: int = 6) -> np.ndarray:
-    """Points near the boundary of C on rays from its centre, (k', r); rays that leave the domain first are dropped.
+@dataclass(frozen=True)
+class Tangents:
+    """Points x (k, r) near the boundary of C with G (k,), ∇G (k, r) and the windows' shares (k, J) there."""
 
-    ``directions`` (k, dim of the chart) are in coordinates where the curvature at the centre is the
-    identity. Newton on the ray; the points only decide where cuts are placed, not whether they are valid.
+    points: np.ndarray
+    values: np.ndarray
+    gradients: np.ndarray
+    shares: np.ndarray
+
+
+def boundary(target: LevelSet, directions: np.ndarray, steps: int = 6) -> Tangents:
+    """Tangents near the boundary of C on rays from its centre.
+
+    ``directions`` (k, dim of the chart) are in coordinates where the curvature at the centre is the identity.
+    Newton on the ray, stopped at the domain's boundary; where the points lie decides how good the cuts there
+    are, not whether they are valid.
     """
     chart, z = target.chart, target.center.z
     rays = directions @ np.linalg.inv(np.linalg.cholesky(target.center.precision))
     slope, room = rays @ chart.A.T, chart.b - chart.A @ z
     with np.errstate(divide="ignore", invalid="ignore"):
-        exits = np.where(slope > 0, room / slope, np.inf).min(axis=1)
-    base = float(target.values(chart.coordinates(z))[0])
-    gap = max(target.level - base, 1e-6)
-    t = np.minimum(np.full(len(rays), np.sqrt(2.0 * gap)), 0.999 * exits)
-    active = np.ones(len(rays), dtype=bool)
-    low, high = np.zeros(len(rays)), 0.999999 * exits
-    for _ in range(steps):
-        index = np.flatnonzero(active)
-        if not len(index):
+        exits = 0.999999 * np.where(slope > 0, room / slope, np.inf).min(axis=1)
+    gap = max(target.level - float(target.values(target.center.x)[0]), 1e-6)
+    t = np.minimum(np.sqrt(2.0 * gap), exits)
+    low, high = np.zeros(len(rays)), exits.copy()
+    for step in range(steps):
+        x = chart.coordinates(z + t[:, None] * rays)
+        values, gradients, shares = target.tangents(x)
+        done = (np.abs(values - target.level) < BOUNDARY_TOLERANCE) | ((t >= exits) & (values < target.level))
+        if done.all() or step == steps - 1:
             break
-        x = chart.coordinates(z + t[index, None] * rays[index])
-        values, gradients = target.values_and_gradients(x)
         over = ~(values <= target.level)
-        high[index[over]] = np.minimum(high[index[over]], t[index[over]])
-        low[index[~over]] = np.maximum(low[index[~over]], t[index[~over]])
-        along = _ray_slopes(chart, z, t[index], rays[index], gradients)
+        high, low = np.where(over, np.minimum(high, t), high), np.where(over, low, np.maximum(low, t))
+        along = _ray_slopes(chart, z, t, rays, gradients)
         with np.errstate(divide="ignore", invalid="ignore"):
-            proposal = t[index] + (target.level - values) / along
-        middle = 0.5 * (low[index] + np.minimum(high[index], 4.0 * np.maximum(t[index], 1e-12)))
-        good = np.isfinite(proposal) & (proposal > low[index]) & (proposal < high[index])
-        done = np.abs(values - target.level) < BOUNDARY_TOLERANCE
-        t[index] = np.where(done, t[index], np.where(good, proposal, middle))
-        active[index[done]] = False
-    return chart.coordinates(z + t[:, None] * rays)
+            proposal = np.minimum(t + (target.level - values) / along, exits)
+        good = np.isfinite(proposal) & (proposal > low) & ((proposal < high) | (proposal == exits))
+        t = np.where(done, t, np.where(good, proposal, 0.5 * (low + np.minimum(high, 4.0 * t))))
+    keep = np.isfinite(values)
+    return Tangents(x[keep], values[keep], gradients[keep], shares[keep])
 
 
 def _ray_slopes(chart: Chart, z: np.ndarray, t: np.ndarray, rays: np.ndarray, gradients: np.ndarray) -> np.ndarray:
@@ -183,19 +208,18 @@ def _ray_slopes(chart: Chart, z: np.ndarray, t: np.ndarray, rays: np.ndarray, gr
     return np.array(slopes)
 
 
-def cuts(target: LevelSet, points: np.ndarray, radius: float) -> tuple[np.ndarray, np.ndarray]:
-    """Rows (A, b) with A x ≤ b for every x in C, tangent to G at ``points`` (k, r); unit-norm rows.
+def cuts(target: LevelSet, tangents: Tangents, radius: float) -> tuple[np.ndarray, np.ndarray]:
+    """Rows (A, b) with A x ≤ b for every x in C, unit norm.
 
     ``radius`` bounds |x − z| over the domain: the rounding error of the gradient is paid with it.
     """
-    values, gradients = target.values_and_gradients(points)
-    norms = np.linalg.norm(gradients, axis=1)
-    keep = np.isfinite(values) & np.isfinite(norms) & (norms > 0)
-    points, values, gradients, norms = points[keep], values[keep], gradients[keep], norms[keep]
-    total = target.counts.max(axis=0)
+    norms = np.linalg.norm(tangents.gradients, axis=1)
+    keep = np.isfinite(norms) & (norms > 0)
+    points, values, gradients = tangents.points[keep], tangents.values[keep], tangents.gradients[keep]
+    norms = norms[keep]
     observed = target.constant + target.weights @ target.center.x
-    gradient_size = float(total @ (np.abs(target.weights).sum(axis=1) / np.maximum(observed, 1e-12)))
-    error = target.slack + 64.0 * np.finfo(float).eps * gradient_size * radius
+    size = float(target.counts.max(axis=0) @ (np.abs(target.weights).sum(axis=1) / np.maximum(observed, 1e-12)))
+    error = target.slack + 64.0 * np.finfo(float).eps * size * radius
     offset = (gradients * points).sum(axis=1) + target.level - values + error
     return gradients / norms[:, None], offset / norms
 
@@ -246,16 +270,6 @@ def curvature(excess: np.ndarray) -> np.ndarray:
     exact = 2.0 * (safe - np.log1p(safe)) / safe**2
     series = 1.0 - excess * (2.0 / 3.0 - 0.5 * excess * (1.0 - 0.8 * excess))
     return np.where(small, series, exact) * (1.0 - 1e-9)
-
-
-def typical_mixing(target: LevelSet, points: np.ndarray) -> np.ndarray:
-    """(J,) the windows' average share of the mixture at points near the boundary."""
-    terms = target.terms(points)
-    terms = terms[np.isfinite(terms).all(axis=1)]
-    if not len(terms):
-        return np.full(len(target.offsets), 1.0 / len(target.offsets))
-    shares = special.softmax(terms, axis=1).mean(axis=0)
-    return shares / shares.sum()
 
 
 def center_of(

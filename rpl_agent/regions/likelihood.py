@@ -13,14 +13,7 @@ from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import check_delta, confidence_intervals
 from rpl_agent.evidence.likelihood import INTERVAL_SHARE, chart_of, likelihood_set, supports
-from rpl_agent.evidence.likelihood_set import (
-    LevelSet,
-    boundary_points,
-    cuts,
-    ellipsoid,
-    interval,
-    typical_mixing,
-)
+from rpl_agent.evidence.likelihood_set import LevelSet, boundary, cuts, ellipsoid, interval
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.ellipsoid import Ellipsoid
@@ -31,8 +24,6 @@ from rpl_agent.regions.lifting import build_region
 #: ellipsoid is the better half and cuts only serve small data.
 CUTS = {1: 2, 2: 40, 3: 60, 4: 60}
 MANY_DIMENSIONS_CUTS = 4
-#: A cut whose point stays this far (nats) below the level was stopped by the domain, which bounds the set there.
-SHALLOW = 1.0
 
 
 def likelihood_region(pmdp: ParametricMDP, counts: Counts, delta: float, *, warm: np.ndarray | None = None) -> Region:
@@ -63,14 +54,13 @@ def outer_region(pmdp: ParametricMDP, level_set: LevelSet, lower: np.ndarray, up
         # one coordinate: the ends are found exactly, searched for on a little more than the domain
         low, high = interval(level_set, *(end + 1e-6 * side for end, side in zip(_ends(level_set), (-1.0, 1.0))))
         return build_region(pmdp, lower, upper, extra=(np.array([[1.0], [-1.0]]), np.array([high, -low])))
-    directions = cut_directions(level_set.chart.dimension)
-    points = boundary_points(level_set, directions)
-    values = level_set.values(points)
-    near = points[np.abs(values - level_set.level) < SHALLOW]
-    rows = cuts(level_set, near, _diameter(pmdp))
-    polytope = build_region(pmdp, lower, upper, extra=rows)
-    mixing = typical_mixing(level_set, near if len(near) else points)
-    found = ellipsoid(level_set, upper[level_set.expressions], mixing)
+    tangents = boundary(level_set, cut_directions(level_set.chart.dimension))
+    polytope = build_region(pmdp, lower, upper, extra=cuts(level_set, tangents, _diameter(pmdp)))
+    if len(tangents.shares):
+        mixing = tangents.shares.mean(axis=0)
+        found = ellipsoid(level_set, upper[level_set.expressions], mixing / mixing.sum())
+    else:
+        found = None
     if found is None:
         return polytope
     return Intersection([polytope, Ellipsoid(*found)])
