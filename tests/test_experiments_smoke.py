@@ -113,3 +113,15 @@ def test_wrong_names_are_refused(tmp_path):
         compare(["rpl/Betting-25-v0"], agents=["oracle"], output=tmp_path)
     with pytest.raises(ModelError, match="no world"):
         compare(["rpl/Atlantis-v0"], output=tmp_path)
+
+
+def test_every_agent_can_be_made_and_has_the_surface():
+    from rpl_agent.experiments.agents import AGENTS, make
+
+    for name in AGENTS:
+        agent = make(name, seed=3)
+        assert agent.num_episodes == 0 and agent.certificate is None
+        for method in ("learn", "predict", "save", "load", "set_env"):
+            assert callable(getattr(agent, method)), (name, method)
+    with pytest.raises(ModelError, match="no agent"):
+        make("oracle", seed=0)

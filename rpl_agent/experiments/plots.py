@@ -27,7 +27,7 @@ COLOURS = {
 }  # fmt: skip
 PALETTE = (
     "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#000000", "#8C564B", "#7A68A6",
-    "#A6D854", "#FB8072",
+    "#A6D854", "#FB8072", "#1B9E77", "#E7298A", "#66A61E", "#A6761D", "#386CB0", "#F0027F", "#BF5B17",
 )  # fmt: skip
 DPI = 110
 
@@ -167,8 +167,9 @@ def gaps_figure(rows: Sequence[Row], path: Path) -> Path:
 def compare_figure(rows: Sequence[Row], path: Path) -> Path:
     """Learning curves of all agents, one panel per world: true values solid, certified values dashed."""
     plt = _pyplot()
-    names = list(dict.fromkeys(r["task"]["instance"] for r in rows))
-    agents = list(dict.fromkeys(r["task"]["agent"] for r in rows))
+    known = list(INSTANCES)
+    names = sorted({r["task"]["instance"] for r in rows}, key=lambda n: known.index(n) if n in known else len(known))
+    agents = suites.agent_order(r["task"]["agent"] for r in rows)
     columns = min(3, len(names))
     lines = math.ceil(len(names) / columns)
     size = (4.6 * columns, 3.4 * lines)
@@ -192,7 +193,7 @@ def compare_figure(rows: Sequence[Row], path: Path) -> Path:
         axis.axhline(value, color="black", linewidth=0.8, linestyle=":")
         _limits(axis, value, drawn, first["result"]["sense"] == "max")
         axis.set_xscale("log")
-        axis.set_title(name.removeprefix("rpl/").removesuffix("-v0"), fontsize=10)
+        axis.set_title(name, fontsize=10)
         axis.set_xlabel("episodes")
     axes[0][0].set_ylabel("value")
     handles = {label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels())}

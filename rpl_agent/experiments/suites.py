@@ -61,6 +61,11 @@ def set_name(confidence: str, relaxation: str) -> str:
     return SET_NAMES.get((confidence, relaxation), f"{confidence} {relaxation}")
 
 
+def agent_order(names: Iterable[str]) -> list[str]:
+    """Ours first, then the paper's sets, then the others by name."""
+    return sorted(set(names), key=lambda n: (not n.startswith("rpl"), not n.startswith("paper"), n))
+
+
 def key(task: Task) -> str:
     """A short hash of everything that decides the result."""
     return hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()[:16]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import io
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -244,9 +245,12 @@ def compare_table(rows: Sequence[Row]) -> Table:
     """Agents side by side."""
     groups = _grouped(rows, "instance", "agent", "episodes")
     lines = []
-    for name in dict.fromkeys(n for n, _, _ in groups):
-        for (instance, agent, budget), some in groups.items():
-            if instance != name:
+    for name in _ordered(n for n, _, _ in groups):
+        agents = suites.agent_order(a for n, a, _ in groups if n == name)
+        budgets = sorted({b for n, _, b in groups if n == name})
+        for agent, budget in itertools.product(agents, budgets):
+            some = groups.get((name, agent, budget))
+            if not some:
                 continue
             value, maximise = number(some[0]["result"]["value"]), some[0]["result"]["sense"] == "max"
             cells = []
