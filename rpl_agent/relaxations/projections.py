@@ -142,18 +142,18 @@ def parameter_box(region: Region, pmdp: ParametricMDP) -> tuple[np.ndarray, np.n
         low, high = region.minimize(np.stack([direction, -direction])) - slack
         lower[j], upper[j] = max(lower[j], low), min(upper[j], -high)
     if table.is_affine:
-        low, high = _affine_box(region, pmdp, np.asarray(matrix))
-        lower, upper = np.maximum(lower, low), np.minimum(upper, high)
+        eye = np.eye(d)
+        values = affine_program(region, pmdp).minimize(np.vstack([eye, -eye]))
+        lower, upper = np.maximum(lower, values[:d]), np.minimum(upper, -values[d:])
     return _crossing_undone(lower, upper, domain.lower, domain.upper)
 
 
-def _affine_box(region: Region, pmdp: ParametricMDP, matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds of theta by linear programs over the domain cut with the region's box and rows in x = matrix theta."""
+def affine_program(region: Region, pmdp: ParametricMDP) -> LinearProgram:
+    """The domain of an affine model cut with what a region says about x = matrix theta: its box and polytope rows."""
     domain, reduction = pmdp.domain, pmdp.table.reduction
-    d = domain.dimension
-    columns = np.array([int(np.flatnonzero(e)[0]) for e in reduction.exponents])
-    embedding = np.zeros((reduction.rank, d))
-    embedding[:, columns] = matrix
+    columns = reduction.exponents.argmax(axis=1)
+    embedding = np.zeros((reduction.rank, domain.dimension))
+    embedding[:, columns] = reduction.matrix.toarray() if sparse.issparse(reduction.matrix) else reduction.matrix
     low, high = region.box()
     rows, rhs = [embedding, -embedding], [high, -low]
     for member in region.members if isinstance(region, Intersection) else [region]:
@@ -163,9 +163,7 @@ def _affine_box(region: Region, pmdp: ParametricMDP, matrix: np.ndarray) -> tupl
     A, b = np.vstack(rows), np.concatenate(rhs)
     reach = np.maximum(np.abs(domain.lower), np.abs(domain.upper))
     b = b + 8 * UNIT_ROUNDOFF * (np.abs(b) + np.abs(A) @ reach)
-    program = LinearProgram(np.vstack([domain.A, A]), np.concatenate([domain.b, b]), domain.lower, domain.upper)
-    values = program.minimize(np.vstack([np.eye(d), -np.eye(d)]))
-    return values[:d], -values[d:]
+    return LinearProgram(np.vstack([domain.A, A]), np.concatenate([domain.b, b]), domain.lower, domain.upper)
 
 
 # ---------------------------------------------------------------------- small repairs

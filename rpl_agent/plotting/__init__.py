@@ -1,0 +1,1 @@
+"""Pictures for people who would rather look. Matplotlib is loaded only when one is drawn."""

@@ -1,0 +1,146 @@
+"""A picture of a confidence region U in one or two parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from rpl_agent.errors import ModelError
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.regions.base import Region
+from rpl_agent.regions.intersection import Image
+from rpl_agent.regions.lifting import chart_of
+from rpl_agent.regions.lp import LinearProgram
+from rpl_agent.relaxations.projections import affine_program, parameter_box
+
+#: support lines around an outline: smooth to the eye
+DIRECTIONS = 180
+
+Bounds = tuple[np.ndarray, np.ndarray]
+
+
+def plot_region(
+    region: Region,
+    pmdp: ParametricMDP,
+    parameters: Sequence[int] = (0, 1),
+    true_theta: np.ndarray | None = None,
+    boxes: Mapping[str, Bounds] | None = None,
+    path: str | Path = "region.png",
+) -> Path:
+    """Draw U in one or two parameters, with the domain, the true point and the relaxations' boxes.
+
+    Parameters
+    ----------
+    region : Region
+        In the reduced coordinates of ``pmdp.table``.
+    parameters : one or two parameter numbers
+    true_theta : (d,) array, optional
+    boxes : mapping from a name to (lower (d,), upper (d,)), optional
+        Boxes of parameters to draw; by default the parameter-wise projection of U.
+    path : str or Path
+        The suffix decides the format.
+
+    Returns
+    -------
+    Path
+        The file that was written.
+    """
+    parameters = [int(p) for p in parameters][:2]
+    if not parameters or not all(0 <= p < pmdp.num_parameters for p in parameters):
+        raise ModelError(f"parameters {parameters} of a model with {pmdp.num_parameters}")
+    if region.is_empty:
+        raise ModelError("the region is empty: there is nothing to draw")
+    if boxes is None:
+        boxes = {"parameter-wise": parameter_box(region, pmdp)}
+    import matplotlib
+
+    matplotlib.use("Agg", force=False)
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(6, 6 if len(parameters) == 2 else 2.5), layout="constrained")
+    try:
+        if len(parameters) == 1:
+            _draw_line(axes, region, pmdp, parameters[0], true_theta, boxes)
+        else:
+            _draw_plane(axes, region, pmdp, parameters, true_theta, boxes)
+        axes.legend(loc="best", fontsize="small")
+        axes.set_title(f"{pmdp.name}: confidence region")
+        figure.savefig(path, dpi=130)
+    finally:
+        pyplot.close(figure)
+    return Path(path)
+
+
+def outline(region: Region | None, pmdp: ParametricMDP, parameters: Sequence[int]) -> np.ndarray:
+    """(DIRECTIONS, 2) corners of a polygon around the projection of a region (None: the domain) to two parameters."""
+    angles = np.linspace(0.0, 2.0 * np.pi, DIRECTIONS, endpoint=False) + 1e-3
+    plane = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    directions = np.zeros((DIRECTIONS, pmdp.num_parameters))
+    directions[:, list(parameters)] = plane
+    bounds = parameter_support(region, pmdp, directions)
+    following, next_bounds = np.roll(plane, -1, axis=0), np.roll(bounds, -1)
+    determinant = plane[:, 0] * following[:, 1] - plane[:, 1] * following[:, 0]
+    x = (bounds * following[:, 1] - next_bounds * plane[:, 1]) / determinant
+    y = (plane[:, 0] * next_bounds - following[:, 0] * bounds) / determinant
+    return np.stack([x, y], axis=1)
+
+
+def parameter_support(region: Region | None, pmdp: ParametricMDP, directions: np.ndarray) -> np.ndarray:
+    """Lower bounds (n,) of c.theta over the region for directions c (n, d); None: over the domain."""
+    table, domain = pmdp.table, pmdp.domain
+    values = LinearProgram(domain.A, domain.b, domain.lower, domain.upper).minimize(directions)
+    if region is None:
+        return values
+    if table.reduction.is_identity:
+        return np.maximum(values, region.minimize(directions))
+    if table.is_affine:
+        return np.maximum(values, affine_program(region, pmdp).minimize(directions))
+    for member in getattr(region, "members", [region]):
+        inner = member.inner if isinstance(member, Image) else member
+        if isinstance(member, Image) or chart_of(table).is_identity:  # coordinates that begin with the parameters
+            padded = np.zeros((len(directions), inner.dimension))
+            padded[:, : directions.shape[1]] = directions
+            values = np.maximum(values, inner.minimize(padded))
+    return values
+
+
+def _draw_plane(axes, region, pmdp, parameters, true_theta, boxes) -> None:
+    from matplotlib.patches import Polygon, Rectangle
+
+    names = pmdp.table.parameters
+    i, j = parameters
+    domain, corners = outline(None, pmdp, parameters), outline(region, pmdp, parameters)
+    axes.add_patch(Polygon(domain, facecolor="#EEEEEE", edgecolor="#999999", label="domain"))
+    axes.add_patch(Polygon(corners, facecolor="#56B4E9", edgecolor="#0072B2", alpha=0.8, label="U"))
+    shown = [corners]
+    for (name, (lower, upper)), colour in zip(boxes.items(), ("#D55E00", "#009E73", "#CC79A7", "#E69F00")):
+        low, size = (lower[i], lower[j]), (upper[i] - lower[i], upper[j] - lower[j])
+        axes.add_patch(Rectangle(low, *size, fill=False, edgecolor=colour, linestyle="--", label=name))
+        shown.append(np.array([low, (upper[i], upper[j])]))
+    if true_theta is not None:
+        axes.plot(true_theta[i], true_theta[j], "k*", markersize=12, label="truth")
+        shown.append(np.array([[true_theta[i], true_theta[j]]]))
+    points = np.vstack(shown)
+    low, high = points.min(axis=0), points.max(axis=0)
+    margin = 0.25 * np.maximum(high - low, 1e-6)
+    axes.set_xlim(low[0] - margin[0], high[0] + margin[0])
+    axes.set_ylim(low[1] - margin[1], high[1] + margin[1])
+    axes.set_xlabel(names[i])
+    axes.set_ylabel(names[j])
+
+
+def _draw_line(axes, region, pmdp, parameter, true_theta, boxes) -> None:
+    direction = np.zeros((2, pmdp.num_parameters))
+    direction[:, parameter] = (1.0, -1.0)
+    ends = [parameter_support(r, pmdp, direction) * (1.0, -1.0) for r in (None, region)]
+    bars = {"domain": (ends[0], "#999999"), "U": (ends[1], "#0072B2")}
+    for (name, (lower, upper)), colour in zip(boxes.items(), ("#D55E00", "#009E73", "#CC79A7", "#E69F00")):
+        bars[name] = (np.array([lower[parameter], upper[parameter]]), colour)
+    for height, (name, (span, colour)) in enumerate(bars.items()):
+        axes.plot(span, [height, height], color=colour, linewidth=6, solid_capstyle="butt", label=name)
+    if true_theta is not None:
+        axes.axvline(true_theta[parameter], color="black", linestyle=":", label="truth")
+    axes.set_yticks([])
+    axes.set_xlabel(pmdp.table.parameters[parameter])

@@ -1,0 +1,52 @@
+"""The picture of U: right outlines, and a file that is a picture."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rpl_agent.errors import ModelError
+from rpl_agent.plotting.region import outline, parameter_support, plot_region
+from rpl_agent.regions import Polytope, build_region
+from tests.reference.regions import affine_model, intervals_around, polynomial_model
+
+MODELS = [("affine", affine_model(3, 3)), ("bilinear", polynomial_model(3, 2)), ("cubic", polynomial_model(3, 3))]
+
+
+@pytest.mark.parametrize("pmdp", [m for _, m in MODELS], ids=[n for n, _ in MODELS])
+def test_outline_surrounds_the_feasible_points(pmdp):
+    theta = pmdp.domain.sample(np.random.default_rng(1), 1)[0]
+    lower, upper = intervals_around(pmdp, theta, 2)
+    region = build_region(pmdp, lower, upper)
+    points = theta + np.random.default_rng(0).normal(size=(500, len(theta))) * 0.05
+    points = points[pmdp.domain.contains(points, tol=0.0)]
+    f = pmdp.table.evaluate(points)
+    points = np.vstack([theta, points[((f >= lower) & (f <= upper)).all(axis=1)]])
+    directions = np.random.default_rng(2).normal(size=(30, len(theta)))
+    support = parameter_support(region, pmdp, directions)
+    assert (support <= (directions @ points.T).min(axis=1) + 1e-9).all()
+    assert (support >= parameter_support(None, pmdp, directions) - 1e-9).all()
+    corners = outline(region, pmdp, (0, 1))
+    for axis in (0, 1):
+        assert corners[:, axis].min() <= points[:, axis].min() + 1e-9
+        assert corners[:, axis].max() >= points[:, axis].max() - 1e-9
+        assert np.ptp(corners[:, axis]) < 1.2
+
+
+@pytest.mark.parametrize("parameters", [(0, 1), (1,)])
+def test_picture_is_written(tmp_path, parameters):
+    pmdp = affine_model(3, 2)
+    theta = np.array([0.3, 0.4])
+    region = build_region(pmdp, *intervals_around(pmdp, theta, 2))
+    written = plot_region(
+        region, pmdp, parameters, theta, boxes={"mine": (theta - 0.1, theta + 0.1)}, path=tmp_path / "u.png"
+    )
+    assert written.read_bytes()[:4] == b"\x89PNG" and written.stat().st_size > 5000
+
+
+def test_nothing_to_draw_is_an_error(tmp_path):
+    pmdp = affine_model(3, 2)
+    with pytest.raises(ModelError, match="parameters"):
+        plot_region(build_region(pmdp, *intervals_around(pmdp, np.array([0.3, 0.4]), 2)), pmdp, (0, 5))
+    with pytest.raises(ModelError, match="empty"):
+        plot_region(Polytope([[1.0, 0.0]], [-1.0], [0, 0], [1, 1]), pmdp, (0, 1), path=tmp_path / "u.png")
