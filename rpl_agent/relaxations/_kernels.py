@@ -170,6 +170,38 @@ def pair_bound(x, y, lower_x, upper_x, lower_y, upper_y, maximise, upward):
 
 
 @njit(cache=True)
+def triple_bound(x, y, z, lx, ux, ly, uy, lz, uz, maximise, upward):
+    """`row_expectation` of a row with three possible successors of finite values, in closed form; numbers only.
+
+    Sorted by value, the largest gets the least it can, then the middle one. The two subtractions are exact or carry
+    an absolute error of a few u, which is charged to the whole span.
+    """
+    if maximise:
+        x, y, z = -x, -y, -z
+    if y < x:
+        x, lx, ux, y, ly, uy = y, ly, uy, x, lx, ux
+    if z < y:
+        y, ly, uy, z, lz, uz = z, lz, uz, y, ly, uy
+    if y < x:
+        x, lx, ux, y, ly, uy = y, ly, uy, x, lx, ux
+    left = 1.0 - ux
+    top = max(lz, left - uy)
+    middle = max(ly, left - top)
+    total = middle * (y - x) + top * (z - x)
+    error = 12.0 * UNIT_ROUNDOFF * total
+    if not (1.0 - left == ux and (top == lz or left - top == uy) and (middle == ly or left - middle == top)):
+        error += 8.0 * UNIT_ROUNDOFF * (z - x)
+    result = x
+    if total > 0.0 or error > 0.0:
+        result = x + total
+        error += 2.0 * UNIT_ROUNDOFF * abs(result)
+        result = result - error if upward == maximise else result + error
+        result = z if result > z else result
+        result = x if result < x else result
+    return -result if maximise else result
+
+
+@njit(cache=True)
 def _interval_row(a, b, values, sign, upward, successor, expression, lower, upper, scratch):
     """Bound of min over intervals of sum p_i sign v_i, from below or (``upward``) from above; values finite.
 
@@ -501,6 +533,15 @@ def row_range(first, last, values, maximise, upward, row_ptr, successor, express
             if x < np.inf and y < np.inf:
                 f, g = expression[a], expression[a + 1]
                 out[i] = pair_bound(x, y, lower[f], upper[f], lower[g], upper[g], maximise, upward)
+                continue
+        elif b - a == 3 and kind == INTERVAL:
+            x, y, z = values[successor[a]], values[successor[a + 1]], values[successor[a + 2]]
+            f, g, h = expression[a], expression[a + 1], expression[a + 2]
+            proper = upper[f] > 0.0 and upper[g] > 0.0 and upper[h] > 0.0 and lower[f] + lower[g] + lower[h] < 1.0
+            if proper and x < np.inf and y < np.inf and z < np.inf:
+                out[i] = triple_bound(
+                    x, y, z, lower[f], upper[f], lower[g], upper[g], lower[h], upper[h], maximise, upward
+                )
                 continue
         if b - a == 1:
             out[i] = values[successor[a]]

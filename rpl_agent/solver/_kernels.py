@@ -6,7 +6,8 @@ import numpy as np
 from numba import njit
 
 from rpl_agent.relaxations._kernels import (
-    ELLIPSOID, INTERVAL, POINT, POLYTOPE, UNIT_ROUNDOFF, interval_row, pair_bound, row_expectation, row_strategy,
+    ELLIPSOID, INSERTION_LIMIT, INTERVAL, POINT, POLYTOPE, UNIT_ROUNDOFF, interval_row, pair_bound,
+    row_expectation, row_strategy, triple_bound,
 )  # fmt: skip
 from rpl_agent.relaxations._region_kernels import region_row
 
@@ -51,6 +52,7 @@ def bellman(
     vertex = 0
     largest = 0.0
     side = 1.0 if upward else -1.0
+    sign = -1.0 if maximise else 1.0
     for i in range(order.shape[0]):
         s = order[i]
         best = np.inf if agent == MIN_AGENT else -np.inf
@@ -73,6 +75,52 @@ def bellman(
                         f, g = expression[a], expression[a + 1]
                         q = pair_bound(x, y, lower[f], upper[f], lower[g], upper[g], maximise, upward)
                         slow = False
+                elif b - a == 3 and kind == INTERVAL:
+                    x, y, z = values[successor[a]], values[successor[a + 1]], values[successor[a + 2]]
+                    f, g, h = expression[a], expression[a + 1], expression[a + 2]
+                    proper = upper[f] > 0.0 and upper[g] > 0.0 and upper[h] > 0.0
+                    if proper and x < np.inf and y < np.inf and z < np.inf and lower[f] + lower[g] + lower[h] < 1.0:
+                        q = triple_bound(
+                            x, y, z, lower[f], upper[f], lower[g], upper[g], lower[h], upper[h], maximise, upward
+                        )
+                        slow = False
+                elif kind == INTERVAL and b - a <= INSERTION_LIMIT:
+                    # `_interval_row` again, without its calls: they would cost four times the arithmetic.
+                    n = 0
+                    x = 0.0
+                    for t in range(a, b):
+                        if upper[expression[t]] == 0.0:
+                            continue
+                        x = sign * values[successor[t]]
+                        if abs(x) == np.inf:
+                            break
+                        j = n - 1
+                        while j >= 0 and scratch[0, j] > x:
+                            scratch[0, j + 1] = scratch[0, j]
+                            scratch[1, j + 1] = scratch[1, j]
+                            j -= 1
+                        scratch[0, j + 1] = x
+                        scratch[1, j + 1] = t
+                        n += 1
+                    rest = 1.0
+                    for t in range(a, b):
+                        rest -= lower[expression[t]]
+                    if abs(x) < np.inf and rest > 1e-9:
+                        low = scratch[0, 0]
+                        high = scratch[0, n - 1]
+                        gain = 0.0
+                        for i_row in range(n):
+                            f = expression[np.int64(scratch[1, i_row])]
+                            share = min(upper[f] - lower[f], rest)
+                            rest -= share
+                            gain += (lower[f] + share) * (scratch[0, i_row] - low)
+                        if high - low > 0.0 and rest < 1e-12:
+                            margin = UNIT_ROUNDOFF * (4.0 * n * (high - low) + (2.0 * n + 12.0) * gain)
+                            q = low + gain
+                            margin += rest * (high - low) + 2.0 * UNIT_ROUNDOFF * abs(q)
+                            q = min(q + margin, high) if upward != maximise else max(min(q, high) - margin, low)
+                            q *= sign
+                            slow = False
                 if slow:
                     if kind <= INTERVAL:
                         q = interval_row(
@@ -137,9 +185,46 @@ def row_values(
         Written.
     """
     scratch = np.empty((2, longest))
+    kind, lower, upper = cs.kind, cs.lower, cs.upper
+    sign = -1.0 if maximise else 1.0
     for row in range(row_ptr.shape[0] - 1):
-        row_strategy(row, values, maximise, row_ptr, successor, expression, cs, scratch, p)
-        q[row] = reward[row] + gamma * _mean(row, values, row_ptr, successor, p)
+        a, b = row_ptr[row], row_ptr[row + 1]
+        if b - a == 1:
+            p[a] = 1.0
+        elif kind == POINT:
+            for t in range(a, b):
+                p[t] = lower[expression[t]]
+        elif kind == INTERVAL and b - a <= INSERTION_LIMIT:  # `row_strategy` without its calls
+            rest = 1.0
+            for t in range(a, b):
+                x = sign * values[successor[t]]
+                j = t - a - 1
+                while j >= 0 and scratch[0, j] > x:
+                    scratch[0, j + 1] = scratch[0, j]
+                    scratch[1, j + 1] = scratch[1, j]
+                    j -= 1
+                scratch[0, j + 1] = x
+                scratch[1, j + 1] = t
+                rest -= lower[expression[t]]
+            for i in range(b - a):
+                t = np.int64(scratch[1, i])
+                f = expression[t]
+                share = max(min(upper[f] - lower[f], rest), 0.0)
+                p[t] = lower[f] + share
+                rest -= share
+        else:
+            row_strategy(row, values, maximise, row_ptr, successor, expression, cs, scratch, p)
+        low = np.inf
+        for t in range(a, b):
+            if p[t] > 0.0:
+                low = min(low, values[successor[t]])
+        total = 0.0
+        for t in range(a, b):
+            if p[t] > 0.0:
+                d = values[successor[t]] - low
+                if d > 0.0:
+                    total += p[t] * d
+        q[row] = reward[row] + gamma * (low + total)
 
 
 @njit(cache=True)

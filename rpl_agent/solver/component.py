@@ -25,7 +25,7 @@ from rpl_agent.solver.quotient import collapse
 from rpl_agent.solver.strategies import Play, can_hold, improve, play, scale_of
 
 #: the first extra cost per step, relative to the values, its growth and the number of attempts
-FIRST_MARGIN, MARGIN_GROWTH, MARGIN_ATTEMPTS = 2e-15, 16.0, 9
+FIRST_MARGIN, MARGIN_GROWTH, MARGIN_ATTEMPTS = 1e-15, 16.0, 9
 #: sweeps of the fallback, when no certificate could be built from strategies
 FALLBACK_SWEEPS = 2_000
 
@@ -190,10 +190,15 @@ def _verified(problem: Problem, checked: Local, values: np.ndarray, is_upper: bo
     return values, bool(good.all())
 
 
-def _margins(problem: Problem, local: Local, values: np.ndarray, is_upper: bool) -> list[float]:
-    size = scale_of(local, values)
+def _margins(checked: Local, values: np.ndarray, is_upper: bool) -> list[float]:
+    """Extra costs per step to try: a little more than what directed rounding takes away from the values, then growing."""
+    size = scale_of(checked, values)
+    image = checked.bellman(values, upward=is_upper)[: checked.n]
+    missing = image - values[: checked.n] if is_upper else values[: checked.n] - image
+    missing = missing[np.isfinite(missing)]
+    first = max(FIRST_MARGIN * size, min(2.0 * float(missing.max(initial=0.0)), 1e-12 * size))
     sign = 1.0 if is_upper else -1.0
-    return [sign * size * FIRST_MARGIN * MARGIN_GROWTH**k for k in range(MARGIN_ATTEMPTS)]
+    return [sign * first * MARGIN_GROWTH**k for k in range(MARGIN_ATTEMPTS)]
 
 
 def _proper_bound(
@@ -207,10 +212,10 @@ def _proper_bound(
     steps = 0
     ends = problem.discounted or not can_hold(local, problem.proper_max, fixed, game.p).any()
     if ends:
-        for margin in _margins(problem, local, game.values, is_upper):
+        start = np.concatenate([game.values[: local.n], exits])
+        for margin in _margins(fixed, start, is_upper):
             if steps + game.steps >= budget:
                 break
-            start = np.concatenate([game.values[: local.n], exits])
             result = improve(fixed, start, margin)
             steps += result.steps
             values, good = _verified(problem, fixed, result.values.copy(), is_upper)
@@ -236,7 +241,7 @@ def _other_bound(
     steps = 0
     quotient = None if problem.discounted else collapse(fixed)
     start = np.concatenate([game.values[: local.n], exits])
-    for margin in _margins(problem, local, game.values, is_upper):
+    for margin in _margins(checked, start, is_upper):
         if steps + game.steps >= budget:
             break
         if quotient is None:

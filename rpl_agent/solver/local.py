@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -61,6 +61,7 @@ class Local:
     agent: int
     maximise: bool
     gamma: float
+    factors: dict[str, object] = field(default_factory=dict, compare=False)  # the last factorised chain
 
     @classmethod
     def of(cls, problem: Problem, states: np.ndarray) -> Local:
@@ -162,15 +163,30 @@ class Local:
         return rows
 
     # ------------------------------------------------------------------ operators
-    def bellman(self, values: np.ndarray, upward: bool, offset: float = 0.0, in_place: bool = False) -> np.ndarray:
+    def bellman(self, values: np.ndarray, upward: bool, offset: float = 0.0) -> np.ndarray:
         """T values on the states, exits copied; a bound from the side asked for."""
-        out = values if in_place else values.copy()
-        bellman(
-            self.order, values, out, np.empty(self.n, dtype=np.int64), upward, self.agent, self.maximise, self.gamma,
+        out = values.copy()
+        self._sweep(self.order, values, out, upward, offset)
+        return out
+
+    def relax(self, values: np.ndarray, sweeps: int, tolerance: float) -> int:
+        """Gauss-Seidel sweeps in place, in both directions by turns, until values move less than relative tolerance.
+
+        Returns the number of sweeps used.
+        """
+        backwards = self.order[::-1].copy()
+        for k in range(sweeps):
+            change = self._sweep(backwards if k % 2 else self.order, values, values, False, 0.0)
+            if change <= tolerance * float(np.abs(values[: self.n]).max()):
+                return k + 1
+        return sweeps
+
+    def _sweep(self, order: np.ndarray, values: np.ndarray, out: np.ndarray, upward: bool, offset: float) -> float:
+        return bellman(
+            order, values, out, np.empty(self.n, dtype=np.int64), upward, self.agent, self.maximise, self.gamma,
             offset, self.state_ptr, self.row_ptr, self.successor, self.expression, self.reward, self.weights, self.cs,
             self.longest,
         )  # fmt: skip
-        return out
 
     def greedy(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(q (R,), p (T,)): nature's best distributions and the values of the rows under them."""
@@ -212,11 +228,8 @@ class Local:
             scale = max(1.0, float(np.abs(x).max()))
             relax_chain(indptr, indices, data, rhs, x, _RELAX_SWEEPS, 1e-14 * scale)
         else:
-            matrix = csc_array((data[:used], indices[:used], indptr), shape=(n, n))  # the transpose, column by column
-            matrix.sum_duplicates()
-            try:
-                factor = splu(matrix, options={"SymmetricMode": True}, diag_pivot_thresh=0.1, permc_spec="MMD_AT_PLUS_A")
-            except RuntimeError:
+            factor, matrix = self._factorised(indptr, indices[:used], data[:used])
+            if factor is None:
                 return None
             x = factor.solve(rhs, trans="T")
             x += factor.solve(rhs - matrix.T @ x, trans="T")
@@ -224,3 +237,18 @@ class Local:
             return None
         out[:n] = x
         return out
+
+    def _factorised(self, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> tuple[object, csc_array]:
+        """LU factors of a chain; the last ones are kept, because bounds differ from values only on the right side."""
+        last = self.factors.get("arrays")
+        if last is not None and all(np.array_equal(a, b) for a, b in zip(last, (indptr, indices, data))):
+            return self.factors["factor"], self.factors["matrix"]  # type: ignore[return-value]
+        n = len(indptr) - 1
+        matrix = csc_array((data, indices, indptr), shape=(n, n))  # the transpose, column by column
+        matrix.sum_duplicates()
+        try:
+            factor = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.1, options={"SymmetricMode": True})
+        except RuntimeError:  # singular: some play of the chain never ends
+            factor = None
+        self.factors.update(arrays=(indptr, indices.copy(), data.copy()), factor=factor, matrix=matrix)
+        return factor, matrix

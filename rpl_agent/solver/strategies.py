@@ -18,8 +18,10 @@ from rpl_agent.solver.local import Local
 #: improvements below this (relative to the values) are ties: switching on them could leave the proper strategies
 IMPROVEMENT = 4e-14
 MAX_STEPS = 100
-#: sweeps that give policy iteration its start
-FIRST_SWEEPS = 12
+#: sweeps that give policy iteration its start: enough to see the way out, not to converge
+FIRST_SWEEPS, FIRST_CHANGE = 200, 1e-3
+#: sweeps between two chains on the way to the start, and their number
+SWEEPS_BETWEEN, APPROACHES = 6, 40
 
 
 @dataclass
@@ -104,25 +106,20 @@ def play(local: Local, proper_max: bool, values: np.ndarray, budget: int) -> Pla
     sign = 1.0 if proper_max else -1.0
     agent_proper = local.agent == int(sign)
     nature_proper = local.maximise == proper_max and not local.nature_fixed
-    for _ in range(min(FIRST_SWEEPS, budget)):
-        local.bellman(values, upward=False, in_place=True)
-    values[: local.n][~np.isfinite(values[: local.n])] = 0.0
-    q, p = local.greedy(values)
-    rows = local.best_rows(q)
+    values, rows, p, steps = _approach(local, proper_max, agent_proper, nature_proper, values, budget)
     infinite = ~np.isfinite(values)
-    if local.gamma == 1.0:
-        p, rows = _proper_start(local, proper_max, agent_proper, nature_proper, q, p, rows, infinite)
-    steps = 0
+    solved = 0
     answer = Play(values, rows, p, 0, False)
-    while steps < min(budget, MAX_STEPS):
+    while steps < budget and solved < MAX_STEPS:
         fixed = local.fix_agent(rows) if agent_proper else local
         fixed = fixed.fix_nature(p) if nature_proper else fixed
-        if steps == 0 and not nature_proper and local.maximise is False and proper_max and (local.reward > 0).any():
+        if solved == 0 and not nature_proper and local.maximise is False and proper_max and (local.reward > 0).any():
             # The minimiser's own first answer must end the play too: spread its mass.
             start = fixed.chain(values, rows if agent_proper else _any_rows(fixed), fixed.central(infinite), 0.0)
             values = values if start is None else start
         answer = improve(fixed, values, 0.0)
         steps += answer.steps
+        solved += answer.steps
         if not answer.converged:
             break
         values = answer.values
@@ -145,6 +142,34 @@ def play(local: Local, proper_max: bool, values: np.ndarray, budget: int) -> Pla
         if not switched:
             return Play(values, rows, p, steps, True)
     return Play(values, rows, p, steps, False)
+
+
+def _approach(
+    local: Local, proper_max: bool, agent_proper: bool, nature_proper: bool, values: np.ndarray, budget: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """A good start: Newton steps of both sides at once, with sweeps between them; nothing is guaranteed of it but
+    that the proper side's strategies end every play. Returns (values, rows, p, steps)."""
+    n = local.n
+    steps = local.relax(values, min(FIRST_SWEEPS, budget), FIRST_CHANGE)
+    for k in range(APPROACHES):
+        values[:n][~np.isfinite(values[:n])] = 0.0
+        q, p = local.greedy(values)
+        rows = local.best_rows(q)
+        if steps >= budget or k == APPROACHES - 1:
+            break
+        new = local.chain(values, rows, p, 0.0)
+        steps += 1
+        if new is None or not (new[:n] >= 0.0).all():  # some play did not end: look further first
+            steps += local.relax(values, min(FIRST_SWEEPS, max(budget - steps, 1)), 0.1 * FIRST_CHANGE)
+            continue
+        change = float(np.abs(new[:n] - values[:n]).max())
+        values = new
+        if change <= 1e-9 * scale_of(local, values):
+            break
+        steps += local.relax(values, min(SWEEPS_BETWEEN, max(budget - steps, 1)), 0.0)
+    if local.gamma == 1.0:
+        p, rows = _proper_start(local, proper_max, agent_proper, nature_proper, q, p, rows, ~np.isfinite(values))
+    return values, rows, p, steps
 
 
 def _any_rows(local: Local) -> np.ndarray:
