@@ -45,6 +45,7 @@ class Baseline(ABC):
         self.planned_episodes = 0  # where this call of learn will end; schedules may depend on it
         self.certificate: Any = None  # only learners with guarantees have one
         self._world: World | None = None
+        self._env: Any = None
         self._rng = np.random.default_rng(seed)
         self._pending: dict[str, Any] | None = None
 
@@ -142,7 +143,7 @@ class Baseline(ABC):
             "sampler": self.world.sampler.get_state(),
         }  # fmt: skip
         buffer = BytesIO()
-        np.savez(buffer, **self._arrays())
+        np.savez(buffer, **self._arrays())  # type: ignore[arg-type]  # taken for allow_pickle by the stubs
         target = Path(path)
         temporary = target.with_name(target.name + ".part")
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:

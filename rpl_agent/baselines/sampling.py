@@ -100,7 +100,7 @@ class StepSampler:
             state, over = int(observation), terminated or truncated
 
     def get_state(self) -> dict[str, Any]:
-        return self.rng.bit_generator.state
+        return dict(self.rng.bit_generator.state)
 
     def set_state(self, state: dict[str, Any]) -> None:
         self.rng.bit_generator.state = state

@@ -25,7 +25,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.model import ParametricMDP, Policy
 
-ALGORITHMS = {"dqn": DQN, "ppo": PPO, "maskable-ppo": MaskablePPO}
+ALGORITHMS: dict[str, Any] = {"dqn": DQN, "ppo": PPO, "maskable-ppo": MaskablePPO}
 #: Small networks, because states are a handful of variables; almost no discount, because the objectives have none;
 #: shorter cycles than SB3's defaults, which are made for millions of steps.
 _COMMON: dict[str, Any] = {"gamma": 0.999, "policy_kwargs": {"net_arch": [64, 64]}}

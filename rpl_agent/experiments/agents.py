@@ -12,7 +12,7 @@ from typing import Any
 
 import rpl_envs
 from rpl_agent.agent.rpl import RPLAgent
-from rpl_agent.agent.schedule import NAMED
+from rpl_agent.agent.schedule import NAMED, Schedule
 from rpl_agent.baselines import PSRL, UCBVI, UCRL2, CertaintyEquivalence, IntervalLearning, QLearning, RMax
 from rpl_agent.certify import true_value
 from rpl_agent.errors import ModelError
@@ -33,7 +33,8 @@ def _sb3(algorithm: str) -> Callable[[int], Any]:
 
 def rpl(confidence: str, relaxation: str, schedule: str = "state-action", delta: float = 1e-3) -> Callable[[int], Any]:
     """Our agent with one set."""
-    return lambda seed: RPLAgent(confidence, relaxation, delta, schedule=NAMED[schedule], seed=seed)
+    rule: Schedule = NAMED[schedule]  # type: ignore[assignment]  # a dictionary of several classes
+    return lambda seed: RPLAgent(confidence, relaxation, delta, schedule=rule, seed=seed)
 
 
 #: name -> seed -> agent.

@@ -141,7 +141,7 @@ def gaps_figure(rows: Sequence[Row], path: Path) -> Path:
     used = {(r["task"]["confidence"], r["task"]["relaxation"]) for r in rows}
     sets = [s for s in suites.UNIFORM_SETS if s in used]
     for chosen in sets:
-        label = suites.set_name(*chosen)
+        label: str | None = suites.set_name(*chosen)
         for row in rows:
             task = row["task"]
             gap = number(row["result"]["relative_gap"])

@@ -198,7 +198,7 @@ def _session(executor: str, jobs: int) -> Iterator[None]:
     started = not ray.is_initialized()
     if started:
         address = os.environ.get("RAY_ADDRESS")
-        local = {} if address else {"num_cpus": jobs, "include_dashboard": False}
+        local: dict[str, Any] = {} if address else {"num_cpus": jobs, "include_dashboard": False}
         ray.init(address=address, log_to_driver=False, configure_logging=False, **local)
     try:
         yield
