@@ -54,6 +54,7 @@ def write(path: str | os.PathLike, state: dict[str, Any], arrays: dict[str, np.n
             file.write(blob)
             file.flush()
             os.fsync(file.fileno())
+        os.chmod(name, 0o644)  # mkstemp makes it private; a checkpoint is as readable as the logs beside it
         if _is_whole(path):  # never let a damaged file take the place of a good previous one
             _keep_previous(path)
         os.replace(name, path)

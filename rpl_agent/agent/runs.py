@@ -227,8 +227,9 @@ def _finish(agent: RPLAgent, folder: Path, theta: np.ndarray | None) -> dict[str
     summary = _summary(agent)
     lines = [
         str(certificate),
-        f"  {agent.num_episodes:,} episodes, {agent.num_timesteps:,} steps, {agent.num_updates:,} updates in {duration(agent.elapsed)}"
-        f" ({shares_text(agent.planner.seconds)})",
+        f"  {agent.num_episodes:,} episodes, {agent.num_timesteps:,} steps in {duration(agent.elapsed)}: "
+        f"{shares_text(agent.planner.seconds)}",
+        f"  {agent.num_updates:,} updates were due, {agent.planner.skipped:,} of them skipped: nothing new was learned",
     ]
     if theta is not None:
         summary["oracle_value"] = exact_value(agent.pmdp, agent.objective, certificate.policy, theta)

@@ -1,0 +1,239 @@
+"""Runs in folders, as the command line uses them; the example and the notebook; TensorBoard in a real browser."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import rpl_envs
+from rpl_agent.agent import runs
+from rpl_agent.agent.console import LinesView, LiveView, Status, View, duration, line, make_view, render, sparkline
+from rpl_agent.certify import Config
+from rpl_agent.errors import DataError, ModelError
+
+ROOT = Path(__file__).resolve().parent.parent
+ID = "rpl/Betting-25-v0"
+SOURCE = {"id": ID}
+
+
+def world(render_mode=None):
+    return gym.make(ID, render_mode=render_mode)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """One small run, shared."""
+    result = runs.train(
+        world(), source=SOURCE, log_dir=tmp_path_factory.mktemp("logs"), name="shared", budget=400, seed=0,
+        schedule="expression", oracle_theta=rpl_envs.benchmark(ID).theta, quiet=True, log_interval=100,
+    )  # fmt: skip
+    return result
+
+
+def test_train_leaves_everything_behind(run):
+    folder = Path(run["run"])
+    names = {p.name.split(".")[0] if p.name.startswith("events") else p.name for p in folder.iterdir()}
+    assert {"run.json", "checkpoint.zip", "certificate.json", "progress.csv", "events"} <= names
+    json.dumps(run)
+    assert run["lower"] <= 19.0429 <= run["upper"] and run["episodes"] == 400 and not run["interrupted"]
+    assert run["lower"] <= run["oracle_value"] <= 19.0429 + 1e-4
+    assert "with probability ≥ 0.999" in run["text"] and "tensorboard --logdir" in run["text"]
+    assert runs.read_source(folder) == SOURCE
+    with (folder / "progress.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [int(r["episodes"]) for r in rows] == [100, 200, 300, 400]
+    assert all(float(r["guarantee/lower"]) <= float(r["oracle/value"]) for r in rows)
+
+
+def test_figures_and_hyperparameters_are_logged(run):
+    pytest.importorskip("matplotlib")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(run["run"], size_guidance={"images": 0, "scalars": 0, "tensors": 0}).Reload()
+    assert "region/outline" in events.Tags()["images"]
+    assert any("hparams" in tag for tag in events.summary_metadata)
+
+
+def test_resume_goes_on_to_a_new_total(run, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(run["run"], folder)
+    more = runs.resume(folder, world(), budget=600, quiet=True)
+    whole = runs.train(
+        world(), source=SOURCE, log_dir=tmp_path, name="whole", budget=600, seed=0, schedule="expression", quiet=True,
+        log_interval=100,
+    )  # fmt: skip
+    assert (more["lower"], more["upper"], more["steps"]) == (whole["lower"], whole["upper"], whole["steps"])
+    with (folder / "progress.csv").open() as file:
+        assert [int(r["episodes"]) for r in csv.DictReader(file)] == [100, 200, 300, 400, 500, 600]
+
+
+def test_resumed_logs_hide_what_came_after_the_checkpoint(run, tmp_path):
+    from rpl_agent.agent.logger import CSVWriter
+
+    path = tmp_path / "progress.csv"
+    shutil.copy(Path(run["run"]) / "progress.csv", path)
+    writer = CSVWriter(path, resume_at=200)
+    writer.write({"guarantee/lower": 1.5, "new/tag": 3.0}, 250)
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [int(r["episodes"]) for r in rows] == [100, 200, 250] and rows[-1]["new/tag"] == "3"
+
+
+def test_evaluate_by_sampling_and_exactly(run):
+    result = runs.evaluate(run["run"], world(), episodes=4000, theta=rpl_envs.benchmark(ID).theta, seed=3)
+    assert abs(result["monte_carlo"] - result["exact"]) < 5 * result["standard_error"]
+    assert result["exact"] <= result["optimum"] + 1e-6 and abs(result["optimum"] - 19.0429) < 1e-3
+    json.dumps(result)
+
+
+def test_watch_as_text_and_as_animation(run, tmp_path):
+    text = runs.watch(run["run"], world("ansi"), episodes=1)
+    assert text["frames"] >= 2 and isinstance(text["returns"][0], float)
+    pytest.importorskip("PIL")
+    from PIL import Image
+
+    picture = tmp_path / "w.gif"
+    result = runs.watch(run["run"], world("rgb_array"), output=picture, mode="optimistic")
+    with Image.open(picture) as image:
+        assert image.n_frames >= 2
+    assert result["output"] == str(picture)
+    with pytest.raises(ModelError, match="render mode"):
+        runs.watch(run["run"], world())
+
+
+def test_certify_run_computes_the_certificate_anew(run, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(run["run"], folder)
+    (folder / "certificate.json").unlink()
+    result = runs.certify_run(folder, world())
+    assert abs(result["lower"] - run["lower"]) < 1e-5 and (folder / "certificate.json").is_file()
+
+
+def test_names_and_folders(run, tmp_path):
+    quick = {"source": SOURCE, "log_dir": tmp_path, "budget": 2, "quiet": True, "config": Config("anytime", "tied")}
+    with pytest.raises(ModelError, match="plain folder name"):
+        runs.train(world(), name="../outside", **quick)
+    runs.train(world(), name="once", **quick)
+    with pytest.raises(ModelError, match="rpl resume"):
+        runs.train(world(), name="once", **quick)
+    first, second = (Path(runs.train(world(), **quick)["run"]).name for _ in range(2))
+    assert (first, second) == ("Betting-25_1", "Betting-25_2")
+    with pytest.raises(FileNotFoundError):
+        runs.resume(tmp_path / "nowhere", world())
+    with pytest.raises(FileNotFoundError):
+        runs.read_source(tmp_path)
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(DataError, match="damaged"):
+        runs.read_source(tmp_path)
+    with pytest.raises(ModelError, match="schedule 'sometimes'"):
+        runs.parse_schedule("sometimes")
+    assert runs.parse_schedule("every:7").n == 7
+
+
+# ---------------------------------------------------------------------- what people see
+def status(**changes):
+    values = {
+        "title": "t", "unit": "episodes", "done": 50, "goal": 100, "episodes": 50, "steps": 500, "updates": 7,
+        "seconds": 10.0, "steps_per_second": 50.0, "lower": 0.25, "upper": 0.5, "shares": {"solve": 3.0, "region": 1.0},
+    }  # fmt: skip
+    return Status(**(values | changes))
+
+
+def test_lines_and_panel_show_the_figures(capsys):
+    text = line(status())
+    assert "50/100" in text and "lower 0.25" in text and "gap 0.25" in text and "left 0:10" in text
+    from rich.console import Console
+
+    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(render(status(), [0.5, 0.3, 0.25]))
+    panel = console.export_text()
+    assert "0.25 ≤ V ≤ 0.5" in panel and "solve 75%" in panel and "updates" in panel
+    assert "not yet certified" not in panel
+    view = LiveView(Console(force_terminal=True, width=90))
+    view.start()
+    view.certified(status())
+    view.stop()
+    assert "≤ V ≤" in capsys.readouterr().out
+
+
+def test_sparkline_and_durations():
+    assert sparkline([8, 4, 2, 1]) == "█▆▃▁" and sparkline([]) == "" and sparkline([3.0]) == "█"
+    assert duration(65) == "1:05" and duration(3661) == "1:01:01" and duration(float("nan")) == "–"
+
+
+def test_views_by_verbosity():
+    assert type(make_view(False, 0)) is View
+    assert isinstance(make_view(True, 0), LinesView) and isinstance(make_view(False, 1), LinesView)  # no terminal here
+
+
+# ---------------------------------------------------------------------- examples
+def test_the_example_trains_and_resumes(tmp_path):
+    command = [sys.executable, str(ROOT / "examples" / "train_aircraft.py"), "--budget", "30", "--log-dir", str(tmp_path)]
+    first = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "with probability ≥ 0.999" in first.stdout and "arrive" in first.stdout
+    again = subprocess.run([*command, "--resume", str(tmp_path / "aircraft_1")], capture_output=True, text=True, check=True)
+    assert "with probability ≥ 0.999" in again.stdout
+
+
+def test_the_notebook_executes(tmp_path):
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    notebook = nbformat.read(ROOT / "examples" / "train_aircraft.ipynb", as_version=4)
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    text = json.dumps(notebook)
+    assert "with probability" in text and "certified at least" in text
+
+
+# ---------------------------------------------------------------------- TensorBoard, in a browser
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium")
+def test_the_margin_chart_is_seen_in_a_browser(run, tmp_path):
+    Image = pytest.importorskip("PIL.Image")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    address, picture = f"http://127.0.0.1:{port}", tmp_path / "board.png"
+    board = subprocess.Popen(
+        [sys.executable, "-m", "tensorboard.main", "--logdir", run["run"], "--port", str(port), "--host", "127.0.0.1"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        wait_until(f"{address}/data/plugin/custom_scalars/layout", b"guarantee/upper")
+        subprocess.run(
+            [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+             "--disable-component-update", "--disable-sync", f"--user-data-dir={tmp_path / 'profile'}",
+             "--window-size=1100,700", "--virtual-time-budget=30000", f"--screenshot={picture}", f"{address}/#custom_scalars"],
+            check=True, capture_output=True, timeout=120,
+        )  # fmt: skip
+    finally:
+        board.terminate()
+        board.wait(timeout=20)
+    pixels = np.asarray(Image.open(picture).convert("RGB")).astype(int)
+    # TensorBoard's first run colour is orange; the band of the margin chart is the same at a fraction of its opacity
+    band = (np.abs(pixels - np.array([255, 211, 199])) <= 12).all(axis=2)
+    assert band.sum() > 500
+
+
+def wait_until(url, content, seconds=60):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            if content in urllib.request.urlopen(url, timeout=5).read():
+                return
+        except OSError:
+            pass
+        time.sleep(0.5)
+    raise AssertionError(f"{url} did not answer with {content!r}")
