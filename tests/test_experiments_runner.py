@@ -14,7 +14,7 @@ import pytest
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.experiments.runner import run_group, run_sweep
 from rpl_agent.experiments.store import ROWS, Store, append, number, read, require_rows
-from rpl_agent.experiments.suites import key
+from rpl_agent.experiments.suites import key, uniform
 
 KIND = "tests.experiment_kinds:"
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,6 +68,7 @@ def test_executors_agree_and_a_dead_worker_is_replaced(tmp_path, executor):
     """Same results as the serial run, although one worker dies on the way; nothing is lost or counted twice."""
     pytest.importorskip(executor)
     asked = tasks("draw", range(4)) + tasks("die_once", [10], folder=str(tmp_path))
+    asked += uniform(["Betting-25"], [("clopper-pearson", "tied"), ("clopper-pearson", "expression")], episodes=200)
     rows = run_sweep(asked, tmp_path / "out", jobs=2, executor=executor)
     assert (tmp_path / "died-10").exists()
     assert results(rows) == results(run_sweep(asked, tmp_path / "serial", jobs=1))
