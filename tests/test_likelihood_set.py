@@ -21,7 +21,8 @@ def _affine():
         2: {"a": {0: "0.6 - 0.4*p", 1: "0.4 + 0.4*p"}},
         3: {"a": {0: 1}},
     }
-    return build(0, lambda s: rows[s], domain=Domain.box(["p", "q"]).with_simplex(), name="affine"), np.array([0.4, 0.3])
+    domain = Domain.box(["p", "q"]).with_simplex()
+    return build(0, lambda s: rows[s], domain=domain, name="affine"), np.array([0.4, 0.3])
 
 
 def _bilinear():

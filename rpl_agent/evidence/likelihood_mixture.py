@@ -42,8 +42,8 @@ LARGEST_RATIO = 0.9
 PARTICLES = (256, 256, 1024, 4096, 16384)
 #: Weight of the particles in the mixture with the closed form.
 PARTICLE_SHARE = 0.9
-#: Exact likelihoods are computed for this many particles, those that a quadratic model prefers.
-EVALUATED = 96
+#: Exact likelihoods are computed for this many particles per dimension, those that a quadratic model prefers.
+EVALUATED = 64
 
 
 @dataclass(frozen=True)
@@ -123,10 +123,10 @@ def particles(
 ) -> float:
     """Lower bound on ln Q for the particle law of `particle_set`, any model."""
     points, count = particle_set(prior, chart)
-    if len(points) > EVALUATED:
-        offset = points - center.z
-        score = quadratic_forms(offset, center.precision)
-        points = points[np.argpartition(score, EVALUATED)[:EVALUATED]]
+    evaluated = EVALUATED * chart.dimension
+    if len(points) > evaluated:
+        score = quadratic_forms(points - center.z, center.precision)
+        points = points[np.argpartition(score, evaluated)[:evaluated]]
     if not len(points):
         return -np.inf
     g = np.empty((len(points), 1))

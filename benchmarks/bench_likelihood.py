@@ -1,0 +1,150 @@
+"""Tightness and coverage: the joint likelihood region against the paper's U and against the Wilks limit.
+
+Tightness, δ = 0.001, uniform episodes, the policy that is optimal at the true parameters:
+
+- *paper*: the paper's own U: Clopper-Pearson per expression at δ/|Λ_unk|, parameters in their box;
+- *U*: the same with this package's pooling (f and 1 − f one event) and the domain's constraints;
+- *likelihood*: the default.
+
+Gaps are relative, under the rectangular relaxation. ``wilks`` is the mean width over expressions divided by
+that of the ideal region {χ²_d quantile, Fisher information of all the data, fixed N}; no set valid at all times
+reaches 1. ``cost`` is the time of likelihood build and rectangular solve over tied build and solve.
+Medians over seeds. The columns of the second table say where the factor to the Wilks limit goes.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+from scipy import stats
+
+from benchmarks import coverage
+from rpl_agent.evidence.counts import Counts
+from rpl_agent.evidence.intervals import clopper_pearson, confidence_intervals
+from rpl_agent.evidence.likelihood import INTERVAL_SHARE, chart_of, likelihood_set
+from rpl_agent.evidence.sampling import uniform_counts
+from rpl_agent.model import Domain, Nature, ParametricMDP
+from rpl_agent.regions.base import Region
+from rpl_agent.regions.lifting import build_region
+from rpl_agent.regions.likelihood import likelihood_region
+from rpl_agent.relaxations.point import Point
+from rpl_agent.relaxations.projections import tied
+from rpl_agent.relaxations.rectangular import Rectangular
+from rpl_agent.solver import solve
+from rpl_envs.benchmark import Benchmark, benchmark
+
+DELTA = 1e-3
+INSTANCES = ("Aircraft-50x10", "Betting-50", "Engagement-100", "MarsRover-10x10", "Glider-21x17", "ParallelBetting-5")
+FULL_INSTANCES = ("Aircraft-100x20", "Betting-100", "Engagement-300", "MarsRover-50x50", "ParallelBetting-10")
+SMOKE_INSTANCES = ("Betting-25", "ParallelBetting-5")
+
+
+def paper_region(pmdp: ParametricMDP, counts: Counts, delta: float) -> Region:
+    """The paper's U: one Clopper-Pearson interval per distinct non-constant expression, over the box."""
+    table = pmdp.table
+    visits = counts.row_totals[pmdp.transition_row]
+    trials = np.bincount(pmdp.expression, weights=visits, minlength=table.num_expressions)
+    unknown = ~table.is_constant
+    lower, upper = table.constant.copy(), table.constant.copy()
+    gamma = delta / max(int(unknown.sum()), 1)
+    lower[unknown], upper[unknown] = clopper_pearson(counts.successes[unknown], trials[unknown], gamma)
+    bounds = {name: pair for name, *pair in zip(table.parameters, pmdp.domain.lower, pmdp.domain.upper)}
+    return build_region(replace(pmdp, domain=Domain.box(bounds)), lower, upper)
+
+
+def relative_gap(world: Benchmark, relaxation, policy, value: float) -> float:
+    """(upper − lower) / true value of one policy under an uncertainty set."""
+    sides = [solve(relaxation, world.objective, nature, policy=policy) for nature in Nature]
+    return (max(s.upper for s in sides) - min(s.lower for s in sides)) / value
+
+
+def widths(region: Region, directions: np.ndarray) -> np.ndarray:
+    return -region.minimize(-directions) - region.minimize(directions)
+
+
+def wilks_widths(pmdp: ParametricMDP, counts: Counts, theta: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """Widths of directions over {v : (v−θ)'I(v−θ) ≤ χ²_d quantile}, I the Fisher information of all the data."""
+    chart = chart_of(pmdp)
+    z = theta if chart.reduction is not None else pmdp.table.reduction.coordinates(theta)[0]
+    jacobian = chart.jacobian(z)
+    turn = (lambda w: w) if jacobian is None else (lambda w: w @ jacobian)
+    values = pmdp.table.evaluate(theta)
+    seen = (counts.successes > 0) & ~pmdp.table.is_constant
+    weights = turn(pmdp.table.reduction.weights[seen])
+    information = (weights * (counts.successes[seen] / values[seen] ** 2)[:, None]).T @ weights
+    spread = np.einsum("ij,jk,ik->i", turn(directions), np.linalg.pinv(information), turn(directions))
+    return 2.0 * np.sqrt(stats.chi2.isf(DELTA, chart.dimension) * spread)
+
+
+def measure(name: str, episodes: int, seed: int) -> dict:
+    """All columns of the tightness table for one instance and data set."""
+    world = benchmark(name)
+    pmdp, theta = world.pmdp, np.array(world.theta)
+    best = solve(Point(pmdp.instantiate(theta)), world.objective, Nature.COOPERATIVE)
+    value = (best.lower + best.upper) / 2
+    counts = uniform_counts(pmdp, world.objective, theta, episodes, world.max_episode_steps + 1, seed)
+    chart_of(pmdp)  # part of the model, not of the data
+    start = time.perf_counter()
+    intervals = confidence_intervals(pmdp, counts, "clopper-pearson", DELTA)
+    tied_gap = relative_gap(world, tied(pmdp, *intervals), best.policy, value)
+    tied_seconds = time.perf_counter() - start
+    start = time.perf_counter()
+    ours = likelihood_region(pmdp, counts, DELTA)
+    gap = relative_gap(world, Rectangular(pmdp, ours), best.policy, value)
+    seconds = time.perf_counter() - start
+    paper, pooled = paper_region(pmdp, counts, DELTA), build_region(pmdp, *intervals)
+    directions = pmdp.table.reduction.weights[~pmdp.table.is_constant]
+    mine, theirs = widths(ours, directions), widths(paper, directions)
+    paper_gap = relative_gap(world, Rectangular(pmdp, paper), best.policy, value)
+    return {
+        "tied": tied_gap,
+        "paper": paper_gap,
+        "U": relative_gap(world, Rectangular(pmdp, pooled), best.policy, value),
+        "likelihood": gap,
+        "gap/paper": gap / paper_gap,
+        "coordinates": float((np.subtract(*ours.box()[::-1]) / np.subtract(*paper.box()[::-1])).mean()),
+        "expressions": float((mine / theirs).mean()),
+        "wilks": float((mine / wilks_widths(pmdp, counts, theta, directions)).mean()),
+        "cost": seconds / tied_seconds,
+    }
+
+
+def explain(name: str, episodes: int, seed: int) -> dict:
+    """Where the factor to the Wilks limit goes: each as a factor on the width, d dimensions of the mixture."""
+    world = benchmark(name)
+    pmdp, theta = world.pmdp, np.array(world.theta)
+    counts = uniform_counts(pmdp, world.objective, theta, episodes, world.max_episode_steps + 1, seed)
+    chart = chart_of(pmdp)
+    found = likelihood_set(pmdp, counts, (1 - INTERVAL_SHARE) * DELTA, chart)
+    directions = pmdp.table.reduction.weights[~pmdp.table.is_constant]
+    level = found.level - float(found.values(found.center.x)[0])
+    quantile = stats.chi2.isf(DELTA, chart.dimension) / 2
+    total = float((widths(likelihood_region(pmdp, counts, DELTA), directions) / wilks_widths(pmdp, counts, theta, directions)).mean())
+    markov, regret = np.sqrt(np.log(1 / DELTA) / quantile), np.sqrt(level / np.log(1 / DELTA))
+    return {
+        "instance": name,
+        "d": chart.dimension,
+        "Wilks nats": quantile,
+        "our nats": level,
+        "ln 1/δ for all times": markov,
+        "regret of the mixture": regret,
+        "split and outer approximation": total / (markov * regret),
+        "all": total,
+    }
+
+
+def rows(smoke: bool = False, full: bool = False) -> list[dict]:
+    """Tightness table, its explanation, coverage table."""
+    instances = SMOKE_INSTANCES if smoke else INSTANCES + (FULL_INSTANCES if full else ())
+    sizes = (1000,) if smoke else (1000, 10_000, 100_000)
+    seeds = (5,) if smoke else (5, 6, 7)
+    table = []
+    for name in instances:
+        for episodes in sizes:
+            found = [measure(name, episodes, seed) for seed in seeds]
+            middle = {key: float(np.median([f[key] for f in found])) for key in found[0]}
+            table.append({"instance": name, "episodes": episodes, **middle})
+    table += [explain(name, sizes[-1], 5) for name in instances]
+    return table + coverage.rows(smoke)
