@@ -80,7 +80,9 @@ def test_cost_objectives_and_other_models_of_an_environment():
     pmdp, _ = corridor()
     objective = Objective.cost("time", target="done")
     pmdp = pmdp.with_labels({"done": pmdp.labels["goal"] | pmdp.labels["lost"]})
-    agent = RPLAgent(seed=0, pmdp=pmdp, objective=objective).learn(CorridorEnv(own_model=False), budget=100, log_interval=99)
+    agent = RPLAgent(seed=0, pmdp=pmdp, objective=objective).learn(
+        CorridorEnv(own_model=False), budget=100, log_interval=99
+    )
     assert agent.certificate.lower <= optimal_value(pmdp, objective, THETA) <= agent.certificate.upper
     assert exact_value(pmdp, objective, agent.certificate.policy, THETA) <= agent.certificate.upper + 1e-9
 
@@ -88,7 +90,9 @@ def test_cost_objectives_and_other_models_of_an_environment():
 # ---------------------------------------------------------------------- schedules
 def test_pooled_doubling_updates_far_less_often():
     by_pair = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=1000, log_interval=1000)
-    pooled = RPLAgent(seed=0, schedule=Doubling(of="expression")).learn(FastCorridorEnv(), budget=1000, log_interval=1000)
+    pooled = RPLAgent(seed=0, schedule=Doubling(of="expression")).learn(
+        FastCorridorEnv(), budget=1000, log_interval=1000
+    )
     assert 5 < pooled.num_updates < by_pair.num_updates
 
 
@@ -98,7 +102,9 @@ def test_own_schedules_and_every_n():
             return Limits(episodes=(progress.updates + 1) ** 2)
 
     assert RPLAgent(seed=0, schedule=Squares()).learn(FastCorridorEnv(), budget=100, log_interval=100).num_updates == 9
-    assert RPLAgent(seed=0, schedule=EveryN(10)).learn(FastCorridorEnv(), budget=100, log_interval=100).num_updates == 10
+    assert (
+        RPLAgent(seed=0, schedule=EveryN(10)).learn(FastCorridorEnv(), budget=100, log_interval=100).num_updates == 10
+    )
 
 
 def test_updates_happen_at_episode_boundaries_and_follow_the_doubling_rule():

@@ -58,14 +58,18 @@ def test_registered_worlds_resume_without_being_given_an_environment(tmp_path):
     import rpl_envs  # noqa: F401
 
     path = tmp_path / "c.zip"
-    whole = RPLAgent(seed=1, schedule=Doubling(of="expression")).learn(gym.make("rpl/Betting-25-v0"), budget=100, log_interval=100)
+    whole = RPLAgent(seed=1, schedule=Doubling(of="expression")).learn(
+        gym.make("rpl/Betting-25-v0"), budget=100, log_interval=100
+    )
 
     def stop(local, _):
         if local["self"].num_episodes >= 40:
             local["self"].save(path)
             return False
 
-    RPLAgent(seed=1, schedule=Doubling(of="expression")).learn(gym.make("rpl/Betting-25-v0"), budget=100, log_interval=100, callback=stop)
+    RPLAgent(seed=1, schedule=Doubling(of="expression")).learn(
+        gym.make("rpl/Betting-25-v0"), budget=100, log_interval=100, callback=stop
+    )
     assert fingerprint(RPLAgent.load(path).resume()) == fingerprint(whole)
 
 

@@ -179,10 +179,19 @@ def test_views_by_verbosity():
 
 # ---------------------------------------------------------------------- examples
 def test_the_example_trains_and_resumes(tmp_path):
-    command = [sys.executable, str(ROOT / "examples" / "train_aircraft.py"), "--budget", "30", "--log-dir", str(tmp_path)]
+    command = [
+        sys.executable,
+        str(ROOT / "examples" / "train_aircraft.py"),
+        "--budget",
+        "30",
+        "--log-dir",
+        str(tmp_path),
+    ]
     first = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "with probability ≥ 0.999" in first.stdout and "arrive" in first.stdout
-    again = subprocess.run([*command, "--resume", str(tmp_path / "aircraft_1")], capture_output=True, text=True, check=True)
+    again = subprocess.run(
+        [*command, "--resume", str(tmp_path / "aircraft_1")], capture_output=True, text=True, check=True
+    )
     assert "with probability ≥ 0.999" in again.stdout
 
 
@@ -237,3 +246,16 @@ def wait_until(url, content, seconds=60):
             pass
         time.sleep(0.5)
     raise AssertionError(f"{url} did not answer with {content!r}")
+
+
+def test_outlines_enclose_the_region():
+    from rpl_agent.agent.figures import clip, outline
+    from rpl_agent.regions import Box
+
+    corners = outline(Box(np.array([0.1, 0.2, 0.0]), np.array([0.4, 0.3, 1.0])))
+    assert np.allclose(corners.min(axis=0), [0.1, 0.2], atol=1e-9) and np.allclose(corners.max(axis=0), [0.4, 0.3])
+    assert np.allclose(outline(Box(np.array([0.1]), np.array([0.4]))), [[0.1], [0.4]])
+    square = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+    half = clip(square, np.array([1.0, 0.0]), 0.5)
+    assert np.isclose(half[:, 0].max(), 0.5) and len(half) == 4
+    assert len(clip(square, np.array([1.0, 0.0]), -1.0)) == 0

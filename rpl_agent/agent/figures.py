@@ -41,7 +41,10 @@ class RegionFigures(BaseCallback):
 
 
 def outline(region: Region, first: int = 0, second: int = 1) -> np.ndarray:
-    """(n, 2) corners of an outer polygon of the region's shadow; (2, 1) an interval when there is one coordinate."""
+    """(n, 2) corners of an outer polygon of the region's shadow; (2, 1) an interval when there is one coordinate.
+
+    Every support bound of the region is a half-plane that contains its shadow.
+    """
     if region.dimension == 1:
         low, high = region.box()
         return np.array([low, high]).reshape(2, 1)
@@ -50,12 +53,25 @@ def outline(region: Region, first: int = 0, second: int = 1) -> np.ndarray:
     directions = np.zeros((DIRECTIONS, region.dimension))
     directions[:, first], directions[:, second] = normals[:, 0], normals[:, 1]
     support = -region.minimize(-directions)
-    following = np.roll(normals, -1, axis=0)
-    determinant = normals[:, 0] * following[:, 1] - normals[:, 1] * following[:, 0]
-    ahead = np.roll(support, -1)
-    x = (support * following[:, 1] - ahead * normals[:, 1]) / determinant
-    y = (normals[:, 0] * ahead - following[:, 0] * support) / determinant
-    return np.stack([x, y], axis=1)
+    reach = 2.0 * float(np.abs(support).max()) + 1.0
+    corners = reach * np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
+    for normal, bound in zip(normals, support):  # bounds of a best-of region need not all touch it: clip one by one
+        corners = clip(corners, normal, float(bound))
+    return corners
+
+
+def clip(corners: np.ndarray, normal: np.ndarray, bound: float) -> np.ndarray:
+    """The part (m, 2) of a convex polygon (n, 2) where normal · x ≤ bound."""
+    if not len(corners):
+        return corners
+    height = corners @ normal - bound
+    kept = []
+    for here, ahead, low, high in zip(corners, np.roll(corners, -1, axis=0), height, np.roll(height, -1)):
+        if low <= 0.0:
+            kept.append(here)
+        if (low < 0.0 < high) or (high < 0.0 < low):
+            kept.append(here + (ahead - here) * (low / (low - high)))
+    return np.array(kept).reshape(-1, 2)
 
 
 def coordinate_names(pmdp: Any) -> tuple[str, ...]:
