@@ -121,7 +121,8 @@ def explain(name: str, episodes: int, seed: int) -> dict:
     directions = pmdp.table.reduction.weights[~pmdp.table.is_constant]
     level = found.level - float(found.values(found.center.x)[0])
     quantile = stats.chi2.isf(DELTA, chart.dimension) / 2
-    total = float((widths(likelihood_region(pmdp, counts, DELTA), directions) / wilks_widths(pmdp, counts, theta, directions)).mean())
+    ideal = wilks_widths(pmdp, counts, theta, directions)
+    total = float((widths(likelihood_region(pmdp, counts, DELTA), directions) / ideal).mean())
     markov, regret = np.sqrt(np.log(1 / DELTA) / quantile), np.sqrt(level / np.log(1 / DELTA))
     return {
         "instance": name,

@@ -48,9 +48,8 @@ def critical_counts(method: str, probability: float, budget: int, gamma: float) 
 
 
 @njit(cache=True)
-def _stop_when_certified(probability, low, high, runs, seed):
+def _stop_when_certified(probability, low, high, runs, rng):
     """Runs in which some event's interval excluded the truth at some n ≤ budget."""
-    np.random.seed(seed)
     failures = 0
     budget = low.shape[1] - 1
     for _ in range(runs):
@@ -58,7 +57,7 @@ def _stop_when_certified(probability, low, high, runs, seed):
         for i in range(len(probability)):
             k = 0
             for n in range(1, budget + 1):
-                k += np.random.random() < probability[i]
+                k += rng.random() < probability[i]
                 if k < low[i, n] or k > high[i, n]:
                     failed = True
                     break
@@ -69,13 +68,12 @@ def _stop_when_certified(probability, low, high, runs, seed):
 
 
 @njit(cache=True)
-def _optimism_and_doubling(probability, low, high, runs, steps, seed):
+def _optimism_and_doubling(probability, low, high, runs, steps, rng):
     """Runs whose intervals, at one of the moments of recomputation, exclude the truth.
 
     The upper bound that guides the choice is p̂ + √(ln n/ n), as good a guide as any: validity must not
     depend on it.
     """
-    np.random.seed(seed)
     failures = 0
     events, budget = len(probability), low.shape[1] - 1
     for _ in range(runs):
@@ -91,7 +89,7 @@ def _optimism_and_doubling(probability, low, high, runs, steps, seed):
             for _ in range(max(1, n[arm])):
                 if n[arm] < budget:
                     n[arm] += 1
-                    k[arm] += np.random.random() < probability[arm]
+                    k[arm] += rng.random() < probability[arm]
             if k[arm] < low[arm, n[arm]] or k[arm] > high[arm, n[arm]]:
                 failed = True
                 break
@@ -101,13 +99,14 @@ def _optimism_and_doubling(probability, low, high, runs, steps, seed):
 
 def interval_failures(method: str, sampler: str, delta: float, runs: int, budget: int, seed: int) -> int:
     """Runs of ``runs`` in which the joint statement at δ was false when the agent looked."""
+    rng = np.random.default_rng(seed)
     probability = np.repeat(LEVELS, EVENTS // len(LEVELS))
     tables = [critical_counts(method, p, budget, delta / EVENTS) for p in LEVELS]
     low = np.repeat([t[0] for t in tables], EVENTS // len(LEVELS), axis=0)
     high = np.repeat([t[1] for t in tables], EVENTS // len(LEVELS), axis=0)
     if sampler == "stop when certified":
-        return int(_stop_when_certified(probability, low, high, runs, seed))
-    return int(_optimism_and_doubling(probability, low, high, runs, 600, seed))
+        return int(_stop_when_certified(probability, low, high, runs, rng))
+    return int(_optimism_and_doubling(probability, low, high, runs, 600, rng))
 
 
 def family() -> tuple[np.ndarray, np.ndarray, float]:
@@ -118,14 +117,13 @@ def family() -> tuple[np.ndarray, np.ndarray, float]:
 
 
 @njit(cache=True)
-def _likelihood_runs(a, b, truth, level, runs, steps, normals, starts, shares, adaptive, seed):
+def _likelihood_runs(a, b, truth, level, runs, steps, normals, starts, shares, adaptive, rng):
     """Runs in which ln Σ_j w_j M_j(truth) ever reaches ``level``; also the mean of the final e-value.
 
     Windows start at ``starts`` with weights ``shares``: the first with particles uniform on [0, 1], the
     others with particles normal around the maximum-likelihood point of the data so far. Weight that is not
     invested yet is worth itself.
     """
-    np.random.seed(seed)
     m = len(normals)
     failures, mean = 0, 0.0
     events = len(a)
@@ -144,7 +142,8 @@ def _likelihood_runs(a, b, truth, level, runs, steps, normals, starts, shares, a
                 point, spread = 0.5, 0.0
                 if used > 0:
                     for _ in range(30):
-                        gradient, curvature = 1.0 / point - 1.0 / (1.0 - point), 1.0 / point**2 + 1.0 / (1.0 - point) ** 2
+                        gradient = 1.0 / point - 1.0 / (1.0 - point)
+                        curvature = 1.0 / point**2 + 1.0 / (1.0 - point) ** 2
                         for i in range(events):
                             f = a[i] + b[i] * point
                             gradient += b[i] * (hits[i, 1] / f - hits[i, 0] / (1.0 - f))
@@ -166,9 +165,9 @@ def _likelihood_runs(a, b, truth, level, runs, steps, normals, starts, shares, a
                 if n > 0 and abs(hits[arm, 1] - n * p) < sqrt(n * p * (1.0 - p)):
                     arm = (arm + 1) % events
             else:
-                arm = np.random.randint(events)
+                arm = rng.integers(0, events)
             p = a[arm] + b[arm] * truth
-            success = np.random.random() < p
+            success = rng.random() < p
             hits[arm, 1 if success else 0] += 1.0
             e_value = 0.0
             for j in range(len(starts)):
@@ -195,7 +194,8 @@ def likelihood_failures(
         starts, shares = np.array([0, 64, 256, 1024]), np.full(4, 1.0 / 13.0)
     else:
         starts, shares = np.array([0, steps // 12]), np.array([0.02, 0.98])
-    return _likelihood_runs(a, b, truth, -np.log(delta), runs, steps, normals, starts, shares, adaptive, seed)
+    rng = np.random.default_rng(seed)
+    return _likelihood_runs(a, b, truth, -np.log(delta), runs, steps, normals, starts, shares, adaptive, rng)
 
 
 def rows(smoke: bool) -> list[dict]:
@@ -205,11 +205,14 @@ def rows(smoke: bool) -> list[dict]:
     for sampler in ("stop when certified", "optimism and doubling"):
         for method in METHODS:
             failures = interval_failures(method, sampler, delta, runs, budget, seed=1)
-            table.append({"sampler": sampler, "set": method, "stated": delta, "observed": failures / runs, "runs": runs})
+            table.append(_row(sampler, method, delta, failures, runs))
     for schedule in ("geometric", "split"):
         for adaptive in (True, False):
             failures, _ = likelihood_failures(schedule, delta, runs, steps, seed=2, adaptive=adaptive)
             sampler = "stay where it disagrees" if adaptive else "uniform, a look after every sample"
-            name = f"likelihood, {schedule}"
-            table.append({"sampler": sampler, "set": name, "stated": delta, "observed": failures / runs, "runs": runs})
+            table.append(_row(sampler, f"likelihood, {schedule}", delta, failures, runs))
     return table
+
+
+def _row(sampler: str, name: str, delta: float, failures: int, runs: int) -> dict:
+    return {"sampler": sampler, "set": name, "stated": delta, "observed": failures / runs, "runs": runs}

@@ -52,31 +52,31 @@ def l1_rows(pmdp: ParametricMDP, counts: Counts, delta: float) -> tuple[np.ndarr
     check_delta(delta)
     table = pmdp.table
     kind, first = row_types(pmdp)
-    unknown = [r for r in range(len(first)) if not _is_constant(pmdp, int(first[r]))]
-    gamma = delta / max(len(unknown), 1)
+    owner, expression, multiplicity = _outcomes(pmdp, first)
+    free = np.zeros(len(first), dtype=bool)
+    np.logical_or.at(free, owner, ~table.is_constant[expression])
+    gamma = delta / max(int(free.sum()), 1)
     visits = np.bincount(kind, weights=counts.row_totals, minlength=len(first))
-    hits = _hits_per_type(pmdp, counts, kind)
-    weights = table.reduction.weights
-    rows, bounds = [], []
-    for r in unknown:
-        n = visits[r]
-        if n == 0:
-            continue
-        span = slice(pmdp.row_ptr[first[r]], pmdp.row_ptr[first[r] + 1])
-        expressions, multiplicity = np.unique(pmdp.expression[span], return_counts=True)
-        outcomes = len(expressions)
-        epsilon = np.sqrt(2.0 * (np.log(2.0**outcomes - 2.0) - np.log(gamma)) / n) if outcomes > 1 else 0.0
-        share = np.array([hits[r].get(int(f), 0) for f in expressions]) / n
-        b_f = weights[expressions]
-        b_f = np.asarray(b_f.todense() if hasattr(b_f, "todense") else b_f) * multiplicity[:, None]
-        c_f = table.constant[expressions] * multiplicity
+    hits = _hits(pmdp, counts, kind, owner, expression)
+    size = np.bincount(owner, minlength=len(first))
+    begin = np.concatenate([[0], np.cumsum(size)])
+    rows, bounds = [np.zeros((0, table.reduction.rank))], [np.zeros(0)]
+    for outcomes in np.unique(size[free & (visits > 0)]).tolist():
+        types = np.flatnonzero(free & (visits > 0) & (size == outcomes))
+        member = begin[types][:, None] + np.arange(outcomes)  # (G, k) outcomes of every type of this size
+        n = visits[types]
+        # ln(2^k − 2), without overflow
+        epsilon = np.sqrt(2.0 * (outcomes * np.log(2.0) + np.log1p(-(2.0 ** (1 - outcomes))) - np.log(gamma)) / n)
+        share = hits[member] / n[:, None]
+        constant = table.constant[expression[member]] * multiplicity[member]
+        weights = table.reduction.weights[expression[member].ravel()]
+        weights = np.asarray(weights.todense() if hasattr(weights, "todense") else weights)
+        weights = weights.reshape(len(types), outcomes, -1) * multiplicity[member][:, :, None]
         for chosen in _subsets(outcomes):
             index = np.array(chosen)
-            rows.append(b_f[index].sum(axis=0))
-            bounds.append(share[index].sum() + epsilon / 2.0 - c_f[index].sum() + 1e-12)
-    if not rows:
-        return np.zeros((0, table.reduction.rank)), np.zeros(0)
-    return np.array(rows), np.array(bounds)
+            rows.append(weights[:, index].sum(axis=1))
+            bounds.append(share[:, index].sum(axis=1) + epsilon / 2.0 - constant[:, index].sum(axis=1) + 1e-12)
+    return np.vstack(rows), np.concatenate(bounds)
 
 
 def _subsets(outcomes: int):
@@ -86,17 +86,21 @@ def _subsets(outcomes: int):
         yield from combinations(range(outcomes), size)
 
 
-def _is_constant(pmdp: ParametricMDP, row: int) -> bool:
-    return bool(pmdp.table.is_constant[pmdp.expression[pmdp.row_ptr[row] : pmdp.row_ptr[row + 1]]].all())
+def _outcomes(pmdp: ParametricMDP, first: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(type, expression, multiplicity) of every outcome, sorted by type and expression."""
+    length = np.diff(pmdp.row_ptr)[first]
+    owner = np.repeat(np.arange(len(first)), length)
+    offset = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
+    key = owner * np.int64(pmdp.num_expressions) + pmdp.expression[np.repeat(pmdp.row_ptr[first], length) + offset]
+    keys, multiplicity = np.unique(key, return_counts=True)
+    return keys // pmdp.num_expressions, keys % pmdp.num_expressions, multiplicity
 
 
-def _hits_per_type(pmdp: ParametricMDP, counts: Counts, kind: np.ndarray) -> list[dict[int, int]]:
-    """Per type: observed successes of each expression."""
+def _hits(
+    pmdp: ParametricMDP, counts: Counts, kind: np.ndarray, owner: np.ndarray, expression: np.ndarray
+) -> np.ndarray:
+    """Observations of every outcome, pooled over the rows of its type."""
     seen = np.flatnonzero(counts.transitions)
-    key = kind[pmdp.transition_row[seen]].astype(np.int64) * pmdp.num_expressions + pmdp.expression[seen]
-    keys, inverse = np.unique(key, return_inverse=True)
-    sums = np.bincount(inverse, weights=counts.transitions[seen], minlength=len(keys))
-    result: list[dict[int, int]] = [{} for _ in range(int(kind.max(initial=-1)) + 1)]
-    for k, value in zip(keys.tolist(), sums.tolist()):
-        result[k // pmdp.num_expressions][k % pmdp.num_expressions] = int(value)
-    return result
+    key = kind[pmdp.transition_row[seen]] * np.int64(pmdp.num_expressions) + pmdp.expression[seen]
+    place = np.searchsorted(owner * np.int64(pmdp.num_expressions) + expression, key)
+    return np.bincount(place, weights=counts.transitions[seen], minlength=len(owner))
