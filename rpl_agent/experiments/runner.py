@@ -92,7 +92,7 @@ def run_sweep(
     with _progress_bar(progress) as bar, _session(executor if groups else "none", jobs):
         done = len(tasks) - sum(map(len, groups.values()))
         line = bar.add_task("runs", total=len(tasks), completed=done)
-        spool = os.fspath(store.spool) if executor == "joblib" and jobs > 1 else None
+        spool = os.fspath(store.spool) if executor == "joblib" else None  # other machines have other disks
         for name, rows in _with_retries(list(groups.items()), executor, jobs, spool, retries):
             if isinstance(rows, str):
                 failures.append(f"{name}: {rows}")
@@ -141,7 +141,7 @@ def _execute(groups: list[Group], executor: str, jobs: int, spool: str | None) -
     if executor == "ray":
         return _ray(groups, jobs)
     if jobs == 1:
-        return ((name, run_group(tasks)) for name, tasks in groups)
+        return ((name, run_group(tasks, spool)) for name, tasks in groups)
     return _joblib(groups, jobs, spool)
 
 
