@@ -102,7 +102,7 @@ def untied_intervals(
 
 def check_delta(delta: float) -> None:
     """δ must be a probability strictly between 0 and 1."""
-    if not (np.isscalar(delta) and np.isfinite(delta) and 0.0 < delta < 1.0):
+    if not (isinstance(delta, (int, float, np.floating)) and 0.0 < delta < 1.0):
         raise DataError(f"delta = {delta!r} must lie strictly between 0 and 1")
 
 

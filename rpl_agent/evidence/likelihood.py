@@ -137,9 +137,9 @@ def likelihood_set(
             offsets.append(bound + np.log(weight))
     if not matrix:
         return None
-    matrix, offsets = np.array(matrix), np.array(offsets)
-    center = center_of(constant, weights, matrix, offsets, chart, overall.z)
-    return LevelSet(constant, weights, matrix, offsets, -np.log(alpha), chart, center, kept)
+    per_window, shares = np.array(matrix), np.array(offsets)
+    center = center_of(constant, weights, per_window, shares, chart, overall.z)
+    return LevelSet(constant, weights, per_window, shares, -np.log(alpha), chart, center, kept)
 
 
 def _windows(counts: Counts) -> list[tuple[Mark | None, float]]:
