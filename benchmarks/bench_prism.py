@@ -1,7 +1,8 @@
-"""PRISM files: states per second from text to a validated model, beside the Python builders and Storm's explicit builder.
+"""PRISM files: states per second from text to a validated model, beside the Python builders and Storm's.
 
-"seconds" covers reading, exploration, the expression table and validation. "python" is the vectorised builder of the same model; "storm" builds
-the file at one parameter point with doubles (no parameters, no exact numbers), where stormpy is installed.
+"seconds" covers reading, exploration, the expression table and validation. "python" is the vectorised builder of the
+same model; "storm" builds the file at one parameter point with doubles (no parameters, no exact numbers), where
+stormpy is installed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import rpl_envs
-
 from rpl_agent.formats import prism
 
 MODELS = Path(__file__).parent.parent / "examples" / "models"
@@ -70,7 +70,11 @@ def _storm_seconds(file: str, constants: dict[str, Any], theta: tuple[float, ...
         return None
     lines = (MODELS / f"{file}.prism").read_text().splitlines()
     for name, value in constants.items():  # Storm does not replace constants that have a value
-        at = next(i for i, line in enumerate(lines) if line.startswith(("const int " + name + " ", "const bool " + name + " ")))
+        at = next(
+            i
+            for i, line in enumerate(lines)
+            if line.startswith(("const int " + name + " ", "const bool " + name + " "))
+        )
         lines[at] = lines[at].split("=")[0] + f"= {str(value).lower() if isinstance(value, bool) else value};"
     with TemporaryDirectory() as folder:
         path = Path(folder) / "model.prism"
@@ -78,6 +82,8 @@ def _storm_seconds(file: str, constants: dict[str, Any], theta: tuple[float, ...
         start = time.perf_counter()
         program = stormpy.parse_prism_program(str(path))
     names = [c.name for c in program.constants if not c.defined]
-    program, _ = stormpy.instantiate_constants(program, ",".join(f"{n}={v!r}" for n, v in zip(names, theta, strict=True)))
+    program, _ = stormpy.instantiate_constants(
+        program, ",".join(f"{n}={v!r}" for n, v in zip(names, theta, strict=True))
+    )
     stormpy.build_model[float](program)
     return time.perf_counter() - start

@@ -1,10 +1,10 @@
-"""Gymnasium's own worlds: learn FrozenLake and Taxi by stepping the original environments, and certify what was learned.
+"""Gymnasium's own worlds: learn FrozenLake and Taxi by stepping the originals, and certify what was learned.
 
     python examples/gymnasium_worlds.py [--episodes 500]
 
-The structure of both models comes from the map that a player sees. The slipperiness of the ice, the rain and the passenger's
-fickleness are unknown; the agent learns them from steps alone. At the end the truth, which Gymnasium knows, is used once: to see that
-the certificate holds and how close the policy is to the best one.
+The structure of both models comes from the map that a player sees. The slipperiness of the ice, the rain and the
+passenger's fickleness are unknown; the agent learns them from steps alone. At the end the truth, which Gymnasium
+knows, is used once: to see that the certificate holds and how close the policy is to the best one.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
-from rpl_envs.toy_text import ToyTextEnv, frozen_lake, taxi
 
 from rpl_agent import RPLAgent
 from rpl_agent.certify import true_value
 from rpl_agent.model import Nature
 from rpl_agent.relaxations.point import Point
 from rpl_agent.solver import solve
+from rpl_envs.toy_text import ToyTextEnv, frozen_lake, taxi
 
 
 def learn(name: str, env: ToyTextEnv, theta: list[float], episodes: int, seed: int = 0) -> dict[str, float]:
@@ -27,7 +27,7 @@ def learn(name: str, env: ToyTextEnv, theta: list[float], episodes: int, seed: i
     certificate = agent.certificate
     achieved = true_value(env.pmdp, env.objective, certificate.policy, np.array(theta))
     best = solve(Point(env.pmdp.instantiate(theta)), env.objective, Nature.COOPERATIVE)
-    print(f"{name}: {env.pmdp.num_states} states, {env.pmdp.num_expressions} expressions, {env.pmdp.num_parameters} unknown")
+    print(f"{name}: {env.pmdp.num_states} states, {env.pmdp.num_parameters} unknown parameter(s)")
     print(f"  {episodes} episodes, {agent.num_timesteps} steps")
     print(f"  certificate  {certificate.lower:.4f} .. {certificate.upper:.4f}")
     print(f"  true value of the policy {achieved:.4f}, optimum {best.upper:.4f}")

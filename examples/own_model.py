@@ -2,10 +2,10 @@
 
     python examples/own_model.py [--episodes 300]
 
-A pump has three conditions. Its chances of getting worse in a day are multiples of one unknown rate r, and an inspection finds
-a fault with the unknown probability q. First the builder is told so: every observation of every state teaches r and q.
-Then the same pump without shared parameters, where every probability is a parameter of its own: that is
-classical interval learning, sound with less knowledge and much slower.
+A pump has three conditions. Its chances of getting worse in a day are multiples of one unknown rate r, and an
+inspection finds a fault with the unknown probability q. First the builder is told so: every observation of every
+state teaches r and q. Then the same pump without shared parameters, where every probability is a parameter of its
+own: that is classical interval learning, sound with less knowledge and much slower.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def pump(shared: bool = True) -> ParametricMDP:
         found = chance("q", f"found_{condition}_{day}")
         return {
             "run": {(condition + 1, day + 1): worse, (condition, day + 1): 1 - worse},
-            "inspect": {(GOOD, day + 1): found, (condition, day + 1): 1 - found} if condition > GOOD else {(GOOD, day + 1): Polynomial.constant(1)},
+            "inspect": {(GOOD, day + 1): found, (condition, day + 1): 1 - found}
+            if condition > GOOD
+            else {(GOOD, day + 1): Polynomial.constant(1)},
         }
 
     def cost(state: tuple[int, int], action: str) -> float:
@@ -77,7 +79,8 @@ def main() -> None:
         counts = Counts(model)
         counts.add_batch(batch)
         certificate = certify(model, counts, objective, Config(confidence="anytime", relaxation=relaxation))
-        print(f"{name}: {model.num_parameters} parameters, {model.num_expressions} expressions, cost in [{certificate.lower:.2f}, {certificate.upper:.2f}]")
+        print(f"{name}: {model.num_parameters} parameters, {model.num_expressions} expressions")
+        print(f"  certified: cost between {certificate.lower:.2f} and {certificate.upper:.2f}")
 
 
 if __name__ == "__main__":

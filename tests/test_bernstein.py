@@ -13,7 +13,9 @@ from rpl_agent.model.validation import expression_range
 
 
 def test_products_of_one_parameter_with_its_complement_are_probabilities():
-    table = ExpressionTable.from_polynomials([Polynomial.parse(t) for t in ("p*(1-p)", "(1-p)**3", "p**2*(1-p)")], ("p",))
+    table = ExpressionTable.from_polynomials(
+        [Polynomial.parse(t) for t in ("p*(1-p)", "(1-p)**3", "p**2*(1-p)")], ("p",)
+    )
     low, high = expression_range(table, Domain.box(("p",)))
     np.testing.assert_allclose(low, 0.0, atol=1e-14)
     np.testing.assert_allclose(high, [1 / 3, 1.0, 1 / 3], atol=1e-14)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import rpl_envs
 
+import rpl_envs
 from rpl_agent.errors import ModelError
 from rpl_agent.formats import prism
 from rpl_agent.formats.explicit import identifiers
@@ -99,13 +99,13 @@ def test_formula_labels_are_named_in_the_property(tmp_path):
 
 def test_bad_bounds_and_endings_are_refused(betting, bounds, tmp_path):
     lower, upper = bounds
-    with pytest.raises(ModelError, match="the ending must be one of .drn, .tra, .umb"):
+    with pytest.raises(ModelError, match=r"the ending must be one of .drn, .tra, .umb"):
         write_uncertain(tmp_path / "x.txt", betting.pmdp, lower, upper)
     with pytest.raises(ModelError, match="are no bounds for the expression"):
         write_uncertain(tmp_path / "x.drn", betting.pmdp, upper, lower)
     with pytest.raises(ModelError, match="bounds have shapes"):
         write_uncertain(tmp_path / "x.drn", betting.pmdp, lower[1:], upper[1:])
-    with pytest.raises(ModelError, match="the ending must be one of .csv, .json, .strat"):
+    with pytest.raises(ModelError, match=r"the ending must be one of .csv, .json, .strat"):
         write_policy(tmp_path / "x.txt", betting.pmdp, Policy.uniform(betting.pmdp))
 
 
@@ -118,7 +118,11 @@ def test_umb_archives_hold_the_arrays(betting, bounds, tmp_path):
         target = np.frombuffer(archive.extractfile("branch-to-target.bin").read(), dtype="<u8")
         probability = np.frombuffer(archive.extractfile("branch-to-probability.bin").read(), dtype="<f8").reshape(-1, 2)
     sizes = index["transition-system"]
-    assert (sizes["#states"], sizes["#choices"], sizes["#branches"]) == (pmdp.num_states, pmdp.num_rows, pmdp.num_transitions)
+    assert (sizes["#states"], sizes["#choices"], sizes["#branches"]) == (
+        pmdp.num_states,
+        pmdp.num_rows,
+        pmdp.num_transitions,
+    )
     np.testing.assert_array_equal(target, pmdp.successor)
     np.testing.assert_array_equal(probability, np.column_stack([lower, upper])[pmdp.expression])
 
@@ -155,7 +159,10 @@ def test_deterministic_and_finite_horizon_policies(betting, tmp_path):
     assert len(lines) == 2 * pmdp.num_states
     assert [line["action"] for line in lines if line["state"] == "0"] == ["bet 10", "bet 0"]
     write_policy(tmp_path / "h.json", pmdp, stepwise)
-    assert [s["0"] for s in json.loads((tmp_path / "h.json").read_text())["states"]] == [{"bet 10": 1.0}, {"bet 0": 1.0}]
+    assert [s["0"] for s in json.loads((tmp_path / "h.json").read_text())["states"]] == [
+        {"bet 10": 1.0},
+        {"bet 0": 1.0},
+    ]
     with pytest.raises(ModelError, match="not a stationary policy"):
         read_csv(tmp_path / "h.csv", pmdp)
 

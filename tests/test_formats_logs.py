@@ -96,10 +96,10 @@ def test_parquet(pmdp, steps, tmp_path):
     assert split.marks[0].total == round(split_fraction(pmdp) * len(table))
     columns["next_state"] = np.where(np.arange(len(table)) == 5, 0, table[:, 2])
     parquet.write_table(pyarrow.table(columns), tmp_path / "bad.parquet")
-    with pytest.raises(DataError, match="bad.parquet row 6: "):
+    with pytest.raises(DataError, match=r"bad.parquet row 6: "):
         read_log(pmdp, tmp_path / "bad.parquet")
     (tmp_path / "no.parquet").write_text("nothing")
-    with pytest.raises(DataError, match="no.parquet: "):
+    with pytest.raises(DataError, match=r"no.parquet: "):
         read_log(pmdp, tmp_path / "no.parquet")
 
 
@@ -120,14 +120,21 @@ def test_minari(pmdp, steps, tmp_path, monkeypatch, variables):
         ends = [False] * 29 + [True]
         buffers.append(
             EpisodeBuffer(
-                observations=columns[states].astype(np.int64) if variables else states, actions=episode[:, 1], rewards=[0.0] * 30,
-                terminations=ends, truncations=[False] * 30,
-            )  # fmt: skip
+                observations=columns[states].astype(np.int64) if variables else states,
+                actions=episode[:, 1],
+                rewards=[0.0] * 30,
+                terminations=ends,
+                truncations=[False] * 30,
+            )
         )
     space = spaces.MultiDiscrete([5, 2, 31]) if variables else spaces.Discrete(pmdp.num_states)
     name = f"maintenance/{'variables' if variables else 'numbers'}-v0"
     minari.create_dataset_from_buffers(
-        name, buffers, observation_space=space, action_space=spaces.Discrete(pmdp.num_actions), algorithm_name="uniform",
+        name,
+        buffers,
+        observation_space=space,
+        action_space=spaces.Discrete(pmdp.num_actions),
+        algorithm_name="uniform",
         data_format="arrow",
     )
     log = read_log(pmdp, f"minari:{name}")
@@ -201,7 +208,7 @@ def test_unknown_sources(pmdp, tmp_path):
     with pytest.raises(DataError, match="no such file"):
         read_log(pmdp, tmp_path / "none.csv")
     (tmp_path / "log.xlsx").write_text("")
-    with pytest.raises(DataError, match="a log is a .csv, .tsv or .parquet file"):
+    with pytest.raises(DataError, match=r"a log is a .csv, .tsv or .parquet file"):
         read_log(pmdp, tmp_path / "log.xlsx")
 
 

@@ -159,5 +159,5 @@ def test_numbers_that_explode_are_refused():
     with pytest.raises(prism.PrismError, match="too large"):
         prism.loads(HEAD + squares + BODY + "rewards f100>0 : 1; endrewards")
     powers = "formula g0 = p+0.1;\n" + "".join(f"formula g{k + 1} = g{k}*g{k};\n" for k in range(20))
-    with pytest.raises(prism.PrismError, match="too large|more than"):
+    with pytest.raises(prism.PrismError, match=r"too large|more than"):
         prism.loads(HEAD + powers + BODY.replace("-> p :", "-> g20 :"))

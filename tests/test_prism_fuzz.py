@@ -15,7 +15,6 @@ from rpl_agent.formats.prism.scope import link
 from rpl_agent.formats.prism.typed import Type, evaluate
 from rpl_agent.formats.prism.vector import Batch
 
-
 MODELS = Path(__file__).parent.parent / "examples" / "models"
 FILES = [path.read_text() for path in sorted(MODELS.glob("*.prism"))]
 SMALL = """mdp
@@ -31,8 +30,9 @@ label "l" = x=N;
 rewards "r" x>0 : 1/x; [a] true : 2; endrewards
 """
 WORDS = (
-    "mdp dtmc ctmc const int double bool formula label module endmodule rewards endrewards init global true false min max pow mod floor ceil"
-    " P Pmax F U clock x y p N 0 1 2 0.5 1e3 .. [ ] ( ) { } -> => <=> <= >= < > = != ! & | + - * / ? : ; , ' x' (x'=1) \"l\" // é \x00 \n"
+    "mdp dtmc ctmc const int double bool formula label module endmodule rewards endrewards init global true false"
+    " min max pow mod floor ceil P Pmax F U clock x y p N 0 1 2 0.5 1e3 .. [ ] ( ) { } -> =>"
+    " <=> <= >= < > = != ! & | + - * / ? : ; , ' x' (x'=1) \"l\" // é \x00 \n"
 ).split(" ")
 
 relaxed = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -102,23 +102,24 @@ numbers = st.sampled_from(["0", "1", "2", "3", "0.5", "0.25", "1.125", "7", "N",
 
 def compound(inner):
     pair = st.tuples(inner, inner)
-    number = [
-        pair.map(lambda t: f"({t[0]} + {t[1]})"), pair.map(lambda t: f"({t[0]} - {t[1]})"), pair.map(lambda t: f"({t[0]} * {t[1]})"),
-        pair.map(lambda t: f"({t[0]} / {t[1]})"), pair.map(lambda t: f"min({t[0]}, {t[1]})"), pair.map(lambda t: f"max({t[0]}, {t[1]})"),
-        inner.map(lambda t: f"floor({t})"), inner.map(lambda t: f"ceil({t})"), inner.map(lambda t: f"round({t})"),
-        inner.map(lambda t: f"-{t}"), inner.map(lambda t: f"pow({t}, 2)"), pair.map(lambda t: f"mod(floor({t[0]}), ceil({t[1]}))"),
-        st.tuples(conditions(inner), inner, inner).map(lambda t: f"({t[0]} ? {t[1]} : {t[2]})"),
-    ]  # fmt: skip
+    patterns = ["({} + {})", "({} - {})", "({} * {})", "({} / {})", "min({}, {})", "max({}, {})"]
+    patterns.append("mod(floor({}), ceil({}))")
+    number = [pair.map(lambda t, p=p: p.format(*t)) for p in patterns]
+    number += [inner.map(p.format) for p in ("floor({})", "ceil({})", "round({})", "-{}", "pow({}, 2)")]
+    number.append(st.tuples(conditions(inner), inner, inner).map(lambda t: "({} ? {} : {})".format(*t)))
     return st.one_of(number)
 
 
 def conditions(inner):
-    compared = st.tuples(inner, st.sampled_from(["<", "<=", ">", ">=", "=", "!="]), inner).map(lambda t: f"{t[0]} {t[1]} {t[2]}")
+    compared = st.tuples(inner, st.sampled_from(["<", "<=", ">", ">=", "=", "!="]), inner).map(
+        lambda t: f"{t[0]} {t[1]} {t[2]}"
+    )
     return st.one_of(
-        compared, st.just("b"), compared.map(lambda t: f"!({t})"), st.tuples(compared, compared).map(lambda t: f"({t[0]} & {t[1]})"),
-        st.tuples(compared, st.just("b")).map(lambda t: f"({t[0]} | {t[1]})"), compared.map(lambda t: f"({t} => b)"),
-        compared.map(lambda t: f"({t} <=> b)"),
-    )  # fmt: skip
+        compared,
+        st.just("b"),
+        st.tuples(compared, compared).map(lambda t: f"({t[0]} & {t[1]})"),
+        *(compared.map(p.format) for p in ("!({})", "({} | b)", "({} => b)", "({} <=> b)")),
+    )
 
 
 terms = st.recursive(numbers, compound, max_leaves=8)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import rpl_envs
 
+import rpl_envs
 from rpl_agent.errors import RPLWarning
 from rpl_agent.formats import prism
 from rpl_agent.formats.prism import explore
@@ -63,10 +63,18 @@ def test_benchmarks_written_in_prism_are_the_same_models(file, instance, constan
         assert (model.pmdp.num_states, model.pmdp.num_transitions, model.pmdp.num_expressions) == counts
 
 
-@pytest.mark.parametrize("file", ["aircraft", "betting", "parallel_betting", "glider", "maintenance"])
+SMALL = {
+    "aircraft": {"width": 4, "height": 3},
+    "betting": {"n": 4},
+    "parallel_betting": {"n": 2},
+    "glider": {"w": 5, "h": 4},
+    "maintenance": {"shifts": 5},
+}
+
+
+@pytest.mark.parametrize("file", SMALL)
 def test_both_strategies_and_the_plain_evaluator_agree(file, monkeypatch):
-    small = {"aircraft": {"width": 4, "height": 3}, "betting": {"n": 4}, "parallel_betting": {"n": 2}, "glider": {"w": 5, "h": 4},
-             "maintenance": {"shifts": 5}}[file]  # fmt: skip
+    small = SMALL[file]
     text = (MODELS / f"{file}.prism").read_text()
     model = prism.loads(text, small)
     monkeypatch.setattr(explore, "PRODUCT_LIMIT", 0)
@@ -88,7 +96,9 @@ def expressions(pmdp) -> set[Polynomial]:
 
 
 def test_decimals_are_exact():
-    pmdp = prism.loads("mdp const double p; module m x:[0..1]; [a] x=0 -> 0.1*p:(x'=1) + 1-0.1*p:true; [b] x=1 -> true; endmodule").pmdp
+    pmdp = prism.loads(
+        "mdp const double p; module m x:[0..1]; [a] x=0 -> 0.1*p:(x'=1) + 1-0.1*p:true; [b] x=1 -> true; endmodule"
+    ).pmdp
     assert expressions(pmdp) == {Polynomial.parse("0.1*p"), Polynomial.parse("1 - 0.1*p"), Polynomial.constant(1)}
 
 
@@ -131,7 +141,9 @@ def test_synchronisation_multiplies_and_waits():
 
 
 def test_choices_with_one_name_are_told_apart():
-    pmdp = prism.loads("mdp module m x:[0..2]; [a] x=0 -> (x'=1); [a] x=0 -> (x'=2); [a] x>0 -> true; [] x=2 -> (x'=0); endmodule").pmdp
+    pmdp = prism.loads(
+        "mdp module m x:[0..2]; [a] x=0 -> (x'=1); [a] x=0 -> (x'=2); [a] x>0 -> true; [] x=2 -> (x'=0); endmodule"
+    ).pmdp
     assert pmdp.action_names == ("a", "m.4", "a#2")
     assert np.diff(pmdp.state_ptr).tolist() == [2, 1, 2]
 
@@ -158,7 +170,8 @@ def test_division_by_a_variable_uses_exact_fractions():
 
 def test_long_decimals_in_products_do_not_overflow():
     parts = "\n".join(
-        f"module m{k} x{k} : [0..1]; [a] x{k}=0 -> 0.12345678901{k}*p:(x{k}'=1) + 1-0.12345678901{k}*p:true; [a] x{k}=1 -> true; endmodule"
+        f"formula f{k} = 0.12345678901{k}*p; module m{k} x{k} : [0..1]; [a] x{k}=0 -> f{k}:(x{k}'=1) + 1-f{k}:true; "
+        f"[a] x{k}=1 -> true; endmodule"
         for k in range(4)
     )
     pmdp = prism.loads(f"mdp const double p; {parts}").pmdp
@@ -205,7 +218,8 @@ def test_ranges_constraints_and_given_parameters():
     // range p 0.2 0.4
     // constraint p + q <= 0.5
     // constraint 2*r >= 1
-    module m x:[0..1]; [a] x=0 -> p:(x'=1) + q:true + 1-p-q:true; [b] x=0 -> r:(x'=1)+1-r:true; [a] x=1 -> true; endmodule
+    module m x:[0..1]; [a] x=0 -> p:(x'=1) + q:true + 1-p-q:true; [b] x=0 -> r:(x'=1)+1-r:true;
+    [a] x=1 -> true; endmodule
     """
     domain = prism.loads(text, parameters={"q": (0.0, 0.3)}).pmdp.domain
     assert domain.parameters == ("p", "q", "r")
@@ -216,7 +230,9 @@ def test_ranges_constraints_and_given_parameters():
 
 
 def test_affine_models_get_the_constraints_they_need():
-    text = "mdp const double p; const double q; module m x:[0..2]; [a] x=0 -> p:(x'=1)+q:true+1-p-q:(x'=2); [a] x>0 -> true; endmodule"
+    text = """mdp const double p; const double q;
+    module m x:[0..2]; [a] x=0 -> p:(x'=1) + q:true + 1-p-q:(x'=2); [a] x>0 -> true; endmodule
+    """
     domain = prism.loads(text).pmdp.domain
     assert not domain.contains(np.array([0.7, 0.7]))
     assert domain.contains(np.array([0.5, 0.5]))

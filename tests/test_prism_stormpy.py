@@ -1,4 +1,4 @@
-"""The independent peer: Storm builds the same PRISM files to the same models with the same values, and reads our exports."""
+"""The independent peer: Storm builds the same files to the same models and values, and reads our exports."""
 
 from __future__ import annotations
 
@@ -96,14 +96,20 @@ def test_storm_reads_the_uncertain_model_with_the_same_robust_value(file, ending
     upper = np.where(pmdp.table.is_constant, value, np.clip(value + 0.02, 1e-4, 1))
     path, properties = write_uncertain(tmp_path / f"uncertain{ending}", pmdp, lower, upper, objective)
     storm = read_back(path)
-    assert (storm.nr_states, storm.nr_choices, storm.nr_transitions) == (pmdp.num_states, pmdp.num_rows, pmdp.num_transitions)
+    assert (storm.nr_states, storm.nr_choices, storm.nr_transitions) == (
+        pmdp.num_states,
+        pmdp.num_rows,
+        pmdp.num_transitions,
+    )
     formula = stormpy.parse_properties(properties.read_text())[0]
     for nature, mode in (
         (Nature.ADVERSARIAL, stormpy.UncertaintyResolutionMode.ROBUST),
         (Nature.COOPERATIVE, stormpy.UncertaintyResolutionMode.COOPERATIVE),
     ):
         ours = solve(Intervals(pmdp, lower, upper), objective, nature, precision=1e-8)
-        found = stormpy.model_checking(storm, formula, uncertainty_resolution_mode=mode).get_value(storm.initial_states[0])
+        found = stormpy.model_checking(storm, formula, uncertainty_resolution_mode=mode).get_value(
+            storm.initial_states[0]
+        )
         assert found == pytest.approx((ours.lower + ours.upper) / 2, rel=1e-4)
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 from gymnasium.envs.toy_text.taxi import TaxiEnv
-from rpl_envs.toy_text import START, frozen_lake, frozen_lake_model, taxi, taxi_model
 
 from rpl_agent import RPLAgent
 from rpl_agent.agent import EveryN
@@ -19,6 +18,7 @@ from rpl_agent.evidence.counts import Counts
 from rpl_agent.model import Nature
 from rpl_agent.relaxations.point import Point
 from rpl_agent.solver import solve
+from rpl_envs.toy_text import START, frozen_lake, frozen_lake_model, taxi, taxi_model
 
 
 def row_of(pmdp, probability: np.ndarray, state: int, action: int, code) -> dict[int, float]:
@@ -73,7 +73,7 @@ def test_taxi_model_is_the_true_kernel_but_for_the_passenger_s_mind(rainy):
 
     checked = 0
     for s in range(pmdp.num_states):
-        row, column, passenger, destination, moved = columns[s].tolist()
+        _, _, passenger, destination, moved = columns[s].tolist()
         if passenger < 0 or passenger == destination:
             continue
         for a in range(6):
@@ -83,7 +83,9 @@ def test_taxi_model_is_the_true_kernel_but_for_the_passenger_s_mind(rainy):
                 # the change of destination is no part of P: merge it away
                 kept: dict[int, float] = {}
                 for successor, p in found.items():
-                    kept[successor - successor % 4 + destination] = kept.get(successor - successor % 4 + destination, 0.0) + p
+                    kept[successor - successor % 4 + destination] = (
+                        kept.get(successor - successor % 4 + destination, 0.0) + p
+                    )
                 found = kept
             assert found == pytest.approx(expected)
             checked += 1
@@ -157,7 +159,12 @@ def test_taxi_without_the_unknown_is_refused():
 
 
 def test_maps_are_checked():
-    for desc, reason in [(["SF", "F"], "equally long"), (["FF", "FG"], "0 start"), (["SS", "FG"], "2 start"), (["SX", "FG"], "letters")]:
+    for desc, reason in [
+        (["SF", "F"], "equally long"),
+        (["FF", "FG"], "0 start"),
+        (["SS", "FG"], "2 start"),
+        (["SX", "FG"], "letters"),
+    ]:
         with pytest.raises(ModelError, match=reason):
             frozen_lake_model(desc)
 
@@ -208,9 +215,16 @@ def test_the_agent_also_steps_the_bare_environment():
     """Without any wrapper of ours: the model from the map, and how an observation names a state."""
     env = gym.make("FrozenLake-v1", desc=["SF", "FG"], success_rate=0.6)
     pmdp, objective = frozen_lake_model(["SF", "FG"])
-    number = {(int(r), int(c)): s for s, (r, c) in enumerate(zip(pmdp.variables["row"], pmdp.variables["column"], strict=True))}
+    number = {
+        (int(r), int(c)): s
+        for s, (r, c) in enumerate(zip(pmdp.variables["row"], pmdp.variables["column"], strict=True))
+    }
     agent = RPLAgent(
-        pmdp=pmdp, objective=objective, observation_to_state=lambda o: number[divmod(int(o), 2)], relaxation="expression", seed=0
+        pmdp=pmdp,
+        objective=objective,
+        observation_to_state=lambda o: number[divmod(int(o), 2)],
+        relaxation="expression",
+        seed=0,
     )
     agent.learn(env, budget=50)
     assert agent.certificate.lower == pytest.approx(1.0, abs=1e-5)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import TimeLimit
@@ -22,6 +24,7 @@ def make_own(
     render_mode: str | None = None,
 ) -> gym.Env:
     """Simulate a model at true parameters (sequence or mapping by name), which the agent does not see."""
-    point = pmdp.instantiate(theta if hasattr(theta, "keys") else np.asarray(theta, dtype=float)).theta  # checks them
+    given = theta if isinstance(theta, Mapping) else np.asarray(theta, dtype=float)
+    point = pmdp.instantiate(given).theta  # checks them
     world = Benchmark(pmdp, objective, tuple(point.tolist()), max_episode_steps, StateRenderer())
     return TimeLimit(PMDPEnv(world, render_mode=render_mode), max_episode_steps)

@@ -1,21 +1,23 @@
 """Gymnasium's own toy-text worlds as parametric MDPs: structure from the map, parameters unknown.
 
 `frozen_lake` and `taxi` return a `ToyTextEnv`: a wrapper around the *original* environment that adds the model
-(``pmdp``), what is wanted (``objective``) and the number of the model's state as observation. An agent learns by stepping the
-original; the tables of true probabilities (``P``) and ``info["prob"]`` are never read, and ``info`` is not passed on.
+(``pmdp``), what is wanted (``objective``) and the number of the model's state as observation. An agent learns by
+stepping the original; the tables of true probabilities (``P``) and ``info["prob"]`` are never read, and ``info`` is
+not passed on.
 
 Objectives, chosen so that undiscounted values are sound:
 
-FrozenLake  the probability of reaching the goal without falling into a hole, over an unbounded horizon. (Gymnasium also cuts
-            episodes after 100 steps; with that limit the optimum at ``success_rate = 1/3`` is 0.74, without it 0.82.)
-Taxi        the expected cost until the passenger is delivered: 1 per step, 10 for an illegal pickup or drop-off, 0 for the
-            delivery. Gymnasium's own return of a delivered episode is 20 minus this cost: the same policies are best, and
-            costs are ≥ 0, which a total reward with a bonus at the end is not.
+FrozenLake  the probability of reaching the goal without falling into a hole, over an unbounded horizon.
+            (Gymnasium also cuts episodes after 100 steps; with that limit the optimum at ``success_rate = 1/3`` is
+            0.74, without it 0.82.)
+Taxi        the expected cost until the passenger is delivered: 1 per step, 10 for an illegal pickup or drop-off,
+            0 for the delivery. Gymnasium's own return of a delivered episode is 20 minus this cost: the same
+            policies are best, and costs are ≥ 0, which a total reward with a bonus at the end is not.
 
-Taxi draws its start among 300 states and, with ``fickle_passenger``, decides in secret at the start whether the passenger will
-change the destination at the first move. The model has one state ``start`` before the draw (its only action draws) and one bit
-of memory, "has moved with the passenger": the change of mind then happens at that move with the unknown probability, which is
-the law of the observable process.
+Taxi draws its start among 300 states and, with ``fickle_passenger``, decides in secret at the start whether the
+passenger will change the destination at the first move. The model has one state ``start`` before the draw (its only
+action draws) and one bit of memory, "has moved with the passenger": the change of mind then happens at that move with
+the unknown probability, which is the law of the observable process.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ import numpy as np
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Domain, Objective, ParametricMDP, Polynomial, build
 
-Row = dict[tuple[int, ...], Polynomial]
+Row = dict[Any, Polynomial]  # successor -> probability
 
 
 class ToyTextEnv(gym.Wrapper):
@@ -140,7 +142,7 @@ def frozen_lake(env: gym.Env | None = None, **keywords: Any) -> ToyTextEnv:
     The model is read from the map (``desc``), which a player sees too.
     """
     env = gym.make("FrozenLake-v1", **{"is_slippery": True, **keywords}) if env is None else env
-    desc = ["".join(letter.decode() for letter in line) for line in env.unwrapped.desc.tolist()]  # type: ignore[attr-defined]
+    desc = ["".join(letter.decode() for letter in line) for line in env.get_wrapper_attr("desc").tolist()]
     pmdp, objective = frozen_lake_model(desc)
     width = len(desc[0])
 
@@ -164,7 +166,7 @@ DELIVERY_BONUS = 20.0
 
 
 def taxi_model(desc: Sequence[str], rainy: bool = True, fickle: bool = True) -> tuple[ParametricMDP, Objective]:
-    """The parametric MDP of Taxi-v4's map; state (row, column, passenger, destination, has moved with the passenger)."""
+    """The parametric MDP of Taxi-v4's map; state (row, column, passenger, destination, moved with the passenger)."""
     if not (rainy or fickle):
         raise ModelError("a dry taxi with a firm passenger has no unknown parameter")
     one = Polynomial.constant(1)
@@ -242,7 +244,7 @@ def taxi(env: gym.Env | None = None, **keywords: Any) -> ToyTextEnv:
     env = gym.make("Taxi-v4", **{"is_rainy": True, "fickle_passenger": True, **keywords}) if env is None else env
     settings = env.spec.kwargs if env.spec is not None else {}
     rainy, fickle = bool(settings.get("is_rainy", False)), bool(settings.get("fickle_passenger", False))
-    desc = ["".join(letter.decode() for letter in line) for line in env.unwrapped.desc.tolist()]  # type: ignore[attr-defined]
+    desc = ["".join(letter.decode() for letter in line) for line in env.get_wrapper_attr("desc").tolist()]
     pmdp, objective = taxi_model(desc, rainy, fickle)
 
     def read(observation: Any, previous: tuple[int, ...] | None) -> tuple[int, ...]:

@@ -15,8 +15,8 @@ def write_drn(path: Path, model: ExplicitModel) -> list[Path]:
     probabilities = model.probability_texts()
     labels: list[list[str]] = [[] for _ in range(pmdp.num_states)]
     for name in ("init", *model.labels.values()):
-        for s in model.label_mask(name).nonzero()[0]:
-            labels[s].append(name)
+        for marked in model.label_mask(name).nonzero()[0].tolist():
+            labels[marked].append(name)
     state_rewards = [np.asarray(pmdp.rewards[name].state, dtype=float).tolist() for name in model.rewards]
     row_rewards = [np.asarray(pmdp.rewards[name].row, dtype=float).tolist() for name in model.rewards]
     state_ptr, row_ptr = pmdp.state_ptr.tolist(), pmdp.row_ptr.tolist()
@@ -33,5 +33,7 @@ def write_drn(path: Path, model: ExplicitModel) -> list[Path]:
             for row in range(state_ptr[s], state_ptr[s + 1]):
                 rewards = f" [{', '.join(repr(r[row]) for r in row_rewards)}]" if row_rewards else ""
                 file.write(f"\taction {actions[row]}{rewards}\n")
-                file.writelines(f"\t\t{successors[t]} : {probabilities[t]}\n" for t in range(row_ptr[row], row_ptr[row + 1]))
+                file.writelines(
+                    f"\t\t{successors[t]} : {probabilities[t]}\n" for t in range(row_ptr[row], row_ptr[row + 1])
+                )
     return [path]

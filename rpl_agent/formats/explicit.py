@@ -42,7 +42,9 @@ class ExplicitModel:
     def __init__(self, pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray):
         lower, upper = np.asarray(lower, dtype=float), np.asarray(upper, dtype=float)
         if lower.shape != (pmdp.num_expressions,) or upper.shape != lower.shape:
-            raise ModelError(f"bounds have shapes {lower.shape} and {upper.shape}; the model has {pmdp.num_expressions} expressions")
+            raise ModelError(
+                f"bounds have shapes {lower.shape} and {upper.shape}; the model has {pmdp.num_expressions} expressions"
+            )
         bad = ~((0.0 <= lower) & (lower <= upper) & (upper <= 1.0))
         if bad.any():
             f = int(np.argmax(bad))

@@ -9,8 +9,8 @@
 ``.strat`` policy as a PRISM strategy: ``(values of the variables):action``
 ========== ==========================================================================================
 
-Bounds are written as they are. A lower bound 0 means that nature may delete the transition; Storm refuses such models, and replacing
-0 by a small number would be unsound, so that is not done here.
+Bounds are written as they are. A lower bound 0 means that nature may delete the transition; Storm refuses such
+models, and replacing 0 by a small number would be unsound, so that is not done here.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def write_uncertain(
 ) -> list[Path]:
     """Write the interval MDP with bounds (F,) per expression; returns the files written.
 
-    The objective's target and avoid labels are part of the file like all labels; the property itself is written beside it
-    (``.props``), with the names as the file has them.
+    The objective's target and avoid labels are part of the file like all labels; the property itself is written
+    beside it (``.props``), with the names as the file has them.
     """
     from rpl_agent.formats.drn import write_drn
     from rpl_agent.formats.tra import write_tra

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,18 @@ def length(source: str | Path) -> int:
     return sum(block.size for block in open_log(source))
 
 
+def _line(name: str, lines: list[int], k: int) -> str:
+    return f"{name}:{lines[k]}"
+
+
+def _row(name: str, first: int, k: int) -> str:
+    return f"{name} row {first + k + 1}"
+
+
+def _step(name: str, episode: int, k: int) -> str:
+    return f"{name} episode {episode}, step {k}"
+
+
 def _csv(path: Path, separator: str) -> Iterator[Block]:
     with open(path, encoding="utf-8", newline="") as file:
         reader = csv.reader(file, delimiter=separator, strict=True)
@@ -69,7 +82,7 @@ def _csv(path: Path, separator: str) -> Iterator[Block]:
                 if not rows:
                     return
                 columns = dict(zip(names, zip(*rows, strict=True), strict=True))
-                yield Block(columns, len(rows), lambda k, lines=lines: f"{path.name}:{lines[k]}", broken)
+                yield Block(columns, len(rows), partial(_line, path.name, lines), broken)
         except (csv.Error, UnicodeDecodeError) as error:
             raise DataError(f"{path}:{reader.line_num}: {error}") from None
 
@@ -109,7 +122,7 @@ def _parquet(path: Path) -> Iterator[Block]:
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             whole = str(column.type).startswith(("int", "uint")) and column.null_count == 0
             columns[name] = column.to_numpy(zero_copy_only=False) if whole else column.to_pylist()
-        yield Block(columns, batch.num_rows, lambda k, first=first: f"{path.name} row {first + k + 1}")
+        yield Block(columns, batch.num_rows, partial(_row, path.name, first))
         first += batch.num_rows
 
 
@@ -141,4 +154,4 @@ def _minari(name: str) -> Iterator[Block]:
         else:
             for j in range(observations.shape[1]):
                 columns |= {f"#{j}": observations[:-1, j], f"next_#{j}": observations[1:, j]}
-        yield Block(columns, steps, lambda k, number=number: f"{name} episode {number}, step {k}")
+        yield Block(columns, steps, partial(_step, name, number))

@@ -5,9 +5,10 @@ A log has one row per step, in the order in which the steps happened:
 - ``state, action, next_state`` with the model's state numbers, or
 - the state variables and the same names with ``next_``: ``level, broken, action, next_level, next_broken``.
 
-Actions are names or numbers; other columns are ignored. The behaviour policy may be adaptive and need not be logged. Rows are
-read in blocks, so memory does not grow with the log. A row that the model forbids is never skipped silently: either
-nothing is used and the error lists the places, or (on request) such rows go to a quarantine file with their reasons.
+Actions are names or numbers; other columns are ignored. The behaviour policy may be adaptive and need not be logged.
+Rows are read in blocks, so memory does not grow with the log. A row that the model forbids is never skipped silently:
+either nothing is used and the error lists the places, or (on request) such rows go to a quarantine file with their
+reasons.
 """
 
 from __future__ import annotations
@@ -87,7 +88,9 @@ def read_log(
     if forbidden.count and quarantine is None:
         more = f"\n  … and {forbidden.count - LISTED} more" if forbidden.count > LISTED else ""
         raise DataError(
-            f"{source}: {forbidden.count} of {rows} rows contradict the model; nothing was used\n  " + "\n  ".join(forbidden.listed) + more
+            f"{source}: {forbidden.count} of {rows} rows contradict the model; nothing was used\n  "
+            + "\n  ".join(forbidden.listed)
+            + more
         )
     if forbidden.count:
         warnings.warn(
@@ -113,7 +116,7 @@ class _Forbidden:
 
     def __enter__(self) -> _Forbidden:
         if self.path is not None:
-            self._file = open(self.path, "w", encoding="utf-8", newline="")  # noqa: SIM115 - closed in __exit__
+            self._file = open(self.path, "w", encoding="utf-8", newline="")
             self._writer = csv.writer(self._file)
         return self
 
@@ -268,7 +271,7 @@ def simulate_log(
     path: str | Path, pmdp: ParametricMDP, theta, *, episodes: int, max_steps: int, seed: int = 0,
     stop: np.ndarray | None = None, policy: Policy | None = None,
 ) -> int:  # fmt: skip
-    """Write a CSV log of simulated episodes (state variables and action names), as a real system would; returns its rows.
+    """Write a CSV log of simulated episodes (state variables, action names), as a plant would; returns its rows.
 
     ``stop`` (S,) bool are states in which an episode ends; ``policy`` is uniform by default.
     """

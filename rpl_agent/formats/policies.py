@@ -13,14 +13,17 @@ from rpl_agent.errors import ModelError
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 
-
 #: Columns with a meaning of their own; a state variable of such a name gets an underscore.
 COLUMNS = ("time_step", "state", "action", "probability")
 
 
 def _decisions(pmdp: ParametricMDP, policy: Policy) -> Iterator[tuple[int | None, int, int, float]]:
     """(step, state, row, probability) wherever the probability is positive; step is None for a stationary policy."""
-    rules = [(None, policy)] if policy.rows is None or policy.rows.ndim == 1 else [(k, policy.at(k)) for k in range(len(policy.rows))]
+    rules = (
+        [(None, policy)]
+        if policy.rows is None or policy.rows.ndim == 1
+        else [(k, policy.at(k)) for k in range(len(policy.rows))]
+    )
     for step, rule in rules:
         weights = rule.as_weights(pmdp)
         for row in np.flatnonzero(weights > 0):
@@ -41,7 +44,7 @@ def write_csv(path: Path, pmdp: ParametricMDP, policy: Policy) -> None:
 
 
 def write_json(path: Path, pmdp: ParametricMDP, policy: Policy) -> None:
-    """``{"model", "model_hash", "states": {state: {action: probability}}}``; a list of such per step for a finite horizon."""
+    """``{"model", "model_hash", "states": {state: {action: probability}}}``; one "states" per step of a horizon."""
     steps: dict[int | None, dict[str, dict[str, float]]] = {}
     for step, state, row, probability in _decisions(pmdp, policy):
         decision = steps.setdefault(step, {}).setdefault(str(state), {})
@@ -71,7 +74,11 @@ def read_csv(path: Path | str, pmdp: ParametricMDP) -> Policy:
     number = {name: i for i, name in enumerate(pmdp.action_names)}
     with open(path, encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
-        if reader.fieldnames is None or not {"state", "action", "probability"} <= set(reader.fieldnames) or "time_step" in reader.fieldnames:
+        if (
+            reader.fieldnames is None
+            or not {"state", "action", "probability"} <= set(reader.fieldnames)
+            or "time_step" in reader.fieldnames
+        ):
             raise ModelError(f"{path}: not a stationary policy with the columns state, action, probability")
         for line in reader:
             if line["action"] not in number:

@@ -1,4 +1,4 @@
-"""PRISM's explicit files: transitions (``.tra``), states (``.sta``), labels (``.lab``), rewards (``.srew``, ``.trew``)."""
+"""PRISM's explicit files: ``.tra`` transitions, ``.sta`` states, ``.lab`` labels, ``.srew`` and ``.trew`` rewards."""
 
 from __future__ import annotations
 
@@ -24,14 +24,23 @@ def write_tra(path: Path, model: ExplicitModel) -> list[Path]:
         if not model.is_point:
             file.write("# Transitions (IMDP)\n")
         file.write(f"{pmdp.num_states} {pmdp.num_rows} {pmdp.num_transitions}\n")
-        rows = zip(state.tolist(), choice.tolist(), pmdp.successor.tolist(), probabilities, pmdp.action[row_of].tolist(), strict=True)
+        rows = zip(
+            state.tolist(),
+            choice.tolist(),
+            pmdp.successor.tolist(),
+            probabilities,
+            pmdp.action[row_of].tolist(),
+            strict=True,
+        )
         file.writelines(f"{s} {c} {t} {p} {actions[a]}\n" for s, c, t, p, a in rows)
     if pmdp.variables:
         written.append(path.with_suffix(".sta"))
         columns = [np.asarray(c).tolist() for c in pmdp.variables.values()]
         with open(written[-1], "w", encoding="utf-8") as file:
             file.write(f"({','.join(pmdp.variables)})\n")
-            file.writelines(f"{s}:({','.join(map(str, values))})\n" for s, values in enumerate(zip(*columns, strict=True)))
+            file.writelines(
+                f"{s}:({','.join(map(str, values))})\n" for s, values in enumerate(zip(*columns, strict=True))
+            )
     written.append(path.with_suffix(".lab"))
     _write_labels(written[-1], model)
     for name, shown in model.rewards.items():
@@ -49,9 +58,11 @@ def write_tra(path: Path, model: ExplicitModel) -> list[Path]:
             at = np.flatnonzero(reward.row[row_of])
             values = np.asarray(reward.row, dtype=float)[row_of[at]].tolist()
             with open(written[-1], "w", encoding="utf-8") as file:
-                file.write(f'# Reward structure "{shown}"\n# Transition rewards\n{pmdp.num_states} {pmdp.num_rows} {len(at)}\n')
-                rows = zip(state[at].tolist(), choice[at].tolist(), pmdp.successor[at].tolist(), values, strict=True)
-                file.writelines(f"{s} {c} {t} {v!r}\n" for s, c, t, v in rows)
+                file.write(
+                    f'# Reward structure "{shown}"\n# Transition rewards\n{pmdp.num_states} {pmdp.num_rows} {len(at)}\n'
+                )
+                paid = zip(state[at].tolist(), choice[at].tolist(), pmdp.successor[at].tolist(), values, strict=True)
+                file.writelines(f"{s} {c} {t} {v!r}\n" for s, c, t, v in paid)
     return written
 
 

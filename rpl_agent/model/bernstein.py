@@ -1,8 +1,8 @@
 """Bernstein enclosures: the range of a polynomial over a box lies between its least and greatest Bernstein coefficient.
 
-Far tighter than adding up monomials (p − p² over [0, 1] gets [0, 0.5], not [−1, 1]), and exact whenever an extremum lies
-at a corner. With x = lower + width·t, t ∈ [0, 1]^d, and degrees n per parameter, the coefficients are
-b_J = Σ_{I ≤ J} a_I ∏ C(J_i, I_i) / C(n_i, I_i): one small matrix per parameter.
+Far tighter than adding up monomials (p − p² over [0, 1] gets [0, 0.5], not [−1, 1]), and exact whenever an extremum
+lies at a corner. With x = lower + width·t, t ∈ [0, 1]^d, and degrees n per parameter, the coefficients are b_J = Σ_{I
+≤ J} a_I ∏ C(J_i, I_i) / C(n_i, I_i): one small matrix per parameter.
 """
 
 from __future__ import annotations

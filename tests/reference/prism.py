@@ -42,5 +42,6 @@ def build_slowly(program: Program, domain: Domain, action_names: tuple[str, ...]
     return build(
         tuple(v.initial for v in program.variables), actions, domain=domain, action_names=action_names,
         variables=[v.name for v in program.variables],
-        labels={k: (lambda s, node=node: bool(evaluate(node, s))) for k, node in program.labels.items()}, validate=False,
+        labels={k: (lambda s, node=node: bool(evaluate(node, s))) for k, node in program.labels.items()},
+        validate=False,
     )  # fmt: skip

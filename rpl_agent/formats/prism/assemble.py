@@ -7,7 +7,7 @@ import numpy as np
 from rpl_agent.formats.prism.errors import Position, PrismError
 from rpl_agent.formats.prism.explore import DEADLOCK, Graph, Stepper
 from rpl_agent.formats.prism.probability import Pool
-from rpl_agent.formats.prism.scope import Program, RewardItem
+from rpl_agent.formats.prism.scope import Program, RewardItem, StateVariable
 from rpl_agent.formats.prism.typed import Node
 from rpl_agent.formats.prism.vector import Batch
 from rpl_agent.model.domain import Domain
@@ -16,14 +16,18 @@ from rpl_agent.model.pmdp import ParametricMDP, Reward
 DEADLOCK_ACTION = "deadlock"
 
 
-def assemble(program: Program, graph: Graph, stepper: Stepper, pool: Pool, domain: Domain, name: str) -> tuple[ParametricMDP, np.ndarray]:
+def assemble(
+    program: Program, graph: Graph, stepper: Stepper, pool: Pool, domain: Domain, name: str
+) -> tuple[ParametricMDP, np.ndarray]:
     """The model, and the (R,) combination of commands that gave each row (DEADLOCK for added self-loops)."""
     states = len(graph.keys)
     base_names, base_label = _actions(program, stepper)
     if program.kind == "dtmc":
         graph, action, names = _uniform(graph, states, pool)
     else:
-        of_combination = np.array([*stepper.combination_action, len(stepper.actions)], dtype=np.int64)  # DEADLOCK = -1: last
+        of_combination = np.array(
+            [*stepper.combination_action, len(stepper.actions)], dtype=np.int64
+        )  # DEADLOCK = -1: last
         action, names = of_combination[graph.choice_combination], base_names
     order = np.lexsort((graph.choice_combination, action, graph.choice_state))
     choice_state, action, combination = graph.choice_state[order], action[order], graph.choice_combination[order]
@@ -46,7 +50,9 @@ def assemble(program: Program, graph: Graph, stepper: Stepper, pool: Pool, domai
     place = np.empty(len(rows), dtype=np.int64)
     place[rows] = np.arange(len(rows))
     row_state, row_action, row_combination = row_state[rows], row_action[rows], row_combination[rows]
-    row, successor, expression = _merge(place[row_of_choice[graph.transition_choice]], graph.successor, graph.expression, states, pool)
+    row, successor, expression = _merge(
+        place[row_of_choice[graph.transition_choice]], graph.successor, graph.expression, states, pool
+    )
     row_ptr = np.searchsorted(row, np.arange(len(rows) + 1))
     table, expression = pool.table(program.parameters, expression)
     columns = stepper.codec.columns(graph.keys)
@@ -54,15 +60,20 @@ def assemble(program: Program, graph: Graph, stepper: Stepper, pool: Pool, domai
     labels["init"] = np.arange(states) == 0
     labels["deadlock"] = np.zeros(states, dtype=bool)
     labels["deadlock"][graph.choice_state[graph.choice_combination == DEADLOCK]] = True
-    choice_reward = _Rewards(program, columns, states, choice_state, combination, base_label, stepper, row_of_sorted, rows)
+    choice_reward = _Rewards(
+        program, columns, states, choice_state, combination, base_label, stepper, row_of_sorted, rows
+    )
     rewards = {key: choice_reward.of(items) for key, items in program.rewards.items()}
+    variables = {v.name: _narrowed(v, column) for v, column in zip(program.variables, columns, strict=True)}
     model = ParametricMDP(
         np.searchsorted(row_state, np.arange(states + 1)), row_action, row_ptr, successor, expression, table, domain, 0,
-        labels, rewards, tuple(names),
-        {v.name: c.astype(np.int32) if max(abs(v.low), abs(v.high)) < 2**31 else c for v, c in zip(program.variables, columns, strict=True)},
-        name,
+        labels, rewards, tuple(names), variables, name,
     )  # fmt: skip
     return model, row_combination
+
+
+def _narrowed(variable: StateVariable, column: np.ndarray) -> np.ndarray:
+    return column.astype(np.int32) if max(abs(variable.low), abs(variable.high)) < 2**31 else column
 
 
 def state_mask(node: Node, program: Program, columns: list[np.ndarray], states: int) -> np.ndarray:
@@ -93,7 +104,9 @@ def _uniform(graph: Graph, states: int, pool: Pool) -> tuple[Graph, np.ndarray, 
     several = np.flatnonzero(number > 1)
     if len(several):
         expression[several] = pool.scale(expression[several], number[several])
-    changed = Graph(graph.keys, graph.choice_state, graph.choice_combination, graph.transition_choice, graph.successor, expression)
+    changed = Graph(
+        graph.keys, graph.choice_state, graph.choice_combination, graph.transition_choice, graph.successor, expression
+    )
     return changed, np.zeros(len(graph.choice_state), dtype=np.int64), ["step"]
 
 
@@ -148,7 +161,9 @@ class _Rewards:
                 state[at] += self._numbers(item, at)
             else:
                 mine = np.isin(self.label_index, [i for i, label in enumerate(self.labels) if label == item.action])
-                at = np.flatnonzero(mine & state_mask(item.guard, self.program, self.columns, self.states)[self.choice_state])
+                at = np.flatnonzero(
+                    mine & state_mask(item.guard, self.program, self.columns, self.states)[self.choice_state]
+                )
                 choice[at] += self._numbers(item, self.choice_state[at])
         sizes = np.bincount(self.row_of_sorted, minlength=len(self.rows))
         per_row = np.bincount(self.row_of_sorted, weights=choice, minlength=len(self.rows)) / sizes

@@ -1,10 +1,11 @@
 """Reachable states and transitions of a resolved program, many states at a time.
 
-A state is one int64 key, the mixed-radix number of its variables. `Stepper.expand` computes all choices and transitions of a block of
-states with one numpy call per operation of the file. Two strategies share it:
+A state is one int64 key, the mixed-radix number of its variables. `Stepper.expand` computes all choices and
+transitions of a block of states with one numpy call per operation of the file. Two strategies share it:
 
-- small state spaces (all combinations of the variables fit in `PRODUCT_LIMIT`): expand every combination in a few blocks, then
-  keep what is reachable; a model with thousands of thin breadth-first levels costs no more than a wide one;
+- small state spaces (all combinations of the variables fit in `PRODUCT_LIMIT`): expand every combination in a few
+  blocks, then keep what is reachable; a model with thousands of thin breadth-first levels costs no more than a wide
+  one;
 - otherwise breadth-first, level by level.
 
 Both number the states alike: by breadth-first level, and by variables within a level.
@@ -18,7 +19,7 @@ from itertools import product as cartesian
 
 import numpy as np
 
-from rpl_agent.formats.prism.errors import NOWHERE, PrismError
+from rpl_agent.formats.prism.errors import NOWHERE, Position, PrismError
 from rpl_agent.formats.prism.probability import Pool, Source
 from rpl_agent.formats.prism.scope import Command, Program, StateVariable
 from rpl_agent.formats.prism.vector import Batch
@@ -45,7 +46,11 @@ class Codec:
     def name(self, key: int) -> str:
         shown = []
         for v, column in zip(self.variables, self.columns(np.array([key])), strict=True):
-            shown.append(f"{v.name}={bool(column[0]) if v.is_boolean else int(column[0])}".replace("True", "true").replace("False", "false"))
+            shown.append(
+                f"{v.name}={bool(column[0]) if v.is_boolean else int(column[0])}".replace("True", "true").replace(
+                    "False", "false"
+                )
+            )
         return "(" + ", ".join(shown) + ")"
 
 
@@ -177,7 +182,9 @@ class Stepper:
             else:
                 yield from self._combinations(group, guards, depth + 1, (*chosen, number), both)
 
-    def _choose(self, action: int, combination: tuple[int, ...], rows: np.ndarray, keys, columns, found: Expansion) -> None:
+    def _choose(
+        self, action: int, combination: tuple[int, ...], rows: np.ndarray, keys, columns, found: Expansion
+    ) -> None:
         if combination not in self._combination_index:
             self._combination_index[combination] = len(self.combinations)
             self.combinations.append(combination)
@@ -334,7 +341,9 @@ def _explore_product(stepper: Stepper, size: int, max_states: int) -> Graph:
         if (number[sources] >= 0).any():
             # the message names the first state of the block: name a reachable one
             state = stepper.codec.name(int(sources[np.argmax(number[sources] >= 0)]))
-            raise PrismError(error.reason.split(", in state")[0] + f", in state {state}", (error.line, error.column))
+            raise PrismError(
+                error.reason.split(", in state")[0] + f", in state {state}", Position(error.line, error.column)
+            )
     kept = number[choice_state] >= 0
     renumber = np.cumsum(kept) - 1
     live = kept[choice]

@@ -1,7 +1,7 @@
 """The grammar of the PRISM language that is read here, in the notation of lark, and the words it reserves.
 
-Operators bind as in PRISM, from weak to strong: ``? :``, ``=>``, ``<=>``, ``|``, ``&``, ``!``, ``= !=``, ``< <= > >=``, ``+ -``,
-``* /``, unary minus.
+Operators bind as in PRISM, from weak to strong: ``? :``, ``=>``, ``<=>``, ``|``, ``&``, ``!``, ``= !=``, ``< <= >
+>=``, ``+ -``, ``* /``, unary minus.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ COMMENT: /\/\/[^\n]*/
 KEYWORDS = {
     word: word.upper()
     for word in (
-        "mdp dtmc nondeterministic probabilistic const int double bool formula label global init endinit module endmodule "
-        "rewards endrewards true false min max func Pmax Pmin P Rmax Rmin R F U G X W C I S"
+        "mdp dtmc nondeterministic probabilistic const int double bool formula label global init endinit "
+        "module endmodule rewards endrewards true false min max func Pmax Pmin P Rmax Rmin R F U G X W C I S"
     ).split()
 }
 
@@ -171,9 +171,10 @@ TOKEN_NAMES = {
     "NAME": "a name", "NUMBER": "a number", "STRING": 'a quoted name like "goal"', "PRIMED": "an assignment x'=…",
     "FUNCTION": "a function", "$END": "the end of the text",
     "ARROW": "'->'", "DOT_DOT": "'..'", "QUERY": "'=?'", "IMPLIES": "'=>'", "IFF": "'<=>'", "NOT_EQUAL": "'!='",
-    "LESS_EQUAL": "'<='", "GREATER_EQUAL": "'>='", "LESS": "'<'", "GREATER": "'>'", "EQUAL": "'='", "NOT": "'!'", "OR": "'|'",
-    "AND": "'&'", "PLUS": "'+'", "MINUS": "'-'", "TIMES": "'*'", "DIVIDE": "'/'", "QUESTION": "'?'", "COLON": "':'",
-    "SEMICOLON": "';'", "COMMA": "','", "LEFT_PAREN": "'('", "RIGHT_PAREN": "')'", "LEFT_BRACKET": "'['",
+    "LESS_EQUAL": "'<='", "GREATER_EQUAL": "'>='", "LESS": "'<'", "GREATER": "'>'", "EQUAL": "'='", "NOT": "'!'",
+    "OR": "'|'", "AND": "'&'", "PLUS": "'+'", "MINUS": "'-'", "TIMES": "'*'", "DIVIDE": "'/'", "QUESTION": "'?'",
+    "COLON": "':'", "SEMICOLON": "';'", "COMMA": "','", "LEFT_PAREN": "'('", "RIGHT_PAREN": "')'",
+    "LEFT_BRACKET": "'['",
     "RIGHT_BRACKET": "']'", "LEFT_BRACE": "'{'", "RIGHT_BRACE": "'}'",
 }  # fmt: skip
 TOKEN_NAMES |= {token: f"'{word}'" for word, token in KEYWORDS.items()}

@@ -39,7 +39,7 @@ def _parse(start: str, text: str, source: str) -> Any:
     except PrismError as error:
         raise error.located(source, text) from None
     except UnexpectedCharacters as error:
-        reason = f"unexpected character {text[error.pos_in_stream]!r}"
+        reason = f"unexpected character {text[error.pos_in_stream or 0]!r}"
         raise PrismError(reason, Position(error.line, error.column), source, text) from None
     except UnexpectedToken as error:
         raise PrismError(_unexpected(error), _end_aware(error, text), source, text) from None
@@ -155,7 +155,9 @@ class _Builder(Transformer):
 
     def call(self, function: Token, *items: Any) -> ast.Expression:
         if function == "log":
-            raise PrismError("'log' is not supported: probabilities and rewards are exact rational numbers", _at(function))
+            raise PrismError(
+                "'log' is not supported: probabilities and rewards are exact rational numbers", _at(function)
+            )
         arguments = tuple(items[1::2])
         low, high = {"pow": (2, 2), "mod": (2, 2), "min": (1, 10**6), "max": (1, 10**6)}.get(str(function), (1, 1))
         if not low <= len(arguments) <= high:
@@ -260,8 +262,13 @@ class _Builder(Transformer):
 
         return ast.ModelFile(
             kinds[0][0] if kinds else "mdp",
-            of(ast.Constant), of(ast.Formula), of(ast.Label), of(ast.Variable), of(ast.Module, ast.Renaming), of(ast.Rewards),
-        )  # fmt: skip
+            of(ast.Constant),
+            of(ast.Formula),
+            of(ast.Label),
+            of(ast.Variable),
+            of(ast.Module, ast.Renaming),
+            of(ast.Rewards),
+        )
 
     # -- properties -----------------------------------------------------------------------------------------------
     def probability_operator(self, *tokens: Token) -> tuple[str, str | None, Position]:
@@ -302,10 +309,12 @@ class _Builder(Transformer):
         raise PrismError(f"the path operator '{word}' is not supported (F, U, F<=k, U<=k and C<=k are)", _at(word))
 
     def probability(self, operator: Any, _q: Token, _l: Token, path: Any, _r: Token) -> ast.Property:
-        return ast.Property("P", operator[0], None, *path, operator[2])
+        kind, left, right, bound, strict = path
+        return ast.Property("P", operator[0], None, kind, left, right, bound, strict, operator[2])
 
     def reward(self, operator: Any, _q: Token, _l: Token, path: Any, _r: Token) -> ast.Property:
-        return ast.Property("R", operator[0], operator[1], *path, operator[2])
+        kind, left, right, bound, strict = path
+        return ast.Property("R", operator[0], operator[1], kind, left, right, bound, strict, operator[2])
 
     def property(self, *items: Any) -> ast.Property:
         found = next(i for i in items if isinstance(i, ast.Property))

@@ -1,8 +1,8 @@
 """Probabilities: polynomials in the parameters whose coefficients depend on the state, evaluated exactly and interned.
 
-`Source` is one probability expression of the file; asked for many states, it evaluates only combinations of its variables that
-are new, and answers with ids into a `Pool` of distinct polynomials. Products (synchronisation) and sums (equal successors) of
-pooled polynomials are taken once per distinct pair.
+`Source` is one probability expression of the file; asked for many states, it evaluates only combinations of its
+variables that are new, and answers with ids into a `Pool` of distinct polynomials. Products (synchronisation) and
+sums (equal successors) of pooled polynomials are taken once per distinct pair.
 """
 
 from __future__ import annotations
@@ -192,7 +192,9 @@ class Source:
         self.projection = Projection(node.support if node else frozenset(), variables)
         self.tape = Tape(variables)
         self.terms: dict[Monomial, Scaled] | None = None
-        self._dense = np.full(self.projection.size, -1, dtype=np.int32) if self.projection.size <= DENSE_LOOKUP else None
+        self._dense = (
+            np.full(self.projection.size, -1, dtype=np.int32) if self.projection.size <= DENSE_LOOKUP else None
+        )
         self._keys = np.zeros(0, dtype=np.int64)
         self._ids = np.zeros(0, dtype=np.int32)
         if node is None:
@@ -297,14 +299,14 @@ class Source:
             return product
         if node.operator == "pow":
             product = {ONE: tape.constant(1)}
-            for _ in range(int(node.arguments[1].value)):  # type: ignore[call-overload]
+            for _ in range(int(node.arguments[1].value)):
                 product = self._product(product, parts[0])
             return product
         if node.operator == "/":
             divisor = node.arguments[1]
             if not divisor.is_literal or divisor.value == 0:
                 raise NotVectorisable
-            inverse = tape.constant(1 / Fraction(divisor.value))  # type: ignore[arg-type]
+            inverse = tape.constant(1 / Fraction(divisor.value))
             return {m: tape.multiply(v, inverse) for m, v in parts[0].items()}
         assert node.operator == "?:"
         zero = tape.constant(0)

@@ -1,4 +1,4 @@
-"""PRISM properties to objectives: ``Pmax=? [F "goal"]``, ``[… U …]``, ``F<=k``, ``R{"cost"}min=? [F "done"]``, ``C<=k``."""
+"""PRISM properties to objectives: ``Pmax=? [F "goal"]``, ``U``, ``F<=k``, ``R{"cost"}min=? [F "done"]``, ``C<=k``."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from rpl_agent.model.pmdp import ParametricMDP
 _WEAK_TO_STRONG = ("?:", "=>", "<=>", "|", "&", "!", "=", "!=", "<", "<=", ">", ">=", "+", "*", "/", "neg")
 
 
-def objective_of(
-    found: ast.Property, program: Program, pmdp: ParametricMDP
-) -> tuple[Objective, ParametricMDP]:
+def objective_of(found: ast.Property, program: Program, pmdp: ParametricMDP) -> tuple[Objective, ParametricMDP]:
     """The objective, and the model with labels added for its state formulas."""
     sense = _sense(found, program)
     horizon = None

@@ -1,13 +1,13 @@
 """`load`: a PRISM file, values for its constants and ranges for its parameters, to a `ParametricMDP`.
 
-Ranges come from the caller (``parameters={"p": (0.1, 0.9)}``, on the command line ``--param p=0.1:0.9``) or from comments in the
-file, so that the file stays readable by PRISM and Storm::
+Ranges come from the caller (``parameters={"p": (0.1, 0.9)}``, on the command line ``--param p=0.1:0.9``) or from
+comments in the file, so that the file stays readable by PRISM and Storm::
 
     // range p 0.1 0.9
     // constraint p + q <= 1
 
-A parameter without a range lies in [0, 1]. For affine models the constraints that keep every probability in [0, 1] are added to
-the domain; a model with polynomials of higher degree that can leave [0, 1] is refused.
+A parameter without a range lies in [0, 1]. For affine models the constraints that keep every probability in [0, 1]
+are added to the domain; a model with polynomials of higher degree that can leave [0, 1] is refused.
 """
 
 from __future__ import annotations
@@ -138,7 +138,9 @@ def loads(
     loaded = PrismModel(model, program, source)
     if model.labels["deadlock"].any():
         count = int(model.labels["deadlock"].sum())
-        warnings.warn(f"{source}: {count} state(s) without an enabled command got a self-loop", RPLWarning, stacklevel=2)
+        warnings.warn(
+            f"{source}: {count} state(s) without an enabled command got a self-loop", RPLWarning, stacklevel=2
+        )
     for item in [properties] if isinstance(properties, str) else properties:
         load_property(loaded, item)
     return loaded

@@ -1,4 +1,4 @@
-"""Names to meanings: constants, parameters, formulas, variables, module renaming. Produces a `Program` ready to explore."""
+"""Names to meanings: constants, parameters, formulas, variables, renaming. Makes a `Program` ready to explore."""
 
 from __future__ import annotations
 
@@ -176,9 +176,12 @@ class Scope:
             raise PrismError(f"the value of constant '{constant.name}' is not constant", constant.value.position)
         allowed = {"int": (Type.INT,), "double": (Type.INT, Type.DOUBLE), "bool": (Type.BOOL,)}[constant.type]
         if node.type not in allowed:
-            raise PrismError(f"type error: constant '{constant.name}' is {constant.type}, its value {node.type.value}", constant.position)
+            raise PrismError(
+                f"type error: constant '{constant.name}' is {constant.type}, its value {node.type.value}",
+                constant.position,
+            )
         if node.is_literal and constant.type == "double":
-            return literal(Fraction(node.value), constant.position)  # type: ignore[arg-type]
+            return literal(Fraction(node.value), constant.position)
         return node
 
     def number(self, expression: ast.Expression, what: str) -> int:
@@ -186,7 +189,7 @@ class Scope:
         node = self.resolve(expression)
         if not node.is_literal or node.type is not Type.INT:
             raise PrismError(f"{what} must be a constant integer", expression.position)
-        return int(node.value)  # type: ignore[call-overload]
+        return int(node.value)
 
 
 def _convert(value: Number, constant: ast.Constant) -> bool | int | Fraction:
@@ -195,9 +198,11 @@ def _convert(value: Number, constant: ast.Constant) -> bool | int | Fraction:
             if isinstance(value, str):
                 return {"true": True, "false": False}[value]
             return bool(value)
-        number = exact(value)  # type: ignore[arg-type]
+        number = exact(value)
     except (ValueError, KeyError, TypeError, ZeroDivisionError):
-        raise PrismError(f"{value!r} is not a value for the {constant.type} constant '{constant.name}'", constant.position) from None
+        raise PrismError(
+            f"{value!r} is not a value for the {constant.type} constant '{constant.name}'", constant.position
+        ) from None
     if constant.type == "int":
         if number.denominator != 1:
             raise PrismError(f"{value!r} is not an integer for the constant '{constant.name}'", constant.position)
@@ -212,16 +217,21 @@ def link(model: ast.ModelFile, constants: Mapping[str, Number]) -> Program:
     scope = Scope(model, constants)
     modules = _expand(model.modules)
     variables: list[StateVariable] = []
-    for owner, (declared, renaming) in [(None, (model.variables, {})), *((i, (m.variables, r)) for i, (m, r) in enumerate(modules))]:
-        for v in declared:
-            variables.append(_variable(v, owner, len(variables), renaming, scope))
+    for owner, (declared, renaming) in [
+        (None, (model.variables, {})),
+        *((i, (m.variables, r)) for i, (m, r) in enumerate(modules)),
+    ]:
+        for declaration in declared:
+            variables.append(_variable(declaration, owner, len(variables), renaming, scope))
             scope.declare(variables[-1])
     bits = sum((v.size - 1).bit_length() for v in variables)
     size = 1
     for v in variables:
         size *= v.size
     if size >= 2**MAX_STATE_BITS:
-        raise PrismError(f"the state variables need {bits} bits; at most {MAX_STATE_BITS} are supported", variables[-1].position)
+        raise PrismError(
+            f"the state variables need {bits} bits; at most {MAX_STATE_BITS} are supported", variables[-1].position
+        )
     commands = tuple(
         tuple(_command(c, n + 1, module.name, index, renaming, scope) for n, c in enumerate(module.commands))
         for index, (module, renaming) in enumerate(modules)
@@ -249,7 +259,9 @@ def _expand(modules: tuple[ast.Module | ast.Renaming, ...]) -> list[tuple[ast.Mo
             known[module.name] = (module, {})
             continue
         if module.base not in known:
-            raise PrismError(f"unknown module '{module.base}' (a module is renamed after its definition)", module.position)
+            raise PrismError(
+                f"unknown module '{module.base}' (a module is renamed after its definition)", module.position
+            )
         base, inner = known[module.base]
         pairs = dict(module.pairs)
         if len(pairs) < len(module.pairs):
@@ -258,24 +270,28 @@ def _expand(modules: tuple[ast.Module | ast.Renaming, ...]) -> list[tuple[ast.Mo
             if inner.get(v.name, v.name) not in pairs:
                 raise PrismError(f"variable '{inner.get(v.name, v.name)}' must be renamed", module.position)
         # names of the base text pass through the inner renaming first
-        renaming = {old: pairs.get(new, new) for old, new in inner.items()} | {o: n for o, n in pairs.items() if o not in inner}
+        renaming = {old: pairs.get(new, new) for old, new in inner.items()} | {
+            o: n for o, n in pairs.items() if o not in inner
+        }
         known[module.name] = (ast.Module(module.name, base.variables, base.commands, module.position), renaming)
     return list(known.values())
 
 
-def _variable(v: ast.Variable, owner: int | None, index: int, renaming: Mapping[str, str], scope: Scope) -> StateVariable:
+def _variable(
+    v: ast.Variable, owner: int | None, index: int, renaming: Mapping[str, str], scope: Scope
+) -> StateVariable:
     name = renaming.get(v.name, v.name)
     if v.low is None or v.high is None:
         initial = scope.resolve(v.initial, renaming) if v.initial else literal(False, v.position)
         if not initial.is_literal or initial.type is not Type.BOOL:
             raise PrismError(f"the initial value of '{name}' must be a constant boolean", v.position)
-        return StateVariable(name, index, 0, 1, int(initial.value), True, owner, v.position)  # type: ignore[call-overload]
+        return StateVariable(name, index, 0, 1, int(initial.value), True, owner, v.position)
 
     def constant(expression: ast.Expression, what: str) -> int:
         node = scope.resolve(expression, renaming)
         if not node.is_literal or node.type is not Type.INT:
             raise PrismError(f"the {what} of '{name}' must be a constant integer", expression.position)
-        return int(node.value)  # type: ignore[call-overload]
+        return int(node.value)
 
     low, high = constant(v.low, "lower bound"), constant(v.high, "upper bound")
     if low > high:
@@ -295,7 +311,9 @@ def _typed(expression: ast.Expression, kind: Type, what: str, scope: Scope, rena
     return node
 
 
-def _command(c: ast.Command, number: int, module: str, owner: int, renaming: Mapping[str, str], scope: Scope) -> Command:
+def _command(
+    c: ast.Command, number: int, module: str, owner: int, renaming: Mapping[str, str], scope: Scope
+) -> Command:
     action = renaming.get(c.action, c.action) if c.action is not None else None
     guard = _typed(c.guard, Type.BOOL, "a guard", scope, renaming)
     updates = []
@@ -314,7 +332,9 @@ def _command(c: ast.Command, number: int, module: str, owner: int, renaming: Map
             if target.module not in (None, owner):
                 raise PrismError(f"module '{module}' may not change '{name}', a variable of another module", a.position)
             if target.module is None and action is not None:
-                raise PrismError(f"a command with an action name may not change the global variable '{name}'", a.position)
+                raise PrismError(
+                    f"a command with an action name may not change the global variable '{name}'", a.position
+                )
             if target.index in assignments:
                 raise PrismError(f"'{name}' is assigned twice in one update", a.position)
             value = scope.resolve(a.value, renaming)

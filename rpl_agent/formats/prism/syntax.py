@@ -1,7 +1,8 @@
 """The syntax tree of a PRISM file, as written: names are not resolved and nothing is evaluated.
 
-Nodes compare by identity, so that later passes can share and memoise them. Chains of ``+``, ``*``, ``&`` and ``|`` are one
-node with many arguments: a label with a thousand alternatives is then flat, and `MAX_DEPTH` only meets real nesting.
+Nodes compare by identity, so that later passes can share and memoise them. Chains of ``+``, ``*``, ``&`` and ``|``
+are one node with many arguments: a label with a thousand alternatives is then flat, and `MAX_DEPTH` only meets real
+nesting.
 """
 
 from __future__ import annotations
@@ -149,7 +150,7 @@ class Renaming:
 
 @dataclass(frozen=True)
 class RewardItem:
-    """One line of a rewards block; `on_transition` with action None means unlabelled commands (``[] guard : value;``)."""
+    """One line of a rewards block; `on_transition` with action None is for unlabelled commands (``[] g : v;``)."""
 
     on_transition: bool
     action: str | None

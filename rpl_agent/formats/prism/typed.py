@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from math import ceil, floor
-from typing import Union
+from typing import Any
 
 from rpl_agent.formats.prism.errors import Position, PrismError
 from rpl_agent.formats.prism.syntax import MAX_DEPTH
 from rpl_agent.model.polynomial import Polynomial
-
-Value = Union[bool, int, Fraction, Polynomial]
 
 # Exact arithmetic grows without end (x*x*x…): beyond this many bits a number is a mistake, not a probability.
 MAX_BITS = 20_000
@@ -48,7 +46,7 @@ class Node:
     arguments: tuple[Node, ...]
     type: Type
     position: Position
-    value: object = None
+    value: Any = None
     support: frozenset[int] = frozenset()
     parametric: bool = False
     depth: int = 1
@@ -115,7 +113,9 @@ def _type_of(operator: str, arguments: tuple[Node, ...], position: Position) -> 
         _require(numeric, operator, "numbers", arguments, position)
         return Type.BOOL
     if operator in ("=", "!="):
-        _require(numeric or all(k is Type.BOOL for k in kinds), operator, "two numbers or two booleans", arguments, position)
+        _require(
+            numeric or all(k is Type.BOOL for k in kinds), operator, "two numbers or two booleans", arguments, position
+        )
         return Type.BOOL
     if operator == "?:":
         _require(kinds[0] is Type.BOOL, "?:", "a boolean condition", arguments[:1], position)
@@ -145,20 +145,27 @@ def _check_polynomial(operator: str, arguments: tuple[Node, ...], position: Posi
         if power.is_literal and isinstance(power.value, int) and 0 <= power.value <= MAX_POWER:
             return
         raise PrismError(f"a parameter may only be raised to a fixed power 0..{MAX_POWER}", position)
-    reason = "division by a parameter is not a polynomial" if operator == "/" else f"a parameter may not occur under '{operator}'"
+    reason = (
+        "division by a parameter is not a polynomial"
+        if operator == "/"
+        else f"a parameter may not occur under '{operator}'"
+    )
     raise PrismError(f"{reason}: probabilities must be polynomials in the parameters", position)
 
 
-def evaluate(node: Node, state: Sequence[int]) -> Value:
-    """The exact value of an expression in one state (variables by index, booleans as 0/1)."""
+def evaluate(node: Node, state: Sequence[int]) -> Any:
+    """The exact value of an expression in one state (variables by index, booleans as 0/1).
+
+    A bool, an int, a Fraction, or a Polynomial where parameters occur.
+    """
     return _evaluate(node, state, {})
 
 
-def _evaluate(node: Node, state: Sequence[int], memo: dict[int, Value]) -> Value:
+def _evaluate(node: Node, state: Sequence[int], memo: dict[int, Any]) -> Any:
     if node.operator == "literal":
-        return node.value  # type: ignore[return-value]
+        return node.value
     if node.operator == "variable":
-        value = int(state[node.value])  # type: ignore[index]
+        value = int(state[node.value])
         return bool(value) if node.type is Type.BOOL else value
     if node.operator == "parameter":
         return Polynomial.parameter(str(node.value))
@@ -167,7 +174,7 @@ def _evaluate(node: Node, state: Sequence[int], memo: dict[int, Value]) -> Value
     return memo[id(node)]
 
 
-def _operate(node: Node, state: Sequence[int], memo: dict[int, Value]) -> Value:
+def _operate(node: Node, state: Sequence[int], memo: dict[int, Any]) -> Any:
     operator, arguments = node.operator, node.arguments
     # lazy operators first: the other side may be undefined, as in x>0 & 10/x>2
     if operator == "&":
@@ -180,32 +187,32 @@ def _operate(node: Node, state: Sequence[int], memo: dict[int, Value]) -> Value:
         return _evaluate(arguments[1] if _evaluate(arguments[0], state, memo) else arguments[2], state, memo)
     values = [_evaluate(a, state, memo) for a in arguments]
     if operator == "+":
-        return sum(values[1:], values[0])  # type: ignore[arg-type]
+        return sum(values[1:], values[0])
     if operator == "*":
         product = values[0]
         for value in values[1:]:
-            product = _checked(node, product * value)  # type: ignore[operator]
+            product = _checked(node, product * value)
         return product
     if operator == "neg":
-        return -values[0]  # type: ignore[operator]
+        return -values[0]
     if operator == "/":
         if values[1] == 0:
             raise PrismError("division by zero", node.position)
         if isinstance(values[0], Polynomial):
-            return values[0] / values[1]  # type: ignore[operator]
-        return Fraction(values[0]) / Fraction(values[1])  # type: ignore[arg-type]
+            return values[0] / values[1]
+        return Fraction(values[0]) / Fraction(values[1])
     if operator in ("min", "max"):
-        return (min if operator == "min" else max)(values)  # type: ignore[type-var]
+        return (min if operator == "min" else max)(values)
     if operator == "floor":
-        return floor(values[0])  # type: ignore[arg-type]
+        return floor(values[0])
     if operator == "ceil":
-        return ceil(values[0])  # type: ignore[arg-type]
+        return ceil(values[0])
     if operator == "round":
-        return floor(values[0] + Fraction(1, 2))  # type: ignore[operator]
+        return floor(values[0] + Fraction(1, 2))
     if operator == "mod":
-        if values[1] <= 0:  # type: ignore[operator]
+        if values[1] <= 0:
             raise PrismError(f"mod by {values[1]}: the divisor must be positive", node.position)
-        return values[0] % values[1]  # type: ignore[operator]
+        return values[0] % values[1]
     if operator == "pow":
         return _power(values[0], values[1], node)
     if operator == "!":
@@ -215,31 +222,37 @@ def _operate(node: Node, state: Sequence[int], memo: dict[int, Value]) -> Value:
     if operator == "!=":
         return values[0] != values[1]
     left, right = values
-    return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[operator]  # type: ignore[operator]
+    return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[operator]
 
 
-def _power(base: Value, exponent: Value, node: Node) -> Value:
+def _power(base: Any, exponent: Any, node: Node) -> Any:
     if isinstance(exponent, Fraction):
         if exponent.denominator != 1:
             raise PrismError(f"pow with exponent {exponent} is not a rational number in general", node.position)
         exponent = int(exponent)
     if isinstance(base, Polynomial):
-        return base**exponent  # type: ignore[operator]
-    if exponent < 0 and (node.type is Type.INT or base == 0):  # type: ignore[operator]
+        return base**exponent
+    if exponent < 0 and (node.type is Type.INT or base == 0):
         raise PrismError(f"pow({base}, {exponent}): negative exponent", node.position)
-    size = max(abs(base.numerator).bit_length(), base.denominator.bit_length())  # type: ignore[union-attr]
-    if size * abs(exponent) > 2 * MAX_BITS:  # type: ignore[operator]
+    size = max(abs(base.numerator).bit_length(), base.denominator.bit_length())
+    if size * abs(exponent) > 2 * MAX_BITS:
         raise PrismError("number too large in pow", node.position)
-    result = Fraction(base) ** exponent  # type: ignore[arg-type,operator]
+    result = Fraction(base) ** exponent
     return int(result) if node.type is Type.INT else result
 
 
-def _checked(node: Node, value: Value) -> Value:
+def _checked(node: Node, value: Any) -> Any:
     if isinstance(value, Polynomial):
-        large = len(value.terms) > MAX_TERMS or any(_bits(c) > MAX_BITS for c in value.terms.values()) or value.degree > MAX_POWER
+        large = (
+            len(value.terms) > MAX_TERMS
+            or any(_bits(c) > MAX_BITS for c in value.terms.values())
+            or value.degree > MAX_POWER
+        )
         if large:
-            raise PrismError(f"polynomial too large (more than {MAX_TERMS} terms, or a degree above {MAX_POWER})", node.position)
-    elif _bits(value) > MAX_BITS:  # type: ignore[arg-type]
+            raise PrismError(
+                f"polynomial too large (more than {MAX_TERMS} terms, or a degree above {MAX_POWER})", node.position
+            )
+    elif _bits(value) > MAX_BITS:
         raise PrismError(f"number too large (more than {MAX_BITS} bits)", node.position)
     return value
 

@@ -1,12 +1,13 @@
 """Typed expressions compiled to numpy: exact, by scaled integers.
 
-A number is held as int64 numerators over a denominator that is known before any state is (literals and fixed divisors give it),
-together with bounds from the ranges of the variables, so that no operation can overflow: where the bounds do not prove it,
-or where an operation is partial (division by a variable, ``mod`` by a possible zero), `NotVectorisable` sends the expression to
-the plain evaluator, which is asked once per distinct combination of the variables it depends on.
+A number is held as int64 numerators over a denominator that is known before any state is (literals and fixed divisors
+give it), together with bounds from the ranges of the variables, so that no operation can overflow: where the bounds
+do not prove it, or where an operation is partial (division by a variable, ``mod`` by a possible zero),
+`NotVectorisable` sends the expression to the plain evaluator, which is asked once per distinct combination of the
+variables it depends on.
 
-The program is a tape: one step per distinct subexpression, shared by all expressions compiled together. Nothing is evaluated
-as code.
+The program is a tape: one step per distinct subexpression, shared by all expressions compiled together. Nothing is
+evaluated as code.
 """
 
 from __future__ import annotations
@@ -91,9 +92,9 @@ class Tape:
             if node.type is Type.BOOL:
                 held = np.bool_(node.value)
                 return Scaled(self._emit(("bool", bool(node.value)), lambda _: held), 1, int(held), int(held))
-            return self.constant(node.value)  # type: ignore[arg-type]
+            return self.constant(node.value)
         if operator == "variable":
-            v = self.variables[node.value]  # type: ignore[index]
+            v = self.variables[node.value]
             index = v.index
             if v.is_boolean:
                 return Scaled(self._emit(("flag", index), lambda columns: columns[index] != 0), 1, 0, 1)
@@ -112,7 +113,7 @@ class Tape:
             divisor = node.arguments[1]
             if not divisor.is_literal or divisor.value == 0:
                 raise NotVectorisable
-            return self.multiply(arguments[0], self.constant(1 / Fraction(divisor.value)))  # type: ignore[arg-type]
+            return self.multiply(arguments[0], self.constant(1 / Fraction(divisor.value)))
         if operator in ("min", "max"):
             return self._extremum(operator, arguments)
         if operator in ("floor", "ceil", "round"):
@@ -201,7 +202,9 @@ class Tape:
             return x
         if operator == "floor":
             return Scaled(self._emit(("floor", q), lambda _, a: a // q, x.slot), 1, x.low // q, x.high // q)
-        return Scaled(self._emit(("ceil", q), lambda _, a: -((-a) // q), x.slot), 1, -((-x.low) // q), -((-x.high) // q))
+        return Scaled(
+            self._emit(("ceil", q), lambda _, a: -((-a) // q), x.slot), 1, -((-x.low) // q), -((-x.high) // q)
+        )
 
     def _power(self, arguments: list[Scaled]) -> Scaled:
         base, exponent = arguments
@@ -300,7 +303,11 @@ class Batch:
         """(n,) object array by the plain evaluator, once per distinct combination."""
         projection = Projection(node.support, self.variables)
         keys, inverse = np.unique(projection.key(columns, n), return_inverse=True)
-        states = np.column_stack(projection.columns(keys)) if len(keys) else np.zeros((0, len(self.variables)), dtype=np.int64)
+        states = (
+            np.column_stack(projection.columns(keys))
+            if len(keys)
+            else np.zeros((0, len(self.variables)), dtype=np.int64)
+        )
         exact = np.empty(len(keys), dtype=object)
         for k, state in enumerate(states.tolist()):
             try:
@@ -308,7 +315,7 @@ class Batch:
             except PrismError as error:
                 shown = ", ".join(f"{self.variables[i].name}={state[i]}" for i in projection.indices)
                 raise PrismError(f"{error.reason} at ({shown})", node.position) from None
-            if node.type is Type.INT and abs(value) >= LIMIT:  # type: ignore[arg-type]
+            if node.type is Type.INT and abs(value) >= LIMIT:
                 raise PrismError("integer out of the 62-bit range", node.position)
             exact[k] = value
         return exact[inverse.reshape(-1)]
