@@ -30,6 +30,8 @@ PALETTE = (
     "#A6D854", "#FB8072", "#1B9E77", "#E7298A", "#66A61E", "#A6761D", "#386CB0", "#F0027F", "#BF5B17",
 )  # fmt: skip
 DPI = 110
+#: Relative gaps beyond this (some are infinite) are drawn at the border: such a bound says nothing.
+WIDEST = 10.0
 
 
 def _pyplot() -> Any:
@@ -99,6 +101,7 @@ def _panel(top: Any, bottom: Any, rows: Sequence[Row], title: str) -> None:
     top.set_xscale("log")
     bottom.set_xscale("log")
     bottom.set_yscale("log")
+    bottom.yaxis.minorticks_off()
     bottom.set_xlabel("trajectories")
 
 
@@ -145,21 +148,22 @@ def gaps_figure(rows: Sequence[Row], path: Path) -> Path:
         for row in rows:
             task = row["task"]
             gap = number(row["result"]["relative_gap"])
-            if (task["confidence"], task["relaxation"]) != chosen or not math.isfinite(gap) or gap <= 0:
+            if (task["confidence"], task["relaxation"]) != chosen or math.isnan(gap) or gap <= 0:
                 continue
             y = names.index(task["instance"])
-            marker = "D" if chosen[0] == "likelihood" else "o"
+            marker = ">" if gap > WIDEST else "D" if chosen[0] == "likelihood" else "o"
+            gap = min(gap, WIDEST)
             edge = {"markeredgecolor": "white", "markeredgewidth": 0.5}
             axis.plot(gap, y, marker, color=COLOURS[chosen], label=label, markersize=6, **edge)
             label = None  # one entry per set in the legend
             paper = published(task["instance"], *chosen)
             if paper is not None and paper.gap:
-                axis.plot(paper.gap, y + 0.22, "x", color=COLOURS[chosen], markersize=5)
+                axis.plot(min(paper.gap, WIDEST), y + 0.22, "x", color=COLOURS[chosen], markersize=5)
     axis.set_xscale("log")
     axis.set_yticks(range(len(names)), names)
     axis.invert_yaxis()
     axis.grid(axis="x", alpha=0.3)
-    axis.set_xlabel("relative gap of the true-optimal policy (filled: ours; crosses: the paper's figures)")
+    axis.set_xlabel("relative gap of the true-optimal policy (filled: ours; crosses: the paper's; ▷ beyond)")
     figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=6, fontsize=8, frameon=False)
     return _save(plt, figure, path)
 
