@@ -388,3 +388,58 @@ def progress_rows(state_ptr, row_ptr, successor, lo, hi, preferred, allowed, pay
                         break
             forward = not forward
     return left
+
+
+@njit(cache=True, nogil=True)
+def distance_order(state_ptr, row_ptr, successor, exits):
+    """States of a local model by their distance to the exits, nearest first (breadth-first on reversed edges).
+
+    Gauss-Seidel sweeps in this order carry values from the exits to every state at once.
+
+    Returns
+    -------
+    order : (n,) int64
+    distance : (n,) float64
+        Steps to the nearest exit; n where none can be reached.
+    """
+    n = state_ptr.shape[0] - 1
+    start = np.zeros(n + exits + 1, np.int64)
+    for t in range(successor.shape[0]):
+        start[successor[t] + 1] += 1
+    for j in range(n + exits):
+        start[j + 1] += start[j]
+    place = start[:-1].copy()
+    source = np.empty(successor.shape[0], np.int32)
+    for s in range(n):
+        for t in range(row_ptr[state_ptr[s]], row_ptr[state_ptr[s + 1]]):
+            j = successor[t]
+            source[place[j]] = s
+            place[j] += 1
+    distance = np.full(n, float(n))
+    seen = np.zeros(n, np.bool_)
+    order = np.empty(n, np.int64)
+    last = 0
+    for j in range(n, n + exits):
+        for e in range(start[j], start[j + 1]):
+            s = source[e]
+            if not seen[s]:
+                seen[s] = True
+                distance[s] = 1.0
+                order[last] = s
+                last += 1
+    first = 0
+    while first < last:
+        j = order[first]
+        first += 1
+        for e in range(start[j], start[j + 1]):
+            s = source[e]
+            if not seen[s]:
+                seen[s] = True
+                distance[s] = distance[j] + 1.0
+                order[last] = s
+                last += 1
+    for s in range(n):
+        if not seen[s]:
+            order[last] = s
+            last += 1
+    return order, distance

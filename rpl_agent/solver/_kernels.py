@@ -48,8 +48,8 @@ def bellman(
     constant, coefficients, mass, tightness = cs.constant, cs.weights, cs.mass, cs.tightness
     table, box_lower, box_upper = cs.polytope.table, cs.polytope.lower, cs.polytope.upper
     center, factor, radius = cs.center, cs.factor, cs.radius
+    memory = cs.polytope.memory
     direction = np.empty(coefficients.shape[1])
-    vertex = 0
     largest = 0.0
     side = 1.0 if upward else -1.0
     sign = -1.0 if maximise else 1.0
@@ -127,16 +127,17 @@ def bellman(
                             a, b, values, maximise, upward, successor, expression, lower, upper, kind == POINT, scratch
                         )
                     else:
+                        slot = row % memory.shape[0]
                         q, vertex = region_row(
                             a, b, values, maximise, upward, successor, expression, upper, constant, coefficients, mass,
                             tightness, kind != ELLIPSOID, table, box_lower, box_upper, kind != POLYTOPE, center, factor,
-                            radius, direction, vertex,
+                            radius, direction, memory[slot],
                         )  # fmt: skip
+                        memory[slot] = max(vertex, 0)
                         if vertex < 0:
                             q = row_expectation(
                                 row, values, maximise, upward, row_ptr, successor, expression, cs, scratch
                             )
-                            vertex = 0
                         elif kind != POLYTOPE:
                             hull = interval_row(
                                 a, b, values, maximise, upward, successor, expression, lower, upper, False, scratch

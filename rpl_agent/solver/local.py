@@ -11,6 +11,7 @@ from scipy.sparse import csc_array
 from scipy.sparse.linalg import splu
 
 from rpl_agent.relaxations._kernels import MASS_TOLERANCE, POINT, CompiledSet, compiled_set
+from rpl_agent.solver._graph_kernels import distance_order
 from rpl_agent.solver._kernels import FIXED_AGENT, assemble, bellman, extract, relax_chain, row_means, row_values
 
 if TYPE_CHECKING:
@@ -103,8 +104,18 @@ class Local:
         return int(np.diff(self.row_ptr).max(initial=1))
 
     @cached_property
+    def _by_distance(self) -> tuple[np.ndarray, np.ndarray]:
+        return distance_order(self.state_ptr, self.row_ptr, self.successor, self.m)
+
+    @property
     def order(self) -> np.ndarray:
-        return np.arange(self.n)
+        """(n,) states, nearest to the exits first."""
+        return self._by_distance[0]
+
+    @property
+    def distance(self) -> np.ndarray:
+        """(n,) steps to the nearest exit."""
+        return self._by_distance[1]
 
     @cached_property
     def _attainable(self) -> tuple[np.ndarray, np.ndarray]:
@@ -166,17 +177,17 @@ class Local:
     def bellman(self, values: np.ndarray, upward: bool, offset: float = 0.0) -> np.ndarray:
         """T values on the states, exits copied; a bound from the side asked for."""
         out = values.copy()
-        self._sweep(self.order, values, out, upward, offset)
+        self._sweep(np.arange(self.n), values, out, upward, offset)
         return out
 
     def relax(self, values: np.ndarray, sweeps: int, tolerance: float) -> int:
-        """Gauss-Seidel sweeps in place, in both directions by turns, until values move less than relative tolerance.
+        """Gauss-Seidel sweeps in place, away from the exits and back, until values move less than relative tolerance.
 
         Returns the number of sweeps used.
         """
-        backwards = self.order[::-1].copy()
+        back = self.order[::-1].copy()
         for k in range(sweeps):
-            change = self._sweep(backwards if k % 2 else self.order, values, values, False, 0.0)
+            change = self._sweep(back if k % 2 else self.order, values, values, False, 0.0)
             if change <= tolerance * float(np.abs(values[: self.n]).max()):
                 return k + 1
         return sweeps

@@ -19,9 +19,9 @@ from rpl_agent.solver.local import Local
 IMPROVEMENT = 4e-14
 MAX_STEPS = 100
 #: sweeps that give policy iteration its start: enough to see the way out, not to converge
-FIRST_SWEEPS, FIRST_CHANGE = 200, 1e-3
+FIRST_SWEEPS, FIRST_CHANGE = 10, 1e-3
 #: sweeps between two chains on the way to the start, and their number
-SWEEPS_BETWEEN, APPROACHES = 6, 40
+SWEEPS_BETWEEN, APPROACHES = 4, 40
 
 
 @dataclass
@@ -150,6 +150,9 @@ def _approach(
     """A good start: Newton steps of both sides at once, with sweeps between them; nothing is guaranteed of it but
     that the proper side's strategies end every play. Returns (values, rows, p, steps)."""
     n = local.n
+    if not proper_max and local.gamma == 1.0 and not values[:n].any():
+        # From 0 a cost rises by one step per sweep; distances point to the exits at once.
+        values[:n] = local.distance * max(float(local.reward.mean()), 1e-9)
     steps = local.relax(values, min(FIRST_SWEEPS, budget), FIRST_CHANGE)
     for k in range(APPROACHES):
         values[:n][~np.isfinite(values[:n])] = 0.0
