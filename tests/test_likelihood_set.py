@@ -198,3 +198,16 @@ def test_more_data_shrink_the_region_and_beat_the_intervals():
     assert widths[0] > 2 * widths[1] > 4 * widths[2]
     lower, upper = build_region(model, *confidence_intervals(model, counts, "anytime", 1e-3)).box()
     assert widths[-1] < 0.9 * (upper - lower).mean()
+
+
+def test_domain_without_interior_is_left_to_the_intervals():
+    """A parameter that its bounds fix leaves no room for a mixture; the region is still valid and not empty."""
+    rows = {0: {"a": {0: "p", 1: "q", 2: "1 - p - q"}}, 1: {"a": {0: 1}}, 2: {"a": {0: 1}}}
+    domain = Domain.box({"p": (0.0, 0.6), "q": (0.3, 0.3)})
+    model = build(0, lambda s: rows[s], domain=domain)
+    counts = Counts(model)
+    for successor, n in ((0, 40), (1, 30), (2, 30)):
+        counts.add(0, 0, successor, n)
+    assert not likelihood.supports(model)
+    region = likelihood_region(model, counts, DELTA)
+    assert region.contains(np.array([[0.4, 0.3]]))[0] and not region.contains(np.array([[0.05, 0.3]]))[0]

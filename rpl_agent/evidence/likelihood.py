@@ -49,7 +49,7 @@ EARLIEST, LATEST = 1e-3, 0.9
 
 def supports(pmdp: ParametricMDP) -> bool:
     """Whether the region is built for this model (decided by the model alone, never by data)."""
-    return 0 < pmdp.table.reduction.rank <= MAX_RANK
+    return 0 < pmdp.table.reduction.rank <= MAX_RANK and chart_of(pmdp).has_interior
 
 
 def split_fraction(pmdp: ParametricMDP) -> float:

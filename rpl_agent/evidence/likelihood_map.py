@@ -12,9 +12,11 @@ ball around it, and bounds the Hessian where data say nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from rpl_agent.evidence import _newton
 from rpl_agent.model.expressions import Reduction
 from rpl_agent.model.pmdp import ParametricMDP
 
@@ -38,25 +40,37 @@ class Chart:
     start: np.ndarray  # (k,) interior point
     reduction: Reduction | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("A", "b", "start"):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=float))
+
     @property
     def dimension(self) -> int:
         return len(self.start)
+
+    @property
+    def has_interior(self) -> bool:
+        """Whether the domain has room in every direction (a parameter that is fixed by its bounds has none)."""
+        return bool((self.b - self.A @ self.start > 1e-9 * (1.0 + np.abs(self.b))).all())
 
     def coordinates(self, z: np.ndarray) -> np.ndarray:
         """x (n, r) of points z (n, k)."""
         return np.atleast_2d(z) if self.reduction is None else self.reduction.coordinates(z)
 
+    @cached_property
+    def monomials(self) -> tuple[np.ndarray, np.ndarray]:
+        """(exponents, matrix) of x(z) for compiled code; empty for the identity."""
+        if self.reduction is None:
+            return np.zeros((0, self.dimension), dtype=np.int64), np.zeros((self.dimension, 0))
+        return self.reduction.exponents.astype(np.int64), np.ascontiguousarray(self.reduction.matrix, dtype=float)
+
     def jacobian(self, z: np.ndarray) -> np.ndarray | None:
         """∂x/∂z (r, k) at one point, None for the identity."""
         if self.reduction is None:
             return None
-        exponents, k = self.reduction.exponents, self.dimension
-        columns = []
-        for j in range(k):
-            lowered = exponents.copy()
-            lowered[:, j] = np.maximum(lowered[:, j] - 1, 0)
-            columns.append(exponents[:, j] * np.prod(z[None, :] ** lowered, axis=1))
-        return np.asarray(self.reduction.matrix @ np.stack(columns, axis=1))
+        out = np.empty((self.reduction.rank, self.dimension))
+        _newton.jacobian(np.asarray(z, dtype=float), *self.monomials, out)
+        return out
 
     def contains(self, z: np.ndarray) -> np.ndarray:
         """Whether each z (n, k) satisfies the domain's rows, exactly as computed."""
@@ -98,54 +112,12 @@ def fit(
     start : warm start (k,); ignored unless it is strictly inside.
     """
     used = counts > 0
-    constant, weights, counts = constant[used], weights[used], counts[used]
-    z = chart.start if start is None or not _interior(start, chart, constant, weights) else np.asarray(start, float)
-    value = _objective(z, chart, constant, weights, counts, barrier)
-    gradient, information, precision = _derivatives(z, chart, constant, weights, counts, barrier)
-    decrease = np.inf
-    for _ in range(MAX_STEPS):
-        step = -np.linalg.solve(precision, gradient)
-        decrease = -float(gradient @ step)
-        if decrease < TOLERANCE:
-            break
-        length = 1.0
-        while length > 1e-12:
-            candidate = z + length * step
-            trial = _objective(candidate, chart, constant, weights, counts, barrier)
-            if trial <= value - 1e-4 * length * decrease:
-                break
-            length *= 0.5
-        else:
-            break  # rounding: no further decrease can be resolved
-        z, value = candidate, trial
-        gradient, information, precision = _derivatives(z, chart, constant, weights, counts, barrier)
-    return Fit(z, chart.coordinates(z)[0], information, precision, decrease)
-
-
-def _interior(z, chart: Chart, constant, weights) -> bool:
-    z = np.asarray(z, dtype=float)
-    if z.shape != chart.start.shape or not (chart.b - chart.A @ z > 0).all():
-        return False
-    return bool((constant + weights @ chart.coordinates(z)[0] > 0).all())
-
-
-def _objective(z, chart: Chart, constant, weights, counts, barrier: float) -> float:
-    slack = chart.b - chart.A @ z
-    values = constant + weights @ chart.coordinates(z)[0]
-    if (slack <= 0).any() or (values <= 0).any():
-        return np.inf
-    return -float(counts @ np.log(values)) - barrier * float(np.log(slack).sum())
-
-
-def _derivatives(z, chart: Chart, constant, weights, counts, barrier: float):
-    slack = chart.b - chart.A @ z
-    values = constant + weights @ chart.coordinates(z)[0]
-    gradient = -(weights.T @ (counts / values))
-    information = (weights * (counts / values**2)[:, None]).T @ weights
-    jacobian = chart.jacobian(z)
-    if jacobian is not None:
-        gradient = jacobian.T @ gradient
-        information = jacobian.T @ information @ jacobian
-    scaled = chart.A / slack[:, None]
-    gradient = gradient + barrier * scaled.sum(axis=0)
-    return gradient, information, information + barrier * scaled.T @ scaled
+    constant, weights, counts = constant[used], np.ascontiguousarray(weights[used]), counts[used]
+    x, k = np.empty(weights.shape[1]), chart.dimension
+    model = (chart.A, chart.b, barrier, *chart.monomials, constant, weights, counts)
+    z = np.array(chart.start if start is None or np.shape(start) != (k,) else start, dtype=float)
+    if start is not None and not np.isfinite(_newton.penalised(z, *model, x)):
+        z = chart.start.copy()
+    information, precision = np.empty((k, k)), np.empty((k, k))
+    decrement = _newton.newton(z, *model, MAX_STEPS, TOLERANCE, x, information, precision)
+    return Fit(z, x, information, precision, float(decrement))

@@ -24,7 +24,7 @@ from functools import cached_property
 import numpy as np
 from scipy import special
 
-from rpl_agent.evidence import _kernels
+from rpl_agent.evidence import _kernels, _newton
 from rpl_agent.evidence.likelihood_map import Chart, Fit, fit
 from rpl_agent.evidence.likelihood_mixture import quadratic_forms, rounding
 
@@ -204,8 +204,9 @@ def _ray_slopes(chart: Chart, z: np.ndarray, t: np.ndarray, rays: np.ndarray, gr
     """d/dt G(x(z + t·ray)) per ray."""
     if chart.reduction is None:
         return (gradients * rays).sum(axis=1)
-    slopes = [g @ (chart.jacobian(z + s * ray) @ ray) for s, ray, g in zip(t, rays, gradients)]
-    return np.array(slopes)
+    velocities = np.empty(gradients.shape)
+    _newton.velocities(z, t, np.ascontiguousarray(rays), *chart.monomials, velocities)
+    return (gradients * velocities).sum(axis=1)
 
 
 def cuts(target: LevelSet, tangents: Tangents, radius: float) -> tuple[np.ndarray, np.ndarray]:

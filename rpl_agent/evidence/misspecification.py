@@ -64,10 +64,13 @@ def point_estimate(pmdp: ParametricMDP, counts: Counts, warm: np.ndarray | None 
     """
     if not 0 < pmdp.num_parameters <= MAX_PARAMETERS or pmdp.table.reduction.rank > MAX_RANK:
         return None
+    chart = domain_chart(pmdp)
+    if not chart.has_interior:
+        return chart.start
     kept = np.flatnonzero((counts.successes > 0) & ~pmdp.table.is_constant)
     weights = np.ascontiguousarray(pmdp.table.reduction.weights[kept])
     successes = counts.successes[kept].astype(float)
-    return fit(pmdp.table.constant[kept], weights, successes, domain_chart(pmdp), warm).z
+    return fit(pmdp.table.constant[kept], weights, successes, chart, warm).z
 
 
 def _box_chart(pmdp: ParametricMDP) -> Chart:

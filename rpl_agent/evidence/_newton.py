@@ -1,0 +1,157 @@
+"""Compiled Newton iterations for `likelihood_map`: arrays in, ``out`` arrays written.
+
+A chart is given by ``exponents`` (m, k) and ``matrix`` (r, m): x = matrix @ Π_j z_j ** exponents[:, j]; with
+m = 0 it is the identity. ``A`` (rows, k), ``b`` are the domain's rows.
+"""
+
+from __future__ import annotations
+
+from math import log
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True)
+def coordinates(z, exponents, matrix, out):
+    """out (r,) = x(z)."""
+    if len(exponents) == 0:
+        out[:] = z
+        return
+    out[:] = 0.0
+    for i in range(len(exponents)):
+        monomial = 1.0
+        for j in range(len(z)):
+            for _ in range(exponents[i, j]):
+                monomial *= z[j]
+        for c in range(len(out)):
+            out[c] += matrix[c, i] * monomial
+
+
+@njit(cache=True)
+def jacobian(z, exponents, matrix, out):
+    """out (r, k) = ∂x/∂z."""
+    out[:] = 0.0
+    if len(exponents) == 0:
+        for j in range(len(z)):
+            out[j, j] = 1.0
+        return
+    for i in range(len(exponents)):
+        for j in range(len(z)):
+            if exponents[i, j] == 0:
+                continue
+            slope = float(exponents[i, j])
+            for l in range(len(z)):
+                for _ in range(exponents[i, l] - (1 if l == j else 0)):
+                    slope *= z[l]
+            for c in range(len(out)):
+                out[c, j] += matrix[c, i] * slope
+
+
+@njit(cache=True)
+def velocities(z, t, rays, exponents, matrix, out):
+    """out (n, r) = d/dt x(z + t·ray) for each ray (n, k) at its t (n,)."""
+    slopes = np.empty((out.shape[1], len(z)))
+    for i in range(len(rays)):
+        jacobian(z + t[i] * rays[i], exponents, matrix, slopes)
+        for c in range(out.shape[1]):
+            out[i, c] = 0.0
+            for j in range(len(z)):
+                out[i, c] += slopes[c, j] * rays[i, j]
+
+
+@njit(cache=True)
+def penalised(z, A, b, barrier, exponents, matrix, constant, weights, counts, x):
+    """−Σ K_f ln f[x(z)] − barrier Σ ln(b − A z), inf outside; x (r,) is written."""
+    value = 0.0
+    for i in range(len(b)):
+        slack = b[i]
+        for j in range(len(z)):
+            slack -= A[i, j] * z[j]
+        if slack <= 0.0:
+            return np.inf
+        value -= barrier * log(slack)
+    coordinates(z, exponents, matrix, x)
+    for f in range(len(constant)):
+        probability = constant[f]
+        for c in range(len(x)):
+            probability += weights[f, c] * x[c]
+        if probability <= 0.0:
+            return np.inf
+        value -= counts[f] * log(probability)
+    return value
+
+
+@njit(cache=True)
+def derivatives(z, A, b, barrier, exponents, matrix, constant, weights, counts, x, gradient, information, precision):
+    """Gradient (k,) of `penalised`, likelihood curvature (k, k) and curvature with the barrier at an interior z."""
+    k, r = len(z), len(x)
+    in_x, curvature = np.zeros(r), np.zeros((r, r))
+    for f in range(len(constant)):
+        probability = constant[f]
+        for c in range(r):
+            probability += weights[f, c] * x[c]
+        first = counts[f] / probability
+        second = first / probability
+        for c in range(r):
+            in_x[c] -= first * weights[f, c]
+            for d in range(c + 1):
+                curvature[c, d] += second * weights[f, c] * weights[f, d]
+    for c in range(r):
+        for d in range(c):
+            curvature[d, c] = curvature[c, d]
+    if len(exponents) == 0:
+        gradient[:] = in_x
+        information[:] = curvature
+    else:
+        slopes = np.empty((r, k))
+        jacobian(z, exponents, matrix, slopes)
+        gradient[:] = 0.0
+        information[:] = 0.0
+        for i in range(k):
+            for c in range(r):
+                gradient[i] += slopes[c, i] * in_x[c]
+            for j in range(k):
+                for c in range(r):
+                    for d in range(r):
+                        information[i, j] += slopes[c, i] * curvature[c, d] * slopes[d, j]
+    precision[:] = information
+    for i in range(len(b)):
+        slack = b[i]
+        for j in range(k):
+            slack -= A[i, j] * z[j]
+        for j in range(k):
+            gradient[j] += barrier * A[i, j] / slack
+            for l in range(k):
+                precision[j, l] += barrier * A[i, j] * A[i, l] / slack**2
+
+
+@njit(cache=True)
+def newton(z, A, b, barrier, exponents, matrix, constant, weights, counts, steps, tolerance, x, information, precision):
+    """Damped Newton from an interior z, which is overwritten; returns the last predicted decrease."""
+    k = len(z)
+    gradient = np.empty(k)
+    value = penalised(z, A, b, barrier, exponents, matrix, constant, weights, counts, x)
+    derivatives(z, A, b, barrier, exponents, matrix, constant, weights, counts, x, gradient, information, precision)
+    decrease = np.inf
+    for _ in range(steps):
+        step = -np.linalg.solve(precision, gradient)
+        decrease = -np.sum(gradient * step)
+        if decrease < tolerance:
+            break
+        length = 1.0
+        moved = False
+        while length > 1e-12:
+            candidate = z + length * step
+            trial = penalised(candidate, A, b, barrier, exponents, matrix, constant, weights, counts, x)
+            if trial <= value - 1e-4 * length * decrease:
+                moved = True
+                break
+            length *= 0.5
+        if not moved:  # rounding: no further decrease can be resolved
+            break
+        z[:] = candidate
+        value = trial
+        derivatives(z, A, b, barrier, exponents, matrix, constant, weights, counts, x, gradient, information, precision)
+    coordinates(z, exponents, matrix, x)
+    return decrease
