@@ -6,7 +6,7 @@ m = 0 it is the identity. ``A`` (rows, k), ``b`` are the domain's rows.
 
 from __future__ import annotations
 
-from math import log
+from math import log, sqrt
 
 import numpy as np
 from numba import njit
@@ -127,22 +127,47 @@ def derivatives(z, A, b, barrier, exponents, matrix, constant, weights, counts, 
 
 
 @njit(cache=True)
+def solve_positive(matrix, right, factor, out):
+    """out = matrix⁻¹ right for a positive definite matrix, by Cholesky in ``factor`` (scratch, k × k).
+
+    Plain loops: for a handful of coordinates the threads of a linear algebra library cost more than the work.
+    """
+    k = len(right)
+    for i in range(k):
+        for j in range(i + 1):
+            total = matrix[i, j]
+            for l in range(j):
+                total -= factor[i, l] * factor[j, l]
+            factor[i, j] = sqrt(max(total, 1e-300)) if i == j else total / factor[j, j]
+    for i in range(k):
+        total = right[i]
+        for l in range(i):
+            total -= factor[i, l] * out[l]
+        out[i] = total / factor[i, i]
+    for i in range(k - 1, -1, -1):
+        total = out[i]
+        for l in range(i + 1, k):
+            total -= factor[l, i] * out[l]
+        out[i] = total / factor[i, i]
+
+
+@njit(cache=True)
 def newton(z, A, b, barrier, exponents, matrix, constant, weights, counts, steps, tolerance, x, information, precision):
     """Damped Newton from an interior z, which is overwritten; returns the last predicted decrease."""
     k = len(z)
-    gradient = np.empty(k)
+    gradient, step, factor = np.empty(k), np.empty(k), np.empty((k, k))
     value = penalised(z, A, b, barrier, exponents, matrix, constant, weights, counts, x)
     derivatives(z, A, b, barrier, exponents, matrix, constant, weights, counts, x, gradient, information, precision)
     decrease = np.inf
     for _ in range(steps):
-        step = -np.linalg.solve(precision, gradient)
-        decrease = -np.sum(gradient * step)
+        solve_positive(precision, gradient, factor, step)
+        decrease = np.sum(gradient * step)
         if decrease < tolerance:
             break
         length = 1.0
         moved = False
         while length > 1e-12:
-            candidate = z + length * step
+            candidate = z - length * step
             trial = penalised(candidate, A, b, barrier, exponents, matrix, constant, weights, counts, x)
             if trial <= value - 1e-4 * length * decrease:
                 moved = True
