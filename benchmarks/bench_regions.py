@@ -43,10 +43,10 @@ def queries(n: int, constraints: int, smoke: bool) -> dict:
     b = A @ np.full(n, 0.5) + 0.3 * rng.uniform(0.1, 1.0, constraints)
     built, polytope = _timed(lambda: Polytope(A, b, np.zeros(n), np.ones(n)))
     base = rng.normal(size=(500 if smoke else 5000, n))
-    stream = np.vstack([base * (1 + 0.1**k * rng.normal(size=base.shape)) for k in range(1, 11)])
+    stream = np.vstack([base * (1 + 0.1**k * rng.normal(size=base.shape)) for k in range(1, 11)])  # ten sweeps
     values, data = np.empty(len(stream)), polytope.kernel().polytope
-    support_polytope_many(data, stream[:10], 0, values[:10])
-    seconds, _ = _timed(lambda: support_polytope_many(data, stream, 0, values), repeats=3)
+    support_polytope_many(data, stream[:10], np.zeros(1, np.int32), values[:10])
+    seconds, _ = _timed(lambda: support_polytope_many(data, stream, np.zeros(len(base), np.int32), values), repeats=3)
     ball = Ellipsoid(np.full(n, 0.5), 100 * np.eye(n), 1.0)
     ball.minimize(stream[:10])
     ball_seconds, _ = _timed(lambda: ball.minimize(stream), repeats=3)

@@ -70,6 +70,9 @@ class PolytopeData(NamedTuple):
         max(|lower|, |upper|).
     mass : (m,) float64
         |rhs| + |rows| reach: what a unit multiplier of the row adds to the rounding term.
+    memory : (any length >= 1,) int32
+        Where the last query of row i of a model ended, at i modulo the length: where its next one starts. A hint that
+        queries on the bare table write; any number in it is right, so threads may race for it.
     """
 
     basis: np.ndarray
@@ -84,6 +87,7 @@ class PolytopeData(NamedTuple):
     slots: np.ndarray
     reach: np.ndarray
     mass: np.ndarray
+    memory: np.ndarray
 
 
 def empty_polytope_data(lower: np.ndarray, upper: np.ndarray) -> PolytopeData:
@@ -115,6 +119,7 @@ def polytope_data(
     return PolytopeData(
         np.zeros((capacity, n), np.int32), np.zeros(capacity * (n * n + 4 * n)), np.zeros((capacity, n)), *floats,
         np.array([0, int(complete)], np.int64), np.full(slots, -1, np.int32), reach, mass,
+        np.zeros(1, np.int32),
     )  # fmt: skip
 
 
@@ -325,7 +330,7 @@ def _plain_simplex(data, direction, vertex):
     return best
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def walk_table(table, direction, vertex):
     """`support_polytope` on a non-empty table alone; the bound is -inf where the walk leaves the table.
 
@@ -433,22 +438,29 @@ def support_ellipsoid(center, factor, radius, direction):
 
 
 @njit(cache=True)
-def support_polytope_many(data, directions, start, out):
-    """``out[i]`` = bound for ``directions[i]``; ``start`` is the first vertex, each query hands its own on."""
+def support_polytope_many(data, directions, memory, out):
+    """``out[i]`` = bound for ``directions[i]``, started at and remembered in ``memory[i % len(memory)]``.
+
+    Parameters
+    ----------
+    directions : (k, n) float64
+    memory : (any length >= 1,) int32
+        Vertices of the table. One entry: each query hands its vertex on to the next.
+    out : (k,) float64
+    """
     count, n = data.counts[0], directions.shape[1]
     table = data.table
     direction = np.empty(n)
-    vertex = start if 0 <= start < count else 0
     for i in range(directions.shape[0]):
         for j in range(n):
             direction[j] = directions[i, j]
         if count == 0:
             out[i] = support_box(data.lower, data.upper, direction)
         else:
-            out[i], vertex = walk_table(table, direction, vertex)
-            if out[i] == -np.inf:
-                out[i] = _plain_simplex(data, direction, vertex)
-    return vertex
+            slot = i % memory.shape[0]
+            bound, vertex = walk_table(table, direction, memory[slot])
+            memory[slot] = vertex
+            out[i] = bound if bound > -np.inf else _plain_simplex(data, direction, vertex)
 
 
 @njit(cache=True)

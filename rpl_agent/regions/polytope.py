@@ -146,7 +146,7 @@ class Polytope:
         if self.method == "walk":
             clipping.grow(self._data, directions, 0)
         values = np.empty(len(directions))
-        support_polytope_many(self._data, directions, 0, values)
+        support_polytope_many(self._data, directions, np.zeros(1, np.int32), values)
         return np.maximum(values, box_minimum(directions, self._data.lower, self._data.upper))
 
     def contains(self, points: np.ndarray) -> np.ndarray:

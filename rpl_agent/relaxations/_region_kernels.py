@@ -1,7 +1,8 @@
 """Compiled rows over a region, on bare arrays: the fast path of the rectangular relaxation.
 
 A compiled call pays for every array in the tuples it is handed (reference counts), which at some hundred nanoseconds
-per row is more than the query itself. `region_row` therefore takes only what it reads, and allocates nothing.
+per row is more than the query itself. `region_row` therefore takes only what it reads, allocates nothing, and becomes
+part of the sweep that calls it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from numba import njit
 from rpl_agent.regions._kernels import UNIT_ROUNDOFF, support_box, support_ellipsoid, walk_table
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def region_row(
     a, b, values, maximise, upward, successor, expression, upper, constant, weights, mass, tightness,
     use_polytope, table, box_lower, box_upper, use_ellipsoid, center, factor, radius, direction, start,

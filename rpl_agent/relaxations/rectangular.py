@@ -12,7 +12,7 @@ from scipy import sparse
 
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.regions._kernels import UNIT_ROUNDOFF
+from rpl_agent.regions._kernels import UNIT_ROUNDOFF, PolytopeData
 from rpl_agent.regions.base import EllipsoidData, Region
 from rpl_agent.regions.intersection import Intersection
 from rpl_agent.regions.product import Product
@@ -20,8 +20,9 @@ from rpl_agent.relaxations._kernels import BEST, ELLIPSOID, INTERVAL, POLYTOPE, 
 from rpl_agent.relaxations.base import CompiledRelaxation
 from rpl_agent.relaxations.projections import _tidy, beyond_mccormick, expression_bounds
 
-#: how far below the exact minimum a support bound may lie, relative to the span of the row's values
-TIGHTNESS = 1e-9
+#: how far below the exact minimum a support bound may lie, relative to the span of the row's values: from a table whose
+#: entries are vertices, and from one that is incomplete or degenerate
+TIGHTNESS, LOOSE_TIGHTNESS = 1e-12, 1e-9
 
 
 class Rectangular:
@@ -42,7 +43,7 @@ class Rectangular:
 
     @property
     def tightness(self) -> float:
-        return TIGHTNESS
+        return LOOSE_TIGHTNESS if self._compiled is None else self._compiled.tightness
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         return self.lower, self.upper
@@ -129,6 +130,23 @@ def _rows_are_blocks(pmdp: ParametricMDP, region: Product) -> bool:
     return True
 
 
+def _tightness(data: PolytopeData) -> float:
+    """Relative gap between the bounds of a vertex table and the exact minima over its polytope.
+
+    A table is exact up to rounding if its bases, found with loosened right sides, are vertices of the polytope itself.
+    Where degeneracy makes some miss it, the gap is of the order of the loosening.
+    """
+    count, n = int(data.counts[0]), len(data.lower)
+    if count == 0:
+        return TIGHTNESS
+    if not data.counts[1]:
+        return LOOSE_TIGHTNESS
+    records = data.table.reshape(count, -1)
+    inverse, rhs = records[:, : n * n].reshape(count, n, n), records[:, n * n : n * n + n]
+    vertices = np.einsum("vkj,vk->vj", inverse, rhs)
+    return TIGHTNESS if (vertices @ data.rows.T - data.rhs).max(initial=0.0) < 1e-13 else LOOSE_TIGHTNESS
+
+
 def _compile(pmdp: ParametricMDP, region: Region, lower: np.ndarray, upper: np.ndarray) -> CompiledSet | None:
     weights, kernel = pmdp.table.reduction.weights, region.kernel()
     if isinstance(region, Product) and _rows_are_blocks(pmdp, region):
@@ -136,9 +154,11 @@ def _compile(pmdp: ParametricMDP, region: Region, lower: np.ndarray, upper: np.n
     if kernel is None or sparse.issparse(weights):
         return None
     parts: dict[str, object] = {"constant": pmdp.table.constant, "tightness": TIGHTNESS}
+    if kernel.polytope is not None:
+        parts["tightness"] = _tightness(kernel.polytope)
     polytope, ellipsoid, embedding = kernel
     if polytope is not None:
-        parts["polytope"] = polytope
+        parts["polytope"] = polytope._replace(memory=np.zeros(max(pmdp.num_rows, 1), np.int32))
     if embedding is None:
         mass = np.abs(weights) @ np.max(np.abs(region.box()), axis=0)
     else:
