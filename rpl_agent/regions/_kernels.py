@@ -1,4 +1,4 @@
-"""Compiled support queries: certified lower bounds of min c.x over polytopes and ellipsoids.
+"""Compiled support queries: certified lower bounds of min c.x over polytopes (ellipsoids: `_ellipsoid_kernels`).
 
 Symbols
 -------
@@ -29,7 +29,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-UNIT_ROUNDOFF = 2.0**-53
+from rpl_agent.regions._ellipsoid_kernels import UNIT_ROUNDOFF as UNIT_ROUNDOFF
+from rpl_agent.regions._ellipsoid_kernels import support_ellipsoid as support_ellipsoid
+
 #: a multiplier above -DUAL_TOLERANCE * max |y| counts as nonnegative; it is clipped, so this costs no soundness
 DUAL_TOLERANCE = 1e-12
 #: pivots of one query before it settles for the bound of the vertex it has reached (which is still a bound)
@@ -115,9 +117,10 @@ def polytope_data(
     n = len(lower)
     reach = np.maximum(np.abs(lower), np.abs(upper))
     mass = np.abs(rhs) + np.abs(rows) @ reach
-    floats = (np.ascontiguousarray(a, np.float64) for a in (rows, rhs, loose, lower, upper))
+    rows, rhs, loose, lower, upper = (np.ascontiguousarray(a, np.float64) for a in (rows, rhs, loose, lower, upper))
     return PolytopeData(
-        np.zeros((capacity, n), np.int32), np.zeros(capacity * (n * n + 4 * n)), np.zeros((capacity, n)), *floats,
+        np.zeros((capacity, n), np.int32), np.zeros(capacity * (n * n + 4 * n)), np.zeros((capacity, n)),
+        rows, rhs, loose, lower, upper,
         np.array([0, int(complete)], np.int64), np.full(slots, -1, np.int32), reach, mass,
         np.zeros(1, np.int32),
     )  # fmt: skip
@@ -403,41 +406,6 @@ def support_polytope(data, direction, start):
 
 
 @njit(cache=True)
-def support_ellipsoid(center, factor, radius, direction):
-    """A certified lower bound of min c.x over {center + radius * factor z : |z| <= 1}.
-
-    Parameters
-    ----------
-    center : (n,) float64
-    factor : (n, n) float64
-        L with H^-1 <= L L' in the order of symmetric matrices (the Ellipsoid class sees to it).
-    radius : float
-    direction : (n,) float64
-    """
-    n = direction.shape[0]
-    total = 0.0
-    size = 0.0
-    squares = 0.0
-    sizes = 0.0
-    for j in range(n):
-        term = direction[j] * center[j]
-        total += term
-        size += abs(term)
-    for k in range(n):
-        entry = 0.0
-        entry_size = 0.0
-        for j in range(n):
-            term = factor[j, k] * direction[j]
-            entry += term
-            entry_size += abs(term)
-        squares += entry * entry
-        sizes += entry_size * entry_size
-    total -= radius * np.sqrt(squares)
-    size += radius * np.sqrt(sizes)
-    return total - (4.0 * n + 16.0) * UNIT_ROUNDOFF * size - 1e-300
-
-
-@njit(cache=True)
 def support_polytope_many(data, directions, memory, out):
     """``out[i]`` = bound for ``directions[i]``, started at and remembered in ``memory[i % len(memory)]``.
 
@@ -461,10 +429,3 @@ def support_polytope_many(data, directions, memory, out):
             bound, vertex = walk_table(table, direction, memory[slot])
             memory[slot] = vertex
             out[i] = bound if bound > -np.inf else _plain_simplex(data, direction, vertex)
-
-
-@njit(cache=True)
-def support_ellipsoid_many(center, factor, radius, directions, out):
-    """``out[i]`` = bound for ``directions[i]``."""
-    for i in range(directions.shape[0]):
-        out[i] = support_ellipsoid(center, factor, radius, directions[i])

@@ -44,7 +44,7 @@ class Box:
     def contains(self, points: np.ndarray) -> np.ndarray:
         points = checked_points(points, self.dimension)
         inside = (points >= self.lower - CONTAINS_TOLERANCE) & (points <= self.upper + CONTAINS_TOLERANCE)
-        return inside.all(axis=1)
+        return np.asarray(inside.all(axis=1))
 
     def box(self) -> tuple[np.ndarray, np.ndarray]:
         return self.lower.copy(), self.upper.copy()

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from rpl_agent.errors import ModelError
-from rpl_agent.regions._kernels import UNIT_ROUNDOFF, support_ellipsoid_many
+from rpl_agent.regions._ellipsoid_kernels import UNIT_ROUNDOFF, support_ellipsoid_many
 from rpl_agent.regions.base import (
     CONTAINS_TOLERANCE,
     EllipsoidData,

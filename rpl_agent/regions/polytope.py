@@ -6,6 +6,9 @@ dimension 1: an interval. Up to `GRAPH_DIMENSION`: the vertex graph, complete wh
 
 from __future__ import annotations
 
+import threading
+from contextlib import nullcontext
+
 import numpy as np
 
 from rpl_agent.errors import ModelError
@@ -25,6 +28,8 @@ from rpl_agent.regions.lp import LinearProgram
 
 #: above this dimension a vertex graph is hopeless and HiGHS answers
 GRAPH_DIMENSION = 7
+#: a table that grows must not be read by another thread (complete tables are read-only and need no lock)
+_GROWING = threading.Lock()
 
 
 class Polytope:
@@ -143,10 +148,11 @@ class Polytope:
         if self._data is None:
             assert self._program is not None
             return self._program.minimize(directions)
-        if self.method == "walk":
-            clipping.grow(self._data, directions, 0)
         values = np.empty(len(directions))
-        support_polytope_many(self._data, directions, np.zeros(1, np.int32), values)
+        with _GROWING if self.method == "walk" else nullcontext():
+            if self.method == "walk":
+                clipping.grow(self._data, directions, 0)
+            support_polytope_many(self._data, directions, np.zeros(1, np.int32), values)
         return np.maximum(values, box_minimum(directions, self._data.lower, self._data.upper))
 
     def contains(self, points: np.ndarray) -> np.ndarray:

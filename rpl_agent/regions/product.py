@@ -102,7 +102,7 @@ class Product:
     def contains(self, points: np.ndarray) -> np.ndarray:
         points = checked_points(points, self.dimension)
         inside = (points >= self.lower - CONTAINS_TOLERANCE) & (points <= self.upper + CONTAINS_TOLERANCE)
-        result = inside.all(axis=1)
+        result = np.asarray(inside.all(axis=1))
         blocks = len(self.block_ptr) - 1
         for i, x in enumerate(points):
             rest = 1.0 - np.bincount(self.block_of, x, blocks)

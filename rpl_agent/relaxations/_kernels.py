@@ -523,8 +523,8 @@ def row_range(first, last, values, maximise, upward, row_ptr, successor, express
     constant, weights, mass, tightness = cs.constant, cs.weights, cs.mass, cs.tightness
     table, box_lower, box_upper = cs.polytope.table, cs.polytope.lower, cs.polytope.upper
     center, factor, radius = cs.center, cs.factor, cs.radius
+    memory = cs.polytope.memory
     direction = np.empty(weights.shape[1])
-    vertex = 0
     for i in range(first, last):
         row = i if everything else rows[i]
         a, b = row_ptr[row], row_ptr[row + 1]
@@ -550,14 +550,16 @@ def row_range(first, last, values, maximise, upward, row_ptr, successor, express
                 a, b, values, maximise, upward, successor, expression, lower, upper, kind == POINT, scratch
             )
         else:
-            out[i], vertex = region_row(
+            slot = row % memory.shape[0]
+            bound, vertex = region_row(
                 a, b, values, maximise, upward, successor, expression, upper, constant, weights, mass, tightness,
                 kind != ELLIPSOID, table, box_lower, box_upper, kind != POLYTOPE, center, factor, radius, direction,
-                vertex,
+                memory[slot],
             )  # fmt: skip
+            out[i] = bound
+            memory[slot] = max(vertex, 0)
             if vertex < 0:
                 out[i] = row_expectation(row, values, maximise, upward, row_ptr, successor, expression, cs, scratch)
-                vertex = 0
             elif kind != POLYTOPE:
                 hull = interval_row(a, b, values, maximise, upward, successor, expression, lower, upper, False, scratch)
                 out[i] = min(out[i], hull) if maximise else max(out[i], hull)

@@ -126,7 +126,7 @@ def parameter_box(region: Region, pmdp: ParametricMDP) -> tuple[np.ndarray, np.n
     if direct and not beyond_mccormick(region, pmdp):
         return _crossing_undone(lower, upper, domain.lower, domain.upper)
     linear = [np.flatnonzero((reduction.exponents == unit).all(axis=1)) for unit in np.eye(domain.dimension)]
-    matrix = reduction.matrix.toarray() if sparse.issparse(reduction.matrix) else reduction.matrix
+    matrix = _dense(reduction.matrix)
     for j, column in enumerate(linear):
         if not len(column):
             continue
@@ -153,7 +153,7 @@ def affine_program(region: Region, pmdp: ParametricMDP) -> LinearProgram:
     domain, reduction = pmdp.domain, pmdp.table.reduction
     columns = reduction.exponents.argmax(axis=1)
     embedding = np.zeros((reduction.rank, domain.dimension))
-    embedding[:, columns] = reduction.matrix.toarray() if sparse.issparse(reduction.matrix) else reduction.matrix
+    embedding[:, columns] = _dense(reduction.matrix)
     low, high = region.box()
     rows, rhs = [embedding, -embedding], [high, -low]
     for member in region.members if isinstance(region, Intersection) else [region]:
@@ -167,6 +167,10 @@ def affine_program(region: Region, pmdp: ParametricMDP) -> LinearProgram:
 
 
 # ---------------------------------------------------------------------- small repairs
+def _dense(matrix: np.ndarray | sparse.csr_array) -> np.ndarray:
+    return matrix.toarray() if isinstance(matrix, sparse.csr_array) else np.asarray(matrix)
+
+
 def _check_region(region: Region, pmdp: ParametricMDP) -> None:
     if region.dimension != pmdp.table.reduction.rank:
         raise ModelError(f"a region of dimension {region.dimension} for a model of rank {pmdp.table.reduction.rank}")

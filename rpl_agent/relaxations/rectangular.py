@@ -159,7 +159,7 @@ def _compile(pmdp: ParametricMDP, region: Region, lower: np.ndarray, upper: np.n
     polytope, ellipsoid, embedding = kernel
     if polytope is not None:
         parts["polytope"] = polytope._replace(memory=np.zeros(max(pmdp.num_rows, 1), np.int32))
-    if embedding is None:
+    if embedding is None or polytope is None:
         mass = np.abs(weights) @ np.max(np.abs(region.box()), axis=0)
     else:
         mass = np.abs(weights) @ (np.abs(embedding) @ polytope.reach)

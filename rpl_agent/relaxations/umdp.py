@@ -133,7 +133,7 @@ def to_pmdp(umdp: UMDP) -> tuple[ParametricMDP, Product]:
     transitions = transitions[np.argsort(group[umdp.row_of[transitions]], kind="stable")]
     pmdp = _skeleton(umdp, transitions)
     group_of = group[umdp.row_of[transitions]]
-    starts = np.flatnonzero(np.concatenate([[True], group_of[1:] != group_of[:-1]])) if len(transitions) else []
+    starts = np.flatnonzero(np.concatenate([[len(transitions) > 0], group_of[1:] != group_of[:-1]]))
     block_ptr = np.append(starts, len(transitions)).astype(np.int64)
     groups = group_of[block_ptr[:-1]]
     constraint_group = np.full(len(umdp.b), -1)
@@ -146,7 +146,7 @@ def to_pmdp(umdp: UMDP) -> tuple[ParametricMDP, Product]:
     rows_of_group = np.split(np.argsort(group, kind="stable"), np.cumsum(np.bincount(group))[:-1])
     for k, g in enumerate(groups):
         members = [r for r in rows_of_group[g] if umdp.row_ptr[r + 1] - umdp.row_ptr[r] > 1]
-        constraints = np.flatnonzero(constraint_group == g) if len(umdp.b) else []
+        constraints = np.flatnonzero(constraint_group == g)
         if len(members) == 1 and not len(constraints):
             rest_lower[k], rest_upper[k] = umdp.lower[last[members[0]]], umdp.upper[last[members[0]]]
         else:
