@@ -6,6 +6,7 @@ import csv
 import itertools
 import subprocess
 import sys
+import warnings
 
 import gymnasium as gym
 import numpy as np
@@ -24,7 +25,7 @@ from rpl_agent.agent import (
 )
 from rpl_agent.agent.evaluation import exact_value, monte_carlo, optimal_value
 from rpl_agent.certificate import Certificate
-from rpl_agent.errors import DataError, ModelError
+from rpl_agent.errors import DataError, ModelError, RPLWarning
 from rpl_agent.model import Objective
 from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor
 from tests.test_agent_sampling import PATHS, Teleport
@@ -129,7 +130,7 @@ def test_updates_happen_at_episode_boundaries_and_follow_the_doubling_rule():
 @pytest.mark.parametrize("confidence", ["clopper-pearson", "hoeffding"])
 def test_stopping_on_the_gap_is_refused_for_fixed_n(confidence):
     agent = RPLAgent(confidence=confidence, seed=0)
-    with pytest.raises(ModelError, match="stop_when_gap is not allowed with .*fixed in advance"):
+    with pytest.raises(ModelError, match=r"stop_when_gap is not allowed with .*fixed in advance"):
         agent.learn(FastCorridorEnv(), budget=100, stop_when_gap=0.1)
     with pytest.raises(ModelError, match="not allowed"):
         agent.learn(FastCorridorEnv(), budget=100, callback=StopOnGap(0.1))
@@ -154,6 +155,23 @@ def test_the_agent_never_reads_the_truth():
     assert agent.num_episodes == 50
     with pytest.raises(AssertionError):
         Poisoned().P  # noqa: B018
+
+
+def test_a_refuted_model_is_said_once_and_in_the_certificate():
+    class Drifting(CorridorEnv):
+        """Every cell has a parameter of its own: no single p explains it."""
+
+        def step(self, action):
+            self._mdp = self._pmdp.instantiate({"p": 0.9 if self.state % 2 else 0.2})
+            return super().step(action)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        agent = RPLAgent(seed=0).learn(Drifting(), budget=300, log_interval=100)
+    said = [str(w.message) for w in caught if issubclass(w.category, RPLWarning) and "refuted" in str(w.message)]
+    assert len(said) == 1
+    assert agent.certificate.refuted and "untied" in agent.certificate.fallback
+    assert agent.num_episodes == 300
 
 
 # ---------------------------------------------------------------------- errors keep what was learned
@@ -201,7 +219,7 @@ def test_senseless_settings_are_refused(arguments):
 def test_predict_modes_shapes_and_states():
     agent = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=50, log_interval=50)
     assert agent.mode == "robust"
-    action, state = agent.predict(1)
+    action, _ = agent.predict(1)
     assert np.ndim(action) == 0
     actions, _ = agent.predict(np.array([0, 1, 2]), state=None, episode_start=np.ones(3, bool))
     assert actions.shape == (3,) and actions[1] == agent.predict(1)[0]
@@ -306,7 +324,8 @@ def test_looking_more_often_does_not_change_what_is_sampled():
 
 
 def test_importing_loads_neither_torch_nor_matplotlib():
-    code = "import sys, rpl_agent.agent; print([m for m in ('torch', 'matplotlib', 'stable_baselines3', 'tensorboardX') if m in sys.modules])"
+    heavy = ("torch", "matplotlib", "stable_baselines3", "tensorboardX")
+    code = f"import sys, rpl_agent.agent; print([m for m in {heavy} if m in sys.modules])"
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
     )

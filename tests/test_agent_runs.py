@@ -155,7 +155,7 @@ def test_lines_and_panel_show_the_figures(capsys):
     assert "50/100" in text and "lower 0.25" in text and "gap 0.25" in text and "left 0:10" in text
     from rich.console import Console
 
-    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console = Console(width=100, record=True, file=open("/dev/null", "w"))
     console.print(render(status(), [0.5, 0.3, 0.25]))
     panel = console.export_text()
     assert "0.25 ≤ V ≤ 0.5" in panel and "solve 75%" in panel and "updates" in panel
@@ -222,9 +222,11 @@ def test_the_margin_chart_is_seen_in_a_browser(run, tmp_path):
     try:
         wait_until(f"{address}/data/plugin/custom_scalars/layout", b"guarantee/upper")
         subprocess.run(
-            [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-             "--disable-component-update", "--disable-sync", f"--user-data-dir={tmp_path / 'profile'}",
-             "--window-size=1100,700", "--virtual-time-budget=30000", f"--screenshot={picture}", f"{address}/#custom_scalars"],
+            [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+             "--disable-background-networking", "--disable-component-update", "--disable-sync",
+             f"--user-data-dir={tmp_path / 'profile'}",
+             "--window-size=1100,700", "--virtual-time-budget=30000", f"--screenshot={picture}",
+             f"{address}/#custom_scalars"],
             check=True, capture_output=True, timeout=120,
         )  # fmt: skip
     finally:

@@ -52,25 +52,25 @@ PATHS = {
 
 @pytest.mark.parametrize("path", PATHS)
 def test_every_path_samples_the_true_law(path):
-    experience, done, _ = collect(PATHS[path](), episodes_left=1500, pause=1500)
+    experience, done, _ = collect(PATHS[path](), episodes_left=800, pause=800)
     pmdp, _ = corridor()
-    assert done.episodes == 1500 and len(done.returns) == 1500
+    assert done.episodes == 800 and len(done.returns) == 800
     assert experience.counts.total == done.steps == sum(done.lengths)
     assert goodness_of_fit(experience, pmdp.instantiate({"p": TRUE_P})) > 1e-4
     # every counted episode starts at the initial state: flow out of it minus flow in is the number of episodes
     transitions, rows = experience.counts.transitions, pmdp.row_state[pmdp.transition_row]
     start = pmdp.initial_state
-    assert transitions[rows == start].sum() - transitions[pmdp.successor == start].sum() == 1500
+    assert transitions[rows == start].sum() - transitions[pmdp.successor == start].sum() == 800
 
 
 def test_paths_agree_in_mean_visits():
     means = {}
     for path, make in PATHS.items():
-        experience, done, _ = collect(make(), episodes_left=2000, pause=2000, seed=5)
+        experience, done, _ = collect(make(), episodes_left=800, pause=800, seed=5)
         means[path] = experience.rows / done.episodes
     reference = means.pop("compiled")
     for path, mean in means.items():
-        assert np.allclose(mean, reference, atol=0.12), path
+        assert np.allclose(mean, reference, atol=0.25), path
 
 
 def test_same_seed_in_environment_and_agent_does_not_correlate_actions_and_outcomes():
@@ -79,7 +79,7 @@ def test_same_seed_in_environment_and_agent_does_not_correlate_actions_and_outco
     from rpl_agent.agent import RPLAgent
     from rpl_agent.agent.schedule import Never
 
-    agent = RPLAgent(seed=3, compiled=False, schedule=Never()).learn(env, budget=1500, log_interval=10_000)
+    agent = RPLAgent(seed=3, compiled=False, schedule=Never()).learn(env, budget=800, log_interval=10_000)
     assert goodness_of_fit(agent.experience, corridor()[0].instantiate({"p": TRUE_P})) > 1e-4
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -63,7 +65,7 @@ def test_own_schedules_need_to_be_given_again():
             return Limits(episodes=(progress.updates + 1) ** 2)
 
     assert isinstance(Squares(), Schedule)
-    with pytest.raises(ModelError, match="own schedule .Squares.: pass schedule"):
+    with pytest.raises(ModelError, match=r"own schedule \(Squares\): pass schedule"):
         schedule_from_dict(schedule_to_dict(Squares()))
     for bad in ({"kind": "no"}, {"kind": "every-n", "m": 3}):
         with pytest.raises(ModelError):
@@ -83,7 +85,7 @@ def test_log_points_depend_on_episodes_only():
     while n < 1000:
         n = next_log(n, None)
         points.append(n)
-    assert points[0] == 10 and all(b > a for a, b in zip(points, points[1:]))
+    assert points[0] == 10 and all(b > a for a, b in itertools.pairwise(points))
     for k in range(1000):
         assert next_log(k, None) == min(p for p in points if p > k)
     assert [next_log(k, 5) for k in (0, 4, 5)] == [5, 5, 10]

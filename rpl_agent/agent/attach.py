@@ -114,8 +114,8 @@ def _check_spaces(env: Any, pmdp: ParametricMDP, state_of: StateOf | None, is_ve
         return int(action_space.start), 0
     if not isinstance(observation_space, Discrete) or observation_space.n != pmdp.num_states:
         raise ModelError(
-            f"the observation space of {_name(env)} is {observation_space}, the model has {pmdp.num_states} states: it must be "
-            f"Discrete({pmdp.num_states}), or pass observation_to_state=... that maps an observation to a state index"
+            f"the observation space of {_name(env)} is {observation_space}, the model has {pmdp.num_states} states: "
+            f"it must be Discrete({pmdp.num_states}), or pass observation_to_state=... that maps it to a state index"
         )
     return int(action_space.start), int(observation_space.start)
 
@@ -170,7 +170,8 @@ def make_env(spec: dict[str, Any] | None) -> Any:
 
     import rpl_envs  # noqa: F401  (registers our ids)
 
-    identifier = None if spec is None else spec.get("id")
-    if not isinstance(identifier, str) or identifier not in gym.registry or not isinstance(spec.get("kwargs"), dict):
+    spec = spec or {}
+    identifier, kwargs = spec.get("id"), spec.get("kwargs")
+    if not isinstance(identifier, str) or identifier not in gym.registry or not isinstance(kwargs, dict):
         raise ModelError(f"the environment {identifier!r} of the checkpoint cannot be made again: pass env=...")
-    return gym.make(identifier, **spec["kwargs"])
+    return gym.make(identifier, **kwargs)

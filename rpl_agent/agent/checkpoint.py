@@ -31,6 +31,11 @@ VERSION = 1
 _MEMBERS = ("manifest.json", "state.json", "arrays.npz")
 #: No honest checkpoint is larger (10^8 transitions fit); stops archives made to fill the memory.
 MAX_BYTES = 8 << 30
+#: What broken or hostile archives make zipfile, json and numpy raise.
+UNREADABLE = (
+    OSError, EOFError, zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, ValueError, KeyError, AttributeError,
+    TypeError, NotImplementedError, RuntimeError, MemoryError,
+)  # fmt: skip
 #: Deflate cannot expand honest arrays much further than runs of zeros do.
 MAX_RATIO = 1100
 
@@ -105,8 +110,7 @@ def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]
             arrays = {name: data[name] for name in data.files}
     except CheckpointError:
         raise
-    except (OSError, EOFError, zipfile.BadZipFile, zipfile.LargeZipFile, ValueError, KeyError, AttributeError,
-            TypeError, NotImplementedError, RuntimeError, RecursionError, MemoryError, zlib.error) as error:  # fmt: skip
+    except UNREADABLE as error:
         raise CheckpointError(f"{path} is damaged or not a checkpoint: {error}") from None
     return state, arrays
 

@@ -12,8 +12,11 @@ last estimate: if it grew by less than a fraction `UNCHANGED` in every direction
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -22,7 +25,6 @@ from scipy import sparse
 from rpl_agent.agent.exploration import Exploration, explore
 from rpl_agent.certificate import Certificate
 from rpl_agent.certify import Config, Solutions, Uncertainty, certify_uncertainty, uncertainty
-from rpl_agent.errors import RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
@@ -50,7 +52,7 @@ class Planner:
         self.skipped = 0
         self._unknown = ~pmdp.table.is_constant
         self._seen: np.ndarray | None = None  # successes of unknown expressions at the last update
-        self._warned = False
+        self._warned: set[str] = set()
 
     def plan(self, counts: Counts) -> Policy | None:
         """The optimistic policy for all data so far; None if nothing was learned since the last call."""
@@ -60,7 +62,8 @@ class Planner:
             return None
         learned = self._uncertainty(counts, self.estimate)
         start = time.perf_counter()
-        self.optimistic = explore(learned.relaxation, self.objective, self.optimistic)
+        with self._each_warning_once():
+            self.optimistic = explore(learned.relaxation, self.objective, self.optimistic)
         self.seconds["solve"] += time.perf_counter() - start
         self.estimate, self._seen = learned.estimate, seen
         return self.optimistic.policy
@@ -86,9 +89,10 @@ class Planner:
     def certify(self, counts: Counts) -> Certificate:
         """The robust policy and its certificate for all data so far."""
         self.learned = self._uncertainty(counts, None)
-        certificate = certify_uncertainty(
-            self.pmdp, counts, self.learned, self.objective, self.config, warm=self.solutions
-        )
+        with self._each_warning_once():
+            certificate = certify_uncertainty(
+                self.pmdp, counts, self.learned, self.objective, self.config, warm=self.solutions
+            )
         self.seconds["solve"] += certificate.timings.get("solve", 0.0)
         return certificate
 
@@ -96,16 +100,28 @@ class Planner:
         previous = None
         if estimate is not None:
             previous = Uncertainty(None, None, estimate, 0.0, False, False, None)  # type: ignore[arg-type]
-        with warnings.catch_warnings():
-            if (
-                self._warned
-            ):  # an empty or refuted set stands in every certificate and in region/*: one warning is enough
-                warnings.simplefilter("ignore", RPLWarning)
+        with self._each_warning_once():
             learned = uncertainty(self.pmdp, counts, self.config, previous=previous)
-        self._warned = self._warned or learned.fallback is not None
         for stage, seconds in learned.timings.items():
             self.seconds[stage if stage in self.seconds else "region"] += seconds
         return learned
+
+    @contextmanager
+    def _each_warning_once(self) -> Iterator[None]:
+        """What is true of one set is true of the next: each kind of warning is shown once per run, not per update.
+
+        Nothing is lost: a fallback, an empty region and the solver's slack stand in every certificate.
+        """
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+        for warning in caught:
+            kind = re.sub(
+                r"[-+.e\d]+", "#", str(warning.message)
+            )  # the same words with other numbers are the same kind
+            if kind not in self._warned:
+                self._warned.add(kind)
+                warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
     def widths(self) -> dict[str, float]:
         """Figures of the last certificate's set, for region/*."""

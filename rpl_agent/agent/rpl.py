@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent import checkpoint
+from rpl_agent.agent import acting, checkpoint, reporting
 from rpl_agent.agent.attach import World, attach, make_env
 from rpl_agent.agent.callbacks import CallbackList, CheckpointCallback, StopOnGap, as_callback
-from rpl_agent.agent.console import Status, View, make_view
+from rpl_agent.agent.console import View, make_view
 from rpl_agent.agent.interrupt import Interrupt
-from rpl_agent.agent.logger import CSVWriter, Logger, TensorBoardWriter, run_folder, write_certificate
+from rpl_agent.agent.logger import Logger, write_certificate
 from rpl_agent.agent.planner import Planner
 from rpl_agent.agent.sampling import Collected, Experience, Order, Source, StateOf
 from rpl_agent.agent.schedule import NEVER, Doubling, Limits, Never, Progress, Schedule
@@ -86,7 +86,7 @@ class RPLAgent:
         self.verbose = verbose
         self.seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else int(seed)
         self.rng = np.random.default_rng(self.seed)
-        self._predict_rng = np.random.default_rng([self.seed, 1])  # apart: acting does not change what is learned
+        self.acting_rng = np.random.default_rng([self.seed, 1])  # apart: acting does not change what is learned
         self.num_episodes = 0
         self.num_timesteps = 0
         self.num_updates = 0
@@ -97,12 +97,13 @@ class RPLAgent:
         self.returns: deque[float] = deque(maxlen=WINDOW)
         self.lengths: deque[int] = deque(maxlen=WINDOW)
         self.elapsed = 0.0  # seconds spent in learn, over all calls and resumptions
+        self.session = (0.0, 0, 0.0)  # seconds and steps when the current call began, and its clock
         self._mode = "robust"
         self._logger: Logger = Logger()
         self._given = (pmdp, objective)  # by the user; else the environment's own
         self._pmdp: ParametricMDP | None = None
         self._objective: Objective | None = None
-        self._world: World | None = None
+        self.world: World | None = None
         self._experience: Experience | None = None
         self._planner: Planner | None = None
         self._source: Source | None = None
@@ -115,18 +116,18 @@ class RPLAgent:
     # ------------------------------------------------------------------ what is attached
     def set_env(self, env: Any) -> None:
         """Attach an environment. What was learned stays, so it must have the model that was learned."""
-        if self._world is not None and env is self._world.env:
+        if self.world is not None and env is self.world.env:
             return
         pmdp, objective = self._given
         world = attach(
-            env, pmdp=pmdp, objective=objective or self._objective, state_of=self.observation_to_state, compiled=self.compiled,
-            check_rewards=self.check_rewards,
+            env, pmdp=pmdp, objective=objective or self._objective, state_of=self.observation_to_state,
+            compiled=self.compiled, check_rewards=self.check_rewards,
         )  # fmt: skip
         if self._pmdp is not None and self._pmdp.content_hash != world.pmdp.content_hash:
             raise ModelError(f"the environment's model {world.pmdp!r} is not the one learned so far, {self._pmdp!r}")
         if self._experience is None:
             self._start(world.pmdp, world.objective)
-        self._world = world
+        self.world = world
         self._source = self._source_state = None
 
     def _start(self, pmdp: ParametricMDP, objective: Objective) -> None:
@@ -137,7 +138,7 @@ class RPLAgent:
         self._unknown_rows = np.maximum.reduceat(unknown, pmdp.row_ptr[:-1])
 
     def get_env(self) -> Any:
-        return None if self._world is None else self._world.env
+        return None if self.world is None else self.world.env
 
     @property
     def env(self) -> Any:
@@ -181,8 +182,8 @@ class RPLAgent:
         """Raise unless the guarantee holds at data-dependent times."""
         if not self.config.is_anytime:
             raise ModelError(
-                f"{why} is not allowed with {self.config.confidence!r}: its guarantee holds only for a number of samples "
-                "fixed in advance; choose confidence='likelihood' or 'anytime'"
+                f"{why} is not allowed with {self.config.confidence!r}: its guarantee holds only for a number of "
+                "samples fixed in advance; choose confidence='likelihood' or 'anytime'"
             )
 
     # ------------------------------------------------------------------ learning
@@ -212,7 +213,7 @@ class RPLAgent:
         """
         if env is not None:
             self.set_env(env)
-        self._require(self._world)
+        self._require(self.world)
         if reset_num_timesteps:
             self._reset_counters()
         counter = self.num_episodes if unit == "episodes" else self.num_timesteps
@@ -221,7 +222,7 @@ class RPLAgent:
 
     def resume(self, callback: Any = None, *, progress_bar: bool = False, budget: int | None = None) -> RPLAgent:
         """Go on with what a loaded agent was doing; ``budget`` is a new total."""
-        self._require(self._world)
+        self._require(self.world)
         if self.target is None:
             raise ModelError("this agent was saved outside learn(): nothing to resume, call learn(budget=...)")
         if budget is not None:
@@ -232,15 +233,14 @@ class RPLAgent:
         assert self.target is not None
         if self.target.stop_when_gap is not None:
             self.require_anytime("stop_when_gap")
-        self._open_logs(name, folder)
+        self._logger = reporting.open_logs(self, name, folder)
         callbacks = CallbackList([as_callback(callback)])
         if self.target.stop_when_gap is not None:
             callbacks.callbacks.append(StopOnGap(self.target.stop_when_gap))
         if self.run_folder is not None and not _has(callbacks, CheckpointCallback):
             callbacks.callbacks.append(CheckpointCallback())
         view = make_view(progress_bar, self.verbose)
-        begun, self._clock = self.elapsed, time.perf_counter()
-        self._base = (begun, self.num_timesteps)
+        self.session = (self.elapsed, self.num_timesteps, time.perf_counter())
         self.interrupted = False
         callbacks.init_callback(self)
         view.start()
@@ -254,7 +254,7 @@ class RPLAgent:
             self._keep()  # what was learned is saved before the error is shown
             raise
         finally:
-            self.elapsed = begun + time.perf_counter() - self._clock
+            self.elapsed = self.session[0] + time.perf_counter() - self.session[2]
             view.stop()
         self._keep()
         return self
@@ -263,7 +263,7 @@ class RPLAgent:
         target = self.target
         assert target is not None
         if self._source is None:
-            self._source = self._require(self._world).source(self.experience, self.rng, self._fresh_seed())
+            self._source = self._require(self.world).source(self.experience, self.rng, self._fresh_seed())
             if self._source_state is not None:
                 self._source.set_state(self._source_state)
                 self._source_state = None
@@ -284,7 +284,7 @@ class RPLAgent:
             if self.num_episodes >= log_at:
                 certified_at = self.num_timesteps
                 go_on = self._certify(callbacks, view) and go_on
-            view.show(self._status())
+            view.show(reporting.status(self))
         if certified_at != self.num_timesteps or self.certificate is None:
             self._certify(callbacks, view)
 
@@ -352,48 +352,13 @@ class RPLAgent:
 
     def _certify(self, callbacks: CallbackList, view: View) -> bool:
         certificate = self.certify()
-        self._record(certificate)
+        reporting.record(self, certificate)
         go_on = callbacks.on_certificate(certificate)
         self._logger.dump(self.num_episodes)
         if self.run_folder is not None:
             write_certificate(self.run_folder, certificate)
-        view.certified(self._status())
+        view.certified(reporting.status(self))
         return go_on
-
-    def _record(self, certificate: Certificate) -> None:
-        record, data = self._logger.record, self.experience
-        for name in ("lower", "upper", "gap", "estimate"):
-            record(f"guarantee/{name}", getattr(certificate, name))
-        if self.returns:
-            record("rollout/ep_rew_mean", np.mean(self.returns))
-            record("rollout/ep_len_mean", np.mean(self.lengths))
-        for tag, value in self.planner.widths().items():
-            record(tag, value)
-        visited = int((data.rows > 0).sum())
-        record("counts/transitions", data.counts.total)
-        record("counts/steps", self.num_timesteps)
-        record("counts/pairs_visited", visited)
-        record("counts/pairs_visited_share", visited / max(1, len(data.rows)))
-        record("counts/updates", self.num_updates)
-        record("counts/updates_skipped", self.planner.skipped)
-        for stage, seconds in self.planner.seconds.items():
-            record(f"time/{stage}", seconds)
-        status = self._status()
-        record("time/elapsed", status.seconds)
-        record("time/steps_per_second", status.steps_per_second)
-
-    def _status(self) -> Status:
-        target, certificate = self.target, self.certificate
-        assert target is not None
-        now = time.perf_counter() - self._clock
-        done = self.num_episodes if target.unit == "episodes" else self.num_timesteps
-        return Status(
-            f"{self.pmdp.name}: {self.objective.describe()}", target.unit, done, target.goal, self.num_episodes,
-            self.num_timesteps, self.num_updates, self._base[0] + now,
-            (self.num_timesteps - self._base[1]) / max(now, 1e-9),
-            np.nan if certificate is None else certificate.lower, np.nan if certificate is None else certificate.upper,
-            dict(self.planner.seconds), float(np.mean(self.returns)) if self.returns else np.nan,
-        )  # fmt: skip
 
     # ------------------------------------------------------------------ acting
     @property
@@ -424,34 +389,7 @@ class RPLAgent:
         ``state`` counts the steps of each episode; it matters for finite horizons only. In optimistic mode
         ``deterministic=False`` draws from the sampling policy.
         """
-        single = np.ndim(observation) == self._observation_ndim()
-        observations = [observation] if single else list(observation)
-        steps = np.zeros(len(observations), dtype=np.int64) if state is None else np.atleast_1d(state[0]).copy()
-        if episode_start is not None:
-            steps[np.atleast_1d(np.asarray(episode_start, dtype=bool))] = 0
-        policy, rng = self.policy, None
-        if self.mode == "optimistic" and not deterministic and policy.is_deterministic:
-            policy, rng = policy.at(0).mixed(self.pmdp, self.weight), self._predict_rng
-        start = 0 if self._world is None else self._world.action_start
-        actions = np.array([
-            start + policy.action(self.pmdp, self._state_index(o), rng, int(k)) for o, k in zip(observations, steps)
-        ], dtype=np.int64)  # fmt: skip
-        return (actions[0] if single else actions), (steps + 1,)
-
-    def _observation_ndim(self) -> int:
-        space = (
-            None
-            if self._world is None
-            else getattr(self._world.env, "single_observation_space", self.observation_space)
-        )
-        return 0 if space is None or space.shape is None else len(space.shape)
-
-    def _state_index(self, observation: Any) -> int:
-        mapping = self.observation_to_state if self._world is None else self._world.state_of
-        index = int(observation if mapping is None else mapping(observation))
-        if not 0 <= index < self.pmdp.num_states:
-            raise ModelError(f"observation {observation!r} is no state of {self.pmdp!r}")
-        return index
+        return acting.predict(self, observation, state, episode_start, deterministic)
 
     # ------------------------------------------------------------------ files
     def save(self, path: str | os.PathLike) -> None:
@@ -488,20 +426,6 @@ class RPLAgent:
             agent._start(pmdp, settings["objective"])  # type: ignore[arg-type]
         restore(agent, state, arrays)
         return agent
-
-    def _open_logs(self, name: str, folder: Any) -> None:
-        """The run folder and its writers; opened once, and again after loading."""
-        resumed = self.num_episodes if self.num_episodes or folder is not None else None
-        if folder is not None:
-            self.run_folder = Path(folder)
-            self.run_folder.mkdir(parents=True, exist_ok=True)
-        elif self.run_folder is None and self.tensorboard_log is not None:
-            self.run_folder = run_folder(self.tensorboard_log, name)
-        if self.run_folder is not None and self._logger.dir != self.run_folder:
-            self._logger = Logger(
-                self.run_folder,
-                [TensorBoardWriter(self.run_folder, resumed), CSVWriter(self.run_folder / "progress.csv", resumed)],
-            )
 
     def _reset_counters(self) -> None:
         self.num_episodes = self.num_timesteps = self.num_updates = 0

@@ -118,7 +118,7 @@ def evaluate(
     }  # fmt: skip
     lines = [
         f"{result['objective']}: certified [{certificate.lower:.6g}, {certificate.upper:.6g}]",
-        f"  Monte Carlo ({episodes:,} episodes): {result['monte_carlo']:.6g} ± {2 * sampled.standard_error:.2g} (2 standard errors)",
+        f"  Monte Carlo ({episodes:,} episodes): {result['monte_carlo']:.6g} ± {2 * sampled.standard_error:.2g}",
     ]
     if theta is not None:
         result["exact"] = exact_value(agent.pmdp, agent.objective, certificate.policy, theta)

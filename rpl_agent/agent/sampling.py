@@ -108,9 +108,10 @@ class SimulatorSource:
             # growing with the data, so that marks fall due close to where the geometric schedule wants them
             chunk = max(1, min(CHUNK_STEPS, left, 1 + experience.counts.total // 8) // self._max_steps)
             simulator.max_steps = min(self._max_steps, left)
+            episodes = int(min(chunk, order.pause - done.episodes, order.episodes_left - done.episodes))
             batch = simulator.run(
-                order.policy, int(min(chunk, order.pause - done.episodes, order.episodes_left - done.episodes)), self._batch,
-                limits.rows, limits.expressions, experience.rows, experience.expressions,
+                order.policy, episodes, self._batch, limits.rows, limits.expressions, experience.rows,
+                experience.expressions,
             )  # fmt: skip
             experience.counts.add_batch(self._batch)
             self._batch[:] = 0
@@ -199,7 +200,7 @@ class StepBook:
         ):
             raise DataError(
                 f"{where()}: reward {reward} contradicts the model, which pays {self.rewards[t]:.6g} for "
-                f"{self.pmdp.row_name(row)}, successor {successor}; pass check_rewards=False if rewards are shaped on purpose"
+                f"{self.pmdp.row_name(row)}, successor {successor}; pass check_rewards=False if that is on purpose"
             )
         return t
 

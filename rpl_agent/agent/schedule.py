@@ -129,7 +129,7 @@ class Never:
 
 _KINDS = {cls.kind: cls for cls in (Doubling, EveryN, Never)}
 #: Names for the command line.
-NAMED = {
+NAMED: dict[str, Schedule] = {
     "state-action": Doubling("state-action"),
     "expression": Doubling("expression"),
     "never": Never(),

@@ -34,7 +34,7 @@ _SOLUTIONS = ("robust", "optimistic")
 
 def capture(agent: RPLAgent) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """State as JSON and as arrays."""
-    planner, world = agent.planner, agent._world
+    planner, world = agent.planner, agent.world
     source = agent._source.get_state() if agent._source is not None else agent._source_state
     state: dict[str, Any] = {
         "model": {"hash": agent.pmdp.content_hash, "name": agent.pmdp.name},
@@ -43,7 +43,8 @@ def capture(agent: RPLAgent) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "config": asdict(agent.config),
         "schedule": schedule_to_dict(agent.schedule),
         "settings": {
-            "weight": agent.weight, "compiled": agent.compiled, "check_rewards": agent.check_rewards, "seed": agent.seed,
+            "weight": agent.weight, "compiled": agent.compiled, "check_rewards": agent.check_rewards,
+            "seed": agent.seed,
         },
         "mode": agent.mode,
         "progress": {
@@ -67,6 +68,7 @@ def capture(agent: RPLAgent) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         arrays["sampling"] = agent._sampling.as_weights(agent.pmdp)
     if planner.optimistic is not None:
         arrays["exploration.values"] = planner.optimistic.values
+        assert planner.optimistic.policy.rows is not None  # optimism is deterministic
         arrays["exploration.rows"] = planner.optimistic.policy.rows
     for name in _SOLUTIONS:
         solution = getattr(planner.solutions, name)

@@ -11,6 +11,7 @@ without an episode still steps (a VectorEnv moves as one) but what it does is no
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,7 @@ class VectorSource:
             last = final if final is not None and over[i] else observations
             successor = self._state(last, i, "step")
             if self._active[i] and done.steps < order.steps_left:
-                t = book.check(rows[i], successor, rewards[i], lambda i=i: self._where(i, "step"))
+                t = book.check(rows[i], successor, rewards[i], partial(self._where, i, "step"))
                 seen.append(t)
                 done.steps += 1
                 done.due |= book.count(rows[i], t, order.limits)
