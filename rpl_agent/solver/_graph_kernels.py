@@ -9,8 +9,8 @@ over-approximation of nature's power for regions (bounds are then the hull).
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from rpl_agent.compiled import njit
 from rpl_agent.relaxations._kernels import MASS_TOLERANCE
 
 ALL_ROWS, ANY_ROW = 0, 1
@@ -143,6 +143,31 @@ def layers(state_ptr, row_ptr, successor, decided, order, component, sinks):
                 kind[s] = CYCLIC
         i = j
     return kind, depth
+
+
+@njit(cache=True, nogil=True)
+def levels(state_ptr, row_ptr, successor, decided, order, component):
+    """(S,) int64 longest path of components below each state's component; states of one level do not see each other,
+    unless they share a component."""
+    S = state_ptr.shape[0] - 1
+    level = np.zeros(S, np.int64)
+    i = 0
+    while i < S:
+        j = i
+        c = component[order[i]]
+        highest = 0
+        while j < S and component[order[j]] == c:
+            s = order[j]
+            if not decided[s]:
+                for e in range(row_ptr[state_ptr[s]], row_ptr[state_ptr[s + 1]]):
+                    t = successor[e]
+                    if component[t] != c:
+                        highest = max(highest, level[t] + 1)
+            j += 1
+        for k in range(i, j):
+            level[order[k]] = highest
+        i = j
+    return level
 
 
 @njit(cache=True)

@@ -98,12 +98,11 @@ def row_bounds(problem: Problem, values: np.ndarray, upward: bool, witness: np.n
     Infinite values are treated as in `row_expectation`.
     """
     pmdp, relaxation = problem.pmdp, problem.relaxation
-    extremum = Sense.MAX if problem.maximise else Sense.MIN
-    out = np.empty(pmdp.num_rows)
     if isinstance(relaxation, CompiledRelaxation):
-        relaxation.directed_expectation(values, extremum, upward, out)
+        out = np.empty(pmdp.num_rows)
+        relaxation.directed_expectation(values, Sense.MAX if problem.maximise else Sense.MIN, upward, out)
     else:
-        _generic_bounds(problem, values, extremum, upward, out)
+        out = generic_bounds(problem, values, upward)
     if witness is not None:
         rows = np.flatnonzero(problem.structure().is_cyclic[pmdp.row_state])
         means = np.empty(len(rows))
@@ -119,52 +118,66 @@ def row_bounds(problem: Problem, values: np.ndarray, upward: bool, witness: np.n
     return out
 
 
-def _generic_bounds(problem: Problem, values: np.ndarray, extremum: Sense, upward: bool, out: np.ndarray) -> None:
-    """`row_bounds` through the protocol alone: infinities by the hull, the far side by the stated tightness."""
+def generic_bounds(
+    problem: Problem, values: np.ndarray, upward: bool, rows: np.ndarray | None = None
+) -> np.ndarray:
+    """(R,) or (k,) row bounds through the protocol alone: infinities by the hull, the far side by the tightness."""
     pmdp, relaxation = problem.pmdp, problem.relaxation
+    extremum = Sense.MAX if problem.maximise else Sense.MIN
+    chosen = np.arange(pmdp.num_rows) if rows is None else rows
+    out = np.empty(len(chosen))
+    if not len(chosen):
+        return out
+    counts = pmdp.row_ptr[chosen + 1] - pmdp.row_ptr[chosen]
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    each = np.repeat(pmdp.row_ptr[chosen] - starts, counts) + np.arange(int(counts.sum()))
     infinite = np.isinf(values)
+    forced = np.zeros(len(chosen), dtype=bool)
     finite_values = values
-    forced = np.zeros(pmdp.num_rows, dtype=bool)
     if infinite.any():
-        largest = float(values[~infinite].max(initial=0.0))
-        finite_values = np.where(infinite, largest, values)
+        finite_values = np.where(infinite, float(values[~infinite].max(initial=0.0)), values)
         lo, hi = attainable_bounds(*relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
-        bad = infinite[pmdp.successor]
-        starts = pmdp.row_ptr[:-1]
-        if problem.maximise:
-            forced = np.add.reduceat(np.where(bad, hi, 0.0), starts) > 0.0
-            if not upward:
-                forced &= False
+        bad, lo, hi = infinite[pmdp.successor[each]], lo[each], hi[each]
+        if problem.maximise:  # from below, a possibility of the hull proves nothing
+            forced = (np.add.reduceat(np.where(bad, hi, 0.0), starts) > 0.0) & upward
         else:
             forced = np.add.reduceat(np.where(bad, lo, 0.0), starts) > 0.0
             forced |= np.add.reduceat(np.where(bad, 0.0, hi), starts) < 1.0 - MASS_TOLERANCE
-    relaxation.expectation(finite_values, extremum, out)
+    relaxation.expectation(finite_values, extremum, out, rows)
     if upward != problem.maximise:
-        starts = pmdp.row_ptr[:-1]
-        seen = finite_values[pmdp.successor]
+        seen = finite_values[pmdp.successor[each]]
         span = np.maximum.reduceat(seen, starts) - np.minimum.reduceat(seen, starts)
         tightness = getattr(relaxation, "tightness", DEFAULT_TIGHTNESS)
         out += (1.0 if upward else -1.0) * (tightness * span + 4.0 * UNIT_ROUNDOFF * np.abs(out) * (span > 0))
     out[forced] = np.inf
+    return out
 
 
-def state_bounds(problem: Problem, q: np.ndarray, upward: bool, weights: np.ndarray | None) -> np.ndarray:
-    """(S,) bounds of T values from row expectations q (R,); ``weights`` (R,) fixes the agent."""
+def state_bounds(
+    problem: Problem, q: np.ndarray, upward: bool, weights: np.ndarray | None, states: np.ndarray | None = None,
+    rows: np.ndarray | None = None,
+) -> np.ndarray:  # fmt: skip
+    """Bounds of T values from row expectations q; ``weights`` (R,) fixes the agent.
+
+    For all states and rows, or for ``states`` (k,) whose ``rows`` (in their order) q belongs to.
+    """
     pmdp = problem.pmdp
     side = 1.0 if upward else -1.0
-    reward = problem.reward
+    sizes = np.diff(pmdp.state_ptr) if states is None else pmdp.state_ptr[states + 1] - pmdp.state_ptr[states]
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    reward = problem.reward if rows is None else problem.reward[rows]
     total = q.copy()
     moved = np.isfinite(q) & ((reward != 0.0) | (problem.gamma != 1.0))
     total[moved] = reward[moved] + problem.gamma * q[moved]
     total[moved] += side * 3.0 * UNIT_ROUNDOFF * (np.abs(total[moved]) + 2.0 * np.abs(reward[moved]))
-    starts = pmdp.state_ptr[:-1]
     if weights is None:
         return (np.maximum if problem.agent == MAX_AGENT else np.minimum).reduceat(total, starts)
+    weights = weights if rows is None else weights[rows]
     played = weights > 0.0
     low = np.minimum.reduceat(np.where(played, total, np.inf), starts)
     infinite = np.logical_or.reduceat(played & np.isinf(total), starts)
     base = np.where(np.isfinite(low), low, 0.0)
-    gain = np.where(played & np.isfinite(total), total - base[pmdp.row_state], 0.0)
+    gain = np.where(played & np.isfinite(total), total - np.repeat(base, sizes), 0.0)
     extra = np.add.reduceat(weights * gain, starts)
     result = base + extra
     count = np.add.reduceat(played.astype(float), starts)

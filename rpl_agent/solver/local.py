@@ -119,6 +119,9 @@ class Local:
 
     @cached_property
     def _attainable(self) -> tuple[np.ndarray, np.ndarray]:
+        if self.nature_fixed:
+            p = np.where((np.diff(self.row_ptr) == 1)[self.transition_row], 1.0, self.cs.lower[self.expression])
+            return p, p
         return attainable_bounds(self.cs.lower, self.cs.upper, self.expression, self.row_ptr)
 
     @property

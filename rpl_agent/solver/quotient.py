@@ -67,6 +67,8 @@ def end_components(local: Local) -> tuple[np.ndarray, np.ndarray]:
 
 def collapse(local: Local) -> Quotient | None:
     """The quotient by the end components of the remaining players, or None where there are none."""
+    if ((local.reward > 0.0) | (local.weights == 0.0)).all():
+        return None
     label, holds = end_components(local)
     if (label < 0).all():
         return None

@@ -168,3 +168,30 @@ def _policies(rows: list[list[Row]], policy: list[int] | None) -> Iterator[tuple
         yield tuple(policy)
     else:
         yield from product(*(range(len(choices)) for choices in rows))
+
+
+def exact_randomised(
+    rows: list[list[Row]], cost: list[list[float]], target: set[int], objective: Objective, nature: Nature,
+    weights: list[list[Fraction]],
+) -> list[Fraction | float]:  # fmt: skip
+    """`exact_values` of a policy that draws its rows: nature answers every row on its own."""
+    pairs = [(s, a) for s in range(len(rows)) for a in range(len(rows[s])) if weights[s][a] > 0]
+    worst = min if nature.direction(objective.sense) is Sense.MIN else max
+    result = None
+    for natures in product(*(vertices(rows[s][a]) for s, a in pairs)):
+        chain: list[dict[int, Fraction]] = [{} for _ in rows]
+        reward = [Fraction(0)] * len(rows)
+        for (s, a), p in zip(pairs, natures):
+            if s not in target:
+                reward[s] += weights[s][a] * Fraction(str(cost[s][a]))
+            for j, mass in p.items():
+                chain[s][j] = chain[s].get(j, Fraction(0)) + weights[s][a] * mass
+        values = chain_value(chain, reward, target, set(), objective)
+        result = values if result is None else [worst(a, b) for a, b in zip(result, values)]
+    return result
+
+
+def row_extremum(row: Row, values: dict[int, Fraction], sense: Sense) -> Fraction:
+    """Exact extremum over an interval row, by its vertices."""
+    best = min if sense is Sense.MIN else max
+    return best(sum(p[j] * values[j] for j in row) for p in vertices(row))

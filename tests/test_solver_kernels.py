@@ -1,0 +1,149 @@
+"""Compiled rows and components against slow twins: bounds on both sides, exact where they should be."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rpl_agent.model import Sense
+from rpl_agent.relaxations import Intervals
+from rpl_agent.solver._graph_kernels import components, distance_order, hold_set, levels
+from tests.reference.solver import interval_model, row_extremum
+
+
+@st.composite
+def interval_rows(draw):
+    """A row of up to six successors around a distribution in floats, bounds rounded, zeros and ones included."""
+    n = draw(st.integers(1, 6))
+    mass = np.array(draw(st.lists(st.floats(0.0, 1.0), min_size=n, max_size=n))) + 1e-3
+    mass /= mass.sum()
+    low = [draw(st.sampled_from([0.0, float(m), float(0.7 * m)])) for m in mass]
+    high = [draw(st.sampled_from([1.0, float(m), float(min(1.0, 1.4 * m))])) for m in mass]
+    # As rationals the bounds must admit a distribution: repair the last one.
+    low[-1] = 0.0
+    high[-1] = 1.0
+    values = draw(st.lists(st.floats(-1e3, 1e3).map(lambda x: x if abs(x) > 1e-3 else 0.0), min_size=n, max_size=n))
+    return {j: (Fraction(low[j]), Fraction(high[j])) for j in range(n)}, values
+
+
+@settings(max_examples=50, deadline=None)
+@given(interval_rows(), st.sampled_from(list(Sense)))
+def test_rows_are_bounded_from_both_sides(data, sense):
+    row, values = data
+    pmdp, lower, upper = interval_model([[row]] + [[{0: (Fraction(1), Fraction(1))}] for _ in values[1:]], labels={})
+    relaxation = Intervals(pmdp, lower, upper)
+    exact = row_extremum(row, {j: Fraction(v) for j, v in enumerate(values)}, sense)
+    below, above = np.empty(pmdp.num_rows), np.empty(pmdp.num_rows)
+    relaxation.directed_expectation(np.array(values), sense, False, below)
+    relaxation.directed_expectation(np.array(values), sense, True, above)
+    assert Fraction(below[0]) <= exact <= Fraction(above[0])
+    assert above[0] - below[0] <= 1e-13 * (max(values) - min(values) + max(map(abs, values)))
+    outward = np.empty(pmdp.num_rows)
+    relaxation.expectation(np.array(values), sense, outward)
+    assert outward[0] == (below if sense is Sense.MIN else above)[0]
+    picked = np.empty(1)
+    relaxation.expectation(np.array(values), sense, picked, np.array([0]))
+    assert picked[0] == outward[0]
+
+
+def test_equal_values_are_exact_and_infinite_ones_follow_the_graph():
+    third = (Fraction(0), Fraction(1))
+    table = [[{0: third, 1: third, 2: third}], [{1: (Fraction(1), Fraction(1))}], [{2: (Fraction(1), Fraction(1))}]]
+    pmdp, lower, upper = interval_model(table, labels={})
+    out = np.empty(pmdp.num_rows)
+    relaxation = Intervals(pmdp, lower, upper)
+    for sense in Sense:
+        relaxation.expectation(np.full(3, 0.1), sense, out)
+        assert out[0] == 0.1
+    relaxation.expectation(np.array([1.0, 2.0, np.inf]), Sense.MIN, out)
+    assert out[0] == 1.0  # nature avoids it
+    relaxation.expectation(np.array([1.0, 2.0, np.inf]), Sense.MAX, out)
+    assert out[0] == np.inf
+
+
+def test_rows_with_many_successors():
+    rng = np.random.default_rng(5)
+    n = 120
+    mass = rng.dirichlet(np.ones(n))
+    row = {j: (Fraction(float(mass[j] / 2)), Fraction(float(min(1.0, 3 * mass[j] + 0.001)))) for j in range(n)}
+    pmdp, lower, upper = interval_model([[row]] + [[{0: (Fraction(1), Fraction(1))}] for _ in range(n - 1)], labels={})
+    values = rng.normal(size=n)
+    order = sorted(range(n), key=lambda j: values[j])
+    p = {j: row[j][0] for j in row}
+    rest = 1 - sum(p.values())
+    for j in order:
+        share = min(row[j][1] - row[j][0], rest)
+        p[j], rest = p[j] + share, rest - share
+    exact = sum(p[j] * Fraction(values[j]) for j in row)
+    below, above = np.empty(pmdp.num_rows), np.empty(pmdp.num_rows)
+    relaxation = Intervals(pmdp, lower, upper)
+    relaxation.directed_expectation(values, Sense.MIN, False, below)
+    relaxation.directed_expectation(values, Sense.MIN, True, above)
+    assert Fraction(below[0]) <= exact <= Fraction(above[0]) and above[0] - below[0] < 1e-12
+
+
+def random_graph(seed: int):
+    rng = np.random.default_rng(seed)
+    states = int(rng.integers(1, 12))
+    table = []
+    for _ in range(states):
+        successors = rng.choice(states, size=rng.integers(1, min(3, states) + 1), replace=False)
+        table.append([{int(j): (Fraction(0), Fraction(1)) for j in successors}])
+    return interval_model(table, labels={})[0], table
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_components_are_those_of_scipy_in_topological_order(seed):
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    pmdp, _ = random_graph(seed)
+    S = pmdp.num_states
+    decided = np.zeros(S, dtype=bool)
+    order, component, count = components(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, decided)
+    source = pmdp.row_state[pmdp.transition_row]
+    graph = coo_array((np.ones(len(source)), (source, pmdp.successor)), shape=(S, S)).tocsr()
+    expected, label = connected_components(graph, directed=True, connection="strong")
+    assert count == expected and sorted(order.tolist()) == list(range(S))
+    assert len({(a, b) for a, b in zip(component.tolist(), label.tolist())}) == count
+    assert (component[pmdp.successor] <= component[source]).all()  # successors first
+    level = levels(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, decided, order, component)
+    across = component[source] != component[pmdp.successor]
+    assert (level[source][across] > level[pmdp.successor][across]).all()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_hold_set_is_the_largest_set_nature_can_stay_in(seed):
+    pmdp, table = random_graph(seed)
+    S = pmdp.num_states
+    rng = np.random.default_rng(seed + 100)
+    start = rng.random(S) < 0.7
+    lo = np.where(rng.random(pmdp.num_transitions) < 0.3, 0.25, 0.0)
+    hi = np.where(rng.random(pmdp.num_transitions) < 0.7, 1.0, 0.4)
+    held = hold_set(
+        pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, lo, hi, np.full(pmdp.num_rows, 2, dtype=np.int8), 1, start
+    )  # fmt: skip
+    expected = set(np.flatnonzero(start).tolist())
+    while True:  # the slow twin: throw out states until nothing changes
+        keep = set()
+        for s in expected:
+            part = range(pmdp.row_ptr[s], pmdp.row_ptr[s + 1])
+            outside = sum(lo[t] for t in part if pmdp.successor[t] not in expected)
+            inside = sum(hi[t] for t in part if pmdp.successor[t] in expected)
+            if outside == 0 and inside >= 1:
+                keep.add(s)
+        if keep == expected:
+            break
+        expected = keep
+    assert set(np.flatnonzero(held).tolist()) == expected
+
+
+def test_distance_order_starts_at_the_exits():
+    # A chain 3 -> 2 -> 1 -> 0 -> exit (number 4).
+    state_ptr, row_ptr = np.arange(5), np.arange(5)
+    order, distance = distance_order(state_ptr, row_ptr, np.array([4, 0, 1, 2], dtype=np.int32), 1)
+    assert order.tolist() == [0, 1, 2, 3] and distance.tolist() == [1, 2, 3, 4]
