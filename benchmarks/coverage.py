@@ -17,9 +17,9 @@ from functools import lru_cache
 from math import log, sqrt
 
 import numpy as np
-from numba import njit
 from scipy.special import ndtri
 
+from rpl_agent.compiled import njit
 from rpl_agent.evidence import intervals
 
 EVENTS = 50

@@ -9,7 +9,8 @@ from __future__ import annotations
 from math import exp, lgamma, log, log1p
 
 import numpy as np
-from numba import njit
+
+from rpl_agent.compiled import njit
 
 NO_ROW = -1
 NO_SUCCESSOR = -2

@@ -9,7 +9,8 @@ from __future__ import annotations
 from math import log, sqrt
 
 import numpy as np
-from numba import njit
+
+from rpl_agent.compiled import njit
 
 
 @njit(cache=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, uint64
+from numba import uint64
+
+from rpl_agent.compiled import njit
 
 
 @njit(cache=True, inline="always")

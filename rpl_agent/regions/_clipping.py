@@ -9,8 +9,8 @@ constraints. Perturbing the right sides makes every polytope simple, so no degen
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from rpl_agent.compiled import njit
 from rpl_agent.regions._kernels import (
     MAX_PIVOTS,
     entering_row,

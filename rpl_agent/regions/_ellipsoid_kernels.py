@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from rpl_agent.compiled import njit
 
 UNIT_ROUNDOFF = 2.0**-53
 

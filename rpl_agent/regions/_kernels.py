@@ -27,8 +27,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from rpl_agent.compiled import njit
 from rpl_agent.regions._ellipsoid_kernels import UNIT_ROUNDOFF as UNIT_ROUNDOFF
 from rpl_agent.regions._ellipsoid_kernels import support_ellipsoid as support_ellipsoid
 

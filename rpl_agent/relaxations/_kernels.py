@@ -17,8 +17,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from rpl_agent.compiled import njit
 from rpl_agent.regions._kernels import PolytopeData, empty_polytope_data, support_ellipsoid, support_polytope
 from rpl_agent.relaxations._region_kernels import region_row
 

@@ -8,8 +8,8 @@ part of the sweep that calls it.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from rpl_agent.compiled import njit
 from rpl_agent.regions._kernels import UNIT_ROUNDOFF, support_box, support_ellipsoid, walk_table
 
 

@@ -1,0 +1,46 @@
+"""`njit`: numba's, cached in a folder that is named by the content of all kernels.
+
+Numba notices a changed file, but not a changed callee in another file: it would then run stale machine
+code, in the worst case with another memory layout. A folder per state of the sources cannot go stale.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from numba.core import config
+
+PACKAGE = Path(__file__).resolve().parent
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@cache
+def cache_folder() -> str:
+    """Beside the package, or under NUMBA_CACHE_DIR where that is set."""
+    digest = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        source = path.read_bytes()
+        if b"njit" in source:
+            digest.update(path.name.encode() + source)
+    base = os.environ.get("NUMBA_CACHE_DIR") or str(PACKAGE / "__pycache__")
+    return os.path.join(base, f"kernels-{digest.hexdigest()[:16]}")
+
+
+def njit(**options: Any) -> Callable[[Function], Function]:
+    """Decorator: compile on first use, keep the machine code (options as numba's)."""
+
+    def decorate(function: Function) -> Function:
+        # numba chooses the folder when it decorates; other users of numba keep theirs
+        previous, config.CACHE_DIR = config.CACHE_DIR, cache_folder()
+        try:
+            return numba.njit(**options)(function)
+        finally:
+            config.CACHE_DIR = previous
+
+    return decorate
