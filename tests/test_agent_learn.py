@@ -343,3 +343,25 @@ def test_settings_survive_a_file(tmp_path):
         RPLAgent.load(tmp_path / "a.zip")
     with pytest.raises(DataError, match="belongs to the model"):
         RPLAgent.load(tmp_path / "a.zip", CorridorEnv(length=6))
+
+
+# ---------------------------------------------------------------------- worlds that others wrote
+def test_frozen_lake_as_gymnasium_wrote_it():
+    from rpl_envs.toy_text import frozen_lake
+
+    env = frozen_lake(desc=["SFF", "FHF", "FFG"], success_rate=0.7)
+    agent = RPLAgent(seed=0, schedule=EveryN(50)).learn(env, budget=200, log_interval=200)
+    assert agent.num_episodes == 200 and not agent.certificate.refuted
+    assert 0.0 < agent.certificate.lower < agent.certificate.upper <= 1.0
+    value = monte_carlo(agent, frozen_lake(desc=["SFF", "FHF", "FFG"], success_rate=0.7), 300, seed=1)
+    assert value.mean >= agent.certificate.lower - 4 * value.standard_error
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
+def test_lanes_of_our_own_worlds(mode):
+    import rpl_envs  # noqa: F401
+
+    env = gym.make_vec("rpl/Betting-25-v0", num_envs=8, autoreset_mode=mode)
+    agent = RPLAgent(seed=0, schedule=EveryN(40)).learn(env, budget=100, log_interval=100)
+    assert agent.num_episodes == 100 and agent.num_timesteps == agent.experience.counts.total
+    assert set(agent.lengths) <= set(range(20, 28)) and agent.certificate.lower <= 19.0429 <= agent.certificate.upper
