@@ -48,6 +48,16 @@ class CertaintyEquivalence(ModelBased):
             self._theta = (self.num_timesteps, maximum_likelihood(pmdp, successes, start))
         return self._theta[1]
 
+    def _arrays(self) -> dict[str, np.ndarray]:
+        arrays = super()._arrays()
+        if self._theta is not None:
+            arrays |= {"theta": self._theta[1], "theta_at": np.array(self._theta[0])}
+        return arrays
+
+    def _set_arrays(self, arrays: dict[str, np.ndarray]) -> None:
+        super()._set_arrays(arrays)
+        self._theta = (int(arrays["theta_at"]), arrays["theta"]) if "theta" in arrays else None
+
     def estimate(self) -> np.ndarray:
         if not self.structured:
             return super().estimate()
@@ -56,8 +66,7 @@ class CertaintyEquivalence(ModelBased):
         return probability / np.add.reduceat(probability, pmdp.row_ptr[:-1])[pmdp.transition_row]
 
     def _explore(self) -> Policy:
-        pmdp = self.world.pmdp
-        return Policy.deterministic(self.planner.plan(self.estimate()).rows).mixed(pmdp, self.greedy_weight)
+        return self._planned(self.estimate()).mixed(self.world.pmdp, self.greedy_weight)
 
 
 def maximum_likelihood(pmdp: ParametricMDP, successes: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:

@@ -22,7 +22,7 @@ from rpl_agent.errors import ModelError
 from rpl_agent.model import Kind, ParametricMDP, Policy, Sense, Task
 
 #: Planning stops when no value moves by more than this, relative to the largest value: far below sampling noise.
-TOLERANCE = 1e-7
+TOLERANCE = 1e-6
 MAX_SWEEPS = 20_000
 
 
@@ -36,7 +36,8 @@ class Planner:
     """Value iteration over one skeleton and task, from given row distributions, L1 radii and bonuses.
 
     Undiscounted objectives are iterated from 0, which gives the least fixed point: the value, for
-    rewards ≥ 0 and for costs > 0.
+    rewards ≥ 0 and for costs > 0. Where the fixed point is unique (a discount, or costs > 0 everywhere) a plan may
+    start from an earlier one's values.
     """
 
     def __init__(self, pmdp: ParametricMDP, task: Task):
@@ -47,12 +48,19 @@ class Planner:
         if task.objective.kind is Kind.REACH:
             self.start[task.target] = 1.0
         self.zero = np.zeros(pmdp.num_rows)
+        costs = task.reward[~task.decided[pmdp.row_state]]
+        positive = task.objective.kind is Kind.REWARD and not self.maximise and bool((costs > 0).all())
+        self.any_start = task.objective.discount < 1 or positive
 
     def plan(
-        self, probability: np.ndarray, radius: np.ndarray | None = None, bonus: np.ndarray | None = None
+        self,
+        probability: np.ndarray,
+        radius: np.ndarray | None = None,
+        bonus: np.ndarray | None = None,
+        warm: np.ndarray | None = None,
     ) -> Plan:
-        """Optimistic values and the greedy policy; probability (T,), radius and bonus (R,)."""
-        values = self.start.copy()
+        """Optimistic values and the greedy policy; probability (T,), radius and bonus (R,), warm (S,)."""
+        values = (warm if warm is not None and self.any_start else self.start).copy()
         rows = np.zeros(self.pmdp.num_states, dtype=np.int64)
         sweeps = value_iteration(
             self.pmdp.state_ptr, self.pmdp.row_ptr, self.pmdp.successor, self.order, self.task.decided,
@@ -91,6 +99,8 @@ class ModelBased(Baseline):
         self.row_count = np.zeros(pmdp.num_rows, dtype=np.int64)
         self._limit = np.ones(pmdp.num_rows, dtype=np.int64)
         self._sampling: Policy | None = None
+        self._values = self.planner.start.copy()  # of the last plan for sampling
+        self._estimated = self.planner.start.copy()  # of the last plan in the estimated model
         self._until = 0  # number of episodes at which the sampling policy is renewed at the latest
         self._greedy: tuple[int, Policy] | None = None
 
@@ -125,8 +135,18 @@ class ModelBased(Baseline):
         if self.recommend == "sampling" and self._sampling is not None:
             return self._sampling
         if self._greedy is None or self._greedy[0] != self.num_timesteps:
-            self._greedy = (self.num_timesteps, Policy.deterministic(self.planner.plan(self.estimate()).rows))
+            plan = self.planner.plan(self.estimate(), warm=self._estimated)
+            self._estimated = plan.values
+            self._greedy = (self.num_timesteps, Policy.deterministic(plan.rows))
         return self._greedy[1]
+
+    def _planned(
+        self, probability: np.ndarray, radius: np.ndarray | None = None, bonus: np.ndarray | None = None
+    ) -> Policy:
+        """The policy of a plan for sampling, which starts from the one before."""
+        plan = self.planner.plan(probability, radius, bonus, warm=self._values)
+        self._values = plan.values
+        return Policy.deterministic(plan.rows)
 
     def estimate(self) -> np.ndarray:
         """(T,) estimated probabilities: relative frequencies with a small even prior."""
@@ -142,7 +162,7 @@ class ModelBased(Baseline):
 
     def _arrays(self) -> dict[str, np.ndarray]:
         arrays = {"transition_count": self.transition_count, "row_count": self.row_count, "limit": self._limit}
-        arrays["until"] = np.array(self._until)
+        arrays |= {"until": np.array(self._until), "values": self._values}
         if self._sampling is not None:
             arrays["sampling"] = self._sampling.as_weights(self.world.pmdp)
         return arrays
@@ -152,5 +172,6 @@ class ModelBased(Baseline):
         self.row_count[:] = arrays["row_count"]
         self._limit = arrays["limit"].copy()
         self._until = int(arrays["until"])
+        self._values = arrays["values"].copy()
         self._sampling = Policy.randomised(arrays["sampling"]) if "sampling" in arrays else None
         self._greedy = None

@@ -42,4 +42,4 @@ class PSRL(ModelBased):
         return max(1, self.num_updates)
 
     def _explore(self) -> Policy:
-        return Policy.deterministic(self.planner.plan(self.sample()).rows)
+        return self._planned(self.sample())

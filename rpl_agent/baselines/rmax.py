@@ -32,4 +32,4 @@ class RMax(ModelBased):
     def _explore(self) -> Policy:
         unknown = self.row_count < self.known_after
         radius = np.where(unknown, 2.0, 0.0)  # radius 2 is the whole simplex over the support
-        return Policy.deterministic(self.planner.plan(self.frequencies(), radius=radius).rows)
+        return self._planned(self.frequencies(), radius=radius)

@@ -38,4 +38,4 @@ class UCBVI(ModelBased):
         return np.where(self.row_count > 0, width, 1.0)
 
     def _explore(self) -> Policy:
-        return Policy.deterministic(self.planner.plan(self.frequencies(), bonus=self.bonus()).rows)
+        return self._planned(self.frequencies(), bonus=self.bonus())

@@ -38,4 +38,4 @@ class UCRL2(ModelBased):
         return np.where(successors > 1, np.sqrt(14.0 * successors * log / np.maximum(1, self.row_count)), 0.0)
 
     def _explore(self) -> Policy:
-        return Policy.deterministic(self.planner.plan(self.frequencies(), radius=self.radius()).rows)
+        return self._planned(self.frequencies(), radius=self.radius())
