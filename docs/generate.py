@@ -1,5 +1,7 @@
-"""Write docs/cli.md and docs/api.md from the parser and the docstrings: `python docs/generate.py`.
+"""Write what can be derived: `python docs/generate.py`.
 
+docs/cli.md and docs/api.md come from the parser and the docstrings; the result tables between the marks
+`<!-- results:NAME -->` and `<!-- /results -->` of README.md and docs/choosing.md come from results/rows.jsonl.
 `--check` writes nothing and fails if a page is out of date (run by the tests).
 """
 
@@ -8,6 +10,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -15,8 +18,69 @@ os.environ["COLUMNS"] = "110"  # help texts are wrapped to the terminal: fix its
 
 import rpl_agent
 from rpl_agent.cli import build_parser
+from rpl_agent.experiments import suites
+from rpl_agent.experiments.published import published
+from rpl_agent.experiments.store import read
+from rpl_agent.experiments.tables import Table, online_table, short
 
 DOCS = Path(__file__).resolve().parent
+
+
+RESULTS = DOCS.parent / "results" / "rows.jsonl"
+BLOCK = re.compile(r"(<!-- results:(\w+) -->\n).*?(<!-- /results -->)", re.S)
+OURS, THEIRS = ("likelihood", "rectangular"), ("clopper-pearson", "rectangular")
+
+
+def results(kind: str) -> list[dict]:
+    return [row for row in read(RESULTS) if row["task"]["kind"] == kind] if RESULTS.exists() else []
+
+
+def gap_block() -> str:
+    """Relative gap of the true-optimal policy after 10^5 uniform episodes: published, ours on the paper's sets, ours."""
+    rows = {(r["task"]["instance"], r["task"]["confidence"], r["task"]["relaxation"]): r for r in results("uniform")}
+    lines = []
+    for name in suites.TABLE_2_INSTANCES:
+        mine = rows.get((name, *OURS))
+        if mine is None:
+            continue
+        line = [name]
+        for method in (("clopper-pearson", "tied"), THEIRS):
+            paper = published(name, *method)
+            theirs = "–" if paper is None else "time-out" if paper.timed_out else short(paper.gap)
+            line += [theirs, short(float(rows[(name, *method)]["result"]["relative_gap"]))]
+        gap = float(mine["result"]["relative_gap"])
+        seconds = mine["timing"]["build"] + mine["timing"]["solve"]
+        ratio = gap / float(rows[(name, *THEIRS)]["result"]["relative_gap"])
+        lines.append([*line, f"**{short(gap)}**", f"{ratio:.2f}", short(seconds)])
+    columns = ("world", "P_I published", "P_I here", "P_R published", "P_R here", "ours", "ours / P_R", "seconds")
+    return _table(columns, lines)
+
+
+def method_block() -> str:
+    """Relative gaps of every set on the smallest instance of each benchmark."""
+    rows = {(r["task"]["instance"], r["task"]["confidence"], r["task"]["relaxation"]): r for r in results("uniform")}
+    names = [n for n in suites.TABLE_2_INSTANCES if n in {
+        "Aircraft-50x10", "Betting-50", "Engagement-100", "MarsRover-50x50", "Glider-21x17", "ParallelBetting-5"
+    }]  # fmt: skip
+    lines = []
+    for confidence, relaxation in suites.UNIFORM_SETS:
+        found = [rows.get((n, confidence, relaxation)) for n in names]
+        gaps = ["–" if r is None else short(float(r["result"]["relative_gap"])) for r in found]
+        lines.append([f"`{confidence}`", f"`{relaxation}`", *gaps])
+    return _table(("confidence", "relaxation", *names), lines)
+
+
+def online_block() -> str:
+    return online_table(results("online")).to_markdown().split("\n\n", 2)[2]
+
+
+def _table(columns, lines) -> str:
+    return Table("", "", columns, lines).to_markdown().split("\n\n", 1)[1]
+
+
+def with_results(text: str) -> str:
+    blocks = {"gaps": gap_block, "methods": method_block, "online": online_block}
+    return BLOCK.sub(lambda m: m[1] + blocks[m[2]]() + m[3], text)
 
 
 def cli_page() -> str:
@@ -38,7 +102,7 @@ def api_page() -> str:
         if inspect.isclass(member):
             parts.append(f"## {name}\n\n{_text(member)}")
             for key, method in inspect.getmembers(member, inspect.isroutine):
-                if not key.startswith("_") and method.__doc__ and key in _own(member):
+                if not key.startswith("_") and callable(method) and method.__doc__ and key in _own(member):
                     parts.append(f"### {name}.{key}{_signature(method)}\n\n{_text(method)}")
         elif inspect.isroutine(member):
             parts.append(f"## {name}{_signature(member)}\n\n{_text(member)}")
@@ -65,11 +129,13 @@ def main() -> int:
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
     stale = []
-    for name, text in (("cli.md", cli_page()), ("api.md", api_page())):
-        path = DOCS / name
+    pages = {DOCS / "cli.md": cli_page(), DOCS / "api.md": api_page()}
+    for page in (DOCS.parent / "README.md", DOCS / "choosing.md"):
+        pages[page] = with_results(page.read_text())
+    for path, text in pages.items():
         if check:
             if not path.exists() or path.read_text() != text:
-                stale.append(name)
+                stale.append(path.name)
         else:
             path.write_text(text)
     if stale:

@@ -7,6 +7,8 @@
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,3 +50,11 @@ def test_snippets_run(page, tmp_path, monkeypatch, capsys):
 def test_links_lead_somewhere(page):
     missing = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
     assert not missing, f"{page.name} links to missing {missing}"
+
+
+def test_generated_pages_are_up_to_date():
+    """docs/cli.md, docs/api.md and the result tables follow from the code and from results/rows.jsonl."""
+    result = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"], capture_output=True, text=True, timeout=300
+    )
+    assert result.returncode == 0, result.stderr
