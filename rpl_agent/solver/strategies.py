@@ -127,7 +127,8 @@ def play(local: Local, proper_max: bool, values: np.ndarray, budget: int) -> Pla
         q, greedy_p = local.greedy(values)
         switched = False
         if nature_proper:
-            better = sign * (q - local.means(values, p)) > tolerance
+            current = local.means(values, p)
+            better = sign * np.where(np.isinf(current), 0.0, q - current) > tolerance
             switched = bool(better.any())
             p = np.where(better[local.transition_row], greedy_p, p)
         else:
