@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 import rpl_envs
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.schedule import NAMED, Schedule
@@ -99,7 +101,8 @@ class Curve:
         identity = policy.rows.tobytes() if policy.rows is not None else policy.as_weights(self.world.pmdp).tobytes()
         if self._known is None or self._known[0] != identity:
             world = self.world
-            self._known = (identity, true_value(world.pmdp, world.objective, policy, world.theta))
+            theta = np.asarray(world.theta)
+            self._known = (identity, true_value(world.pmdp, world.objective, policy, theta))
         return self._known[1]
 
 
