@@ -161,8 +161,10 @@ class ModelBased(Baseline):
         return np.where(tried, self.transition_count / np.maximum(1, self.row_count[row]), 1.0 / np.diff(row_ptr)[row])
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        arrays = {"transition_count": self.transition_count, "row_count": self.row_count, "limit": self._limit}
-        arrays |= {"until": np.array(self._until), "values": self._values}
+        arrays: dict[str, np.ndarray] = {
+            "transition_count": self.transition_count, "row_count": self.row_count, "limit": self._limit,
+            "until": np.array(self._until), "values": self._values,
+        }  # fmt: skip
         if self._sampling is not None:
             arrays["sampling"] = self._sampling.as_weights(self.world.pmdp)
         return arrays
