@@ -24,6 +24,8 @@ from rpl_agent.regions.lifting import build_region
 #: ellipsoid is the better half and cuts only serve small data.
 CUTS = {1: 2, 2: 40, 3: 60, 4: 60}
 MANY_DIMENSIONS_CUTS = 4
+#: Up to here the cuts enclose the set so closely that the ellipsoid never gives the better bound.
+EXACT_DIMENSION = 2
 
 
 def likelihood_region(pmdp: ParametricMDP, counts: Counts, delta: float, *, warm: np.ndarray | None = None) -> Region:
@@ -56,11 +58,10 @@ def outer_region(pmdp: ParametricMDP, level_set: LevelSet, lower: np.ndarray, up
         return build_region(pmdp, lower, upper, extra=(np.array([[1.0], [-1.0]]), np.array([high, -low])))
     tangents = boundary(level_set, cut_directions(level_set.chart.dimension))
     polytope = build_region(pmdp, lower, upper, extra=cuts(level_set, tangents, _diameter(pmdp)))
-    if len(tangents.shares):
+    found = None
+    if level_set.chart.dimension > EXACT_DIMENSION and len(tangents.shares):
         mixing = tangents.shares.mean(axis=0)
         found = ellipsoid(level_set, upper[level_set.expressions], mixing / mixing.sum())
-    else:
-        found = None
     if found is None:
         return polytope
     return Intersection([polytope, Ellipsoid(*found)])
