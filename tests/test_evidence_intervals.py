@@ -49,7 +49,7 @@ def test_pooling_equals_definition(seed):
 
 
 def test_pooling_without_repeats_equals_definition():
-    rows = {0: {"a": {0: "p", 1: "0.5*q", 2: "1 - p - 0.5*q"}, "b": {1: "1 - p", 2: "p"}, "c": {1: "1 - p", 2: "p - 0.5*p", 0: "0.5*p - 0.5*q + 0.5*q"}},
+    rows = {0: {"a": {0: "p", 1: "0.5*q", 2: "1 - p - 0.5*q"}, "b": {1: "1 - p", 2: "p"}, "c": {1: "1 - p", 2: "p"}},
             1: {"a": {0: "1 - 0.5*q", 1: "0.5*q"}}, 2: {"a": {2: 1}}}  # fmt: skip
     model = build(0, lambda s: rows[s], domain=["p", "q"], validate=False)
     _agree(model, np.random.default_rng(0).integers(0, 9, model.num_transitions))
@@ -102,7 +102,7 @@ def test_unobserved_is_everything(model):
 @given(st.integers(1, 10**6), st.floats(0, 1), st.floats(1e-9, 0.3))
 @settings(max_examples=50, deadline=None)
 def test_anytime_ends_lie_on_the_level_and_outside(n, share, gamma):
-    k = int(round(share * n))
+    k = round(share * n)
     lower, upper = (x[0] for x in intervals.anytime([k], [n], gamma))
     level = -np.log(gamma)
     if k == 0:

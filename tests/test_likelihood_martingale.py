@@ -18,7 +18,8 @@ STEPS = 7
 
 def _coin():
     """One parameter, two rows with different expressions of it."""
-    rows = {0: {"a": {0: "p", 1: "1 - p"}}, 1: {"a": {0: "0.5*p + 0.25", 1: "0.75 - 0.5*p"}, "b": {0: "0.2*p", 1: "1 - 0.2*p"}}}
+    second = {"a": {0: "0.5*p + 0.25", 1: "0.75 - 0.5*p"}, "b": {0: "0.2*p", 1: "1 - 0.2*p"}}
+    rows = {0: {"a": {0: "p", 1: "1 - p"}}, 1: second}
     return build(0, lambda s: rows[s], domain=Domain.box({"p": (0.0, 1.0)}), name="coin"), np.array([0.35])
 
 
@@ -137,15 +138,15 @@ def test_closed_form_is_below_quadrature_in_one_dimension(seed):
     constant, weights, k = model.table.constant[kept][used], model.table.reduction.weights[kept][used], k[used]
     center = fit(constant, weights, k, chart)
     width = 1.0 / np.sqrt(center.precision[0, 0])
+    base = slow.negative_log_likelihood(constant, weights, k, center.z)
     for prior in (Uniform(0.0), Gaussian(center.z + rng.normal(size=1) * width, center.precision / 9)):
-        def integrand(p):
+        def integrand(p, prior=prior):
             value = np.exp(-(slow.negative_log_likelihood(constant, weights, k, [p]) - base))
             if isinstance(prior, Gaussian):
                 q = prior.precision[0, 0]
                 value *= np.sqrt(q / (2 * np.pi)) * np.exp(-0.5 * q * (p - prior.mean[0]) ** 2)
             return value
 
-        base = slow.negative_log_likelihood(constant, weights, k, center.z)
         low, high = max(0.0, center.z[0] - 14 * width), min(1.0, center.z[0] + 14 * width)
         exact = np.log(integrate.quad(integrand, low, high, points=[float(center.z[0])], limit=200)[0]) - base
         bound = closed_form(prior, constant, weights, k, chart, center)
@@ -153,7 +154,8 @@ def test_closed_form_is_below_quadrature_in_one_dimension(seed):
 
 
 def test_closed_form_is_below_quadrature_in_two_dimensions():
-    rows = {0: {"a": {0: "p", 1: "q", 2: "1 - p - q"}}, 1: {"a": {0: "0.5*p + 0.5*q", 2: "1 - 0.5*p - 0.5*q"}}, 2: {"a": {2: 1}}}
+    mixed = {"a": {0: "0.5*p + 0.5*q", 2: "1 - 0.5*p - 0.5*q"}}
+    rows = {0: {"a": {0: "p", 1: "q", 2: "1 - p - q"}}, 1: mixed, 2: {"a": {2: 1}}}
     model = build(0, lambda s: rows[s], domain=Domain.box(["p", "q"]).with_simplex())
     chart = domain_chart(model)
     kept = np.flatnonzero(~model.table.is_constant)
