@@ -45,6 +45,19 @@ def test_resuming_from_a_checkpoint_is_bit_exact(tmp_path, make, schedule, stop_
     assert fingerprint(resumed) == fingerprint(whole)
 
 
+def test_a_run_can_be_resumed_from_its_first_moment(tmp_path):
+    path = tmp_path / "c.zip"
+
+    class Dies(CorridorEnv):
+        def reset(self, **keywords):
+            raise SystemExit  # before the first step
+
+    with pytest.raises(SystemExit):
+        RPLAgent(seed=5).learn(Dies(), budget=30, log_interval=30, callback=CheckpointCallback(path))
+    whole = RPLAgent(seed=5).learn(CorridorEnv(), budget=30, log_interval=30)
+    assert fingerprint(RPLAgent.load(path, CorridorEnv()).resume()) == fingerprint(whole)
+
+
 def test_saving_often_changes_nothing(tmp_path):
     plain = RPLAgent(seed=2).learn(CorridorEnv(), budget=50, log_interval=50)
     saving = CheckpointCallback(tmp_path / "c.zip", every=1)

@@ -180,7 +180,7 @@ class CheckpointCallback(BaseCallback):
             if self.agent.run_folder is None:
                 raise ModelError("CheckpointCallback needs a path, or an agent with tensorboard_log")
             self.path = self.agent.run_folder / "checkpoint.zip"
-        self._saved_at, self._saved_time = self.agent.num_episodes, time.monotonic()
+        self.save()  # so that a run can be resumed from its first moment on
 
     def _on_step(self) -> bool:
         due = self.every is not None and self.agent.num_episodes // self.every > self._saved_at // self.every
