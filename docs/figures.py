@@ -48,13 +48,14 @@ def draw_model(axis, text) -> None:
         axis.scatter([x], [y], s=1500, color="#f1e1de", edgecolor="black", zorder=3, linewidth=1.5)
         axis.text(x, y, f"${name[0]}_{name[1]}$", ha="center", va="center", zorder=4, fontsize=13)
     for (s, a, t), (dx, dy, bend) in {
-        ("s0", "a", "s1"): (0.0, 0.1, 0.0), ("s0", "a", "s2"): (0.25, 0.22, -0.35), ("s0", "b", "s2"): (-0.25, 0.0, 0.35),
+        ("s0", "a", "s1"): (0.0, 0.1, 0.0), ("s0", "a", "s2"): (0.25, 0.22, -0.35),
+        ("s0", "b", "s2"): (-0.25, 0.0, 0.35),
         ("s1", "b", "s3"): (0.12, 0.0, 0.0), ("s1", "b", "s2"): (0.0, -0.2, 0.0), ("s2", "a", "s3"): (0.0, -0.12, 0.0),
     }.items():  # fmt: skip
         start, end = np.array(POSITIONS[s], dtype=float), np.array(POSITIONS[t], dtype=float)
         axis.annotate(
             "", end, start,
-            arrowprops={"arrowstyle": "-|>", "color": "black", "shrinkA": 20, "shrinkB": 20, "connectionstyle": f"arc3,rad={bend}"},
+            arrowprops={"arrowstyle": "-|>", "shrinkA": 20, "shrinkB": 20, "connectionstyle": f"arc3,rad={bend}"},
         )  # fmt: skip
         x, y = (start + end) / 2 + (dx, dy)
         axis.text(x, y, f"{a}: {text(s, a, t)}", ha="center", va="center", fontsize=9, bbox=LABEL)

@@ -36,7 +36,7 @@ def results(kind: str) -> list[dict]:
 
 
 def gap_block() -> str:
-    """Relative gap of the true-optimal policy after 10^5 uniform episodes: published, ours on the paper's sets, ours."""
+    """Relative gap of the true-optimal policy after 10^5 uniform episodes: published, the paper's sets here, ours."""
     rows = {(r["task"]["instance"], r["task"]["confidence"], r["task"]["relaxation"]): r for r in results("uniform")}
     lines = []
     for name in suites.TABLE_2_INSTANCES:

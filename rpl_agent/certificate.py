@@ -107,7 +107,8 @@ class Certificate:
             rows = None if policy["rows"] is None else np.array(policy["rows"], dtype=np.int64)
             weights = None if policy["weights"] is None else np.array(policy["weights"], dtype=float)
             names = {f.name for f in fields(cls)} - {"policy", "objective"}
-            values = {k: float(v) if v in ("inf", "-inf", "nan") else v for k, v in data.items() if k in names}
+            values: dict[str, Any] = {k: v for k, v in data.items() if k in names}
+            values |= {k: float(v) for k, v in values.items() if v in ("inf", "-inf", "nan")}
             return cls(
                 policy=Policy(rows=rows, weights=weights), objective=Objective.from_dict(data["objective"]), **values
             )
@@ -120,7 +121,8 @@ class Certificate:
         )
         lines = [
             f"{self.objective.describe()}  on {self.model}",
-            f"  with probability ≥ {1 - self.delta:g}: {subject} [{self.lower:.6g}, {self.upper:.6g}]  (gap {self.gap:.4g})",
+            f"  with probability ≥ {1 - self.delta:g}: {subject} [{self.lower:.6g}, {self.upper:.6g}]"
+            f"  (gap {self.gap:.4g})",
         ]
         if not self.evaluated:
             if self.objective.sense is Sense.MAX:

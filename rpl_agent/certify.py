@@ -275,7 +275,8 @@ def certify_uncertainty(
     return Certificate(
         lower=lower, upper=upper, delta=config.delta, objective=objective, policy=chosen,
         confidence=config.confidence, relaxation=config.relaxation, samples=counts.total, estimate=estimate,
-        evaluated=policy is not None, anytime=config.is_anytime, log_e_value=learned.log_e_value, refuted=learned.refuted,
+        evaluated=policy is not None, anytime=config.is_anytime, log_e_value=learned.log_e_value,
+        refuted=learned.refuted,
         empty=learned.empty, fallback=learned.fallback, model=pmdp.name, model_hash=pmdp.content_hash, timings=timings,
         slack=max(robust.upper - robust.lower, optimistic.upper - optimistic.lower),
         iterations=robust.iterations + optimistic.iterations, versions=versions(),

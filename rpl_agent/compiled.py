@@ -37,10 +37,10 @@ def njit(**options: Any) -> Callable[[Function], Function]:
 
     def decorate(function: Function) -> Function:
         # numba chooses the folder when it decorates; other users of numba keep theirs
-        previous, config.CACHE_DIR = config.CACHE_DIR, cache_folder()
+        previous, config.CACHE_DIR = config.CACHE_DIR, cache_folder()  # type: ignore[attr-defined]
         try:
             return numba.njit(**options)(function)
         finally:
-            config.CACHE_DIR = previous
+            config.CACHE_DIR = previous  # type: ignore[attr-defined]
 
     return decorate

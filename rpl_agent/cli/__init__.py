@@ -16,7 +16,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="rpl",
         description="Learn a certified policy for a system whose structure is known and whose parameters are not.",
-        epilog="Every command has --help and --json. Models: an id such as rpl/Aircraft-20x10-v0, or --model FILE.prism.",
+        epilog="Every command has --help and --json. A model is an id (rpl/Aircraft-20x10-v0) or --model FILE.prism.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for group in (inspect, certify, training, experiments, export):

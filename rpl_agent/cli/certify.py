@@ -32,7 +32,7 @@ def register(commands) -> None:
     certify = commands.add_parser(
         "certify",
         help="a certificate from simulated episodes, a log, or a stored run",
-        description="Certify a policy. Data come from --episodes (simulated), --data (a log) or a RUN folder given in place of ID.",
+        description="Certify a policy. Data come from --episodes (simulated), --data (a log) or a RUN folder as ID.",
     )
     add_source(certify)
     data = certify.add_argument_group("data")
@@ -130,7 +130,8 @@ def run_certify(arguments: argparse.Namespace) -> int:
         certificate.to_json(arguments.output)
     text = str(certificate)
     if "value" in result:
-        text += f"\n  true value of the policy (known here, never used): {result['value']:.6g}; relative gap {result['relative_gap']:.4g}"
+        text += f"\n  true value of the policy (known here, never used): {result['value']:.6g}"
+        text += f"; relative gap {result['relative_gap']:.4g}"
     emit(arguments, result, "certificate", text)
     return 0
 

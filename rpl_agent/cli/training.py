@@ -71,7 +71,7 @@ def make_env(source: Source, render_mode: str | None = None):
 
     if source.name.startswith("rpl/"):
         return gym.make(source.name, theta=source.theta, render_mode=render_mode)
-    theta = source.require_theta("simulating your own model")
+    theta = source.require_theta("simulating your own model").tolist()
     return rpl_envs.make_own(
         source.pmdp, source.objective, theta, max_episode_steps=source.max_steps, render_mode=render_mode
     )
@@ -81,7 +81,8 @@ def stored_source(run_folder: str) -> Source:
     from rpl_agent.agent.runs import read_source
 
     stored = read_source(run_folder)
-    defaults = {"id": None, "model": None, "param": [], "const": [], "property": None, "theta": [], "max_steps": None}
+    lists = ("param", "const", "theta")
+    defaults: dict[str, object] = {key: [] if key in lists else None for key in SOURCE_KEYS}
     return load_source(argparse.Namespace(**(defaults | stored)))
 
 

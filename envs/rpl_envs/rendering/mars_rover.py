@@ -30,7 +30,9 @@ ZONE_EDGES = (4, 8)  # the last cell of the first and of the second zone
 class MarsRoverRenderer:
     """x upwards (action up), y to the right (action right). Gauges on the right."""
 
-    def __init__(self, X: int, Y: int, budget: int, tries: int, jammed: Mapping[str, Sequence[tuple[int, int, int, int]]]):
+    def __init__(
+        self, X: int, Y: int, budget: int, tries: int, jammed: Mapping[str, Sequence[tuple[int, int, int, int]]]
+    ):
         self.X, self.Y, self.budget, self.tries, self.jammed = X, Y, budget, tries, jammed
         self.cell = max(3, min(36, 420 // max(X, Y)))
 
