@@ -20,7 +20,7 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 BLOCK = re.compile(
     r"(?P<skip><!-- not run: [^>]+-->\s*\n)?^```(?P<language>python|bash)\n(?P<body>.*?)^```", re.S | re.M
 )
-LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
+LINK = re.compile(r"\]\((?!https?:|mailto:)([\w./-]+)(?:#[\w-]*)?\)")
 
 
 def blocks(page: Path):
