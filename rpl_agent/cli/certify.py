@@ -24,7 +24,10 @@ def add_method(parser: argparse.ArgumentParser) -> None:
         "--delta", type=float, default=1e-3, help="error probability of the whole statement (default 0.001)"
     )
     group.add_argument(
-        "--precision", type=float, default=1e-6, help="relative width of the solver's brackets (default 1e-6)"
+        "--precision",
+        type=float,
+        default=1e-6,
+        help="width of the solver's brackets, relative to values above 1 (default 1e-6)",
     )
 
 

@@ -1,7 +1,7 @@
 """`solve`: robust and optimistic values with bounds on both sides.
 
 The model is cut into strongly connected components. Acyclic parts are one backward pass with rounding directed outward
-on both sides (the two sides run on two cores); cyclic parts are handled by `component`. See `certificates` for what a
+on both sides; cyclic parts are handled by `component`. See `certificates` for what a
 bound must satisfy and why that suffices.
 """
 
@@ -15,7 +15,9 @@ import numpy as np
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.model.objective import Nature, Objective
 from rpl_agent.model.policy import Policy
+from rpl_agent.relaxations._kernels import INTERVAL
 from rpl_agent.relaxations.base import Relaxation, in_threads
+from rpl_agent.solver._backward_kernels import backward
 from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT, bellman
 from rpl_agent.solver.component import solve_component
 from rpl_agent.solver.problem import Problem
@@ -46,7 +48,7 @@ def solve(
     policy : Policy, optional
         Evaluate this policy instead of the best one.
     precision : float
-        Wanted upper - lower at the initial state; a wider result carries a warning.
+        Wanted upper - lower at the initial state, relative to values above 1; a wider result carries a warning.
     max_iterations : int
         Limit on sweeps and policy-iteration steps.
     warm : Solution, optional
@@ -85,7 +87,7 @@ def finish(
     """Assemble a solution; warn where it is wider than asked for."""
     start = problem.pmdp.initial_state
     low, high = float(lower[..., start].flat[-1]), float(upper[..., start].flat[-1])
-    converged = low == high or high - low <= precision
+    converged = low == high or high - low <= precision * max(1.0, abs(low), abs(high))
     if not converged:
         warnings.warn(
             f"the bracket [{low:.9g}, {high:.9g}] is sound but wider than the precision {precision:g} asked for",
@@ -120,18 +122,9 @@ def _solve_compiled(
     witness = np.zeros(pmdp.num_transitions) if any_cycle and problem.nature_proper else None
     iterations = 1
 
-    def backward(trivial: np.ndarray, values: np.ndarray, rows: np.ndarray, upward: bool) -> None:
-        bellman(
-            trivial, values, values, rows, upward, problem.agent, problem.maximise, problem.gamma, 0.0, pmdp.state_ptr,
-            pmdp.row_ptr, pmdp.successor, pmdp.expression, problem.reward, problem.weights, problem.cs, problem.longest,
-        )  # fmt: skip
-
     for trivial, cyclic in structure.rounds:
         if len(trivial):
-            in_threads(
-                lambda t=trivial: backward(t, lower, low_rows, False),
-                lambda t=trivial: backward(t, upper, high_rows, True),
-            )
+            _backward(problem, trivial, lower, upper, low_rows, high_rows)
         if len(cyclic):
             budget = max_iterations - iterations
             for part in solve_component(problem, cyclic, lower, upper, guess, budget):
@@ -147,6 +140,28 @@ def _solve_compiled(
     else:
         chosen = Policy.deterministic(low_rows if problem.agent == MAX_AGENT else high_rows)
     return finish(problem, lower, upper, chosen, iterations, precision, began, witness)
+
+
+def _backward(
+    problem: Problem, states: np.ndarray, lower: np.ndarray, upper: np.ndarray, low_rows: np.ndarray, high_rows: np.ndarray
+) -> None:
+    """Values of states whose successors are solved: both sides in one pass, or on two cores for regions."""
+    pmdp, cs = problem.pmdp, problem.cs
+    model = (pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, pmdp.expression, problem.reward, problem.weights)
+    if cs.kind <= INTERVAL:
+        backward(
+            states, lower, upper, low_rows, high_rows, problem.agent, problem.maximise, problem.gamma, *model, cs.kind,
+            cs.lower, cs.upper, problem.longest,
+        )  # fmt: skip
+        return
+
+    def side(values: np.ndarray, rows: np.ndarray, upward: bool) -> None:
+        bellman(
+            states, values, values, rows, upward, problem.agent, problem.maximise, problem.gamma, 0.0, *model, cs,
+            problem.longest,
+        )  # fmt: skip
+
+    in_threads(lambda: side(lower, low_rows, False), lambda: side(upper, high_rows, True))
 
 
 def _sinks(
