@@ -87,7 +87,8 @@ def finish(
     """Assemble a solution; warn where it is wider than asked for."""
     start = problem.pmdp.initial_state
     low, high = float(lower[..., start].flat[-1]), float(upper[..., start].flat[-1])
-    converged = low == high or high - low <= precision * max(1.0, abs(low), abs(high))
+    width = precision * max(1.0, abs(low), abs(high)) if np.isfinite(high) else 0.0
+    converged = low == high or high - low <= width
     if not converged:
         warnings.warn(
             f"the bracket [{low:.9g}, {high:.9g}] is sound but wider than the precision {precision:g} asked for",
