@@ -62,7 +62,9 @@ def random_model(seed: int) -> Intervals:
             low = np.clip(mass * rng.uniform(0.5, 1.0), 1e-3, 1)
             high = np.minimum(1.0, mass + rng.uniform(0, 0.2, size=len(mass)) + 1e-3)
             low /= max(1.0, low.sum())
-            choices.append({int(j): (Fraction(float(a)), Fraction(float(max(a, b)))) for j, a, b in zip(successors, low, high)})
+            choices.append(
+                {int(j): (Fraction(float(a)), Fraction(float(max(a, b)))) for j, a, b in zip(successors, low, high)}
+            )
         table.append(choices)
         cost.append([float(rng.integers(1, 5)) for _ in choices])
     one = {states - 2: (Fraction(1), Fraction(1))}

@@ -32,7 +32,14 @@ def test_a_self_loop_supports_any_lower_bound_as_a_fixpoint_and_is_rejected():
     solution = solve(loop, REACH)
     assert solution.lower == pytest.approx(0.3) and solution.check() == []
     stay = Policy.deterministic(np.array([0, 2, 3]))
-    lie = replace(solution, lower=0.9, upper=0.9, policy=stay, lower_values=np.array([0.9, 1, 0]), upper_values=np.array([0.9, 1, 0]))
+    lie = replace(
+        solution,
+        lower=0.9,
+        upper=0.9,
+        policy=stay,
+        lower_values=np.array([0.9, 1, 0]),
+        upper_values=np.array([0.9, 1, 0]),
+    )
     assert any("held" in issue for issue in lie.check())
 
 
@@ -43,7 +50,9 @@ def test_nature_holding_the_play_is_seen():
     held = relaxation(table, cost=[[1], [1], [0]])
     solution = solve(held, REACH)
     assert solution.upper == 0.0 and solution.check() == []
-    lie = replace(solution, lower=0.4, upper=0.4, lower_values=np.array([0.4, 0.4, 1]), upper_values=np.array([0.4, 0.4, 1]))
+    lie = replace(
+        solution, lower=0.4, upper=0.4, lower_values=np.array([0.4, 0.4, 1]), upper_values=np.array([0.4, 0.4, 1])
+    )
     assert any("held" in issue for issue in lie.check())
     cost = solve(held, Objective.cost("cost", target="goal"))
     assert cost.lower == cost.upper == np.inf and cost.check() == []
@@ -55,18 +64,24 @@ def test_an_infinite_claim_needs_the_graph():
     table = [[{0: exactly("1/2"), 1: exactly("1/2")}], [{1: ONE}]]
     solution = solve(relaxation(table, cost=[[1], [0]]), Objective.cost("cost", target="goal"))
     assert solution.lower <= 2 <= solution.upper and solution.check() == []
-    lie = replace(solution, lower=np.inf, upper=np.inf, lower_values=np.array([np.inf, 0]), upper_values=np.array([np.inf, 0]))
+    lie = replace(
+        solution, lower=np.inf, upper=np.inf, lower_values=np.array([np.inf, 0]), upper_values=np.array([np.inf, 0])
+    )
     assert any("finite" in issue for issue in lie.check())
 
 
 @pytest.mark.parametrize("side", ["lower", "upper"])
 @pytest.mark.parametrize("nature", list(Nature))
 @pytest.mark.parametrize("sense", list(Sense))
-@pytest.mark.parametrize("make", [lambda s: Objective.reach("goal", sense=s), lambda s: Objective.reward("cost", target="goal", sense=s)])
+@pytest.mark.parametrize(
+    "make", [lambda s: Objective.reach("goal", sense=s), lambda s: Objective.reward("cost", target="goal", sense=s)]
+)
 def test_bounds_moved_inward_are_rejected(make, sense, nature, side):
     wide = (Fraction(1, 8), Fraction(5, 8))
     table = [[{0: wide, 1: wide, 3: wide}, {1: ONE}], [{0: wide, 2: wide, 3: wide}], [{2: ONE}], [{3: ONE}]]
-    interval = relaxation(table, cost=[[1, 2], [1], [1], [0]], goal={2, 3} if make(sense).kind.value == "reward" else {3})
+    interval = relaxation(
+        table, cost=[[1, 2], [1], [1], [0]], goal={2, 3} if make(sense).kind.value == "reward" else {3}
+    )
     solution = solve(interval, make(sense), nature)
     assert solution.check() == []
     values = getattr(solution, f"{side}_values").copy()

@@ -15,7 +15,9 @@ from rpl_agent.relaxations import Intervals
 from rpl_agent.solver import solve
 from tests.reference.solver import exact_randomised, exact_values, interval_model
 
-SETTINGS = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+SETTINGS = settings(
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 SIXTEENTHS = 16
 OBJECTIVES = [
     *(Objective.reach("goal", sense=sense) for sense in Sense),
@@ -28,7 +30,9 @@ OBJECTIVES = [
 def rows(draw, states: int, longest: int = 3):
     """Bounds around a distribution in sixteenths; lower bounds 0 and upper bounds 1 are common."""
     successors = draw(st.lists(st.integers(0, states - 1), min_size=1, max_size=longest, unique=True))
-    cuts = sorted(draw(st.lists(st.integers(0, SIXTEENTHS), min_size=len(successors) - 1, max_size=len(successors) - 1)))
+    cuts = sorted(
+        draw(st.lists(st.integers(0, SIXTEENTHS), min_size=len(successors) - 1, max_size=len(successors) - 1))
+    )
     masses = np.diff([0, *cuts, SIXTEENTHS]).tolist()
     row = {}
     for successor, mass in zip(successors, masses):
@@ -132,7 +136,9 @@ def test_zero_cost_loops_do_not_hide_the_way_to_the_target():
     table = [[{1: one}, {2: one}], [{0: one}], [{2: one}]]
     pmdp, lower, upper = interval_model(table, labels={"goal": {2}}, cost=[[0, 3], [0], [0]])
     solution = solve(Intervals(pmdp, lower, upper), Objective.cost("cost", target="goal"), Nature.ADVERSARIAL)
-    assert solution.lower_values[0] == pytest.approx(3, abs=1e-12) and solution.upper_values[1] == pytest.approx(3, abs=1e-12)
+    assert solution.lower_values[0] == pytest.approx(3, abs=1e-12) and solution.upper_values[1] == pytest.approx(
+        3, abs=1e-12
+    )
     assert solution.policy.rows[0] == 1
     assert solution.check() == []
 

@@ -9,8 +9,8 @@ import pytest
 
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.model import Nature, Objective, Policy
-from rpl_agent.relaxations import Intervals, Point
 from rpl_agent.model.pmdp import MDP
+from rpl_agent.relaxations import Intervals, Point
 from rpl_agent.solver import solve
 from tests.reference.solver import interval_model
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from rpl_agent.model import Sense
 from rpl_agent.relaxations import Intervals
-from rpl_agent.solver._graph_kernels import components, distance_order, hold_set, levels
+from rpl_agent.solver._component_kernels import components, levels, retry_costs
+from rpl_agent.solver._graph_kernels import hold_set
 from tests.reference.solver import interval_model, row_extremum
 
 
@@ -118,7 +119,7 @@ def test_components_are_those_of_scipy_in_topological_order(seed):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_hold_set_is_the_largest_set_nature_can_stay_in(seed):
-    pmdp, table = random_graph(seed)
+    pmdp, _ = random_graph(seed)
     S = pmdp.num_states
     rng = np.random.default_rng(seed + 100)
     start = rng.random(S) < 0.7
@@ -142,8 +143,9 @@ def test_hold_set_is_the_largest_set_nature_can_stay_in(seed):
     assert set(np.flatnonzero(held).tolist()) == expected
 
 
-def test_distance_order_starts_at_the_exits():
-    # A chain 3 -> 2 -> 1 -> 0 -> exit (number 4).
-    state_ptr, row_ptr = np.arange(5), np.arange(5)
-    order, distance = distance_order(state_ptr, row_ptr, np.array([4, 0, 1, 2], dtype=np.int32), 1)
-    assert order.tolist() == [0, 1, 2, 3] and distance.tolist() == [1, 2, 3, 4]
+def test_retry_costs_prefer_likely_ways():
+    # State 0 leaves at once with probability 1/4, or over state 1 surely: 4 against 2.
+    state_ptr, row_ptr = np.array([0, 2, 3]), np.array([0, 2, 3, 4])
+    successor = np.array([0, 2, 1, 2], dtype=np.int32)
+    order, cost = retry_costs(state_ptr, row_ptr, successor, np.array([0.75, 0.25, 1, 1]), np.ones(3), np.zeros(1))
+    assert cost.tolist() == [2, 1] and order.tolist() == [1, 0]

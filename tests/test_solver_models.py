@@ -134,12 +134,9 @@ def test_a_hand_made_ball_of_parameters():
     assert reduction.is_identity, "the model's coordinates are its parameters"
     around_ball = pmdp.table.evaluate(points)
     lower, upper = around_ball.min(axis=0) - 1e-4, around_ball.max(axis=0) + 1e-4
-    ball = CompiledRelaxation(
-        pmdp,
-        compiled_set(ELLIPSOID, lower, upper, constant=pmdp.table.constant, weights=np.ascontiguousarray(reduction.weights),
-                     center=center, factor=np.eye(2), radius=radius),
-        "ball",
-    )  # fmt: skip
+    parts = {"constant": pmdp.table.constant, "weights": np.ascontiguousarray(reduction.weights)}
+    parts |= {"center": center, "factor": np.eye(2), "radius": radius}
+    ball = CompiledRelaxation(pmdp, compiled_set(ELLIPSOID, lower, upper, **parts), "ball")
     for nature in Nature:
         solution = solve(ball, Objective.reach("goal"), nature)
         values = points[:, 1] / (1 - points[:, 0])  # stationary points of the ball suffice: both rows are alike
@@ -182,7 +179,11 @@ def test_relaxations_without_kernels(name):
 
 def test_opaque_end_components_stay_honest():
     one = (Fraction(1), Fraction(1))
-    table = [[{0: one}, {1: (Fraction(1, 4), Fraction(1, 2)), 2: (Fraction(1, 2), Fraction(3, 4))}], [{1: one}], [{2: one}]]
+    table = [
+        [{0: one}, {1: (Fraction(1, 4), Fraction(1, 2)), 2: (Fraction(1, 2), Fraction(3, 4))}],
+        [{1: one}],
+        [{2: one}],
+    ]
     pmdp, lower, upper = interval_model(table, labels={"goal": {1}})
     solution = solve(Opaque(Intervals(pmdp, lower, upper)), Objective.reach("goal"))
     assert solution.lower <= 0.25 <= solution.upper and solution.lower == pytest.approx(0.25)

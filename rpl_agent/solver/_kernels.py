@@ -94,6 +94,27 @@ def bellman(
                             x, y, z, lower[f], upper[f], lower[g], upper[g], lower[h], upper[h], maximise, upward
                         )
                         slow = False
+                elif kind == POINT:
+                    low = np.inf
+                    high = -np.inf
+                    for t in range(a, b):
+                        if lower[expression[t]] > 0.0:
+                            x = values[successor[t]]
+                            low = x if x < low else low
+                            high = x if x > high else high
+                    if high < np.inf:
+                        gain = 0.0
+                        for t in range(a, b):
+                            p = lower[expression[t]]
+                            if p > 0.0:
+                                gain += p * (values[successor[t]] - low)
+                        q = low
+                        if gain > 0.0:
+                            q = low + gain
+                            q += side * 3.0 * UNIT_ROUNDOFF * ((2.0 * (b - a) + 12.0) * gain + 2.0 * abs(q))
+                            q = high if q > high else q
+                            q = low if q < low else q
+                        slow = False
                 elif kind == INTERVAL and b - a <= INSERTION_LIMIT:
                     # `_interval_row` again, without its calls: they would cost four times the arithmetic. Its sums are
                     # formed in another order, so its margin is taken three times: a check by the other one passes.

@@ -15,7 +15,8 @@ import numpy as np
 
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy
-from rpl_agent.solver._graph_kernels import ALL_ROWS, ANY_ROW, components, finite_set, hold_set, levels
+from rpl_agent.solver._component_kernels import components, levels
+from rpl_agent.solver._graph_kernels import ALL_ROWS, ANY_ROW, finite_set, hold_set
 from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT, MIN_AGENT
 from rpl_agent.solver.certificates import generic_bounds, state_bounds
 from rpl_agent.solver.local import attainable_bounds

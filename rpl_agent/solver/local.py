@@ -11,7 +11,7 @@ from scipy.sparse import csc_array
 from scipy.sparse.linalg import splu
 
 from rpl_agent.relaxations._kernels import MASS_TOLERANCE, POINT, CompiledSet, compiled_set
-from rpl_agent.solver._graph_kernels import distance_order
+from rpl_agent.solver._component_kernels import retry_costs
 from rpl_agent.solver._kernels import FIXED_AGENT, assemble, bellman, extract, relax_chain, row_means, row_values
 
 if TYPE_CHECKING:
@@ -103,19 +103,11 @@ class Local:
     def longest(self) -> int:
         return int(np.diff(self.row_ptr).max(initial=1))
 
-    @cached_property
-    def _by_distance(self) -> tuple[np.ndarray, np.ndarray]:
-        return distance_order(self.state_ptr, self.row_ptr, self.successor, self.m)
-
-    @property
-    def order(self) -> np.ndarray:
-        """(n,) states, nearest to the exits first."""
-        return self._by_distance[0]
-
-    @property
-    def distance(self) -> np.ndarray:
-        """(n,) steps to the nearest exit."""
-        return self._by_distance[1]
+    def ways_out(self, exit_values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(order (n,), cost (n,)): states by a guess of their cost to the exits, see `retry_costs`."""
+        lower, upper = self.cs.lower[self.expression], self.cs.upper[self.expression]
+        p = np.where((np.diff(self.row_ptr) == 1)[self.transition_row], 1.0, 0.5 * (lower + upper))
+        return retry_costs(self.state_ptr, self.row_ptr, self.successor, p, self.reward, exit_values)
 
     @cached_property
     def _attainable(self) -> tuple[np.ndarray, np.ndarray]:
@@ -183,14 +175,13 @@ class Local:
         self._sweep(np.arange(self.n), values, out, upward, offset)
         return out
 
-    def relax(self, values: np.ndarray, sweeps: int, tolerance: float) -> int:
-        """Gauss-Seidel sweeps in place, away from the exits and back, until values move less than relative tolerance.
+    def relax(self, values: np.ndarray, order: np.ndarray, sweeps: int, tolerance: float) -> int:
+        """Gauss-Seidel sweeps in place along ``order`` (n,) until values move less than a relative tolerance.
 
         Returns the number of sweeps used.
         """
-        back = self.order[::-1].copy()
         for k in range(sweeps):
-            change = self._sweep(back if k % 2 else self.order, values, values, False, 0.0)
+            change = self._sweep(order, values, values, False, 0.0)
             if change <= tolerance * float(np.abs(values[: self.n]).max()):
                 return k + 1
         return sweeps

@@ -14,7 +14,7 @@ from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 from rpl_agent.relaxations._kernels import CompiledSet, scratch_size
 from rpl_agent.relaxations.base import Relaxation
-from rpl_agent.solver._graph_kernels import CYCLIC, SINK, TRIVIAL, components, layers
+from rpl_agent.solver._component_kernels import CYCLIC, SINK, TRIVIAL, components, layers, numbered_forward
 from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT, MIN_AGENT
 
 #: more cyclic layers than this are solved together if they are small enough: one factorisation beats many
@@ -160,6 +160,11 @@ _STRUCTURES: dict[int, tuple[weakref.ref[ParametricMDP], dict[tuple[bytes, bool]
 
 
 def _build_structure(pmdp: ParametricMDP, decided: np.ndarray, discounted: bool) -> Structure:
+    if numbered_forward(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, decided) and not discounted:
+        loops = ~decided & (pmdp.successor[pmdp.row_ptr[pmdp.state_ptr[:-1]]] == np.arange(pmdp.num_states))
+        order = np.flatnonzero(~decided & ~loops)[::-1].copy()
+        empty = np.zeros(0, dtype=np.int64)
+        return Structure(np.flatnonzero(loops), ((order, empty),), np.zeros(pmdp.num_states, dtype=bool))
     order, component, _ = components(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, decided)
     # With a discount a loop is worth r / (1 - gamma): an ordinary fixpoint.
     kind, depth = layers(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, decided, order, component, not discounted)

@@ -19,9 +19,10 @@ from rpl_agent.solver.local import Local
 IMPROVEMENT = 4e-14
 MAX_STEPS = 100
 #: sweeps that give policy iteration its start: enough to see the way out, not to converge
-FIRST_SWEEPS, FIRST_CHANGE = 10, 1e-3
+FIRST_SWEEPS, FIRST_CHANGE = 20, 1e-3
 #: sweeps between two chains on the way to the start, and their number
-SWEEPS_BETWEEN, APPROACHES = 4, 40
+CONSTANT_ACTIONS, CONSTANT_LIMIT = 4, 20_000
+SWEEPS_BETWEEN, APPROACHES = 2, 40
 
 
 @dataclass
@@ -151,10 +152,13 @@ def _approach(
     """A good start: Newton steps of both sides at once, with sweeps between them; nothing is guaranteed of it but
     that the proper side's strategies end every play. Returns (values, rows, p, steps)."""
     n = local.n
+    order, cost = local.ways_out(values[n:])
     if not proper_max and local.gamma == 1.0 and not values[:n].any():
-        # From 0 a cost rises by one step per sweep; distances point to the exits at once.
-        values[:n] = local.distance * max(float(local.reward.mean()), 1e-9)
-    steps = local.relax(values, min(FIRST_SWEEPS, budget), FIRST_CHANGE)
+        values[:n] = cost  # from 0 a cost would rise by one step per sweep
+        values = _constant_policies(local, values)
+    # Nature's answers are found once per Newton step and kept in the sweeps: sorting rows is most of a sweep.
+    answering = local.fix_nature(local.greedy(values)[1])
+    steps = answering.relax(values, order, min(FIRST_SWEEPS, budget), FIRST_CHANGE)
     for k in range(APPROACHES):
         values[:n][~np.isfinite(values[:n])] = 0.0
         q, p = local.greedy(values)
@@ -164,16 +168,38 @@ def _approach(
         new = local.chain(values, rows, p, 0.0)
         steps += 1
         if new is None or not (new[:n] >= 0.0).all():  # some play did not end: look further first
-            steps += local.relax(values, min(FIRST_SWEEPS, max(budget - steps, 1)), 0.1 * FIRST_CHANGE)
+            steps += local.relax(values, order, min(FIRST_SWEEPS, max(budget - steps, 1)), 0.1 * FIRST_CHANGE)
             continue
         change = float(np.abs(new[:n] - values[:n]).max())
         values = new
         if change <= 1e-9 * scale_of(local, values):
             break
-        steps += local.relax(values, min(SWEEPS_BETWEEN, max(budget - steps, 1)), 0.0)
+        answering = local.fix_nature(p)
+        steps += answering.relax(values, order, min(SWEEPS_BETWEEN, max(budget - steps, 1)), 0.0)
     if local.gamma == 1.0:
         p, rows = _proper_start(local, proper_max, agent_proper, nature_proper, q, p, rows, ~np.isfinite(values))
     return values, rows, p, steps
+
+
+def _constant_policies(local: Local, values: np.ndarray) -> np.ndarray:
+    """``values`` lowered to the costs of always taking the first action, the second, ... where such plays end.
+
+    Policy iteration moves the border between two ways out by a state or two per step; the best of constant policies
+    puts it near its place at once.
+    """
+    counts = np.diff(local.state_ptr)
+    if local.agent == FIXED_AGENT or local.n > CONSTANT_LIMIT:
+        return values
+    n = local.n
+    found = np.full(n, np.inf)
+    _, p = local.greedy(values)
+    for k in range(min(int(counts.max()), CONSTANT_ACTIONS)):
+        rows = local.state_ptr[:-1] + np.minimum(k, counts - 1)
+        new = local.chain(values, rows, p, 0.0)
+        if new is None or not ((new[:n] >= 0.0) & (new[:n] < 1e3 * (1.0 + values[:n].max()))).all():
+            break  # where one action alone leads nowhere, the others rarely do better
+        found = np.minimum(found, new[:n])
+    return np.concatenate([found, values[n:]]) if np.isfinite(found).all() else values
 
 
 def _any_rows(local: Local) -> np.ndarray:

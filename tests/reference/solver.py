@@ -42,7 +42,9 @@ def interval_model(
         table=table,
         domain=Domain.box(names),
         labels={name: np.isin(np.arange(states), list(members)) for name, members in labels.items()},
-        rewards={"cost": Reward(np.zeros(states), np.array([c for choice in cost for c in choice], float))} if cost else {},
+        rewards={"cost": Reward(np.zeros(states), np.array([c for choice in cost for c in choice], float))}
+        if cost
+        else {},
         action_names=tuple(f"a{k}" for k in range(max(len(choices) for choices in rows))),
     )
     lower = np.array([float(low) for _, (low, _) in entries])
@@ -83,7 +85,11 @@ def solve_linear(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fr
 def _reaching(chain: list[dict[int, Fraction]], goal: set[int]) -> set[int]:
     reached = set(goal)
     while True:
-        new = {s for s in range(len(chain)) if s not in reached and any(p > 0 and j in reached for j, p in chain[s].items())}
+        new = {
+            s
+            for s in range(len(chain))
+            if s not in reached and any(p > 0 and j in reached for j, p in chain[s].items())
+        }
         if not new:
             return reached
         reached |= new
@@ -108,7 +114,11 @@ def chain_value(
         values = _solve(absorbing, reward, sorted(surely - target), {s: Fraction(0) for s in target}, gamma, n)
         return [values[s] if s in surely else INF for s in range(n)]
     # Reward: infinite where a recurrent paying state can be reached; 0 where none is.
-    recurrent = {s for s in range(n) if _successors(absorbing, s) and all(s in _successors(absorbing, t) for t in _successors(absorbing, s))}
+    recurrent = {
+        s
+        for s in range(n)
+        if _successors(absorbing, s) and all(s in _successors(absorbing, t) for t in _successors(absorbing, s))
+    }
     infinite = _reaching(absorbing, {s for s in recurrent if s not in target and reward[s] > 0})
     transient = [s for s in range(n) if s not in infinite and s not in recurrent]
     fixed = {s: Fraction(0) for s in recurrent if s not in infinite}
