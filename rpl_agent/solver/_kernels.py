@@ -111,7 +111,7 @@ def bellman(
                         q = low
                         if gain > 0.0:
                             q = low + gain
-                            q += side * 3.0 * UNIT_ROUNDOFF * ((2.0 * (b - a) + 12.0) * gain + 2.0 * abs(q))
+                            q += side * 3.0 * UNIT_ROUNDOFF * ((2.0 * (b - a) + 12.0) * (high - low) + 2.0 * abs(q))
                             q = high if q > high else q
                             q = low if q < low else q
                         slow = False
