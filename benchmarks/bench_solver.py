@@ -2,8 +2,8 @@
 
 Ratios are taken within one run, so the machine cancels out. Storm runs its robust value iteration at nominal precision
 1e-6; it stops on differences, and `storm error` is what that costs; `ratio at equal error` gives it the nominal
-precision at which its error is at most 1e-6. Ours returns a checked bracket. Asked: a ratio of 3 on four of the six, of 1
-on all. Loading is excluded for both, the decomposition of the graph is included for us.
+precision at which its error is at most 1e-6. Ours returns a checked bracket. Asked: a ratio of 3 on four of the six,
+of 1 on all. Loading is excluded for both, the decomposition of the graph is included for us.
 """
 
 from __future__ import annotations
@@ -26,7 +26,14 @@ from rpl_agent.solver import problem, solve
 from rpl_envs.benchmark import Benchmark, benchmark
 
 Row = dict[str, Any]
-SECOND_LARGEST = ("Aircraft-100x20", "Betting-100", "Engagement-300", "MarsRover-75x75", "Glider-69x67", "ParallelBetting-10")
+SECOND_LARGEST = (
+    "Aircraft-100x20",
+    "Betting-100",
+    "Engagement-300",
+    "MarsRover-75x75",
+    "Glider-69x67",
+    "ParallelBetting-10",
+)
 SMALLEST = ("Aircraft-20x10", "Betting-25", "Engagement-50", "MarsRover-10x10", "Glider-11x9", "ParallelBetting-5")
 PRECISIONS = ("1/1000000", "1/100000000", "1/10000000000", "1/1000000000000")
 ROVERS = ("MarsRover-10x10", "MarsRover-50x50", "MarsRover-75x75", "MarsRover-125x125")
@@ -129,7 +136,9 @@ def against_storm(name: str) -> list[Row]:
         for precision in PRECISIONS[1:]:  # the nominal precision at which its error really is what we certify
             if abs(precise - middle) <= 1e-6:
                 break
-            equal, precise = best_of(lambda n=nature, p=precision: storm_value(stormpy, model, world.objective, n, p), 1)
+            equal, precise = best_of(
+                lambda n=nature, p=precision: storm_value(stormpy, model, world.objective, n, p), 1
+            )
         found.append({
             "peer": name, "nature": nature.value, "ours ms": 1e3 * ours, "storm ms": 1e3 * nominal,
             "ratio": nominal / ours, "ratio at equal error": equal / ours, "iterations": solution.iterations,

@@ -11,7 +11,7 @@ import rpl_envs  # noqa: F401
 from rpl_agent.model import Nature, Objective, Sense, build
 from rpl_agent.regions._kernels import empty_polytope_data
 from rpl_agent.relaxations import CompiledRelaxation, Intervals, Point
-from rpl_agent.relaxations._kernels import ELLIPSOID, POLYTOPE, compiled_set
+from rpl_agent.relaxations.compiled import ELLIPSOID, POLYTOPE, compiled_set
 from rpl_agent.solver import solve
 from rpl_envs.benchmark import INSTANCES, benchmark
 from tests.reference.solver import interval_model

@@ -6,13 +6,15 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from itertools import pairwise
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.relaxations._kernels import CompiledSet, row_range, scratch_size
+from rpl_agent.relaxations._kernels import row_range, scratch_size
+from rpl_agent.relaxations.compiled import CompiledSet
 
 _NO_ROWS = np.zeros(0, dtype=np.int64)
 #: rows that are worth a thread of their own
@@ -43,9 +45,7 @@ class Relaxation(Protocol):
     pmdp: ParametricMDP
     name: str
 
-    def expectation(
-        self, values: np.ndarray, extremum: Sense, out: np.ndarray, rows: np.ndarray | None = None
-    ) -> None:
+    def expectation(self, values: np.ndarray, extremum: Sense, out: np.ndarray, rows: np.ndarray | None = None) -> None:
         """Per row, a guaranteed outward bound of the extremum of sum_i p_i values[successor_i].
 
         Parameters
@@ -73,9 +73,7 @@ class CompiledRelaxation:
         self._set = compiled
         self._longest = int(scratch_size(pmdp.row_ptr))
 
-    def expectation(
-        self, values: np.ndarray, extremum: Sense, out: np.ndarray, rows: np.ndarray | None = None
-    ) -> None:
+    def expectation(self, values: np.ndarray, extremum: Sense, out: np.ndarray, rows: np.ndarray | None = None) -> None:
         self.directed_expectation(values, extremum, extremum is Sense.MAX, out, rows)
 
     def directed_expectation(
@@ -94,7 +92,7 @@ class CompiledRelaxation:
                 self._set, self._longest, rows, out,
             )  # fmt: skip
 
-        in_threads(*(lambda a=a, b=b: block(a, b) for a, b in zip(ends[:-1], ends[1:])))
+        in_threads(*(lambda a=a, b=b: block(a, b) for a, b in pairwise(ends)))
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         return self._set.lower, self._set.upper

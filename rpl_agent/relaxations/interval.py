@@ -6,8 +6,8 @@ import numpy as np
 
 from rpl_agent.errors import ModelError
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.relaxations._kernels import INTERVAL, compiled_set
 from rpl_agent.relaxations.base import CompiledRelaxation
+from rpl_agent.relaxations.compiled import INTERVAL, compiled_set
 
 #: how far sums of bounds may be on the wrong side of 1 before a row counts as empty; covers rounding of data only
 FEASIBILITY_TOLERANCE = 1e-9
@@ -63,7 +63,9 @@ def _checked(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> tuple
     ):
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
-            names = [str(pmdp.table.polynomial(int(f))) for f in pmdp.expression[pmdp.row_ptr[row] : pmdp.row_ptr[row + 1]]]
+            names = [
+                str(pmdp.table.polynomial(int(f))) for f in pmdp.expression[pmdp.row_ptr[row] : pmdp.row_ptr[row + 1]]
+            ]
             raise ModelError(f"{what} ({total[row]:.12g}) at {pmdp.row_name(row)}, expressions {', '.join(names)}")
     lower.setflags(write=False)
     upper.setflags(write=False)

@@ -16,8 +16,8 @@ from rpl_agent.regions._kernels import UNIT_ROUNDOFF, PolytopeData
 from rpl_agent.regions.base import EllipsoidData, Region
 from rpl_agent.regions.intersection import Intersection
 from rpl_agent.regions.product import Product
-from rpl_agent.relaxations._kernels import BEST, ELLIPSOID, INTERVAL, POLYTOPE, CompiledSet, compiled_set
 from rpl_agent.relaxations.base import CompiledRelaxation
+from rpl_agent.relaxations.compiled import BEST, ELLIPSOID, INTERVAL, POLYTOPE, CompiledSet, compiled_set
 from rpl_agent.relaxations.projections import _tidy, beyond_mccormick, expression_bounds
 
 #: how far below the exact minimum a support bound may lie, relative to the span of the row's values: from a table whose

@@ -9,9 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.compiled import njit
-from rpl_agent.relaxations._kernels import (
-    INSERTION_LIMIT, INTERVAL, POINT, UNIT_ROUNDOFF, interval_row, pair_bound, triple_bound,
-)  # fmt: skip
+from rpl_agent.relaxations._interval_kernels import (
+    INSERTION_LIMIT,
+    UNIT_ROUNDOFF,
+    interval_row,
+    pair_bound,
+)
+from rpl_agent.relaxations.compiled import INTERVAL, POINT
 from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT, MIN_AGENT
 
 
@@ -148,5 +152,7 @@ def backward(
                 best_low -= 3.0 * UNIT_ROUNDOFF * ((2.0 * drawn + 8.0) * (most_low - least_low) + 2.0 * abs(best_low))
             if best_high < np.inf and most_high > least_high:
                 best_high += total_high
-                best_high += 3.0 * UNIT_ROUNDOFF * ((2.0 * drawn + 8.0) * (most_high - least_high) + 2.0 * abs(best_high))
+                best_high += (
+                    3.0 * UNIT_ROUNDOFF * ((2.0 * drawn + 8.0) * (most_high - least_high) + 2.0 * abs(best_high))
+                )
         low[s], high[s] = best_low, best_high

@@ -8,6 +8,7 @@ import numpy as np
 
 from rpl_agent.compiled import njit
 
+
 @njit(cache=True, nogil=True)
 def numbered_forward(state_ptr, row_ptr, successor, decided):
     """Whether every transition leads to a larger number (loops of states that only loop aside): the numbers are then

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.compiled import njit
-from rpl_agent.relaxations._kernels import MASS_TOLERANCE
+from rpl_agent.relaxations._interval_kernels import MASS_TOLERANCE
 
 ALL_ROWS, ANY_ROW = 0, 1
 

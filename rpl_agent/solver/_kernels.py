@@ -5,20 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.compiled import njit
-from rpl_agent.relaxations._kernels import (
-    ELLIPSOID,
+from rpl_agent.relaxations._interval_kernels import (
     INSERTION_LIMIT,
-    INTERVAL,
-    POINT,
-    POLYTOPE,
     UNIT_ROUNDOFF,
     interval_row,
     pair_bound,
-    row_expectation,
-    row_strategy,
     triple_bound,
-)  # fmt: skip
+)
+from rpl_agent.relaxations._kernels import row_expectation, row_strategy
 from rpl_agent.relaxations._region_kernels import region_row
+from rpl_agent.relaxations.compiled import ELLIPSOID, INTERVAL, POINT, POLYTOPE
 
 MAX_AGENT, MIN_AGENT, FIXED_AGENT = 1, -1, 0
 
@@ -285,7 +281,9 @@ def row_means(values, gamma, row_ptr, successor, reward, p, q):
 
 
 @njit(cache=True, nogil=True)
-def assemble(rows, weights, values, gamma, offset, state_ptr, row_ptr, successor, reward, p, indptr, indices, data, rhs):
+def assemble(
+    rows, weights, values, gamma, offset, state_ptr, row_ptr, successor, reward, p, indptr, indices, data, rhs
+):
     """The linear system (I - gamma P) x = rhs of a chain on states 0..n-1; exits enter the right side.
 
     Entries of one row may repeat (rows mixed by weights). The diagonal is written as the mass that leaves the state,

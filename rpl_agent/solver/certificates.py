@@ -34,8 +34,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rpl_agent.model.objective import Sense
-from rpl_agent.relaxations._kernels import INTERVAL, MASS_TOLERANCE, POINT, UNIT_ROUNDOFF, compiled_set, row_range
+from rpl_agent.relaxations._interval_kernels import MASS_TOLERANCE, UNIT_ROUNDOFF
+from rpl_agent.relaxations._kernels import row_range
 from rpl_agent.relaxations.base import CompiledRelaxation
+from rpl_agent.relaxations.compiled import INTERVAL, POINT, compiled_set
 from rpl_agent.solver._graph_kernels import ALL_ROWS, ANY_ROW, finite_set, hold_set
 from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT, MIN_AGENT
 from rpl_agent.solver.local import attainable_bounds
@@ -118,9 +120,7 @@ def row_bounds(problem: Problem, values: np.ndarray, upward: bool, witness: np.n
     return out
 
 
-def generic_bounds(
-    problem: Problem, values: np.ndarray, upward: bool, rows: np.ndarray | None = None
-) -> np.ndarray:
+def generic_bounds(problem: Problem, values: np.ndarray, upward: bool, rows: np.ndarray | None = None) -> np.ndarray:
     """(R,) or (k,) row bounds through the protocol alone: infinities by the hull, the far side by the tightness."""
     pmdp, relaxation = problem.pmdp, problem.relaxation
     extremum = Sense.MAX if problem.maximise else Sense.MIN
@@ -204,7 +204,9 @@ def _inductive(solution: Solution, is_upper: bool) -> list[str]:
         issues = _witness_issues(problem, witness)
         if issues:
             return issues
-    image = state_bounds(problem, row_bounds(problem, values, is_upper, witness), is_upper, _agent_weights(solution, own_side))
+    image = state_bounds(
+        problem, row_bounds(problem, values, is_upper, witness), is_upper, _agent_weights(solution, own_side)
+    )
     open_states = ~problem.task.decided & np.isfinite(values)
     if problem.is_reach:
         image = np.minimum(image, 1.0)
@@ -233,7 +235,11 @@ def _witness_issues(problem: Problem, witness: np.ndarray) -> list[str]:
     sums = np.add.reduceat(witness, pmdp.row_ptr[:-1])
     off = np.abs(sums - 1.0) > slack
     off &= problem.structure().is_cyclic[pmdp.row_state]
-    return [f"nature's witness sums to {sums[off][0]} at {pmdp.row_name(int(np.flatnonzero(off)[0]))}"] if off.any() else []
+    return (
+        [f"nature's witness sums to {sums[off][0]} at {pmdp.row_name(int(np.flatnonzero(off)[0]))}"]
+        if off.any()
+        else []
+    )
 
 
 def _ends(solution: Solution) -> list[str]:

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rpl_agent.relaxations._kernels import INTERVAL, MASS_TOLERANCE
+from rpl_agent.relaxations._interval_kernels import MASS_TOLERANCE
+from rpl_agent.relaxations.compiled import INTERVAL
 from rpl_agent.solver._graph_kernels import ALL_ROWS, ANY_ROW, finite_set, hold_set
 from rpl_agent.solver._kernels import FIXED_AGENT
 from rpl_agent.solver.local import Local
@@ -118,7 +119,9 @@ def _infinite_lower(
     if not problem.agent_proper or problem.must_reach:
         return np.inf, rows
     # Exits of infinite value become a large prize; the discount keeps all numbers finite.
-    prize = np.where(np.isinf(upper[local.exits]), 1e6 * (1.0 + float(local.reward.max(initial=0.0))), upper[local.exits])
+    prize = np.where(
+        np.isinf(upper[local.exits]), 1e6 * (1.0 + float(local.reward.max(initial=0.0))), upper[local.exits]
+    )
     for gamma in (1.0 - 1e-4, 1.0 - 1e-7):
         patient = replace(local, gamma=gamma)
         rows = play(patient, True, np.concatenate([np.zeros(local.n), prize]), 200).rows
@@ -191,7 +194,7 @@ def _verified(problem: Problem, checked: Local, values: np.ndarray, is_upper: bo
 
 
 def _margins(checked: Local, values: np.ndarray, is_upper: bool) -> list[float]:
-    """Extra costs per step to try: a little more than what directed rounding takes away from the values, then growing."""
+    """Extra costs per step to try: a little more than directed rounding takes away, then growing."""
     size = scale_of(checked, values)
     image = checked.bellman(values, upward=is_upper)[: checked.n]
     missing = image - values[: checked.n] if is_upper else values[: checked.n] - image
@@ -265,7 +268,9 @@ def _trivial(problem: Problem, local: Local, exits: np.ndarray, is_upper: bool) 
     if problem.is_reach:
         worst = 1.0 if is_upper else 0.0
     elif problem.discounted:
-        size = float(np.abs(local.reward).max(initial=0.0)) / (1.0 - problem.gamma) + float(np.abs(exits).max(initial=0.0))
+        size = float(np.abs(local.reward).max(initial=0.0)) / (1.0 - problem.gamma) + float(
+            np.abs(exits).max(initial=0.0)
+        )
         worst = (1.0 if is_upper else -1.0) * size * (1.0 + 1e-9)
     else:
         worst = np.inf if is_upper else 0.0

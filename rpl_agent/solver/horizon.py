@@ -82,9 +82,13 @@ def check_horizon(solution: Solution) -> list[str]:
             weights = _weights(problem, horizon - k)
             if weights is None and own:
                 weights = solution.policy.at(horizon - k).as_weights(problem.pmdp)
-            image = np.where(decided, start, state_bounds(problem, row_bounds(problem, values[k - 1], upward), upward, weights))
+            image = np.where(
+                decided, start, state_bounds(problem, row_bounds(problem, values[k - 1], upward), upward, weights)
+            )
             wrong = (values[k] < image) if upward else (values[k] > image)
             if wrong.any():
-                issues.append(f"{side} does not follow from the step after it, {k} steps to go, state {np.flatnonzero(wrong)[0]}")
+                issues.append(
+                    f"{side} does not follow from the step after it, {k} steps to go, state {np.flatnonzero(wrong)[0]}"
+                )
                 break
     return issues

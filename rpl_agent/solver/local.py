@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import splu
 
-from rpl_agent.relaxations._kernels import MASS_TOLERANCE, POINT, CompiledSet, compiled_set
+from rpl_agent.relaxations._interval_kernels import MASS_TOLERANCE
+from rpl_agent.relaxations.compiled import POINT, CompiledSet, compiled_set
 from rpl_agent.solver._component_kernels import retry_costs
 from rpl_agent.solver._kernels import FIXED_AGENT, assemble, bellman, extract, relax_chain, row_means, row_values
 
@@ -62,7 +63,7 @@ class Local:
     agent: int
     maximise: bool
     gamma: float
-    factors: dict[str, object] = field(default_factory=dict, compare=False)  # the last factorised chain
+    factors: dict[str, Any] = field(default_factory=dict, compare=False)  # the last factorised chain
 
     @classmethod
     def of(cls, problem: Problem, states: np.ndarray) -> Local:
@@ -243,11 +244,11 @@ class Local:
         out[:n] = x
         return out
 
-    def _factorised(self, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> tuple[object, csc_array]:
+    def _factorised(self, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> tuple[Any, csc_array]:
         """LU factors of a chain; the last ones are kept, because bounds differ from values only on the right side."""
         last = self.factors.get("arrays")
         if last is not None and all(np.array_equal(a, b) for a, b in zip(last, (indptr, indices, data))):
-            return self.factors["factor"], self.factors["matrix"]  # type: ignore[return-value]
+            return self.factors["factor"], self.factors["matrix"]
         n = len(indptr) - 1
         matrix = csc_array((data, indices, indptr), shape=(n, n))  # the transpose, column by column
         matrix.sum_duplicates()

@@ -12,8 +12,9 @@ from rpl_agent.errors import ModelError
 from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Task
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
-from rpl_agent.relaxations._kernels import CompiledSet, scratch_size
+from rpl_agent.relaxations._kernels import scratch_size
 from rpl_agent.relaxations.base import Relaxation
+from rpl_agent.relaxations.compiled import CompiledSet
 from rpl_agent.solver._component_kernels import CYCLIC, SINK, TRIVIAL, components, layers, numbered_forward
 from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT, MIN_AGENT
 
@@ -23,7 +24,7 @@ MAX_LAYERS, MERGE_LIMIT = 24, 60_000
 
 @dataclass(frozen=True)
 class Structure:
-    """The order of solution: rounds of a backward pass over ``trivial`` states and one fixpoint over ``cyclic`` ones."""
+    """The order of solution: rounds of one backward pass over trivial states and one fixpoint over cyclic ones."""
 
     sinks: np.ndarray
     rounds: tuple[tuple[np.ndarray, np.ndarray], ...]
@@ -58,7 +59,9 @@ class Problem:
         lower, upper = relaxation.bounds()
         if not (np.isfinite(lower).all() and np.isfinite(upper).all() and (lower <= upper).all()):
             f = int(np.flatnonzero(~(lower <= upper) | ~np.isfinite(lower) | ~np.isfinite(upper))[0])
-            raise ModelError(f"bounds [{lower[f]}, {upper[f]}] of expression {pmdp.table.polynomial(f)} are inconsistent")
+            raise ModelError(
+                f"bounds [{lower[f]}, {upper[f]}] of expression {pmdp.table.polynomial(f)} are inconsistent"
+            )
         agent = MAX_AGENT if objective.sense is Sense.MAX else MIN_AGENT
         weights = np.zeros(0)
         if policy is not None:

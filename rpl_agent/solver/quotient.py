@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from rpl_agent.relaxations._kernels import MASS_TOLERANCE
+from rpl_agent.relaxations._interval_kernels import MASS_TOLERANCE
 from rpl_agent.solver._kernels import FIXED_AGENT
 from rpl_agent.solver.local import Local
 

@@ -15,8 +15,8 @@ import numpy as np
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.model.objective import Nature, Objective
 from rpl_agent.model.policy import Policy
-from rpl_agent.relaxations._kernels import INTERVAL
 from rpl_agent.relaxations.base import Relaxation, in_threads
+from rpl_agent.relaxations.compiled import INTERVAL
 from rpl_agent.solver._backward_kernels import backward
 from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT, bellman
 from rpl_agent.solver.component import solve_component
@@ -144,7 +144,12 @@ def _solve_compiled(
 
 
 def _backward(
-    problem: Problem, states: np.ndarray, lower: np.ndarray, upper: np.ndarray, low_rows: np.ndarray, high_rows: np.ndarray
+    problem: Problem,
+    states: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    low_rows: np.ndarray,
+    high_rows: np.ndarray,
 ) -> None:
     """Values of states whose successors are solved: both sides in one pass, or on two cores for regions."""
     pmdp, cs = problem.pmdp, problem.cs
@@ -166,7 +171,12 @@ def _backward(
 
 
 def _sinks(
-    problem: Problem, sinks: np.ndarray, lower: np.ndarray, upper: np.ndarray, low_rows: np.ndarray, high_rows: np.ndarray
+    problem: Problem,
+    sinks: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    low_rows: np.ndarray,
+    high_rows: np.ndarray,
 ) -> None:
     """States that only loop: nothing is reached; a cost runs for ever; a reward is 0 or infinite."""
     if problem.is_reach or not len(sinks):

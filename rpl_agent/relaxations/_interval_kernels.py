@@ -1,0 +1,253 @@
+"""Compiled rows of interval models and known MDPs; closed forms for two and three successors.
+
+Rounding, with u = 2**-53. A sum of n terms of one sign has a relative error of at most (n + 3) u; the last addition
+adds u |result|. Filling up intervals computes the remaining mass with an absolute error of at most n u (none where the
+subtractions are exact), which lands on the successor where the mass ran out. So rows that put all their mass on equal
+values are exact: end components and sinks keep their values to the last bit. A row whose upper bounds sum to less than
+one by rounding leaves a little mass undecided: it goes to the side that is being bounded.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rpl_agent.compiled import njit
+
+UNIT_ROUNDOFF = 2.0**-53
+#: Data carry rounding of their own: sums of bounds are compared with 1 up to this much.
+MASS_TOLERANCE = 1e-12
+#: Rows up to this length are sorted by insertion; longer ones by numpy.
+INSERTION_LIMIT = 48
+
+
+@njit(cache=True)
+def sort_row(a, b, values, sign, successor, expression, upper, scratch):
+    """Sort sign * value of the possible transitions of a..b ascending into scratch[0], their numbers into scratch[1].
+
+    Returns how many there are: successors with upper bound 0 do not count.
+    """
+    n = 0
+    if b - a <= INSERTION_LIMIT:
+        for t in range(a, b):
+            if upper[expression[t]] == 0.0:
+                continue
+            x = sign * values[successor[t]]
+            j = n - 1
+            while j >= 0 and scratch[0, j] > x:
+                scratch[0, j + 1] = scratch[0, j]
+                scratch[1, j + 1] = scratch[1, j]
+                j -= 1
+            scratch[0, j + 1] = x
+            scratch[1, j + 1] = t
+            n += 1
+        return n
+    keys = np.empty(b - a)
+    for t in range(a, b):
+        keys[t - a] = sign * values[successor[t]]
+    order = np.argsort(keys)
+    for i in range(b - a):
+        t = a + order[i]
+        if upper[expression[t]] > 0.0:
+            scratch[0, n] = keys[order[i]]
+            scratch[1, n] = t
+            n += 1
+    return n
+
+
+@njit(cache=True)
+def pair_bound(x, y, lower_x, upper_x, lower_y, upper_y, maximise, upward):
+    """`row_expectation` of a row with two successors of finite values x and y, in closed form.
+
+    Numbers only: array arguments would cost more (reference counts) than the arithmetic, and most rows are pairs.
+    The share of the larger value carries a relative error only, so a share of 0 gives an exact result.
+    """
+    if maximise:
+        x, y = -x, -y
+    low = x if x < y else y
+    high = y if x < y else x
+    # the larger value gets as little as its own lower bound and the other's upper bound allow
+    share = max(lower_y, 1.0 - upper_x) if x < y else max(lower_x, 1.0 - upper_y)
+    total = share * (high - low)
+    result = low + total
+    error = UNIT_ROUNDOFF * (8.0 * total + 2.0 * abs(result))
+    if total == 0.0:
+        error = 0.0
+    if share >= 1.0:
+        result = high
+        error = 0.0
+    result = result - error if upward == maximise else result + error
+    result = high if result > high else result
+    result = low if result < low else result
+    return -result if maximise else result
+
+
+@njit(cache=True)
+def triple_bound(x, y, z, lx, ux, ly, uy, lz, uz, maximise, upward):
+    """`row_expectation` of a row with three possible successors of finite values, in closed form; numbers only.
+
+    Sorted by value, the largest gets the least it can, then the middle one. The two subtractions are exact or carry
+    an absolute error of a few u, which is charged to the whole span.
+    """
+    if maximise:
+        x, y, z = -x, -y, -z
+    if y < x:
+        x, lx, ux, y, ly, uy = y, ly, uy, x, lx, ux
+    if z < y:
+        y, ly, uy, z, lz, uz = z, lz, uz, y, ly, uy
+    if y < x:
+        x, lx, ux, y, ly, uy = y, ly, uy, x, lx, ux
+    left = 1.0 - ux
+    top = max(lz, left - uy)
+    middle = max(ly, left - top)
+    total = middle * (y - x) + top * (z - x)
+    error = 12.0 * UNIT_ROUNDOFF * total
+    if not (1.0 - left == ux and (top == lz or left - top == uy) and (middle == ly or left - middle == top)):
+        error += 8.0 * UNIT_ROUNDOFF * (z - x)
+    result = x
+    if total > 0.0 or error > 0.0:
+        result = x + total
+        error += 2.0 * UNIT_ROUNDOFF * abs(result)
+        result = result - error if upward == maximise else result + error
+        result = z if result > z else result
+        result = x if result < x else result
+    return -result if maximise else result
+
+
+@njit(cache=True)
+def _interval_row(a, b, values, sign, upward, successor, expression, lower, upper, scratch):
+    """Bound of min over intervals of sum p_i sign v_i, from below or (``upward``) from above; values finite.
+
+    Fills the sorted row. ``exact`` follows whether every subtraction from the remaining mass was exact; if not, the
+    mass is off by at most n u, which moves between the successor where it ran out and the next one.
+    """
+    n = sort_row(a, b, values, sign, successor, expression, upper, scratch)
+    low = scratch[0, 0]
+    high = scratch[0, n - 1]
+    if low == high:
+        return low
+    rest = 1.0
+    total = 0.0
+    exact = True
+    for i in range(n):
+        lo = lower[expression[np.int64(scratch[1, i])]]
+        if lo > 0.0:
+            exact = exact and rest - (rest - lo) == lo
+            rest -= lo
+            total += lo * (scratch[0, i] - low)
+    if rest == 0.0 and exact:  # nothing to distribute: successors with lower bound 0 get nothing
+        first, last = n, 0
+        for i in range(n):
+            if lower[expression[np.int64(scratch[1, i])]] > 0.0:
+                first = min(first, i)
+                last = i
+        low, high = scratch[0, first], scratch[0, last]
+        total = 0.0
+        for i in range(first, last + 1):
+            total += lower[expression[np.int64(scratch[1, i])]] * (scratch[0, i] - low)
+        if low == high:
+            return low
+    moved = high
+    for i in range(n):
+        f = expression[np.int64(scratch[1, i])]
+        room = upper[f] - lower[f]
+        share = min(room, max(rest, 0.0))
+        total += share * (scratch[0, i] - low)
+        exact = exact and (lower[f] == 0.0 or room + lower[f] == upper[f])
+        if share >= rest:
+            slack = room - share
+            rest = 0.0
+            moved = scratch[0, i] if slack > 8.0 * n * UNIT_ROUNDOFF or i + 1 == n else scratch[0, i + 1]
+            break
+        exact = exact and rest - (rest - share) == share
+        rest -= share
+    error = UNIT_ROUNDOFF * (2.0 * n + 12.0) * total
+    if not exact:
+        error += UNIT_ROUNDOFF * 4.0 * n * (moved - low)
+    if upward:
+        error += rest * (high - low)  # mass that the upper bounds leave undecided
+    if total == 0.0 and error == 0.0:
+        return low
+    result = low + total
+    error += 2.0 * UNIT_ROUNDOFF * abs(result)
+    if upward:
+        return min(result + error, high)
+    return min(max(result - error, low), high)
+
+
+@njit(cache=True)
+def _point_row(a, b, values, sign, upward, successor, expression, probability):
+    """Bound of sum p_i sign v_i for known p; values finite."""
+    low = np.inf
+    high = -np.inf
+    for t in range(a, b):
+        if probability[expression[t]] > 0.0:
+            x = sign * values[successor[t]]
+            low = min(low, x)
+            high = max(high, x)
+    if low == high:
+        return low
+    total = 0.0
+    for t in range(a, b):
+        if probability[expression[t]] > 0.0:
+            total += probability[expression[t]] * (sign * values[successor[t]] - low)
+    result = low + total
+    error = UNIT_ROUNDOFF * ((2.0 * (b - a) + 12.0) * total + 2.0 * abs(result))
+    if upward:
+        return min(result + error, high)
+    return min(max(result - error, low), high)
+
+
+@njit(cache=True)
+def interval_row(a, b, values, maximise, upward, successor, expression, lower, upper, point, scratch):
+    """`row_expectation` for transitions a..b of an interval model (``point``: lower == upper)."""
+    if b - a == 1:
+        return values[successor[a]]
+    sign = -1.0 if maximise else 1.0
+    up = upward != maximise  # bounding max v from above is bounding min -v from below
+    for t in range(a, b):
+        if values[successor[t]] == np.inf:
+            infinite, capped = without_infinity(
+                a, b, values, maximise, upward, successor, expression, lower, upper, True
+            )
+            if infinite:
+                return np.inf
+            index = np.arange(b - a)
+            if point:
+                return sign * _point_row(0, b - a, capped, sign, up, index, expression[a:b], lower)
+            return sign * _interval_row(0, b - a, capped, sign, up, index, expression[a:b], lower, upper, scratch)
+    if point:
+        return sign * _point_row(a, b, values, sign, up, successor, expression, lower)
+    return sign * _interval_row(a, b, values, sign, up, successor, expression, lower, upper, scratch)
+
+
+@njit(cache=True)
+def without_infinity(a, b, values, maximise, upward, successor, expression, lower, upper, exact):
+    """(True, -) if the row's bound is inf, else (False, values of the row with inf capped at the largest finite one).
+
+    ``exact``: lower and upper are the set itself, not only its hull.
+    """
+    inside_lo = 0.0  # inside = the successors of value inf
+    inside_hi = 0.0
+    outside_lo = 0.0
+    outside_hi = 0.0
+    largest = -np.inf
+    for t in range(a, b):
+        f = expression[t]
+        v = values[successor[t]]
+        if v == np.inf:
+            inside_lo += lower[f]
+            inside_hi += upper[f]
+        else:
+            outside_lo += lower[f]
+            outside_hi += upper[f]
+            largest = max(largest, v)
+    capped = np.empty(b - a)
+    for t in range(a, b):
+        capped[t - a] = min(values[successor[t]], largest)
+    if largest == -np.inf:
+        return True, capped
+    if maximise:
+        # From above, any possibility counts; from below, only one that certainly exists.
+        possible = inside_hi > 0.0 and outside_lo < 1.0 - MASS_TOLERANCE
+        return possible and (exact or upward), capped
+    return inside_lo > 0.0 or outside_hi < 1.0 - MASS_TOLERANCE, capped
