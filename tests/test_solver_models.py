@@ -10,8 +10,10 @@ import pytest
 import rpl_envs  # noqa: F401
 from rpl_agent.model import Nature, Objective, Sense, build
 from rpl_agent.regions._kernels import empty_polytope_data
+from rpl_agent.regions.box import Box
 from rpl_agent.relaxations import CompiledRelaxation, Intervals, Point
 from rpl_agent.relaxations.compiled import ELLIPSOID, POLYTOPE, compiled_set
+from rpl_agent.relaxations.rectangular import Rectangular
 from rpl_agent.solver import solve
 from rpl_envs.benchmark import INSTANCES, benchmark
 from tests.reference.solver import interval_model
@@ -146,6 +148,21 @@ def test_a_hand_made_ball_of_parameters():
             assert solution.lower <= best + 1e-12
         else:
             assert solution.upper >= best - 1e-12
+
+
+@pytest.mark.parametrize("name", ["Engagement-50", "Aircraft-20x10", "MarsRover-10x10"])
+def test_rectangular_boxes_of_parameters(name):
+    world = benchmark(name)
+    truth = world.pmdp.table.reduction.coordinates(np.array([world.theta]))[0]
+    region = Rectangular(world.pmdp, Box(truth - 0.01, truth + 0.01))
+    exact = solve(Point(world.pmdp.instantiate(np.array(world.theta))), world.objective)
+    for nature in Nature:
+        solution = solve(region, world.objective, nature)
+        assert solution.check() == []
+        assert solution.gap <= 1e-5 * max(1.0, exact.upper)
+        # The truth is inside: the robust value is worse, the optimistic one better.
+        better = (nature is Nature.COOPERATIVE) == (world.objective.sense is Sense.MAX)
+        assert solution.upper >= exact.lower if better else solution.lower <= exact.upper
 
 
 class Opaque:

@@ -173,9 +173,13 @@ def row_strategy(row, values, maximise, row_ptr, successor, expression, cs, scra
     constant, _ = _gradient(a, b, values, sign, low, successor, expression, cs, direction)
     if cs.kind == POLYTOPE or cs.kind == BEST:
         bound, vertex = support_polytope(cs.polytope, direction, 0)
-        if constant + bound > total and cs.polytope.counts[0] > 0:
+        if constant + bound > total:
             total = constant + bound
-            _distribution(a, b, expression, cs, cs.polytope.point[vertex], out)
+            if cs.polytope.counts[0] > 0:
+                _distribution(a, b, expression, cs, cs.polytope.point[vertex], out)
+            else:  # a box
+                corner = np.where(direction >= 0.0, cs.polytope.lower, cs.polytope.upper)
+                _distribution(a, b, expression, cs, corner, out)
     if cs.kind == ELLIPSOID or cs.kind == BEST:
         bound = support_ellipsoid(cs.center, cs.factor, cs.radius, direction)
         if constant + bound > total:

@@ -100,9 +100,11 @@ def row_bounds(problem: Problem, values: np.ndarray, upward: bool, witness: np.n
     Infinite values are treated as in `row_expectation`.
     """
     pmdp, relaxation = problem.pmdp, problem.relaxation
-    if isinstance(relaxation, CompiledRelaxation):
+    compiled = relaxation.compiled()
+    if compiled is not None:
         out = np.empty(pmdp.num_rows)
-        relaxation.directed_expectation(values, Sense.MAX if problem.maximise else Sense.MIN, upward, out)
+        direct = CompiledRelaxation(pmdp, compiled, relaxation.name)
+        direct.directed_expectation(values, Sense.MAX if problem.maximise else Sense.MIN, upward, out)
     else:
         out = generic_bounds(problem, values, upward)
     if witness is not None:
@@ -204,9 +206,12 @@ def _inductive(solution: Solution, is_upper: bool) -> list[str]:
         issues = _witness_issues(problem, witness)
         if issues:
             return issues
-    image = state_bounds(
-        problem, row_bounds(problem, values, is_upper, witness), is_upper, _agent_weights(solution, own_side)
-    )
+    weights = _agent_weights(solution, own_side)
+    image = state_bounds(problem, row_bounds(problem, values, is_upper, witness), is_upper, weights)
+    if witness is not None and _is_region(problem):
+        # A witness of a region is only known to lie in the hull: the operator itself must agree.
+        free = state_bounds(problem, row_bounds(problem, values, is_upper), is_upper, weights)
+        image = np.maximum(image, free) if is_upper else np.minimum(image, free)
     open_states = ~problem.task.decided & np.isfinite(values)
     if problem.is_reach:
         image = np.minimum(image, 1.0)
@@ -219,6 +224,11 @@ def _inductive(solution: Solution, is_upper: bool) -> list[str]:
         side = "upper" if is_upper else "lower"
         return [f"{side} {relation} T {side} fails by {worst:.3g} in {_name(problem, bad)}"]
     return []
+
+
+def _is_region(problem: Problem) -> bool:
+    compiled = problem.relaxation.compiled()
+    return compiled is None or compiled.kind > INTERVAL
 
 
 def _witness_issues(problem: Problem, witness: np.ndarray) -> list[str]:
@@ -275,8 +285,7 @@ def _infinities(solution: Solution) -> list[str]:
         return []
     if problem.is_reach or problem.discounted:
         return [f"an infinite bound in {_name(problem, claimed)}"]
-    compiled = problem.relaxation.compiled()
-    if problem.maximise and (compiled is None or compiled.kind > INTERVAL):
+    if problem.maximise and _is_region(problem):
         return [f"an infinite lower bound rests on the interval hull in {_name(problem, claimed)}"]
     lo, hi = attainable_bounds(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
     weights = _agent_weights(solution, problem.agent_proper and not problem.must_reach)

@@ -222,6 +222,10 @@ def _proper_bound(
             result = improve(fixed, start, margin)
             steps += result.steps
             values, good = _verified(problem, fixed, result.values.copy(), is_upper)
+            if good and problem.nature_proper and local.cs.kind > INTERVAL:
+                # Distributions found for a region are only known to lie in its hull: the operator must agree.
+                free = local.fix_agent(game.rows) if problem.agent_proper else local
+                good = _verified(problem, free, values, is_upper)[1]
             if good:
                 return values, True, game.rows, game.p, steps
     if is_upper or problem.discounted:
