@@ -86,7 +86,7 @@ def triple_bound(x, y, z, lx, ux, ly, uy, lz, uz, maximise, upward):
     """`row_expectation` of a row with three possible successors of finite values, in closed form; numbers only.
 
     Sorted by value, the largest gets the least it can, then the middle one. The two subtractions are exact or carry
-    an absolute error of a few u, which is charged to the whole span.
+    an absolute error of a few u, which is charged to the span over which that mass may move.
     """
     if maximise:
         x, y, z = -x, -y, -z
@@ -102,7 +102,9 @@ def triple_bound(x, y, z, lx, ux, ly, uy, lz, uz, maximise, upward):
     total = middle * (y - x) + top * (z - x)
     error = 12.0 * UNIT_ROUNDOFF * total
     if not (1.0 - left == ux and (top == lz or left - top == uy) and (middle == ly or left - middle == top)):
-        error += 8.0 * UNIT_ROUNDOFF * (z - x)
+        error += 8.0 * UNIT_ROUNDOFF * (y - x)
+        if left - uy > lz - 4.0 * UNIT_ROUNDOFF:  # else the largest surely gets its lower bound
+            error += 8.0 * UNIT_ROUNDOFF * (z - x)
     result = x
     if total > 0.0 or error > 0.0:
         result = x + total
