@@ -5,30 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rpl_agent.cli.common import Source, add_json, add_source, emit, load_source
+from rpl_agent.cli.common import Source, add_json, add_method, add_source, emit, load_source
 from rpl_agent.errors import ModelError
-
-
-def add_method(parser: argparse.ArgumentParser) -> None:
-    """Confidence set, relaxation, δ and precision: shared with `rpl train`."""
-    from rpl_agent.certify import CONFIDENCES, RELAXATIONS
-
-    group = parser.add_argument_group("method")
-    group.add_argument(
-        "--confidence", choices=CONFIDENCES, default="likelihood", help="confidence set (default likelihood)"
-    )
-    group.add_argument(
-        "--relaxation", choices=RELAXATIONS, default="rectangular", help="what nature may do (default rectangular)"
-    )
-    group.add_argument(
-        "--delta", type=float, default=1e-3, help="error probability of the whole statement (default 0.001)"
-    )
-    group.add_argument(
-        "--precision",
-        type=float,
-        default=1e-6,
-        help="width of the solver's brackets, relative to values above 1 (default 1e-6)",
-    )
 
 
 def register(commands) -> None:

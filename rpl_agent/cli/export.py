@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from rpl_agent.cli.certify import add_method, simulate_counts
-from rpl_agent.cli.common import add_json, add_source, emit, load_source
+from rpl_agent.cli.certify import simulate_counts
+from rpl_agent.cli.common import add_json, add_method, add_source, emit, load_source
 from rpl_agent.errors import ModelError
 
 

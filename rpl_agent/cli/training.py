@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from rpl_agent.cli.certify import add_method
-from rpl_agent.cli.common import Source, add_json, add_source, emit, load_source
+from rpl_agent.cli.common import Source, add_json, add_method, add_source, emit, load_source
 from rpl_agent.errors import ModelError
 
 #: Arguments that say which world a run lives in; stored in the run folder so that it can be made again.
