@@ -27,7 +27,7 @@ COLOURS = {
 }  # fmt: skip
 PALETTE = (
     "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#000000", "#8C564B", "#7A68A6",
-    "#A6D854", "#FB8072", "#1B9E77", "#E7298A", "#66A61E", "#A6761D", "#386CB0", "#F0027F", "#BF5B17",
+    "#A6D854", "#FB8072", "#542788", "#E7298A", "#66A61E", "#A6761D", "#386CB0", "#F0027F", "#BF5B17",
 )  # fmt: skip
 DPI = 110
 #: Relative gaps beyond this (some are infinite) are drawn at the border: such a bound says nothing.
