@@ -93,6 +93,38 @@ def hold_set(state_ptr, row_ptr, successor, lo, hi, usable, quantifier, start):
     return inside
 
 
+@njit(cache=True)
+def _drop_unsafe(state_ptr, row_ptr, successor, lo, hi, played, quantifier, nature_helps, X):
+    """Remove from X the states that cannot stay in it, to the end: `finite_set` would drop them layer by layer."""
+    n = state_ptr.shape[0] - 1
+    lost = True
+    forward = True
+    while lost:
+        lost = False
+        for k in range(n):
+            s = k if forward else n - 1 - k
+            if not X[s]:
+                continue
+            good = quantifier != ANY_ROW
+            for row in range(state_ptr[s], state_ptr[s + 1]):
+                if not played[row]:
+                    continue
+                if nature_helps:
+                    safe = _stays(row, X, row_ptr, successor, lo, hi)
+                else:
+                    safe = _only(row, X, row_ptr, successor, hi)
+                if quantifier == ANY_ROW and safe:
+                    good = True
+                    break
+                if quantifier != ANY_ROW and not safe:
+                    good = False
+                    break
+            if not good:
+                X[s] = False
+                lost = True
+        forward = not forward
+
+
 @njit(cache=True, nogil=True)
 def finite_set(state_ptr, row_ptr, successor, lo, hi, played, pays, quantifier, nature_helps, must_reach, goal, start):
     """States from which the minimiser keeps the total finite.
@@ -202,6 +234,7 @@ def finite_set(state_ptr, row_ptr, successor, lo, hi, played, pays, quantifier, 
                 same = False
         if same:
             return X
+        _drop_unsafe(state_ptr, row_ptr, successor, lo, hi, played, quantifier, nature_helps, X)
 
 
 @njit(cache=True, nogil=True)
