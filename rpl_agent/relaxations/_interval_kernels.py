@@ -14,10 +14,46 @@ import numpy as np
 from rpl_agent.compiled import njit
 
 UNIT_ROUNDOFF = 2.0**-53
-#: Data carry rounding of their own: sums of bounds are compared with 1 up to this much.
-MASS_TOLERANCE = 1e-12
+#: Bounds of a whole row may miss a distribution by this much: rounding of data, never used to decide between sets.
+FEASIBILITY_TOLERANCE = 1e-9
 #: Rows up to this length are sorted by insertion; longer ones by numpy.
 INSERTION_LIMIT = 48
+
+
+@njit(cache=True)
+def _sign_of_sum(terms):
+    """The sign of a sum of floats, without rounding; ``terms`` is overwritten.
+
+    Each pass replaces neighbours by their rounded sum and its exact error, which leaves the sum unchanged, until the
+    last term outweighs all errors.
+    """
+    n = terms.shape[0]
+    while True:
+        rest = 0.0
+        for i in range(1, n):
+            a, b = terms[i - 1], terms[i]
+            total = a + b
+            part = total - a
+            terms[i - 1] = (a - (total - part)) + (b - part)
+            terms[i] = total
+            rest += abs(terms[i - 1])
+        if rest == 0.0 or abs(terms[n - 1]) > 2.0 * rest:
+            return np.sign(terms[n - 1])
+
+
+@njit(cache=True)
+def at_least_one(terms):
+    """Whether non-negative floats sum to at least 1, exactly: which plays never end must not hang on rounding."""
+    n = terms.shape[0]
+    total = 0.0
+    for i in range(n):
+        total += terms[i]
+    if abs(total - 1.0) > 4.0 * n * UNIT_ROUNDOFF:
+        return total > 1.0
+    exact = np.empty(n + 1)
+    exact[0] = -1.0
+    exact[1:] = terms
+    return _sign_of_sum(exact) >= 0.0
 
 
 @njit(cache=True)
@@ -67,18 +103,34 @@ def pair_bound(x, y, lower_x, upper_x, lower_y, upper_y, maximise, upward):
     high = y if x < y else x
     # the larger value gets as little as its own lower bound and the other's upper bound allow
     share = max(lower_y, 1.0 - upper_x) if x < y else max(lower_x, 1.0 - upper_y)
+    most = min(upper_y, 1.0 - lower_x) if x < y else min(upper_x, 1.0 - lower_y)
     total = share * (high - low)
     result = low + total
     error = UNIT_ROUNDOFF * (8.0 * total + 2.0 * abs(result))
-    if total == 0.0:
+    if share > most:  # bounds that miss a distribution by rounding
+        error += (share - most) * (high - low)
+    if share == 0.0 or high == low:
         error = 0.0
-    if share >= 1.0:
+    if (upper_x == 0.0 or lower_y >= 1.0) if x < y else (upper_y == 0.0 or lower_x >= 1.0):
         result = high
         error = 0.0
     result = result - error if upward == maximise else result + error
     result = high if result > high else result
     result = low if result < low else result
     return -result if maximise else result
+
+
+@njit(cache=True)
+def _surely_one(x, y, z):
+    """Whether x + y + z >= 1, exactly; False in cases too close to call. Numbers only, for `triple_bound`."""
+    total = x + y
+    part = total - x
+    first = (x - (total - part)) + (y - part)
+    whole = total + z
+    part = whole - total
+    second = (total - (whole - part)) + (z - part)
+    surplus = (whole - 1.0) + (first + second)
+    return surplus > 1e-30 or (surplus >= 0.0 and (first == 0.0 or second == 0.0))
 
 
 @njit(cache=True)
@@ -101,9 +153,11 @@ def triple_bound(x, y, z, lx, ux, ly, uy, lz, uz, maximise, upward):
     middle = max(ly, left - top)
     total = middle * (y - x) + top * (z - x)
     error = 12.0 * UNIT_ROUNDOFF * total
+    if top > uz:  # upper bounds that miss a distribution by rounding
+        error += (top - uz) * (z - x)
     if not (1.0 - left == ux and (top == lz or left - top == uy) and (middle == ly or left - middle == top)):
         error += 8.0 * UNIT_ROUNDOFF * (y - x)
-        if left - uy > lz - 4.0 * UNIT_ROUNDOFF:  # else the largest surely gets its lower bound
+        if not _surely_one(ux, uy, lz):  # else the largest gets its lower bound
             error += 8.0 * UNIT_ROUNDOFF * (z - x)
     result = x
     if total > 0.0 or error > 0.0:
@@ -113,6 +167,19 @@ def triple_bound(x, y, z, lx, ux, ly, uy, lz, uz, maximise, upward):
         result = z if result > z else result
         result = x if result < x else result
     return -result if maximise else result
+
+
+@njit(cache=True)
+def _last_filled(i, n, expression, lower, upper, scratch):
+    """Where the mass of a sorted row runs out, exactly, if not before position i."""
+    terms = np.empty(n)
+    for j in range(n):
+        f = expression[np.int64(scratch[1, j])]
+        terms[j] = upper[f] if j <= i else lower[f]
+    while i + 1 < n and not at_least_one(terms):
+        i += 1
+        terms[i] = upper[expression[np.int64(scratch[1, i])]]
+    return i
 
 
 @njit(cache=True)
@@ -149,6 +216,7 @@ def _interval_row(a, b, values, sign, upward, successor, expression, lower, uppe
         if low == high:
             return low
     moved = high
+    undecided = max(-rest, 0.0)  # bounds that miss a distribution by rounding, from above or (below) from beneath
     for i in range(n):
         f = expression[np.int64(scratch[1, i])]
         room = upper[f] - lower[f]
@@ -158,15 +226,17 @@ def _interval_row(a, b, values, sign, upward, successor, expression, lower, uppe
         if share >= rest:
             slack = room - share
             rest = 0.0
-            moved = scratch[0, i] if slack > 8.0 * n * UNIT_ROUNDOFF or i + 1 == n else scratch[0, i + 1]
+            moved = scratch[0, i]
+            if slack <= 8.0 * n * UNIT_ROUNDOFF and not exact:
+                moved = scratch[0, _last_filled(i, n, expression, lower, upper, scratch)]
             break
         exact = exact and rest - (rest - share) == share
         rest -= share
+    undecided = max(undecided, rest)
     error = UNIT_ROUNDOFF * (2.0 * n + 12.0) * total
     if not exact:
         error += UNIT_ROUNDOFF * 4.0 * n * (moved - low)
-    if upward:
-        error += rest * (high - low)  # mass that the upper bounds leave undecided
+    error += undecided * (high - low)
     if total == 0.0 and error == 0.0:
         return low
     result = low + total
@@ -228,28 +298,31 @@ def without_infinity(a, b, values, maximise, upward, successor, expression, lowe
 
     ``exact``: lower and upper are the set itself, not only its hull.
     """
-    inside_lo = 0.0  # inside = the successors of value inf
-    inside_hi = 0.0
-    outside_lo = 0.0
-    outside_hi = 0.0
+    n = b - a
+    kept = 0  # successors of finite value: first in the arrays, their bounds decide whether mass can go there alone
+    finite_lo = np.empty(n)
+    finite_hi = np.empty(n)
+    infinite_lo = False
+    infinite_hi = False
     largest = -np.inf
     for t in range(a, b):
         f = expression[t]
         v = values[successor[t]]
         if v == np.inf:
-            inside_lo += lower[f]
-            inside_hi += upper[f]
+            infinite_lo = infinite_lo or lower[f] > 0.0
+            infinite_hi = infinite_hi or upper[f] > 0.0
         else:
-            outside_lo += lower[f]
-            outside_hi += upper[f]
+            finite_lo[kept] = lower[f]
+            finite_hi[kept] = upper[f]
+            kept += 1
             largest = max(largest, v)
-    capped = np.empty(b - a)
+    capped = np.empty(n)
     for t in range(a, b):
         capped[t - a] = min(values[successor[t]], largest)
-    if largest == -np.inf:
+    if kept == 0:
         return True, capped
     if maximise:
         # From above, any possibility counts; from below, only one that certainly exists.
-        possible = inside_hi > 0.0 and outside_lo < 1.0 - MASS_TOLERANCE
+        possible = infinite_lo or (infinite_hi and not at_least_one(finite_lo[:kept]))
         return possible and (exact or upward), capped
-    return inside_lo > 0.0 or outside_hi < 1.0 - MASS_TOLERANCE, capped
+    return infinite_lo or (infinite_hi and not at_least_one(finite_hi[:kept])), capped

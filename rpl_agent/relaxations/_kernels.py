@@ -13,7 +13,6 @@ import numpy as np
 from rpl_agent.compiled import njit
 from rpl_agent.regions._kernels import support_ellipsoid, support_polytope
 from rpl_agent.relaxations._interval_kernels import (
-    MASS_TOLERANCE,
     UNIT_ROUNDOFF,
     _interval_row,
     interval_row,
@@ -200,7 +199,7 @@ def _distribution(a, b, expression, cs, point, out):
         p = cs.constant[f]
         for j in range(point.shape[0]):
             p += cs.weights[f, j] * point[j]
-        out[t] = p if p > MASS_TOLERANCE else 0.0
+        out[t] = p if p > 1e-12 else 0.0
         total += out[t]
     for t in range(a, b):
         out[t] /= total

@@ -6,11 +6,9 @@ import numpy as np
 
 from rpl_agent.errors import ModelError
 from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.relaxations._interval_kernels import FEASIBILITY_TOLERANCE
 from rpl_agent.relaxations.base import CompiledRelaxation
 from rpl_agent.relaxations.compiled import INTERVAL, compiled_set
-
-#: how far sums of bounds may be on the wrong side of 1 before a row counts as empty; covers rounding of data only
-FEASIBILITY_TOLERANCE = 1e-9
 
 
 class Intervals(CompiledRelaxation):

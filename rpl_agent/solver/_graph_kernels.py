@@ -2,8 +2,8 @@
 
 A *local model* has states 0..n-1 with rows and exits n..n+m-1 without; arrays are those of ParametricMDP. Graph
 questions see nature only through bounds per transition: ``lo`` and ``hi`` (T,). Nature *can stay* in a set X at a row
-if sum of lo outside X is 0 and sum of hi inside X is at least 1; both are exact for intervals and an
-over-approximation of nature's power for regions (bounds are then the hull).
+if lo is 0 outside X and the sum of hi inside X is at least 1; both are decided exactly (`at_least_one`), which is right
+for intervals and an over-approximation of nature's power for regions (bounds are then the hull).
 """
 
 from __future__ import annotations
@@ -11,21 +11,85 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.compiled import njit
-from rpl_agent.relaxations._interval_kernels import MASS_TOLERANCE
+from rpl_agent.relaxations._interval_kernels import FEASIBILITY_TOLERANCE, UNIT_ROUNDOFF, at_least_one
 
 ALL_ROWS, ANY_ROW = 0, 1
+
+
+@njit(cache=True)
+def _others_reach_one(t, a, b, bound, expression):
+    """Whether the bounds of a row's other transitions sum to at least 1."""
+    terms = np.empty(b - a - 1)
+    for j in range(a, b):
+        if j != t:
+            terms[j - a if j < t else j - a - 1] = bound[expression[j]]
+    return at_least_one(terms)
+
+
+@njit(cache=True, nogil=True)
+def attainable(lower, upper, expression, row_ptr):
+    """(lo, hi) (T,): bounds per transition, hi = 0 and lo > 0 exactly where no and every distribution of its row says
+    so. A transition gets no mass where the others' lower bounds sum to 1, and some where their upper bounds do not."""
+    T = expression.shape[0]
+    lo = np.empty(T)
+    hi = np.empty(T)
+    for row in range(row_ptr.shape[0] - 1):
+        a, b = row_ptr[row], row_ptr[row + 1]
+        least = 0.0
+        most = 0.0
+        for t in range(a, b):
+            lo[t] = lower[expression[t]]
+            hi[t] = upper[expression[t]]
+            least += lo[t]
+            most += hi[t]
+        margin = 4.0 * (b - a) * UNIT_ROUNDOFF
+        for t in range(a, b):
+            if lower[expression[t]] > 0.0 or upper[expression[t]] == 0.0:
+                continue
+            if least < 1.0 - margin and most - hi[t] > 1.0 + margin:
+                continue
+            if _others_reach_one(t, a, b, lower, expression):
+                hi[t] = 0.0
+            elif not _others_reach_one(t, a, b, upper, expression):
+                lo[t] = min(max(1.0 - (most - hi[t]), 1e-300), hi[t])
+    return lo, hi
 
 
 @njit(cache=True)
 def _stays(row, inside, row_ptr, successor, lo, hi):
     """Whether nature can keep all mass of the row inside the set."""
     mass = 0.0
+    leaves = False
+    count = 0
     for t in range(row_ptr[row], row_ptr[row + 1]):
         if inside[successor[t]]:
             mass += hi[t]
+            count += 1
         elif lo[t] > 0.0:
             return False
-    return mass >= 1.0 - MASS_TOLERANCE
+        elif hi[t] > 0.0:
+            leaves = True
+    if not leaves:  # all of the row's mass, whatever rounding made of its bounds
+        return mass >= 1.0 - FEASIBILITY_TOLERANCE
+    if abs(mass - 1.0) > 4.0 * count * UNIT_ROUNDOFF:
+        return mass > 1.0
+    terms = np.empty(count)
+    count = 0
+    for t in range(row_ptr[row], row_ptr[row + 1]):
+        if inside[successor[t]]:
+            terms[count] = hi[t]
+            count += 1
+    return at_least_one(terms)
+
+
+@njit(cache=True, nogil=True)
+def staying_rows(inside, row_ptr, lo, hi):
+    """(R,) whether nature can keep all mass of each row on the transitions marked in ``inside`` (T,)."""
+    each = np.arange(inside.shape[0])
+    out = np.empty(row_ptr.shape[0] - 1, np.bool_)
+    for row in range(row_ptr.shape[0] - 1):
+        out[row] = _stays(row, inside, row_ptr, each, lo, hi)
+    return out
 
 
 @njit(cache=True)
@@ -149,15 +213,12 @@ def finite_set(state_ptr, row_ptr, successor, lo, hi, played, pays, quantifier, 
     X = start.copy()
     while True:
         Y = goal.copy()
+        elsewhere = ~Y
         grown = True
         forward = True
         while grown:
             grown = False
-            Z = X.copy()
-            shrinking = not must_reach
-            if must_reach:
-                for s in range(n):
-                    Z[s] = False
+            Z = X | Y
             while True:
                 lost = False
                 for k in range(n):
@@ -175,29 +236,13 @@ def finite_set(state_ptr, row_ptr, successor, lo, hi, played, pays, quantifier, 
                             hits = safe and _touches(row, Y, row_ptr, successor, hi)
                         else:
                             safe = _only(row, X, row_ptr, successor, hi)
-                            away = False
-                            mass = 0.0
-                            for t in range(row_ptr[row], row_ptr[row + 1]):
-                                if not Y[successor[t]]:
-                                    mass += hi[t]
-                                elif lo[t] > 0.0:
-                                    away = True
-                            hits = away or mass < 1.0 - MASS_TOLERANCE
+                            hits = not _stays(row, elsewhere, row_ptr, successor, lo, hi)
                         loops = False
                         if not must_reach and not pays[row]:
-                            loops = True
                             if nature_helps:
-                                mass = 0.0
-                                for t in range(row_ptr[row], row_ptr[row + 1]):
-                                    if Z[successor[t]] or Y[successor[t]]:
-                                        mass += hi[t]
-                                    elif lo[t] > 0.0:
-                                        loops = False
-                                loops = loops and mass >= 1.0 - MASS_TOLERANCE
+                                loops = _stays(row, Z, row_ptr, successor, lo, hi)
                             else:
-                                for t in range(row_ptr[row], row_ptr[row + 1]):
-                                    if hi[t] > 0.0 and not (Z[successor[t]] or Y[successor[t]]):
-                                        loops = False
+                                loops = _only(row, Z, row_ptr, successor, hi)
                         if quantifier == 2:  # a policy that draws rows: all safe; one hits, or all are quiet
                             good = good and safe
                             progress = progress or hits
@@ -215,6 +260,7 @@ def finite_set(state_ptr, row_ptr, successor, lo, hi, played, pays, quantifier, 
                     if must_reach:
                         if good:
                             Y[s] = True
+                            elsewhere[s] = False
                             grown = True
                     elif not good:
                         Z[s] = False
@@ -222,10 +268,11 @@ def finite_set(state_ptr, row_ptr, successor, lo, hi, played, pays, quantifier, 
                 forward = not forward
                 if must_reach or not lost:
                     break
-            if shrinking:
+            if not must_reach:
                 for s in range(n):
                     if Z[s] and not Y[s]:
                         Y[s] = True
+                        elsewhere[s] = False
                         grown = True
         same = True
         for s in range(n):

@@ -16,10 +16,9 @@ import numpy as np
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy
 from rpl_agent.solver._component_kernels import components, levels
-from rpl_agent.solver._graph_kernels import ALL_ROWS, ANY_ROW, finite_set, hold_set
+from rpl_agent.solver._graph_kernels import ALL_ROWS, ANY_ROW, attainable, finite_set, hold_set
 from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT, MIN_AGENT
 from rpl_agent.solver.certificates import generic_bounds, state_bounds
-from rpl_agent.solver.local import attainable_bounds
 
 if TYPE_CHECKING:
     from rpl_agent.solver.problem import Problem
@@ -42,7 +41,7 @@ def _graph(problem: Problem, weights: np.ndarray | None) -> _Graph:
     pmdp, states = problem.pmdp, problem.pmdp.num_states
     if problem.discounted:
         return _Graph(np.zeros(states, dtype=bool), np.zeros(states, dtype=bool))
-    lo, hi = attainable_bounds(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
+    lo, hi = attainable(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
     played = np.ones(pmdp.num_rows, dtype=bool) if weights is None else weights > 0.0
     infinite = np.zeros(states, dtype=bool)
     if not problem.is_reach:
@@ -195,7 +194,7 @@ def _rows(problem: Problem, blocks: list[_Block], values: np.ndarray) -> np.ndar
     q = problem.reward + problem.gamma * generic_bounds(problem, values, problem.agent != MAX_AGENT)
     best = np.maximum.reduceat(sign * q, pmdp.state_ptr[:-1])[pmdp.row_state]
     tied = sign * q >= best - 1e-9 * (1.0 + np.abs(np.where(np.isfinite(best), best, 0.0)))
-    lo, _ = attainable_bounds(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
+    lo, _ = attainable(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
     rows = np.full(pmdp.num_states, -1, dtype=np.int64)
     reached = problem.task.decided.copy()
     rows[reached] = pmdp.state_ptr[:-1][reached]

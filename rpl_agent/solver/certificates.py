@@ -23,8 +23,8 @@ Costs (the minimiser must reach the target):
 
 Discounted: T is a contraction, so L <= T L and U >= T_pi U suffice. Horizon: each step bounds the next.
 
-Infinite values are accepted only where the graph shows them; probabilities up to 1e-12 that a witness carries are
-treated as absent, which can only make the check harder.
+Infinite values are accepted only where the graph shows them. A witness in floats stands for an exact one with the same
+support; the mass between them is charged to the inequality (`_witness_kernels`).
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rpl_agent.model.objective import Sense
-from rpl_agent.relaxations._interval_kernels import MASS_TOLERANCE, UNIT_ROUNDOFF
+from rpl_agent.relaxations._interval_kernels import UNIT_ROUNDOFF
 from rpl_agent.relaxations._kernels import row_range
 from rpl_agent.relaxations.base import CompiledRelaxation
 from rpl_agent.relaxations.compiled import INTERVAL, POINT, compiled_set
-from rpl_agent.solver._graph_kernels import ALL_ROWS, ANY_ROW, finite_set, hold_set
+from rpl_agent.solver._graph_kernels import ALL_ROWS, ANY_ROW, attainable, finite_set, hold_set, staying_rows
 from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT, MIN_AGENT
-from rpl_agent.solver.local import attainable_bounds
+from rpl_agent.solver._witness_kernels import mass_to_move, moving_costs
 
 if TYPE_CHECKING:
     from rpl_agent.solver.problem import Problem
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 #: how far a relaxation that does not say otherwise may be from the exact extremum, relative to the values' span
 DEFAULT_TIGHTNESS = 1e-9
+#: mass that may be missing or out of bounds in a row of nature's witness; what it can change is charged besides
+WITNESS_TOLERANCE = 1e-9
 
 
 def check(solution: Solution) -> list[str]:
@@ -118,7 +120,9 @@ def row_bounds(problem: Problem, values: np.ndarray, upward: bool, witness: np.n
                 0, len(rows), values, problem.maximise, upward, pmdp.row_ptr, pmdp.successor, each, fixed,
                 problem.longest, rows, means,
             )  # fmt: skip
-        out[rows] = means
+        mass = mass_to_move(witness, *relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
+        charge = moving_costs(values, witness, mass, pmdp.row_ptr, pmdp.successor)[rows]
+        out[rows] = means + charge if upward else means - charge
     return out
 
 
@@ -138,13 +142,12 @@ def generic_bounds(problem: Problem, values: np.ndarray, upward: bool, rows: np.
     finite_values = values
     if infinite.any():
         finite_values = np.where(infinite, float(values[~infinite].max(initial=0.0)), values)
-        lo, hi = attainable_bounds(*relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
+        lo, hi = attainable(*relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
         bad, lo, hi = infinite[pmdp.successor[each]], lo[each], hi[each]
         if problem.maximise:  # from below, a possibility of the hull proves nothing
             forced = (np.add.reduceat(np.where(bad, hi, 0.0), starts) > 0.0) & upward
         else:
-            forced = np.add.reduceat(np.where(bad, lo, 0.0), starts) > 0.0
-            forced |= np.add.reduceat(np.where(bad, 0.0, hi), starts) < 1.0 - MASS_TOLERANCE
+            forced = ~staying_rows(~bad, np.append(starts, len(each)), lo, hi)
     relaxation.expectation(finite_values, extremum, out, rows)
     if upward != problem.maximise:
         seen = finite_values[pmdp.successor[each]]
@@ -234,33 +237,22 @@ def _is_region(problem: Problem) -> bool:
 def _witness_issues(problem: Problem, witness: np.ndarray) -> list[str]:
     """Nature's witness must be distributions within the bounds."""
     pmdp = problem.pmdp
-    lower, upper = problem.relaxation.bounds()
-    transitions = problem.structure().is_cyclic[pmdp.row_state][pmdp.transition_row]
-    slack = 1e-9
-    outside = (witness < lower[pmdp.expression] - slack) | (witness > upper[pmdp.expression] + slack)
-    single = (np.diff(pmdp.row_ptr) == 1)[pmdp.transition_row]
-    outside &= transitions & ~single
-    if outside.any():
-        return [f"nature's witness leaves its bounds at {pmdp.transition_name(int(np.flatnonzero(outside)[0]))}"]
-    sums = np.add.reduceat(witness, pmdp.row_ptr[:-1])
-    off = np.abs(sums - 1.0) > slack
-    off &= problem.structure().is_cyclic[pmdp.row_state]
-    return (
-        [f"nature's witness sums to {sums[off][0]} at {pmdp.row_name(int(np.flatnonzero(off)[0]))}"]
-        if off.any()
-        else []
-    )
+    mass = mass_to_move(witness, *problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
+    off = np.flatnonzero((mass > WITNESS_TOLERANCE) & problem.structure().is_cyclic[pmdp.row_state])
+    if not len(off):
+        return []
+    return [f"nature's witness is no distribution within the bounds at {pmdp.row_name(int(off[0]))}"]
 
 
 def _ends(solution: Solution) -> list[str]:
     """The side that must not be held: no cycle in which its opponents can keep a bound alive."""
     problem = solution.problem
     pmdp = problem.pmdp
-    lo, hi = attainable_bounds(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
+    lo, hi = attainable(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
     witness = solution.nature_witness
     if problem.nature_proper:
         # Without cycles there is no witness and nothing to hold; a stray value there is caught by the inequalities.
-        support = hi > 0.0 if witness is None else witness > MASS_TOLERANCE
+        support = hi > 0.0 if witness is None else witness > 0.0
         lo = hi = support.astype(float)
     weights = _agent_weights(solution, problem.agent_proper)
     played = np.ones(pmdp.num_rows, dtype=bool) if weights is None else weights > 0.0
@@ -287,7 +279,7 @@ def _infinities(solution: Solution) -> list[str]:
         return [f"an infinite bound in {_name(problem, claimed)}"]
     if problem.maximise and _is_region(problem):
         return [f"an infinite lower bound rests on the interval hull in {_name(problem, claimed)}"]
-    lo, hi = attainable_bounds(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
+    lo, hi = attainable(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
     weights = _agent_weights(solution, problem.agent_proper and not problem.must_reach)
     played = np.ones(pmdp.num_rows, dtype=bool) if weights is None else weights > 0.0
     quantifier = 2 if weights is not None else ANY_ROW if problem.agent == MIN_AGENT else ALL_ROWS

@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rpl_agent.relaxations._interval_kernels import MASS_TOLERANCE
 from rpl_agent.relaxations.compiled import INTERVAL
-from rpl_agent.solver._graph_kernels import ALL_ROWS, ANY_ROW, finite_set, hold_set
+from rpl_agent.solver._graph_kernels import ALL_ROWS, ANY_ROW, finite_set, hold_set, staying_rows
 from rpl_agent.solver._kernels import FIXED_AGENT
+from rpl_agent.solver._witness_kernels import mass_to_move, moving_costs
 from rpl_agent.solver.local import Local
 from rpl_agent.solver.problem import Problem
 from rpl_agent.solver.quotient import collapse
@@ -29,6 +29,8 @@ from rpl_agent.solver.strategies import Play, can_hold, improve, play, scale_of
 FIRST_MARGIN, MARGIN_GROWTH, MARGIN_ATTEMPTS = 1e-15, 16.0, 9
 #: sweeps of the fallback, when no certificate could be built from strategies
 FALLBACK_SWEEPS = 2_000
+#: its cost per step, relative to the values: more than rounding, nature's witness included, can be wrong by
+FALLBACK_MARGIN = 1e-14
 
 
 @dataclass
@@ -92,12 +94,8 @@ def _constant(local: Local, where: np.ndarray, low: float, high: float, rows: np
 def _holding_rows(local: Local, zero: np.ndarray) -> np.ndarray:
     """(n,) for every state of the set a row that can stay in it (a minimising agent must choose it)."""
     inside = np.concatenate([zero, np.zeros(local.m, dtype=bool)])[local.successor]
-    starts = local.row_ptr[:-1]
-    out_lo = np.add.reduceat(np.where(inside, 0.0, local.lo), starts)
-    in_hi = np.add.reduceat(np.where(inside, local.hi, 0.0), starts)
-    if local.maximise:  # nature does not help: it must have no way out
-        out_lo = np.add.reduceat(np.where(inside, 0.0, local.hi), starts)
-    good = np.flatnonzero((out_lo <= 0.0) & (in_hi >= 1.0 - MASS_TOLERANCE) & (local.reward == 0.0))
+    lo = local.hi if local.maximise else local.lo  # a maximising nature does not help: it must have no way out
+    good = np.flatnonzero(staying_rows(inside, local.row_ptr, lo, local.hi) & (local.reward == 0.0))
     rows = local.state_ptr[:-1].copy()
     rows[local.row_state[good]] = good
     return rows
@@ -181,7 +179,26 @@ def _bounds(
     )  # fmt: skip
 
 
-def _verified(problem: Problem, checked: Local, values: np.ndarray, is_upper: bool) -> tuple[np.ndarray, bool]:
+@dataclass(frozen=True)
+class Witness:
+    """Nature's distributions p (T,) as a choice of its own; ``mass`` (R,) lies between them and exact ones."""
+
+    p: np.ndarray
+    mass: np.ndarray
+
+    @classmethod
+    def of(cls, local: Local, p: np.ndarray) -> Witness:
+        return cls(p, mass_to_move(p, local.cs.lower, local.cs.upper, local.expression, local.row_ptr))
+
+    def charge(self, played: Local, values: np.ndarray) -> np.ndarray:
+        """(n,) how far the exact distributions may be from p in one step from each state."""
+        costs = moving_costs(values, self.p, self.mass, played.row_ptr, played.successor)
+        return np.maximum.reduceat(np.where(played.weights > 0.0, costs, 0.0), played.state_ptr[:-1])
+
+
+def _verified(
+    problem: Problem, checked: Local, values: np.ndarray, is_upper: bool, witness: Witness | None = None
+) -> tuple[np.ndarray, bool]:
     """Clip a candidate to the trivial range and test its inequality with directed rounding."""
     n = checked.n
     if not problem.discounted:
@@ -189,7 +206,10 @@ def _verified(problem: Problem, checked: Local, values: np.ndarray, is_upper: bo
     if problem.is_reach:
         values[:n] = np.minimum(values[:n], 1.0)
     image = checked.bellman(values, upward=is_upper)[:n]
-    good = image <= values[:n] if is_upper else image >= values[:n]
+    if witness is not None:
+        image += witness.charge(checked, values) * (1.0 if is_upper else -1.0)
+    # Only the graph shows infinite values; inf >= inf would prove a cost beyond the largest float to be one.
+    good = image <= values[:n] if is_upper else (image >= values[:n]) & np.isfinite(values[:n])
     return values, bool(good.all())
 
 
@@ -210,25 +230,28 @@ def _proper_bound(
     """The bound attained by the proper side's strategy: (values, certified, rows, p, steps)."""
     is_upper = not problem.proper_max
     fixed = local.fix_agent(game.rows) if problem.agent_proper else local
+    checked, witness = fixed, None
     if problem.nature_proper:
         fixed = fixed.fix_nature(game.p)
+        if not problem.discounted:  # with a discount no witness is needed: nature may choose anew in the check
+            checked, witness = fixed, Witness.of(local, game.p)
     steps = 0
     ends = problem.discounted or not can_hold(local, problem.proper_max, fixed, game.p).any()
     if ends:
         start = np.concatenate([game.values[: local.n], exits])
-        for margin in _margins(fixed, start, is_upper):
+        for margin in _margins(checked, start, is_upper):
             if steps + game.steps >= budget:
                 break
             result = improve(fixed, start, margin)
             steps += result.steps
-            values, good = _verified(problem, fixed, result.values.copy(), is_upper)
+            values, good = _verified(problem, checked, result.values.copy(), is_upper, witness)
             if good and problem.nature_proper and local.cs.kind > INTERVAL:
                 # Distributions found for a region are only known to lie in its hull: the operator must agree.
                 free = local.fix_agent(game.rows) if problem.agent_proper else local
                 good = _verified(problem, free, values, is_upper)[1]
             if good:
                 return values, True, game.rows, game.p, steps
-    if is_upper or problem.discounted:
+    if is_upper or problem.discounted or (witness is not None and witness.mass.max() > 0.5 * FALLBACK_MARGIN):
         return _trivial(problem, local, exits, is_upper), False, game.rows, game.p, steps
     values = _from_below(fixed, exits, budget)
     return values, False, game.rows, game.p, steps
@@ -285,10 +308,17 @@ def _from_below(checked: Local, exits: np.ndarray, budget: int) -> np.ndarray:
     """Iterates from 0 stay below the value whatever happens; a small cost per step keeps them inductive."""
     values = np.concatenate([np.zeros(checked.n), exits])
     for _ in range(min(FALLBACK_SWEEPS, budget)):
-        margin = -1e-14 * scale_of(checked, values)
+        margin = -FALLBACK_MARGIN * scale_of(checked, values)
         image = checked.bellman(values, upward=False, offset=margin)
         rise = float((image - values)[: checked.n].max(initial=0.0))
         np.maximum(values, image, out=values)
         if rise <= 0.0:
             break
-    return values
+    # Early values may have been rounded less than late ones: lower them until the certificate holds.
+    for _ in range(FALLBACK_SWEEPS):
+        image = checked.bellman(values, upward=False, offset=-FALLBACK_MARGIN * scale_of(checked, values))
+        np.maximum(image[: checked.n], 0.0, out=image[: checked.n])
+        if (values <= checked.bellman(values, upward=False))[: checked.n][values[: checked.n] > 0.0].all():
+            return values
+        np.minimum(values, image, out=values)
+    return np.concatenate([np.zeros(checked.n), exits])

@@ -10,10 +10,11 @@ import numpy as np
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import splu
 
-from rpl_agent.relaxations._interval_kernels import MASS_TOLERANCE
 from rpl_agent.relaxations.compiled import POINT, CompiledSet, compiled_set
 from rpl_agent.solver._component_kernels import retry_costs
+from rpl_agent.solver._graph_kernels import attainable, staying_rows
 from rpl_agent.solver._kernels import FIXED_AGENT, assemble, bellman, extract, relax_chain, row_means, row_values
+from rpl_agent.solver._witness_kernels import SPECK, tidy
 
 if TYPE_CHECKING:
     from rpl_agent.solver.problem import Problem
@@ -22,24 +23,6 @@ if TYPE_CHECKING:
 FACTOR_LIMIT = 120_000
 _RELAX_SWEEPS = 2_000
 _NO_ROWS = np.zeros(0, dtype=np.int64)
-
-
-def attainable_bounds(
-    lower: np.ndarray, upper: np.ndarray, expression: np.ndarray, row_ptr: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """(T,) bounds per transition that some distribution of its row attains: what the others leave is a bound too.
-
-    Remainders up to 1e-12 are rounding of the data and count as 0, unless the lower bound itself is positive.
-    """
-    lower, upper = lower[expression], upper[expression]
-    transition_row = np.repeat(np.arange(len(row_ptr) - 1), np.diff(row_ptr))
-    starts = row_ptr[:-1]
-    least = np.add.reduceat(lower, starts)[transition_row] - lower
-    most = np.add.reduceat(upper, starts)[transition_row] - upper
-    lo, hi = np.maximum(lower, 1.0 - most), np.minimum(upper, 1.0 - least)
-    lo[(lo <= MASS_TOLERANCE) & (lower == 0.0)] = 0.0
-    hi[hi <= MASS_TOLERANCE] = 0.0
-    return lo, np.maximum(hi, lo)
 
 
 @dataclass(frozen=True)
@@ -115,7 +98,7 @@ class Local:
         if self.nature_fixed:
             p = np.where((np.diff(self.row_ptr) == 1)[self.transition_row], 1.0, self.cs.lower[self.expression])
             return p, p
-        return attainable_bounds(self.cs.lower, self.cs.upper, self.expression, self.row_ptr)
+        return attainable(self.cs.lower, self.cs.upper, self.expression, self.row_ptr)
 
     @property
     def lo(self) -> np.ndarray:
@@ -144,17 +127,18 @@ class Local:
         return self.cs.kind == POINT
 
     def central(self, without: np.ndarray) -> np.ndarray:
-        """(T,) distributions with the largest support that avoids the exits marked in ``without`` (n+m,).
+        """(T,) distributions with the largest support that avoids the exits marked in ``without`` (n+m,) if it can.
 
         Mass above the lower bounds is shared in proportion to the widths, so every successor that can get mass does.
         """
         if self.nature_fixed:
             return self.lo
         banned = without[self.successor]
+        banned &= staying_rows(~banned, self.row_ptr, self.lo, self.hi)[self.transition_row]
         lo, hi = np.where(banned, 0.0, self.lo), np.where(banned, 0.0, self.hi)
         starts = self.row_ptr[:-1]
         room = np.add.reduceat(hi - lo, starts)
-        missing = np.clip(1.0 - np.add.reduceat(lo, starts), 0.0, None)
+        missing = np.maximum(1.0 - np.add.reduceat(lo, starts), SPECK)  # where hi > 0 there is some, however little
         share = np.divide(missing, room, out=np.zeros_like(room), where=room > 0)
         return lo + np.minimum(share, 1.0)[self.transition_row] * (hi - lo)
 
@@ -165,7 +149,7 @@ class Local:
         sign = float(self.agent)
         best = np.maximum.reduceat(sign * q, self.state_ptr[:-1])
         hit = np.flatnonzero(sign * q == best[self.row_state])
-        rows = np.empty(self.n, dtype=np.int64)
+        rows = self.state_ptr[:-1].astype(np.int64)  # kept where numbers beyond all bounds leave no best one
         rows[self.row_state[hit[::-1]]] = hit[::-1]
         return rows
 
@@ -201,7 +185,10 @@ class Local:
             values, self.maximise, self.gamma, self.state_ptr, self.row_ptr, self.successor, self.expression,
             self.reward, self.cs, self.longest, q, p,
         )  # fmt: skip
-        p[(p <= MASS_TOLERANCE) & (self.lo == 0.0)] = 0.0
+        if not self.nature_fixed:
+            tidy(
+                p, values, self.maximise, self.successor, self.cs.lower, self.cs.upper, self.expression, self.row_ptr
+            )
         return q, p
 
     def means(self, values: np.ndarray, p: np.ndarray) -> np.ndarray:
@@ -225,7 +212,7 @@ class Local:
         out = values.copy()
         if n == 1:
             diagonal = data[:used].sum()
-            if not diagonal > 0.0:
+            if not diagonal > 0.0 or not abs(rhs[0]) < diagonal * np.finfo(float).max:
                 return None
             out[0] = rhs[0] / diagonal
             return out

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from rpl_agent.relaxations._interval_kernels import MASS_TOLERANCE
+from rpl_agent.solver._graph_kernels import staying_rows
 from rpl_agent.solver._kernels import FIXED_AGENT
 from rpl_agent.solver.local import Local
 
@@ -39,7 +39,7 @@ class Quotient:
 
 def end_components(local: Local) -> tuple[np.ndarray, np.ndarray]:
     """Maximal end components of the players who are left: (class (n,) or -1, holds (rows,) bool)."""
-    n, starts = local.n, local.row_ptr[:-1]
+    n = local.n
     source = local.row_state[local.transition_row]
     fixed = local.agent == FIXED_AGENT
     playable = local.weights > 0.0
@@ -47,9 +47,7 @@ def end_components(local: Local) -> tuple[np.ndarray, np.ndarray]:
     while True:
         extended = np.concatenate([label, np.full(local.m, -2)])
         inside = (extended[local.successor] == label[source]) & (label[source] >= 0)
-        outside_lo = np.add.reduceat(np.where(inside, 0.0, local.lo), starts)
-        inside_hi = np.add.reduceat(np.where(inside, local.hi, 0.0), starts)
-        holds = (outside_lo <= 0.0) & (inside_hi >= 1.0 - MASS_TOLERANCE) & (local.reward == 0.0) & playable
+        holds = staying_rows(inside, local.row_ptr, local.lo, local.hi) & (local.reward == 0.0) & playable
         if fixed:
             member = np.logical_and.reduceat(holds | ~playable, local.state_ptr[:-1])
         else:
