@@ -56,6 +56,18 @@ def attainable(lower, upper, expression, row_ptr):
 
 
 @njit(cache=True)
+def _stays_exactly(row, inside, row_ptr, successor, hi):
+    """Whether the upper bounds inside the set sum to at least 1, where rounding leaves that open."""
+    terms = np.empty(row_ptr[row + 1] - row_ptr[row])
+    count = 0
+    for t in range(row_ptr[row], row_ptr[row + 1]):
+        if inside[successor[t]]:
+            terms[count] = hi[t]
+            count += 1
+    return at_least_one(terms[:count])
+
+
+@njit(cache=True)
 def _stays(row, inside, row_ptr, successor, lo, hi):
     """Whether nature can keep all mass of the row inside the set."""
     mass = 0.0
@@ -73,13 +85,7 @@ def _stays(row, inside, row_ptr, successor, lo, hi):
         return mass >= 1.0 - FEASIBILITY_TOLERANCE
     if abs(mass - 1.0) > 4.0 * count * UNIT_ROUNDOFF:
         return mass > 1.0
-    terms = np.empty(count)
-    count = 0
-    for t in range(row_ptr[row], row_ptr[row + 1]):
-        if inside[successor[t]]:
-            terms[count] = hi[t]
-            count += 1
-    return at_least_one(terms)
+    return _stays_exactly(row, inside, row_ptr, successor, hi)
 
 
 @njit(cache=True, nogil=True)
@@ -110,6 +116,49 @@ def _touches(row, inside, row_ptr, successor, hi):
     return False
 
 
+@njit(cache=True)
+def _sources(state_ptr, row_ptr, successor, size):
+    """The states that lead to each state j: sources[first[j]:first[j + 1]]."""
+    first = np.zeros(size + 1, np.int64)
+    for t in range(successor.shape[0]):
+        first[successor[t] + 1] += 1
+    for j in range(size):
+        first[j + 1] += first[j]
+    place = first[:-1].copy()
+    sources = np.empty(successor.shape[0], np.int32)
+    for s in range(state_ptr.shape[0] - 1):
+        for t in range(row_ptr[state_ptr[s]], row_ptr[state_ptr[s + 1]]):
+            sources[place[successor[t]]] = s
+            place[successor[t]] += 1
+    return first, sources
+
+
+@njit(cache=True)
+def _everything(members, n):
+    """A queue (a ring of n) of all states that are members, with marks of those that wait in it."""
+    queue = np.empty(n, np.int64)
+    waiting = np.zeros(n, np.bool_)
+    count = 0
+    for s in range(n - 1, -1, -1):  # models are mostly numbered along the play: look at its end first
+        if members[s]:
+            queue[count] = s
+            waiting[s] = True
+            count += 1
+    return queue, waiting, count
+
+
+@njit(cache=True)
+def _enqueue(s, members, first, sources, queue, waiting, head, count):
+    """Look again at the members that lead to s; the new length of the queue."""
+    for e in range(first[s], first[s + 1]):
+        u = sources[e]
+        if members[u] and not waiting[u]:
+            queue[(head + count) % queue.shape[0]] = u
+            waiting[u] = True
+            count += 1
+    return count
+
+
 @njit(cache=True, nogil=True)
 def hold_set(state_ptr, row_ptr, successor, lo, hi, usable, quantifier, start):
     """The largest subset of ``start`` in which the play can be held for ever.
@@ -130,63 +179,59 @@ def hold_set(state_ptr, row_ptr, successor, lo, hi, usable, quantifier, start):
     (n + m,) bool
     """
     inside = start.copy()
-    n = state_ptr.shape[0] - 1
-    changed = True
-    forward = True
-    while changed:
-        changed = False
-        for k in range(n):
-            s = k if forward else n - 1 - k
-            if not inside[s]:
+    first, sources = _sources(state_ptr, row_ptr, successor, start.shape[0])
+    queue, waiting, count = _everything(inside, state_ptr.shape[0] - 1)
+    head = 0
+    while count > 0:
+        s = queue[head]
+        head = (head + 1) % queue.shape[0]
+        count -= 1
+        waiting[s] = False
+        good = quantifier == ALL_ROWS
+        for row in range(state_ptr[s], state_ptr[s + 1]):
+            if usable[row] == 0:
                 continue
-            good = quantifier == ALL_ROWS
-            for row in range(state_ptr[s], state_ptr[s + 1]):
-                if usable[row] == 0:
-                    continue
-                stays = usable[row] == 2 and _stays(row, inside, row_ptr, successor, lo, hi)
-                if quantifier == ANY_ROW and stays:
-                    good = True
-                    break
-                if quantifier == ALL_ROWS and not stays:
-                    good = False
-                    break
-            if not good:
-                inside[s] = False
-                changed = True
-        forward = not forward
+            stays = usable[row] == 2 and _stays(row, inside, row_ptr, successor, lo, hi)
+            if quantifier == ANY_ROW and stays:
+                good = True
+                break
+            if quantifier == ALL_ROWS and not stays:
+                good = False
+                break
+        if not good:
+            inside[s] = False
+            count = _enqueue(s, inside, first, sources, queue, waiting, head, count)
     return inside
 
 
 @njit(cache=True)
 def _drop_unsafe(state_ptr, row_ptr, successor, lo, hi, played, quantifier, nature_helps, X):
     """Remove from X the states that cannot stay in it, to the end: `finite_set` would drop them layer by layer."""
-    n = state_ptr.shape[0] - 1
-    lost = True
-    forward = True
-    while lost:
-        lost = False
-        for k in range(n):
-            s = k if forward else n - 1 - k
-            if not X[s]:
+    first, sources = _sources(state_ptr, row_ptr, successor, X.shape[0])
+    queue, waiting, count = _everything(X, state_ptr.shape[0] - 1)
+    head = 0
+    while count > 0:
+        s = queue[head]
+        head = (head + 1) % queue.shape[0]
+        count -= 1
+        waiting[s] = False
+        good = quantifier != ANY_ROW
+        for row in range(state_ptr[s], state_ptr[s + 1]):
+            if not played[row]:
                 continue
-            good = quantifier != ANY_ROW
-            for row in range(state_ptr[s], state_ptr[s + 1]):
-                if not played[row]:
-                    continue
-                if nature_helps:
-                    safe = _stays(row, X, row_ptr, successor, lo, hi)
-                else:
-                    safe = _only(row, X, row_ptr, successor, hi)
-                if quantifier == ANY_ROW and safe:
-                    good = True
-                    break
-                if quantifier != ANY_ROW and not safe:
-                    good = False
-                    break
-            if not good:
-                X[s] = False
-                lost = True
-        forward = not forward
+            if nature_helps:
+                safe = _stays(row, X, row_ptr, successor, lo, hi)
+            else:
+                safe = _only(row, X, row_ptr, successor, hi)
+            if quantifier == ANY_ROW and safe:
+                good = True
+                break
+            if quantifier != ANY_ROW and not safe:
+                good = False
+                break
+        if not good:
+            X[s] = False
+            count = _enqueue(s, X, first, sources, queue, waiting, head, count)
 
 
 @njit(cache=True, nogil=True)
@@ -314,28 +359,27 @@ def progress_rows(state_ptr, row_ptr, successor, lo, hi, preferred, allowed, pay
         inside[s] = True
     outside = ~inside
     left = n
+    first, sources = _sources(state_ptr, row_ptr, successor, size)
     for stage in range(2):
-        changed = True
-        forward = True
-        while changed and left > 0:
-            changed = False
-            for k in range(n):
-                s = k if forward else n - 1 - k
-                if inside[s]:
+        queue, waiting, count = _everything(outside, n)
+        head = 0
+        while count > 0:
+            s = queue[head]
+            head = (head + 1) % queue.shape[0]
+            count -= 1
+            waiting[s] = False
+            for row in range(state_ptr[s], state_ptr[s + 1]):
+                if not allowed[row] or (stage == 0 and not preferred[row]):
                     continue
-                for row in range(state_ptr[s], state_ptr[s + 1]):
-                    if not allowed[row] or (stage == 0 and not preferred[row]):
-                        continue
-                    if adversary:
-                        leaves = not _stays(row, outside, row_ptr, successor, lo, hi)
-                    else:
-                        leaves = _touches(row, inside, row_ptr, successor, hi)
-                    if pays[row] or leaves:
-                        rows[s] = row
-                        inside[s] = True
-                        outside[s] = False
-                        left -= 1
-                        changed = True
-                        break
-            forward = not forward
+                if adversary:
+                    leaves = not _stays(row, outside, row_ptr, successor, lo, hi)
+                else:
+                    leaves = _touches(row, inside, row_ptr, successor, hi)
+                if pays[row] or leaves:
+                    rows[s] = row
+                    inside[s] = True
+                    outside[s] = False
+                    left -= 1
+                    count = _enqueue(s, outside, first, sources, queue, waiting, head, count)
+                    break
     return left
