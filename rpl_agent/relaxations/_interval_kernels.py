@@ -56,17 +56,12 @@ def at_least_one(terms):
     return _sign_of_sum(exact) >= 0.0
 
 
-@njit(cache=True)
-def sort_row(a, b, values, sign, successor, expression, upper, scratch):
-    """Sort sign * value of the possible transitions of a..b ascending into scratch[0], their numbers into scratch[1].
-
-    Returns how many there are: successors with upper bound 0 do not count.
-    """
+@njit(cache=True, inline="always")
+def insert_row(a, b, values, sign, successor, expression, upper, scratch):
+    """`sort_row` for short rows, made part of the caller."""
     n = 0
-    if b - a <= INSERTION_LIMIT:
-        for t in range(a, b):
-            if upper[expression[t]] == 0.0:
-                continue
+    for t in range(a, b):
+        if upper[expression[t]] > 0.0:
             x = sign * values[successor[t]]
             j = n - 1
             while j >= 0 and scratch[0, j] > x:
@@ -76,7 +71,18 @@ def sort_row(a, b, values, sign, successor, expression, upper, scratch):
             scratch[0, j + 1] = x
             scratch[1, j + 1] = t
             n += 1
-        return n
+    return n
+
+
+@njit(cache=True)
+def sort_row(a, b, values, sign, successor, expression, upper, scratch):
+    """Sort sign * value of the possible transitions of a..b ascending into scratch[0], their numbers into scratch[1].
+
+    Returns how many there are: successors with upper bound 0 do not count.
+    """
+    if b - a <= INSERTION_LIMIT:
+        return insert_row(a, b, values, sign, successor, expression, upper, scratch)
+    n = 0
     keys = np.empty(b - a)
     for t in range(a, b):
         keys[t - a] = sign * values[successor[t]]
@@ -290,6 +296,19 @@ def interval_row(a, b, values, maximise, upward, successor, expression, lower, u
     if point:
         return sign * _point_row(a, b, values, sign, up, successor, expression, lower)
     return sign * _interval_row(a, b, values, sign, up, successor, expression, lower, upper, scratch)
+
+
+@njit(cache=True, inline="always")
+def hull_row(a, b, values, maximise, upward, successor, expression, lower, upper, scratch):
+    """`interval_row` of a region's hull for finite values; rows of three in closed form."""
+    if b - a == 3:
+        f, g, h = expression[a], expression[a + 1], expression[a + 2]
+        if upper[f] > 0.0 and upper[g] > 0.0 and upper[h] > 0.0 and lower[f] + lower[g] + lower[h] < 1.0:
+            return triple_bound(
+                values[successor[a]], values[successor[a + 1]], values[successor[a + 2]], lower[f], upper[f], lower[g],
+                upper[g], lower[h], upper[h], maximise, upward,
+            )  # fmt: skip
+    return interval_row(a, b, values, maximise, upward, successor, expression, lower, upper, False, scratch)
 
 
 @njit(cache=True)

@@ -15,9 +15,9 @@ from rpl_agent.regions._kernels import support_ellipsoid, support_polytope
 from rpl_agent.relaxations._interval_kernels import (
     UNIT_ROUNDOFF,
     _interval_row,
+    hull_row,
     interval_row,
     pair_bound,
-    sort_row,
     triple_bound,
     without_infinity,
 )  # fmt: skip
@@ -138,73 +138,6 @@ def row_expectation(row, values, maximise, upward, row_ptr, successor, expressio
     return sign * _region_row(a, b, values, sign, up, successor, expression, cs, scratch)
 
 
-@njit(cache=True)
-def row_strategy(row, values, maximise, row_ptr, successor, expression, cs, scratch, out):
-    """A distribution of nature that attains `row_expectation` up to rounding, written to out[row_ptr[row]:...].
-
-    Successors of value +inf get no mass when nature minimises.
-    """
-    a, b = row_ptr[row], row_ptr[row + 1]
-    n = b - a
-    if cs.kind == POINT or n == 1:
-        for t in range(a, b):
-            out[t] = cs.lower[expression[t]] if n > 1 else 1.0
-        return
-    sign = -1.0 if maximise else 1.0
-    n = sort_row(a, b, values, sign, successor, expression, cs.upper, scratch)
-    rest = 1.0
-    for t in range(a, b):
-        out[t] = cs.lower[expression[t]]
-        rest -= out[t]
-    total = 0.0
-    finite = True
-    for i in range(n):
-        t = np.int64(scratch[1, i])
-        share = max(min(cs.upper[expression[t]] - out[t], rest), 0.0)
-        out[t] += share
-        rest -= share
-        finite = finite and abs(scratch[0, i]) < np.inf
-        total += out[t] * (scratch[0, i] - scratch[0, 0])
-    if cs.kind == INTERVAL or b - a == 2 or not finite:
-        return
-    low = scratch[0, 0]
-    direction = np.empty(cs.weights.shape[1])
-    constant, _ = _gradient(a, b, values, sign, low, successor, expression, cs, direction)
-    if cs.kind == POLYTOPE or cs.kind == BEST:
-        bound, vertex = support_polytope(cs.polytope, direction, 0)
-        if constant + bound > total:
-            total = constant + bound
-            if cs.polytope.counts[0] > 0:
-                _distribution(a, b, expression, cs, cs.polytope.point[vertex], out)
-            else:  # a box
-                corner = np.where(direction >= 0.0, cs.polytope.lower, cs.polytope.upper)
-                _distribution(a, b, expression, cs, corner, out)
-    if cs.kind == ELLIPSOID or cs.kind == BEST:
-        bound = support_ellipsoid(cs.center, cs.factor, cs.radius, direction)
-        if constant + bound > total:
-            scaled = cs.factor.T @ direction
-            norm = np.sqrt(np.sum(scaled * scaled))
-            point = cs.center.copy()
-            if norm > 0.0:
-                point -= cs.radius / norm * (cs.factor @ scaled)
-            _distribution(a, b, expression, cs, point, out)
-
-
-@njit(cache=True)
-def _distribution(a, b, expression, cs, point, out):
-    """Probabilities of a row at coordinates x, cleaned of rounding."""
-    total = 0.0
-    for t in range(a, b):
-        f = expression[t]
-        p = cs.constant[f]
-        for j in range(point.shape[0]):
-            p += cs.weights[f, j] * point[j]
-        out[t] = p if p > 1e-12 else 0.0
-        total += out[t]
-    for t in range(a, b):
-        out[t] /= total
-
-
 @njit(cache=True, nogil=True)
 def row_range(first, last, values, maximise, upward, row_ptr, successor, expression, cs, longest, rows, out):
     """out[i] = row_expectation(rows[i]) for first <= i < last; row i itself when ``rows`` is empty.
@@ -258,5 +191,5 @@ def row_range(first, last, values, maximise, upward, row_ptr, successor, express
             if vertex < 0:
                 out[i] = row_expectation(row, values, maximise, upward, row_ptr, successor, expression, cs, scratch)
             elif kind != POLYTOPE:
-                hull = interval_row(a, b, values, maximise, upward, successor, expression, lower, upper, False, scratch)
+                hull = hull_row(a, b, values, maximise, upward, successor, expression, lower, upper, scratch)
                 out[i] = min(out[i], hull) if maximise else max(out[i], hull)

@@ -12,6 +12,9 @@ import numpy as np
 from rpl_agent.compiled import njit
 from rpl_agent.regions._kernels import UNIT_ROUNDOFF, support_box, support_ellipsoid, walk_table
 
+#: Masses up to this in a computed distribution are taken for rounding.
+TRACE = 1e-12
+
 
 @njit(cache=True, inline="always")
 def region_row(
@@ -93,3 +96,98 @@ def region_row(
     else:
         result = result - error
     return sign * min(max(result, low), low + span), vertex
+
+
+@njit(cache=True)
+def region_strategies(
+    values, maximise, row_ptr, successor, expression, played, upper, constant, weights, use_polytope, table, point,
+    box_lower, box_upper, memory, use_ellipsoid, center, factor, radius, totals, p,
+):  # fmt: skip
+    """Nature's best distributions over a region, all rows in one loop: calls per row would cost three times as much.
+
+    No rounding margins. Other parameters as in `region_row`.
+
+    Parameters
+    ----------
+    played : (R,) float64
+        Rows with 0 are left alone.
+    point : (V, n) float64
+        The table's vertices.
+    memory : (k,) integer
+        Where the walks of row % k ended.
+    totals : (R,) float64
+        Mean above the smallest value under the hull's distribution; rows where it is not finite are left alone.
+    p : (T,) float64
+        The hull's distributions on entry; rows of which the region tells more are overwritten.
+    """
+    n = weights.shape[1]
+    direction, scaled = np.empty(n), np.empty(n)
+    sign = -1.0 if maximise else 1.0
+    for row in range(row_ptr.shape[0] - 1):
+        a, b = row_ptr[row], row_ptr[row + 1]
+        if b - a < 3 or played[row] == 0.0 or not totals[row] < np.inf:  # of two, f and 1 - f, the hull tells all
+            continue
+        low = np.inf
+        for t in range(a, b):
+            x = sign * values[successor[t]]
+            if x < low and upper[expression[t]] > 0.0:
+                low = x
+        for j in range(n):
+            direction[j] = 0.0
+        offset = 0.0
+        for t in range(a, b):
+            f = expression[t]
+            d = sign * values[successor[t]] - low
+            if d > 0.0 and upper[f] > 0.0:
+                offset += constant[f] * d
+                for j in range(n):
+                    direction[j] += weights[f, j] * d
+        total = totals[row]
+        found = 0
+        vertex = 0
+        if use_polytope:
+            if table.shape[0] == 0:
+                bound = support_box(box_lower, box_upper, direction)
+            else:
+                slot = row % memory.shape[0]
+                bound, vertex = walk_table(table, direction, memory[slot])
+                memory[slot] = vertex
+            if offset + bound > total:
+                total = offset + bound
+                found = 1
+        norm = 0.0
+        if use_ellipsoid:
+            middle = 0.0
+            for k in range(n):
+                entry = 0.0
+                for j in range(n):
+                    entry += factor[j, k] * direction[j]
+                scaled[k] = entry
+                norm += entry * entry
+                middle += center[k] * direction[k]
+            norm = np.sqrt(norm)
+            if offset + middle - radius * norm > total:
+                found = 2
+        if found == 0:
+            continue
+        step = radius / norm if norm > 0.0 else 0.0
+        for j in range(n):  # from here on the point where the extremum is
+            if found == 2:
+                moved = 0.0
+                for k in range(n):
+                    moved += factor[j, k] * scaled[k]
+                direction[j] = center[j] - step * moved
+            elif table.shape[0] == 0:
+                direction[j] = box_lower[j] if direction[j] >= 0.0 else box_upper[j]
+            else:
+                direction[j] = point[vertex, j]
+        whole = 0.0
+        for t in range(a, b):
+            f = expression[t]
+            mass = constant[f]
+            for j in range(n):
+                mass += weights[f, j] * direction[j]
+            p[t] = mass if mass > TRACE else 0.0  # cleaned of rounding
+            whole += p[t]
+        for t in range(a, b):
+            p[t] /= whole

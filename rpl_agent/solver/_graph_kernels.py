@@ -234,6 +234,42 @@ def _drop_unsafe(state_ptr, row_ptr, successor, lo, hi, played, quantifier, natu
             count = _enqueue(s, X, first, sources, queue, waiting, head, count)
 
 
+@njit(cache=True)
+def _keeps_finite(
+    s, state_ptr, row_ptr, successor, lo, hi, played, pays, quantifier, nature_helps, must_reach, X, Y, Z, elsewhere
+):
+    """Whether a state stays in X and comes nearer to Y or, where that suffices, loops in Z (which holds Y) unpaid."""
+    good = quantifier != ANY_ROW
+    progress = False
+    quiet = True
+    for row in range(state_ptr[s], state_ptr[s + 1]):
+        if not played[row]:
+            continue
+        if nature_helps:
+            safe = _stays(row, X, row_ptr, successor, lo, hi)
+            hits = safe and _touches(row, Y, row_ptr, successor, hi)
+        else:
+            safe = _only(row, X, row_ptr, successor, hi)
+            hits = not _stays(row, elsewhere, row_ptr, successor, lo, hi)
+        loops = False
+        if not must_reach and not pays[row]:
+            if nature_helps:
+                loops = _stays(row, Z, row_ptr, successor, lo, hi)
+            else:
+                loops = _only(row, Z, row_ptr, successor, hi)
+        if quantifier == 2:  # a policy that draws rows: all safe; one hits, or all are quiet
+            good = good and safe
+            progress = progress or hits
+            quiet = quiet and loops
+            continue
+        fine = safe and (hits or loops)
+        if quantifier == ANY_ROW and fine:
+            return True
+        if quantifier == ALL_ROWS and not fine:
+            return False
+    return good and (progress or quiet) if quantifier == 2 else good
+
+
 @njit(cache=True, nogil=True)
 def finite_set(state_ptr, row_ptr, successor, lo, hi, played, pays, quantifier, nature_helps, must_reach, goal, start):
     """States from which the minimiser keeps the total finite.
@@ -256,63 +292,35 @@ def finite_set(state_ptr, row_ptr, successor, lo, hi, played, pays, quantifier, 
     """
     n = state_ptr.shape[0] - 1
     X = start.copy()
+    first, sources = _sources(state_ptr, row_ptr, successor, start.shape[0])
     while True:
         Y = goal.copy()
         elsewhere = ~Y
         grown = True
-        forward = True
         while grown:
             grown = False
             Z = X | Y
-            while True:
-                lost = False
-                for k in range(n):
-                    s = k if forward else n - 1 - k
-                    if Y[s] or not X[s] or not (Z[s] or must_reach):
-                        continue
-                    good = quantifier != ANY_ROW
-                    progress = False
-                    quiet = True
-                    for row in range(state_ptr[s], state_ptr[s + 1]):
-                        if not played[row]:
-                            continue
-                        if nature_helps:
-                            safe = _stays(row, X, row_ptr, successor, lo, hi)
-                            hits = safe and _touches(row, Y, row_ptr, successor, hi)
-                        else:
-                            safe = _only(row, X, row_ptr, successor, hi)
-                            hits = not _stays(row, elsewhere, row_ptr, successor, lo, hi)
-                        loops = False
-                        if not must_reach and not pays[row]:
-                            if nature_helps:
-                                loops = _stays(row, Z, row_ptr, successor, lo, hi)
-                            else:
-                                loops = _only(row, Z, row_ptr, successor, hi)
-                        if quantifier == 2:  # a policy that draws rows: all safe; one hits, or all are quiet
-                            good = good and safe
-                            progress = progress or hits
-                            quiet = quiet and loops
-                            continue
-                        fine = safe and (hits or loops)
-                        if quantifier == ANY_ROW and fine:
-                            good = True
-                            break
-                        if quantifier == ALL_ROWS and not fine:
-                            good = False
-                            break
-                    if quantifier == 2:
-                        good = good and (progress or quiet)
-                    if must_reach:
-                        if good:
-                            Y[s] = True
-                            elsewhere[s] = False
-                            grown = True
-                    elif not good:
-                        Z[s] = False
-                        lost = True
-                forward = not forward
-                if must_reach or not lost:
-                    break
+            open_states = Z & elsewhere  # still to be decided
+            queue, waiting, count = _everything(open_states, n)
+            head = 0
+            while count > 0:
+                s = queue[head]
+                head = (head + 1) % queue.shape[0]
+                count -= 1
+                waiting[s] = False
+                good = _keeps_finite(
+                    s, state_ptr, row_ptr, successor, lo, hi, played, pays, quantifier, nature_helps, must_reach, X, Y,
+                    Z, elsewhere,
+                )  # fmt: skip
+                if must_reach and good:
+                    Y[s] = True
+                    elsewhere[s] = False
+                elif not must_reach and not good:
+                    Z[s] = False
+                else:
+                    continue
+                open_states[s] = False
+                count = _enqueue(s, open_states, first, sources, queue, waiting, head, count)
             if not must_reach:
                 for s in range(n):
                     if Z[s] and not Y[s]:

@@ -8,12 +8,15 @@ from rpl_agent.compiled import njit
 from rpl_agent.relaxations._interval_kernels import (
     INSERTION_LIMIT,
     UNIT_ROUNDOFF,
+    hull_row,
+    insert_row,
     interval_row,
     pair_bound,
+    sort_row,
     triple_bound,
 )
-from rpl_agent.relaxations._kernels import row_expectation, row_strategy
-from rpl_agent.relaxations._region_kernels import region_row
+from rpl_agent.relaxations._kernels import row_expectation
+from rpl_agent.relaxations._region_kernels import region_row, region_strategies
 from rpl_agent.relaxations.compiled import ELLIPSOID, INTERVAL, POINT, POLYTOPE
 
 MAX_AGENT, MIN_AGENT, FIXED_AGENT = 1, -1, 0
@@ -167,8 +170,8 @@ def bellman(
                                 row, values, maximise, upward, row_ptr, successor, expression, cs, scratch
                             )
                         elif kind != POLYTOPE:
-                            hull = interval_row(
-                                a, b, values, maximise, upward, successor, expression, lower, upper, False, scratch
+                            hull = hull_row(
+                                a, b, values, maximise, upward, successor, expression, lower, upper, scratch
                             )
                             q = min(q, hull) if maximise else max(q, hull)
             if q < np.inf and (reward[row] != 0.0 or gamma != 1.0):
@@ -202,13 +205,35 @@ def bellman(
 
 
 @njit(cache=True, nogil=True)
+def row_means(values, gamma, row_ptr, successor, reward, p, q):
+    """q[row] = reward + gamma * sum p v under nature's distributions p (T,), as min v + sum p (v - min v).
+
+    Successors without mass do not count.
+    """
+    for row in range(row_ptr.shape[0] - 1):
+        low = np.inf
+        for t in range(row_ptr[row], row_ptr[row + 1]):
+            if p[t] > 0.0 and values[successor[t]] < low:
+                low = values[successor[t]]
+        total = 0.0
+        for t in range(row_ptr[row], row_ptr[row + 1]):
+            if p[t] > 0.0 and values[successor[t]] > low:
+                total += p[t] * (values[successor[t]] - low)
+        q[row] = reward[row] + gamma * (low + total)
+
+
+@njit(cache=True, nogil=True)
 def row_values(
-    values, maximise, gamma, state_ptr, row_ptr, successor, expression, reward, cs, longest, q, p
+    values, maximise, gamma, row_ptr, successor, expression, reward, weights, cs, longest, q, p
 ):  # fmt: skip
     """Nature's best distribution of every row and the row's value, without rounding margins (to find strategies).
 
+    Successors of value +inf get no mass when nature minimises.
+
     Parameters
     ----------
+    weights : (R,) float64
+        Rows with weight 0 are not played: they get some distribution of the hull.
     q : (R,) float64
         Written.
     p : (T,) float64
@@ -217,67 +242,47 @@ def row_values(
     scratch = np.empty((2, longest))
     kind, lower, upper = cs.kind, cs.lower, cs.upper
     sign = -1.0 if maximise else 1.0
+    totals = np.empty(reward.shape[0] if kind > INTERVAL else 0)
     for row in range(row_ptr.shape[0] - 1):
         a, b = row_ptr[row], row_ptr[row + 1]
         if b - a == 1:
             p[a] = 1.0
-        elif kind == POINT:
+            continue
+        if kind == POINT:
             for t in range(a, b):
                 p[t] = lower[expression[t]]
-        elif kind == INTERVAL and b - a <= INSERTION_LIMIT:  # `row_strategy` without its calls
-            rest = 1.0
+            continue
+        rest = 1.0
+        for t in range(a, b):
+            p[t] = lower[expression[t]]
+            rest -= p[t]
+        if weights[row] == 0.0:  # any distribution will do
             for t in range(a, b):
-                x = sign * values[successor[t]]
-                j = t - a - 1
-                while j >= 0 and scratch[0, j] > x:
-                    scratch[0, j + 1] = scratch[0, j]
-                    scratch[1, j + 1] = scratch[1, j]
-                    j -= 1
-                scratch[0, j + 1] = x
-                scratch[1, j + 1] = t
-                rest -= lower[expression[t]]
-            for i in range(b - a):
-                t = np.int64(scratch[1, i])
-                f = expression[t]
-                share = max(min(upper[f] - lower[f], rest), 0.0)
-                p[t] = lower[f] + share
+                share = max(min(upper[expression[t]] - p[t], rest), 0.0)
+                p[t] += share
                 rest -= share
+            continue
+        if b - a <= INSERTION_LIMIT:
+            n = insert_row(a, b, values, sign, successor, expression, upper, scratch)
         else:
-            row_strategy(row, values, maximise, row_ptr, successor, expression, cs, scratch, p)
-        low = np.inf
-        for t in range(a, b):
-            if p[t] > 0.0:
-                low = min(low, values[successor[t]])
+            n = sort_row(a, b, values, sign, successor, expression, upper, scratch)
         total = 0.0
-        for t in range(a, b):
-            if p[t] > 0.0:
-                d = values[successor[t]] - low
-                if d > 0.0:
-                    total += p[t] * d
-        q[row] = reward[row] + gamma * (low + total)
-
-
-@njit(cache=True)
-def _mean(row, values, row_ptr, successor, p):
-    """sum p v in the form min v + sum p (v - min v); successors without mass do not count."""
-    low = np.inf
-    for t in range(row_ptr[row], row_ptr[row + 1]):
-        if p[t] > 0.0:
-            low = min(low, values[successor[t]])
-    total = 0.0
-    for t in range(row_ptr[row], row_ptr[row + 1]):
-        if p[t] > 0.0:
-            d = values[successor[t]] - low
-            if d > 0.0:
-                total += p[t] * d
-    return low + total
-
-
-@njit(cache=True, nogil=True)
-def row_means(values, gamma, row_ptr, successor, reward, p, q):
-    """q[row] = reward + gamma * sum p v under nature's distributions p (T,)."""
-    for row in range(row_ptr.shape[0] - 1):
-        q[row] = reward[row] + gamma * _mean(row, values, row_ptr, successor, p)
+        for i in range(n):
+            t = np.int64(scratch[1, i])
+            share = max(min(upper[expression[t]] - p[t], rest), 0.0)
+            p[t] += share
+            rest -= share
+            total += p[t] * (scratch[0, i] - scratch[0, 0])
+        if kind > INTERVAL:
+            span = scratch[0, n - 1] - scratch[0, 0]
+            totals[row] = total if 0.0 < span < np.inf else np.inf
+    if kind > INTERVAL:
+        region_strategies(
+            values, maximise, row_ptr, successor, expression, weights, upper, cs.constant, cs.weights,
+            kind != ELLIPSOID, cs.polytope.table, cs.polytope.point, cs.polytope.lower, cs.polytope.upper,
+            cs.polytope.memory, kind != POLYTOPE, cs.center, cs.factor, cs.radius, totals, p,
+        )  # fmt: skip
+    row_means(values, gamma, row_ptr, successor, reward, p, q)
 
 
 @njit(cache=True, nogil=True)
@@ -335,6 +340,16 @@ def assemble(
         indptr[s + 1] = k
         rhs[s] = right
     return k
+
+
+@njit(cache=True, nogil=True)
+def residual(indptr, indices, data, rhs, x):
+    """(n,) rhs - A x of an assembled chain."""
+    out = rhs.copy()
+    for s in range(rhs.shape[0]):
+        for e in range(indptr[s], indptr[s + 1]):
+            out[s] -= data[e] * x[indices[e]]
+    return out
 
 
 @njit(cache=True, nogil=True)

@@ -10,9 +10,8 @@ import numpy as np
 
 from rpl_agent.compiled import njit
 from rpl_agent.relaxations._interval_kernels import FEASIBILITY_TOLERANCE, UNIT_ROUNDOFF, at_least_one
+from rpl_agent.relaxations._region_kernels import TRACE
 
-#: Masses up to this in a computed distribution are taken for rounding, if the row can do without them.
-TRACE = 1e-12
 #: Mass for a successor that must get some, but less than an ulp of the others'.
 SPECK = 2.0**-60
 

@@ -40,7 +40,7 @@ from rpl_agent.relaxations.base import CompiledRelaxation
 from rpl_agent.relaxations.compiled import INTERVAL, POINT, compiled_set
 from rpl_agent.solver._graph_kernels import ALL_ROWS, ANY_ROW, attainable, finite_set, hold_set, staying_rows
 from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT, MIN_AGENT
-from rpl_agent.solver._witness_kernels import mass_to_move, moving_costs
+from rpl_agent.solver.witness import Witness
 
 if TYPE_CHECKING:
     from rpl_agent.solver.problem import Problem
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 
 #: how far a relaxation that does not say otherwise may be from the exact extremum, relative to the values' span
 DEFAULT_TIGHTNESS = 1e-9
-#: mass that may be missing or out of bounds in a row of nature's witness; what it can change is charged besides
-WITNESS_TOLERANCE = 1e-9
 
 
 def check(solution: Solution) -> list[str]:
@@ -96,8 +94,8 @@ def _shape(solution: Solution) -> list[str]:
     return issues
 
 
-def row_bounds(problem: Problem, values: np.ndarray, upward: bool, witness: np.ndarray | None = None) -> np.ndarray:
-    """(R,) bounds of nature's extremum per row from the side asked for; under a witness (T,) on cyclic rows.
+def row_bounds(problem: Problem, values: np.ndarray, upward: bool, witness: Witness | None = None) -> np.ndarray:
+    """(R,) bounds of nature's extremum per row from the side asked for; under a witness on cyclic rows.
 
     Infinite values are treated as in `row_expectation`.
     """
@@ -112,7 +110,7 @@ def row_bounds(problem: Problem, values: np.ndarray, upward: bool, witness: np.n
     if witness is not None:
         rows = np.flatnonzero(problem.structure().is_cyclic[pmdp.row_state])
         means = np.empty(len(rows))
-        fixed = compiled_set(POINT, witness, witness)
+        fixed = compiled_set(POINT, witness.p, witness.p)
         each = np.arange(pmdp.num_transitions, dtype=np.int32)
         each.setflags(write=False)
         if len(rows):
@@ -120,8 +118,7 @@ def row_bounds(problem: Problem, values: np.ndarray, upward: bool, witness: np.n
                 0, len(rows), values, problem.maximise, upward, pmdp.row_ptr, pmdp.successor, each, fixed,
                 problem.longest, rows, means,
             )  # fmt: skip
-        mass = mass_to_move(witness, *relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
-        charge = moving_costs(values, witness, mass, pmdp.row_ptr, pmdp.successor)[rows]
+        charge = witness.charges(values)[rows]
         out[rows] = means + charge if upward else means - charge
     return out
 
@@ -204,8 +201,12 @@ def _inductive(solution: Solution, is_upper: bool) -> list[str]:
     values = solution.upper_values if is_upper else solution.lower_values
     own_side = is_upper == (problem.objective.sense is Sense.MIN)  # the bound that the policy attains
     proper_side = is_upper != problem.proper_max
-    witness = solution.nature_witness if proper_side and not problem.discounted else None
-    if witness is not None:
+    witness = None
+    if solution.nature_witness is not None and proper_side and not problem.discounted:
+        witness = Witness.of(
+            solution.nature_witness, *problem.relaxation.bounds(), problem.pmdp.expression, problem.pmdp.row_ptr,
+            problem.pmdp.successor, _is_region(problem),
+        )  # fmt: skip
         issues = _witness_issues(problem, witness)
         if issues:
             return issues
@@ -234,11 +235,10 @@ def _is_region(problem: Problem) -> bool:
     return compiled is None or compiled.kind > INTERVAL
 
 
-def _witness_issues(problem: Problem, witness: np.ndarray) -> list[str]:
+def _witness_issues(problem: Problem, witness: Witness) -> list[str]:
     """Nature's witness must be distributions within the bounds."""
     pmdp = problem.pmdp
-    mass = mass_to_move(witness, *problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
-    off = np.flatnonzero((mass > WITNESS_TOLERANCE) & problem.structure().is_cyclic[pmdp.row_state])
+    off = np.flatnonzero(np.isinf(witness.mass) & problem.structure().is_cyclic[pmdp.row_state])
     if not len(off):
         return []
     return [f"nature's witness is no distribution within the bounds at {pmdp.row_name(int(off[0]))}"]

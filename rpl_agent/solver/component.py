@@ -19,11 +19,11 @@ import numpy as np
 from rpl_agent.relaxations.compiled import INTERVAL
 from rpl_agent.solver._graph_kernels import ALL_ROWS, ANY_ROW, finite_set, hold_set, staying_rows
 from rpl_agent.solver._kernels import FIXED_AGENT
-from rpl_agent.solver._witness_kernels import mass_to_move, moving_costs
 from rpl_agent.solver.local import Local
 from rpl_agent.solver.problem import Problem
 from rpl_agent.solver.quotient import collapse
 from rpl_agent.solver.strategies import Play, can_hold, improve, play, scale_of
+from rpl_agent.solver.witness import Witness
 
 #: the first extra cost per step, relative to the values, its growth and the number of attempts
 FIRST_MARGIN, MARGIN_GROWTH, MARGIN_ATTEMPTS = 1e-15, 16.0, 9
@@ -179,21 +179,10 @@ def _bounds(
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Witness:
-    """Nature's distributions p (T,) as a choice of its own; ``mass`` (R,) lies between them and exact ones."""
-
-    p: np.ndarray
-    mass: np.ndarray
-
-    @classmethod
-    def of(cls, local: Local, p: np.ndarray) -> Witness:
-        return cls(p, mass_to_move(p, local.cs.lower, local.cs.upper, local.expression, local.row_ptr))
-
-    def charge(self, played: Local, values: np.ndarray) -> np.ndarray:
-        """(n,) how far the exact distributions may be from p in one step from each state."""
-        costs = moving_costs(values, self.p, self.mass, played.row_ptr, played.successor)
-        return np.maximum.reduceat(np.where(played.weights > 0.0, costs, 0.0), played.state_ptr[:-1])
+def _witness(local: Local, p: np.ndarray) -> Witness:
+    lower, upper = local.cs.lower, local.cs.upper
+    is_region = local.cs.kind > INTERVAL
+    return Witness.of(p, lower, upper, local.expression, local.row_ptr, local.successor, is_region)
 
 
 def _verified(
@@ -207,7 +196,8 @@ def _verified(
         values[:n] = np.minimum(values[:n], 1.0)
     image = checked.bellman(values, upward=is_upper)[:n]
     if witness is not None:
-        image += witness.charge(checked, values) * (1.0 if is_upper else -1.0)
+        charges = np.where(checked.weights > 0.0, witness.charges(values), 0.0)
+        image += np.maximum.reduceat(charges, checked.state_ptr[:-1]) * (1.0 if is_upper else -1.0)
     # Only the graph shows infinite values; inf >= inf would prove a cost beyond the largest float to be one.
     good = image <= values[:n] if is_upper else (image >= values[:n]) & np.isfinite(values[:n])
     return values, bool(good.all())
@@ -219,7 +209,8 @@ def _margins(checked: Local, values: np.ndarray, is_upper: bool) -> list[float]:
     image = checked.bellman(values, upward=is_upper)[: checked.n]
     missing = image - values[: checked.n] if is_upper else values[: checked.n] - image
     missing = missing[np.isfinite(missing)]
-    first = max(FIRST_MARGIN * size, min(2.0 * float(missing.max(initial=0.0)), 1e-12 * size))
+    most = 1e-12 if checked.cs.kind <= INTERVAL else 1e-8  # regions are known to their tightness only
+    first = max(FIRST_MARGIN * size, min(2.0 * float(missing.max(initial=0.0)), most * size))
     sign = 1.0 if is_upper else -1.0
     return [sign * first * MARGIN_GROWTH**k for k in range(MARGIN_ATTEMPTS)]
 
@@ -234,12 +225,13 @@ def _proper_bound(
     if problem.nature_proper:
         fixed = fixed.fix_nature(game.p)
         if not problem.discounted:  # with a discount no witness is needed: nature may choose anew in the check
-            checked, witness = fixed, Witness.of(local, game.p)
+            checked, witness = fixed, _witness(local, game.p)
     steps = 0
     ends = problem.discounted or not can_hold(local, problem.proper_max, fixed, game.p).any()
     if ends:
         start = np.concatenate([game.values[: local.n], exits])
-        for margin in _margins(checked, start, is_upper):
+        free = local.fix_agent(game.rows) if problem.agent_proper else local
+        for margin in _margins(free, start, is_upper):
             if steps + game.steps >= budget:
                 break
             result = improve(fixed, start, margin)
@@ -247,7 +239,6 @@ def _proper_bound(
             values, good = _verified(problem, checked, result.values.copy(), is_upper, witness)
             if good and problem.nature_proper and local.cs.kind > INTERVAL:
                 # Distributions found for a region are only known to lie in its hull: the operator must agree.
-                free = local.fix_agent(game.rows) if problem.agent_proper else local
                 good = _verified(problem, free, values, is_upper)[1]
             if good:
                 return values, True, game.rows, game.p, steps

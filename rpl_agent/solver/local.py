@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,10 +11,20 @@ import numpy as np
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import splu
 
-from rpl_agent.relaxations.compiled import POINT, CompiledSet, compiled_set
+from rpl_agent.relaxations._region_kernels import TRACE
+from rpl_agent.relaxations.compiled import INTERVAL, POINT, CompiledSet, compiled_set
 from rpl_agent.solver._component_kernels import retry_costs
 from rpl_agent.solver._graph_kernels import attainable, staying_rows
-from rpl_agent.solver._kernels import FIXED_AGENT, assemble, bellman, extract, relax_chain, row_means, row_values
+from rpl_agent.solver._kernels import (
+    FIXED_AGENT,
+    assemble,
+    bellman,
+    extract,
+    relax_chain,
+    residual,
+    row_means,
+    row_values,
+)
 from rpl_agent.solver._witness_kernels import SPECK, tidy
 
 if TYPE_CHECKING:
@@ -22,6 +33,8 @@ if TYPE_CHECKING:
 #: systems up to this size are factorised; larger ones are relaxed (fill-in of grids grows faster than n)
 FACTOR_LIMIT = 120_000
 _RELAX_SWEEPS = 2_000
+#: steps of refinement on the factors of another chain, the least gain of each, and changes that may be rounding
+STALE_STEPS, STALE_GAIN, REFINED = 12, 8.0, 1e-11
 _NO_ROWS = np.zeros(0, dtype=np.int64)
 
 
@@ -182,13 +195,15 @@ class Local:
         """(q (R,), p (T,)): nature's best distributions and the values of the rows under them."""
         q, p = np.empty(len(self.row_of)), np.empty(len(self.successor))
         row_values(
-            values, self.maximise, self.gamma, self.state_ptr, self.row_ptr, self.successor, self.expression,
-            self.reward, self.cs, self.longest, q, p,
+            values, self.maximise, self.gamma, self.row_ptr, self.successor, self.expression, self.reward, self.weights,
+            self.cs, self.longest, q, p,
         )  # fmt: skip
-        if not self.nature_fixed:
+        if self.cs.kind == INTERVAL:
             tidy(
                 p, values, self.maximise, self.successor, self.cs.lower, self.cs.upper, self.expression, self.row_ptr
             )
+        elif not self.nature_fixed:  # the distributions of a region are not free within its hull
+            p[(p <= TRACE) & (self.lo == 0.0)] = 0.0
         return q, p
 
     def means(self, values: np.ndarray, p: np.ndarray) -> np.ndarray:
@@ -221,27 +236,54 @@ class Local:
             scale = max(1.0, float(np.abs(x).max()))
             relax_chain(indptr, indices, data, rhs, x, _RELAX_SWEEPS, 1e-14 * scale)
         else:
-            factor, matrix = self._factorised(indptr, indices[:used], data[:used])
-            if factor is None:
+            solved = self._solve(indptr, indices[:used], data[:used], rhs, values[:n])
+            if solved is None:
                 return None
-            x = factor.solve(rhs, trans="T")
-            x += factor.solve(rhs - matrix.T @ x, trans="T")
+            x = solved
         if not np.isfinite(x).all():
             return None
         out[:n] = x
         return out
 
-    def _factorised(self, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> tuple[Any, csc_array]:
-        """LU factors of a chain; the last ones are kept, because bounds differ from values only on the right side."""
-        last = self.factors.get("arrays")
-        if last is not None and all(np.array_equal(a, b) for a, b in zip(last, (indptr, indices, data))):
-            return self.factors["factor"], self.factors["matrix"]
-        n = len(indptr) - 1
-        matrix = csc_array((data, indices, indptr), shape=(n, n))  # the transpose, column by column
+    def _solve(
+        self, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, rhs: np.ndarray, start: np.ndarray
+    ) -> np.ndarray | None:
+        """x with (I - gamma P) x = rhs, None where that is singular.
+
+        The factors of the last chain are kept: close to the solution, strategies and with them chains hardly change,
+        and a few steps of refinement on old factors are cheaper than new ones.
+        """
+
+        def missing(x: np.ndarray) -> np.ndarray:
+            return residual(indptr, indices, data, rhs, x)
+
+        factor, pattern = self.factors.get("factor"), self.factors.get("pattern")
+        if factor is not None and pattern is not None and all(map(np.array_equal, pattern, (indptr, indices))):
+            x = _refined(factor, missing, start)
+            if x is not None:
+                return x
+        self.factors.update(factor=None, pattern=(indptr, indices.copy()))
+        matrix = csc_array((data, indices, indptr), shape=(len(rhs), len(rhs)))  # the transpose, column by column
         matrix.sum_duplicates()
         try:
             factor = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.1, options={"SymmetricMode": True})
         except RuntimeError:  # singular: some play of the chain never ends
-            factor = None
-        self.factors.update(arrays=(indptr, indices.copy(), data.copy()), factor=factor, matrix=matrix)
-        return factor, matrix
+            return None
+        self.factors["factor"] = factor
+        x = factor.solve(rhs, trans="T")
+        return x + factor.solve(missing(x), trans="T")
+
+
+def _refined(factor: Any, missing: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray | None:
+    """Iterative refinement with the factors of a similar chain, to rounding; None if it converges too slowly."""
+    last = np.inf
+    for _ in range(STALE_STEPS):
+        change = factor.solve(missing(x), trans="T")
+        x = x + change
+        size, moved = float(np.abs(x).max()), float(np.abs(change).max())
+        if moved <= 1e-15 * size or (moved <= REFINED * size and not moved < last / STALE_GAIN):
+            return x
+        if not moved < last / STALE_GAIN:
+            return None
+        last = moved
+    return None

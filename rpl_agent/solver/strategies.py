@@ -156,9 +156,12 @@ def _approach(
     if not proper_max and local.gamma == 1.0 and not values[:n].any():
         values[:n] = cost  # from 0 a cost would rise by one step per sweep
         values = _constant_policies(local, values)
-    # Nature's answers are found once per Newton step and kept in the sweeps: sorting rows is most of a sweep.
-    answering = local.fix_nature(local.greedy(values)[1])
-    steps = answering.relax(values, order, min(FIRST_SWEEPS, budget), FIRST_CHANGE)
+    steps = 0
+    sweeps = local.agent != FIXED_AGENT  # nature alone answers well enough to a chain that is solved
+    if sweeps:
+        # Nature's answers are found once per Newton step and kept in the sweeps: sorting rows is most of a sweep.
+        answering = local.fix_nature(local.greedy(values)[1])
+        steps = answering.relax(values, order, min(FIRST_SWEEPS, budget), FIRST_CHANGE)
     for k in range(APPROACHES):
         values[:n][~np.isfinite(values[:n])] = 0.0
         q, p = local.greedy(values)
@@ -174,8 +177,9 @@ def _approach(
         values = new
         if change <= 1e-9 * scale_of(local, values):
             break
-        answering = local.fix_nature(p)
-        steps += answering.relax(values, order, min(SWEEPS_BETWEEN, max(budget - steps, 1)), 0.0)
+        if sweeps:
+            answering = local.fix_nature(p)
+            steps += answering.relax(values, order, min(SWEEPS_BETWEEN, max(budget - steps, 1)), 0.0)
     if local.gamma == 1.0:
         p, rows = _proper_start(local, proper_max, agent_proper, nature_proper, q, p, rows, ~np.isfinite(values))
     return values, rows, p, steps

@@ -1,0 +1,42 @@
+"""`Witness`: nature's distributions as part of a certificate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rpl_agent.solver._witness_kernels import mass_to_move, moving_costs
+
+#: mass that may be missing or out of bounds in a row
+TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Witness:
+    """Nature's distributions p (T,), and the mass (R,) between each row and an exact one; inf where none is near."""
+
+    p: np.ndarray
+    mass: np.ndarray
+    row_ptr: np.ndarray
+    successor: np.ndarray
+
+    @classmethod
+    def of(
+        cls, p: np.ndarray, lower: np.ndarray, upper: np.ndarray, expression: np.ndarray, row_ptr: np.ndarray,
+        successor: np.ndarray, is_region: bool,
+    ) -> Witness:  # fmt: skip
+        """A witness within bounds per expression.
+
+        The bounds of a region are its hull, which proves little of p: there the operator itself must agree besides,
+        and what it says is not changed by moving mass.
+        """
+        mass = mass_to_move(p, lower, upper, expression, row_ptr)
+        mass[mass > TOLERANCE] = np.inf
+        if is_region:
+            mass[np.isfinite(mass)] = 0.0
+        return cls(p, mass, row_ptr, successor)
+
+    def charges(self, values: np.ndarray) -> np.ndarray:
+        """(R,) how far the means of values under p and under the exact distributions may differ."""
+        return moving_costs(values, self.p, self.mass, self.row_ptr, self.successor)
