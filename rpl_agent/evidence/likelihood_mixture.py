@@ -17,11 +17,17 @@ function at R². As R → 0 this is the uniform law on a ball; at large R almost
 
 Particles (any model): W = (1/M) Σ δ_{v_i}, so ln Q = logsumexp(−g(v_i)) − ln M; leaving terms out only
 lowers it. The M particles are those of a fixed point set that fall into the domain, so nothing is lost
-where the Gaussian reaches beyond it; in few dimensions they also follow a skewed likelihood.
+where the Gaussian reaches beyond it; in few dimensions they also follow a skewed likelihood. With much data
+g need not be evaluated at every particle: with e_f = b_f·(x − c), b_f the gradient of ln f at any centre c,
+
+    −ln(1+e) ≤ −e + e²/2 − e³/3 + e⁴/(4(1−ε)),    |e| ≤ ε < 1,
+
+so g(x) ≤ g(c) − Σ K e + ½ Σ K e² − ⅓ Σ K e³ + ε²/(4(1−ε)) Σ K e²: three tensors, made once, bound g at all
+particles (`Expansion`), and an upper bound on g is a lower bound on Q.
 
 Affine models use both, W = PARTICLE_SHARE · particles + the rest · Gaussian: particles are the better half
 near the domain's boundary, the Gaussian where the window holds so much more data than the prior that no
-particle is near.
+particle is near. Where many particles count the Gaussian's share is not worth computing.
 """
 
 from __future__ import annotations
@@ -33,17 +39,23 @@ import numpy as np
 from scipy import special
 from scipy.stats import qmc
 
-from rpl_agent.evidence import _kernels
-from rpl_agent.evidence.likelihood_map import Chart, Fit
+from rpl_agent.evidence import _kernels, _newton
+from rpl_agent.evidence.likelihood_map import Chart, Fit, fit
 
 #: Largest ε² = (f/m_f − 1)² allowed on the support of ρ.
 LARGEST_RATIO = 0.9
 #: Particles per window by dimension (last entry: and above).
 PARTICLES = (256, 256, 1024, 4096, 16384)
 #: Weight of the particles in the mixture with the closed form.
-PARTICLE_SHARE = 0.9
+PARTICLE_SHARE = 0.95
 #: Exact likelihoods are computed for this many particles per dimension, those that a quadratic model prefers.
 EVALUATED = 64
+#: When the likelihoods of all particles sum to this many times the largest, the closed form would add little.
+ENOUGH_PARTICLES = 8.0
+#: Expansions are made up to this rank (they have rank³ coefficients), and used where they hold for every particle
+#: whose squared distance from the centre, in units of the information, is below `EXPANDED`.
+EXPANDED_RANK = 6
+EXPANDED = 40.0
 
 
 @dataclass(frozen=True)
@@ -59,6 +71,49 @@ class Uniform:
     """W uniform on the domain; ``log_volume`` may be any upper bound."""
 
     log_volume: float
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """Taylor coefficients at x of g_j for J windows, and what bounds the rest.
+
+    Attributes
+    ----------
+    value (J,), linear (J, r), quadratic (J, r, r), cubic (J, r, r, r) : as in `_kernels.expand`
+    metric (r, r), ratio : (x'−x)'metric(x'−x) · ratio ≥ (f[x']/f[x] − 1)² for every expression f
+    rounding : (r,) bound on the rounding error of the expanded g per unit of |x' − x|
+    """
+
+    x: np.ndarray
+    value: np.ndarray
+    linear: np.ndarray
+    quadratic: np.ndarray
+    cubic: np.ndarray
+    metric: np.ndarray
+    ratio: float
+    rounding: np.ndarray
+
+    @property
+    def is_sharp(self) -> bool:
+        """Whether it holds wherever a particle may count."""
+        return self.ratio * EXPANDED <= 0.25
+
+
+def expand(constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, x: np.ndarray) -> Expansion | None:
+    """Expansions of all windows, ``counts`` (J, n), at x; None where they would cost more than they save."""
+    n, r = weights.shape
+    if r > EXPANDED_RANK:
+        return None
+    windows = len(counts)
+    value, linear, size = np.empty(windows), np.empty((windows, r)), np.empty(r)
+    quadratic, cubic = np.empty((windows, r, r)), np.empty((windows, r, r, r))
+    _kernels.expand(constant, weights, counts, x, value, linear, quadratic, cubic, size)
+    metric = quadratic.sum(axis=0)
+    # directions that no expression has seen: any positive number, their steps do not move an expression
+    metric += 1e-9 * np.trace(metric) / r * np.eye(r)
+    ratio = 1.01 * _kernels.largest_ratio(constant, weights, x, np.linalg.inv(metric))
+    rounding = 4.0 * np.finfo(float).eps * (n + 16.0) * size
+    return Expansion(x, value, linear, quadratic, cubic, metric, float(ratio), rounding)
 
 
 def closed_form(
@@ -113,7 +168,9 @@ def particle_set(prior: Gaussian | Uniform, chart: Chart) -> tuple[np.ndarray, i
         points = low + _cube(d, count) * (high - low)
     else:
         factor = np.linalg.inv(np.linalg.cholesky(prior.precision))
-        points = prior.mean + np.einsum("ij,jk->ik", _normals(d, count), factor)
+        points = np.empty((count, d))
+        number = _kernels.particles_inside(_normals(d, count), prior.mean, factor, chart.A, chart.b, points)
+        return points[:number], max(number, 1)
     inside = points[chart.contains(points)]
     return inside, max(len(inside), 1)
 
@@ -122,16 +179,48 @@ def particles(
     prior: Gaussian | Uniform, constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, chart: Chart, center: Fit
 ) -> float:
     """Lower bound on ln Q for the particle law of `particle_set`, any model."""
+    return _particles(prior, constant, weights, counts, chart, center)[0]
+
+
+def _particles(
+    prior: Gaussian | Uniform,
+    constant: np.ndarray,
+    weights: np.ndarray,
+    counts: np.ndarray,
+    chart: Chart,
+    center: Fit,
+    expansion: Expansion | None = None,
+    window: int = 0,
+) -> tuple[float, float]:
+    """The bound of `particles`, and the sum of all likelihoods over the largest."""
     points, count = particle_set(prior, chart)
+    if expansion is not None and expansion.is_sharp:
+        g = np.empty(len(points))
+        e, j = expansion, window
+        _newton.likelihood_bounds(
+            points, *chart.monomials, e.x, e.value[j], e.linear[j], e.quadratic[j], e.cubic[j], e.metric, e.ratio,
+            e.rounding, g,
+        )  # fmt: skip
+    else:
+        g = _exact(points, constant, weights, counts, chart, center)
+    least = float(g.min(initial=np.inf))
+    if least == np.inf:
+        return -np.inf, 0.0
+    total = float(np.exp(least - g).sum())
+    return np.log(total) - least - np.log(count) - rounding(constant, weights, counts, center.x), total
+
+
+def _exact(
+    points: np.ndarray, constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, chart: Chart, center: Fit
+) -> np.ndarray:
+    """g of those particles that the quadratic model at the centre prefers."""
     evaluated = EVALUATED * chart.dimension
     if len(points) > evaluated:
         score = quadratic_forms(points - center.z, center.precision)
         points = points[np.argpartition(score, evaluated)[:evaluated]]
-    if not len(points):
-        return -np.inf
     g = np.empty((len(points), 1))
     _kernels.log_likelihoods(constant, weights, counts[None, :], chart.coordinates(points), g)
-    return float(special.logsumexp(-g)) - np.log(count) - rounding(constant, weights, counts, center.x)
+    return g[:, 0]
 
 
 @lru_cache
@@ -152,14 +241,30 @@ def quadratic_forms(vectors: np.ndarray, matrix: np.ndarray) -> np.ndarray:
 
 
 def log_mixture(
-    prior: Gaussian | Uniform, constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, chart: Chart, center: Fit
+    prior: Gaussian | Uniform,
+    constant: np.ndarray,
+    weights: np.ndarray,
+    counts: np.ndarray,
+    chart: Chart,
+    center: Fit,
+    expansion: Expansion | None = None,
+    window: int = 0,
 ) -> float:
-    """Lower bound on ln Q of the window's law W, whatever the model."""
-    arguments = (prior, constant, weights, counts, chart, center)
+    """Lower bound on ln Q of the window's law W, whatever the model.
+
+    ``expansion`` of g at the centre, row ``window`` of it, spares the evaluation of g particle by particle.
+    """
+    bound, total = _particles(prior, constant, weights, counts, chart, center, expansion, window)
     if chart.reduction is not None:
-        return particles(*arguments)
-    shares = np.log([PARTICLE_SHARE, 1.0 - PARTICLE_SHARE])
-    return float(np.logaddexp(shares[0] + particles(*arguments), shares[1] + closed_form(*arguments)))
+        return bound
+    bound += np.log(PARTICLE_SHARE)
+    if total >= ENOUGH_PARTICLES:
+        return bound
+    used = counts > 0
+    constant, weights, counts = constant[used], weights[used], counts[used]
+    around = fit(constant, weights, counts, chart, center.z)
+    other = closed_form(prior, constant, weights, counts, chart, around) + np.log(1.0 - PARTICLE_SHARE)
+    return float(np.logaddexp(bound, other))
 
 
 def rounding(constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, x: np.ndarray) -> float:

@@ -18,7 +18,7 @@ approximations, each a superset of C:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -26,7 +26,7 @@ from scipy import special
 
 from rpl_agent.evidence import _kernels, _newton
 from rpl_agent.evidence.likelihood_map import Chart, Fit, fit
-from rpl_agent.evidence.likelihood_mixture import quadratic_forms, rounding
+from rpl_agent.evidence.likelihood_mixture import Expansion, expand, quadratic_forms, rounding
 
 ELLIPSOID_ROUNDS = 15
 #: Beyond this the data leave a direction unbounded, up to rounding: no ellipsoid.
@@ -45,8 +45,9 @@ class LevelSet:
     counts : (J, n) K_f per window
     offsets : (J,) ln w_j + a lower bound on ln Q_j
     level : ln 1/α
-    center : a fit to the windows' mixture, in the interior of C unless C is empty
+    center : a fit to the data, in the interior of C unless C is empty
     expressions : (n,) ids of the kept expressions in Λ
+    expansion : of the windows' g_j at the centre, None where it has too many coefficients
     """
 
     constant: np.ndarray
@@ -57,6 +58,7 @@ class LevelSet:
     chart: Chart
     center: Fit
     expressions: np.ndarray
+    expansion: Expansion | None = None
 
     @property
     def dimension(self) -> int:
@@ -66,6 +68,11 @@ class LevelSet:
     def slack(self) -> float:
         """Nats by which every bound is loosened to cover floating-point error."""
         return 2.0 * rounding(self.constant, self.weights, self.counts.max(axis=0), self.center.x)
+
+    @cached_property
+    def center_value(self) -> float:
+        """G at the centre."""
+        return float(self.values(self.center.x)[0])
 
     def terms(self, points: np.ndarray) -> np.ndarray:
         """(k, J) ln(w_j Q_j) + g_j at points x (k, r)."""
@@ -89,13 +96,12 @@ class LevelSet:
     def tangents(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(k,) G, (k, r) ∇G and (k, J) the share of each window in the mixture."""
         points = np.ascontiguousarray(np.atleast_2d(points), dtype=float)
-        terms = self.terms(points)
-        values = _log_sum_exp(terms)
-        gradients = np.empty(points.shape)
-        with np.errstate(invalid="ignore"):
-            mixing = np.nan_to_num(np.exp(terms - values[:, None]))
-        _kernels.likelihood_gradients(self.constant, self.weights, self.counts, points, mixing, gradients)
-        return values, gradients, mixing
+        values, gradients = np.empty(len(points)), np.empty(points.shape)
+        shares = np.empty((len(points), len(self.offsets)))
+        _kernels.tangents(
+            self.constant, self.weights, self.counts, self.offsets, points, values, gradients, shares
+        )  # fmt: skip
+        return values, gradients, shares
 
 
 def _log_sum_exp(terms: np.ndarray) -> np.ndarray:
@@ -172,16 +178,20 @@ def boundary(target: LevelSet, directions: np.ndarray, steps: int = 6) -> Tangen
     """Tangents near the boundary of C on rays from its centre.
 
     ``directions`` (k, dim of the chart) are in coordinates where the curvature at the centre is the identity.
-    Newton on the ray, stopped at the domain's boundary; where the points lie decides how good the cuts there
-    are, not whether they are valid.
+    The expansion at the centre says where to look; from there Newton on the ray, stopped at the domain's boundary.
+    Where the points lie decides how good the cuts there are, not whether they are valid.
     """
     chart, z = target.chart, target.center.z
     rays = directions @ np.linalg.inv(np.linalg.cholesky(target.center.precision))
     slope, room = rays @ chart.A.T, chart.b - chart.A @ z
     with np.errstate(divide="ignore", invalid="ignore"):
         exits = 0.999999 * np.where(slope > 0, room / slope, np.inf).min(axis=1)
-    gap = max(target.level - float(target.values(target.center.x)[0]), 1e-6)
+    gap = max(target.level - target.center_value, 1e-6)
     t = np.minimum(np.sqrt(2.0 * gap), exits)
+    if target.expansion is not None:
+        e, longest = target.expansion, np.minimum(4.0 * t, exits)
+        model = (e.x, target.offsets, target.level, e.value, e.linear, e.quadratic, e.cubic)
+        _newton.ray_lengths(z, rays, longest, *chart.monomials, *model, t)
     low, high = np.zeros(len(rays)), exits.copy()
     for step in range(steps):
         x = chart.coordinates(z + t[:, None] * rays)
@@ -273,11 +283,10 @@ def curvature(excess: np.ndarray) -> np.ndarray:
     return np.where(small, series, exact) * (1.0 - 1e-9)
 
 
-def center_of(
-    constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, offsets: np.ndarray, chart: Chart, start: np.ndarray
-) -> Fit:
-    """A fit to the windows' mixture: counts averaged with the windows' shares at the start."""
-    g = np.empty((1, len(offsets)))
-    _kernels.log_likelihoods(constant, weights, counts, np.ascontiguousarray(chart.coordinates(start)), g)
-    shares = special.softmax(g[0] + offsets)
-    return fit(constant, weights, shares @ counts, chart, start)
+def recentred(target: LevelSet, useful: np.ndarray) -> LevelSet:
+    """The set of the ``useful`` windows (a superset), around a fit to their mixture: each counts as it does in G."""
+    part = replace(target, counts=target.counts[useful], offsets=target.offsets[useful], expansion=None)
+    shares = special.softmax(part.terms(target.center.x)[0])
+    center = fit(part.constant, part.weights, shares @ part.counts, part.chart, target.center.z)
+    expansion = expand(part.constant, part.weights, part.counts, center.x)
+    return replace(part, center=center, expansion=expansion)
