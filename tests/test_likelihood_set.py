@@ -80,6 +80,12 @@ def _members(level_set, model, n, seed):
     return np.array(found)
 
 
+def _tangents(level_set):
+    return likelihood_set.boundary(
+        level_set, likelihood_set.rays_of(level_set, cut_directions(level_set.chart.dimension))
+    )
+
+
 @pytest.mark.parametrize("schedule", ["split", "geometric"])
 @pytest.mark.parametrize("episodes", [5, 60, 2000])
 @pytest.mark.parametrize("name", MODELS)
@@ -90,7 +96,7 @@ def test_points_of_the_set_satisfy_cuts_ellipsoid_and_region(name, episodes, sch
     points = _members(level_set, model, 150, seed=1)
     assert len(points) > 50
     assert level_set.contains(points).all()
-    tangents = likelihood_set.boundary(level_set, cut_directions(level_set.chart.dimension))
+    tangents = _tangents(level_set)
     A, b = likelihood_set.cuts(level_set, tangents, 3.0)
     assert len(A) > 0
     assert (points @ A.T <= b + 1e-12).all()
@@ -108,7 +114,7 @@ def test_points_of_the_set_satisfy_cuts_ellipsoid_and_region(name, episodes, sch
 def test_cuts_and_ellipsoid_are_nearly_exact_for_large_data():
     model, _, counts = _data(_affine, 20000, seed=3)
     level_set = likelihood.likelihood_set(model, counts, DELTA, domain_chart(model))
-    tangents = likelihood_set.boundary(level_set, cut_directions(2))
+    tangents = _tangents(level_set)
     np.testing.assert_allclose(level_set.values(tangents.points), level_set.level, atol=2e-2)
     mixing = tangents.shares.mean(axis=0)
     _, H, radius2 = likelihood_set.ellipsoid(level_set, np.ones(len(level_set.constant)), mixing)

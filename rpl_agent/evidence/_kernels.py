@@ -272,11 +272,15 @@ def taylor(step, value, linear, quadratic, cubic):
     form, third, first = 0.0, 0.0, 0.0
     for c in range(len(step)):
         first += linear[c] * step[c]
+        seconds, thirds = 0.0, 0.0
         for d in range(len(step)):
-            product = step[c] * step[d]
-            form += quadratic[c, d] * product
+            inner = 0.0
             for e in range(len(step)):
-                third += cubic[c, d, e] * product * step[e]
+                inner += cubic[c, d, e] * step[e]
+            seconds += quadratic[c, d] * step[d]
+            thirds += inner * step[d]
+        form += seconds * step[c]
+        third += thirds * step[c]
     return value + first + 0.5 * form - third / 3.0, form
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from rpl_agent.compiled import njit
 from rpl_agent.evidence._kernels import taylor
 
-#: of a ray: to a few millionths of its length
-BISECTIONS = 18
+#: steps on a ray towards the boundary of a set that is almost an ellipsoid
+RAY_STEPS = 5
 
 
 @njit(cache=True)
@@ -188,11 +188,13 @@ def newton(z, A, b, barrier, exponents, matrix, constant, weights, counts, steps
 
 
 @njit(cache=True)
-def likelihood_bounds(points, exponents, matrix, x, value, linear, quadratic, cubic, metric, ratio, rounding, out):
-    """out[i] ≥ g(x(z_i)) for points z (k, ·), from the Taylor coefficients of one window at x; inf where they fail.
+def likelihood_bounds(
+    points, exponents, matrix, x, value, linear, quadratic, cubic, metric, ratio, reach, rounding, out
+):
+    """out[i] ≥ g(x(z_i)) for points z (k, ·), from the Taylor coefficients of one window at x; inf beyond ``reach``.
 
     With e_f = b_f·(x(z) − x): −ln(1+e) ≤ −e + e²/2 − e³/3 + e⁴/(4(1−ε)) for |e| ≤ ε < 1, and ε² = ratio · step'
-    metric step bounds every e_f². ``rounding`` (r,) per unit of |step|.
+    metric step bounds every e_f², ε ≤ ½ within reach. ``rounding`` (r,) per unit of |step|.
     """
     place, step = np.empty(len(x)), np.empty(len(x))
     for i in range(len(points)):
@@ -204,35 +206,36 @@ def likelihood_bounds(points, exponents, matrix, x, value, linear, quadratic, cu
         for c in range(len(x)):
             for d in range(len(x)):
                 distance += metric[c, d] * step[c] * step[d]
-        largest = sqrt(max(ratio * distance, 0.0))
         out[i] = np.inf
-        if largest <= 0.5:
+        if distance <= reach:
+            largest = sqrt(max(ratio * distance, 0.0))
             third, form = taylor(step, value, linear, quadratic, cubic)
             out[i] = third + form * largest * largest / (4.0 * (1.0 - largest)) + error
 
 
 @njit(cache=True)
-def ray_lengths(z, rays, longest, exponents, matrix, x, offsets, level, value, linear, quadratic, cubic, out):
-    """Bisect for out[i] ≤ longest[i], where the third-order model of G reaches the level on the ray z + t·ray.
+def ray_lengths(
+    z, rays, longest, base, exponents, matrix, x, offsets, level, value, linear, quadratic, cubic, out, shares
+):
+    """Move out[i] ≤ longest[i] to where the third-order model of G reaches the level on the ray z + t·ray.
 
-    A guess for points near the boundary, nothing more; the model is that of all windows, arrays (J, …) at x.
+    A guess for points near the boundary, nothing more; the model is that of all windows, arrays (J, …) at x, with
+    value ``base`` < level there. It rises almost as t² does, which makes scaling t the right step. ``shares`` (k, J)
+    are those of the windows there.
     """
     place, step = np.empty(len(x)), np.empty(len(x))
     for i in range(len(rays)):
-        low, high = 0.0, longest[i]
-        for _ in range(BISECTIONS):
-            t = 0.5 * (low + high)
-            coordinates(z + t * rays[i], exponents, matrix, place)
+        for _ in range(RAY_STEPS):
+            coordinates(z + out[i] * rays[i], exponents, matrix, place)
             for c in range(len(x)):
                 step[c] = place[c] - x[c]
             total = 0.0
             for j in range(len(offsets)):
                 third, form = taylor(step, value[j], linear[j], quadratic[j], cubic[j])
-                # far away the cubic term of the model bends down; half the square is a floor of what is sensible
+                # far away the cubic term bends the model down; half the square is a floor of what is sensible
                 third = max(third, value[j] + 0.25 * form)
-                total += exp(min(offsets[j] + third - level, 50.0))
-            if total > 1.0:
-                high = t
-            else:
-                low = t
-        out[i] = high
+                shares[i, j] = exp(min(offsets[j] + third - level, 50.0))
+                total += shares[i, j]
+            rise = level + log(total) - base
+            out[i] = min(out[i] * sqrt((level - base) / rise) if rise > 0.0 else 2.0 * out[i], longest[i])
+            shares[i] /= total

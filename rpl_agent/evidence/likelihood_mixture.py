@@ -45,17 +45,17 @@ from rpl_agent.evidence.likelihood_map import Chart, Fit, fit
 #: Largest ε² = (f/m_f − 1)² allowed on the support of ρ.
 LARGEST_RATIO = 0.9
 #: Particles per window by dimension (last entry: and above).
-PARTICLES = (256, 256, 1024, 4096, 16384)
+PARTICLES = (256, 256, 1024, 4096, 8192, 16384)
 #: Weight of the particles in the mixture with the closed form.
 PARTICLE_SHARE = 0.95
 #: Exact likelihoods are computed for this many particles per dimension, those that a quadratic model prefers.
 EVALUATED = 64
 #: When the likelihoods of all particles sum to this many times the largest, the closed form would add little.
 ENOUGH_PARTICLES = 8.0
-#: Expansions are made up to this rank (they have rank³ coefficients), and used where they hold for every particle
-#: whose squared distance from the centre, in units of the information, is below `EXPANDED`.
+#: Expansions are made up to this rank (they have rank³ coefficients). Particles count up to this squared distance from
+#: the centre in units of the information, and expansions are used if they bound the likelihood of all those.
 EXPANDED_RANK = 6
-EXPANDED = 40.0
+EXPANDED = 20.0
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,8 @@ class Expansion:
     ----------
     value (J,), linear (J, r), quadratic (J, r, r), cubic (J, r, r, r) : as in `_kernels.expand`
     metric (r, r), ratio : (x'−x)'metric(x'−x) · ratio ≥ (f[x']/f[x] − 1)² for every expression f
-    rounding : (r,) bound on the rounding error of the expanded g per unit of |x' − x|
+    error : bound on the rounding error of every g_j at x
+    drift : (r,) and of its expansion per unit of |x' − x|
     """
 
     x: np.ndarray
@@ -91,12 +92,18 @@ class Expansion:
     cubic: np.ndarray
     metric: np.ndarray
     ratio: float
-    rounding: np.ndarray
+    error: float
+    drift: np.ndarray
 
     @property
-    def is_sharp(self) -> bool:
-        """Whether it holds wherever a particle may count."""
-        return self.ratio * EXPANDED <= 0.25
+    def reach(self) -> float:
+        """Largest (x'−x)'metric(x'−x) at which a particle counts; the metric sums the information of all windows."""
+        return EXPANDED * len(self.value)
+
+    @property
+    def spread(self) -> float:
+        """Bound on |f[x']/f[x] − 1| within reach: how far the likelihood is from a Gaussian."""
+        return float(np.sqrt(self.ratio * self.reach))
 
 
 def expand(constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, x: np.ndarray) -> Expansion | None:
@@ -112,8 +119,9 @@ def expand(constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, x: np.
     # directions that no expression has seen: any positive number, their steps do not move an expression
     metric += 1e-9 * np.trace(metric) / r * np.eye(r)
     ratio = 1.01 * _kernels.largest_ratio(constant, weights, x, np.linalg.inv(metric))
-    rounding = 4.0 * np.finfo(float).eps * (n + 16.0) * size
-    return Expansion(x, value, linear, quadratic, cubic, metric, float(ratio), rounding)
+    error = rounding(constant, weights, counts.max(axis=0), x)
+    drift = 4.0 * np.finfo(float).eps * (n + 16.0) * size
+    return Expansion(x, value, linear, quadratic, cubic, metric, float(ratio), error, drift)
 
 
 def closed_form(
@@ -168,8 +176,10 @@ def particle_set(prior: Gaussian | Uniform, chart: Chart) -> tuple[np.ndarray, i
         points = low + _cube(d, count) * (high - low)
     else:
         factor = np.linalg.inv(np.linalg.cholesky(prior.precision))
-        points = np.empty((count, d))
-        number = _kernels.particles_inside(_normals(d, count), prior.mean, factor, chart.A, chart.b, points)
+        points, normals = np.empty((count, d)), _normals(d, count)
+        room = chart.b - chart.A @ prior.mean
+        near = room**2 < 1.001 * np.square(normals).sum(axis=1).max() * np.square(chart.A @ factor.T).sum(axis=1)
+        number = _kernels.particles_inside(normals, prior.mean, factor, chart.A[near], chart.b[near], points)
         return points[:number], max(number, 1)
     inside = points[chart.contains(points)]
     return inside, max(len(inside), 1)
@@ -194,20 +204,22 @@ def _particles(
 ) -> tuple[float, float]:
     """The bound of `particles`, and the sum of all likelihoods over the largest."""
     points, count = particle_set(prior, chart)
-    if expansion is not None and expansion.is_sharp:
+    if expansion is not None and expansion.spread <= 0.5:
         g = np.empty(len(points))
         e, j = expansion, window
         _newton.likelihood_bounds(
             points, *chart.monomials, e.x, e.value[j], e.linear[j], e.quadratic[j], e.cubic[j], e.metric, e.ratio,
-            e.rounding, g,
+            e.reach, e.drift, g,
         )  # fmt: skip
+        error = e.error
     else:
         g = _exact(points, constant, weights, counts, chart, center)
+        error = rounding(constant, weights, counts, center.x)
     least = float(g.min(initial=np.inf))
     if least == np.inf:
         return -np.inf, 0.0
     total = float(np.exp(least - g).sum())
-    return np.log(total) - least - np.log(count) - rounding(constant, weights, counts, center.x), total
+    return np.log(total) - least - np.log(count) - error, total
 
 
 def _exact(

@@ -67,6 +67,8 @@ class LevelSet:
     @cached_property
     def slack(self) -> float:
         """Nats by which every bound is loosened to cover floating-point error."""
+        if self.expansion is not None:
+            return 2.0 * self.expansion.error
         return 2.0 * rounding(self.constant, self.weights, self.counts.max(axis=0), self.center.x)
 
     @cached_property
@@ -174,24 +176,45 @@ class Tangents:
     shares: np.ndarray
 
 
-def boundary(target: LevelSet, directions: np.ndarray, steps: int = 6) -> Tangents:
-    """Tangents near the boundary of C on rays from its centre.
-
-    ``directions`` (k, dim of the chart) are in coordinates where the curvature at the centre is the identity.
-    The expansion at the centre says where to look; from there Newton on the ray, stopped at the domain's boundary.
-    Where the points lie decides how good the cuts there are, not whether they are valid.
+@dataclass(frozen=True)
+class Rays:
+    """Rays from the centre (k, dim of the chart), where they leave the domain and, as far as one can tell without
+    evaluating G, C (k,); the windows' shares there (k, J).
     """
+
+    rays: np.ndarray
+    exits: np.ndarray
+    lengths: np.ndarray
+    shares: np.ndarray
+
+
+def rays_of(target: LevelSet, directions: np.ndarray) -> Rays:
+    """Rays in ``directions`` (k, dim of the chart), given in coordinates where the curvature at the centre is 1."""
     chart, z = target.chart, target.center.z
     rays = directions @ np.linalg.inv(np.linalg.cholesky(target.center.precision))
     slope, room = rays @ chart.A.T, chart.b - chart.A @ z
     with np.errstate(divide="ignore", invalid="ignore"):
         exits = 0.999999 * np.where(slope > 0, room / slope, np.inf).min(axis=1)
     gap = max(target.level - target.center_value, 1e-6)
-    t = np.minimum(np.sqrt(2.0 * gap), exits)
-    if target.expansion is not None:
-        e, longest = target.expansion, np.minimum(4.0 * t, exits)
-        model = (e.x, target.offsets, target.level, e.value, e.linear, e.quadratic, e.cubic)
-        _newton.ray_lengths(z, rays, longest, *chart.monomials, *model, t)
+    lengths = np.minimum(np.sqrt(2.0 * gap), exits)
+    e = target.expansion
+    if e is None:
+        shares = special.softmax(target.terms(target.center.x), axis=1)
+        return Rays(rays, exits, lengths, np.repeat(shares, len(rays), axis=0))
+    shares, longest = np.empty((len(rays), len(target.offsets))), np.minimum(4.0 * lengths, exits)
+    model = (e.x, target.offsets, target.level, e.value, e.linear, e.quadratic, e.cubic)
+    _newton.ray_lengths(z, rays, longest, target.level - gap, *chart.monomials, *model, lengths, shares)
+    return Rays(rays, exits, lengths, shares)
+
+
+def boundary(target: LevelSet, guess: Rays, steps: int = 6) -> Tangents:
+    """Tangents near the boundary of C on rays from its centre.
+
+    Newton on the ray from the guess, stopped at the domain's boundary. Where the points lie decides how good the
+    cuts there are, not whether they are valid.
+    """
+    chart, z = target.chart, target.center.z
+    rays, exits, t = guess.rays, guess.exits, guess.lengths
     low, high = np.zeros(len(rays)), exits.copy()
     for step in range(steps):
         x = chart.coordinates(z + t[:, None] * rays)

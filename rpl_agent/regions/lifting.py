@@ -24,6 +24,7 @@ from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.regions._kernels import UNIT_ROUNDOFF
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.box import Box
+from rpl_agent.regions.ellipsoid import Ellipsoid
 from rpl_agent.regions.intersection import Image
 from rpl_agent.regions.polytope import GRAPH_DIMENSION, Polytope
 from rpl_agent.regions.vertex_graph import ATTEMPTS, PERTURBATION, GraphError, VertexGraph
@@ -31,6 +32,8 @@ from rpl_agent.regions.vertex_graph import ATTEMPTS, PERTURBATION, GraphError, V
 #: OBBT ends when no bound moves by more than this share of its first width
 OBBT_TOLERANCE = 1e-6
 OBBT_ROUNDS = 30
+#: ... or when, shrinking as it did, the next round would move none by more than this share of its present width
+OBBT_SETTLED = 5e-4
 
 
 @dataclass(frozen=True)
@@ -254,6 +257,7 @@ def _relax_graph(
     width = np.maximum(upper - lower, 1e-300)
     graph = VertexGraph(lower, upper, perturbation)
     graph.cut(rows, rhs)
+    last = 0.0
     for _ in range(rounds):
         if not graph.empty:
             graph.cut(*mccormick_rows(chart, lower, upper))
@@ -263,9 +267,12 @@ def _relax_graph(
         new_lower, new_upper = _tightened(chart, lower, upper, *region.box())
         moved = max(((new_lower - lower) / width).max(), ((upper - new_upper) / width).max())
         region.lower, region.upper = lower, upper  # the bounds that the McCormick rows belong to
+        present = np.maximum(new_upper - new_lower, 1e-300)
+        share = max(((new_lower - lower) / present).max(), ((upper - new_upper) / present).max())
         lower, upper = new_lower, new_upper
-        if moved <= tolerance:
+        if moved <= tolerance or share * share <= OBBT_SETTLED * last:
             break
+        last = share
     return region
 
 
@@ -371,6 +378,25 @@ def build_region(
         return Polytope(rows, rhs, frame.lower, frame.upper)
     region = relax(chart, rows, rhs, frame.lower, frame.upper, tolerance)
     return region if chart.is_identity else Image(region, chart.embedding)
+
+
+def lies_inside(
+    pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray, ellipsoid: Ellipsoid, share: float
+) -> bool:
+    """Whether no row of `build_region` cuts off more than ``share`` of the ellipsoid's width (affine models only)."""
+    frame = per_model(pmdp, "frame", _frame_of)
+    if frame.chart is not None and not frame.chart.is_identity:
+        return False
+    rows = np.vstack([frame.rows, frame.expressions.rows])
+    rhs = np.concatenate([frame.rhs, frame.expressions.rhs(np.maximum(lower, 0.0), np.minimum(upper, 1.0))])
+    least, most = ellipsoid.minimize(rows), -ellipsoid.minimize(-rows)
+    low, high = ellipsoid.box()
+    depth = share * (high - low)
+    return bool(
+        (most - rhs <= share * (most - least)).all()
+        and (frame.lower - low <= depth).all()
+        and (high - frame.upper <= depth).all()
+    )
 
 
 def domain_region(pmdp: ParametricMDP) -> Region:
