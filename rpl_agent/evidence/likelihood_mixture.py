@@ -47,7 +47,7 @@ LARGEST_RATIO = 0.9
 #: Particles per window by dimension (last entry: and above).
 PARTICLES = (256, 256, 1024, 4096, 8192, 16384)
 #: Weight of the particles in the mixture with the closed form.
-PARTICLE_SHARE = 0.95
+PARTICLE_SHARE = 0.97
 #: Exact likelihoods are computed for this many particles per dimension, those that a quadratic model prefers.
 EVALUATED = 64
 #: When the likelihoods of all particles sum to this many times the largest, the closed form would add little.
