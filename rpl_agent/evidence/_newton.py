@@ -21,9 +21,11 @@ RAY_STEPS = 5
 def coordinates(z, exponents, matrix, out):
     """out (r,) = x(z)."""
     if len(exponents) == 0:
-        out[:] = z
+        for c in range(len(out)):
+            out[c] = z[c]
         return
-    out[:] = 0.0
+    for c in range(len(out)):
+        out[c] = 0.0
     for i in range(len(exponents)):
         monomial = 1.0
         for j in range(len(z)):

@@ -45,7 +45,7 @@ from rpl_agent.evidence.likelihood_map import Chart, Fit, fit
 #: Largest ε² = (f/m_f − 1)² allowed on the support of ρ.
 LARGEST_RATIO = 0.9
 #: Particles per window by dimension (last entry: and above).
-PARTICLES = (256, 256, 1024, 4096, 8192, 16384)
+PARTICLES = (128, 128, 512, 1024, 2048, 16384)
 #: Weight of the particles in the mixture with the closed form.
 PARTICLE_SHARE = 0.97
 #: Exact likelihoods are computed for this many particles per dimension, those that a quadratic model prefers.
@@ -176,9 +176,9 @@ def particle_set(prior: Gaussian | Uniform, chart: Chart) -> tuple[np.ndarray, i
         points = low + _cube(d, count) * (high - low)
     else:
         factor = np.linalg.inv(np.linalg.cholesky(prior.precision))
-        points, normals = np.empty((count, d)), _normals(d, count)
+        points, (normals, longest2) = np.empty((count, d)), _normals(d, count)
         room = chart.b - chart.A @ prior.mean
-        near = room**2 < 1.001 * np.square(normals).sum(axis=1).max() * np.square(chart.A @ factor.T).sum(axis=1)
+        near = room**2 < longest2 * np.square(chart.A @ factor.T).sum(axis=1)
         number = _kernels.particles_inside(normals, prior.mean, factor, chart.A[near], chart.b[near], points)
         return points[:number], max(number, 1)
     inside = points[chart.contains(points)]
@@ -242,9 +242,10 @@ def _cube(d: int, count: int) -> np.ndarray:
 
 
 @lru_cache
-def _normals(d: int, count: int) -> np.ndarray:
-    """The same points with standard normal coordinates."""
-    return special.ndtri(np.clip(_cube(d, count), 1e-12, 1 - 1e-12))
+def _normals(d: int, count: int) -> tuple[np.ndarray, float]:
+    """The same points with standard normal coordinates, and a little more than their largest squared length."""
+    normals = special.ndtri(np.clip(_cube(d, count), 1e-12, 1 - 1e-12))
+    return normals, 1.001 * float(np.square(normals).sum(axis=1).max())
 
 
 def quadratic_forms(vectors: np.ndarray, matrix: np.ndarray) -> np.ndarray:

@@ -283,9 +283,9 @@ def ellipsoid(
     for _ in range(ELLIPSOID_ROUNDS):
         scale = counts * curvature(upper / values - 1.0) / values**2
         H = (weights * scale[:, None]).T @ weights
-        if not np.isfinite(H).all() or np.linalg.cond(H) > MAX_CONDITION:
+        inverse = _inverse(H)
+        if inverse is None:
             return None
-        inverse = np.linalg.inv(H)
         step = inverse @ gradient
         center, radius2 = m - step, max(2.0 * room + float(gradient @ step), 0.0)
         spread = np.sqrt(radius2 * np.maximum(quadratic_forms(weights, inverse), 0.0))
@@ -295,6 +295,16 @@ def ellipsoid(
         if moved < 1e-4:
             break
     return center, H, radius2 * (1.0 + 1e-9)
+
+
+def _inverse(H: np.ndarray) -> np.ndarray | None:
+    """H⁻¹, None where the condition number (in the Frobenius norm) is beyond `MAX_CONDITION`."""
+    try:
+        inverse = np.linalg.inv(H)
+    except np.linalg.LinAlgError:
+        return None
+    condition = np.linalg.norm(H) * np.linalg.norm(inverse)
+    return inverse if condition <= MAX_CONDITION else None
 
 
 def curvature(excess: np.ndarray) -> np.ndarray:

@@ -125,9 +125,12 @@ class VertexGraph:
         live = np.flatnonzero(self._alive[: self._state[0]])
         number = np.full(self._state[0], -1, np.int32)
         number[live] = np.arange(len(live), dtype=np.int32)
-        used, flat = np.unique(self._basis[live], return_inverse=True)
-        basis = np.ascontiguousarray(flat.reshape(len(live), -1).astype(np.int32))
-        rows = np.ascontiguousarray(self._rows[used])
+        basis = self._basis[live]
+        tight = np.zeros(self._held[0], bool)
+        tight[basis] = True
+        used = np.flatnonzero(tight)
+        basis = (np.cumsum(tight, dtype=np.int32) - 1)[basis].astype(np.int32)
+        rows = self._rows[used]
         data = polytope_data(len(live), rows, self._rhs[used], self._loose[used], self.lower, self.upper, complete=True)
         if clipping.fill_table(data, basis, self._point[live], number[self._neighbour[live]]):
             raise GraphError("a basis of the vertex graph is singular")
