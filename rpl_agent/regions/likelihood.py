@@ -15,7 +15,7 @@ from rpl_agent.evidence.coordinates import coordinate_box, per_model
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import check_delta, confidence_intervals
 from rpl_agent.evidence.likelihood import INTERVAL_SHARE, chart_of, likelihood_set, supports
-from rpl_agent.evidence.likelihood_set import LevelSet, Rays, boundary, cuts, ellipsoid, interval, rays_of
+from rpl_agent.evidence.likelihood_set import LevelSet, boundary, cuts, ellipsoid, interval, rays_of
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.ellipsoid import Ellipsoid
@@ -28,10 +28,9 @@ CUTS = {1: 2, 2: 32, 3: 60, 4: 60}
 MANY_DIMENSIONS_CUTS = 4
 #: Up to here the cuts enclose the set so closely that the ellipsoid never gives the better bound.
 EXACT_DIMENSION = 2
-#: Where no expression moves by more than this share over the set the ellipsoid is less than 2 % too wide, much better
-#: than cuts in so many dimensions; these are then left out.
+#: The ellipsoid alone is the region where no expression moves by more than this share over the set, which makes it
+#: less than 2 % too wide, and no row of the domain or of the intervals cuts off more than this share of its width.
 GAUSSIAN_SPREAD = 0.1
-#: An ellipsoid of which no row of the domain or of the intervals cuts off more than this share is the region alone.
 SHALLOW = 0.01
 
 
@@ -68,18 +67,11 @@ def outer_region(pmdp: ParametricMDP, level_set: LevelSet, lower: np.ndarray, up
     if level_set.chart.dimension > EXACT_DIMENSION:
         mixing = rays.shares.mean(axis=0)
         found = ellipsoid(level_set, upper[level_set.expressions], mixing / mixing.sum())
-    if found is None:
-        return build_region(pmdp, lower, upper, extra=_cuts(pmdp, level_set, rays))
-    around = Ellipsoid(*found)
-    if not _is_gaussian(level_set):
-        return Intersection([build_region(pmdp, lower, upper, extra=_cuts(pmdp, level_set, rays)), around])
-    if lies_inside(pmdp, lower, upper, around, SHALLOW):
+    around = None if found is None else Ellipsoid(*found)
+    if around is not None and _is_gaussian(level_set) and lies_inside(pmdp, lower, upper, around, SHALLOW):
         return around
-    return Intersection([build_region(pmdp, lower, upper), around])
-
-
-def _cuts(pmdp: ParametricMDP, level_set: LevelSet, rays: Rays) -> tuple[np.ndarray, np.ndarray]:
-    return cuts(level_set, boundary(level_set, rays), _diameter(pmdp))
+    polytope = build_region(pmdp, lower, upper, extra=cuts(level_set, boundary(level_set, rays), _diameter(pmdp)))
+    return polytope if around is None else Intersection([polytope, around])
 
 
 def _is_gaussian(level_set: LevelSet) -> bool:
