@@ -143,7 +143,7 @@ def test_expansion_bounds_the_likelihood_from_below(make, scale):
     local = likelihood_mixture.expand(constant, weights, counts, center.x)
     assert local.spread < 0.5
     prior = Gaussian(center.z + 0.5 / np.sqrt(np.diag(center.precision)), center.precision / 8)
-    points, count = particle_set(prior, chart)
+    points = particle_set(prior, chart)[0]
     for j, k in enumerate(counts):
         bounds = np.empty(len(points))
         _newton.likelihood_bounds(

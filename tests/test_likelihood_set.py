@@ -201,9 +201,7 @@ def test_one_dimension_is_exact():
         assert level_set.values(np.array([[end + 1e-6 * outward]]))[0] > level_set.level
     region = likelihood_region(model, counts, DELTA)
     lower, upper = region.box()
-    inner = likelihood.likelihood_set(
-        model, counts, (1 - likelihood.INTERVAL_SHARE) * DELTA, domain_chart(model)
-    )
+    inner = likelihood.likelihood_set(model, counts, (1 - likelihood.INTERVAL_SHARE) * DELTA, domain_chart(model))
     a, b = likelihood_set.interval(inner, 0.0, 1.0)
     assert lower[0] == pytest.approx(a, abs=1e-8) and upper[0] == pytest.approx(b, abs=1e-8)
 

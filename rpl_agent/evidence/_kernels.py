@@ -252,16 +252,18 @@ def expand(constant, weights, counts, x, value, linear, quadratic, cubic, size):
 
 
 @njit(cache=True)
-def largest_ratio(constant, weights, x, inverse):
-    """max_f b_f' inverse b_f, b_f = weights_f / f[x]."""
+def largest_ratio(constant, weights, x, factor):
+    """max_f |factor b_f|², b_f = weights_f / f[x]."""
     r = weights.shape[1]
     largest = 0.0
     for f in range(len(constant)):
         probability, form = constant[f], 0.0
         for c in range(r):
             probability += weights[f, c] * x[c]
+            entry = 0.0
             for d in range(r):
-                form += weights[f, c] * inverse[c, d] * weights[f, d]
+                entry += factor[c, d] * weights[f, d]
+            form += entry * entry
         largest = max(largest, form / probability**2)
     return largest
 

@@ -35,8 +35,8 @@ from rpl_agent.evidence.likelihood_mixture import Gaussian, Uniform, bounding_bo
 from rpl_agent.evidence.likelihood_set import LevelSet, recentred
 from rpl_agent.model.pmdp import ParametricMDP
 
-#: Inflation of the prior covariance: costs 0.008 nats per dimension on average and damps bad luck by a sixth; what is left
-#: of bad luck the average over windows damps.
+#: Inflation of the prior covariance: costs 0.008 nats per dimension on average and damps bad luck by a sixth; the
+#: average over windows damps it further.
 KAPPA = 1.2
 #: Share of δ for the anytime interval polytope that the region is intersected with: it matters for small data only.
 INTERVAL_SHARE = 0.03

@@ -117,11 +117,25 @@ def expand(constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, x: np.
     _kernels.expand(constant, weights, counts, x, value, linear, quadratic, cubic, size)
     metric = quadratic.sum(axis=0)
     # directions that no expression has seen: any positive number, their steps do not move an expression
-    metric += 1e-9 * np.trace(metric) / r * np.eye(r)
-    ratio = 1.01 * _kernels.largest_ratio(constant, weights, x, np.linalg.inv(metric))
+    metric.flat[:: r + 1] += 1e-9 * np.trace(metric) / r
+    factor = _root(metric)
+    ratio = np.inf if factor is None else 1.01 * _kernels.largest_ratio(constant, weights, x, factor)
     error = rounding(constant, weights, counts.max(axis=0), x)
     drift = 4.0 * np.finfo(float).eps * (n + 16.0) * size
     return Expansion(x, value, linear, quadratic, cubic, metric, float(ratio), error, drift)
+
+
+def _root(metric: np.ndarray) -> np.ndarray | None:
+    """L with |L b|² ≥ 0.995 b' metric⁻¹ b, None where rounding forbids it.
+
+    If |L metric L' − I| ≤ e then metric⁻¹ ≤ L'L / (1 − e), however badly conditioned the metric is.
+    """
+    try:
+        factor = np.linalg.inv(np.linalg.cholesky(metric))
+    except np.linalg.LinAlgError:
+        return None
+    defect = np.linalg.norm(factor @ metric @ factor.T - np.eye(len(metric)))
+    return factor if defect < 4e-3 else None
 
 
 def closed_form(
