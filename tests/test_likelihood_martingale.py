@@ -8,6 +8,7 @@ from scipy import integrate
 
 from rpl_agent.evidence import _newton, likelihood, likelihood_mixture
 from rpl_agent.evidence.counts import Counts
+from rpl_agent.evidence.likelihood_expansion import expand
 from rpl_agent.evidence.likelihood_map import domain_chart, fit
 from rpl_agent.evidence.likelihood_mixture import Gaussian, Uniform, closed_form, particle_set, particles
 from rpl_agent.model import Domain, build
@@ -140,7 +141,7 @@ def test_expansion_bounds_the_likelihood_from_below(make, scale):
     total = rng.poisson(scale * truth)
     counts = np.array([total - rng.binomial(total, share) for share in (0.05, 0.15)], dtype=float)
     center = fit(constant, weights, total.astype(float), chart)
-    local = likelihood_mixture.expand(constant, weights, counts, center.x)
+    local = expand(constant, weights, counts, center.x)
     assert local.spread < 0.5
     prior = Gaussian(center.z + 0.5 / np.sqrt(np.diag(center.precision)), center.precision / 8)
     points = particle_set(prior, chart)[0]

@@ -16,8 +16,8 @@ So C = {v : ln Σ_j w_j Q_j e^{g_j(v)} ≤ ln 1/α} contains u at all times toge
 Averaging costs less than splitting α over the windows: α_j = α w_j gives the intersection of
 {w_j M_j < 1/α}, which contains C. Leaving windows out, or a lower bound for a Q_j, makes C larger: sound.
 
-docs/guarantees.md has the theorem with its proof. Modules: `likelihood_map` (points), `likelihood_mixture`
-(bounds on ln Q), `likelihood_set` (C and its outer approximations).
+docs/guarantees.md has the theorem with its proof. Modules: `likelihood_map` (points), `likelihood_expansion`
+(the likelihood around them), `likelihood_mixture` (bounds on ln Q), `likelihood_set` (C and its outer approximations).
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from scipy.spatial import ConvexHull, HalfspaceIntersection, QhullError
 
 from rpl_agent.evidence.coordinates import per_model
 from rpl_agent.evidence.counts import Counts, Mark
+from rpl_agent.evidence.likelihood_expansion import expand
 from rpl_agent.evidence.likelihood_map import Chart, Fit, domain_chart, fit
-from rpl_agent.evidence.likelihood_mixture import Gaussian, Uniform, bounding_box, expand, log_mixture
+from rpl_agent.evidence.likelihood_mixture import Gaussian, Uniform, bounding_box, log_mixture
 from rpl_agent.evidence.likelihood_set import LevelSet, recentred
 from rpl_agent.model.pmdp import ParametricMDP
 

@@ -25,8 +25,9 @@ import numpy as np
 from scipy import special
 
 from rpl_agent.evidence import _kernels, _newton
+from rpl_agent.evidence.likelihood_expansion import Expansion, expand, rounding
 from rpl_agent.evidence.likelihood_map import Chart, Fit, fit
-from rpl_agent.evidence.likelihood_mixture import Expansion, expand, quadratic_forms, rounding
+from rpl_agent.evidence.likelihood_mixture import quadratic_forms
 
 ELLIPSOID_ROUNDS = 15
 #: Beyond this the data leave a direction unbounded, up to rounding: no ellipsoid.
