@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from rpl_agent.evidence import likelihood, likelihood_mixture
+from rpl_agent.evidence import _newton, likelihood, likelihood_mixture
 from rpl_agent.evidence.counts import Counts
+from rpl_agent.evidence.likelihood_expansion import expand
 from rpl_agent.evidence.likelihood_map import domain_chart, fit
 from rpl_agent.evidence.likelihood_mixture import Gaussian, Uniform, closed_form, particle_set, particles
 from rpl_agent.model import Domain, build
@@ -125,6 +126,40 @@ def test_particles_equal_their_definition_and_selection_only_lowers():
     value = particles(prior, constant, weights, k, chart, center)
     assert len(points) == count > 2 * likelihood_mixture.EVALUATED
     assert exact - 0.7 < value <= exact
+
+
+@pytest.mark.parametrize("make", [_coin, _bilinear])
+@pytest.mark.parametrize("scale", [300, 3000, 30_000])
+def test_expansion_bounds_the_likelihood_from_below(make, scale):
+    """Every particle's likelihood is bounded, sharply so where there are data; far particles are dropped."""
+    model, theta = make()
+    chart = domain_chart(model)
+    kept = np.flatnonzero(~model.table.is_constant)
+    constant, weights = model.table.constant[kept], model.table.reduction.weights[kept]
+    truth = model.table.evaluate(theta).ravel()[kept]
+    rng = np.random.default_rng(scale)
+    total = rng.poisson(scale * truth)
+    counts = np.array([total - rng.binomial(total, share) for share in (0.05, 0.15)], dtype=float)
+    center = fit(constant, weights, total.astype(float), chart)
+    local = expand(constant, weights, counts, center.x)
+    assert local.spread < 0.5
+    prior = Gaussian(center.z + 0.5 / np.sqrt(np.diag(center.precision)), center.precision / 8)
+    points = particle_set(prior, chart)[0]
+    for j, k in enumerate(counts):
+        bounds = np.empty(len(points))
+        _newton.likelihood_bounds(
+            points, *chart.monomials, local.x, local.value[j], local.linear[j], local.quadratic[j], local.cubic[j],
+            local.metric, local.ratio, local.reach, local.drift, bounds,
+        )  # fmt: skip
+        g = np.array([slow.negative_log_likelihood(constant, weights, k, x) for x in chart.coordinates(points)])
+        assert (bounds >= g - local.error).all()
+        near = np.isfinite(bounds)
+        assert near.sum() > 20 and (bounds - g)[near].max() < 200.0 * local.spread**2
+        assert g[~near].min(initial=np.inf) > g.min() + 4.0  # less than 2 % of the best
+        exact = np.log(np.mean(np.exp(-(g - g.min())))) - g.min()
+        mixed = likelihood_mixture.log_mixture(prior, constant, weights, k, chart, center, local, j)
+        share = 0.0 if chart.reduction is not None else np.log(likelihood_mixture.PARTICLE_SHARE)
+        assert exact + share - 0.1 < mixed <= exact + share
 
 
 @pytest.mark.parametrize("seed", range(6))

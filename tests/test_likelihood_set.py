@@ -8,6 +8,7 @@ from rpl_agent.evidence import likelihood, likelihood_set
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.likelihood_map import domain_chart, fit
 from rpl_agent.model import Domain, Policy, Simulator, build
+from rpl_agent.regions.ellipsoid import Ellipsoid
 from rpl_agent.regions.likelihood import cut_directions, likelihood_region
 from tests.reference import evidence as slow
 
@@ -46,7 +47,17 @@ def _unidentifiable():
     return build(0, lambda s: rows[s], domain=["p", "q", "r"], name="reduced"), np.array([0.5, 0.3, 0.8])
 
 
-MODELS = {"affine": _affine, "bilinear": _bilinear, "one": _one, "reduced": _unidentifiable}
+def _three():
+    rows = {
+        0: {"a": {1: "0.2 + 0.3*p", 2: "0.3*q + 0.1", 3: "0.7 - 0.3*p - 0.3*q"}, "b": {1: "r", 2: "1 - r"}},
+        1: {"a": {0: "0.1*p + 0.4*r + 0.2", 3: "0.8 - 0.1*p - 0.4*r"}},
+        2: {"a": {0: "0.6 - 0.4*p", 1: "0.4 + 0.4*p"}, "b": {0: "q", 3: "1 - q"}},
+        3: {"a": {0: 1}},
+    }
+    return build(0, lambda s: rows[s], domain=["p", "q", "r"], name="three"), np.array([0.4, 0.3, 0.6])
+
+
+MODELS = {"affine": _affine, "bilinear": _bilinear, "one": _one, "reduced": _unidentifiable, "three": _three}
 
 
 def _data(make, episodes, seed, schedule="split"):
@@ -80,6 +91,12 @@ def _members(level_set, model, n, seed):
     return np.array(found)
 
 
+def _tangents(level_set):
+    return likelihood_set.boundary(
+        level_set, likelihood_set.rays_of(level_set, cut_directions(level_set.chart.dimension))
+    )
+
+
 @pytest.mark.parametrize("schedule", ["split", "geometric"])
 @pytest.mark.parametrize("episodes", [5, 60, 2000])
 @pytest.mark.parametrize("name", MODELS)
@@ -90,7 +107,7 @@ def test_points_of_the_set_satisfy_cuts_ellipsoid_and_region(name, episodes, sch
     points = _members(level_set, model, 150, seed=1)
     assert len(points) > 50
     assert level_set.contains(points).all()
-    tangents = likelihood_set.boundary(level_set, cut_directions(level_set.chart.dimension))
+    tangents = _tangents(level_set)
     A, b = likelihood_set.cuts(level_set, tangents, 3.0)
     assert len(A) > 0
     assert (points @ A.T <= b + 1e-12).all()
@@ -108,7 +125,7 @@ def test_points_of_the_set_satisfy_cuts_ellipsoid_and_region(name, episodes, sch
 def test_cuts_and_ellipsoid_are_nearly_exact_for_large_data():
     model, _, counts = _data(_affine, 20000, seed=3)
     level_set = likelihood.likelihood_set(model, counts, DELTA, domain_chart(model))
-    tangents = likelihood_set.boundary(level_set, cut_directions(2))
+    tangents = _tangents(level_set)
     np.testing.assert_allclose(level_set.values(tangents.points), level_set.level, atol=2e-2)
     mixing = tangents.shares.mean(axis=0)
     _, H, radius2 = likelihood_set.ellipsoid(level_set, np.ones(len(level_set.constant)), mixing)
@@ -117,6 +134,61 @@ def test_cuts_and_ellipsoid_are_nearly_exact_for_large_data():
         exact = (dense @ direction).max() - (dense @ direction).min()  # 40 points: inside by at most 0.4 %
         closed = 2 * np.sqrt(radius2 * direction @ np.linalg.inv(H) @ direction)
         assert 0.996 <= closed / exact <= 1.04
+
+
+def test_the_ellipsoid_alone_holds_the_set_and_is_almost_as_small():
+    """Much data away from the domain's boundary: no polytope is built, nothing is lost."""
+    model, theta, counts = _data(_three, 20000, seed=3)
+    region = likelihood_region(model, counts, DELTA)
+    assert isinstance(region, Ellipsoid)
+    alpha = (1 - likelihood.INTERVAL_SHARE) * DELTA
+    level_set = likelihood.likelihood_set(model, counts, alpha, likelihood.chart_of(model))
+    points = _members(level_set, model, 2000, seed=2)
+    assert region.contains(points).all() and region.contains(theta[None]).all()
+    directions = np.random.default_rng(1).normal(size=(6, 3))
+    exact = _extent(level_set, directions) + _extent(level_set, -directions)
+    width = -region.minimize(-directions) - region.minimize(directions)
+    assert (width > exact).all() and (width < 1.03 * exact).all()
+
+
+def _extent(level_set, directions):
+    """max a·x over C from inside: the best of many points of its boundary."""
+    rays = np.random.default_rng(0).normal(size=(4000, level_set.chart.dimension))
+    rays /= np.linalg.norm(rays, axis=1)[:, None]
+    x = likelihood_set.boundary(level_set, likelihood_set.rays_of(level_set, rays)).points
+    return (x @ directions.T).max(axis=0)
+
+
+def test_a_domain_that_cuts_the_ellipsoid_stays_in_the_region():
+    rows = {0: {"a": {0: "p", 1: "q", 2: "r", 3: "1 - p - q - r"}}, **{s: {"a": {0: 1}} for s in (1, 2, 3)}}
+    model = build(0, lambda s: rows[s], domain=Domain.box(["p", "q", "r"]).with_simplex())
+    counts = Counts(model, schedule="split", planned=40_000)
+    rng = np.random.default_rng(4)
+    for _ in range(20):
+        batch = np.zeros(model.num_transitions, dtype=np.int64)
+        for successor, n in enumerate(rng.multinomial(2000, [0.5, 0.3, 0.1995, 0.0005])):
+            batch[model.find_transition(model.find_row(0, 0), successor)] = n
+        counts.add_batch(batch)
+    region = likelihood_region(model, counts, 1e-3)
+    assert -region.minimize(np.array([[-1.0, -1.0, -1.0]]))[0] <= 1.0 + 1e-6
+    assert region.contains(np.array([[0.5, 0.3, 0.1995]])).all()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_tangents_equal_their_definition(name):
+    model, _, counts = _data(MODELS[name], 60, seed=7)
+    level_set = likelihood.likelihood_set(model, counts, DELTA, likelihood.chart_of(model))
+    points = _members(level_set, model, 20, seed=3)[:5]
+    values, gradients, shares = level_set.tangents(points)
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+    for x, value, gradient, share in zip(points, values, gradients, shares):
+        g = [slow.negative_log_likelihood(level_set.constant, level_set.weights, k, x) for k in level_set.counts]
+        terms = np.array(g) + level_set.offsets
+        assert value == pytest.approx(np.log(np.exp(terms - terms.max()).sum()) + terms.max(), abs=1e-9)
+        np.testing.assert_allclose(share, np.exp(terms - value), rtol=1e-6)
+        k = share @ level_set.counts
+        f = level_set.constant + level_set.weights @ x
+        np.testing.assert_allclose(gradient, -(level_set.weights.T @ (k / f)), rtol=1e-9)
 
 
 def test_one_dimension_is_exact():
@@ -129,7 +201,7 @@ def test_one_dimension_is_exact():
         assert level_set.values(np.array([[end + 1e-6 * outward]]))[0] > level_set.level
     region = likelihood_region(model, counts, DELTA)
     lower, upper = region.box()
-    inner = likelihood.likelihood_set(model, counts, 0.9 * DELTA, domain_chart(model))
+    inner = likelihood.likelihood_set(model, counts, (1 - likelihood.INTERVAL_SHARE) * DELTA, domain_chart(model))
     a, b = likelihood_set.interval(inner, 0.0, 1.0)
     assert lower[0] == pytest.approx(a, abs=1e-8) and upper[0] == pytest.approx(b, abs=1e-8)
 

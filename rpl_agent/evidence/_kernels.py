@@ -123,51 +123,189 @@ def log_likelihoods(constant, weights, counts, points, out):
     """out[i, j] = g_j(x_i) = −Σ_f counts[j, f] ln(constant_f + weights_f·x_i), or inf outside its domain.
 
     ``constant`` (n,), ``weights`` (n, r), ``counts`` (J, n), ``points`` (k, r), ``out`` (k, J). Sums are
-    compensated (Neumaier): the terms reach 1e7 while the region is decided by differences of order 1.
+    compensated: the terms reach 1e7 while the region is decided by differences of order 1.
     """
     windows = counts.shape[0]
-    carry = np.empty(windows)
+    carry, values = np.empty(windows), np.empty(len(constant))
     for i in range(points.shape[0]):
-        for j in range(windows):
-            out[i, j] = 0.0
-            carry[j] = 0.0
-        for f in range(len(constant)):
-            value = constant[f]
-            for c in range(weights.shape[1]):
-                value += weights[f, c] * points[i, c]
-            logarithm = log(value) if value > 0.0 else -np.inf
-            for j in range(windows):
-                k = counts[j, f]
-                if k > 0.0:
-                    term = -k * logarithm
-                    total = out[i, j] + term
-                    if abs(out[i, j]) >= abs(term):
-                        carry[j] += (out[i, j] - total) + term
-                    else:
-                        carry[j] += (term - total) + out[i, j]
-                    out[i, j] = total
-        for j in range(windows):
-            if out[i, j] < np.inf:
-                out[i, j] += carry[j]
+        _log_likelihoods_at(constant, weights, counts, points[i], values, carry, out[i])
 
 
 @njit(cache=True)
-def likelihood_gradients(constant, weights, counts, points, mixing, out):
-    """out[i] = Σ_j mixing[i, j] ∇g_j(x_i), shapes as in `log_likelihoods`, ``mixing`` (k, J), ``out`` (k, r)."""
-    for i in range(points.shape[0]):
+def _log_likelihoods_at(constant, weights, counts, point, values, carry, out):
+    """g_j at one point, and ``values`` (n,) of the expressions there; ``carry`` (J,) is scratch."""
+    windows = counts.shape[0]
+    for j in range(windows):
+        out[j] = 0.0
+        carry[j] = 0.0
+    for f in range(len(constant)):
+        value = constant[f]
         for c in range(weights.shape[1]):
-            out[i, c] = 0.0
+            value += weights[f, c] * point[c]
+        values[f] = value
+        if value <= 0.0:
+            for j in range(windows):
+                if counts[j, f] > 0.0:
+                    out[j] = np.inf
+            continue
+        logarithm = log(value)
+        for j in range(windows):
+            term = -counts[j, f] * logarithm
+            total = out[j] + term
+            added = total - out[j]
+            carry[j] += (out[j] - (total - added)) + (term - added)
+            out[j] = total
+    for j in range(windows):
+        if out[j] < np.inf:
+            out[j] += carry[j]
+        else:
+            out[j] = np.inf  # infinite sums leave no number in the carry
+
+
+@njit(cache=True)
+def tangents(constant, weights, counts, offsets, points, values, gradients, shares):
+    """G = ln Σ_j e^{offsets_j + g_j} (k,), its gradient (k, r) and the share of each window (k, J) at points (k, r).
+
+    Where G is infinite the gradient and the shares are 0.
+    """
+    windows, r = counts.shape[0], weights.shape[1]
+    carry, f_values, terms = np.empty(windows), np.empty(len(constant)), np.empty(windows)
+    for i in range(points.shape[0]):
+        _log_likelihoods_at(constant, weights, counts, points[i], f_values, carry, terms)
+        largest = -np.inf
+        for j in range(windows):
+            terms[j] += offsets[j]
+            largest = max(largest, terms[j])
+        gradients[i] = 0.0
+        shares[i] = 0.0
+        values[i] = largest
+        if largest == np.inf:
+            continue
+        total = 0.0
+        for j in range(windows):
+            shares[i, j] = exp(terms[j] - largest)
+            total += shares[i, j]
+        values[i] += log(total)
+        for j in range(windows):
+            shares[i, j] /= total
         for f in range(len(constant)):
             k = 0.0
-            for j in range(counts.shape[0]):
-                k += mixing[i, j] * counts[j, f]
+            for j in range(windows):
+                k += shares[i, j] * counts[j, f]
             if k > 0.0:
-                value = constant[f]
-                for c in range(weights.shape[1]):
-                    value += weights[f, c] * points[i, c]
-                scale = k / value
-                for c in range(weights.shape[1]):
-                    out[i, c] -= scale * weights[f, c]
+                scale = k / f_values[f]
+                for c in range(r):
+                    gradients[i, c] -= scale * weights[f, c]
+
+
+@njit(cache=True)
+def expand(constant, weights, counts, x, value, linear, quadratic, cubic, size):
+    """Taylor coefficients of g_j, j = 0..J-1, at a point x where all expressions are positive.
+
+    With b_f = weights_f / f[x]: ``value`` (J,) g_j, ``linear`` (J, r) −Σ K b, ``quadratic`` (J, r, r) Σ K b b',
+    ``cubic`` (J, r, r, r) Σ K b b b. ``size`` (r,) Σ K |b| of all windows, for rounding.
+    """
+    windows, r = counts.shape[0], weights.shape[1]
+    slope, carry = np.empty(r), np.zeros(windows)
+    value[:] = 0.0
+    linear[:] = 0.0
+    quadratic[:] = 0.0
+    cubic[:] = 0.0
+    size[:] = 0.0
+    for f in range(len(constant)):
+        probability = constant[f]
+        for c in range(r):
+            probability += weights[f, c] * x[c]
+        logarithm = log(probability)
+        for c in range(r):
+            slope[c] = weights[f, c] / probability
+        for j in range(windows):
+            k = counts[j, f]
+            if k == 0.0:
+                continue
+            term = -k * logarithm
+            total = value[j] + term
+            added = total - value[j]
+            carry[j] += (value[j] - (total - added)) + (term - added)
+            value[j] = total
+            for c in range(r):
+                first = k * slope[c]
+                linear[j, c] -= first
+                size[c] += abs(first)
+                for d in range(c + 1):
+                    second = first * slope[d]
+                    quadratic[j, c, d] += second
+                    for e in range(d + 1):
+                        cubic[j, c, d, e] += second * slope[e]
+    for j in range(windows):
+        value[j] += carry[j]
+        for c in range(r):
+            for d in range(c + 1):
+                quadratic[j, d, c] = quadratic[j, c, d]
+                for e in range(d + 1):
+                    third = cubic[j, c, d, e]
+                    cubic[j, c, e, d] = third
+                    cubic[j, d, c, e] = third
+                    cubic[j, d, e, c] = third
+                    cubic[j, e, c, d] = third
+                    cubic[j, e, d, c] = third
+
+
+@njit(cache=True)
+def largest_ratio(constant, weights, x, factor):
+    """max_f |factor b_f|², b_f = weights_f / f[x]."""
+    r = weights.shape[1]
+    largest = 0.0
+    for f in range(len(constant)):
+        probability, form = constant[f], 0.0
+        for c in range(r):
+            probability += weights[f, c] * x[c]
+            entry = 0.0
+            for d in range(r):
+                entry += factor[c, d] * weights[f, d]
+            form += entry * entry
+        largest = max(largest, form / probability**2)
+    return largest
+
+
+@njit(cache=True)
+def taylor(step, value, linear, quadratic, cubic):
+    """(third-order value, second-order form step' quadratic step) of one window's g at a step (r,) from the centre."""
+    form, third, first = 0.0, 0.0, 0.0
+    for c in range(len(step)):
+        first += linear[c] * step[c]
+        seconds, thirds = 0.0, 0.0
+        for d in range(len(step)):
+            inner = 0.0
+            for e in range(len(step)):
+                inner += cubic[c, d, e] * step[e]
+            seconds += quadratic[c, d] * step[d]
+            thirds += inner * step[d]
+        form += seconds * step[c]
+        third += thirds * step[c]
+    return value + first + 0.5 * form - third / 3.0, form
+
+
+@njit(cache=True)
+def particles_inside(normals, mean, factor, A, b, out):
+    """Points mean + normals·factor (M, k) that satisfy A z ≤ b, written to the first rows of ``out``; their number."""
+    count, k = 0, len(mean)
+    for i in range(len(normals)):
+        for j in range(k):
+            out[count, j] = mean[j]
+        for l in range(k):
+            for j in range(k):
+                out[count, j] += normals[i, l] * factor[l, j]
+        inside = True
+        for row in range(len(b)):
+            total = 0.0
+            for j in range(k):
+                total += A[row, j] * out[count, j]
+            if total > b[row]:
+                inside = False
+                break
+        count += inside
+    return count
 
 
 @njit(cache=True)

@@ -6,20 +6,26 @@ m = 0 it is the identity. ``A`` (rows, k), ``b`` are the domain's rows.
 
 from __future__ import annotations
 
-from math import log, sqrt
+from math import exp, log, sqrt
 
 import numpy as np
 
 from rpl_agent.compiled import njit
+from rpl_agent.evidence._kernels import taylor
+
+#: steps on a ray towards the boundary of a set that is almost an ellipsoid
+RAY_STEPS = 5
 
 
 @njit(cache=True)
 def coordinates(z, exponents, matrix, out):
     """out (r,) = x(z)."""
     if len(exponents) == 0:
-        out[:] = z
+        for c in range(len(out)):
+            out[c] = z[c]
         return
-    out[:] = 0.0
+    for c in range(len(out)):
+        out[c] = 0.0
     for i in range(len(exponents)):
         monomial = 1.0
         for j in range(len(z)):
@@ -181,3 +187,57 @@ def newton(z, A, b, barrier, exponents, matrix, constant, weights, counts, steps
         derivatives(z, A, b, barrier, exponents, matrix, constant, weights, counts, x, gradient, information, precision)
     coordinates(z, exponents, matrix, x)
     return decrease
+
+
+@njit(cache=True)
+def likelihood_bounds(
+    points, exponents, matrix, x, value, linear, quadratic, cubic, metric, ratio, reach, rounding, out
+):
+    """out[i] ≥ g(x(z_i)) for points z (k, ·), from the Taylor coefficients of one window at x; inf beyond ``reach``.
+
+    With e_f = b_f·(x(z) − x): −ln(1+e) ≤ −e + e²/2 − e³/3 + e⁴/(4(1−ε)) for |e| ≤ ε < 1, and ε² = ratio · step'
+    metric step bounds every e_f², ε ≤ ½ within reach. ``rounding`` (r,) per unit of |step|.
+    """
+    place, step = np.empty(len(x)), np.empty(len(x))
+    for i in range(len(points)):
+        coordinates(points[i], exponents, matrix, place)
+        distance, error = 0.0, 0.0
+        for c in range(len(x)):
+            step[c] = place[c] - x[c]
+            error += rounding[c] * abs(step[c])
+        for c in range(len(x)):
+            for d in range(len(x)):
+                distance += metric[c, d] * step[c] * step[d]
+        out[i] = np.inf
+        if distance <= reach:
+            largest = sqrt(max(ratio * distance, 0.0))
+            third, form = taylor(step, value, linear, quadratic, cubic)
+            out[i] = third + form * largest * largest / (4.0 * (1.0 - largest)) + error
+
+
+@njit(cache=True)
+def ray_lengths(
+    z, rays, longest, base, exponents, matrix, x, offsets, level, value, linear, quadratic, cubic, out, shares
+):
+    """Move out[i] ≤ longest[i] to where the third-order model of G reaches the level on the ray z + t·ray.
+
+    A guess for points near the boundary, nothing more; the model is that of all windows, arrays (J, …) at x, with
+    value ``base`` < level there. It rises almost as t² does, which makes scaling t the right step. ``shares`` (k, J)
+    are those of the windows there.
+    """
+    place, step = np.empty(len(x)), np.empty(len(x))
+    for i in range(len(rays)):
+        for _ in range(RAY_STEPS):
+            coordinates(z + out[i] * rays[i], exponents, matrix, place)
+            for c in range(len(x)):
+                step[c] = place[c] - x[c]
+            total = 0.0
+            for j in range(len(offsets)):
+                third, form = taylor(step, value[j], linear[j], quadratic[j], cubic[j])
+                # far away the cubic term bends the model down; half the square is a floor of what is sensible
+                third = max(third, value[j] + 0.25 * form)
+                shares[i, j] = exp(min(offsets[j] + third - level, 50.0))
+                total += shares[i, j]
+            rise = level + log(total) - base
+            out[i] = min(out[i] * sqrt((level - base) / rise) if rise > 0.0 else 2.0 * out[i], longest[i])
+            shares[i] /= total

@@ -11,18 +11,19 @@ import numpy as np
 from rpl_agent.model.pmdp import ParametricMDP
 
 T = TypeVar("T")
+Model = TypeVar("Model")
 _cache: dict[int, tuple[weakref.ref, dict]] = {}
 
 
-def per_model(pmdp: ParametricMDP, name: str, make: Callable[[ParametricMDP], T]) -> T:
-    """make(pmdp), computed once for as long as the model lives (models are frozen)."""
-    key = id(pmdp)
+def per_model(model: Model, name: str, make: Callable[[Model], T]) -> T:
+    """make(model), computed once for as long as the model, or the table of expressions, lives (both are frozen)."""
+    key = id(model)
     entry = _cache.get(key)
-    if entry is None or entry[0]() is not pmdp:
-        entry = (weakref.ref(pmdp, lambda _: _cache.pop(key, None)), {})
+    if entry is None or entry[0]() is not model:
+        entry = (weakref.ref(model, lambda _: _cache.pop(key, None)), {})
         _cache[key] = entry
     if name not in entry[1]:
-        entry[1][name] = make(pmdp)
+        entry[1][name] = make(model)
     return entry[1][name]
 
 

@@ -16,8 +16,8 @@ So C = {v : ln Σ_j w_j Q_j e^{g_j(v)} ≤ ln 1/α} contains u at all times toge
 Averaging costs less than splitting α over the windows: α_j = α w_j gives the intersection of
 {w_j M_j < 1/α}, which contains C. Leaving windows out, or a lower bound for a Q_j, makes C larger: sound.
 
-docs/guarantees.md has the theorem with its proof. Modules: `likelihood_map` (points), `likelihood_mixture`
-(bounds on ln Q), `likelihood_set` (C and its outer approximations).
+docs/guarantees.md has the theorem with its proof. Modules: `likelihood_map` (points), `likelihood_expansion`
+(the likelihood around them), `likelihood_mixture` (bounds on ln Q), `likelihood_set` (C and its outer approximations).
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ from scipy.spatial import ConvexHull, HalfspaceIntersection, QhullError
 
 from rpl_agent.evidence.coordinates import per_model
 from rpl_agent.evidence.counts import Counts, Mark
+from rpl_agent.evidence.likelihood_expansion import expand
 from rpl_agent.evidence.likelihood_map import Chart, Fit, domain_chart, fit
 from rpl_agent.evidence.likelihood_mixture import Gaussian, Uniform, bounding_box, log_mixture
-from rpl_agent.evidence.likelihood_set import LevelSet, center_of
+from rpl_agent.evidence.likelihood_set import LevelSet, recentred
 from rpl_agent.model.pmdp import ParametricMDP
 
-#: Inflation of the prior covariance: costs 0.036 nats per dimension on average and damps bad luck by a third.
-KAPPA = 1.5
-#: Share of δ for the anytime interval polytope that the region is intersected with.
-INTERVAL_SHARE = 0.1
+#: Inflation of the prior covariance: costs 0.008 nats per dimension on average and damps bad luck by a sixth; the
+#: average over windows damps it further.
+KAPPA = 1.2
+#: Share of δ for the anytime interval polytope that the region is intersected with: it matters for small data only.
+INTERVAL_SHARE = 0.03
 #: Above this rank the region is left to the intervals: cuts and ellipsoids are dense there.
 MAX_RANK = 64
 #: Up to so many parameters the domain's vertices are enumerated to project it.
@@ -125,21 +127,22 @@ def likelihood_set(
     weights = np.ascontiguousarray(_dense(pmdp.table.reduction.weights[kept]))
     total = counts.successes[kept].astype(float)
     overall = fit(constant, weights, total, chart, start)
-    matrix, offsets = [], []
-    for mark, weight in windows:
-        window = total if mark is None else total - mark.successes[kept]
-        used = window > 0
-        point = fit(constant[used], weights[used], window[used], chart, overall.z)
-        prior = _uniform(chart) if mark is None else window_prior(pmdp, mark, chart)
-        bound = log_mixture(prior, constant[used], weights[used], window[used], chart, point)
-        if np.isfinite(bound):
-            matrix.append(window)
-            offsets.append(bound + np.log(weight))
-    if not matrix:
+    matrix = np.array([total if mark is None else total - mark.successes[kept] for mark, _ in windows])
+    expansion = expand(constant, weights, matrix, overall.x)
+    offsets = np.array([
+        np.log(weight)
+        + log_mixture(
+            _uniform(chart) if mark is None else window_prior(pmdp, mark, chart),
+            constant, weights, matrix[j], chart, overall, expansion, j,
+        )
+        for j, (mark, weight) in enumerate(windows)
+    ])  # fmt: skip
+    useful = np.isfinite(offsets)
+    if not useful.any():
         return None
-    per_window, shares = np.array(matrix), np.array(offsets)
-    center = center_of(constant, weights, per_window, shares, chart, overall.z)
-    return LevelSet(constant, weights, per_window, shares, -np.log(alpha), chart, center, kept)
+    level = -np.log(alpha)
+    target = LevelSet(constant, weights, matrix, offsets, level, chart, overall, kept, expansion)
+    return target if useful.all() and target.center_value < level else recentred(target, useful)
 
 
 def _windows(counts: Counts) -> list[tuple[Mark | None, float]]:

@@ -17,11 +17,17 @@ function at R². As R → 0 this is the uniform law on a ball; at large R almost
 
 Particles (any model): W = (1/M) Σ δ_{v_i}, so ln Q = logsumexp(−g(v_i)) − ln M; leaving terms out only
 lowers it. The M particles are those of a fixed point set that fall into the domain, so nothing is lost
-where the Gaussian reaches beyond it; in few dimensions they also follow a skewed likelihood.
+where the Gaussian reaches beyond it; in few dimensions they also follow a skewed likelihood. With much data
+g need not be evaluated at every particle: with e_f = b_f·(x − c), b_f the gradient of ln f at any centre c,
+
+    −ln(1+e) ≤ −e + e²/2 − e³/3 + e⁴/(4(1−ε)),    |e| ≤ ε < 1,
+
+so g(x) ≤ g(c) − Σ K e + ½ Σ K e² − ⅓ Σ K e³ + ε²/(4(1−ε)) Σ K e²: three tensors, made once, bound g at all
+particles (`Expansion`), and an upper bound on g is a lower bound on Q.
 
 Affine models use both, W = PARTICLE_SHARE · particles + the rest · Gaussian: particles are the better half
 near the domain's boundary, the Gaussian where the window holds so much more data than the prior that no
-particle is near.
+particle is near. Where many particles count the Gaussian's share is not worth computing.
 """
 
 from __future__ import annotations
@@ -33,17 +39,20 @@ import numpy as np
 from scipy import special
 from scipy.stats import qmc
 
-from rpl_agent.evidence import _kernels
-from rpl_agent.evidence.likelihood_map import Chart, Fit
+from rpl_agent.evidence import _kernels, _newton
+from rpl_agent.evidence.likelihood_expansion import Expansion, rounding
+from rpl_agent.evidence.likelihood_map import Chart, Fit, fit
 
 #: Largest ε² = (f/m_f − 1)² allowed on the support of ρ.
 LARGEST_RATIO = 0.9
 #: Particles per window by dimension (last entry: and above).
-PARTICLES = (256, 256, 1024, 4096, 16384)
+PARTICLES = (128, 128, 512, 2048, 4096, 16384)
 #: Weight of the particles in the mixture with the closed form.
-PARTICLE_SHARE = 0.9
+PARTICLE_SHARE = 0.97
 #: Exact likelihoods are computed for this many particles per dimension, those that a quadratic model prefers.
 EVALUATED = 64
+#: When the likelihoods of all particles sum to this many times the largest, the closed form would add little.
+ENOUGH_PARTICLES = 8.0
 
 
 @dataclass(frozen=True)
@@ -113,7 +122,11 @@ def particle_set(prior: Gaussian | Uniform, chart: Chart) -> tuple[np.ndarray, i
         points = low + _cube(d, count) * (high - low)
     else:
         factor = np.linalg.inv(np.linalg.cholesky(prior.precision))
-        points = prior.mean + np.einsum("ij,jk->ik", _normals(d, count), factor)
+        points, (normals, longest2) = np.empty((count, d)), _normals(d, count)
+        room = chart.b - chart.A @ prior.mean
+        near = room**2 < longest2 * np.square(chart.A @ factor.T).sum(axis=1)
+        number = _kernels.particles_inside(normals, prior.mean, factor, chart.A[near], chart.b[near], points)
+        return points[:number], max(number, 1)
     inside = points[chart.contains(points)]
     return inside, max(len(inside), 1)
 
@@ -122,16 +135,50 @@ def particles(
     prior: Gaussian | Uniform, constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, chart: Chart, center: Fit
 ) -> float:
     """Lower bound on ln Q for the particle law of `particle_set`, any model."""
+    return _particles(prior, constant, weights, counts, chart, center)[0]
+
+
+def _particles(
+    prior: Gaussian | Uniform,
+    constant: np.ndarray,
+    weights: np.ndarray,
+    counts: np.ndarray,
+    chart: Chart,
+    center: Fit,
+    expansion: Expansion | None = None,
+    window: int = 0,
+) -> tuple[float, float]:
+    """The bound of `particles`, and the sum of all likelihoods over the largest."""
     points, count = particle_set(prior, chart)
+    if expansion is not None and expansion.spread <= 0.5:
+        g = np.empty(len(points))
+        e, j = expansion, window
+        _newton.likelihood_bounds(
+            points, *chart.monomials, e.x, e.value[j], e.linear[j], e.quadratic[j], e.cubic[j], e.metric, e.ratio,
+            e.reach, e.drift, g,
+        )  # fmt: skip
+        error = e.error
+    else:
+        g = _exact(points, constant, weights, counts, chart, center)
+        error = rounding(constant, weights, counts, center.x)
+    least = float(g.min(initial=np.inf))
+    if least == np.inf:
+        return -np.inf, 0.0
+    total = float(np.exp(least - g).sum())
+    return np.log(total) - least - np.log(count) - error, total
+
+
+def _exact(
+    points: np.ndarray, constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, chart: Chart, center: Fit
+) -> np.ndarray:
+    """g of those particles that the quadratic model at the centre prefers."""
     evaluated = EVALUATED * chart.dimension
     if len(points) > evaluated:
         score = quadratic_forms(points - center.z, center.precision)
         points = points[np.argpartition(score, evaluated)[:evaluated]]
-    if not len(points):
-        return -np.inf
     g = np.empty((len(points), 1))
     _kernels.log_likelihoods(constant, weights, counts[None, :], chart.coordinates(points), g)
-    return float(special.logsumexp(-g)) - np.log(count) - rounding(constant, weights, counts, center.x)
+    return g[:, 0]
 
 
 @lru_cache
@@ -141,9 +188,10 @@ def _cube(d: int, count: int) -> np.ndarray:
 
 
 @lru_cache
-def _normals(d: int, count: int) -> np.ndarray:
-    """The same points with standard normal coordinates."""
-    return special.ndtri(np.clip(_cube(d, count), 1e-12, 1 - 1e-12))
+def _normals(d: int, count: int) -> tuple[np.ndarray, float]:
+    """The same points with standard normal coordinates, and a little more than their largest squared length."""
+    normals = special.ndtri(np.clip(_cube(d, count), 1e-12, 1 - 1e-12))
+    return normals, 1.001 * float(np.square(normals).sum(axis=1).max())
 
 
 def quadratic_forms(vectors: np.ndarray, matrix: np.ndarray) -> np.ndarray:
@@ -152,25 +200,30 @@ def quadratic_forms(vectors: np.ndarray, matrix: np.ndarray) -> np.ndarray:
 
 
 def log_mixture(
-    prior: Gaussian | Uniform, constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, chart: Chart, center: Fit
+    prior: Gaussian | Uniform,
+    constant: np.ndarray,
+    weights: np.ndarray,
+    counts: np.ndarray,
+    chart: Chart,
+    center: Fit,
+    expansion: Expansion | None = None,
+    window: int = 0,
 ) -> float:
-    """Lower bound on ln Q of the window's law W, whatever the model."""
-    arguments = (prior, constant, weights, counts, chart, center)
-    if chart.reduction is not None:
-        return particles(*arguments)
-    shares = np.log([PARTICLE_SHARE, 1.0 - PARTICLE_SHARE])
-    return float(np.logaddexp(shares[0] + particles(*arguments), shares[1] + closed_form(*arguments)))
+    """Lower bound on ln Q of the window's law W, whatever the model.
 
-
-def rounding(constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, x: np.ndarray) -> float:
-    """Bound on the floating-point error of g near x (nats), with a factor to spare.
-
-    Relative error of f: its summands' rounding over f. Of the compensated sum: a few units of Σ K|ln f|.
+    ``expansion`` of g at the centre, row ``window`` of it, spares the evaluation of g particle by particle.
     """
-    values = np.maximum(constant + weights @ x, 1e-300)
-    condition = (np.abs(constant) + np.abs(weights) @ np.abs(x)) / values
-    size = float(counts @ (1.0 + np.abs(np.log(values)) + (2.0 + weights.shape[1]) * condition))
-    return 8.0 * np.finfo(float).eps * size + 1e-9
+    bound, total = _particles(prior, constant, weights, counts, chart, center, expansion, window)
+    if chart.reduction is not None:
+        return bound
+    bound += np.log(PARTICLE_SHARE)
+    if total >= ENOUGH_PARTICLES:
+        return bound
+    used = counts > 0
+    constant, weights, counts = constant[used], weights[used], counts[used]
+    around = fit(constant, weights, counts, chart, center.z)
+    other = closed_form(prior, constant, weights, counts, chart, around) + np.log(1.0 - PARTICLE_SHARE)
+    return float(np.logaddexp(bound, other))
 
 
 def _truncated_moments(d: int, radius2: float) -> tuple[float, float, float]:

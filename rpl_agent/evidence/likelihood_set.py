@@ -18,15 +18,16 @@ approximations, each a superset of C:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from scipy import special
 
 from rpl_agent.evidence import _kernels, _newton
+from rpl_agent.evidence.likelihood_expansion import Expansion, expand, rounding
 from rpl_agent.evidence.likelihood_map import Chart, Fit, fit
-from rpl_agent.evidence.likelihood_mixture import quadratic_forms, rounding
+from rpl_agent.evidence.likelihood_mixture import quadratic_forms
 
 ELLIPSOID_ROUNDS = 15
 #: Beyond this the data leave a direction unbounded, up to rounding: no ellipsoid.
@@ -45,8 +46,9 @@ class LevelSet:
     counts : (J, n) K_f per window
     offsets : (J,) ln w_j + a lower bound on ln Q_j
     level : ln 1/α
-    center : a fit to the windows' mixture, in the interior of C unless C is empty
+    center : a fit to the data, in the interior of C unless C is empty
     expressions : (n,) ids of the kept expressions in Λ
+    expansion : of the windows' g_j at the centre, None where it has too many coefficients
     """
 
     constant: np.ndarray
@@ -57,6 +59,7 @@ class LevelSet:
     chart: Chart
     center: Fit
     expressions: np.ndarray
+    expansion: Expansion | None = None
 
     @property
     def dimension(self) -> int:
@@ -65,7 +68,14 @@ class LevelSet:
     @cached_property
     def slack(self) -> float:
         """Nats by which every bound is loosened to cover floating-point error."""
+        if self.expansion is not None:
+            return 2.0 * self.expansion.error
         return 2.0 * rounding(self.constant, self.weights, self.counts.max(axis=0), self.center.x)
+
+    @cached_property
+    def center_value(self) -> float:
+        """G at the centre."""
+        return float(self.values(self.center.x)[0])
 
     def terms(self, points: np.ndarray) -> np.ndarray:
         """(k, J) ln(w_j Q_j) + g_j at points x (k, r)."""
@@ -89,13 +99,12 @@ class LevelSet:
     def tangents(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(k,) G, (k, r) ∇G and (k, J) the share of each window in the mixture."""
         points = np.ascontiguousarray(np.atleast_2d(points), dtype=float)
-        terms = self.terms(points)
-        values = _log_sum_exp(terms)
-        gradients = np.empty(points.shape)
-        with np.errstate(invalid="ignore"):
-            mixing = np.nan_to_num(np.exp(terms - values[:, None]))
-        _kernels.likelihood_gradients(self.constant, self.weights, self.counts, points, mixing, gradients)
-        return values, gradients, mixing
+        values, gradients = np.empty(len(points)), np.empty(points.shape)
+        shares = np.empty((len(points), len(self.offsets)))
+        _kernels.tangents(
+            self.constant, self.weights, self.counts, self.offsets, points, values, gradients, shares
+        )  # fmt: skip
+        return values, gradients, shares
 
 
 def _log_sum_exp(terms: np.ndarray) -> np.ndarray:
@@ -168,20 +177,45 @@ class Tangents:
     shares: np.ndarray
 
 
-def boundary(target: LevelSet, directions: np.ndarray, steps: int = 6) -> Tangents:
-    """Tangents near the boundary of C on rays from its centre.
-
-    ``directions`` (k, dim of the chart) are in coordinates where the curvature at the centre is the identity.
-    Newton on the ray, stopped at the domain's boundary; where the points lie decides how good the cuts there
-    are, not whether they are valid.
+@dataclass(frozen=True)
+class Rays:
+    """Rays from the centre (k, dim of the chart), where they leave the domain and, as far as one can tell without
+    evaluating G, C (k,); the windows' shares there (k, J).
     """
+
+    rays: np.ndarray
+    exits: np.ndarray
+    lengths: np.ndarray
+    shares: np.ndarray
+
+
+def rays_of(target: LevelSet, directions: np.ndarray) -> Rays:
+    """Rays in ``directions`` (k, dim of the chart), given in coordinates where the curvature at the centre is 1."""
     chart, z = target.chart, target.center.z
     rays = directions @ np.linalg.inv(np.linalg.cholesky(target.center.precision))
     slope, room = rays @ chart.A.T, chart.b - chart.A @ z
     with np.errstate(divide="ignore", invalid="ignore"):
         exits = 0.999999 * np.where(slope > 0, room / slope, np.inf).min(axis=1)
-    gap = max(target.level - float(target.values(target.center.x)[0]), 1e-6)
-    t = np.minimum(np.sqrt(2.0 * gap), exits)
+    gap = max(target.level - target.center_value, 1e-6)
+    lengths = np.minimum(np.sqrt(2.0 * gap), exits)
+    e = target.expansion
+    if e is None:
+        shares = special.softmax(target.terms(target.center.x), axis=1)
+        return Rays(rays, exits, lengths, np.repeat(shares, len(rays), axis=0))
+    shares, longest = np.empty((len(rays), len(target.offsets))), np.minimum(4.0 * lengths, exits)
+    model = (e.x, target.offsets, target.level, e.value, e.linear, e.quadratic, e.cubic)
+    _newton.ray_lengths(z, rays, longest, target.level - gap, *chart.monomials, *model, lengths, shares)
+    return Rays(rays, exits, lengths, shares)
+
+
+def boundary(target: LevelSet, guess: Rays, steps: int = 6) -> Tangents:
+    """Tangents near the boundary of C on rays from its centre.
+
+    Newton on the ray from the guess, stopped at the domain's boundary. Where the points lie decides how good the
+    cuts there are, not whether they are valid.
+    """
+    chart, z = target.chart, target.center.z
+    rays, exits, t = guess.rays, guess.exits, guess.lengths
     low, high = np.zeros(len(rays)), exits.copy()
     for step in range(steps):
         x = chart.coordinates(z + t[:, None] * rays)
@@ -250,9 +284,9 @@ def ellipsoid(
     for _ in range(ELLIPSOID_ROUNDS):
         scale = counts * curvature(upper / values - 1.0) / values**2
         H = (weights * scale[:, None]).T @ weights
-        if not np.isfinite(H).all() or np.linalg.cond(H) > MAX_CONDITION:
+        inverse = _inverse(H)
+        if inverse is None:
             return None
-        inverse = np.linalg.inv(H)
         step = inverse @ gradient
         center, radius2 = m - step, max(2.0 * room + float(gradient @ step), 0.0)
         spread = np.sqrt(radius2 * np.maximum(quadratic_forms(weights, inverse), 0.0))
@@ -264,6 +298,16 @@ def ellipsoid(
     return center, H, radius2 * (1.0 + 1e-9)
 
 
+def _inverse(H: np.ndarray) -> np.ndarray | None:
+    """H⁻¹, None where the condition number (in the Frobenius norm) is beyond `MAX_CONDITION`."""
+    try:
+        inverse = np.linalg.inv(H)
+    except np.linalg.LinAlgError:
+        return None
+    condition = np.linalg.norm(H) * np.linalg.norm(inverse)
+    return inverse if condition <= MAX_CONDITION else None
+
+
 def curvature(excess: np.ndarray) -> np.ndarray:
     """φ(ε) = 2(ε − ln(1+ε))/ε², rounded down; φ(0) = 1."""
     small = np.abs(excess) < 1e-3
@@ -273,11 +317,10 @@ def curvature(excess: np.ndarray) -> np.ndarray:
     return np.where(small, series, exact) * (1.0 - 1e-9)
 
 
-def center_of(
-    constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, offsets: np.ndarray, chart: Chart, start: np.ndarray
-) -> Fit:
-    """A fit to the windows' mixture: counts averaged with the windows' shares at the start."""
-    g = np.empty((1, len(offsets)))
-    _kernels.log_likelihoods(constant, weights, counts, np.ascontiguousarray(chart.coordinates(start)), g)
-    shares = special.softmax(g[0] + offsets)
-    return fit(constant, weights, shares @ counts, chart, start)
+def recentred(target: LevelSet, useful: np.ndarray) -> LevelSet:
+    """The set of the ``useful`` windows (a superset), around a fit to their mixture: each counts as it does in G."""
+    part = replace(target, counts=target.counts[useful], offsets=target.offsets[useful], expansion=None)
+    shares = special.softmax(part.terms(target.center.x)[0])
+    center = fit(part.constant, part.weights, shares @ part.counts, part.chart, target.center.z)
+    expansion = expand(part.constant, part.weights, part.counts, center.x)
+    return replace(part, center=center, expansion=expansion)

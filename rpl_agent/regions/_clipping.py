@@ -22,6 +22,8 @@ from rpl_agent.regions._kernels import (
 )
 
 UNCHANGED, CUT, EMPTY, FULL, INCONSISTENT = 0, 1, 2, 3, 4
+#: what `most_violated` makes of a row: cut by it next, ask again later, never again
+CHOSEN, VIOLATED, REDUNDANT = 2, 1, 0
 
 
 @njit(cache=True)
@@ -153,6 +155,82 @@ def clip(row_id, row, bound, basis, neighbour, point, alive, state):
             point[v, k] = new_point[i, k]
             neighbour[v, k] = u if k == n - 1 else slot[new_neighbour[i, k]]
     return CUT
+
+
+@njit(cache=True)
+def most_violated(rows, loose, tolerance, point, alive, state, status, worst):
+    """One look at every row whose ``status`` is not REDUNDANT, over all vertices.
+
+    ``worst`` (m,) becomes the largest violation over its tolerance. A row that no vertex violates is REDUNDANT, one
+    that is the most violated row of some vertex is CHOSEN; the number of the latter is returned.
+    """
+    used = state[0]
+    n = rows.shape[1]
+    best = np.zeros(used)
+    row_of = np.full(used, -1, np.int64)
+    for i in range(rows.shape[0]):
+        if status[i] == REDUNDANT:
+            continue
+        largest = -np.inf
+        for v in range(used):
+            if alive[v]:
+                excess = -loose[i]
+                for j in range(n):
+                    excess += rows[i, j] * point[v, j]
+                if excess > largest:
+                    largest = excess
+                if excess > best[v]:
+                    best[v] = excess
+                    row_of[v] = i
+        worst[i] = largest / tolerance[i]
+        status[i] = VIOLATED if largest > tolerance[i] else REDUNDANT
+    count = 0
+    for v in range(used):
+        i = row_of[v]
+        if i >= 0 and status[i] == VIOLATED:
+            status[i] = CHOSEN
+            count += 1
+    return count
+
+
+@njit(cache=True)
+def cut_by_rows(rows, rhs, loose, tolerance, status, held, held_rhs, held_loose, size, basis, neighbour, point, alive,
+                state):  # fmt: skip
+    """Cut by the most violated rows until no row is violated; stops early at a row that `clip` refuses.
+
+    Parameters
+    ----------
+    rows : (m, n), rhs, loose, tolerance : (m,) float64
+    status : (m,) uint8
+        VIOLATED for every row at first; kept between calls.
+    held : (cap, n), held_rhs, held_loose : (cap,) float64
+        The rows of the graph, to which those that cut are added.
+    size : (1,) int64
+        How many there are.
+    basis, neighbour, point, alive, state : as in `clip`
+
+    Returns
+    -------
+    int, int
+        CUT when done, otherwise what `clip` said and of which row, which then is REDUNDANT.
+    """
+    worst = np.empty(rows.shape[0])
+    while most_violated(rows, loose, tolerance, point, alive, state, status, worst) > 0:
+        chosen = np.flatnonzero(status == CHOSEN)
+        for i in chosen[np.argsort(-worst[chosen], kind="mergesort")]:
+            status[i] = REDUNDANT
+            told = clip(size[0], rows[i], loose[i], basis, neighbour, point, alive, state)
+            if told == CUT:
+                held[size[0]] = rows[i]
+                held_rhs[size[0]] = rhs[i]
+                held_loose[size[0]] = loose[i]
+                size[0] += 1
+            elif told != UNCHANGED:
+                for k in chosen:
+                    if status[k] == CHOSEN:
+                        status[k] = VIOLATED
+                return told, i
+    return CUT, -1
 
 
 @njit(cache=True)

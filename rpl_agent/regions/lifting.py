@@ -17,12 +17,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from rpl_agent.errors import ModelError
+from rpl_agent.evidence.coordinates import per_model
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.regions._kernels import UNIT_ROUNDOFF
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.box import Box
+from rpl_agent.regions.ellipsoid import Ellipsoid
 from rpl_agent.regions.intersection import Image
 from rpl_agent.regions.polytope import GRAPH_DIMENSION, Polytope
 from rpl_agent.regions.vertex_graph import ATTEMPTS, PERTURBATION, GraphError, VertexGraph
@@ -30,6 +32,8 @@ from rpl_agent.regions.vertex_graph import ATTEMPTS, PERTURBATION, GraphError, V
 #: OBBT ends when no bound moves by more than this share of its first width
 OBBT_TOLERANCE = 1e-6
 OBBT_ROUNDS = 30
+#: ... or when, shrinking as it did, the next round would move none by more than this share of its present width
+OBBT_SETTLED = 5e-4
 
 
 @dataclass(frozen=True)
@@ -65,13 +69,17 @@ class Chart:
 
 
 def chart_of(table: ExpressionTable) -> Chart:
-    """The chart of a table: parameters, monomials of higher degree, intermediate products.
+    """The chart of a table: parameters, monomials of higher degree, intermediate products; computed once.
 
     Parameters
     ----------
     table : ExpressionTable
         With dense reduction (at most 64 monomials; models with more go through `relaxations.umdp`).
     """
+    return per_model(table, "lifting chart", _chart_of)
+
+
+def _chart_of(table: ExpressionTable) -> Chart:
     reduction = table.reduction
     if not isinstance(reduction.weights, np.ndarray):
         raise ModelError(
@@ -109,23 +117,36 @@ def _add_chain(monomial: tuple[int, ...], rows: list[tuple[int, ...]], index: di
 
 
 # ---------------------------------------------------------------------- rows
-def expression_rows(
-    constant: np.ndarray, weights: np.ndarray, lower: np.ndarray, upper: np.ndarray, reach: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of lower <= constant + weights z <= upper, right sides moved outward past rounding.
+@dataclass(frozen=True)
+class ExpressionRows:
+    """Rows of lower <= constant + weights z <= upper, ready for any bounds.
 
-    Parameters
+    Attributes
     ----------
-    constant, lower, upper : (F,) float64
-    weights : (F, n) float64
-    reach : (n,) float64
-        max |z|.
+    rows : (2k, n) float64
+        weights and -weights of the k expressions that are not constant.
+    used : (k,) int
+    constant : (k,) float64
+    slack : (k,) float64
+        How far right sides are moved outward, past rounding.
     """
-    used = np.flatnonzero(np.abs(weights).sum(axis=1))
-    w, c = weights[used], constant[used]
-    slack = 8 * UNIT_ROUNDOFF * (1.0 + np.abs(c) + np.abs(w) @ reach)
-    rows = np.vstack([w, -w])
-    return rows, np.concatenate([upper[used] - c + slack, c - lower[used] + slack])
+
+    rows: np.ndarray
+    used: np.ndarray
+    constant: np.ndarray
+    slack: np.ndarray
+
+    @classmethod
+    def of(cls, constant: np.ndarray, weights: np.ndarray, reach: np.ndarray) -> ExpressionRows:
+        """For expressions (F,) with weights (F, n), where |z| <= reach (n,)."""
+        used = np.flatnonzero(np.abs(weights).sum(axis=1))
+        w, c = weights[used], constant[used]
+        return cls(np.vstack([w, -w]), used, c, 8 * UNIT_ROUNDOFF * (1.0 + np.abs(c) + np.abs(w) @ reach))
+
+    def rhs(self, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+        """(2k,) right sides for bounds (F,) of all expressions."""
+        c, slack = self.constant, self.slack
+        return np.concatenate([upper[self.used] - c + slack, c - lower[self.used] + slack])
 
 
 def mccormick_rows(chart: Chart, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -236,6 +257,7 @@ def _relax_graph(
     width = np.maximum(upper - lower, 1e-300)
     graph = VertexGraph(lower, upper, perturbation)
     graph.cut(rows, rhs)
+    last = 0.0
     for _ in range(rounds):
         if not graph.empty:
             graph.cut(*mccormick_rows(chart, lower, upper))
@@ -245,9 +267,12 @@ def _relax_graph(
         new_lower, new_upper = _tightened(chart, lower, upper, *region.box())
         moved = max(((new_lower - lower) / width).max(), ((upper - new_upper) / width).max())
         region.lower, region.upper = lower, upper  # the bounds that the McCormick rows belong to
+        present = np.maximum(new_upper - new_lower, 1e-300)
+        share = max(((new_lower - lower) / present).max(), ((upper - new_upper) / present).max())
         lower, upper = new_lower, new_upper
-        if moved <= tolerance:
+        if moved <= tolerance or share * share <= OBBT_SETTLED * last:
             break
+        last = share
     return region
 
 
@@ -261,6 +286,50 @@ def _tightened(
 
 
 # ---------------------------------------------------------------------- regions of a model
+@dataclass(frozen=True)
+class _Frame:
+    """What `build_region` needs of a model whatever the data say; computed once per model.
+
+    Attributes
+    ----------
+    chart : Chart or None
+        Coordinates of the polytope; None if it lives in x.
+    lower, upper : (n,) float64
+        Bounds of the coordinates over the domain; crossing where the domain is empty.
+    rows : (m, n), rhs : (m,) float64
+        The domain.
+    expressions : ExpressionRows
+    """
+
+    chart: Chart | None
+    lower: np.ndarray
+    upper: np.ndarray
+    rows: np.ndarray
+    rhs: np.ndarray
+    expressions: ExpressionRows
+
+
+def _frame_of(pmdp: ParametricMDP) -> _Frame:
+    table, domain, reduction = pmdp.table, pmdp.domain, pmdp.table.reduction
+    chart = chart_of(table)
+    lower, upper = initial_bounds(chart, domain)
+    rows = np.zeros((len(domain.b), chart.dimension))
+    rows[:, : domain.dimension] = domain.A
+    expressions = ExpressionRows.of(table.constant, chart.weights, _reach(lower, upper))
+    few = reduction.rank == 1 or (reduction.rank <= GRAPH_DIMENSION < chart.dimension)
+    if not few or chart.is_identity:
+        return _Frame(chart, lower, upper, rows, domain.b, expressions)
+    # Few coordinates matter: bound each over the domain, then stay in x (exact for one coordinate).
+    zeros, ones = np.zeros(len(table)), np.ones(len(table))
+    rows, rhs = np.vstack([rows, expressions.rows]), np.concatenate([domain.b, expressions.rhs(zeros, ones)])
+    start = relax(chart, rows, rhs, lower, upper)
+    lower, upper = Image(start, chart.embedding).box()
+    if start.is_empty:
+        lower, upper = upper, lower - 1.0
+    expressions = ExpressionRows.of(table.constant, reduction.weights, _reach(lower, upper))
+    return _Frame(None, lower, upper, np.zeros((0, reduction.rank)), np.zeros(0), expressions)
+
+
 def build_region(
     pmdp: ParametricMDP,
     lower: np.ndarray,
@@ -292,35 +361,42 @@ def build_region(
     ModelError
         Bounds of the wrong shape, NaN, or lower > upper.
     """
-    table, domain = pmdp.table, pmdp.domain
     lower, upper = checked_bounds(pmdp, lower, upper)
     lower, upper = np.maximum(lower, 0.0), np.minimum(upper, 1.0)
-    reduction = table.reduction
-    A, b = _checked_extra(extra, reduction.rank)
-    if reduction.rank == 0:
+    rank = pmdp.table.reduction.rank
+    A, b = _checked_extra(extra, rank)
+    if rank == 0:
         return Box(np.zeros(0), np.zeros(0))
-    chart = chart_of(table)
-    low, high = initial_bounds(chart, domain)
-    domain_rows = np.zeros((len(domain.b), chart.dimension))
-    domain_rows[:, : domain.dimension] = domain.A
-    in_x = reduction.rank == 1 or (reduction.rank <= GRAPH_DIMENSION < chart.dimension)
-    if in_x and not chart.is_identity:
-        # Few coordinates matter: bound each over the domain, then stay in x (exact for one coordinate).
-        rows, rhs = expression_rows(
-            table.constant, chart.weights, np.zeros(len(lower)), np.ones(len(lower)), _reach(low, high)
-        )
-        start = relax(chart, np.vstack([domain_rows, rows]), np.concatenate([domain.b, rhs]), low, high, tolerance)
-        x_low, x_high = Image(start, chart.embedding).box()
-        if start.is_empty:
-            return Polytope(np.zeros((0, reduction.rank)), np.zeros(0), x_high, x_low - 1.0)
-        rows, rhs = expression_rows(table.constant, reduction.weights, lower, upper, _reach(x_low, x_high))
-        return Polytope(np.vstack([A, rows]), np.concatenate([b, rhs]), x_low, x_high)
-    rows, rhs = expression_rows(table.constant, chart.weights, lower, upper, _reach(low, high))
-    if len(A):
-        slack = 8 * UNIT_ROUNDOFF * (np.abs(A) @ np.abs(chart.embedding) @ _reach(low, high))
-        rows, rhs = np.vstack([A @ chart.embedding, rows]), np.concatenate([b + slack, rhs])
-    region = relax(chart, np.vstack([domain_rows, rows]), np.concatenate([domain.b, rhs]), low, high, tolerance)
+    frame = per_model(pmdp, "frame", _frame_of)
+    chart = frame.chart
+    if len(A) and chart is not None:
+        b = b + 8 * UNIT_ROUNDOFF * (np.abs(A) @ np.abs(chart.embedding) @ _reach(frame.lower, frame.upper))
+        A = A @ chart.embedding
+    rows = np.vstack([A.reshape(-1, len(frame.lower)), frame.rows, frame.expressions.rows])
+    rhs = np.concatenate([b, frame.rhs, frame.expressions.rhs(lower, upper)])
+    if chart is None:
+        return Polytope(rows, rhs, frame.lower, frame.upper)
+    region = relax(chart, rows, rhs, frame.lower, frame.upper, tolerance)
     return region if chart.is_identity else Image(region, chart.embedding)
+
+
+def lies_inside(
+    pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray, ellipsoid: Ellipsoid, share: float
+) -> bool:
+    """Whether no row of `build_region` cuts off more than ``share`` of the ellipsoid's width (affine models only)."""
+    frame = per_model(pmdp, "frame", _frame_of)
+    if frame.chart is not None and not frame.chart.is_identity:
+        return False
+    rows = np.vstack([frame.rows, frame.expressions.rows])
+    rhs = np.concatenate([frame.rhs, frame.expressions.rhs(np.maximum(lower, 0.0), np.minimum(upper, 1.0))])
+    least, most = ellipsoid.minimize(rows), -ellipsoid.minimize(-rows)
+    low, high = ellipsoid.box()
+    depth = share * (high - low)
+    return bool(
+        (most - rhs <= share * (most - least)).all()
+        and (frame.lower - low <= depth).all()
+        and (high - frame.upper <= depth).all()
+    )
 
 
 def domain_region(pmdp: ParametricMDP) -> Region:

@@ -21,8 +21,6 @@ ATTEMPTS = 4
 VIOLATION = 1e-12
 #: vertices of a complete table (d = 6: 50,000 vertices take 25 MB)
 MAX_VERTICES = 50_000
-#: entries of one block of the violation matrix
-BLOCK = 4_000_000
 
 
 class GraphError(RuntimeError):
@@ -71,6 +69,7 @@ class VertexGraph:
             self._rows[2 * j, j], self._rhs[2 * j] = 1.0, self.upper[j]
             self._rows[2 * j + 1, j], self._rhs[2 * j + 1] = -1.0, -self.lower[j]
         self._loose = self._loosened(self._rows, self._rhs)
+        self._held = np.array([2 * n], np.int64)  # rows in use; the arrays have room for more
         clipping.box_graph(self._loose, self._basis, self._neighbour, self._point, self._alive, self._state)
 
     def _loosened(self, rows: np.ndarray, rhs: np.ndarray) -> np.ndarray:
@@ -89,63 +88,49 @@ class VertexGraph:
         rows : (m, n) float64
         rhs : (m,) float64
         """
+        rows, rhs = np.ascontiguousarray(rows, np.float64), np.ascontiguousarray(rhs, np.float64)
         loose = self._loosened(rows, rhs)
-        scale = np.abs(rows).sum(axis=1) * self._size
-        active = np.flatnonzero(scale > 0)
-        while not self.empty and len(active):
-            worst, row_of_vertex = self._violations(rows, loose, active)
-            violated = worst > VIOLATION * scale[active]
-            chosen = np.unique(row_of_vertex[row_of_vertex >= 0])
-            chosen = active[chosen[violated[chosen]]]
-            chosen = chosen[np.argsort(-(worst[np.searchsorted(active, chosen)] / scale[chosen]), kind="stable")]
-            for i in chosen:
-                self._clip(rows[i], rhs[i], loose[i])
-                if self.empty:
-                    return
-            active = np.setdiff1d(active[violated], chosen, assume_unique=True)
+        tolerance = VIOLATION * self._size * np.abs(rows).sum(axis=1)
+        status = np.where(tolerance > 0, clipping.VIOLATED, clipping.REDUNDANT).astype(np.uint8)
+        self._make_room(len(rhs))
+        while not self.empty:
+            told, i = clipping.cut_by_rows(
+                rows, rhs, loose, tolerance, status, self._rows, self._rhs, self._loose, self._held,
+                self._basis, self._neighbour, self._point, self._alive, self._state,
+            )  # fmt: skip
+            if told == clipping.CUT:
+                return
+            self._refused(told, rows[i], float(rhs[i]))
 
-    def _violations(self, rows: np.ndarray, loose: np.ndarray, active: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Largest violation of each active row over the vertices; for each vertex the row it violates most."""
-        points = self.vertices().T
-        worst = np.empty(len(active))
-        best_of_vertex = np.zeros(points.shape[1])
-        row_of_vertex = np.full(points.shape[1], -1, np.int64)
-        step = max(1, BLOCK // max(points.shape[1], 1))
-        for first in range(0, len(active), step):
-            block = active[first : first + step]
-            excess = rows[block] @ points - loose[block, None]
-            worst[first : first + step] = excess.max(axis=1)
-            arg = excess.argmax(axis=0)
-            value = excess[arg, np.arange(points.shape[1])]
-            better = value > best_of_vertex
-            best_of_vertex[better], row_of_vertex[better] = value[better], first + arg[better]
-        return worst, row_of_vertex
+    def _make_room(self, count: int) -> None:
+        """Room for ``count`` more rows."""
+        held = int(self._held[0])
+        if held + count > len(self._rhs):
+            self._rows, self._rhs, self._loose = (
+                np.concatenate([a[:held], np.empty((count, *a.shape[1:]))])
+                for a in (self._rows, self._rhs, self._loose)
+            )
 
-    def _clip(self, row: np.ndarray, rhs: float, loose: float) -> None:
-        status = clipping.clip(
-            len(self._rhs), row, loose, self._basis, self._neighbour, self._point, self._alive, self._state
-        )
-        if status == clipping.CUT:
-            self._rows = np.vstack([self._rows, row])
-            self._rhs = np.append(self._rhs, rhs)
-            self._loose = np.append(self._loose, loose)
-        elif status == clipping.EMPTY:
-            # Only a certified bound proves emptiness; otherwise the row is left out, which is sound.
-            bound, _ = support_polytope(self.data(), np.ascontiguousarray(row), 0)
-            self.empty = bool(bound > rhs)
-        elif status == clipping.FULL:
+    def _refused(self, told: int, row: np.ndarray, rhs: float) -> None:
+        """A row that could not cut: only a certified bound proves emptiness, else it is left out, which is sound."""
+        if told == clipping.FULL:
             raise GraphError(f"more than {len(self._alive)} vertices")
-        elif status == clipping.INCONSISTENT:
+        if told == clipping.INCONSISTENT:
             raise GraphError("rounding has spoilt the vertex graph")
+        bound, _ = support_polytope(self.data(), row, 0)
+        self.empty = bool(bound > rhs)
 
     def data(self) -> PolytopeData:
         """The graph as arrays: only live vertices, only rows that are tight somewhere."""
         live = np.flatnonzero(self._alive[: self._state[0]])
         number = np.full(self._state[0], -1, np.int32)
         number[live] = np.arange(len(live), dtype=np.int32)
-        used, flat = np.unique(self._basis[live], return_inverse=True)
-        basis = np.ascontiguousarray(flat.reshape(len(live), -1).astype(np.int32))
-        rows = np.ascontiguousarray(self._rows[used])
+        basis = self._basis[live]
+        tight = np.zeros(self._held[0], bool)
+        tight[basis] = True
+        used = np.flatnonzero(tight)
+        basis = (np.cumsum(tight, dtype=np.int32) - 1)[basis].astype(np.int32)
+        rows = self._rows[used]
         data = polytope_data(len(live), rows, self._rhs[used], self._loose[used], self.lower, self.upper, complete=True)
         if clipping.fill_table(data, basis, self._point[live], number[self._neighbour[live]]):
             raise GraphError("a basis of the vertex graph is singular")

@@ -1,0 +1,94 @@
+"""Taylor expansions of the windows' negative log-likelihoods g_j at one point, with what bounds the rest.
+
+With e_f = b_f·(x' − x), b_f the gradient of ln f at x, g(x') = g(x) − Σ K_f ln(1 + e_f). `likelihood_mixture` bounds g
+at particles with it, `likelihood_set` finds where to look for the boundary of C.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rpl_agent.evidence import _kernels
+
+#: Expansions are made up to this rank (they have rank³ coefficients). Particles count up to this squared distance from
+#: the centre in units of the information, and expansions are used if they bound the likelihood of all those.
+EXPANDED_RANK = 6
+EXPANDED = 20.0
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """Taylor coefficients at x of g_j for J windows, and what bounds the rest.
+
+    Attributes
+    ----------
+    value (J,), linear (J, r), quadratic (J, r, r), cubic (J, r, r, r) : as in `_kernels.expand`
+    metric (r, r), ratio : (x'−x)'metric(x'−x) · ratio ≥ (f[x']/f[x] − 1)² for every expression f
+    error : bound on the rounding error of every g_j at x
+    drift : (r,) and of its expansion per unit of |x' − x|
+    """
+
+    x: np.ndarray
+    value: np.ndarray
+    linear: np.ndarray
+    quadratic: np.ndarray
+    cubic: np.ndarray
+    metric: np.ndarray
+    ratio: float
+    error: float
+    drift: np.ndarray
+
+    @property
+    def reach(self) -> float:
+        """Largest (x'−x)'metric(x'−x) at which a particle counts; the metric sums the information of all windows."""
+        return EXPANDED * len(self.value)
+
+    @property
+    def spread(self) -> float:
+        """Bound on |f[x']/f[x] − 1| within reach: how far the likelihood is from a Gaussian."""
+        return float(np.sqrt(self.ratio * self.reach))
+
+
+def expand(constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, x: np.ndarray) -> Expansion | None:
+    """Expansions of all windows, ``counts`` (J, n), at x; None where they would cost more than they save."""
+    n, r = weights.shape
+    if r > EXPANDED_RANK:
+        return None
+    windows = len(counts)
+    value, linear, size = np.empty(windows), np.empty((windows, r)), np.empty(r)
+    quadratic, cubic = np.empty((windows, r, r)), np.empty((windows, r, r, r))
+    _kernels.expand(constant, weights, counts, x, value, linear, quadratic, cubic, size)
+    metric = quadratic.sum(axis=0)
+    # directions that no expression has seen: any positive number, their steps do not move an expression
+    metric.flat[:: r + 1] += 1e-9 * np.trace(metric) / r
+    factor = _root(metric)
+    ratio = np.inf if factor is None else 1.01 * _kernels.largest_ratio(constant, weights, x, factor)
+    error = rounding(constant, weights, counts.max(axis=0), x)
+    drift = 4.0 * np.finfo(float).eps * (n + 16.0) * size
+    return Expansion(x, value, linear, quadratic, cubic, metric, float(ratio), error, drift)
+
+
+def _root(metric: np.ndarray) -> np.ndarray | None:
+    """L with |L b|² ≥ 0.995 b' metric⁻¹ b, None where rounding forbids it.
+
+    If |L metric L' − I| ≤ e then metric⁻¹ ≤ L'L / (1 − e), however badly conditioned the metric is.
+    """
+    try:
+        factor = np.linalg.inv(np.linalg.cholesky(metric))
+    except np.linalg.LinAlgError:
+        return None
+    defect = np.linalg.norm(factor @ metric @ factor.T - np.eye(len(metric)))
+    return factor if defect < 4e-3 else None
+
+
+def rounding(constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, x: np.ndarray) -> float:
+    """Bound on the floating-point error of g near x (nats), with a factor to spare.
+
+    Relative error of f: its summands' rounding over f. Of the compensated sum: a few units of Σ K|ln f|.
+    """
+    values = np.maximum(constant + weights @ x, 1e-300)
+    condition = (np.abs(constant) + np.abs(weights) @ np.abs(x)) / values
+    size = float(counts @ (1.0 + np.abs(np.log(values)) + (2.0 + weights.shape[1]) * condition))
+    return 8.0 * np.finfo(float).eps * size + 1e-9
