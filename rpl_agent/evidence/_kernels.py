@@ -123,43 +123,34 @@ def log_likelihoods(constant, weights, counts, points, out):
     """out[i, j] = g_j(x_i) = −Σ_f counts[j, f] ln(constant_f + weights_f·x_i), or inf outside its domain.
 
     ``constant`` (n,), ``weights`` (n, r), ``counts`` (J, n), ``points`` (k, r), ``out`` (k, J). Sums are
-    compensated: the terms reach 1e7 while the region is decided by differences of order 1.
+    plain: their rounding, bounded by `likelihood_expansion.rounding`, is far below what moves a region.
     """
-    windows = counts.shape[0]
-    carry, values = np.empty(windows), np.empty(len(constant))
+    values, logarithms = np.empty(len(constant)), np.empty(len(constant))
     for i in range(points.shape[0]):
-        _log_likelihoods_at(constant, weights, counts, points[i], values, carry, out[i])
+        _log_likelihoods_at(constant, weights, counts, points[i], values, logarithms, out[i])
 
 
 @njit(cache=True)
-def _log_likelihoods_at(constant, weights, counts, point, values, carry, out):
-    """g_j at one point, and ``values`` (n,) of the expressions there; ``carry`` (J,) is scratch."""
-    windows = counts.shape[0]
-    for j in range(windows):
-        out[j] = 0.0
-        carry[j] = 0.0
+def _log_likelihoods_at(constant, weights, counts, point, values, logarithms, out):
+    """g_j at one point, and ``values`` (n,) of the expressions there and their logarithms (0 where there is none)."""
+    impossible = False
     for f in range(len(constant)):
         value = constant[f]
         for c in range(weights.shape[1]):
             value += weights[f, c] * point[c]
         values[f] = value
-        if value <= 0.0:
-            for j in range(windows):
-                if counts[j, f] > 0.0:
-                    out[j] = np.inf
-            continue
-        logarithm = log(value)
-        for j in range(windows):
-            term = -counts[j, f] * logarithm
-            total = out[j] + term
-            added = total - out[j]
-            carry[j] += (out[j] - (total - added)) + (term - added)
-            out[j] = total
-    for j in range(windows):
-        if out[j] < np.inf:
-            out[j] += carry[j]
+        if value > 0.0:
+            logarithms[f] = log(value)
         else:
-            out[j] = np.inf  # infinite sums leave no number in the carry
+            logarithms[f] = 0.0
+            impossible = True
+    out[:] = -np.dot(counts, logarithms)
+    if impossible:
+        for f in range(len(constant)):
+            if values[f] <= 0.0:
+                for j in range(counts.shape[0]):
+                    if counts[j, f] > 0.0:
+                        out[j] = np.inf
 
 
 @njit(cache=True)
@@ -168,10 +159,10 @@ def tangents(constant, weights, counts, offsets, points, values, gradients, shar
 
     Where G is infinite the gradient and the shares are 0.
     """
-    windows, r = counts.shape[0], weights.shape[1]
-    carry, f_values, terms = np.empty(windows), np.empty(len(constant)), np.empty(windows)
+    windows = counts.shape[0]
+    f_values, logarithms, terms = np.empty(len(constant)), np.empty(len(constant)), np.empty(windows)
     for i in range(points.shape[0]):
-        _log_likelihoods_at(constant, weights, counts, points[i], f_values, carry, terms)
+        _log_likelihoods_at(constant, weights, counts, points[i], f_values, logarithms, terms)
         largest = -np.inf
         for j in range(windows):
             terms[j] += offsets[j]
@@ -188,14 +179,10 @@ def tangents(constant, weights, counts, offsets, points, values, gradients, shar
         values[i] += log(total)
         for j in range(windows):
             shares[i, j] /= total
+        mixed = np.dot(shares[i], counts)
         for f in range(len(constant)):
-            k = 0.0
-            for j in range(windows):
-                k += shares[i, j] * counts[j, f]
-            if k > 0.0:
-                scale = k / f_values[f]
-                for c in range(r):
-                    gradients[i, c] -= scale * weights[f, c]
+            mixed[f] = mixed[f] / f_values[f] if mixed[f] > 0.0 else 0.0
+        gradients[i] = -np.dot(mixed, weights)
 
 
 @njit(cache=True)

@@ -86,9 +86,9 @@ def _root(metric: np.ndarray) -> np.ndarray | None:
 def rounding(constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, x: np.ndarray) -> float:
     """Bound on the floating-point error of g near x (nats), with a factor to spare.
 
-    Relative error of f: its summands' rounding over f. Of the compensated sum: a few units of Σ K|ln f|.
+    Relative error of f: its summands' rounding over f. Of the sum of n terms: n units of Σ K|ln f|.
     """
     values = np.maximum(constant + weights @ x, 1e-300)
     condition = (np.abs(constant) + np.abs(weights) @ np.abs(x)) / values
     size = float(counts @ (1.0 + np.abs(np.log(values)) + (2.0 + weights.shape[1]) * condition))
-    return 8.0 * np.finfo(float).eps * size + 1e-9
+    return (8.0 + len(counts)) * np.finfo(float).eps * size + 1e-9

@@ -46,7 +46,7 @@ from rpl_agent.evidence.likelihood_map import Chart, Fit, fit
 #: Largest ε² = (f/m_f − 1)² allowed on the support of ρ.
 LARGEST_RATIO = 0.9
 #: Particles per window by dimension (last entry: and above).
-PARTICLES = (128, 128, 512, 2048, 4096, 16384)
+PARTICLES = (128, 128, 256, 2048, 4096, 16384)
 #: Weight of the particles in the mixture with the closed form.
 PARTICLE_SHARE = 0.97
 #: Exact likelihoods are computed for this many particles per dimension, those that a quadratic model prefers.

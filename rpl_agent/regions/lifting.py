@@ -13,6 +13,7 @@ Soundness: every parameter vector of the true set, lifted to z, satisfies every 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from rpl_agent.evidence.coordinates import per_model
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.regions import _lifting_kernels
 from rpl_agent.regions._kernels import UNIT_ROUNDOFF
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.box import Box
@@ -60,6 +62,11 @@ class Chart:
     @property
     def dimension(self) -> int:
         return len(self.exponents)
+
+    @cached_property
+    def by_degree(self) -> np.ndarray:
+        """(p,) the products, those of lower degree first."""
+        return np.argsort(self.exponents.sum(axis=1)[self.products[:, 0]], kind="stable")
 
     @property
     def is_identity(self) -> bool:
@@ -156,39 +163,13 @@ def mccormick_rows(chart: Chart, lower: np.ndarray, upper: np.ndarray) -> tuple[
     ----------
     lower, upper : (n,) float64
     """
-    rows, rhs = [], []
-
-    def add(k: int, i: int, j: int, a: float, b: float, sign: float) -> None:
-        # sign * z_k <= sign * (a z_j + b z_i - a b), where z_i touches a and z_j touches b
-        row = np.zeros(chart.dimension)
-        row[k] += sign
-        row[j] -= sign * a
-        row[i] -= sign * b
-        rows.append(row)
-        size = abs(a * b) + (abs(a) + abs(b)) * max(abs(lower[i]), abs(upper[i]), abs(lower[j]), abs(upper[j]))
-        rhs.append(-sign * a * b + 4 * UNIT_ROUNDOFF * size)
-
-    for k, i, j in chart.products:
-        add(k, i, j, lower[i], lower[j], -1.0)
-        add(k, i, j, upper[i], upper[j], -1.0)
-        if i == j:
-            middle = 0.5 * (lower[i] + upper[i])
-            add(k, i, j, middle, middle, -1.0)
-        add(k, i, j, upper[i], lower[j], 1.0)
-        add(k, i, j, lower[i], upper[j], 1.0)
-    return np.array(rows).reshape(-1, chart.dimension), np.array(rhs)
+    return _lifting_kernels.mccormick(chart.products, lower, upper)
 
 
 def propagate(chart: Chart, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Bounds of z tightened by z_k = z_i z_j in interval arithmetic (products in order of degree)."""
     lower, upper = lower.copy(), upper.copy()
-    for k, i, j in sorted(chart.products.tolist(), key=lambda p: chart.exponents[p[0]].sum()):
-        corners = np.array([a * b for a in (lower[i], upper[i]) for b in (lower[j], upper[j])])
-        low, high = corners.min(), corners.max()
-        if i == j:
-            low = 0.0 if lower[i] <= 0 <= upper[i] else min(lower[i] ** 2, upper[i] ** 2)
-        lower[k] = max(lower[k], np.nextafter(low, -np.inf))
-        upper[k] = min(upper[k], np.nextafter(high, np.inf))
+    _lifting_kernels.propagate(chart.products, chart.by_degree, lower, upper)
     return lower, upper
 
 

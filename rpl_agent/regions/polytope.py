@@ -77,6 +77,7 @@ class Polytope:
         self.A, self.b = scaled_rows(A[~zero], b[~zero])
         self._data: PolytopeData | None = None
         self._program: LinearProgram | None = None
+        self._box: tuple[np.ndarray, np.ndarray] | None = None
         if self._empty or self.dimension == 0:
             self.method = "interval"
             self._data = empty_polytope_data(self.lower, self.upper)
@@ -165,7 +166,9 @@ class Polytope:
     def box(self) -> tuple[np.ndarray, np.ndarray]:
         if self._empty:
             return self.lower.copy(), self.upper.copy()
-        return box_by_queries(self)
+        if self._box is None:
+            self._box = box_by_queries(self)
+        return self._box[0].copy(), self._box[1].copy()
 
     def kernel(self) -> RegionKernel | None:
         return None if self._data is None else RegionKernel(self._data, None, None)
@@ -185,7 +188,7 @@ class Polytope:
         region = cls.__new__(cls)
         region.lower, region.upper = graph.lower, graph.upper
         region.A, region.b, region.method = data.rows, data.rhs, "vertices"
-        region._data, region._program, region._empty = data, None, graph.empty
+        region._data, region._program, region._empty, region._box = data, None, graph.empty, None
         return region
 
     def vertices(self) -> np.ndarray:

@@ -181,7 +181,7 @@ def row_range(first, last, values, maximise, upward, row_ptr, successor, express
             )
         else:
             slot = row % memory.shape[0]
-            bound, vertex = region_row(
+            bound, vertex, _ = region_row(
                 a, b, values, maximise, upward, successor, expression, upper, constant, weights, mass, tightness,
                 kind != ELLIPSOID, table, box_lower, box_upper, kind != POLYTOPE, center, factor, radius, direction,
                 memory[slot],

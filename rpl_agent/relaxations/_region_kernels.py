@@ -51,6 +51,8 @@ def region_row(
     bound : float
     vertex : int
         Where the walk ended. -1: no bound; the walk left the table, or a value is infinite.
+    width : float
+        How far the bounds from the two sides are apart.
     """
     sign = -1.0 if maximise else 1.0
     n = direction.shape[0]
@@ -58,7 +60,7 @@ def region_row(
     for t in range(a, b):
         x = sign * values[successor[t]]
         if abs(x) == np.inf:
-            return 0.0, -1
+            return 0.0, -1, 0.0
         if x < low and upper[expression[t]] > 0.0:
             low = x
     for j in range(n):
@@ -77,7 +79,7 @@ def region_row(
             for j in range(n):
                 direction[j] += weights[f, j] * d
     if span == 0.0:
-        return sign * low, start
+        return sign * low, start, 0.0
     bound = -np.inf
     vertex = start
     if use_polytope:
@@ -86,7 +88,7 @@ def region_row(
         else:
             bound, vertex = walk_table(table, direction, start)
             if bound == -np.inf:
-                return 0.0, -1
+                return 0.0, -1, 0.0
     if use_ellipsoid:
         bound = max(bound, support_ellipsoid(center, factor, radius, direction))
     result = low + (offset + bound)
@@ -95,7 +97,7 @@ def region_row(
         result = result + tightness * span + error
     else:
         result = result - error
-    return sign * min(max(result, low), low + span), vertex
+    return sign * min(max(result, low), low + span), vertex, tightness * span + 2.0 * error
 
 
 @njit(cache=True)

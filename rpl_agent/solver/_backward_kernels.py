@@ -1,7 +1,9 @@
-"""The backward pass over acyclic parts of interval models: both bounds at once.
+"""The backward pass over acyclic parts: both bounds at once.
 
-Lower and upper values differ by rounding only, so nature's distribution is found once per row, for the side on which it
-must be optimal (the outward one), and used for both: on the other side any distribution of the set gives a bound.
+Lower and upper values differ by rounding only. Intervals: nature's distribution is found once per row, for the side on
+which it must be optimal (the outward one), and used for both: on the other side any distribution of the set gives a
+bound. Regions: the query is made once, on the outward side; on the other one its tightness is added, twice because a
+check may end at another vertex, and the largest distance between a successor's two values.
 """
 
 from __future__ import annotations
@@ -12,17 +14,20 @@ from rpl_agent.compiled import njit
 from rpl_agent.relaxations._interval_kernels import (
     INSERTION_LIMIT,
     UNIT_ROUNDOFF,
+    hull_row,
     interval_row,
     pair_bound,
 )
-from rpl_agent.relaxations.compiled import INTERVAL, POINT
+from rpl_agent.relaxations._kernels import row_expectation
+from rpl_agent.relaxations._region_kernels import region_row
+from rpl_agent.relaxations.compiled import ELLIPSOID, INTERVAL, POINT, POLYTOPE
 from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT, MIN_AGENT
 
 
 @njit(cache=True, nogil=True)
 def backward(
     order, low, high, low_rows, high_rows, agent, maximise, gamma, state_ptr, row_ptr, successor, expression, reward,
-    weights, kind, lower, upper, longest,
+    weights, cs, longest,
 ):  # fmt: skip
     """low[s] <= (T low)(s) and high[s] >= (T high)(s) for s in order, successors first.
 
@@ -35,10 +40,15 @@ def backward(
         Written: the agent's best row for either side (untouched for a fixed policy).
     agent, maximise, gamma, reward, weights :
         As in `bellman`.
-    kind, lower, upper :
-        Of a CompiledSet of kind POINT or INTERVAL.
+    cs : CompiledSet
     """
     scratch = np.empty((2, longest))
+    kind, lower, upper = cs.kind, cs.lower, cs.upper
+    constant, coefficients, mass, tightness = cs.constant, cs.weights, cs.mass, cs.tightness
+    table, box_lower, box_upper = cs.polytope.table, cs.polytope.lower, cs.polytope.upper
+    center, factor, radius = cs.center, cs.factor, cs.radius
+    memory = cs.polytope.memory
+    direction = np.empty(coefficients.shape[1])
     sign = -1.0 if maximise else 1.0
     leading = high if maximise else low
     for i in range(order.shape[0]):
@@ -110,6 +120,41 @@ def backward(
                                 equal = equal and low[j] == bottom_low and high[j] == bottom_high
                             if equal:  # whatever the distribution, the value is exact
                                 q_low, q_high = bottom_low, bottom_high
+            elif kind > INTERVAL:
+                slot = row % memory.shape[0]
+                q, vertex, width = region_row(
+                    a, b, leading, maximise, maximise, successor, expression, upper, constant, coefficients, mass,
+                    tightness, kind != ELLIPSOID, table, box_lower, box_upper, kind != POLYTOPE, center, factor,
+                    radius, direction, memory[slot],
+                )  # fmt: skip
+                memory[slot] = max(vertex, 0)
+                apart = 0.0
+                bottom, top = np.inf, -np.inf
+                for t in range(a, b):
+                    if upper[expression[t]] > 0.0:
+                        j = successor[t]
+                        apart = max(apart, high[j] - low[j])
+                        bottom, top = min(bottom, low[j]), max(top, high[j])
+                if vertex >= 0 and top < np.inf:
+                    far = q + sign * (2.0 * width + apart)
+                    if kind != POLYTOPE:
+                        hull = hull_row(
+                            a, b, leading, maximise, maximise, successor, expression, lower, upper, scratch
+                        )
+                        if (hull < q) == maximise and hull != q:  # the hull tells more than the region
+                            q = hull
+                            other = low if maximise else high
+                            hull = hull_row(
+                                a, b, other, maximise, not maximise, successor, expression, lower, upper, scratch
+                            )
+                            far = min(far, hull) if maximise else max(far, hull)
+                    far += sign * 4.0 * UNIT_ROUNDOFF * abs(far)
+                    q_low, q_high = (max(far, bottom), q) if maximise else (q, min(far, top))
+                    slow = False
+                else:
+                    q_low = row_expectation(row, low, maximise, False, row_ptr, successor, expression, cs, scratch)
+                    q_high = row_expectation(row, high, maximise, True, row_ptr, successor, expression, cs, scratch)
+                    slow = False
             if slow:
                 q_low = interval_row(
                     a, b, low, maximise, False, successor, expression, lower, upper, kind == POINT, scratch

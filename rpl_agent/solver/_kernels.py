@@ -159,7 +159,7 @@ def bellman(
                         )
                     else:
                         slot = row % memory.shape[0]
-                        q, vertex = region_row(
+                        q, vertex, _ = region_row(
                             a, b, values, maximise, upward, successor, expression, upper, constant, coefficients, mass,
                             tightness, kind != ELLIPSOID, table, box_lower, box_upper, kind != POLYTOPE, center, factor,
                             radius, direction, memory[slot],

@@ -15,10 +15,9 @@ import numpy as np
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.model.objective import Nature, Objective
 from rpl_agent.model.policy import Policy
-from rpl_agent.relaxations.base import Relaxation, in_threads
-from rpl_agent.relaxations.compiled import INTERVAL
+from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.solver._backward_kernels import backward
-from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT, bellman
+from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT
 from rpl_agent.solver.component import solve_component
 from rpl_agent.solver.problem import Problem
 from rpl_agent.solver.solution import Solution
@@ -151,23 +150,12 @@ def _backward(
     low_rows: np.ndarray,
     high_rows: np.ndarray,
 ) -> None:
-    """Values of states whose successors are solved: both sides in one pass, or on two cores for regions."""
-    pmdp, cs = problem.pmdp, problem.cs
-    model = (pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, pmdp.expression, problem.reward, problem.weights)
-    if cs.kind <= INTERVAL:
-        backward(
-            states, lower, upper, low_rows, high_rows, problem.agent, problem.maximise, problem.gamma, *model, cs.kind,
-            cs.lower, cs.upper, problem.longest,
-        )  # fmt: skip
-        return
-
-    def side(values: np.ndarray, rows: np.ndarray, upward: bool) -> None:
-        bellman(
-            states, values, values, rows, upward, problem.agent, problem.maximise, problem.gamma, 0.0, *model, cs,
-            problem.longest,
-        )  # fmt: skip
-
-    in_threads(lambda: side(lower, low_rows, False), lambda: side(upper, high_rows, True))
+    """Values of states whose successors are solved."""
+    pmdp = problem.pmdp
+    backward(
+        states, lower, upper, low_rows, high_rows, problem.agent, problem.maximise, problem.gamma, pmdp.state_ptr,
+        pmdp.row_ptr, pmdp.successor, pmdp.expression, problem.reward, problem.weights, problem.cs, problem.longest,
+    )  # fmt: skip
 
 
 def _sinks(
