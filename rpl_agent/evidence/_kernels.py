@@ -94,7 +94,7 @@ def _anytime_lower(k, n, excess):
             break
         step = -value / slope
         q += step
-        if step < 1e-15 * (1.0 - q):
+        if step < 1e-12 * (1.0 - q):  # outside still, and far below what moves a bound
             break
     return exp(q)
 

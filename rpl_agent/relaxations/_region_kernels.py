@@ -116,7 +116,7 @@ def region_strategies(
     point : (V, n) float64
         The table's vertices.
     memory : (k,) integer
-        Where the walks of row % k ended.
+        Where the walks of row % k ended, -1 before the first.
     totals : (R,) float64
         Mean above the smallest value under the hull's distribution; rows where it is not finite are left alone.
     p : (T,) float64
@@ -125,6 +125,7 @@ def region_strategies(
     n = weights.shape[1]
     direction, scaled = np.empty(n), np.empty(n)
     sign = -1.0 if maximise else 1.0
+    last = np.int32(0)
     for row in range(row_ptr.shape[0] - 1):
         a, b = row_ptr[row], row_ptr[row + 1]
         if b - a < 3 or played[row] == 0.0 or not totals[row] < np.inf:  # of two, f and 1 - f, the hull tells all
@@ -152,8 +153,8 @@ def region_strategies(
                 bound = support_box(box_lower, box_upper, direction)
             else:
                 slot = row % memory.shape[0]
-                bound, vertex = walk_table(table, direction, memory[slot])
-                memory[slot] = vertex
+                bound, vertex = walk_table(table, direction, memory[slot] if memory[slot] >= 0 else last)
+                memory[slot] = last = vertex
             if offset + bound > total:
                 total = offset + bound
                 found = 1

@@ -23,9 +23,6 @@ from rpl_agent.relaxations.projections import _tidy, beyond_mccormick, expressio
 #: how far below the exact minimum a support bound may lie, relative to the span of the row's values: from a table whose
 #: entries are vertices, and from one that is incomplete or degenerate
 TIGHTNESS, LOOSE_TIGHTNESS = 1e-12, 1e-9
-#: a walk between two vertices of a table of this size is so short that rows hand their vertex on to the next row;
-#: in larger ones every row remembers its own
-SMALL_TABLE = 512
 
 
 class Rectangular:
@@ -161,8 +158,8 @@ def _compile(pmdp: ParametricMDP, region: Region, lower: np.ndarray, upper: np.n
         parts["tightness"] = _tightness(kernel.polytope)
     polytope, ellipsoid, embedding = kernel
     if polytope is not None:
-        slots = 1 if polytope.counts[0] <= SMALL_TABLE else max(pmdp.num_rows, 1)
-        parts["polytope"] = polytope._replace(memory=np.zeros(slots, np.int32))
+        # every row remembers where its last walk ended; -1: none yet, it starts where the row before it ended
+        parts["polytope"] = polytope._replace(memory=np.full(max(pmdp.num_rows, 1), -1, np.int32))
     if embedding is None or polytope is None:
         mass = np.abs(weights) @ np.max(np.abs(region.box()), axis=0)
     else:

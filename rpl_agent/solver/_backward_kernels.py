@@ -47,7 +47,7 @@ def backward(
     constant, coefficients, mass, tightness = cs.constant, cs.weights, cs.mass, cs.tightness
     table, box_lower, box_upper = cs.polytope.table, cs.polytope.lower, cs.polytope.upper
     center, factor, radius = cs.center, cs.factor, cs.radius
-    memory = cs.polytope.memory
+    last = 0  # a row is asked once: its walk starts where that of the row before it ended
     direction = np.empty(coefficients.shape[1])
     sign = -1.0 if maximise else 1.0
     leading = high if maximise else low
@@ -121,13 +121,12 @@ def backward(
                             if equal:  # whatever the distribution, the value is exact
                                 q_low, q_high = bottom_low, bottom_high
             elif kind > INTERVAL:
-                slot = row % memory.shape[0]
                 q, vertex, width = region_row(
                     a, b, leading, maximise, maximise, successor, expression, upper, constant, coefficients, mass,
                     tightness, kind != ELLIPSOID, table, box_lower, box_upper, kind != POLYTOPE, center, factor,
-                    radius, direction, memory[slot],
+                    radius, direction, last,
                 )  # fmt: skip
-                memory[slot] = max(vertex, 0)
+                last = max(vertex, 0)
                 apart = 0.0
                 bottom, top = np.inf, -np.inf
                 for t in range(a, b):

@@ -57,6 +57,7 @@ def bellman(
     table, box_lower, box_upper = cs.polytope.table, cs.polytope.lower, cs.polytope.upper
     center, factor, radius = cs.center, cs.factor, cs.radius
     memory = cs.polytope.memory
+    last = np.int32(0)
     direction = np.empty(coefficients.shape[1])
     largest = 0.0
     side = 1.0 if upward else -1.0
@@ -162,9 +163,9 @@ def bellman(
                         q, vertex, _ = region_row(
                             a, b, values, maximise, upward, successor, expression, upper, constant, coefficients, mass,
                             tightness, kind != ELLIPSOID, table, box_lower, box_upper, kind != POLYTOPE, center, factor,
-                            radius, direction, memory[slot],
+                            radius, direction, memory[slot] if memory[slot] >= 0 else last,
                         )  # fmt: skip
-                        memory[slot] = max(vertex, 0)
+                        memory[slot] = last = max(vertex, 0)
                         if vertex < 0:
                             q = row_expectation(
                                 row, values, maximise, upward, row_ptr, successor, expression, cs, scratch

@@ -12,6 +12,7 @@ Every bound is verified with directed rounding before it is returned; the extra 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,7 +22,7 @@ from rpl_agent.solver._graph_kernels import ALL_ROWS, ANY_ROW, finite_set, hold_
 from rpl_agent.solver._kernels import FIXED_AGENT
 from rpl_agent.solver.local import Local
 from rpl_agent.solver.problem import Problem
-from rpl_agent.solver.quotient import collapse
+from rpl_agent.solver.quotient import Quotient, collapse
 from rpl_agent.solver.strategies import Play, can_hold, improve, play, scale_of
 from rpl_agent.solver.witness import Witness
 
@@ -215,6 +216,30 @@ def _margins(checked: Local, values: np.ndarray, is_upper: bool) -> list[float]:
     return [sign * first * MARGIN_GROWTH**k for k in range(MARGIN_ATTEMPTS)]
 
 
+def _candidates(fixed: Local, game: Play, start: np.ndarray, margins: list[float]) -> Iterator[tuple[np.ndarray, int]]:
+    """Values that may verify, with the steps they took: for every margin those of the game's own strategies, which
+    hardly depend on it, then those of the best answers to the fixed ones."""
+    for margin in margins:
+        kept = fixed.chain(start, game.rows, game.p, margin)
+        if kept is not None:
+            yield kept, 1
+        result = improve(fixed, start, margin)
+        yield result.values.copy(), result.steps
+
+
+def _collapsed_candidates(
+    quotient: Quotient, start: np.ndarray, margins: list[float]
+) -> Iterator[tuple[np.ndarray, int]]:
+    """The same where end components are collapsed: there the game's strategies have no meaning."""
+    inner = quotient.down(start)
+    for margin in margins:
+        if not quotient.local.n:
+            yield quotient.up(inner), 0
+        else:
+            result = improve(quotient.local, inner, margin)
+            yield quotient.up(result.values), result.steps
+
+
 def _proper_bound(
     problem: Problem, local: Local, game: Play, exits: np.ndarray, budget: int
 ) -> tuple[np.ndarray, bool, np.ndarray, np.ndarray, int]:
@@ -231,17 +256,16 @@ def _proper_bound(
     if ends:
         start = np.concatenate([game.values[: local.n], exits])
         free = local.fix_agent(game.rows) if problem.agent_proper else local
-        for margin in _margins(free, start, is_upper):
-            if steps + game.steps >= budget:
-                break
-            result = improve(fixed, start, margin)
-            steps += result.steps
-            values, good = _verified(problem, checked, result.values.copy(), is_upper, witness)
+        for found, used in _candidates(fixed, game, start, _margins(free, start, is_upper)):
+            steps += used
+            values, good = _verified(problem, checked, found, is_upper, witness)
             if good and problem.nature_proper and local.cs.kind > INTERVAL:
                 # Distributions found for a region are only known to lie in its hull: the operator must agree.
                 good = _verified(problem, free, values, is_upper)[1]
             if good:
                 return values, True, game.rows, game.p, steps
+            if steps + game.steps >= budget:
+                break
     if is_upper or problem.discounted or (witness is not None and witness.mass.max() > 0.5 * FALLBACK_MARGIN):
         return _trivial(problem, local, exits, is_upper), False, game.rows, game.p, steps
     values = _from_below(fixed, exits, budget)
@@ -262,20 +286,18 @@ def _other_bound(
     steps = 0
     quotient = None if problem.discounted else collapse(fixed)
     start = np.concatenate([game.values[: local.n], exits])
-    for margin in _margins(checked, start, is_upper):
-        if steps + game.steps >= budget:
-            break
-        if quotient is None:
-            result = improve(fixed, start, margin)
-            values = result.values.copy()
-        else:
-            inner = quotient.down(start)
-            result = improve(quotient.local, inner, margin) if quotient.local.n else Play(inner, rows, game.p, 0, True)
-            values = quotient.up(result.values)
-        steps += result.steps
-        values, good = _verified(problem, checked, values, is_upper)
+    margins = _margins(checked, start, is_upper)
+    if quotient is None:
+        candidates = _candidates(fixed, game, start, margins)
+    else:
+        candidates = _collapsed_candidates(quotient, start, margins)
+    for found, used in candidates:
+        steps += used
+        values, good = _verified(problem, checked, found, is_upper)
         if good:
             return values, True, rows, steps
+        if steps + game.steps >= budget:
+            break
     if is_upper or problem.discounted:
         return _trivial(problem, local, exits, is_upper), False, rows, steps
     return _from_below(checked, exits, budget), False, rows, steps
