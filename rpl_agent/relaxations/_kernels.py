@@ -154,7 +154,7 @@ def row_range(first, last, values, maximise, upward, row_ptr, successor, express
     table, box_lower, box_upper = cs.polytope.table, cs.polytope.lower, cs.polytope.upper
     center, factor, radius = cs.center, cs.factor, cs.radius
     memory = cs.polytope.memory
-    last = np.int32(0)
+    before = np.int32(0)  # where the walk of the row before ended
     direction = np.empty(weights.shape[1])
     for i in range(first, last):
         row = i if everything else rows[i]
@@ -185,10 +185,10 @@ def row_range(first, last, values, maximise, upward, row_ptr, successor, express
             bound, vertex, _ = region_row(
                 a, b, values, maximise, upward, successor, expression, upper, constant, weights, mass, tightness,
                 kind != ELLIPSOID, table, box_lower, box_upper, kind != POLYTOPE, center, factor, radius, direction,
-                memory[slot] if memory[slot] >= 0 else last,
+                memory[slot] if memory[slot] >= 0 else before,
             )  # fmt: skip
             out[i] = bound
-            memory[slot] = last = max(vertex, 0)
+            memory[slot] = before = max(vertex, 0)
             if vertex < 0:
                 out[i] = row_expectation(row, values, maximise, upward, row_ptr, successor, expression, cs, scratch)
             elif kind != POLYTOPE:

@@ -240,6 +240,16 @@ def _collapsed_candidates(
             yield quotient.up(result.values), result.steps
 
 
+def _within(budget: int, candidates: Iterator[tuple[np.ndarray, int]]) -> Iterator[tuple[np.ndarray, int]]:
+    """Candidates until their steps have used up the budget."""
+    while budget > 0:
+        found = next(candidates, None)
+        if found is None:
+            return
+        budget -= found[1]
+        yield found
+
+
 def _proper_bound(
     problem: Problem, local: Local, game: Play, exits: np.ndarray, budget: int
 ) -> tuple[np.ndarray, bool, np.ndarray, np.ndarray, int]:
@@ -256,7 +266,8 @@ def _proper_bound(
     if ends:
         start = np.concatenate([game.values[: local.n], exits])
         free = local.fix_agent(game.rows) if problem.agent_proper else local
-        for found, used in _candidates(fixed, game, start, _margins(free, start, is_upper)):
+        candidates = _candidates(fixed, game, start, _margins(free, start, is_upper))
+        for found, used in _within(budget - game.steps, candidates):
             steps += used
             values, good = _verified(problem, checked, found, is_upper, witness)
             if good and problem.nature_proper and local.cs.kind > INTERVAL:
@@ -264,8 +275,6 @@ def _proper_bound(
                 good = _verified(problem, free, values, is_upper)[1]
             if good:
                 return values, True, game.rows, game.p, steps
-            if steps + game.steps >= budget:
-                break
     if is_upper or problem.discounted or (witness is not None and witness.mass.max() > 0.5 * FALLBACK_MARGIN):
         return _trivial(problem, local, exits, is_upper), False, game.rows, game.p, steps
     values = _from_below(fixed, exits, budget)
@@ -291,13 +300,11 @@ def _other_bound(
         candidates = _candidates(fixed, game, start, margins)
     else:
         candidates = _collapsed_candidates(quotient, start, margins)
-    for found, used in candidates:
+    for found, used in _within(budget - game.steps, candidates):
         steps += used
         values, good = _verified(problem, checked, found, is_upper)
         if good:
             return values, True, rows, steps
-        if steps + game.steps >= budget:
-            break
     if is_upper or problem.discounted:
         return _trivial(problem, local, exits, is_upper), False, rows, steps
     return _from_below(checked, exits, budget), False, rows, steps
