@@ -38,7 +38,7 @@ from rpl_agent.relaxations.point import Point
 from rpl_agent.relaxations.projections import expression_wise, parameter_wise, tied
 from rpl_agent.relaxations.rectangular import Rectangular
 from rpl_agent.relaxations.untied import untied
-from rpl_agent.solver import Solution, solve
+from rpl_agent.solver import Solution, solve, solve_both
 
 CONFIDENCES = ("likelihood", "anytime", "clopper-pearson", "hoeffding", "l1", "ellipsoid")
 RELAXATIONS = ("tied", "parameter", "expression", "rectangular")
@@ -248,22 +248,10 @@ def certify_uncertainty(
     warm = warm if warm is not None else Solutions()
     timings = dict(learned.timings)
     with _timed(timings, "solve"):
-        robust = solve(
-            learned.relaxation,
-            objective,
-            Nature.ADVERSARIAL,
-            policy=policy,
-            precision=config.precision,
-            warm=warm.robust,
-        )
-        optimistic = solve(
-            learned.relaxation,
-            objective,
-            Nature.COOPERATIVE,
-            policy=policy,
-            precision=config.precision,
-            warm=warm.optimistic,
-        )
+        robust, optimistic = solve_both(
+            learned.relaxation, objective, policy=policy, precision=config.precision,
+            warm=(warm.robust, warm.optimistic),
+        )  # fmt: skip
     warm.robust, warm.optimistic = robust, optimistic
     maximising = objective.sense is Sense.MAX
     lower, upper = (robust.lower, optimistic.upper) if maximising else (optimistic.lower, robust.upper)

@@ -12,9 +12,10 @@ from rpl_agent.model import Nature, Objective, Sense, build
 from rpl_agent.regions._kernels import empty_polytope_data
 from rpl_agent.regions.box import Box
 from rpl_agent.relaxations import CompiledRelaxation, Intervals, Point
+from rpl_agent.relaxations.base import in_threads
 from rpl_agent.relaxations.compiled import ELLIPSOID, POLYTOPE, compiled_set
 from rpl_agent.relaxations.rectangular import Rectangular
-from rpl_agent.solver import solve
+from rpl_agent.solver import solve, solve_both
 from rpl_envs.benchmark import INSTANCES, benchmark
 from tests.reference.solver import interval_model
 
@@ -205,3 +206,20 @@ def test_opaque_end_components_stay_honest():
     solution = solve(Opaque(Intervals(pmdp, lower, upper)), Objective.reach("goal"))
     assert solution.lower <= 0.25 <= solution.upper and solution.lower == pytest.approx(0.25)
     assert solution.check() == []
+
+
+@pytest.mark.parametrize("name", ["Betting-25", "Betting-50", "Glider-51x47"])  # below and above the size for threads
+def test_both_natures_at_once_are_the_two_solves(name):
+    world = benchmark(name)
+    relaxation = around(world.pmdp, world.theta, 0.05)
+    for found, nature in zip(solve_both(relaxation, world.objective), (Nature.ADVERSARIAL, Nature.COOPERATIVE)):
+        alone = solve(relaxation, world.objective, nature)
+        assert (found.lower_values == alone.lower_values).all() and (found.upper_values == alone.upper_values).all()
+        assert (found.policy.rows == alone.policy.rows).all() and found.problem.nature is nature
+
+
+def test_threads_within_threads_do_not_wait_for_each_other():
+    def outer():
+        return in_threads(lambda: 1, lambda: 2)
+
+    assert in_threads(*[outer] * 8) == [[1, 2]] * 8

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import pairwise
-from typing import Protocol, runtime_checkable
+from threading import current_thread
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -19,16 +20,19 @@ from rpl_agent.relaxations.compiled import CompiledSet
 _NO_ROWS = np.zeros(0, dtype=np.int64)
 #: rows that are worth a thread of their own
 _BLOCK = 20_000
+_WORKER = "rpl-worker"
+Result = TypeVar("Result")
 
 
 @lru_cache(maxsize=1)
 def _workers(process: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="rpl-rows")
+    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix=_WORKER)
 
 
-def in_threads(*calls: Callable[[], object]) -> list[object]:
+def in_threads(*calls: Callable[[], Result]) -> list[Result]:
     """Run calls that release the interpreter lock side by side (in one thread where there is one core)."""
-    if len(calls) == 1 or (os.cpu_count() or 1) == 1:
+    # A worker that waited for the pool it belongs to would wait for ever: within one, calls run in turn.
+    if len(calls) == 1 or (os.cpu_count() or 1) == 1 or current_thread().name.startswith(_WORKER):
         return [call() for call in calls]
     # Keyed by process: a pool does not survive a fork.
     return [future.result() for future in [_workers(os.getpid()).submit(call) for call in calls]]

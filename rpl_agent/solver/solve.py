@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import time
 import warnings
+from functools import partial
 
 import numpy as np
 
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.model.objective import Nature, Objective
 from rpl_agent.model.policy import Policy
-from rpl_agent.relaxations.base import Relaxation
+from rpl_agent.relaxations.base import Relaxation, in_threads
 from rpl_agent.solver._backward_kernels import backward
 from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT
 from rpl_agent.solver.component import solve_component
@@ -24,6 +25,8 @@ from rpl_agent.solver.solution import Solution
 
 DEFAULT_PRECISION = 1e-6
 DEFAULT_ITERATIONS = 100_000
+#: transitions from which two solves are worth two threads
+TWO_CORES = 20_000
 
 
 def solve(
@@ -77,6 +80,32 @@ def solve(
 
         return solve_batch(problem, precision, max_iterations, warm, began)
     return _solve_compiled(problem, precision, max_iterations, warm, began)
+
+
+def solve_both(
+    relaxation: Relaxation,
+    objective: Objective,
+    *,
+    policy: Policy | None = None,
+    precision: float = DEFAULT_PRECISION,
+    warm: tuple[Solution | None, Solution | None] = (None, None),
+) -> tuple[Solution, Solution]:
+    """(robust, optimistic): `solve` against nature and with it, side by side on two cores where that pays.
+
+    The two need nothing of each other, while one solve is a chain of small steps, each waiting for the last.
+    """
+
+    def one(nature: Nature, start: Solution | None) -> Solution:
+        return solve(relaxation, objective, nature, policy=policy, precision=precision, warm=start)
+
+    calls = [partial(one, nature, start) for nature, start in zip((Nature.ADVERSARIAL, Nature.COOPERATIVE), warm)]
+    # Sets that are queried through the protocol may keep state (a linear program's): one at a time.
+    if relaxation.pmdp.num_transitions < TWO_CORES or relaxation.compiled() is None:
+        robust, optimistic = (call() for call in calls)
+    else:
+        Problem.of(relaxation, objective, Nature.ADVERSARIAL, policy).structure()  # needed by both, found once
+        robust, optimistic = in_threads(*calls)
+    return robust, optimistic
 
 
 def finish(
