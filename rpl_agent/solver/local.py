@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 FACTOR_LIMIT = 120_000
 _RELAX_SWEEPS = 2_000
 #: steps of refinement on the factors of another chain, the least gain of each, and changes that may be rounding
-STALE_STEPS, STALE_GAIN, REFINED = 12, 8.0, 1e-11
+STALE_STEPS, STALE_GAIN, REFINED = 12, 8.0, 1e-13
 _NO_ROWS = np.zeros(0, dtype=np.int64)
 
 

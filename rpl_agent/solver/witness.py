@@ -28,13 +28,16 @@ class Witness:
     ) -> Witness:  # fmt: skip
         """A witness within bounds per expression.
 
-        The bounds of a region are its hull, which proves little of p: there the operator itself must agree besides,
-        and what it says is not changed by moving mass.
+        The bounds of a region are its hull. Its best distributions for a row need not be within: the operator takes
+        the better of several outer bounds, each with an extremum of its own. There p shows that the play ends, and the
+        operator itself, which must agree besides, shows the inequality: no mass needs to be moved for it.
         """
+        if is_region:
+            off = np.abs(np.add.reduceat(p, row_ptr[:-1]) - 1.0) > TOLERANCE
+            off |= np.minimum.reduceat(p, row_ptr[:-1]) < 0.0
+            return cls(p, np.where(off, np.inf, 0.0), row_ptr, successor)
         mass = mass_to_move(p, lower, upper, expression, row_ptr)
         mass[mass > TOLERANCE] = np.inf
-        if is_region:
-            mass[np.isfinite(mass)] = 0.0
         return cls(p, mass, row_ptr, successor)
 
     def charges(self, values: np.ndarray) -> np.ndarray:
