@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rpl_agent.relaxations._interval_kernels import UNIT_ROUNDOFF
 from rpl_agent.relaxations.compiled import INTERVAL
 from rpl_agent.solver._graph_kernels import ALL_ROWS, ANY_ROW, finite_set, hold_set, staying_rows
 from rpl_agent.solver._kernels import FIXED_AGENT
@@ -198,7 +199,9 @@ def _verified(
     image = checked.bellman(values, upward=is_upper)[:n]
     if witness is not None:
         charges = np.where(checked.weights > 0.0, witness.charges(values), 0.0)
-        image += np.maximum.reduceat(charges, checked.state_ptr[:-1]) * (1.0 if is_upper else -1.0)
+        # a check adds them in another order, which rounds differently
+        charged = np.maximum.reduceat(charges, checked.state_ptr[:-1]) + 4.0 * UNIT_ROUNDOFF * np.abs(values[:n])
+        image += charged if is_upper else -charged
     # Only the graph shows infinite values; inf >= inf would prove a cost beyond the largest float to be one.
     good = image <= values[:n] if is_upper else (image >= values[:n]) & np.isfinite(values[:n])
     return values, bool(good.all())
