@@ -148,6 +148,14 @@ def _everything(members, n):
 
 
 @njit(cache=True)
+def _pop(queue, waiting, head, count):
+    """(the state that waited longest, new head, new length)."""
+    s = queue[head]
+    waiting[s] = False
+    return s, (head + 1) % queue.shape[0], count - 1
+
+
+@njit(cache=True)
 def _enqueue(s, members, first, sources, queue, waiting, head, count):
     """Look again at the members that lead to s; the new length of the queue."""
     for e in range(first[s], first[s + 1]):
@@ -183,10 +191,7 @@ def hold_set(state_ptr, row_ptr, successor, lo, hi, usable, quantifier, start):
     queue, waiting, count = _everything(inside, state_ptr.shape[0] - 1)
     head = 0
     while count > 0:
-        s = queue[head]
-        head = (head + 1) % queue.shape[0]
-        count -= 1
-        waiting[s] = False
+        s, head, count = _pop(queue, waiting, head, count)
         good = quantifier == ALL_ROWS
         for row in range(state_ptr[s], state_ptr[s + 1]):
             if usable[row] == 0:
@@ -202,36 +207,6 @@ def hold_set(state_ptr, row_ptr, successor, lo, hi, usable, quantifier, start):
             inside[s] = False
             count = _enqueue(s, inside, first, sources, queue, waiting, head, count)
     return inside
-
-
-@njit(cache=True)
-def _drop_unsafe(state_ptr, row_ptr, successor, lo, hi, played, quantifier, nature_helps, X):
-    """Remove from X the states that cannot stay in it, to the end: `finite_set` would drop them layer by layer."""
-    first, sources = _sources(state_ptr, row_ptr, successor, X.shape[0])
-    queue, waiting, count = _everything(X, state_ptr.shape[0] - 1)
-    head = 0
-    while count > 0:
-        s = queue[head]
-        head = (head + 1) % queue.shape[0]
-        count -= 1
-        waiting[s] = False
-        good = quantifier != ANY_ROW
-        for row in range(state_ptr[s], state_ptr[s + 1]):
-            if not played[row]:
-                continue
-            if nature_helps:
-                safe = _stays(row, X, row_ptr, successor, lo, hi)
-            else:
-                safe = _only(row, X, row_ptr, successor, hi)
-            if quantifier == ANY_ROW and safe:
-                good = True
-                break
-            if quantifier != ANY_ROW and not safe:
-                good = False
-                break
-        if not good:
-            X[s] = False
-            count = _enqueue(s, X, first, sources, queue, waiting, head, count)
 
 
 @njit(cache=True)
@@ -293,6 +268,10 @@ def finite_set(state_ptr, row_ptr, successor, lo, hi, played, pays, quantifier, 
     n = state_ptr.shape[0] - 1
     X = start.copy()
     first, sources = _sources(state_ptr, row_ptr, successor, start.shape[0])
+    possible = (hi > 0.0).astype(np.float64)  # a nature that does not help stays only where it has no way out
+    held_lo, held_hi = (lo, hi) if nature_helps else (possible, possible)
+    held_by = ANY_ROW if quantifier == ANY_ROW else ALL_ROWS
+    usable = np.where(played, 2, 0).astype(np.int8)
     while True:
         Y = goal.copy()
         elsewhere = ~Y
@@ -304,10 +283,7 @@ def finite_set(state_ptr, row_ptr, successor, lo, hi, played, pays, quantifier, 
             queue, waiting, count = _everything(open_states, n)
             head = 0
             while count > 0:
-                s = queue[head]
-                head = (head + 1) % queue.shape[0]
-                count -= 1
-                waiting[s] = False
+                s, head, count = _pop(queue, waiting, head, count)
                 good = _keeps_finite(
                     s, state_ptr, row_ptr, successor, lo, hi, played, pays, quantifier, nature_helps, must_reach, X, Y,
                     Z, elsewhere,
@@ -334,7 +310,8 @@ def finite_set(state_ptr, row_ptr, successor, lo, hi, played, pays, quantifier, 
                 same = False
         if same:
             return X
-        _drop_unsafe(state_ptr, row_ptr, successor, lo, hi, played, quantifier, nature_helps, X)
+        # States that cannot stay in X go at once, not layer by layer.
+        X = hold_set(state_ptr, row_ptr, successor, held_lo, held_hi, usable, held_by, X)
 
 
 @njit(cache=True, nogil=True)
@@ -372,10 +349,7 @@ def progress_rows(state_ptr, row_ptr, successor, lo, hi, preferred, allowed, pay
         queue, waiting, count = _everything(outside, n)
         head = 0
         while count > 0:
-            s = queue[head]
-            head = (head + 1) % queue.shape[0]
-            count -= 1
-            waiting[s] = False
+            s, head, count = _pop(queue, waiting, head, count)
             for row in range(state_ptr[s], state_ptr[s + 1]):
                 if not allowed[row] or (stage == 0 and not preferred[row]):
                     continue
