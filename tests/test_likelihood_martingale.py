@@ -145,11 +145,13 @@ def test_expansion_bounds_the_likelihood_from_below(make, scale):
     assert local.spread < 0.5
     prior = Gaussian(center.z + 0.5 / np.sqrt(np.diag(center.precision)), center.precision / 8)
     points = particle_set(prior, chart)[0]
+    jacobian = chart.jacobian(center.z)
+    metric = local.metric if jacobian is None else jacobian.T @ local.metric @ jacobian
     for j, k in enumerate(counts):
         bounds = np.empty(len(points))
         _newton.likelihood_bounds(
-            points, *chart.monomials, local.x, local.value[j], local.linear[j], local.quadratic[j], local.cubic[j],
-            local.metric, local.ratio, local.reach, local.drift, bounds,
+            points, center.z, metric, *chart.monomials, local.x, local.value[j], local.linear[j], local.quadratic[j],
+            local.cubic[j], local.metric, local.ratio, local.reach, local.drift, bounds,
         )  # fmt: skip
         g = np.array([slow.negative_log_likelihood(constant, weights, k, x) for x in chart.coordinates(points)])
         assert (bounds >= g - local.error).all()

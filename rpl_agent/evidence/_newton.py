@@ -191,15 +191,23 @@ def newton(z, A, b, barrier, exponents, matrix, constant, weights, counts, steps
 
 @njit(cache=True)
 def likelihood_bounds(
-    points, exponents, matrix, x, value, linear, quadratic, cubic, metric, ratio, reach, rounding, out
+    points, center, near, exponents, matrix, x, value, linear, quadratic, cubic, metric, ratio, reach, rounding, out
 ):
     """out[i] ≥ g(x(z_i)) for points z (k, ·), from the Taylor coefficients of one window at x; inf beyond ``reach``.
 
     With e_f = b_f·(x(z) − x): −ln(1+e) ≤ −e + e²/2 − e³/3 + e⁴/(4(1−ε)) for |e| ≤ ε < 1, and ε² = ratio · step'
-    metric step bounds every e_f², ε ≤ ½ within reach. ``rounding`` (r,) per unit of |step|.
+    metric step bounds every e_f², ε ≤ ½ within reach. ``rounding`` (r,) per unit of |step|. Points that the metric
+    in z, ``near`` (k, k) at ``center`` (k,), puts well beyond reach are left out unseen.
     """
     place, step = np.empty(len(x)), np.empty(len(x))
     for i in range(len(points)):
+        distance = 0.0
+        for j in range(len(center)):
+            for l in range(len(center)):
+                distance += near[j, l] * (points[i, j] - center[j]) * (points[i, l] - center[l])
+        if distance > 1.5 * reach:
+            out[i] = np.inf
+            continue
         coordinates(points[i], exponents, matrix, place)
         distance, error = 0.0, 0.0
         for c in range(len(x)):

@@ -45,8 +45,9 @@ from rpl_agent.evidence.likelihood_map import Chart, Fit, fit
 
 #: Largest ε² = (f/m_f − 1)² allowed on the support of ρ.
 LARGEST_RATIO = 0.9
-#: Particles per window by dimension (last entry: and above).
-PARTICLES = (128, 128, 256, 2048, 4096, 16384)
+#: Particles per window by dimension (last entry: and above). Two dimensions have the polynomial models, where no
+#: Gaussian stands in if the data before the mark were unlucky: all but those near the fit are cheap.
+PARTICLES = (128, 128, 2048, 2048, 4096, 16384)
 #: Weight of the particles in the mixture with the closed form.
 PARTICLE_SHARE = 0.97
 #: Exact likelihoods are computed for this many particles per dimension, those that a quadratic model prefers.
@@ -153,9 +154,11 @@ def _particles(
     if expansion is not None and expansion.spread <= 0.5:
         g = np.empty(len(points))
         e, j = expansion, window
+        jacobian = chart.jacobian(center.z)
+        near = e.metric if jacobian is None else jacobian.T @ e.metric @ jacobian
         _newton.likelihood_bounds(
-            points, *chart.monomials, e.x, e.value[j], e.linear[j], e.quadratic[j], e.cubic[j], e.metric, e.ratio,
-            e.reach, e.drift, g,
+            points, center.z, near, *chart.monomials, e.x, e.value[j], e.linear[j], e.quadratic[j], e.cubic[j],
+            e.metric, e.ratio, e.reach, e.drift, g,
         )  # fmt: skip
         error = e.error
     else:
