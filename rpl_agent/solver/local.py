@@ -212,8 +212,13 @@ class Local:
         row_means(values, self.gamma, self.row_ptr, self.successor, self.reward, p, q)
         return q
 
-    def chain(self, values: np.ndarray, rows: np.ndarray, p: np.ndarray, offset: float) -> np.ndarray | None:
-        """Values of the chain of (rows or weights, p) plus ``offset`` per step; None where it is singular."""
+    def chain(
+        self, values: np.ndarray, rows: np.ndarray, p: np.ndarray, offset: float, accuracy: float = 1e-15
+    ) -> np.ndarray | None:
+        """Values of the chain of (rows or weights, p) plus ``offset`` per step; None where it is singular.
+
+        ``accuracy`` is relative; on the way to a solution less will do.
+        """
         n = self.n
         capacity = len(self.successor) + n
         indptr, indices = np.empty(n + 1, dtype=np.int32), np.empty(capacity, dtype=np.int32)
@@ -236,7 +241,7 @@ class Local:
             scale = max(1.0, float(np.abs(x).max()))
             relax_chain(indptr, indices, data, rhs, x, _RELAX_SWEEPS, 1e-14 * scale)
         else:
-            solved = self._solve(indptr, indices[:used], data[:used], rhs, values[:n])
+            solved = self._solve(indptr, indices[:used], data[:used], rhs, values[:n], accuracy)
             if solved is None:
                 return None
             x = solved
@@ -246,8 +251,9 @@ class Local:
         return out
 
     def _solve(
-        self, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, rhs: np.ndarray, start: np.ndarray
-    ) -> np.ndarray | None:
+        self, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, rhs: np.ndarray, start: np.ndarray,
+        accuracy: float,
+    ) -> np.ndarray | None:  # fmt: skip
         """x with (I - gamma P) x = rhs, None where that is singular.
 
         The factors of the last chain are kept: close to the solution, strategies and with them chains hardly change,
@@ -259,7 +265,7 @@ class Local:
 
         factor, pattern = self.factors.get("factor"), self.factors.get("pattern")
         if factor is not None and pattern is not None and all(map(np.array_equal, pattern, (indptr, indices))):
-            x = _refined(factor, missing, start)
+            x = _refined(factor, missing, start, accuracy)
             if x is not None:
                 return x
         self.factors.update(factor=None, pattern=(indptr, indices.copy()))
@@ -274,14 +280,16 @@ class Local:
         return x + factor.solve(missing(x), trans="T")
 
 
-def _refined(factor: Any, missing: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray | None:
-    """Iterative refinement with the factors of a similar chain, to rounding; None if it converges too slowly."""
+def _refined(
+    factor: Any, missing: Callable[[np.ndarray], np.ndarray], x: np.ndarray, accuracy: float
+) -> np.ndarray | None:
+    """Iterative refinement with the factors of a similar chain, to an accuracy or rounding; None if it is too slow."""
     last = np.inf
     for _ in range(STALE_STEPS):
         change = factor.solve(missing(x), trans="T")
         x = x + change
         size, moved = float(np.abs(x).max()), float(np.abs(change).max())
-        if moved <= 1e-15 * size or (moved <= REFINED * size and not moved < last / STALE_GAIN):
+        if moved <= accuracy * size or (moved <= REFINED * size and not moved < last / STALE_GAIN):
             return x
         if not moved < last / STALE_GAIN:
             return None

@@ -23,6 +23,8 @@ FIRST_SWEEPS, FIRST_CHANGE = 20, 1e-3
 #: sweeps between two chains on the way to the start, and their number
 CONSTANT_ACTIONS, CONSTANT_LIMIT = 4, 20_000
 SWEEPS_BETWEEN, APPROACHES = 2, 40
+#: a start this close (relative) is left to policy iteration
+CLOSE = 1e-9
 
 
 @dataclass
@@ -168,14 +170,14 @@ def _approach(
         rows = local.best_rows(q)
         if steps >= budget or k == APPROACHES - 1:
             break
-        new = local.chain(values, rows, p, 0.0)
+        new = local.chain(values, rows, p, 0.0, 0.1 * CLOSE)
         steps += 1
         if new is None or not (new[:n] >= 0.0).all():  # some play did not end: look further first
             steps += local.relax(values, order, min(FIRST_SWEEPS, max(budget - steps, 1)), 0.1 * FIRST_CHANGE)
             continue
         change = float(np.abs(new[:n] - values[:n]).max())
         values = new
-        if change <= 1e-9 * scale_of(local, values):
+        if change <= CLOSE * scale_of(local, values):
             break
         if sweeps:
             answering = local.fix_nature(p)
