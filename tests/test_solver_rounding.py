@@ -146,3 +146,15 @@ def test_attainable_bounds_are_zero_exactly_where_they_must_be(row):
         least = max(low, 1 - sum(b[1] for b in others))
         most = min(high, 1 - sum(b[0] for b in others))
         assert (lo[t] > 0) == (least > 0) and (hi[t] > 0) == (most > 0)
+
+
+@pytest.mark.parametrize("nature", list(Nature))
+def test_nothing_to_gain_is_bracketed_without_underflow(nature):
+    anything, some = (Fraction(0), Fraction(1)), (Fraction(0), Fraction(3, 16))
+    table = [
+        [{1: ONE}, {1: (Fraction(0), Fraction(7, 16)), 2: anything, 3: (Fraction(1, 16), Fraction(1, 16))}],
+        [{1: ONE}], [{1: anything, 2: some, 3: anything}], [{0: ONE}],
+    ]  # fmt: skip
+    pmdp, lower, upper = interval_model(table, labels={"goal": {3}}, cost=[[0, 0], [0], [0], [0]])
+    solution = solve(Intervals(pmdp, lower, upper), Objective.discounted("cost", 0.9, target="goal"), nature)
+    assert solution.lower <= 0.0 <= solution.upper < 1e-200 and solution.check() == []
