@@ -154,6 +154,11 @@ def backward(
                     q_low = row_expectation(row, low, maximise, False, row_ptr, successor, expression, cs, scratch)
                     q_high = row_expectation(row, high, maximise, True, row_ptr, successor, expression, cs, scratch)
                     slow = False
+            if slow and n == 3 and kind == INTERVAL:  # in closed form, as a check does it: both round alike
+                if high[successor[a]] < np.inf and high[successor[a + 1]] < np.inf and high[successor[a + 2]] < np.inf:
+                    q_low = hull_row(a, b, low, maximise, False, successor, expression, lower, upper, scratch)
+                    q_high = hull_row(a, b, high, maximise, True, successor, expression, lower, upper, scratch)
+                    slow = False
             if slow:
                 q_low = interval_row(
                     a, b, low, maximise, False, successor, expression, lower, upper, kind == POINT, scratch
