@@ -3,8 +3,8 @@
 Rounding, with u = 2**-53. A sum of n terms of one sign has a relative error of at most (n + 3) u; the last addition
 adds u |result|. Filling up intervals computes the remaining mass with an absolute error of at most n u (none where the
 subtractions are exact), which lands on the successor where the mass ran out. So rows that put all their mass on equal
-values are exact: end components and sinks keep their values to the last bit. A row whose upper bounds sum to less than
-one by rounding leaves a little mass undecided: it goes to the side that is being bounded.
+values are exact: end components and sinks keep their values to the last bit. A row whose bounds miss a distribution by
+rounding leaves a little mass undecided: it goes to the side that is being bounded.
 """
 
 from __future__ import annotations
@@ -143,9 +143,12 @@ def _surely_one(x, y, z):
 def triple_bound(x, y, z, lx, ux, ly, uy, lz, uz, maximise, upward):
     """`row_expectation` of a row with three possible successors of finite values, in closed form; numbers only.
 
+    NaN where it does not apply: a value is infinite, a successor impossible, or the lower bounds leave nothing over.
     Sorted by value, the largest gets the least it can, then the middle one. The two subtractions are exact or carry
     an absolute error of a few u, which is charged to the span over which that mass may move.
     """
+    if not (ux > 0.0 and uy > 0.0 and uz > 0.0 and lx + ly + lz < 1.0 and x < np.inf and y < np.inf and z < np.inf):
+        return np.nan
     if maximise:
         x, y, z = -x, -y, -z
     if y < x:
@@ -193,7 +196,7 @@ def _interval_row(a, b, values, sign, upward, successor, expression, lower, uppe
     """Bound of min over intervals of sum p_i sign v_i, from below or (``upward``) from above; values finite.
 
     Fills the sorted row. ``exact`` follows whether every subtraction from the remaining mass was exact; if not, the
-    mass is off by at most n u, which moves between the successor where it ran out and the next one.
+    mass is off by at most n u, which moves between the successors up to the one where it runs out, exactly.
     """
     n = sort_row(a, b, values, sign, successor, expression, upper, scratch)
     low = scratch[0, 0]
@@ -222,7 +225,7 @@ def _interval_row(a, b, values, sign, upward, successor, expression, lower, uppe
         if low == high:
             return low
     moved = high
-    undecided = max(-rest, 0.0)  # bounds that miss a distribution by rounding, from above or (below) from beneath
+    undecided = max(-rest, 0.0)  # by lower bounds; further down, by upper bounds
     for i in range(n):
         f = expression[np.int64(scratch[1, i])]
         room = upper[f] - lower[f]
@@ -299,16 +302,18 @@ def interval_row(a, b, values, maximise, upward, successor, expression, lower, u
 
 
 @njit(cache=True, inline="always")
-def hull_row(a, b, values, maximise, upward, successor, expression, lower, upper, scratch):
-    """`interval_row` of a region's hull for finite values; rows of three in closed form."""
+def short_row(a, b, values, maximise, upward, successor, expression, lower, upper, scratch):
+    """`interval_row`, made part of the caller; rows of three in closed form where that applies."""
+    bound = np.nan
     if b - a == 3:
         f, g, h = expression[a], expression[a + 1], expression[a + 2]
-        if upper[f] > 0.0 and upper[g] > 0.0 and upper[h] > 0.0 and lower[f] + lower[g] + lower[h] < 1.0:
-            return triple_bound(
-                values[successor[a]], values[successor[a + 1]], values[successor[a + 2]], lower[f], upper[f], lower[g],
-                upper[g], lower[h], upper[h], maximise, upward,
-            )  # fmt: skip
-    return interval_row(a, b, values, maximise, upward, successor, expression, lower, upper, False, scratch)
+        bound = triple_bound(
+            values[successor[a]], values[successor[a + 1]], values[successor[a + 2]], lower[f], upper[f], lower[g],
+            upper[g], lower[h], upper[h], maximise, upward,
+        )  # fmt: skip
+    if bound != bound:
+        bound = interval_row(a, b, values, maximise, upward, successor, expression, lower, upper, False, scratch)
+    return bound
 
 
 @njit(cache=True)

@@ -15,9 +15,9 @@ from rpl_agent.regions._kernels import support_ellipsoid, support_polytope
 from rpl_agent.relaxations._interval_kernels import (
     UNIT_ROUNDOFF,
     _interval_row,
-    hull_row,
     interval_row,
     pair_bound,
+    short_row,
     triple_bound,
     without_infinity,
 )  # fmt: skip
@@ -166,13 +166,12 @@ def row_range(first, last, values, maximise, upward, row_ptr, successor, express
                 out[i] = pair_bound(x, y, lower[f], upper[f], lower[g], upper[g], maximise, upward)
                 continue
         elif b - a == 3 and kind == INTERVAL:
-            x, y, z = values[successor[a]], values[successor[a + 1]], values[successor[a + 2]]
             f, g, h = expression[a], expression[a + 1], expression[a + 2]
-            proper = upper[f] > 0.0 and upper[g] > 0.0 and upper[h] > 0.0 and lower[f] + lower[g] + lower[h] < 1.0
-            if proper and x < np.inf and y < np.inf and z < np.inf:
-                out[i] = triple_bound(
-                    x, y, z, lower[f], upper[f], lower[g], upper[g], lower[h], upper[h], maximise, upward
-                )
+            out[i] = triple_bound(
+                values[successor[a]], values[successor[a + 1]], values[successor[a + 2]], lower[f], upper[f], lower[g],
+                upper[g], lower[h], upper[h], maximise, upward,
+            )  # fmt: skip
+            if out[i] == out[i]:
                 continue
         if b - a == 1:
             out[i] = values[successor[a]]
@@ -192,5 +191,5 @@ def row_range(first, last, values, maximise, upward, row_ptr, successor, express
             if vertex < 0:
                 out[i] = row_expectation(row, values, maximise, upward, row_ptr, successor, expression, cs, scratch)
             elif kind != POLYTOPE:
-                hull = hull_row(a, b, values, maximise, upward, successor, expression, lower, upper, scratch)
+                hull = short_row(a, b, values, maximise, upward, successor, expression, lower, upper, scratch)
                 out[i] = min(out[i], hull) if maximise else max(out[i], hull)

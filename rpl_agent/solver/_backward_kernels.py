@@ -14,13 +14,14 @@ from rpl_agent.compiled import njit
 from rpl_agent.relaxations._interval_kernels import (
     INSERTION_LIMIT,
     UNIT_ROUNDOFF,
-    hull_row,
+    insert_row,
     interval_row,
     pair_bound,
+    short_row,
 )
 from rpl_agent.relaxations._kernels import row_expectation
 from rpl_agent.relaxations._region_kernels import region_row
-from rpl_agent.relaxations.compiled import ELLIPSOID, INTERVAL, POINT, POLYTOPE
+from rpl_agent.relaxations.compiled import ELLIPSOID, INTERVAL, POLYTOPE
 from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT, MIN_AGENT
 
 
@@ -77,20 +78,11 @@ def backward(
                     q_high = pair_bound(high[j], high[k], lower[f], upper[f], lower[g], upper[g], maximise, True)
                     slow = False
             elif kind == INTERVAL and n <= INSERTION_LIMIT:
-                finite = True
+                finite = insert_row(a, b, leading, sign, successor, expression, upper, scratch) == n
                 rest = 1.0
                 for t in range(a, b):
-                    j = successor[t]
-                    x = sign * leading[j]
-                    finite = finite and high[j] < np.inf and upper[expression[t]] > 0.0
+                    finite = finite and high[successor[t]] < np.inf
                     rest -= lower[expression[t]]
-                    k = t - a - 1
-                    while k >= 0 and scratch[0, k] > x:
-                        scratch[0, k + 1] = scratch[0, k]
-                        scratch[1, k + 1] = scratch[1, k]
-                        k -= 1
-                    scratch[0, k + 1] = x
-                    scratch[1, k + 1] = t
                 if finite and rest > 1e-9:
                     span = scratch[0, n - 1] - scratch[0, 0]
                     first = successor[np.int64(scratch[1, 0])]
@@ -137,13 +129,13 @@ def backward(
                 if vertex >= 0 and top < np.inf:
                     far = q + sign * (2.0 * width + apart)
                     if kind != POLYTOPE:
-                        hull = hull_row(
+                        hull = short_row(
                             a, b, leading, maximise, maximise, successor, expression, lower, upper, scratch
                         )
                         if (hull < q) == maximise and hull != q:  # the hull tells more than the region
                             q = hull
                             other = low if maximise else high
-                            hull = hull_row(
+                            hull = short_row(
                                 a, b, other, maximise, not maximise, successor, expression, lower, upper, scratch
                             )
                             far = min(far, hull) if maximise else max(far, hull)
@@ -154,18 +146,12 @@ def backward(
                     q_low = row_expectation(row, low, maximise, False, row_ptr, successor, expression, cs, scratch)
                     q_high = row_expectation(row, high, maximise, True, row_ptr, successor, expression, cs, scratch)
                     slow = False
-            if slow and n == 3 and kind == INTERVAL:  # in closed form, as a check does it: both round alike
-                if high[successor[a]] < np.inf and high[successor[a + 1]] < np.inf and high[successor[a + 2]] < np.inf:
-                    q_low = hull_row(a, b, low, maximise, False, successor, expression, lower, upper, scratch)
-                    q_high = hull_row(a, b, high, maximise, True, successor, expression, lower, upper, scratch)
-                    slow = False
-            if slow:
-                q_low = interval_row(
-                    a, b, low, maximise, False, successor, expression, lower, upper, kind == POINT, scratch
-                )
-                q_high = interval_row(
-                    a, b, high, maximise, True, successor, expression, lower, upper, kind == POINT, scratch
-                )
+            if slow and kind == INTERVAL:  # as a check does it: both round alike
+                q_low = short_row(a, b, low, maximise, False, successor, expression, lower, upper, scratch)
+                q_high = short_row(a, b, high, maximise, True, successor, expression, lower, upper, scratch)
+            elif slow:
+                q_low = interval_row(a, b, low, maximise, False, successor, expression, lower, upper, True, scratch)
+                q_high = interval_row(a, b, high, maximise, True, successor, expression, lower, upper, True, scratch)
             if reward[row] != 0.0 or gamma != 1.0:
                 if q_low < np.inf:
                     q_low = reward[row] + gamma * q_low

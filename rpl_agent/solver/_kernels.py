@@ -8,10 +8,10 @@ from rpl_agent.compiled import njit
 from rpl_agent.relaxations._interval_kernels import (
     INSERTION_LIMIT,
     UNIT_ROUNDOFF,
-    hull_row,
     insert_row,
     interval_row,
     pair_bound,
+    short_row,
     sort_row,
     triple_bound,
 )
@@ -86,14 +86,12 @@ def bellman(
                         q = pair_bound(x, y, lower[f], upper[f], lower[g], upper[g], maximise, upward)
                         slow = False
                 elif b - a == 3 and kind == INTERVAL:
-                    x, y, z = values[successor[a]], values[successor[a + 1]], values[successor[a + 2]]
                     f, g, h = expression[a], expression[a + 1], expression[a + 2]
-                    proper = upper[f] > 0.0 and upper[g] > 0.0 and upper[h] > 0.0
-                    if proper and x < np.inf and y < np.inf and z < np.inf and lower[f] + lower[g] + lower[h] < 1.0:
-                        q = triple_bound(
-                            x, y, z, lower[f], upper[f], lower[g], upper[g], lower[h], upper[h], maximise, upward
-                        )
-                        slow = False
+                    q = triple_bound(
+                        values[successor[a]], values[successor[a + 1]], values[successor[a + 2]], lower[f], upper[f],
+                        lower[g], upper[g], lower[h], upper[h], maximise, upward,
+                    )  # fmt: skip
+                    slow = q != q
                 elif kind == POINT:
                     low = np.inf
                     high = -np.inf
@@ -118,28 +116,13 @@ def bellman(
                 elif kind == INTERVAL and b - a <= INSERTION_LIMIT:
                     # `_interval_row` again, without its calls: they would cost four times the arithmetic. Its sums are
                     # formed in another order, so its margin is taken three times: a check by the other one passes.
-                    n = 0
-                    x = 0.0
-                    for t in range(a, b):
-                        if upper[expression[t]] == 0.0:
-                            continue
-                        x = sign * values[successor[t]]
-                        if abs(x) == np.inf:
-                            break
-                        j = n - 1
-                        while j >= 0 and scratch[0, j] > x:
-                            scratch[0, j + 1] = scratch[0, j]
-                            scratch[1, j + 1] = scratch[1, j]
-                            j -= 1
-                        scratch[0, j + 1] = x
-                        scratch[1, j + 1] = t
-                        n += 1
+                    n = insert_row(a, b, values, sign, successor, expression, upper, scratch)
                     rest = 1.0
                     for t in range(a, b):
                         rest -= lower[expression[t]]
-                    if abs(x) < np.inf and rest > 1e-9:
-                        low = scratch[0, 0]
-                        high = scratch[0, n - 1]
+                    low = scratch[0, 0]
+                    high = scratch[0, n - 1]
+                    if low > -np.inf and high < np.inf and rest > 1e-9:
                         gain = 0.0
                         for i_row in range(n):
                             f = expression[np.int64(scratch[1, i_row])]
@@ -171,7 +154,7 @@ def bellman(
                                 row, values, maximise, upward, row_ptr, successor, expression, cs, scratch
                             )
                         elif kind != POLYTOPE:
-                            hull = hull_row(
+                            hull = short_row(
                                 a, b, values, maximise, upward, successor, expression, lower, upper, scratch
                             )
                             q = min(q, hull) if maximise else max(q, hull)
