@@ -18,6 +18,7 @@ from rpl_agent.regions._kernels import (
     invert,
     multipliers,
     pivot,
+    safe_bound,
     write_record,
 )
 
@@ -245,6 +246,37 @@ def box_graph(loose, basis, neighbour, point, alive, state):
             point[v, j] = -loose[2 * j + 1] if side else loose[2 * j]
             neighbour[v, j] = v ^ (1 << j)
     state[0] = 1 << n
+
+
+@njit(cache=True)
+def tighten_box(rows, rhs, basis, point, alive, state, low, high):
+    """Raise low and lower high (n,), an outer box, to certified bounds of the polytope's coordinates.
+
+    Each is the bound that the basis of the vertex gives that goes furthest.
+    """
+    lower, upper = low.copy(), high.copy()
+    n = low.shape[0]
+    matrix, inverse, y = np.empty((n, n)), np.empty((n, n)), np.empty(n)
+    for j in range(n):
+        for sign in (1.0, -1.0):
+            best = -1
+            for v in range(state[0]):
+                if alive[v] and (best < 0 or sign * point[v, j] < sign * point[best, j]):
+                    best = v
+            if best < 0:
+                continue
+            for k in range(n):
+                matrix[k] = rows[basis[best, k]]
+            if not invert(matrix, inverse):
+                continue
+            direction = np.zeros(n)
+            direction[j] = sign
+            multipliers(inverse, direction, y)
+            bound = safe_bound(rows, rhs, lower, upper, basis[best], direction, y)
+            if sign > 0.0:
+                low[j] = max(low[j], bound)
+            else:
+                high[j] = min(high[j], -bound)
 
 
 @njit(cache=True)

@@ -143,25 +143,27 @@ def support_box(lower, upper, direction):
 
 
 @njit(cache=True)
-def _safe_bound(data, basis, direction, y, residual):
-    """The Neumaier-Shcherbina bound for multipliers y >= 0 of the rows in basis, rounding subtracted."""
+def safe_bound(rows, rhs, lower, upper, basis, direction, y):
+    """The Neumaier-Shcherbina bound for multipliers y of the rows in basis, those above 0, rounding subtracted."""
     n = direction.shape[0]
+    residual = direction.copy()
     total = 0.0
     size = 0.0
     for j in range(n):
-        residual[j] = direction[j]
-        size += abs(direction[j]) * data.reach[j]
+        size += abs(direction[j]) * max(abs(lower[j]), abs(upper[j]))
     for k in range(n):
         if y[k] > 0.0:
-            total -= y[k] * data.rhs[basis[k]]
-            size += y[k] * data.mass[basis[k]]
+            row = basis[k]
+            total -= y[k] * rhs[row]
+            size += y[k] * abs(rhs[row])
             for j in range(n):
-                residual[j] += y[k] * data.rows[basis[k], j]
+                residual[j] += y[k] * rows[row, j]
+                size += y[k] * abs(rows[row, j]) * max(abs(lower[j]), abs(upper[j]))
     for j in range(n):
         if residual[j] >= 0.0:
-            total += residual[j] * data.lower[j]
+            total += residual[j] * lower[j]
         else:
-            total += residual[j] * data.upper[j]
+            total += residual[j] * upper[j]
     return total - (4.0 * n + 16.0) * UNIT_ROUNDOFF * size - 1e-300
 
 
@@ -319,11 +321,10 @@ def _plain_simplex(data, direction, vertex):
     inverse = inverse_of(data.table, n, vertex)
     point = data.point[vertex].copy()
     y = np.empty(n)
-    residual = np.empty(n)
     best = support_box(data.lower, data.upper, direction)
     for _ in range(MAX_PIVOTS):
         leaving = multipliers(inverse, direction, y)
-        bound = _safe_bound(data, basis, direction, y, residual)
+        bound = safe_bound(data.rows, data.rhs, data.lower, data.upper, basis, direction, y)
         best = max(best, bound)
         if leaving < 0:
             break

@@ -238,22 +238,24 @@ def _relax_graph(
     width = np.maximum(upper - lower, 1e-300)
     graph = VertexGraph(lower, upper, perturbation)
     graph.cut(rows, rhs)
-    last = 0.0
+    last, cut_box, box = 0.0, (lower, upper), None
     for _ in range(rounds):
         if not graph.empty:
             graph.cut(*mccormick_rows(chart, lower, upper))
-        region = Polytope.from_graph(graph)
-        if region.is_empty:
-            return region
-        new_lower, new_upper = _tightened(chart, lower, upper, *region.box())
+        if graph.empty:
+            break
+        box = graph.box()
+        new_lower, new_upper = _tightened(chart, lower, upper, *box)
         moved = max(((new_lower - lower) / width).max(), ((upper - new_upper) / width).max())
-        region.lower, region.upper = lower, upper  # the bounds that the McCormick rows belong to
+        cut_box = lower, upper
         present = np.maximum(new_upper - new_lower, 1e-300)
         share = max(((new_lower - lower) / present).max(), ((upper - new_upper) / present).max())
         lower, upper = new_lower, new_upper
         if moved <= tolerance or share * share <= OBBT_SETTLED * last:
             break
         last = share
+    region = Polytope.from_graph(graph, box)
+    region.lower, region.upper = cut_box  # the bounds that the McCormick rows belong to
     return region
 
 

@@ -182,13 +182,15 @@ class Polytope:
         return region
 
     @classmethod
-    def from_graph(cls, graph: vertex_graph.VertexGraph) -> Polytope:
-        """The polytope of a vertex graph; later cuts of the graph do not change it."""
+    def from_graph(
+        cls, graph: vertex_graph.VertexGraph, box: tuple[np.ndarray, np.ndarray] | None = None
+    ) -> Polytope:
+        """The polytope of a vertex graph, with its box if that is known; later cuts of the graph do not change it."""
         data = graph.data()
         region = cls.__new__(cls)
         region.lower, region.upper = graph.lower, graph.upper
         region.A, region.b, region.method = data.rows, data.rhs, "vertices"
-        region._data, region._program, region._empty, region._box = data, None, graph.empty, None
+        region._data, region._program, region._empty, region._box = data, None, graph.empty, box
         return region
 
     def vertices(self) -> np.ndarray:

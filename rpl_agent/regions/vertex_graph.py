@@ -27,6 +27,16 @@ class GraphError(RuntimeError):
     """The graph could not be built (rounding, or too many vertices); callers use another method."""
 
 
+_NOISE: list[np.ndarray] = [np.zeros(0)]
+
+
+def _noise(count: int) -> np.ndarray:
+    """At least ``count`` numbers in [0.5, 1), always the same: the same rows give the same graph."""
+    if len(_NOISE[0]) < count:
+        _NOISE[0] = np.random.default_rng(20240607).uniform(0.5, 1.0, max(2 * count, 4096))
+    return _NOISE[0]
+
+
 class VertexGraph:
     """Complete vertex graph of a box cut by half-spaces.
 
@@ -55,26 +65,26 @@ class VertexGraph:
         self.lower, self.upper = np.array(lower, float), np.array(upper, float)
         self._size = float(np.max(self.upper - self.lower)) or 1.0
         self._perturbation = perturbation
-        self._rng = np.random.default_rng(20240607)  # fixed: the same rows give the same graph
         capacity = max(max_vertices, 2**n)
-        self._basis = np.zeros((capacity, n), np.int32)
-        self._neighbour = np.zeros((capacity, n), np.int32)
-        self._point = np.zeros((capacity, n))
-        self._alive = np.zeros(capacity, np.uint8)
-        self._state = np.zeros(1, np.int64)
+        self._basis, self._neighbour = np.empty((capacity, n), np.int32), np.empty((capacity, n), np.int32)
+        self._point, self._alive = np.empty((capacity, n)), np.empty(capacity, np.uint8)
+        self._state = np.zeros(1, np.int64)  # how much of them is in use
+        self._data: PolytopeData | None = None
         self.empty = False
         self._rows = np.zeros((2 * n, n))
         self._rhs = np.empty(2 * n)
         for j in range(n):
             self._rows[2 * j, j], self._rhs[2 * j] = 1.0, self.upper[j]
             self._rows[2 * j + 1, j], self._rhs[2 * j + 1] = -1.0, -self.lower[j]
-        self._loose = self._loosened(self._rows, self._rhs)
+        self._drawn = 0  # perturbations in use
+        self._loose = self._loosened(self._rhs, np.ones(2 * n))
         self._held = np.array([2 * n], np.int64)  # rows in use; the arrays have room for more
         clipping.box_graph(self._loose, self._basis, self._neighbour, self._point, self._alive, self._state)
 
-    def _loosened(self, rows: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-        scale = self._perturbation * self._size * np.abs(rows).sum(axis=1)
-        return rhs + scale * self._rng.uniform(0.5, 1.0, len(rhs))
+    def _loosened(self, rhs: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        """Right sides of rows whose entries' sizes sum to ``scale``, moved outward."""
+        first, self._drawn = self._drawn, self._drawn + len(rhs)
+        return rhs + self._perturbation * self._size * scale * _noise(self._drawn)[first : self._drawn]
 
     def vertices(self) -> np.ndarray:
         """(V, n) vertices of the loosened polytope."""
@@ -89,10 +99,11 @@ class VertexGraph:
         rhs : (m,) float64
         """
         rows, rhs = np.ascontiguousarray(rows, np.float64), np.ascontiguousarray(rhs, np.float64)
-        loose = self._loosened(rows, rhs)
-        tolerance = VIOLATION * self._size * np.abs(rows).sum(axis=1)
+        scale = np.abs(rows).sum(axis=1)
+        loose, tolerance = self._loosened(rhs, scale), VIOLATION * self._size * scale
         status = np.where(tolerance > 0, clipping.VIOLATED, clipping.REDUNDANT).astype(np.uint8)
         self._make_room(len(rhs))
+        self._data = None
         while not self.empty:
             told, i = clipping.cut_by_rows(
                 rows, rhs, loose, tolerance, status, self._rows, self._rhs, self._loose, self._held,
@@ -117,11 +128,24 @@ class VertexGraph:
             raise GraphError(f"more than {len(self._alive)} vertices")
         if told == clipping.INCONSISTENT:
             raise GraphError("rounding has spoilt the vertex graph")
-        bound, _ = support_polytope(self.data(), row, 0)
+        bound, _ = support_polytope(self._table(), row, 0)
         self.empty = bool(bound > rhs)
+
+    def box(self) -> tuple[np.ndarray, np.ndarray]:
+        """Certified outer bounds (n,) of the polytope; cheaper than the table of `data`."""
+        low, high = self.lower.copy(), self.upper.copy()
+        clipping.tighten_box(
+            self._rows, self._rhs, self._basis, self._point, self._alive, self._state, low, high
+        )  # fmt: skip
+        return low, high
 
     def data(self) -> PolytopeData:
         """The graph as arrays: only live vertices, only rows that are tight somewhere."""
+        if self._data is None:
+            self._data = self._table()
+        return self._data
+
+    def _table(self) -> PolytopeData:
         live = np.flatnonzero(self._alive[: self._state[0]])
         number = np.full(self._state[0], -1, np.int32)
         number[live] = np.arange(len(live), dtype=np.int32)
