@@ -150,8 +150,8 @@ def test_expansion_bounds_the_likelihood_from_below(make, scale):
     for j, k in enumerate(counts):
         bounds = np.empty(len(points))
         _newton.likelihood_bounds(
-            points, center.z, metric, *chart.monomials, local.x, local.value[j], local.linear[j], local.quadratic[j],
-            local.cubic[j], local.metric, local.ratio, local.reach, local.drift, bounds,
+            points, center.z, metric, *chart.monomials, local.x, j, local.value, local.linear, local.quadratic,
+            local.cubic, local.metric, local.ratio, local.reach, local.drift, bounds,
         )  # fmt: skip
         g = np.array([slow.negative_log_likelihood(constant, weights, k, x) for x in chart.coordinates(points)])
         assert (bounds >= g - local.error).all()

@@ -92,9 +92,8 @@ def _anytime_lower(k, n, excess):
         slope = -k + (n - k) * p / (1.0 - p)
         if value <= 0.0 or slope >= 0.0:
             break
-        step = -value / slope
-        q += step
-        if step < 1e-12 * (1.0 - q):  # outside still, and far below what moves a bound
+        q -= value / slope
+        if value < 1e-4:  # what is left is about its square, in nats, and outside still
             break
     return exp(q)
 
@@ -125,32 +124,37 @@ def log_likelihoods(constant, weights, counts, points, out):
     ``constant`` (n,), ``weights`` (n, r), ``counts`` (J, n), ``points`` (k, r), ``out`` (k, J). Sums are
     plain: their rounding, bounded by `likelihood_expansion.rounding`, is far below what moves a region.
     """
+    columns = np.ascontiguousarray(weights.T)
     values, logarithms = np.empty(len(constant)), np.empty(len(constant))
     for i in range(points.shape[0]):
-        _log_likelihoods_at(constant, weights, counts, points[i], values, logarithms, out[i])
+        _log_likelihoods_at(constant, columns, counts, points[i], values, logarithms, out[i])
 
 
 @njit(cache=True)
-def _log_likelihoods_at(constant, weights, counts, point, values, logarithms, out):
-    """g_j at one point, and ``values`` (n,) of the expressions there and their logarithms (0 where there is none)."""
+def _log_likelihoods_at(constant, columns, counts, point, values, logarithms, out):
+    """g_j at one point, and ``values`` (n,) of the expressions there and their logarithms (0 where there is none).
+
+    ``columns`` (r, n) are the weights: loops over the expressions take several at a time.
+    """
+    n = len(constant)
+    for f in range(n):
+        values[f] = constant[f]
+    for c in range(len(columns)):
+        for f in range(n):
+            values[f] += columns[c, f] * point[c]
     impossible = False
-    for f in range(len(constant)):
-        value = constant[f]
-        for c in range(weights.shape[1]):
-            value += weights[f, c] * point[c]
-        values[f] = value
-        if value > 0.0:
-            logarithms[f] = log(value)
+    for f in range(n):
+        if values[f] > 0.0:
+            logarithms[f] = log(values[f])
         else:
             logarithms[f] = 0.0
             impossible = True
-    out[:] = -np.dot(counts, logarithms)
-    if impossible:
-        for f in range(len(constant)):
-            if values[f] <= 0.0:
-                for j in range(counts.shape[0]):
-                    if counts[j, f] > 0.0:
-                        out[j] = np.inf
+    for j in range(len(counts)):
+        out[j] = -np.dot(counts[j], logarithms)
+        if impossible:
+            for f in range(n):
+                if values[f] <= 0.0 and counts[j, f] > 0.0:
+                    out[j] = np.inf
 
 
 @njit(cache=True)
@@ -159,10 +163,11 @@ def tangents(constant, weights, counts, offsets, points, values, gradients, shar
 
     Where G is infinite the gradient and the shares are 0.
     """
-    windows = counts.shape[0]
-    f_values, logarithms, terms = np.empty(len(constant)), np.empty(len(constant)), np.empty(windows)
+    windows, n = counts.shape
+    columns = np.ascontiguousarray(weights.T)
+    f_values, logarithms, mixed, terms = np.empty(n), np.empty(n), np.empty(n), np.empty(windows)
     for i in range(points.shape[0]):
-        _log_likelihoods_at(constant, weights, counts, points[i], f_values, logarithms, terms)
+        _log_likelihoods_at(constant, columns, counts, points[i], f_values, logarithms, terms)
         largest = -np.inf
         for j in range(windows):
             terms[j] += offsets[j]
@@ -177,12 +182,15 @@ def tangents(constant, weights, counts, offsets, points, values, gradients, shar
             shares[i, j] = exp(terms[j] - largest)
             total += shares[i, j]
         values[i] += log(total)
+        mixed[:] = 0.0
         for j in range(windows):
             shares[i, j] /= total
-        mixed = np.dot(shares[i], counts)
-        for f in range(len(constant)):
+            for f in range(n):
+                mixed[f] += shares[i, j] * counts[j, f]
+        for f in range(n):
             mixed[f] = mixed[f] / f_values[f] if mixed[f] > 0.0 else 0.0
-        gradients[i] = -np.dot(mixed, weights)
+        for c in range(len(columns)):
+            gradients[i, c] = -np.dot(columns[c], mixed)
 
 
 @njit(cache=True)
@@ -190,7 +198,8 @@ def expand(constant, weights, counts, x, value, linear, quadratic, cubic, size):
     """Taylor coefficients of g_j, j = 0..J-1, at a point x where all expressions are positive.
 
     With b_f = weights_f / f[x]: ``value`` (J,) g_j, ``linear`` (J, r) −Σ K b, ``quadratic`` (J, r, r) Σ K b b',
-    ``cubic`` (J, r, r, r) Σ K b b b. ``size`` (r,) Σ K |b| of all windows, for rounding.
+    ``cubic`` (J, r, r, r) Σ K b b b, where only entries with c ≥ d ≥ e count and stand for all their permutations.
+    ``size`` (r,) Σ K |b| of all windows, for rounding.
     """
     windows, r = counts.shape[0], weights.shape[1]
     slope, carry = np.empty(r), np.zeros(windows)
@@ -230,12 +239,10 @@ def expand(constant, weights, counts, x, value, linear, quadratic, cubic, size):
             for d in range(c + 1):
                 quadratic[j, d, c] = quadratic[j, c, d]
                 for e in range(d + 1):
-                    third = cubic[j, c, d, e]
-                    cubic[j, c, e, d] = third
-                    cubic[j, d, c, e] = third
-                    cubic[j, d, e, c] = third
-                    cubic[j, e, c, d] = third
-                    cubic[j, e, d, c] = third
+                    if c > d and d > e:
+                        cubic[j, c, d, e] *= 6.0
+                    elif c > e:
+                        cubic[j, c, d, e] *= 3.0
 
 
 @njit(cache=True)
@@ -255,22 +262,34 @@ def largest_ratio(constant, weights, x, factor):
     return largest
 
 
-@njit(cache=True)
-def taylor(step, value, linear, quadratic, cubic):
-    """(third-order value, second-order form step' quadratic step) of one window's g at a step (r,) from the centre."""
+@njit(cache=True, inline="always")
+def taylor(step, j, value, linear, quadratic, cubic):
+    """(third-order value, form step' quadratic step) of window j's g at a step (r,) from the centre."""
     form, third, first = 0.0, 0.0, 0.0
     for c in range(len(step)):
-        first += linear[c] * step[c]
         seconds, thirds = 0.0, 0.0
-        for d in range(len(step)):
+        for d in range(c + 1):
             inner = 0.0
-            for e in range(len(step)):
-                inner += cubic[c, d, e] * step[e]
-            seconds += quadratic[c, d] * step[d]
+            for e in range(d + 1):
+                inner += cubic[j, c, d, e] * step[e]
+            seconds += quadratic[j, c, d] * step[d]
             thirds += inner * step[d]
-        form += seconds * step[c]
+        first += linear[j, c] * step[c]
+        form += (2.0 * seconds - quadratic[j, c, c] * step[c]) * step[c]
         third += thirds * step[c]
-    return value + first + 0.5 * form - third / 3.0, form
+    return value[j] + first + 0.5 * form - third / 3.0, form
+
+
+@njit(cache=True, inline="always")
+def half_form(matrix, step):
+    """step' matrix step of a symmetric matrix."""
+    total = 0.0
+    for c in range(len(step)):
+        inner = 0.0
+        for d in range(c):
+            inner += matrix[c, d] * step[d]
+        total += (2.0 * inner + matrix[c, c] * step[c]) * step[c]
+    return total
 
 
 @njit(cache=True)
@@ -293,6 +312,20 @@ def particles_inside(normals, mean, factor, A, b, out):
                 break
         count += inside
     return count
+
+
+@njit(cache=True)
+def exponential_sum(g):
+    """(least g, Σ e^{least − g}) of an array (n,); (inf, 0) where nothing is finite."""
+    least = np.inf
+    for value in g:
+        least = min(least, value)
+    total = 0.0
+    if least < np.inf:
+        for value in g:
+            if value < np.inf:
+                total += exp(least - value)
+    return least, total
 
 
 @njit(cache=True)

@@ -11,7 +11,7 @@ from math import exp, log, sqrt
 import numpy as np
 
 from rpl_agent.compiled import njit
-from rpl_agent.evidence._kernels import taylor
+from rpl_agent.evidence._kernels import half_form, taylor
 
 #: steps on a ray towards the boundary of a set that is almost an ellipsoid
 RAY_STEPS = 5
@@ -33,6 +33,13 @@ def coordinates(z, exponents, matrix, out):
                 monomial *= z[j]
         for c in range(len(out)):
             out[c] += matrix[c, i] * monomial
+
+
+@njit(cache=True)
+def coordinates_many(z, exponents, matrix, out):
+    """out (n, r) = x(z) for each of the points (n, k)."""
+    for i in range(len(z)):
+        coordinates(z[i], exponents, matrix, out[i])
 
 
 @njit(cache=True)
@@ -134,18 +141,45 @@ def derivatives(z, A, b, barrier, exponents, matrix, constant, weights, counts, 
 
 
 @njit(cache=True)
-def solve_positive(matrix, right, factor, out):
-    """out = matrix⁻¹ right for a positive definite matrix, by Cholesky in ``factor`` (scratch, k × k).
+def cholesky(matrix, factor):
+    """Lower triangle of ``factor`` (k, k) with factor factor' = matrix; False where the matrix is not positive.
 
     Plain loops: for a handful of coordinates the threads of a linear algebra library cost more than the work.
     """
-    k = len(right)
-    for i in range(k):
+    positive = True
+    for i in range(len(matrix)):
         for j in range(i + 1):
             total = matrix[i, j]
             for l in range(j):
                 total -= factor[i, l] * factor[j, l]
-            factor[i, j] = sqrt(max(total, 1e-300)) if i == j else total / factor[j, j]
+            if i == j:
+                positive = positive and 0.0 < total < np.inf
+                factor[i, i] = sqrt(max(total, 1e-300))
+            else:
+                factor[i, j] = total / factor[j, j]
+    return positive
+
+
+@njit(cache=True)
+def inverse_factor(matrix, out):
+    """out (k, k) = the inverse of the Cholesky factor, zeros above its diagonal; False where there is none."""
+    k = len(matrix)
+    factor = np.empty((k, k))
+    positive = cholesky(matrix, factor)
+    for j in range(k):
+        for i in range(k):
+            total = 1.0 if i == j else 0.0
+            for l in range(j, i):
+                total -= factor[i, l] * out[l, j]
+            out[i, j] = total / factor[i, i] if i >= j else 0.0
+    return positive
+
+
+@njit(cache=True)
+def solve_positive(matrix, right, factor, out):
+    """out = matrix⁻¹ right for a positive definite matrix, by Cholesky in ``factor`` (scratch, k × k)."""
+    k = len(right)
+    cholesky(matrix, factor)
     for i in range(k):
         total = right[i]
         for l in range(i):
@@ -191,35 +225,42 @@ def newton(z, A, b, barrier, exponents, matrix, constant, weights, counts, steps
 
 @njit(cache=True)
 def likelihood_bounds(
-    points, center, near, exponents, matrix, x, value, linear, quadratic, cubic, metric, ratio, reach, rounding, out
+    points, center, near, exponents, matrix, x, j, value, linear, quadratic, cubic, metric, ratio, reach, rounding, out
 ):
-    """out[i] ≥ g(x(z_i)) for points z (k, ·), from the Taylor coefficients of one window at x; inf beyond ``reach``.
+    """out[i] ≥ g_j(x(z_i)) for points z (k, ·), from the Taylor coefficients (J, …) at x; inf beyond ``reach``.
 
     With e_f = b_f·(x(z) − x): −ln(1+e) ≤ −e + e²/2 − e³/3 + e⁴/(4(1−ε)) for |e| ≤ ε < 1, and ε² = ratio · step'
     metric step bounds every e_f², ε ≤ ½ within reach. ``rounding`` (r,) per unit of |step|. Points that the metric
     in z, ``near`` (k, k) at ``center`` (k,), puts well beyond reach are left out unseen.
     """
-    place, step = np.empty(len(x)), np.empty(len(x))
+    step, aside = np.empty(len(x)), np.empty(len(center))
     for i in range(len(points)):
-        distance = 0.0
-        for j in range(len(center)):
-            for l in range(len(center)):
-                distance += near[j, l] * (points[i, j] - center[j]) * (points[i, l] - center[l])
-        if distance > 1.5 * reach:
-            out[i] = np.inf
-            continue
-        coordinates(points[i], exponents, matrix, place)
-        distance, error = 0.0, 0.0
-        for c in range(len(x)):
-            step[c] = place[c] - x[c]
-            error += rounding[c] * abs(step[c])
-        for c in range(len(x)):
-            for d in range(len(x)):
-                distance += metric[c, d] * step[c] * step[d]
         out[i] = np.inf
+        if len(exponents) == 0:
+            for c in range(len(x)):
+                step[c] = points[i, c] - x[c]
+        else:
+            for l in range(len(center)):
+                aside[l] = points[i, l] - center[l]
+            if half_form(near, aside) > 1.5 * reach:
+                continue
+            # `coordinates`, without its calls: they would cost more than the arithmetic
+            for c in range(len(x)):
+                step[c] = -x[c]
+            for m in range(len(exponents)):
+                monomial = 1.0
+                for l in range(len(center)):
+                    for _ in range(exponents[m, l]):
+                        monomial *= points[i, l]
+                for c in range(len(x)):
+                    step[c] += matrix[c, m] * monomial
+        distance = half_form(metric, step)
         if distance <= reach:
+            error = 0.0
+            for c in range(len(x)):
+                error += rounding[c] * abs(step[c])
             largest = sqrt(max(ratio * distance, 0.0))
-            third, form = taylor(step, value, linear, quadratic, cubic)
+            third, form = taylor(step, j, value, linear, quadratic, cubic)
             out[i] = third + form * largest * largest / (4.0 * (1.0 - largest)) + error
 
 
@@ -241,7 +282,7 @@ def ray_lengths(
                 step[c] = place[c] - x[c]
             total = 0.0
             for j in range(len(offsets)):
-                third, form = taylor(step, value[j], linear[j], quadratic[j], cubic[j])
+                third, form = taylor(step, j, value, linear, quadratic, cubic)
                 # far away the cubic term bends the model down; half the square is a floor of what is sensible
                 third = max(third, value[j] + 0.25 * form)
                 shares[i, j] = exp(min(offsets[j] + third - level, 50.0))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rpl_agent.evidence import _kernels
+from rpl_agent.evidence.likelihood_map import inverse_factor
 
 #: Expansions are made up to this rank (they have rank³ coefficients). Particles count up to this squared distance from
 #: the centre in units of the information, and expansions are used if they bound the likelihood of all those.
@@ -76,7 +77,7 @@ def _root(metric: np.ndarray) -> np.ndarray | None:
     If |L metric L' − I| ≤ e then metric⁻¹ ≤ L'L / (1 − e), however badly conditioned the metric is.
     """
     try:
-        factor = np.linalg.inv(np.linalg.cholesky(metric))
+        factor = inverse_factor(metric)
     except np.linalg.LinAlgError:
         return None
     defect = np.linalg.norm(factor @ metric @ factor.T - np.eye(len(metric)))

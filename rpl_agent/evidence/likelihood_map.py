@@ -55,7 +55,12 @@ class Chart:
 
     def coordinates(self, z: np.ndarray) -> np.ndarray:
         """x (n, r) of points z (n, k)."""
-        return np.atleast_2d(z) if self.reduction is None else self.reduction.coordinates(z)
+        z = np.ascontiguousarray(np.atleast_2d(z), dtype=float)
+        if self.reduction is None:
+            return z
+        out = np.empty((len(z), self.reduction.rank))
+        _newton.coordinates_many(z, *self.monomials, out)
+        return out
 
     @cached_property
     def monomials(self) -> tuple[np.ndarray, np.ndarray]:
@@ -82,6 +87,14 @@ def domain_chart(pmdp: ParametricMDP) -> Chart:
     A, b = pmdp.domain.constraints()
     reduction = pmdp.table.reduction
     return Chart(A, b, pmdp.domain.center(), None if reduction.is_identity else reduction)
+
+
+def inverse_factor(matrix: np.ndarray) -> np.ndarray:
+    """The inverse of the lower triangular L with LL' = ``matrix`` (k, k); LinAlgError if it has no such root."""
+    out = np.empty(matrix.shape)
+    if not _newton.inverse_factor(np.ascontiguousarray(matrix), out):
+        raise np.linalg.LinAlgError("the matrix is not positive definite")
+    return out
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ from scipy.stats import qmc
 
 from rpl_agent.evidence import _kernels, _newton
 from rpl_agent.evidence.likelihood_expansion import Expansion, rounding
-from rpl_agent.evidence.likelihood_map import Chart, Fit, fit
+from rpl_agent.evidence.likelihood_map import Chart, Fit, fit, inverse_factor
 
 #: Largest ε² = (f/m_f − 1)² allowed on the support of ρ.
 LARGEST_RATIO = 0.9
@@ -122,7 +122,7 @@ def particle_set(prior: Gaussian | Uniform, chart: Chart) -> tuple[np.ndarray, i
         low, high = bounding_box(chart)
         points = low + _cube(d, count) * (high - low)
     else:
-        factor = np.linalg.inv(np.linalg.cholesky(prior.precision))
+        factor = inverse_factor(prior.precision)
         points, (normals, longest2) = np.empty((count, d)), _normals(d, count)
         room = chart.b - chart.A @ prior.mean
         near = room**2 < longest2 * np.square(chart.A @ factor.T).sum(axis=1)
@@ -153,21 +153,20 @@ def _particles(
     points, count = particle_set(prior, chart)
     if expansion is not None and expansion.spread <= 0.5:
         g = np.empty(len(points))
-        e, j = expansion, window
+        e = expansion
         jacobian = chart.jacobian(center.z)
         near = e.metric if jacobian is None else jacobian.T @ e.metric @ jacobian
         _newton.likelihood_bounds(
-            points, center.z, near, *chart.monomials, e.x, e.value[j], e.linear[j], e.quadratic[j], e.cubic[j],
+            points, center.z, near, *chart.monomials, e.x, window, e.value, e.linear, e.quadratic, e.cubic,
             e.metric, e.ratio, e.reach, e.drift, g,
         )  # fmt: skip
         error = e.error
     else:
         g = _exact(points, constant, weights, counts, chart, center)
         error = rounding(constant, weights, counts, center.x)
-    least = float(g.min(initial=np.inf))
+    least, total = _kernels.exponential_sum(g)
     if least == np.inf:
         return -np.inf, 0.0
-    total = float(np.exp(least - g).sum())
     return np.log(total) - least - np.log(count) - error, total
 
 

@@ -26,7 +26,7 @@ from scipy import special
 
 from rpl_agent.evidence import _kernels, _newton
 from rpl_agent.evidence.likelihood_expansion import Expansion, expand, rounding
-from rpl_agent.evidence.likelihood_map import Chart, Fit, fit
+from rpl_agent.evidence.likelihood_map import Chart, Fit, fit, inverse_factor
 from rpl_agent.evidence.likelihood_mixture import quadratic_forms
 
 ELLIPSOID_ROUNDS = 15
@@ -192,7 +192,7 @@ class Rays:
 def rays_of(target: LevelSet, directions: np.ndarray) -> Rays:
     """Rays in ``directions`` (k, dim of the chart), given in coordinates where the curvature at the centre is 1."""
     chart, z = target.chart, target.center.z
-    rays = directions @ np.linalg.inv(np.linalg.cholesky(target.center.precision))
+    rays = directions @ inverse_factor(target.center.precision)
     slope, room = rays @ chart.A.T, chart.b - chart.A @ z
     with np.errstate(divide="ignore", invalid="ignore"):
         exits = 0.999999 * np.where(slope > 0, room / slope, np.inf).min(axis=1)
