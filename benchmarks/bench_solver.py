@@ -22,6 +22,7 @@ from rpl_agent.formats.export import write_uncertain
 from rpl_agent.model import Kind, Nature, Objective, Sense
 from rpl_agent.relaxations import Intervals
 from rpl_agent.relaxations._kernels import row_range, scratch_size
+from rpl_agent.relaxations.compiled import workspace
 from rpl_agent.solver import problem, solve, solve_both
 from rpl_envs.benchmark import Benchmark, benchmark
 
@@ -73,12 +74,12 @@ def sweep_against_product(name: str) -> Row:
     pmdp, relaxation = world.pmdp, intervals(world)
     values = np.random.default_rng(0).random(pmdp.num_states)
     out, none = np.empty(pmdp.num_rows), np.zeros(0, dtype=np.int64)
-    longest = int(scratch_size(pmdp.row_ptr))
+    scratch = workspace(relaxation.compiled(), int(scratch_size(pmdp.row_ptr)))
 
     def sweep() -> None:
         row_range(
             0, pmdp.num_rows, values, False, False, pmdp.row_ptr, pmdp.successor, pmdp.expression,
-            relaxation.compiled(), longest, none, out,
+            relaxation.compiled(), scratch, none, out,
         )  # fmt: skip
 
     matrix = csr_array(

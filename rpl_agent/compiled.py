@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import numba
 from numba.core import config
+from numba.core.options import DefaultOptions
 
 PACKAGE = Path(__file__).resolve().parent
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -32,8 +33,15 @@ def cache_folder() -> str:
     return os.path.join(base, f"kernels-{digest.hexdigest()[:16]}")
 
 
-def njit(**options: Any) -> Callable[[Function], Function]:
-    """Decorator: compile on first use, keep the machine code (options as numba's)."""
+def njit(borrows: bool = False, **options: Any) -> Callable[[Function], Function]:
+    """Decorator: compile on first use, keep the machine code (options as numba's).
+
+    A function that ``borrows`` does not count references to the arrays it is given, and so cannot allocate any. Helpers
+    that become part of a loop take and drop a reference to each of their arrays for every row, which costs more than
+    the row itself; the caller holds them all anyway.
+    """
+    if hasattr(DefaultOptions, "_nrt"):  # not a documented option: do without where numba has lost it
+        options["_nrt"] = not borrows  # said of both kinds, because callees take it over from their first caller
 
     def decorate(function: Function) -> Function:
         # numba chooses the folder when it decorates; other users of numba keep theirs

@@ -60,7 +60,8 @@ def _sweep(problem: Problem, previous: Exploration | None) -> Exploration:
     def bellman_sweep(states: np.ndarray) -> float:
         return bellman(
             states, values, values, rows, upward, problem.agent, problem.maximise, problem.gamma, 0.0, pmdp.state_ptr,
-            pmdp.row_ptr, pmdp.successor, pmdp.expression, problem.reward, problem.weights, problem.cs, problem.longest,
+            pmdp.row_ptr, pmdp.successor, pmdp.expression, problem.reward, problem.weights, problem.cs,
+            problem.scratch(),
         )  # fmt: skip
 
     for trivial, cyclic in structure.rounds:

@@ -117,7 +117,7 @@ def row_expectation(row, values, maximise, upward, row_ptr, successor, expressio
     row_ptr : (R+1,) int64
     successor, expression : (T,) integer
     cs : CompiledSet
-    scratch : (2, longest row) float64
+    scratch : (2 or more, longest row) float64
     """
     a, b = row_ptr[row], row_ptr[row + 1]
     if cs.kind <= INTERVAL or b - a <= 2:
@@ -138,24 +138,25 @@ def row_expectation(row, values, maximise, upward, row_ptr, successor, expressio
     return sign * _region_row(a, b, values, sign, up, successor, expression, cs, scratch)
 
 
-@njit(cache=True, nogil=True)
-def row_range(first, last, values, maximise, upward, row_ptr, successor, expression, cs, longest, rows, out):
+@njit(cache=True, nogil=True, borrows=True)
+def row_range(first, last, values, maximise, upward, row_ptr, successor, expression, cs, scratch, rows, out):
     """out[i] = row_expectation(rows[i]) for first <= i < last; row i itself when ``rows`` is empty.
 
     Parameters
     ----------
+    scratch : float64
+        A `compiled.workspace`.
     rows : (k,) int64
     out : (k,) or (R,) float64
     """
     everything = rows.shape[0] == 0
-    scratch = np.empty((2, longest))
     kind, lower, upper = cs.kind, cs.lower, cs.upper
     constant, weights, mass, tightness = cs.constant, cs.weights, cs.mass, cs.tightness
     table, box_lower, box_upper = cs.polytope.table, cs.polytope.lower, cs.polytope.upper
     center, factor, radius = cs.center, cs.factor, cs.radius
     memory = cs.polytope.memory
     before = np.int32(0)  # where the walk of the row before ended
-    direction = np.empty(weights.shape[1])
+    direction = scratch[2, : weights.shape[1]]
     for i in range(first, last):
         row = i if everything else rows[i]
         a, b = row_ptr[row], row_ptr[row + 1]

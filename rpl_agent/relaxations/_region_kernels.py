@@ -100,10 +100,10 @@ def region_row(
     return sign * min(max(result, low), low + span), vertex, tightness * span + 2.0 * error
 
 
-@njit(cache=True)
+@njit(cache=True, borrows=True)
 def region_strategies(
     values, maximise, row_ptr, successor, expression, played, upper, constant, weights, use_polytope, table, point,
-    box_lower, box_upper, memory, use_ellipsoid, center, factor, radius, totals, p,
+    box_lower, box_upper, memory, use_ellipsoid, center, factor, radius, scratch, totals, p,
 ):  # fmt: skip
     """Nature's best distributions over a region, all rows in one loop: calls per row would cost three times as much.
 
@@ -117,13 +117,15 @@ def region_strategies(
         The table's vertices.
     memory : (k,) integer
         Where the walks of row % k ended, -1 before the first.
+    scratch : float64
+        A `compiled.workspace`.
     totals : (R,) float64
         Mean above the smallest value under the hull's distribution; rows where it is not finite are left alone.
     p : (T,) float64
         The hull's distributions on entry; rows of which the region tells more are overwritten.
     """
     n = weights.shape[1]
-    direction, scaled = np.empty(n), np.empty(n)
+    direction, scaled = scratch[2, :n], scratch[3, :n]
     sign = -1.0 if maximise else 1.0
     last = np.int32(0)
     for row in range(row_ptr.shape[0] - 1):

@@ -15,7 +15,7 @@ import numpy as np
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.relaxations._kernels import row_range, scratch_size
-from rpl_agent.relaxations.compiled import CompiledSet
+from rpl_agent.relaxations.compiled import CompiledSet, workspace
 
 _NO_ROWS = np.zeros(0, dtype=np.int64)
 #: rows that are worth a thread of their own
@@ -93,7 +93,7 @@ class CompiledRelaxation:
         def block(first: int, last: int) -> None:
             row_range(
                 first, last, values, extremum is Sense.MAX, upward, pmdp.row_ptr, pmdp.successor, pmdp.expression,
-                self._set, self._longest, rows, out,
+                self._set, workspace(self._set, self._longest), rows, out,
             )  # fmt: skip
 
         in_threads(*(lambda a=a, b=b: block(a, b) for a, b in pairwise(ends)))

@@ -61,6 +61,11 @@ def compiled_set(kind: int, lower: np.ndarray, upper: np.ndarray, **parts: Any) 
     return CompiledSet(kind=int(kind), lower=_read_only(lower), upper=_read_only(upper), **arrays)
 
 
+def workspace(compiled: CompiledSet, longest: int) -> np.ndarray:
+    """Scratch of the kernels that bound rows of at most ``longest`` successors: two rows to sort, two vectors."""
+    return np.empty((4, max(longest, compiled.weights.shape[1])))
+
+
 def _mass(parts: dict) -> np.ndarray:
     """|constant| + |weights| max |x|, from the box of the polytope or the ellipsoid."""
     constant, weights, polytope = parts["constant"], parts["weights"], parts["polytope"]

@@ -25,10 +25,10 @@ from rpl_agent.relaxations.compiled import ELLIPSOID, INTERVAL, POLYTOPE
 from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT, MIN_AGENT
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, borrows=True)
 def backward(
     order, low, high, low_rows, high_rows, agent, maximise, gamma, state_ptr, row_ptr, successor, expression, reward,
-    weights, cs, longest,
+    weights, cs, scratch,
 ):  # fmt: skip
     """low[s] <= (T low)(s) and high[s] >= (T high)(s) for s in order, successors first.
 
@@ -39,17 +39,16 @@ def backward(
         Read at successors, written at the states of ``order``.
     low_rows, high_rows : (S,) int64
         Written: the agent's best row for either side (untouched for a fixed policy).
-    agent, maximise, gamma, reward, weights :
+    agent, maximise, gamma, reward, weights, scratch :
         As in `bellman`.
     cs : CompiledSet
     """
-    scratch = np.empty((2, longest))
     kind, lower, upper = cs.kind, cs.lower, cs.upper
     constant, coefficients, mass, tightness = cs.constant, cs.weights, cs.mass, cs.tightness
     table, box_lower, box_upper = cs.polytope.table, cs.polytope.lower, cs.polytope.upper
     center, factor, radius = cs.center, cs.factor, cs.radius
     last = 0  # a row is asked once: its walk starts where that of the row before it ended
-    direction = np.empty(coefficients.shape[1])
+    direction = scratch[2, : coefficients.shape[1]]
     sign = -1.0 if maximise else 1.0
     leading = high if maximise else low
     for i in range(order.shape[0]):

@@ -22,10 +22,10 @@ from rpl_agent.relaxations.compiled import ELLIPSOID, INTERVAL, POINT, POLYTOPE
 MAX_AGENT, MIN_AGENT, FIXED_AGENT = 1, -1, 0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, borrows=True)
 def bellman(
     order, values, out, chosen, upward, agent, maximise, gamma, offset, state_ptr, row_ptr, successor, expression,
-    reward, weights, cs, longest,
+    reward, weights, cs, scratch,
 ):  # fmt: skip
     """out[s] = bound of (T values)(s) + offset for s in order; ``out is values`` makes it a Gauss-Seidel sweep.
 
@@ -45,20 +45,21 @@ def bellman(
     offset : float
         Added to every result (a strict margin).
     reward, weights : (R,) float64
+    scratch : float64
+        A `compiled.workspace`.
 
     Returns
     -------
     float
         The largest change.
     """
-    scratch = np.empty((2, longest))
     kind, lower, upper = cs.kind, cs.lower, cs.upper
     constant, coefficients, mass, tightness = cs.constant, cs.weights, cs.mass, cs.tightness
     table, box_lower, box_upper = cs.polytope.table, cs.polytope.lower, cs.polytope.upper
     center, factor, radius = cs.center, cs.factor, cs.radius
     memory = cs.polytope.memory
     last = np.int32(0)
-    direction = np.empty(coefficients.shape[1])
+    direction = scratch[2, : coefficients.shape[1]]
     largest = 0.0
     side = 1.0 if upward else -1.0
     sign = -1.0 if maximise else 1.0
@@ -206,9 +207,9 @@ def row_means(values, gamma, row_ptr, successor, reward, p, q):
         q[row] = reward[row] + gamma * (low + total)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, borrows=True)
 def row_values(
-    values, maximise, gamma, row_ptr, successor, expression, reward, weights, cs, longest, q, p
+    values, maximise, gamma, row_ptr, successor, expression, reward, weights, cs, scratch, q, p
 ):  # fmt: skip
     """Nature's best distribution of every row and the row's value, without rounding margins (to find strategies).
 
@@ -218,15 +219,15 @@ def row_values(
     ----------
     weights : (R,) float64
         Rows with weight 0 are not played: they get some distribution of the hull.
+    scratch : float64
+        A `compiled.workspace`.
     q : (R,) float64
-        Written.
+        Written; until the end what the hull makes of a row.
     p : (T,) float64
         Written.
     """
-    scratch = np.empty((2, longest))
     kind, lower, upper = cs.kind, cs.lower, cs.upper
     sign = -1.0 if maximise else 1.0
-    totals = np.empty(reward.shape[0] if kind > INTERVAL else 0)
     for row in range(row_ptr.shape[0] - 1):
         a, b = row_ptr[row], row_ptr[row + 1]
         if b - a == 1:
@@ -259,12 +260,12 @@ def row_values(
             total += p[t] * (scratch[0, i] - scratch[0, 0])
         if kind > INTERVAL:
             span = scratch[0, n - 1] - scratch[0, 0]
-            totals[row] = total if 0.0 < span < np.inf else np.inf
+            q[row] = total if 0.0 < span < np.inf else np.inf
     if kind > INTERVAL:
         region_strategies(
             values, maximise, row_ptr, successor, expression, weights, upper, cs.constant, cs.weights,
             kind != ELLIPSOID, cs.polytope.table, cs.polytope.point, cs.polytope.lower, cs.polytope.upper,
-            cs.polytope.memory, kind != POLYTOPE, cs.center, cs.factor, cs.radius, totals, p,
+            cs.polytope.memory, kind != POLYTOPE, cs.center, cs.factor, cs.radius, scratch, q, p,
         )  # fmt: skip
     row_means(values, gamma, row_ptr, successor, reward, p, q)
 

@@ -37,7 +37,7 @@ from rpl_agent.model.objective import Sense
 from rpl_agent.relaxations._interval_kernels import UNIT_ROUNDOFF
 from rpl_agent.relaxations._kernels import row_range
 from rpl_agent.relaxations.base import CompiledRelaxation
-from rpl_agent.relaxations.compiled import INTERVAL, POINT, compiled_set
+from rpl_agent.relaxations.compiled import INTERVAL, POINT, compiled_set, workspace
 from rpl_agent.solver._graph_kernels import ALL_ROWS, ANY_ROW, attainable, finite_set, hold_set, staying_rows
 from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT, MIN_AGENT
 from rpl_agent.solver.witness import Witness
@@ -116,7 +116,7 @@ def row_bounds(problem: Problem, values: np.ndarray, upward: bool, witness: Witn
         if len(rows):
             row_range(
                 0, len(rows), values, problem.maximise, upward, pmdp.row_ptr, pmdp.successor, each, fixed,
-                problem.longest, rows, means,
+                workspace(fixed, problem.longest), rows, means,
             )  # fmt: skip
         charge = witness.charges(values)[rows]
         out[rows] = means + charge if upward else means - charge

@@ -12,7 +12,7 @@ from scipy.sparse import csc_array
 from scipy.sparse.linalg import splu
 
 from rpl_agent.relaxations._region_kernels import TRACE
-from rpl_agent.relaxations.compiled import INTERVAL, POINT, CompiledSet, compiled_set
+from rpl_agent.relaxations.compiled import INTERVAL, POINT, CompiledSet, compiled_set, workspace
 from rpl_agent.solver._component_kernels import retry_costs
 from rpl_agent.solver._graph_kernels import attainable, staying_rows
 from rpl_agent.solver._kernels import (
@@ -188,7 +188,7 @@ class Local:
         return bellman(
             order, values, out, np.empty(self.n, dtype=np.int64), upward, self.agent, self.maximise, self.gamma,
             offset, self.state_ptr, self.row_ptr, self.successor, self.expression, self.reward, self.weights, self.cs,
-            self.longest,
+            workspace(self.cs, self.longest),
         )  # fmt: skip
 
     def greedy(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -196,7 +196,7 @@ class Local:
         q, p = np.empty(len(self.row_of)), np.empty(len(self.successor))
         row_values(
             values, self.maximise, self.gamma, self.row_ptr, self.successor, self.expression, self.reward, self.weights,
-            self.cs, self.longest, q, p,
+            self.cs, workspace(self.cs, self.longest), q, p,
         )  # fmt: skip
         if self.cs.kind == INTERVAL:
             tidy(

@@ -14,7 +14,7 @@ from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 from rpl_agent.relaxations._kernels import scratch_size
 from rpl_agent.relaxations.base import Relaxation
-from rpl_agent.relaxations.compiled import CompiledSet
+from rpl_agent.relaxations.compiled import CompiledSet, workspace
 from rpl_agent.solver._component_kernels import CYCLIC, SINK, TRIVIAL, components, layers, numbered_forward
 from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT, MIN_AGENT
 
@@ -134,6 +134,10 @@ class Problem:
     @cached_property
     def longest(self) -> int:
         return int(scratch_size(self.pmdp.row_ptr))
+
+    def scratch(self) -> np.ndarray:
+        """A workspace for the row kernels."""
+        return workspace(self.cs, self.longest)
 
     def boundary(self) -> np.ndarray:
         """(S,) values of decided states, 0 elsewhere."""

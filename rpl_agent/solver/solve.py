@@ -183,7 +183,7 @@ def _backward(
     pmdp = problem.pmdp
     backward(
         states, lower, upper, low_rows, high_rows, problem.agent, problem.maximise, problem.gamma, pmdp.state_ptr,
-        pmdp.row_ptr, pmdp.successor, pmdp.expression, problem.reward, problem.weights, problem.cs, problem.longest,
+        pmdp.row_ptr, pmdp.successor, pmdp.expression, problem.reward, problem.weights, problem.cs, problem.scratch(),
     )  # fmt: skip
 
 
