@@ -106,6 +106,21 @@ def test_randomised_policies_are_bracketed(model, objective, nature):
     assert solution.check() == []
 
 
+def test_rows_that_are_mixed_and_share_successors_get_sharp_bounds():
+    anything, one = (Fraction(0), Fraction(1)), (Fraction(1), Fraction(1))
+    table = [
+        [{0: anything, 1: anything}], [{0: one}, {0: anything, 1: anything, 2: anything}],
+        [{0: anything, 1: anything, 2: one}], [{3: one}],
+    ]  # fmt: skip
+    pmdp, lower, upper = interval_model(table, labels={"goal": {3}}, cost=[[0], [0, 0], [1], [0]])
+    policy = Policy.randomised(np.array([1.0, 0.25, 0.75, 1.0, 1.0]))
+    objective = Objective.discounted("cost", 0.9, target="goal")
+    solution = solve(Intervals(pmdp, lower, upper), objective, Nature.ADVERSARIAL, policy=policy)
+    assert solution.check() == []
+    assert solution.lower_values == pytest.approx([0, 0, 10, 0], abs=1e-9)
+    assert solution.upper_values == pytest.approx([0, 0, 10, 0], abs=1e-9)
+
+
 def test_avoid_states_are_lost():
     half = (Fraction(1, 2), Fraction(1, 2))
     one = (Fraction(1), Fraction(1))

@@ -268,8 +268,9 @@ class Local:
             x = _refined(factor, missing, start, accuracy)
             if x is not None:
                 return x
-        self.factors.update(factor=None, pattern=(indptr, indices.copy()))
-        matrix = csc_array((data, indices, indptr), shape=(len(rhs), len(rhs)))  # the transpose, column by column
+        self.factors.update(factor=None, pattern=(indptr, indices))
+        # the transpose, column by column; a copy, because summing writes into some of the arrays
+        matrix = csc_array((data, indices, indptr), shape=(len(rhs), len(rhs)), copy=True)
         matrix.sum_duplicates()
         try:
             factor = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.1, options={"SymmetricMode": True})
