@@ -25,12 +25,13 @@ def test_import_loads_nothing_heavy():
     assert run_python(code).strip() == "[]"
 
 
-def test_wheel_works_in_a_clean_environment(tmp_path):
+def test_wheel_works_in_a_clean_environment(tmp_path, monkeypatch):
     """Build the wheel, install it into a new environment, and run it away from the checkout.
 
     Dependencies are lent by a path file; path files are not followed recursively, so the editable
     install of this checkout is not visible there and only the wheel can provide the packages.
     """
+    monkeypatch.delenv("PYTHONPATH", raising=False)  # which could show the checkout all the same
     subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path / "dist"), str(ROOT)],
         check=True, capture_output=True, timeout=300,
