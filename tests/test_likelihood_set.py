@@ -1,10 +1,12 @@
 """The level set C, its cuts and its ellipsoid; the region made of them."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from rpl_agent.evidence import likelihood, likelihood_set
+from rpl_agent.evidence import _ellipsoid, likelihood, likelihood_set
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.likelihood_map import domain_chart, fit
 from rpl_agent.model import Domain, Policy, Simulator, build
@@ -112,7 +114,7 @@ def test_points_of_the_set_satisfy_cuts_ellipsoid_and_region(name, episodes, sch
     assert len(A) > 0
     assert (points @ A.T <= b + 1e-12).all()
     mixing = tangents.shares.mean(axis=0)
-    found = likelihood_set.ellipsoid(level_set, np.ones(len(level_set.constant)), mixing)
+    found = likelihood_set.ellipsoid(level_set, np.ones(len(level_set.constant)), mixing, 3.0)
     if found is not None:
         center, H, radius2 = found
         distance = np.einsum("ij,jk,ik->i", points - center, H, points - center)
@@ -128,7 +130,7 @@ def test_cuts_and_ellipsoid_are_nearly_exact_for_large_data():
     tangents = _tangents(level_set)
     np.testing.assert_allclose(level_set.values(tangents.points), level_set.level, atol=2e-2)
     mixing = tangents.shares.mean(axis=0)
-    _, H, radius2 = likelihood_set.ellipsoid(level_set, np.ones(len(level_set.constant)), mixing)
+    _, H, radius2 = likelihood_set.ellipsoid(level_set, np.ones(len(level_set.constant)), mixing, 3.0)
     dense = tangents.points
     for direction in np.random.default_rng(0).normal(size=(8, 2)):
         exact = (dense @ direction).max() - (dense @ direction).min()  # 40 points: inside by at most 0.4 %
@@ -230,11 +232,51 @@ def test_fit_equals_scipy(name):
 
 def test_curvature_is_a_decreasing_lower_bound():
     excess = np.concatenate([np.linspace(-0.9, 5, 60), [1e-9, 9.9e-4, 1.1e-3, 100.0]])
-    phi = likelihood_set.curvature(np.sort(excess))
+    phi = np.array([_ellipsoid.curvature(e) for e in np.sort(excess)])
     assert (np.diff(phi) < 0).all()
     for e, value in zip(np.sort(excess), phi):
         for t in np.linspace(-0.95, e, 25):
             assert -np.log1p(t) >= -t + 0.5 * value * t * t - 1e-12
+
+
+@pytest.mark.parametrize("apart", [1e-1, 1e-3, 3e-5])
+def test_the_ellipsoid_pays_for_its_rounding(apart):
+    """So much data that the set is almost an ellipsoid, and expressions that hardly tell coordinates apart.
+
+    Everything is compared in rationals: −ln(1+e) lies between −e + e²/2 − e³/3 and that plus e⁴.
+    """
+    rng = np.random.default_rng(int(1 / apart))
+    weights = np.array([[0.3, 0.3], [0.3, 0.3 + apart], [-0.6, -0.6 - apart]])
+    constant, m, room = np.array([0.1, 0.2, 0.7]), np.array([0.3, 0.2]), 10.0
+    counts = 1e12 * (constant + weights @ m) + np.array([3e6, -2e6, 1e6])
+    center, H = np.empty(2), np.empty((2, 2))
+    radius2 = _ellipsoid.enclose(constant, weights, counts, m, room, 2.0, np.ones(3), 15, center, H)
+    assert radius2 > 0.0
+
+    def exact(array):
+        return [[Fraction(v) for v in row] for row in np.atleast_2d(array).tolist()]
+
+    (c,), (k,), (z,), (o,), w, h = (exact(a) for a in (constant, counts, m, center, weights, H))
+    values = [c[f] + w[f][0] * z[0] + w[f][1] * z[1] for f in range(3)]
+
+    def rise(x):
+        """Upper bound on g(x) − g(m)."""
+        e = [(w[f][0] * (x[0] - z[0]) + w[f][1] * (x[1] - z[1])) / values[f] for f in range(3)]
+        return sum(k[f] * (-e[f] + e[f] ** 2 / 2 - e[f] ** 3 / 3 + e[f] ** 4) for f in range(3))
+
+    furthest = 0.0
+    for _ in range(60):
+        ray = np.linalg.solve(np.linalg.cholesky(H).T, rng.normal(size=2))
+        low, high = Fraction(0), Fraction(10)
+        for _ in range(60):  # the last point of the set on the ray, from inside
+            middle = (low + high) / 2
+            x = [o[i] + middle * Fraction(ray[i]) for i in range(2)]
+            low, high = (middle, high) if rise(x) <= Fraction(room) else (low, middle)
+        d = [low * Fraction(ray[i]) for i in range(2)]
+        distance = sum(d[i] * h[i][j] * d[j] for i in range(2) for j in range(2))
+        assert distance <= Fraction(radius2)
+        furthest = max(furthest, float(distance / Fraction(radius2)))
+    assert furthest > 0.995
 
 
 def test_priors_use_nothing_after_their_mark():

@@ -132,7 +132,7 @@ def likelihood_set(
     offsets = np.array([
         np.log(weight)
         + log_mixture(
-            _uniform(chart) if mark is None else window_prior(pmdp, mark, chart),
+            per_model(chart, "uniform prior", _uniform) if mark is None else window_prior(pmdp, mark, chart),
             constant, weights, matrix[j], chart, overall, expansion, j,
         )
         for j, (mark, weight) in enumerate(windows)

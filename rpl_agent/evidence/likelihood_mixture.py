@@ -40,6 +40,7 @@ from scipy import special
 from scipy.stats import qmc
 
 from rpl_agent.evidence import _kernels, _newton
+from rpl_agent.evidence.coordinates import per_model
 from rpl_agent.evidence.likelihood_expansion import Expansion, rounding
 from rpl_agent.evidence.likelihood_map import Chart, Fit, fit, inverse_factor
 
@@ -116,20 +117,23 @@ def particle_set(prior: Gaussian | Uniform, chart: Chart) -> tuple[np.ndarray, i
     The points are a fixed low-discrepancy set pushed through the prior, so they depend on nothing but the
     data before the window.
     """
-    d = chart.dimension
-    count = PARTICLES[min(d, len(PARTICLES) - 1)]
     if isinstance(prior, Uniform):
-        low, high = bounding_box(chart)
-        points = low + _cube(d, count) * (high - low)
-    else:
-        factor = inverse_factor(prior.precision)
-        points, (normals, longest2) = np.empty((count, d)), _normals(d, count)
-        room = chart.b - chart.A @ prior.mean
-        near = room**2 < longest2 * np.square(chart.A @ factor.T).sum(axis=1)
-        number = _kernels.particles_inside(normals, prior.mean, factor, chart.A[near], chart.b[near], points)
-        return points[:number], max(number, 1)
-    inside = points[chart.contains(points)]
-    return inside, max(len(inside), 1)
+        inside = per_model(chart, "uniform particles", _uniform_particles)
+        return inside, max(len(inside), 1)
+    factor = inverse_factor(prior.precision)
+    normals, longest2 = _normals(chart.dimension)
+    points = np.empty(normals.shape)
+    room = chart.b - chart.A @ prior.mean
+    near = room**2 < longest2 * np.square(chart.A @ factor.T).sum(axis=1)
+    number = _kernels.particles_inside(normals, prior.mean, factor, chart.A[near], chart.b[near], points)
+    return points[:number], max(number, 1)
+
+
+def _uniform_particles(chart: Chart) -> np.ndarray:
+    """(M, k) points of the domain, spread over its box."""
+    low, high = bounding_box(chart)
+    points = low + _cube(chart.dimension) * (high - low)
+    return points[chart.contains(points)]
 
 
 def particles(
@@ -184,15 +188,16 @@ def _exact(
 
 
 @lru_cache
-def _cube(d: int, count: int) -> np.ndarray:
+def _cube(d: int) -> np.ndarray:
     """A low-discrepancy point set in the unit cube, always the same."""
+    count = PARTICLES[min(d, len(PARTICLES) - 1)]
     return qmc.Sobol(d, scramble=True, rng=np.random.default_rng(20)).random(count)
 
 
 @lru_cache
-def _normals(d: int, count: int) -> tuple[np.ndarray, float]:
+def _normals(d: int) -> tuple[np.ndarray, float]:
     """The same points with standard normal coordinates, and a little more than their largest squared length."""
-    normals = special.ndtri(np.clip(_cube(d, count), 1e-12, 1 - 1e-12))
+    normals = special.ndtri(np.clip(_cube(d), 1e-12, 1 - 1e-12))
     return normals, 1.001 * float(np.square(normals).sum(axis=1).max())
 
 

@@ -24,14 +24,11 @@ from functools import cached_property
 import numpy as np
 from scipy import special
 
-from rpl_agent.evidence import _kernels, _newton
+from rpl_agent.evidence import _ellipsoid, _kernels, _newton
 from rpl_agent.evidence.likelihood_expansion import Expansion, expand, rounding
 from rpl_agent.evidence.likelihood_map import Chart, Fit, fit, inverse_factor
-from rpl_agent.evidence.likelihood_mixture import quadratic_forms
 
 ELLIPSOID_ROUNDS = 15
-#: Beyond this the data leave a direction unbounded, up to rounding: no ellipsoid.
-MAX_CONDITION = 1e10
 #: A boundary point is sharp enough when G is this close to the level (nats): a cut there loses 0.05 % of the width.
 BOUNDARY_TOLERANCE = 1e-2
 
@@ -215,21 +212,25 @@ def boundary(target: LevelSet, guess: Rays, steps: int = 6) -> Tangents:
     cuts there are, not whether they are valid.
     """
     chart, z = target.chart, target.center.z
-    rays, exits, t = guess.rays, guess.exits, guess.lengths
+    rays, exits, t = guess.rays, guess.exits, guess.lengths.copy()
     low, high = np.zeros(len(rays)), exits.copy()
-    for step in range(steps):
-        x = chart.coordinates(z + t[:, None] * rays)
-        values, gradients, shares = target.tangents(x)
+    x = chart.coordinates(z + t[:, None] * rays)
+    values, gradients, shares = target.tangents(x)
+    for _ in range(steps - 1):
         done = (np.abs(values - target.level) < BOUNDARY_TOLERANCE) | ((t >= exits) & (values < target.level))
-        if done.all() or step == steps - 1:
+        i = np.flatnonzero(~done)
+        if not len(i):
             break
-        over = ~(values <= target.level)
-        high, low = np.where(over, np.minimum(high, t), high), np.where(over, low, np.maximum(low, t))
-        along = _ray_slopes(chart, z, t, rays, gradients)
+        over = ~(values[i] <= target.level)
+        high[i] = np.where(over, np.minimum(high[i], t[i]), high[i])
+        low[i] = np.where(over, low[i], np.maximum(low[i], t[i]))
+        along = _ray_slopes(chart, z, t[i], rays[i], gradients[i])
         with np.errstate(divide="ignore", invalid="ignore"):
-            proposal = np.minimum(t + (target.level - values) / along, exits)
-        good = np.isfinite(proposal) & (proposal > low) & ((proposal < high) | (proposal == exits))
-        t = np.where(done, t, np.where(good, proposal, 0.5 * (low + np.minimum(high, 4.0 * t))))
+            proposal = np.minimum(t[i] + (target.level - values[i]) / along, exits[i])
+        good = np.isfinite(proposal) & (proposal > low[i]) & ((proposal < high[i]) | (proposal == exits[i]))
+        t[i] = np.where(good, proposal, 0.5 * (low[i] + np.minimum(high[i], 4.0 * t[i])))
+        x[i] = chart.coordinates(z + t[i, None] * rays[i])
+        values[i], gradients[i], shares[i] = target.tangents(x[i])
     keep = np.isfinite(values)
     return Tangents(x[keep], values[keep], gradients[keep], shares[keep])
 
@@ -254,7 +255,7 @@ def cuts(target: LevelSet, tangents: Tangents, radius: float) -> tuple[np.ndarra
     norms = norms[keep]
     observed = target.constant + target.weights @ target.center.x
     size = float(target.counts.max(axis=0) @ (np.abs(target.weights).sum(axis=1) / np.maximum(observed, 1e-12)))
-    error = target.slack + 64.0 * np.finfo(float).eps * size * radius
+    error = target.slack + (64.0 + len(observed)) * np.finfo(float).eps * size * radius
     offset = (gradients * points).sum(axis=1) + target.level - values + error
     return gradients / norms[:, None], offset / norms
 
@@ -267,54 +268,23 @@ def mixed(target: LevelSet, mixing: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def ellipsoid(
-    target: LevelSet, upper: np.ndarray, mixing: np.ndarray
+    target: LevelSet, upper: np.ndarray, mixing: np.ndarray, radius: float
 ) -> tuple[np.ndarray, np.ndarray, float] | None:
     """(centre c, H, r²) with C ∩ {f ≤ upper} ⊂ {(x−c)'H(x−c) ≤ r²}; None if the data leave it unbounded.
 
-    ``upper`` (n,) are bounds on the kept expressions that hold on C or on the event that C is built for.
+    ``upper`` (n,) are bounds on the kept expressions that hold on C or on the event that C is built for; ``radius`` as
+    in `cuts`.
     """
     counts, bound = mixed(target, mixing)
     used = counts > 0
-    counts, weights = counts[used], target.weights[used]
+    constant, weights, counts = target.constant[used], np.ascontiguousarray(target.weights[used]), counts[used]
     m = target.center.x
-    values = target.constant[used] + weights @ m
-    upper = np.maximum(upper[used], values * (1 + 1e-12))
-    room = bound + float(counts @ np.log(values))
-    gradient = -(weights.T @ (counts / values))
-    for _ in range(ELLIPSOID_ROUNDS):
-        scale = counts * curvature(upper / values - 1.0) / values**2
-        H = (weights * scale[:, None]).T @ weights
-        inverse = _inverse(H)
-        if inverse is None:
-            return None
-        step = inverse @ gradient
-        center, radius2 = m - step, max(2.0 * room + float(gradient @ step), 0.0)
-        spread = np.sqrt(radius2 * np.maximum(quadratic_forms(weights, inverse), 0.0))
-        tighter = np.minimum(upper, target.constant[used] + weights @ center + spread * (1 + 1e-9) + 1e-12)
-        moved = float(np.max((upper - tighter) / upper, initial=0.0))
-        upper = np.maximum(tighter, values * (1 + 1e-12))
-        if moved < 1e-4:
-            break
-    return center, H, radius2 * (1.0 + 1e-9)
-
-
-def _inverse(H: np.ndarray) -> np.ndarray | None:
-    """H⁻¹, None where the condition number (in the Frobenius norm) is beyond `MAX_CONDITION`."""
-    try:
-        inverse = np.linalg.inv(H)
-    except np.linalg.LinAlgError:
-        return None
-    condition = np.linalg.norm(H) * np.linalg.norm(inverse)
-    return inverse if condition <= MAX_CONDITION else None
-
-
-def curvature(excess: np.ndarray) -> np.ndarray:
-    """φ(ε) = 2(ε − ln(1+ε))/ε², rounded down; φ(0) = 1."""
-    small = np.abs(excess) < 1e-3
-    safe = np.where(small, 1.0, excess)
-    exact = 2.0 * (safe - np.log1p(safe)) / safe**2
-    series = 1.0 - excess * (2.0 / 3.0 - 0.5 * excess * (1.0 - 0.8 * excess))
-    return np.where(small, series, exact) * (1.0 - 1e-9)
+    room = bound + float(counts @ np.log(constant + weights @ m))
+    center, H = np.empty(len(m)), np.empty((len(m), len(m)))
+    radius2 = _ellipsoid.enclose(
+        constant, weights, counts, m, room, radius, np.array(upper[used], dtype=float), ELLIPSOID_ROUNDS, center, H
+    )
+    return (center, H, radius2) if radius2 >= 0.0 else None
 
 
 def recentred(target: LevelSet, useful: np.ndarray) -> LevelSet:

@@ -66,7 +66,7 @@ def outer_region(pmdp: ParametricMDP, level_set: LevelSet, lower: np.ndarray, up
     found = None
     if level_set.chart.dimension > EXACT_DIMENSION:
         mixing = rays.shares.mean(axis=0)
-        found = ellipsoid(level_set, upper[level_set.expressions], mixing / mixing.sum())
+        found = ellipsoid(level_set, upper[level_set.expressions], mixing / mixing.sum(), _diameter(pmdp))
     around = None if found is None else Ellipsoid(*found)
     if around is not None and _is_gaussian(level_set) and lies_inside(pmdp, lower, upper, around, SHALLOW):
         return around
