@@ -406,7 +406,7 @@ def support_polytope(data, direction, start):
     return bound, vertex
 
 
-@njit(cache=True)
+@njit(cache=True, borrows=True)
 def support_polytope_many(data, directions, memory, out):
     """``out[i]`` = bound for ``directions[i]``, started at and remembered in ``memory[i % len(memory)]``.
 
@@ -417,12 +417,9 @@ def support_polytope_many(data, directions, memory, out):
         Vertices of the table. One entry: each query hands its vertex on to the next.
     out : (k,) float64
     """
-    count, n = data.counts[0], directions.shape[1]
-    table = data.table
-    direction = np.empty(n)
+    count, table = data.counts[0], data.table
     for i in range(directions.shape[0]):
-        for j in range(n):
-            direction[j] = directions[i, j]
+        direction = directions[i]
         if count == 0:
             out[i] = support_box(data.lower, data.upper, direction)
         else:
