@@ -169,8 +169,20 @@ def most_violated(rows, loose, tolerance, point, alive, state, status, worst):
     n = rows.shape[1]
     best = np.zeros(used)
     row_of = np.full(used, -1, np.int64)
+    low, high = np.full(n, np.inf), np.full(n, -np.inf)
+    for v in range(used):
+        if alive[v]:
+            for j in range(n):
+                low[j] = min(low[j], point[v, j])
+                high[j] = max(high[j], point[v, j])
     for i in range(rows.shape[0]):
         if status[i] == REDUNDANT:
+            continue
+        largest = -loose[i]
+        for j in range(n):  # rows beyond the box of all vertices, usually most, need no look at each of them
+            largest += rows[i, j] * (high[j] if rows[i, j] > 0.0 else low[j])
+        if largest <= 0.0:
+            status[i] = REDUNDANT
             continue
         largest = -np.inf
         for v in range(used):

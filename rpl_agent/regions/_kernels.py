@@ -142,6 +142,13 @@ def support_box(lower, upper, direction):
     return total - (2.0 * n + 8.0) * UNIT_ROUNDOFF * size - 1e-300 * (size > 0.0)
 
 
+@njit(cache=True, borrows=True)
+def support_box_many(lower, upper, directions, out):
+    """``out[i]`` = bound for ``directions[i]``."""
+    for i in range(directions.shape[0]):
+        out[i] = support_box(lower, upper, directions[i])
+
+
 @njit(cache=True)
 def safe_bound(rows, rhs, lower, upper, basis, direction, y):
     """The Neumaier-Shcherbina bound for multipliers y of the rows in basis, those above 0, rounding subtracted."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.regions._kernels import UNIT_ROUNDOFF, empty_polytope_data
+from rpl_agent.regions._kernels import empty_polytope_data, support_box_many
 from rpl_agent.regions.base import (
     CONTAINS_TOLERANCE,
     RegionKernel,
@@ -54,14 +54,7 @@ class Box:
 
 
 def box_minimum(directions: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """Lower bounds (n,) of min c.x over a box, rounding subtracted.
-
-    Parameters
-    ----------
-    directions : (n, r) float64
-    lower, upper : (r,) float64
-    """
-    reach = np.maximum(np.abs(lower), np.abs(upper))
-    size = np.abs(directions) @ reach
-    value = np.maximum(directions, 0.0) @ lower + np.minimum(directions, 0.0) @ upper
-    return value - (2.0 * len(lower) + 8.0) * UNIT_ROUNDOFF * size
+    """Lower bounds (n,) of min c.x over [lower, upper] for contiguous directions (n, r), with a margin for rounding."""
+    values = np.empty(len(directions))
+    support_box_many(lower, upper, directions, values)
+    return values
