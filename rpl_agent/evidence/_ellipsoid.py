@@ -11,9 +11,8 @@ from math import log1p, sqrt
 import numpy as np
 
 from rpl_agent.compiled import njit
-from rpl_agent.evidence._newton import inverse_factor
+from rpl_agent.evidence._newton import UNIT_ROUNDOFF, factor_defect, inverse_factor
 
-UNIT_ROUNDOFF = 2.0**-53
 #: Bounds on expressions that move by less than this share do not move the ellipsoid.
 SETTLED = 1e-4
 #: Beyond this the data leave a direction unbounded, up to rounding: no ellipsoid.
@@ -55,27 +54,6 @@ def _lowered_hessian(weights, scale, H):
         for j in range(i):
             H[j, i] = H[i, j]
         H[i, i] -= (2.0 * n + 16.0) * UNIT_ROUNDOFF * lost[i]
-
-
-@njit(cache=True)
-def _defect(H, factor):
-    """e ≥ |F H F' − I| for the inverse factor F, so that H⁻¹ ≤ F'F / (1 − e)."""
-    r = len(H)
-    row, sizes = np.empty(r), np.empty(r)
-    total, size = 0.0, 0.0
-    for i in range(r):
-        for j in range(r):
-            row[j], sizes[j] = 0.0, 0.0
-            for k in range(i + 1):
-                row[j] += factor[i, k] * H[k, j]
-                sizes[j] += abs(factor[i, k] * H[k, j])
-        for j in range(r):
-            entry = -1.0 if i == j else 0.0
-            for k in range(j + 1):
-                entry += row[k] * factor[j, k]
-                size += sizes[k] * abs(factor[j, k])
-            total += entry * entry
-    return sqrt(total) * (1.0 + 1e-9) + (2.0 * r + 16.0) * UNIT_ROUNDOFF * (size + r)
 
 
 @njit(cache=True)
@@ -130,7 +108,7 @@ def enclose(constant, weights, counts, m, room, reach, upper, rounds, center, H)
         _lowered_hessian(weights, scale, H)
         if not inverse_factor(H, factor):
             return -1.0
-        defect = _defect(H, factor)
+        defect = factor_defect(H, factor)
         if not (defect < MAX_DEFECT and _norm(H) * _norm(factor) ** 2 < MAX_CONDITION):
             return -1.0
         enlarged = 1.0 / sqrt(1.0 - defect)

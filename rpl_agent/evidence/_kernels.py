@@ -194,6 +194,21 @@ def tangents(constant, weights, counts, offsets, points, values, gradients, shar
 
 
 @njit(cache=True)
+def rounding_size(constant, weights, counts, x):
+    """Σ_f K_f (1 + |ln f[x]| + (2 + r) (|constant_f| + |weights_f|·|x|) / f[x])."""
+    r = weights.shape[1]
+    total = 0.0
+    for f in range(len(constant)):
+        value, terms = constant[f], abs(constant[f])
+        for c in range(r):
+            value += weights[f, c] * x[c]
+            terms += abs(weights[f, c] * x[c])
+        value = max(value, 1e-300)
+        total += counts[f] * (1.0 + abs(log(value)) + (2.0 + r) * terms / value)
+    return total
+
+
+@njit(cache=True)
 def expand(constant, weights, counts, x, value, linear, quadratic, cubic, size):
     """Taylor coefficients of g_j, j = 0..J-1, at a point x where all expressions are positive.
 
@@ -293,9 +308,22 @@ def half_form(matrix, step):
 
 
 @njit(cache=True)
-def particles_inside(normals, mean, factor, A, b, out):
-    """Points mean + normals·factor (M, k) that satisfy A z ≤ b, written to the first rows of ``out``; their number."""
+def particles_inside(normals, longest2, mean, factor, A, b, out):
+    """Points mean + normals·factor (M, k) that satisfy A z ≤ b, written to the first rows of ``out``; their number.
+
+    ``longest2`` is more than every |normal|²: rows that are further away than that from the mean need not be asked.
+    """
     count, k = 0, len(mean)
+    near = np.empty(len(b), np.bool_)
+    for row in range(len(b)):
+        room, width2 = b[row], 0.0
+        for j in range(k):
+            room -= A[row, j] * mean[j]
+            moved = 0.0
+            for l in range(k):
+                moved += factor[j, l] * A[row, l]
+            width2 += moved * moved
+        near[row] = room <= 0.0 or room * room < longest2 * width2
     for i in range(len(normals)):
         for j in range(k):
             out[count, j] = mean[j]
@@ -304,6 +332,8 @@ def particles_inside(normals, mean, factor, A, b, out):
                 out[count, j] += normals[i, l] * factor[l, j]
         inside = True
         for row in range(len(b)):
+            if not near[row]:
+                continue
             total = 0.0
             for j in range(k):
                 total += A[row, j] * out[count, j]

@@ -13,6 +13,7 @@ import numpy as np
 from rpl_agent.compiled import njit
 from rpl_agent.evidence._kernels import half_form, taylor
 
+UNIT_ROUNDOFF = 2.0**-53
 #: steps on a ray towards the boundary of a set that is almost an ellipsoid
 RAY_STEPS = 5
 
@@ -173,6 +174,27 @@ def inverse_factor(matrix, out):
                 total -= factor[i, l] * out[l, j]
             out[i, j] = total / factor[i, i] if i >= j else 0.0
     return positive
+
+
+@njit(cache=True)
+def factor_defect(matrix, factor):
+    """e ≥ |F M F' − I| for an inverse factor F of a matrix M, so that M⁻¹ ≤ F'F / (1 − e), whatever its condition."""
+    r = len(matrix)
+    row, sizes = np.empty(r), np.empty(r)
+    total, size = 0.0, 0.0
+    for i in range(r):
+        for j in range(r):
+            row[j], sizes[j] = 0.0, 0.0
+            for k in range(i + 1):
+                row[j] += factor[i, k] * matrix[k, j]
+                sizes[j] += abs(factor[i, k] * matrix[k, j])
+        for j in range(r):
+            entry = -1.0 if i == j else 0.0
+            for k in range(j + 1):
+                entry += row[k] * factor[j, k]
+                size += sizes[k] * abs(factor[j, k])
+            total += entry * entry
+    return sqrt(total) * (1.0 + 1e-9) + (2.0 * r + 16.0) * UNIT_ROUNDOFF * (size + r)
 
 
 @njit(cache=True)

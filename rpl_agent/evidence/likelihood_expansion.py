@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rpl_agent.evidence import _kernels
+from rpl_agent.evidence import _kernels, _newton
 from rpl_agent.evidence.likelihood_map import inverse_factor
 
 #: Expansions are made up to this rank (they have rank³ coefficients). Particles count up to this squared distance from
@@ -72,16 +72,12 @@ def expand(constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, x: np.
 
 
 def _root(metric: np.ndarray) -> np.ndarray | None:
-    """L with |L b|² ≥ 0.995 b' metric⁻¹ b, None where rounding forbids it.
-
-    If |L metric L' − I| ≤ e then metric⁻¹ ≤ L'L / (1 − e), however badly conditioned the metric is.
-    """
+    """L with |L b|² ≥ 0.995 b' metric⁻¹ b, None where rounding forbids it."""
     try:
         factor = inverse_factor(metric)
     except np.linalg.LinAlgError:
         return None
-    defect = np.linalg.norm(factor @ metric @ factor.T - np.eye(len(metric)))
-    return factor if defect < 4e-3 else None
+    return factor if _newton.factor_defect(metric, factor) < 4e-3 else None
 
 
 def rounding(constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, x: np.ndarray) -> float:
@@ -89,7 +85,5 @@ def rounding(constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, x: n
 
     Relative error of f: its summands' rounding over f. Of the sum of n terms: n units of Σ K|ln f|.
     """
-    values = np.maximum(constant + weights @ x, 1e-300)
-    condition = (np.abs(constant) + np.abs(weights) @ np.abs(x)) / values
-    size = float(counts @ (1.0 + np.abs(np.log(values)) + (2.0 + weights.shape[1]) * condition))
+    size = _kernels.rounding_size(constant, np.ascontiguousarray(weights), counts, x)
     return (8.0 + len(counts)) * np.finfo(float).eps * size + 1e-9

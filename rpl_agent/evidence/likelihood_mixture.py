@@ -123,9 +123,7 @@ def particle_set(prior: Gaussian | Uniform, chart: Chart) -> tuple[np.ndarray, i
     factor = inverse_factor(prior.precision)
     normals, longest2 = _normals(chart.dimension)
     points = np.empty(normals.shape)
-    room = chart.b - chart.A @ prior.mean
-    near = room**2 < longest2 * np.square(chart.A @ factor.T).sum(axis=1)
-    number = _kernels.particles_inside(normals, prior.mean, factor, chart.A[near], chart.b[near], points)
+    number = _kernels.particles_inside(normals, longest2, prior.mean, factor, chart.A, chart.b, points)
     return points[:number], max(number, 1)
 
 
