@@ -123,7 +123,7 @@ def test_particles_equal_their_definition_and_selection_only_lowers():
     points, count = particle_set(prior, chart)
     g = np.array([slow.negative_log_likelihood(constant, weights, k, x) for x in chart.coordinates(points)])
     exact = np.log(np.mean(np.exp(-(g - g.min())))) - g.min()
-    value = particles(prior, constant, weights, k, chart, center)
+    value, _ = particles(prior, constant, weights, k, chart, center)
     assert len(points) == count > 2 * likelihood_mixture.EVALUATED
     assert exact - 0.7 < value <= exact
 

@@ -135,13 +135,6 @@ def _uniform_particles(chart: Chart) -> np.ndarray:
 
 
 def particles(
-    prior: Gaussian | Uniform, constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, chart: Chart, center: Fit
-) -> float:
-    """Lower bound on ln Q for the particle law of `particle_set`, any model."""
-    return _particles(prior, constant, weights, counts, chart, center)[0]
-
-
-def _particles(
     prior: Gaussian | Uniform,
     constant: np.ndarray,
     weights: np.ndarray,
@@ -151,7 +144,7 @@ def _particles(
     expansion: Expansion | None = None,
     window: int = 0,
 ) -> tuple[float, float]:
-    """The bound of `particles`, and the sum of all likelihoods over the largest."""
+    """Lower bound on ln Q for the particle law of `particle_set`, any model; the likelihoods' sum over the largest."""
     points, count = particle_set(prior, chart)
     if expansion is not None and expansion.spread <= 0.5:
         g = np.empty(len(points))
@@ -218,7 +211,7 @@ def log_mixture(
 
     ``expansion`` of g at the centre, row ``window`` of it, spares the evaluation of g particle by particle.
     """
-    bound, total = _particles(prior, constant, weights, counts, chart, center, expansion, window)
+    bound, total = particles(prior, constant, weights, counts, chart, center, expansion, window)
     if chart.reduction is not None:
         return bound
     bound += np.log(PARTICLE_SHARE)
