@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from rpl_agent.evidence import _ellipsoid, likelihood, likelihood_set
+from rpl_agent.evidence import _ellipsoid, _newton, likelihood, likelihood_set
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.likelihood_map import domain_chart, fit
+from rpl_agent.evidence.likelihood_map import domain_chart, fit, inverse_factor
 from rpl_agent.model import Domain, Policy, Simulator, build
 from rpl_agent.regions.ellipsoid import Ellipsoid
 from rpl_agent.regions.likelihood import cut_directions, likelihood_region
@@ -277,6 +277,20 @@ def test_the_ellipsoid_pays_for_its_rounding(apart):
         assert distance <= Fraction(radius2)
         furthest = max(furthest, float(distance / Fraction(radius2)))
     assert furthest > 0.995
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 20])
+def test_inverse_factors_equal_numpy_and_know_their_defect(size):
+    root = np.random.default_rng(size).normal(size=(size, size)) * np.logspace(0, 4, size)
+    matrix = root @ root.T + 1e-3 * np.eye(size)
+    factor = inverse_factor(matrix)
+    expected = np.linalg.inv(np.linalg.cholesky(matrix))
+    np.testing.assert_allclose(factor, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
+    defect = np.linalg.norm(factor @ matrix @ factor.T - np.eye(size))
+    assert 0.5 * defect <= _newton.factor_defect(matrix, factor) < 1e-3
+    assert _newton.factor_defect(matrix, 1.1 * factor) >= 0.21
+    with pytest.raises(np.linalg.LinAlgError, match="positive definite"):
+        inverse_factor(matrix - 2.0 * np.trace(matrix) * np.eye(size))
 
 
 def test_priors_use_nothing_after_their_mark():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.regions import Box, Ellipsoid, Image, Intersection, Polytope, Product
 from rpl_agent.regions._kernels import support_polytope
 from rpl_agent.regions.lp import LinearProgram
+from rpl_agent.regions.vertex_graph import VertexGraph
 from tests.reference.regions import exact_minimum
 
 
@@ -57,6 +59,28 @@ SHAPES = {
     "flat": lambda n: slab(n, 0.0),
     "tiny": lambda n: random_polytope(np.random.default_rng(n), n, 60, thin=1e-5),
 }
+
+
+FEW_ROWS = {  # few enough to try every basis in rationals
+    "random": lambda n: random_polytope(np.random.default_rng(n), n, 9),
+    "tiny": lambda n: random_polytope(np.random.default_rng(n), n, 9, thin=1e-5),
+    **{name: SHAPES[name] for name in ("cross", "thin", "flat")},
+}
+
+
+@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("shape", FEW_ROWS)
+def test_the_box_of_a_graph_holds_its_polytope(shape, n):
+    """From outside by exact rationals, and as close as the loosened right sides allow."""
+    A, b, lower, upper = FEW_ROWS[shape](n)
+    graph = VertexGraph(lower, upper)
+    graph.cut(A, b)
+    low, high = graph.box()
+    for j in range(n):
+        axis = np.eye(n)[j]
+        least, most = exact_minimum(A, b, lower, upper, axis), -exact_minimum(A, b, lower, upper, -axis)
+        assert Fraction(low[j]) <= least and Fraction(high[j]) >= most
+        assert float(least) - low[j] < 1e-8 and high[j] - float(most) < 1e-8
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 6])
