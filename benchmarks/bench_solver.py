@@ -23,7 +23,8 @@ from rpl_agent.model import Kind, Nature, Objective, Sense
 from rpl_agent.relaxations import Intervals
 from rpl_agent.relaxations._kernels import row_range, scratch_size
 from rpl_agent.relaxations.compiled import workspace
-from rpl_agent.solver import problem, solve, solve_both
+from rpl_agent.solver import solve, solve_both
+from rpl_agent.solver.problem import structures
 from rpl_envs.benchmark import Benchmark, benchmark
 
 Row = dict[str, Any]
@@ -100,7 +101,7 @@ def seconds_per_million(name: str) -> Row:
     relaxation = intervals(world)
 
     def cold() -> Any:
-        problem._STRUCTURES.clear()
+        structures(world.pmdp).clear()
         return solve(relaxation, world.objective)
 
     seconds, solution = best_of(cold, 2)
@@ -137,7 +138,7 @@ def against_storm(name: str) -> list[Row]:
     for nature in Nature:
 
         def cold(nature: Nature = nature) -> Any:
-            problem._STRUCTURES.clear()
+            structures(world.pmdp).clear()
             return solve(relaxation, world.objective, nature)
 
         ours, solution = best_of(cold)

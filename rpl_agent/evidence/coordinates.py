@@ -1,30 +1,10 @@
-"""Facts about a model that the evidence layer needs again and again: a cache, and bounds on coordinates."""
+"""Bounds on the coordinates of a model over its domain."""
 
 from __future__ import annotations
-
-import weakref
-from collections.abc import Callable
-from typing import TypeVar
 
 import numpy as np
 
 from rpl_agent.model.pmdp import ParametricMDP
-
-T = TypeVar("T")
-Model = TypeVar("Model")
-_cache: dict[int, tuple[weakref.ref, dict]] = {}
-
-
-def per_model(model: Model, name: str, make: Callable[[Model], T]) -> T:
-    """make(model), computed once for as long as the model, or the table of expressions, lives (both are frozen)."""
-    key = id(model)
-    entry = _cache.get(key)
-    if entry is None or entry[0]() is not model:
-        entry = (weakref.ref(model, lambda _: _cache.pop(key, None)), {})
-        _cache[key] = entry
-    if name not in entry[1]:
-        entry[1][name] = make(model)
-    return entry[1][name]
 
 
 def coordinate_box(pmdp: ParametricMDP) -> tuple[np.ndarray, np.ndarray]:

@@ -28,13 +28,13 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.spatial import ConvexHull, HalfspaceIntersection, QhullError
 
-from rpl_agent.evidence.coordinates import per_model
 from rpl_agent.evidence.counts import Counts, Mark
 from rpl_agent.evidence.likelihood_expansion import expand
 from rpl_agent.evidence.likelihood_map import Chart, Fit, domain_chart, fit
 from rpl_agent.evidence.likelihood_mixture import Gaussian, Uniform, bounding_box, log_mixture
 from rpl_agent.evidence.likelihood_set import LevelSet, recentred
 from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.remember import per_model
 
 #: Inflation of the prior covariance: costs 0.008 nats per dimension on average and damps bad luck by a sixth; the
 #: average over windows damps it further.

@@ -40,9 +40,9 @@ from scipy import special
 from scipy.stats import qmc
 
 from rpl_agent.evidence import _kernels, _newton
-from rpl_agent.evidence.coordinates import per_model
 from rpl_agent.evidence.likelihood_expansion import Expansion, rounding
 from rpl_agent.evidence.likelihood_map import Chart, Fit, fit, inverse_factor
+from rpl_agent.model.remember import per_model
 
 #: Largest ε² = (f/m_f − 1)² allowed on the support of ρ.
 LARGEST_RATIO = 0.9

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from rpl_agent.evidence import _kernels
-from rpl_agent.evidence.coordinates import per_model
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.remember import per_model
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,13 @@ from functools import cache
 
 import numpy as np
 
-from rpl_agent.evidence.coordinates import coordinate_box, per_model
+from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import check_delta, confidence_intervals
 from rpl_agent.evidence.likelihood import INTERVAL_SHARE, chart_of, likelihood_set, supports
 from rpl_agent.evidence.likelihood_set import LevelSet, boundary, cuts, ellipsoid, interval, rays_of
 from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.remember import per_model
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.ellipsoid import Ellipsoid
 from rpl_agent.regions.intersection import Intersection

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,6 +11,7 @@ from rpl_agent.errors import ModelError
 from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Task
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
+from rpl_agent.model.remember import per_model
 from rpl_agent.relaxations._kernels import scratch_size
 from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.relaxations.compiled import CompiledSet, workspace
@@ -150,20 +150,17 @@ class Problem:
         """The order of solution; kept with the model, because data change the bounds and not the graph."""
         decided = self.task.decided
         key = (decided.tobytes(), self.discounted)
-        entry = _STRUCTURES.get(id(self.pmdp))
-        if entry is None or entry[0]() is not self.pmdp:
-            pmdp_id = id(self.pmdp)
-            entry = (weakref.ref(self.pmdp, lambda _: _STRUCTURES.pop(pmdp_id, None)), {})
-            _STRUCTURES[pmdp_id] = entry
-        cache = entry[1]
-        if key not in cache:
-            if len(cache) > 8:
-                cache.clear()
-            cache[key] = _build_structure(self.pmdp, decided, self.discounted)
-        return cache[key]
+        known = structures(self.pmdp)
+        if key not in known:
+            if len(known) > 8:
+                known.clear()
+            known[key] = _build_structure(self.pmdp, decided, self.discounted)
+        return known[key]
 
 
-_STRUCTURES: dict[int, tuple[weakref.ref[ParametricMDP], dict[tuple[bytes, bool], Structure]]] = {}
+def structures(pmdp: ParametricMDP) -> dict[tuple[bytes, bool], Structure]:
+    """The structures found so far, by what is decided and whether there is a discount."""
+    return per_model(pmdp, "structures", lambda _: {})
 
 
 def _build_structure(pmdp: ParametricMDP, decided: np.ndarray, discounted: bool) -> Structure:

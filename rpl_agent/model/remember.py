@@ -1,0 +1,30 @@
+"""`per_model`: facts that are computed once for as long as what they are about lives."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+Fact = TypeVar("Fact")
+Model = TypeVar("Model")
+#: by identity: models are frozen, but comparing their arrays would cost more than most facts
+_facts: dict[int, tuple[weakref.ref[Any], dict[str, Any]]] = {}
+
+
+def per_model(model: Model, name: str, make: Callable[[Model], Fact]) -> Fact:
+    """make(model), computed once for a model, a table of expressions or whatever else is frozen."""
+    key = id(model)
+    entry = _facts.get(key)
+    if entry is None or entry[0]() is not model:
+        entry = (weakref.ref(model, partial(_forget, _facts, key)), {})
+        _facts[key] = entry
+    if name not in entry[1]:
+        entry[1][name] = make(model)
+    return entry[1][name]
+
+
+def _forget(facts: dict[int, Any], key: int, _: weakref.ref[Any]) -> None:
+    """Takes the facts as an argument: it may run while the interpreter ends, when globals are gone."""
+    facts.pop(key, None)
