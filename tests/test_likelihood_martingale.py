@@ -141,16 +141,14 @@ def test_expansion_bounds_the_likelihood_from_below(make, scale):
     total = rng.poisson(scale * truth)
     counts = np.array([total - rng.binomial(total, share) for share in (0.05, 0.15)], dtype=float)
     center = fit(constant, weights, total.astype(float), chart)
-    local = expand(constant, weights, counts, center.x)
+    local = expand(constant, weights, counts, chart, center)
     assert local.spread < 0.5
     prior = Gaussian(center.z + 0.5 / np.sqrt(np.diag(center.precision)), center.precision / 8)
     points = particle_set(prior, chart)[0]
-    jacobian = chart.jacobian(center.z)
-    metric = local.metric if jacobian is None else jacobian.T @ local.metric @ jacobian
     for j, k in enumerate(counts):
         bounds = np.empty(len(points))
         _newton.likelihood_bounds(
-            points, center.z, metric, *chart.monomials, local.x, j, local.value, local.linear, local.quadratic,
+            points, center.z, local.near, *chart.monomials, local.x, j, local.value, local.linear, local.quadratic,
             local.cubic, local.metric, local.ratio, local.reach, local.drift, bounds,
         )  # fmt: skip
         g = np.array([slow.negative_log_likelihood(constant, weights, k, x) for x in chart.coordinates(points)])

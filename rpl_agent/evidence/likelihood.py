@@ -128,7 +128,7 @@ def likelihood_set(
     total = counts.successes[kept].astype(float)
     overall = fit(constant, weights, total, chart, start)
     matrix = np.array([total if mark is None else total - mark.successes[kept] for mark, _ in windows])
-    expansion = expand(constant, weights, matrix, overall.x)
+    expansion = expand(constant, weights, matrix, chart, overall)
     offsets = np.array([
         np.log(weight)
         + log_mixture(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rpl_agent.evidence import _kernels, _newton
-from rpl_agent.evidence.likelihood_map import inverse_factor
+from rpl_agent.evidence.likelihood_map import Chart, Fit, inverse_factor
 
 #: Expansions are made up to this rank (they have rank³ coefficients). Particles count up to this squared distance from
 #: the centre in units of the information, and expansions are used if they bound the likelihood of all those.
@@ -27,6 +27,7 @@ class Expansion:
     ----------
     value (J,), linear (J, r), quadratic (J, r, r), cubic (J, r, r, r) : as in `_kernels.expand`
     metric (r, r), ratio : (x'−x)'metric(x'−x) · ratio ≥ (f[x']/f[x] − 1)² for every expression f
+    near (k, k) : the metric at the centre in the chart's coordinates z
     error : bound on the rounding error of every g_j at x
     drift : (r,) and of its expansion per unit of |x' − x|
     """
@@ -37,6 +38,7 @@ class Expansion:
     quadratic: np.ndarray
     cubic: np.ndarray
     metric: np.ndarray
+    near: np.ndarray
     ratio: float
     error: float
     drift: np.ndarray
@@ -52,9 +54,11 @@ class Expansion:
         return float(np.sqrt(self.ratio * self.reach))
 
 
-def expand(constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, x: np.ndarray) -> Expansion | None:
-    """Expansions of all windows, ``counts`` (J, n), at x; None where they would cost more than they save."""
-    n, r = weights.shape
+def expand(
+    constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, chart: Chart, center: Fit
+) -> Expansion | None:
+    """Expansions of all windows, ``counts`` (J, n), at the centre; None where they would cost more than they save."""
+    (n, r), x = weights.shape, center.x
     if r > EXPANDED_RANK:
         return None
     windows = len(counts)
@@ -68,7 +72,9 @@ def expand(constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, x: np.
     ratio = np.inf if factor is None else 1.01 * _kernels.largest_ratio(constant, weights, x, factor)
     error = rounding(constant, weights, counts.max(axis=0), x)
     drift = 4.0 * np.finfo(float).eps * (n + 16.0) * size
-    return Expansion(x, value, linear, quadratic, cubic, metric, float(ratio), error, drift)
+    jacobian = chart.jacobian(center.z)
+    near = metric if jacobian is None else jacobian.T @ metric @ jacobian
+    return Expansion(x, value, linear, quadratic, cubic, metric, near, float(ratio), error, drift)
 
 
 def _root(metric: np.ndarray) -> np.ndarray | None:

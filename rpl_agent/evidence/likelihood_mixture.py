@@ -147,12 +147,9 @@ def particles(
     """Lower bound on ln Q for the particle law of `particle_set`, any model; the likelihoods' sum over the largest."""
     points, count = particle_set(prior, chart)
     if expansion is not None and expansion.spread <= 0.5:
-        g = np.empty(len(points))
-        e = expansion
-        jacobian = chart.jacobian(center.z)
-        near = e.metric if jacobian is None else jacobian.T @ e.metric @ jacobian
+        g, e = np.empty(len(points)), expansion
         _newton.likelihood_bounds(
-            points, center.z, near, *chart.monomials, e.x, window, e.value, e.linear, e.quadratic, e.cubic,
+            points, center.z, e.near, *chart.monomials, e.x, window, e.value, e.linear, e.quadratic, e.cubic,
             e.metric, e.ratio, e.reach, e.drift, g,
         )  # fmt: skip
         error = e.error

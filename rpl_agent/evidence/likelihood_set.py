@@ -29,8 +29,9 @@ from rpl_agent.evidence.likelihood_expansion import Expansion, expand, rounding
 from rpl_agent.evidence.likelihood_map import Chart, Fit, fit, inverse_factor
 
 ELLIPSOID_ROUNDS = 15
-#: A boundary point is sharp enough when G is this close to the level (nats): a cut there loses 0.05 % of the width.
-BOUNDARY_TOLERANCE = 1e-2
+#: A boundary point is sharp enough when G is this close to the level (nats). Where G is quadratic and rises by h, the
+#: tangent at a point that is off by the share s = 0.2 / 2h of its distance lies s²/2 too far out: 0.01 % at h = 7.
+BOUNDARY_TOLERANCE = 0.2
 
 
 @dataclass(frozen=True)
@@ -292,5 +293,5 @@ def recentred(target: LevelSet, useful: np.ndarray) -> LevelSet:
     part = replace(target, counts=target.counts[useful], offsets=target.offsets[useful], expansion=None)
     shares = special.softmax(part.terms(target.center.x)[0])
     center = fit(part.constant, part.weights, shares @ part.counts, part.chart, target.center.z)
-    expansion = expand(part.constant, part.weights, part.counts, center.x)
+    expansion = expand(part.constant, part.weights, part.counts, part.chart, center)
     return replace(part, center=center, expansion=expansion)

@@ -244,14 +244,11 @@ def _relax_graph(
             graph.cut(*mccormick_rows(chart, lower, upper))
         if graph.empty:
             break
-        box = graph.box()
-        new_lower, new_upper = _tightened(chart, lower, upper, *box)
-        moved = max(((new_lower - lower) / width).max(), ((upper - new_upper) / width).max())
-        cut_box = lower, upper
-        present = np.maximum(new_upper - new_lower, 1e-300)
-        share = max(((new_lower - lower) / present).max(), ((upper - new_upper) / present).max())
-        lower, upper = new_lower, new_upper
-        if moved <= tolerance or share * share <= OBBT_SETTLED * last:
+        cut_box, box = (lower, upper), graph.box()
+        lower, upper = _tightened(chart, lower, upper, *box)
+        moved = np.maximum(lower - cut_box[0], cut_box[1] - upper)
+        share = float((moved / np.maximum(upper - lower, 1e-300)).max())
+        if (moved <= tolerance * width).all() or share * share <= OBBT_SETTLED * last:
             break
         last = share
     region = Polytope.from_graph(graph, box)

@@ -101,7 +101,7 @@ class VertexGraph:
         rows, rhs = np.ascontiguousarray(rows, np.float64), np.ascontiguousarray(rhs, np.float64)
         scale = np.abs(rows).sum(axis=1)
         loose, tolerance = self._loosened(rhs, scale), VIOLATION * self._size * scale
-        status = np.where(tolerance > 0, clipping.VIOLATED, clipping.REDUNDANT).astype(np.uint8)
+        status = np.multiply(tolerance > 0, clipping.VIOLATED, dtype=np.uint8)  # rows of zeros are REDUNDANT
         self._make_room(len(rhs))
         self._data = None
         while not self.empty:
@@ -114,11 +114,11 @@ class VertexGraph:
             self._refused(told, rows[i], float(rhs[i]))
 
     def _make_room(self, count: int) -> None:
-        """Room for ``count`` more rows."""
+        """Room for ``count`` more rows, and for a few more cuts like those of OBBT."""
         held = int(self._held[0])
         if held + count > len(self._rhs):
             self._rows, self._rhs, self._loose = (
-                np.concatenate([a[:held], np.empty((count, *a.shape[1:]))])
+                np.concatenate([a[:held], np.empty((count + 128, *a.shape[1:]))])
                 for a in (self._rows, self._rhs, self._loose)
             )
 
