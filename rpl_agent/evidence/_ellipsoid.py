@@ -103,8 +103,10 @@ def enclose(constant, weights, counts, m, room, reach, upper, rounds, center, H)
     radius2 = -1.0
     for _ in range(rounds):
         for f in range(n):
-            excess = upper[f] / (values[f] * (1.0 - doubt[f])) - 1.0
-            scale[f] = counts[f] * curvature(excess) * (1.0 - 2.0 * doubt[f]) / (values[f] * values[f])
+            scale[f] = 0.0  # no curvature is sound, and all that is known where rounding is as large as the value
+            if doubt[f] < 0.25:
+                excess = upper[f] / (values[f] * (1.0 - doubt[f])) - 1.0
+                scale[f] = counts[f] * curvature(excess) * (1.0 - 2.0 * doubt[f]) / (values[f] * values[f])
         _lowered_hessian(weights, scale, H)
         if not inverse_factor(H, factor):
             return -1.0
@@ -150,10 +152,11 @@ def enclose(constant, weights, counts, m, room, reach, upper, rounds, center, H)
             for i in range(r):
                 value += weights[f, i] * center[i]
                 terms += abs(weights[f, i] * center[i])
-                entry = 0.0
+                entry, size = 0.0, 0.0
                 for j in range(i + 1):
                     entry += factor[i, j] * weights[f, j]
-                form += entry * entry
+                    size += abs(factor[i, j] * weights[f, j])
+                form += (abs(entry) + (2.0 * r + 4.0) * UNIT_ROUNDOFF * size) ** 2
             spread = radius * enlarged * sqrt(form) * (1.0 + 1e-9)
             tighter = max(value + spread + (2.0 * r + 8.0) * UNIT_ROUNDOFF * terms, values[f] * (1.0 + doubt[f]))
             if tighter < upper[f]:
