@@ -109,7 +109,7 @@ def test_the_inner_maximisation_of_ucrl2_is_the_linear_programme(n, radius, maxi
     values = rng.integers(0, 4, n).astype(float)  # ties on purpose
     successor = np.arange(n, dtype=np.int32)
     found = optimistic_expectation(0, n, successor, probability, values, radius, 0.0, maximise, np.empty(n))
-    assert found == pytest.approx(best_in_l1_ball(probability, values, radius, maximise), abs=1e-7)
+    assert found == pytest.approx(best_in_l1_ball(probability, values, radius, maximise), abs=1e-9)
 
 
 def test_a_bonus_never_leads_past_the_best_successor():

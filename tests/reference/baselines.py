@@ -15,6 +15,9 @@ def best_in_l1_ball(probability, values, radius, maximise):
     A = np.vstack([np.hstack([eye, -eye]), np.hstack([-eye, -eye]), np.concatenate([np.zeros(n), np.ones(n)])])
     b = np.concatenate([probability, -np.asarray(probability), [radius]])
     total = np.concatenate([np.ones(n), np.zeros(n)])[None]
-    result = linprog(cost, A_ub=A, b_ub=b, A_eq=total, b_eq=[1.0], bounds=[(0, 1)] * n + [(0, None)] * n)
+    # HiGHS is feasible to 1e-7 unless told otherwise, which is more than a small ball
+    exact = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+    bounds = [(0, 1)] * n + [(0, None)] * n
+    result = linprog(cost, A_ub=A, b_ub=b, A_eq=total, b_eq=[1.0], bounds=bounds, options=exact)
     assert result.status == 0
     return sign * result.fun
