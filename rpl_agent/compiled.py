@@ -1,4 +1,4 @@
-"""`njit`: numba's, cached in a folder that is named by the content of all kernels.
+"""`njit`: numba's, cached in a folder that is named by the content of all kernels; and what all kernels round by.
 
 Numba notices a changed file, but not a changed callee in another file: it would then run stale machine
 code, in the worst case with another memory layout. A folder per state of the sources cannot go stale.
@@ -18,6 +18,8 @@ from numba.core import config
 from numba.core.options import DefaultOptions
 
 PACKAGE = Path(__file__).resolve().parent
+#: of floats: one operation is off by at most this share of its result
+UNIT_ROUNDOFF = 2.0**-53
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 

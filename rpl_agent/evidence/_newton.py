@@ -10,10 +10,9 @@ from math import exp, log, sqrt
 
 import numpy as np
 
-from rpl_agent.compiled import njit
+from rpl_agent.compiled import UNIT_ROUNDOFF, njit
 from rpl_agent.evidence._kernels import half_form, taylor
 
-UNIT_ROUNDOFF = 2.0**-53
 #: steps on a ray towards the boundary of a set that is almost an ellipsoid
 RAY_STEPS = 5
 

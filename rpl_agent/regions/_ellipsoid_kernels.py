@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.compiled import njit
-
-UNIT_ROUNDOFF = 2.0**-53
+from rpl_agent.compiled import UNIT_ROUNDOFF, njit
 
 
 @njit(cache=True, inline="always")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.compiled import njit
-from rpl_agent.regions._ellipsoid_kernels import UNIT_ROUNDOFF
+from rpl_agent.compiled import UNIT_ROUNDOFF, njit
 
 
 @njit(cache=True)

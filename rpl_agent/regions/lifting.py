@@ -17,13 +17,13 @@ from functools import cached_property
 
 import numpy as np
 
+from rpl_agent.compiled import UNIT_ROUNDOFF
 from rpl_agent.errors import ModelError
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.remember import per_model
 from rpl_agent.regions import _lifting_kernels
-from rpl_agent.regions._kernels import UNIT_ROUNDOFF
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.box import Box
 from rpl_agent.regions.ellipsoid import Ellipsoid

@@ -7,8 +7,8 @@ from math import comb
 
 import numpy as np
 
+from rpl_agent.compiled import UNIT_ROUNDOFF
 from rpl_agent.model.expressions import ExpressionTable
-from rpl_agent.regions._kernels import UNIT_ROUNDOFF
 
 #: tensor Bernstein coefficients up to this many per expression; beyond, monomials are bounded one by one
 MAX_BERNSTEIN = 4096

@@ -32,9 +32,10 @@ _NOISE: list[np.ndarray] = [np.zeros(0)]
 
 def _noise(count: int) -> np.ndarray:
     """At least ``count`` numbers in [0.5, 1), always the same: the same rows give the same graph."""
-    if len(_NOISE[0]) < count:
-        _NOISE[0] = np.random.default_rng(20240607).uniform(0.5, 1.0, max(2 * count, 4096))
-    return _NOISE[0]
+    noise = _NOISE[0]
+    if len(noise) < count:
+        noise = _NOISE[0] = np.random.default_rng(20240607).uniform(0.5, 1.0, max(2 * count, 4096))
+    return noise  # not what another thread may have put there meanwhile, which can be shorter
 
 
 class VertexGraph:

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.compiled import njit
+from rpl_agent.compiled import UNIT_ROUNDOFF, njit
 
-UNIT_ROUNDOFF = 2.0**-53
 #: Bounds of a whole row may miss a distribution by this much: rounding of data, never used to decide between sets.
 FEASIBILITY_TOLERANCE = 1e-9
 #: Rows up to this length are sorted by insertion; longer ones by numpy.

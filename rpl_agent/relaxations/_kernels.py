@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.compiled import njit
+from rpl_agent.compiled import UNIT_ROUNDOFF, njit
 from rpl_agent.regions._kernels import support_ellipsoid, support_polytope
 from rpl_agent.relaxations._interval_kernels import (
-    UNIT_ROUNDOFF,
     _interval_row,
     interval_row,
     pair_bound,

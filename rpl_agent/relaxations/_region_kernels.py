@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.compiled import njit
-from rpl_agent.regions._kernels import UNIT_ROUNDOFF, support_box, support_ellipsoid, walk_table
+from rpl_agent.compiled import UNIT_ROUNDOFF, njit
+from rpl_agent.regions._kernels import support_box, support_ellipsoid, walk_table
 
 #: Masses up to this in a computed distribution are taken for rounding.
 TRACE = 1e-12

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
+from rpl_agent.compiled import UNIT_ROUNDOFF
 from rpl_agent.errors import ModelError
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.regions._kernels import UNIT_ROUNDOFF
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.intersection import Image, Intersection
 from rpl_agent.regions.lifting import chart_of, checked_bounds

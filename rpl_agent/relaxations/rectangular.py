@@ -10,9 +10,10 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
+from rpl_agent.compiled import UNIT_ROUNDOFF
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.regions._kernels import UNIT_ROUNDOFF, PolytopeData
+from rpl_agent.regions._kernels import PolytopeData
 from rpl_agent.regions.base import EllipsoidData, Region
 from rpl_agent.regions.intersection import Intersection
 from rpl_agent.regions.product import Product

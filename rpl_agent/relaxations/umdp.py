@@ -18,11 +18,11 @@ from scipy import sparse
 from scipy.linalg import qr
 from scipy.sparse.csgraph import connected_components
 
+from rpl_agent.compiled import UNIT_ROUNDOFF
 from rpl_agent.errors import ModelError
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP, Reward
-from rpl_agent.regions._kernels import UNIT_ROUNDOFF
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.intersection import Intersection
 from rpl_agent.regions.polytope import Polytope

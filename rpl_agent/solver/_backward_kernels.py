@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.compiled import njit
+from rpl_agent.compiled import UNIT_ROUNDOFF, njit
 from rpl_agent.relaxations._interval_kernels import (
     INSERTION_LIMIT,
-    UNIT_ROUNDOFF,
     insert_row,
     interval_row,
     pair_bound,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.compiled import njit
-from rpl_agent.relaxations._interval_kernels import FEASIBILITY_TOLERANCE, UNIT_ROUNDOFF, at_least_one
+from rpl_agent.compiled import UNIT_ROUNDOFF, njit
+from rpl_agent.relaxations._interval_kernels import FEASIBILITY_TOLERANCE, at_least_one
 from rpl_agent.relaxations._region_kernels import TRACE
 
 #: Mass for a successor that must get some, but less than an ulp of the others'.

@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rpl_agent.compiled import UNIT_ROUNDOFF
 from rpl_agent.model.objective import Sense
-from rpl_agent.relaxations._interval_kernels import UNIT_ROUNDOFF
 from rpl_agent.relaxations._kernels import row_range
 from rpl_agent.relaxations.base import CompiledRelaxation
 from rpl_agent.relaxations.compiled import INTERVAL, POINT, compiled_set, workspace
