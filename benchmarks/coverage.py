@@ -19,7 +19,7 @@ from math import log, sqrt
 import numpy as np
 from scipy.special import ndtri
 
-from rpl_agent.compiled import njit
+from rpl_agent.jit import njit
 from rpl_agent.evidence import intervals
 
 EVENTS = 50

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.compiled import njit
+from rpl_agent.jit import njit
 from rpl_agent.model._kernels import draw, next_double, seed_state
 
 NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2

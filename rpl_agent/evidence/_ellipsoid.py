@@ -10,7 +10,7 @@ from math import log1p, sqrt
 
 import numpy as np
 
-from rpl_agent.compiled import UNIT_ROUNDOFF, njit
+from rpl_agent.jit import UNIT_ROUNDOFF, njit
 from rpl_agent.evidence._newton import factor_defect, inverse_factor
 
 #: Bounds on expressions that move by less than this share do not move the ellipsoid.

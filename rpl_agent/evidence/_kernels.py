@@ -10,7 +10,7 @@ from math import exp, lgamma, log, log1p
 
 import numpy as np
 
-from rpl_agent.compiled import njit
+from rpl_agent.jit import njit
 
 NO_ROW = -1
 NO_SUCCESSOR = -2

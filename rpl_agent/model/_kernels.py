@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import uint64
 
-from rpl_agent.compiled import njit
+from rpl_agent.jit import njit
 
 
 @njit(cache=True, inline="always")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.compiled import njit
+from rpl_agent.jit import njit
 from rpl_agent.regions._kernels import (
     MAX_PIVOTS,
     entering_row,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.compiled import UNIT_ROUNDOFF, njit
+from rpl_agent.jit import UNIT_ROUNDOFF, njit
 
 
 @njit(cache=True, inline="always")

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rpl_agent.compiled import UNIT_ROUNDOFF, njit
+from rpl_agent.jit import UNIT_ROUNDOFF, njit
 from rpl_agent.regions._ellipsoid_kernels import support_ellipsoid as support_ellipsoid
 
 #: a multiplier above -DUAL_TOLERANCE * max |y| counts as nonnegative; it is clipped, so this costs no soundness

@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rpl_agent.compiled import UNIT_ROUNDOFF
+from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.errors import ModelError
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable

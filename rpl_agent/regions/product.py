@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 from scipy import sparse
 
-from rpl_agent.compiled import UNIT_ROUNDOFF, njit
+from rpl_agent.jit import UNIT_ROUNDOFF, njit
 from rpl_agent.errors import ModelError
 from rpl_agent.regions.base import CONTAINS_TOLERANCE, RegionKernel, checked_box, checked_points
 from rpl_agent.regions.polytope import Polytope

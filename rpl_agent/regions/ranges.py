@@ -7,7 +7,7 @@ from math import comb
 
 import numpy as np
 
-from rpl_agent.compiled import UNIT_ROUNDOFF
+from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.expressions import ExpressionTable
 
 #: tensor Bernstein coefficients up to this many per expression; beyond, monomials are bounded one by one

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.compiled import UNIT_ROUNDOFF, njit
+from rpl_agent.jit import UNIT_ROUNDOFF, njit
 
 #: Bounds of a whole row may miss a distribution by this much: rounding of data, never used to decide between sets.
 FEASIBILITY_TOLERANCE = 1e-9

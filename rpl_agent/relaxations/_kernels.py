@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.compiled import UNIT_ROUNDOFF, njit
+from rpl_agent.jit import UNIT_ROUNDOFF, njit
 from rpl_agent.regions._kernels import support_ellipsoid, support_polytope
 from rpl_agent.relaxations._interval_kernels import (
     _interval_row,

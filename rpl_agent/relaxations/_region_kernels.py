@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.compiled import UNIT_ROUNDOFF, njit
+from rpl_agent.jit import UNIT_ROUNDOFF, njit
 from rpl_agent.regions._kernels import support_box, support_ellipsoid, walk_table
 
 #: Masses up to this in a computed distribution are taken for rounding.

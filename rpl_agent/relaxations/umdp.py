@@ -18,7 +18,7 @@ from scipy import sparse
 from scipy.linalg import qr
 from scipy.sparse.csgraph import connected_components
 
-from rpl_agent.compiled import UNIT_ROUNDOFF
+from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.errors import ModelError
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.compiled import UNIT_ROUNDOFF, njit
+from rpl_agent.jit import UNIT_ROUNDOFF, njit
 from rpl_agent.relaxations._interval_kernels import (
     INSERTION_LIMIT,
     insert_row,

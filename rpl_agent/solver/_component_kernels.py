@@ -6,7 +6,7 @@ import heapq
 
 import numpy as np
 
-from rpl_agent.compiled import njit
+from rpl_agent.jit import njit
 
 
 @njit(cache=True, nogil=True)

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rpl_agent.compiled import UNIT_ROUNDOFF
+from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.objective import Sense
 from rpl_agent.relaxations._kernels import row_range
 from rpl_agent.relaxations.base import CompiledRelaxation

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rpl_agent.compiled import UNIT_ROUNDOFF
+from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.relaxations.compiled import INTERVAL
 from rpl_agent.solver._graph_kernels import ALL_ROWS, ANY_ROW, finite_set, hold_set, staying_rows
 from rpl_agent.solver._kernels import FIXED_AGENT

@@ -1,0 +1,150 @@
+"""`njit`: numba's, with machine code that is kept by content; and the unit roundoff that all kernels round by.
+
+Numba notices a changed file, but not a changed callee in another file: it would then run stale machine code, in the
+worst case with another memory layout. Here the machine code of a kernel lies in a folder named by a digest of its file
+and of every file of the package that it imports, so it cannot go stale, and a change recompiles only what it reaches.
+Numba also numbers the files of one function, which two processes that start together can both do: one then loads the
+other's code. Here each signature has a file of its own name, written atomically.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from numba.core import caching
+from numba.core.options import DefaultOptions
+
+PACKAGE = Path(__file__).resolve().parent
+#: of floats: one operation is off by at most this share of its result
+UNIT_ROUNDOFF = 2.0**-53
+Function = TypeVar("Function", bound=Callable[..., Any])
+_IMPORT = re.compile(rb"^\s*(?:from|import)\s+(rpl_agent[\w.]*)", re.MULTILINE)
+
+
+@cache
+def cache_base() -> str:
+    """NUMBA_CACHE_DIR if set, beside the package if that can be written, else the user's cache folder."""
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    if chosen:
+        return chosen
+    beside = PACKAGE / "__pycache__"
+    try:
+        beside.mkdir(exist_ok=True)
+        if os.access(beside, os.W_OK):
+            return str(beside)
+    except OSError:
+        pass
+    return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "rpl_agent")
+
+
+@cache
+def _sources(path: str) -> tuple[tuple[str, bytes], ...]:
+    """(module, source) of a file and of everything of this package that it imports."""
+    found: dict[str, bytes] = {}
+    pending = [Path(path)]
+    while pending:
+        file = pending.pop()
+        name = file.name if not file.is_relative_to(PACKAGE) else str(file.relative_to(PACKAGE))
+        if name in found:
+            continue
+        found[name] = source = file.read_bytes()
+        for module in _IMPORT.findall(source):
+            base = PACKAGE.joinpath(*module.decode().split(".")[1:])
+            pending += [f for f in (base.with_suffix(".py"), base / "__init__.py") if f.is_file()]
+    return tuple(sorted(found.items()))
+
+
+@cache
+def _digest(path: str) -> str:
+    digest = hashlib.sha256(numba.__version__.encode())
+    for name, source in _sources(path):
+        digest.update(name.encode() + b"\0" + source + b"\0")
+    return digest.hexdigest()[:24]
+
+
+class _Locator(caching.UserProvidedCacheLocator):
+    """Where the machine code of a function lies: a folder per state of the sources it was made from."""
+
+    def __init__(self, py_func: Any, py_file: str) -> None:
+        self._py_file = py_file
+        self._lineno = py_func.__code__.co_firstlineno
+        self._cache_path = os.path.join(cache_base(), f"kernels-{_digest(py_file)}")
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> _Locator | None:
+        self = cls(py_func, py_file)
+        try:
+            self.ensure_cache_path()
+        except OSError:  # nowhere to write: compile every time
+            return None
+        return self
+
+
+class _Implementation(caching.CompileResultCacheImpl):
+    _locator_classes = [_Locator]  # noqa: RUF012 (numba's own name and type)
+
+
+class _Files:
+    """One file per signature and processor, named by both: several processes can write at once."""
+
+    def __init__(self, folder: str, base: str) -> None:
+        self._folder, self._base = folder, base
+
+    def _path(self, key: Any) -> str:
+        return os.path.join(self._folder, f"{self._base}-{hashlib.sha256(repr(key).encode()).hexdigest()[:24]}.nbc")
+
+    def save(self, key: Any, data: Any) -> None:
+        path = self._path(key)
+        partial = f"{path}.{os.getpid()}.tmp"
+        with open(partial, "wb") as file:
+            file.write(caching.dumps((repr(key), data)))
+        os.replace(partial, path)
+
+    def load(self, key: Any) -> Any:
+        try:
+            with open(self._path(key), "rb") as file:
+                stored, data = pickle.load(file)
+        except (OSError, EOFError, pickle.UnpicklingError):
+            return None
+        return data if stored == repr(key) else None
+
+    def flush(self) -> None:
+        """Nothing to forget: a file can only be right or absent."""
+
+
+class _Cache(caching.FunctionCache):
+    _impl_class = _Implementation
+
+    def __init__(self, py_func: Any) -> None:
+        super().__init__(py_func)
+        self._cache_file = _Files(self._cache_path, self._impl.filename_base)
+
+
+def njit(borrows: bool = False, cache: bool = True, **options: Any) -> Callable[[Function], Function]:
+    """Decorator: compile on first use, keep the machine code (other options as numba's).
+
+    A function that ``borrows`` does not count references to the arrays it is given, and so cannot allocate any. Helpers
+    that become part of a loop take and drop a reference to each of their arrays for every row, which costs more than
+    the row itself; the caller holds them all anyway.
+    """
+    if hasattr(DefaultOptions, "_nrt"):  # not a documented option: do without where numba has lost it
+        options["_nrt"] = not borrows  # said of both kinds, because callees take it over from their first caller
+
+    def decorate(function: Function) -> Function:
+        dispatcher = numba.njit(**options)(function)
+        if cache:
+            try:
+                dispatcher._cache = _Cache(function)
+            except RuntimeError:  # no folder can be written
+                pass
+        return dispatcher
+
+    return decorate
