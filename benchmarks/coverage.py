@@ -19,8 +19,8 @@ from math import log, sqrt
 import numpy as np
 from scipy.special import ndtri
 
-from rpl_agent.jit import njit
 from rpl_agent.evidence import intervals
+from rpl_agent.jit import njit
 
 EVENTS = 50
 METHODS = ("clopper-pearson", "anytime")

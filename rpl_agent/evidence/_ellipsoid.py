@@ -10,8 +10,8 @@ from math import log1p, sqrt
 
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF, njit
 from rpl_agent.evidence._newton import factor_defect, inverse_factor
+from rpl_agent.jit import UNIT_ROUNDOFF, njit
 
 #: Bounds on expressions that move by less than this share do not move the ellipsoid.
 SETTLED = 1e-4

@@ -10,8 +10,8 @@ from math import exp, log, sqrt
 
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF, njit
 from rpl_agent.evidence._kernels import half_form, taylor
+from rpl_agent.jit import UNIT_ROUNDOFF, njit
 
 #: steps on a ray towards the boundary of a set that is almost an ellipsoid
 RAY_STEPS = 5

@@ -17,8 +17,8 @@ from functools import cached_property
 
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.errors import ModelError
+from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import numpy as np
 from scipy import sparse
 
-from rpl_agent.jit import UNIT_ROUNDOFF, njit
 from rpl_agent.errors import ModelError
+from rpl_agent.jit import UNIT_ROUNDOFF, njit
 from rpl_agent.regions.base import CONTAINS_TOLERANCE, RegionKernel, checked_box, checked_points
 from rpl_agent.regions.polytope import Polytope
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.errors import ModelError
+from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.intersection import Image, Intersection

@@ -18,8 +18,8 @@ from scipy import sparse
 from scipy.linalg import qr
 from scipy.sparse.csgraph import connected_components
 
-from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.errors import ModelError
+from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP, Reward
