@@ -14,7 +14,7 @@ import numpy as np
 
 from rpl_agent.model import Sense
 from rpl_agent.regions import Ellipsoid, Polytope, build_region
-from rpl_agent.regions._kernels import support_polytope_many
+from rpl_agent.regions._support import support_polytope_many
 from rpl_agent.regions.lp import LinearProgram
 from rpl_agent.relaxations.projections import expression_wise, parameter_wise, tied
 from rpl_agent.relaxations.rectangular import Rectangular

@@ -21,8 +21,8 @@ import rpl_envs  # noqa: F401
 from rpl_agent.formats.export import write_uncertain
 from rpl_agent.model import Kind, Nature, Objective, Sense
 from rpl_agent.relaxations import Intervals
-from rpl_agent.relaxations._kernels import row_range, scratch_size
-from rpl_agent.relaxations.compiled import workspace
+from rpl_agent.relaxations._rows import row_range, scratch_size
+from rpl_agent.relaxations.row_set import workspace
 from rpl_agent.solver import solve, solve_both
 from rpl_agent.solver.problem import structures
 from rpl_envs.benchmark import Benchmark, benchmark

@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.regions import Box, Ellipsoid, Image, Intersection, Polytope, Product
-from rpl_agent.regions._kernels import support_polytope
+from rpl_agent.regions._support import support_polytope
 from rpl_agent.regions.lp import LinearProgram
 from rpl_agent.regions.vertex_graph import VertexGraph
 from tests.reference.regions import exact_minimum

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from rpl_agent.model import Sense
 from rpl_agent.relaxations import Intervals
-from rpl_agent.solver._component_kernels import components, levels, retry_costs
-from rpl_agent.solver._graph_kernels import hold_set
+from rpl_agent.solver._components import components, levels, retry_costs
+from rpl_agent.solver._graph import hold_set
 from tests.reference.solver import interval_model, row_extremum
 
 

@@ -9,12 +9,12 @@ import pytest
 
 import rpl_envs  # noqa: F401
 from rpl_agent.model import Nature, Objective, Sense, build
-from rpl_agent.regions._kernels import empty_polytope_data
+from rpl_agent.regions._support import empty_polytope_data
 from rpl_agent.regions.box import Box
 from rpl_agent.relaxations import CompiledRelaxation, Intervals, Point
 from rpl_agent.relaxations.base import in_threads
-from rpl_agent.relaxations.compiled import ELLIPSOID, POLYTOPE, compiled_set
 from rpl_agent.relaxations.rectangular import Rectangular
+from rpl_agent.relaxations.row_set import ELLIPSOID, POLYTOPE, compiled_set
 from rpl_agent.solver import solve, solve_both
 from rpl_envs.benchmark import INSTANCES, benchmark
 from tests.reference.solver import interval_model

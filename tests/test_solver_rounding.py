@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from rpl_agent.model import Nature, Objective, Sense
 from rpl_agent.relaxations import Intervals
-from rpl_agent.relaxations._interval_kernels import at_least_one
+from rpl_agent.relaxations._interval_rows import at_least_one
 from rpl_agent.solver import solve
-from rpl_agent.solver._graph_kernels import attainable
+from rpl_agent.solver._graph import attainable
 from tests.reference.solver import exact_values, interval_model
 from tests.test_solver_exact import OBJECTIVES
 

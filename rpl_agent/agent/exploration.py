@@ -15,7 +15,7 @@ from rpl_agent.model.objective import Nature, Objective, Sense
 from rpl_agent.model.policy import Policy
 from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.solver import solve
-from rpl_agent.solver._kernels import bellman
+from rpl_agent.solver._bellman import bellman
 from rpl_agent.solver.problem import Problem
 
 #: Sweeps stop when no value changes by more than this fraction of the largest; and after so many in any case.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.jit import njit
-from rpl_agent.regions._kernels import (
+from rpl_agent.regions._support import (
     MAX_PIVOTS,
     entering_row,
     inverse_of,

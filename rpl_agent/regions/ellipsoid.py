@@ -7,7 +7,7 @@ from scipy.linalg import solve_triangular
 
 from rpl_agent.errors import ModelError
 from rpl_agent.jit import UNIT_ROUNDOFF
-from rpl_agent.regions._ellipsoid_kernels import support_ellipsoid_many
+from rpl_agent.regions._ellipsoid import support_ellipsoid_many
 from rpl_agent.regions.base import (
     CONTAINS_TOLERANCE,
     EllipsoidData,

@@ -23,7 +23,7 @@ from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.remember import per_model
-from rpl_agent.regions import _lifting_kernels
+from rpl_agent.regions import _products
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.box import Box
 from rpl_agent.regions.ellipsoid import Ellipsoid
@@ -163,13 +163,13 @@ def mccormick_rows(chart: Chart, lower: np.ndarray, upper: np.ndarray) -> tuple[
     ----------
     lower, upper : (n,) float64
     """
-    return _lifting_kernels.mccormick(chart.products, lower, upper)
+    return _products.mccormick(chart.products, lower, upper)
 
 
 def propagate(chart: Chart, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Bounds of z tightened by z_k = z_i z_j in interval arithmetic (products in order of degree)."""
     lower, upper = lower.copy(), upper.copy()
-    _lifting_kernels.propagate(chart.products, chart.by_degree, lower, upper)
+    _products.propagate(chart.products, chart.by_degree, lower, upper)
     return lower, upper
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from rpl_agent.errors import ModelError
 from rpl_agent.regions import _clipping as clipping
 from rpl_agent.regions import vertex_graph
-from rpl_agent.regions._kernels import PolytopeData, empty_polytope_data, support_polytope_many
+from rpl_agent.regions._support import PolytopeData, empty_polytope_data, support_polytope_many
 from rpl_agent.regions.base import (
     CONTAINS_TOLERANCE,
     RegionKernel,

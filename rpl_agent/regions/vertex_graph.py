@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.regions import _clipping as clipping
-from rpl_agent.regions._kernels import PolytopeData, polytope_data, support_polytope
+from rpl_agent.regions._support import PolytopeData, polytope_data, support_polytope
 
 #: right sides are loosened by up to this times the size of the box: far above rounding, far below any data
 PERTURBATION = 1e-10

@@ -14,8 +14,8 @@ import numpy as np
 
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.relaxations._kernels import row_range, scratch_size
-from rpl_agent.relaxations.compiled import CompiledSet, workspace
+from rpl_agent.relaxations._rows import row_range, scratch_size
+from rpl_agent.relaxations.row_set import CompiledSet, workspace
 
 _NO_ROWS = np.zeros(0, dtype=np.int64)
 #: rows that are worth a thread of their own

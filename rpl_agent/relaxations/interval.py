@@ -6,9 +6,9 @@ import numpy as np
 
 from rpl_agent.errors import ModelError
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.relaxations._interval_kernels import FEASIBILITY_TOLERANCE
+from rpl_agent.relaxations._interval_rows import FEASIBILITY_TOLERANCE
 from rpl_agent.relaxations.base import CompiledRelaxation
-from rpl_agent.relaxations.compiled import INTERVAL, compiled_set
+from rpl_agent.relaxations.row_set import INTERVAL, compiled_set
 
 
 class Intervals(CompiledRelaxation):

@@ -7,7 +7,7 @@ import numpy as np
 from rpl_agent.errors import ModelError
 from rpl_agent.model.pmdp import MDP
 from rpl_agent.relaxations.base import CompiledRelaxation
-from rpl_agent.relaxations.compiled import POINT, compiled_set
+from rpl_agent.relaxations.row_set import POINT, compiled_set
 
 
 class Point(CompiledRelaxation):

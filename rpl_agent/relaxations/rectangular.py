@@ -13,13 +13,13 @@ from scipy import sparse
 from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.regions._kernels import PolytopeData
+from rpl_agent.regions._support import PolytopeData
 from rpl_agent.regions.base import EllipsoidData, Region
 from rpl_agent.regions.intersection import Intersection
 from rpl_agent.regions.product import Product
 from rpl_agent.relaxations.base import CompiledRelaxation
-from rpl_agent.relaxations.compiled import BEST, ELLIPSOID, INTERVAL, POLYTOPE, CompiledSet, compiled_set
 from rpl_agent.relaxations.projections import _tidy, beyond_mccormick, expression_bounds
+from rpl_agent.relaxations.row_set import BEST, ELLIPSOID, INTERVAL, POLYTOPE, CompiledSet, compiled_set
 
 #: how far below the exact minimum a support bound may lie, relative to the span of the row's values: from a table whose
 #: entries are vertices, and from one that is incomplete or degenerate

@@ -9,20 +9,17 @@ of regions get honest, possibly wide, brackets.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy
-from rpl_agent.solver._component_kernels import components, levels
-from rpl_agent.solver._graph_kernels import ALL_ROWS, ANY_ROW, attainable, finite_set, hold_set
-from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT, MIN_AGENT
-from rpl_agent.solver.certificates import generic_bounds, state_bounds
-
-if TYPE_CHECKING:
-    from rpl_agent.solver.problem import Problem
-    from rpl_agent.solver.solution import Solution
+from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT, MIN_AGENT
+from rpl_agent.solver._components import components, levels
+from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, attainable, finite_set, hold_set
+from rpl_agent.solver.operator import generic_bounds, state_bounds
+from rpl_agent.solver.problem import Problem
+from rpl_agent.solver.solution import Solution, finish
 
 #: first relative distance of an optimistic guess, its growth, and the sweeps it gets to prove itself
 GUESS, GUESS_GROWTH, GUESS_SWEEPS, GUESSES = 1e-8, 16.0, 200, 9
@@ -96,8 +93,6 @@ def solve_batch(
     problem: Problem, precision: float, max_iterations: int, warm: Solution | None, began: float
 ) -> Solution:
     """Bounds through `expectation` alone; see the module docstring."""
-    from rpl_agent.solver.solve import finish
-
     blocks = _blocks(problem)
     free = problem.weights if problem.agent == FIXED_AGENT else None
     graph = _graph(problem, free)

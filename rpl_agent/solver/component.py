@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rpl_agent.jit import UNIT_ROUNDOFF
-from rpl_agent.relaxations.compiled import INTERVAL
-from rpl_agent.solver._graph_kernels import ALL_ROWS, ANY_ROW, finite_set, hold_set, staying_rows
-from rpl_agent.solver._kernels import FIXED_AGENT
+from rpl_agent.relaxations.row_set import INTERVAL
+from rpl_agent.solver._bellman import FIXED_AGENT
+from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, finite_set, hold_set, staying_rows
 from rpl_agent.solver.local import Local
 from rpl_agent.solver.problem import Problem
 from rpl_agent.solver.quotient import Quotient, collapse

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from rpl_agent.model.policy import Policy
-from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT
-from rpl_agent.solver.certificates import row_bounds, state_bounds
-
-if TYPE_CHECKING:
-    from rpl_agent.solver.problem import Problem
-    from rpl_agent.solver.solution import Solution
+from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT
+from rpl_agent.solver.operator import row_bounds, state_bounds
+from rpl_agent.solver.problem import Problem
+from rpl_agent.solver.solution import Solution, finish
 
 
 def _weights(problem: Problem, step: int) -> np.ndarray | None:
@@ -39,8 +35,6 @@ def _chosen_rows(problem: Problem, q: np.ndarray) -> np.ndarray:
 
 def solve_horizon(problem: Problem, precision: float, began: float) -> Solution:
     """Bounds with k = 0..H steps to go; the policy has one decision rule per step."""
-    from rpl_agent.solver.solve import finish
-
     horizon = problem.objective.horizon
     assert horizon is not None
     start, decided = problem.boundary(), problem.task.decided

@@ -11,11 +11,9 @@ import numpy as np
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import splu
 
-from rpl_agent.relaxations._region_kernels import TRACE
-from rpl_agent.relaxations.compiled import INTERVAL, POINT, CompiledSet, compiled_set, workspace
-from rpl_agent.solver._component_kernels import retry_costs
-from rpl_agent.solver._graph_kernels import attainable, staying_rows
-from rpl_agent.solver._kernels import (
+from rpl_agent.relaxations._region_rows import TRACE
+from rpl_agent.relaxations.row_set import INTERVAL, POINT, CompiledSet, compiled_set, workspace
+from rpl_agent.solver._bellman import (
     FIXED_AGENT,
     assemble,
     bellman,
@@ -25,7 +23,9 @@ from rpl_agent.solver._kernels import (
     row_means,
     row_values,
 )
-from rpl_agent.solver._witness_kernels import SPECK, tidy
+from rpl_agent.solver._components import retry_costs
+from rpl_agent.solver._graph import attainable, staying_rows
+from rpl_agent.solver._witness import SPECK, tidy
 
 if TYPE_CHECKING:
     from rpl_agent.solver.problem import Problem

@@ -12,11 +12,11 @@ from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Task
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 from rpl_agent.model.remember import per_model
-from rpl_agent.relaxations._kernels import scratch_size
+from rpl_agent.relaxations._rows import scratch_size
 from rpl_agent.relaxations.base import Relaxation
-from rpl_agent.relaxations.compiled import CompiledSet, workspace
-from rpl_agent.solver._component_kernels import CYCLIC, SINK, TRIVIAL, components, layers, numbered_forward
-from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT, MIN_AGENT
+from rpl_agent.relaxations.row_set import CompiledSet, workspace
+from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT, MIN_AGENT
+from rpl_agent.solver._components import CYCLIC, SINK, TRIVIAL, components, layers, numbered_forward
 
 #: more cyclic layers than this are solved together if they are small enough: one factorisation beats many
 MAX_LAYERS, MERGE_LIMIT = 24, 60_000

@@ -12,8 +12,8 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from rpl_agent.solver._graph_kernels import staying_rows
-from rpl_agent.solver._kernels import FIXED_AGENT
+from rpl_agent.solver._bellman import FIXED_AGENT
+from rpl_agent.solver._graph import staying_rows
 from rpl_agent.solver.local import Local
 
 

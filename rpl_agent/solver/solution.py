@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 
+from rpl_agent.errors import RPLWarning
 from rpl_agent.model.objective import Nature, Objective, Sense
 from rpl_agent.model.policy import Policy
 from rpl_agent.solver.problem import Problem
@@ -59,3 +62,23 @@ class Solution:
         from rpl_agent.solver.certificates import check
 
         return check(self)
+
+
+def finish(
+    problem: Problem, lower: np.ndarray, upper: np.ndarray, policy: Policy, iterations: int, precision: float,
+    began: float, witness: np.ndarray | None,
+) -> Solution:  # fmt: skip
+    """Assemble a solution; warn where it is wider than asked for."""
+    start = problem.pmdp.initial_state
+    low, high = float(lower[..., start].flat[-1]), float(upper[..., start].flat[-1])
+    width = precision * max(1.0, abs(low), abs(high)) if np.isfinite(high) else 0.0
+    converged = low == high or high - low <= width
+    if not converged:
+        warnings.warn(
+            f"the bracket [{low:.9g}, {high:.9g}] is sound but wider than the precision {precision:g} asked for",
+            RPLWarning,
+            stacklevel=3,
+        )
+    return Solution(
+        problem, low, high, lower, upper, policy, iterations, time.perf_counter() - began, converged, precision, witness
+    )

@@ -8,20 +8,21 @@ bound must satisfy and why that suffices.
 from __future__ import annotations
 
 import time
-import warnings
 from functools import partial
 
 import numpy as np
 
-from rpl_agent.errors import ModelError, RPLWarning
+from rpl_agent.errors import ModelError
 from rpl_agent.model.objective import Nature, Objective
 from rpl_agent.model.policy import Policy
 from rpl_agent.relaxations.base import Relaxation, in_threads
-from rpl_agent.solver._backward_kernels import backward
-from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT
+from rpl_agent.solver._backward import backward
+from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT
+from rpl_agent.solver.batch import solve_batch
 from rpl_agent.solver.component import solve_component
+from rpl_agent.solver.horizon import solve_horizon
 from rpl_agent.solver.problem import Problem
-from rpl_agent.solver.solution import Solution
+from rpl_agent.solver.solution import Solution, finish
 
 DEFAULT_PRECISION = 1e-6
 DEFAULT_ITERATIONS = 100_000
@@ -72,12 +73,8 @@ def solve(
     began = time.perf_counter()
     problem = Problem.of(relaxation, objective, nature, policy)
     if objective.horizon is not None:
-        from rpl_agent.solver.horizon import solve_horizon
-
         return solve_horizon(problem, precision, began)
     if relaxation.compiled() is None:
-        from rpl_agent.solver.batch import solve_batch
-
         return solve_batch(problem, precision, max_iterations, warm, began)
     return _solve_compiled(problem, precision, max_iterations, warm, began)
 
@@ -106,26 +103,6 @@ def solve_both(
         Problem.of(relaxation, objective, Nature.ADVERSARIAL, policy).structure()  # needed by both, found once
         robust, optimistic = in_threads(*calls)
     return robust, optimistic
-
-
-def finish(
-    problem: Problem, lower: np.ndarray, upper: np.ndarray, policy: Policy, iterations: int, precision: float,
-    began: float, witness: np.ndarray | None,
-) -> Solution:  # fmt: skip
-    """Assemble a solution; warn where it is wider than asked for."""
-    start = problem.pmdp.initial_state
-    low, high = float(lower[..., start].flat[-1]), float(upper[..., start].flat[-1])
-    width = precision * max(1.0, abs(low), abs(high)) if np.isfinite(high) else 0.0
-    converged = low == high or high - low <= width
-    if not converged:
-        warnings.warn(
-            f"the bracket [{low:.9g}, {high:.9g}] is sound but wider than the precision {precision:g} asked for",
-            RPLWarning,
-            stacklevel=3,
-        )
-    return Solution(
-        problem, low, high, lower, upper, policy, iterations, time.perf_counter() - began, converged, precision, witness
-    )
 
 
 def warm_values(problem: Problem, warm: Solution | None) -> np.ndarray:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rpl_agent.solver._graph_kernels import ALL_ROWS, ANY_ROW, hold_set, progress_rows
-from rpl_agent.solver._kernels import FIXED_AGENT
+from rpl_agent.solver._bellman import FIXED_AGENT
+from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, hold_set, progress_rows
 from rpl_agent.solver.local import Local
 
 #: improvements below this (relative to the values) are ties: switching on them could leave the proper strategies

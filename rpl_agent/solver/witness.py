@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rpl_agent.solver._witness_kernels import mass_to_move, moving_costs
+from rpl_agent.solver._witness import mass_to_move, moving_costs
 
 #: mass that may be missing or out of bounds in a row
 TOLERANCE = 1e-9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.jit import UNIT_ROUNDOFF, njit
-from rpl_agent.relaxations._interval_kernels import (
+from rpl_agent.relaxations._interval_rows import (
     INSERTION_LIMIT,
     insert_row,
     interval_row,
@@ -14,9 +14,9 @@ from rpl_agent.relaxations._interval_kernels import (
     sort_row,
     triple_bound,
 )
-from rpl_agent.relaxations._kernels import row_expectation
-from rpl_agent.relaxations._region_kernels import region_row, region_strategies
-from rpl_agent.relaxations.compiled import ELLIPSOID, INTERVAL, POINT, POLYTOPE
+from rpl_agent.relaxations._region_rows import region_row, region_strategies
+from rpl_agent.relaxations._rows import row_expectation
+from rpl_agent.relaxations.row_set import ELLIPSOID, INTERVAL, POINT, POLYTOPE
 
 MAX_AGENT, MIN_AGENT, FIXED_AGENT = 1, -1, 0
 
@@ -45,7 +45,7 @@ def bellman(
         Added to every result (a strict margin).
     reward, weights : (R,) float64
     scratch : float64
-        A `compiled.workspace`.
+        A `row_set.workspace`.
 
     Returns
     -------
@@ -219,7 +219,7 @@ def row_values(
     weights : (R,) float64
         Rows with weight 0 are not played: they get some distribution of the hull.
     scratch : float64
-        A `compiled.workspace`.
+        A `row_set.workspace`.
     q : (R,) float64
         Written; until the end what the hull makes of a row.
     p : (T,) float64

@@ -1,4 +1,4 @@
-"""Compiled support queries: certified lower bounds of min c.x over polytopes (ellipsoids: `_ellipsoid_kernels`).
+"""Compiled support queries: certified lower bounds of min c.x over polytopes (ellipsoids: `_ellipsoid`).
 
 Symbols
 -------
@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rpl_agent.jit import UNIT_ROUNDOFF, njit
-from rpl_agent.regions._ellipsoid_kernels import support_ellipsoid as support_ellipsoid
+from rpl_agent.regions._ellipsoid import support_ellipsoid as support_ellipsoid
 
 #: a multiplier above -DUAL_TOLERANCE * max |y| counts as nonnegative; it is clipped, so this costs no soundness
 DUAL_TOLERANCE = 1e-12

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.jit import UNIT_ROUNDOFF, njit
-from rpl_agent.relaxations._interval_kernels import FEASIBILITY_TOLERANCE, at_least_one
-from rpl_agent.relaxations._region_kernels import TRACE
+from rpl_agent.relaxations._interval_rows import FEASIBILITY_TOLERANCE, at_least_one
+from rpl_agent.relaxations._region_rows import TRACE
 
 #: Mass for a successor that must get some, but less than an ulp of the others'.
 SPECK = 2.0**-60

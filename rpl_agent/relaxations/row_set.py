@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rpl_agent.regions._kernels import PolytopeData, empty_polytope_data
+from rpl_agent.regions._support import PolytopeData, empty_polytope_data
 
 POINT, INTERVAL, POLYTOPE, ELLIPSOID, BEST = 0, 1, 2, 3, 4
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.jit import UNIT_ROUNDOFF, njit
-from rpl_agent.relaxations._interval_kernels import FEASIBILITY_TOLERANCE, at_least_one
+from rpl_agent.relaxations._interval_rows import FEASIBILITY_TOLERANCE, at_least_one
 
 ALL_ROWS, ANY_ROW = 0, 1
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.jit import UNIT_ROUNDOFF, njit
-from rpl_agent.regions._kernels import support_ellipsoid, support_polytope
-from rpl_agent.relaxations._interval_kernels import (
+from rpl_agent.regions._support import support_ellipsoid, support_polytope
+from rpl_agent.relaxations._interval_rows import (
     _interval_row,
     interval_row,
     pair_bound,
@@ -20,8 +20,8 @@ from rpl_agent.relaxations._interval_kernels import (
     triple_bound,
     without_infinity,
 )  # fmt: skip
-from rpl_agent.relaxations._region_kernels import region_row
-from rpl_agent.relaxations.compiled import BEST, ELLIPSOID, INTERVAL, POINT, POLYTOPE
+from rpl_agent.relaxations._region_rows import region_row
+from rpl_agent.relaxations.row_set import BEST, ELLIPSOID, INTERVAL, POINT, POLYTOPE
 
 
 @njit(cache=True)
@@ -144,7 +144,7 @@ def row_range(first, last, values, maximise, upward, row_ptr, successor, express
     Parameters
     ----------
     scratch : float64
-        A `compiled.workspace`.
+        A `row_set.workspace`.
     rows : (k,) int64
     out : (k,) or (R,) float64
     """

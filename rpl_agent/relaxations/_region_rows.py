@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.jit import UNIT_ROUNDOFF, njit
-from rpl_agent.regions._kernels import support_box, support_ellipsoid, walk_table
+from rpl_agent.regions._support import support_box, support_ellipsoid, walk_table
 
 #: Masses up to this in a computed distribution are taken for rounding.
 TRACE = 1e-12
@@ -118,7 +118,7 @@ def region_strategies(
     memory : (k,) integer
         Where the walks of row % k ended, -1 before the first.
     scratch : float64
-        A `compiled.workspace`.
+        A `row_set.workspace`.
     totals : (R,) float64
         Mean above the smallest value under the hull's distribution; rows where it is not finite are left alone.
     p : (T,) float64

@@ -11,17 +11,17 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.jit import UNIT_ROUNDOFF, njit
-from rpl_agent.relaxations._interval_kernels import (
+from rpl_agent.relaxations._interval_rows import (
     INSERTION_LIMIT,
     insert_row,
     interval_row,
     pair_bound,
     short_row,
 )
-from rpl_agent.relaxations._kernels import row_expectation
-from rpl_agent.relaxations._region_kernels import region_row
-from rpl_agent.relaxations.compiled import ELLIPSOID, INTERVAL, POLYTOPE
-from rpl_agent.solver._kernels import FIXED_AGENT, MAX_AGENT, MIN_AGENT
+from rpl_agent.relaxations._region_rows import region_row
+from rpl_agent.relaxations._rows import row_expectation
+from rpl_agent.relaxations.row_set import ELLIPSOID, INTERVAL, POLYTOPE
+from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT, MIN_AGENT
 
 
 @njit(cache=True, nogil=True, borrows=True)
