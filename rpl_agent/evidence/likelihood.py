@@ -35,6 +35,7 @@ from rpl_agent.evidence.likelihood_mixture import Gaussian, Uniform, bounding_bo
 from rpl_agent.evidence.likelihood_set import LevelSet, recentred
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.remember import per_model
+from rpl_agent.model.unused import used_parameters, without_unused
 
 #: Inflation of the prior covariance: costs 0.008 nats per dimension on average and damps bad luck by a sixth; the
 #: average over windows damps it further.
@@ -65,7 +66,7 @@ def split_fraction(pmdp: ParametricMDP) -> float:
 
 
 def _mixture_dimension(pmdp: ParametricMDP) -> int:
-    return pmdp.table.reduction.rank if pmdp.table.is_affine else pmdp.num_parameters
+    return pmdp.table.reduction.rank if pmdp.table.is_affine else int(used_parameters(pmdp.table).sum())
 
 
 def chart_of(pmdp: ParametricMDP) -> Chart:
@@ -78,6 +79,7 @@ def chart_of(pmdp: ParametricMDP) -> Chart:
 
 
 def _chart_of(pmdp: ParametricMDP) -> Chart:
+    pmdp = without_unused(pmdp)
     reduction, domain = pmdp.table.reduction, pmdp.domain
     if not pmdp.table.is_affine or reduction.is_identity:
         return domain_chart(pmdp)

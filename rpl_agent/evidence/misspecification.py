@@ -22,6 +22,7 @@ from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.likelihood_map import Chart, domain_chart, fit
 from rpl_agent.evidence.likelihood_mixture import rounding
 from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.unused import used_parameters, without_unused
 
 #: Barrier of the inner optimisation; each of the 2r box rows costs at most this many nats.
 BARRIER = 1e-2
@@ -64,6 +65,14 @@ def point_estimate(pmdp: ParametricMDP, counts: Counts, warm: np.ndarray | None 
     """
     if not 0 < pmdp.num_parameters <= MAX_PARAMETERS or pmdp.table.reduction.rank > MAX_RANK:
         return None
+    core = without_unused(pmdp)
+    if core is not pmdp and not pmdp.domain.A[:, ~used_parameters(pmdp.table)].any():
+        # Data say nothing about the others: the middle of their bounds.
+        used, whole = used_parameters(pmdp.table), (pmdp.domain.lower + pmdp.domain.upper) / 2
+        found = point_estimate(core, counts, None if warm is None else warm[used])
+        assert found is not None
+        whole[used] = found
+        return whole
     chart = domain_chart(pmdp)
     if not chart.has_interior:
         return chart.start

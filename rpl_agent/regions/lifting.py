@@ -23,6 +23,7 @@ from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.remember import per_model
+from rpl_agent.model.unused import without_unused
 from rpl_agent.regions import _products
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.box import Box
@@ -290,6 +291,7 @@ class _Frame:
 
 
 def _frame_of(pmdp: ParametricMDP) -> _Frame:
+    pmdp = without_unused(pmdp)
     table, domain, reduction = pmdp.table, pmdp.domain, pmdp.table.reduction
     chart = chart_of(table)
     lower, upper = initial_bounds(chart, domain)

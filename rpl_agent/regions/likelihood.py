@@ -18,6 +18,7 @@ from rpl_agent.evidence.likelihood import INTERVAL_SHARE, chart_of, likelihood_s
 from rpl_agent.evidence.likelihood_set import LevelSet, boundary, cuts, ellipsoid, interval, rays_of
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.remember import per_model
+from rpl_agent.model.unused import used_parameters
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.ellipsoid import Ellipsoid
 from rpl_agent.regions.intersection import Intersection
@@ -50,7 +51,10 @@ def likelihood_region(pmdp: ParametricMDP, counts: Counts, delta: float, *, warm
     start = None
     if warm is not None:
         start = np.asarray(warm, dtype=float)
-        start = pmdp.table.reduction.coordinates(start)[0] if chart.reduction is None else start
+        if chart.reduction is None:
+            start = pmdp.table.reduction.coordinates(start)[0]
+        elif chart.dimension < len(start):  # the chart of a polynomial model has the parameters in use
+            start = start[used_parameters(pmdp.table)]
     level_set = likelihood_set(pmdp, counts, (1.0 - INTERVAL_SHARE) * delta, chart, start)
     if level_set is None:
         return build_region(pmdp, lower, upper)

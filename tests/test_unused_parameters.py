@@ -1,0 +1,61 @@
+"""A parameter that no expression uses changes nothing: the same region and the same bounds, to the last bit."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from rpl_agent.certify import Config, certify
+from rpl_agent.evidence.sampling import uniform_counts
+from rpl_agent.model import Domain, Objective, build
+from rpl_agent.model.unused import projection
+
+COST = Objective.cost("time", target="goal")
+ROWS = {
+    "affine": {0: {1: "p", 0: "1-p"}, 1: {2: "p", 0: "r", 1: "1-p-r"}},
+    "polynomial": {0: {1: "p*r", 0: "1-p*r"}, 1: {2: "p*r", 0: "r-p*r", 1: "1-r"}},
+}
+
+
+def model(shape: str, domain: Domain):
+    return build(
+        0, lambda s: {"go": ROWS[shape].get(s, {s: 1})}, domain=domain, labels={"goal": lambda s: s == 2},
+        rewards={"time": lambda s, a: 1.0},
+    )  # fmt: skip
+
+
+def domains(kind: str) -> tuple[Domain, Domain]:
+    """(over p and r, the same with unused parameters beside them)."""
+    alone, more = Domain.box(["p", "r"], 0.1, 0.4), Domain.box(["a", "p", "b", "r"], 0.1, 0.4)
+    if kind == "simplex":
+        return alone.with_simplex(["p", "r"]), more.with_simplex(["p", "r"])
+    return alone, more
+
+
+@pytest.mark.parametrize("confidence", ["likelihood", "anytime"])
+@pytest.mark.parametrize("kind", ["box", "simplex"])
+@pytest.mark.parametrize("shape", list(ROWS))
+def test_one_region_one_result(shape, kind, confidence):
+    found = []
+    for domain in domains(kind):
+        pmdp = model(shape, domain)
+        theta = np.array([{"p": 0.3, "r": 0.2}.get(name, 0.25) for name in domain.parameters])
+        counts = uniform_counts(pmdp, COST, theta, 300, 1000, 1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found.append(certify(pmdp, counts, COST, Config(confidence=confidence)))
+    assert (found[0].lower, found[0].upper, found[0].estimate) == (found[1].lower, found[1].upper, found[1].estimate)
+    assert found[0].log_e_value == found[1].log_e_value
+
+
+def test_a_constraint_that_couples_an_unused_parameter_is_projected():
+    # p + a <= 0.5 with a >= 0.2 means p <= 0.3.
+    domain = Domain.box(["p", "a"], 0.2, 0.9).with_constraints(np.array([[1.0, 1.0]]), np.array([0.5]))
+    alone = projection(domain, np.array([True, False]))
+    assert alone.parameters == ("p",)
+    assert alone.contains(np.array([0.3])) and not alone.contains(np.array([0.30001]))
+    # the projection of every point of D is inside
+    for point in domain.sample(np.random.default_rng(0), 50):
+        assert alone.contains(point[:1], tol=0.0)
