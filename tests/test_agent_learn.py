@@ -364,4 +364,5 @@ def test_lanes_of_our_own_worlds(mode):
     env = gym.make_vec("rpl/Betting-25-v0", num_envs=8, autoreset_mode=mode)
     agent = RPLAgent(seed=0, schedule=EveryN(40)).learn(env, budget=100, log_interval=100)
     assert agent.num_episodes == 100 and agent.num_timesteps == agent.experience.counts.total
-    assert set(agent.lengths) <= set(range(20, 28)) and agent.certificate.lower <= 19.0429 <= agent.certificate.upper
+    assert set(agent.session.lengths) <= set(range(20, 28))
+    assert agent.certificate.lower <= 19.0429 <= agent.certificate.upper

@@ -23,7 +23,7 @@ def fingerprint(agent):
     return (
         agent.num_episodes, agent.num_timesteps, agent.num_updates, agent.experience.counts.transitions.tolist(),
         [m.total for m in agent.experience.counts.marks], certificate.lower, certificate.upper,
-        certificate.policy.rows.tolist(), list(agent.returns), agent.rng.bit_generator.state,
+        certificate.policy.rows.tolist(), list(agent.session.returns), agent.session.rng.bit_generator.state,
     )  # fmt: skip
 
 

@@ -10,21 +10,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from rpl_agent.agent.evaluation import exact_value, monte_carlo, optimal_value
+from rpl_agent.agent.learner import Learner
+from rpl_agent.certificate import Certificate
 from rpl_agent.errors import ModelError
-
-if TYPE_CHECKING:
-    from rpl_agent.agent.rpl import RPLAgent
-    from rpl_agent.certificate import Certificate
 
 
 class BaseCallback:
     """Override the methods with an underscore; ``self.agent`` (also ``self.model``) is the agent."""
 
-    agent: RPLAgent
+    agent: Learner
 
     def __init__(self, verbose: int = 0):
         self.verbose = verbose
@@ -34,7 +33,7 @@ class BaseCallback:
         self.globals: dict[str, Any] = {}
 
     @property
-    def model(self) -> RPLAgent:
+    def model(self) -> Learner:
         return self.agent
 
     @property
@@ -46,7 +45,7 @@ class BaseCallback:
         return self.agent.get_env()
 
     # ------------------------------------------------------------------ called by the agent
-    def init_callback(self, agent: RPLAgent) -> None:
+    def init_callback(self, agent: Learner) -> None:
         self.agent = agent
         self._init_callback()
 
@@ -237,8 +236,6 @@ class EvalCallback(BaseCallback):
     def _on_certificate(self, certificate: Certificate) -> bool:
         self._certificates += 1
         if (self._certificates - 1) % self.every == 0:
-            from rpl_agent.agent.evaluation import monte_carlo
-
             result = monte_carlo(self.agent, self.env, self.episodes, seed=self.seed, policy=certificate.policy)
             self.history.append((self.agent.num_episodes, result.mean))
             self.logger.record("eval/mean_reward", result.mean)
@@ -259,8 +256,6 @@ class OracleCallback(BaseCallback):
         self._best: float | None = None
 
     def _on_certificate(self, certificate: Certificate) -> bool:
-        from rpl_agent.agent.evaluation import exact_value, optimal_value
-
         pmdp, objective = self.agent.pmdp, self.agent.objective
         self.logger.record("oracle/value", exact_value(pmdp, objective, certificate.policy, self._theta))
         if self._optimum:

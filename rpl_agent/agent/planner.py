@@ -51,13 +51,13 @@ class Planner:
         self.seconds = dict.fromkeys(STAGES, 0.0)
         self.skipped = 0
         self._unknown = ~pmdp.table.is_constant
-        self._seen: np.ndarray | None = None  # successes of unknown expressions at the last update
+        self.seen: np.ndarray | None = None  # successes of unknown expressions at the last update
         self._warned: set[str] = set()
 
     def plan(self, counts: Counts) -> Policy | None:
         """The optimistic policy for all data so far; None if nothing was learned since the last call."""
         seen = counts.successes[self._unknown]
-        if self._seen is not None and not self._changed(seen):
+        if self.seen is not None and not self._changed(seen):
             self.skipped += 1
             return None
         learned = self._uncertainty(counts, self.estimate)
@@ -65,23 +65,23 @@ class Planner:
         with self._each_warning_once():
             self.optimistic = explore(learned.relaxation, self.objective, self.optimistic)
         self.seconds["solve"] += time.perf_counter() - start
-        self.estimate, self._seen = learned.estimate, seen
+        self.estimate, self.seen = learned.estimate, seen
         return self.optimistic.policy
 
     def _changed(self, seen: np.ndarray) -> bool:
         """Whether data (F',) of the unknown expressions would move the set since the last update."""
-        assert self._seen is not None
-        grown = seen - self._seen
+        assert self.seen is not None
+        grown = seen - self.seen
         if not grown.any():
             return False
         if self.unchanged == 0.0 or self.estimate is None:
             return True
         if self.config.relaxation == "tied":  # one interval per expression: each has to be unchanged
-            return bool((grown > self.unchanged * self._seen).any())
+            return bool((grown > self.unchanged * self.seen).any())
         value = np.maximum(self.pmdp.table.evaluate(self.estimate)[self._unknown], MIN_PROBABILITY)
         directions = _dense(self.pmdp.table.reduction.weights[self._unknown]) / value[:, None]
         weight = (
-            self.unchanged * self._seen - grown
+            self.unchanged * self.seen - grown
         )  # grown < unchanged · seen in every direction: positive semidefinite
         matrix = directions.T @ (weight[:, None] * directions)
         return bool(np.linalg.eigvalsh(matrix)[0] < 0.0)

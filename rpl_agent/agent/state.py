@@ -1,4 +1,4 @@
-"""What a checkpoint of the agent holds, and how an agent is made from one.
+"""What a checkpoint of a session holds, and how a session is made from one.
 
 Everything that decides the rest of a run is here: counts with their marks, the sampling policy and its limits, random
 states, and the warm starts (which decide the last digits of a solution, hence possibly a policy).
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from rpl_agent.agent.exploration import Exploration
 from rpl_agent.agent.planner import STAGES
 from rpl_agent.agent.sampling import Experience, plain_state, set_generator
 from rpl_agent.agent.schedule import Limits, Schedule, schedule_from_dict, schedule_to_dict
+from rpl_agent.agent.session import Clock, Session
 from rpl_agent.agent.target import Target
 from rpl_agent.agent.warm import solution_from_arrays, solution_to_arrays
 from rpl_agent.certificate import Certificate
@@ -26,46 +27,41 @@ from rpl_agent.evidence.counts import Counts
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.policy import Policy
 
-if TYPE_CHECKING:
-    from rpl_agent.agent.rpl import RPLAgent
-
 _SOLUTIONS = ("robust", "optimistic")
 
 
-def capture(agent: RPLAgent) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """State as JSON and as arrays."""
-    planner, world = agent.planner, agent.world
-    source = agent._source.get_state() if agent._source is not None else agent._source_state
+def capture(
+    session: Session, schedule: Schedule, settings: dict[str, Any], source: dict[str, Any] | None
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """State as JSON and as arrays. ``settings`` are the agent's own, ``source`` is the state of its stream."""
+    planner = session.planner
     state: dict[str, Any] = {
-        "model": {"hash": agent.pmdp.content_hash, "name": agent.pmdp.name},
-        "env": agent._env_spec if world is None else world.spec,
-        "objective": agent.objective.to_dict(),
-        "config": asdict(agent.config),
-        "schedule": schedule_to_dict(agent.schedule),
-        "settings": {
-            "weight": agent.weight, "compiled": agent.compiled, "check_rewards": agent.check_rewards,
-            "seed": agent.seed,
-        },
-        "mode": agent.mode,
+        "model": {"hash": session.pmdp.content_hash, "name": session.pmdp.name},
+        "env": session.env_spec,
+        "objective": session.objective.to_dict(),
+        "config": asdict(session.config),
+        "schedule": schedule_to_dict(schedule),
+        "settings": {**settings, "seed": session.seed},
         "progress": {
-            "episodes": agent.num_episodes, "steps": agent.num_timesteps, "updates": agent.num_updates,
-            "elapsed": agent.elapsed, "skipped": planner.skipped, "interrupted": agent.interrupted,
+            "episodes": session.episodes, "steps": session.steps, "updates": session.updates,
+            "elapsed": session.clock.elapsed, "skipped": planner.skipped, "interrupted": session.interrupted,
+            "sources": session.sources,
         },
-        "target": None if agent.target is None else agent.target.to_dict(),
-        "rng": {"agent": plain_state(agent.rng.bit_generator.state), "source": source},
+        "target": None if session.target is None else session.target.to_dict(),
+        "rng": {"agent": plain_state(session.rng.bit_generator.state), "source": source},
         "seconds": planner.seconds,
-        "certificate": None if agent.certificate is None else agent.certificate.to_json(),
+        "certificate": None if session.certificate is None else session.certificate.to_json(),
         "versions": versions(),
     }  # fmt: skip
-    arrays = {f"counts.{name}": array for name, array in agent.experience.counts.to_arrays().items()}
-    arrays["returns"] = np.array(agent.returns, dtype=float)
-    arrays["lengths"] = np.array(agent.lengths, dtype=np.int64)
+    arrays = {f"counts.{name}": array for name, array in session.experience.counts.to_arrays().items()}
+    arrays["returns"] = np.array(session.returns, dtype=float)
+    arrays["lengths"] = np.array(session.lengths, dtype=np.int64)
     if planner.estimate is not None:
         arrays["estimate"] = planner.estimate
-    if planner._seen is not None:
-        arrays["seen"] = planner._seen
-    if agent._sampling is not None:
-        arrays["sampling"] = agent._sampling.as_weights(agent.pmdp)
+    if planner.seen is not None:
+        arrays["seen"] = planner.seen
+    if session.sampling is not None:
+        arrays["sampling"] = session.sampling.as_weights(session.pmdp)
     if planner.optimistic is not None:
         arrays["exploration.values"] = planner.optimistic.values
         assert planner.optimistic.policy.rows is not None  # optimism is deterministic
@@ -76,8 +72,8 @@ def capture(agent: RPLAgent) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             extra, some = solution_to_arrays(solution)
             state[f"solution.{name}"] = extra
             arrays |= {f"solution.{name}.{key}": value for key, value in some.items()}
-    if agent._limits is not None:
-        limits = agent._limits
+    if session.limits is not None:
+        limits = session.limits
         state["limits"] = {"episodes": limits.episodes, "not_before": limits.not_before}
         for name in ("rows", "expressions"):
             if getattr(limits, name) is not None:
@@ -100,43 +96,42 @@ def settings_from_state(state: dict[str, Any], schedule: Schedule | None) -> dic
         raise CheckpointError(f"the checkpoint's settings are not readable: {error!r}") from None
 
 
-def restore(agent: RPLAgent, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    """Put a stored state into an agent whose model is attached."""
+def restore(session: Session, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Put a stored state into a session whose model is fixed."""
     try:
         stored = state["model"]
-        if stored["hash"] != agent.pmdp.content_hash:
+        if stored["hash"] != session.pmdp.content_hash:
             raise CheckpointError(
-                f"the checkpoint belongs to the model {stored['name']!r} and not to this {agent.pmdp!r}"
+                f"the checkpoint belongs to the model {stored['name']!r} and not to this {session.pmdp!r}"
             )
-        _restore(agent, state, arrays)
+        _restore(session, state, arrays)
     except (ModelError, DataError):
         raise
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         raise CheckpointError(f"the checkpoint's state is not readable: {error!r}") from None
 
 
-def _restore(agent: RPLAgent, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    pmdp, planner, progress = agent.pmdp, agent.planner, state["progress"]
+def _restore(session: Session, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    pmdp, planner, progress = session.pmdp, session.planner, state["progress"]
     counts = Counts.from_arrays(
         pmdp, {k.removeprefix("counts."): v for k, v in arrays.items() if k.startswith("counts.")}
     )
-    agent._experience = Experience(pmdp, counts)
-    agent.num_episodes, agent.num_timesteps = int(progress["episodes"]), int(progress["steps"])
-    agent.num_updates, agent.elapsed = int(progress["updates"]), float(progress["elapsed"])
-    agent.interrupted = bool(progress["interrupted"])
-    agent.mode = state["mode"]
-    agent.target = None if state["target"] is None else Target(**state["target"])
-    set_generator(agent.rng, state["rng"]["agent"])
-    agent._env_spec, agent._source_state = state["env"], state["rng"]["source"]
-    agent.returns = deque(arrays["returns"].tolist(), maxlen=agent.returns.maxlen)
-    agent.lengths = deque(arrays["lengths"].tolist(), maxlen=agent.lengths.maxlen)
+    session.experience = Experience(pmdp, counts)
+    session.episodes, session.steps = int(progress["episodes"]), int(progress["steps"])
+    session.updates, session.clock = int(progress["updates"]), Clock(float(progress["elapsed"]))
+    session.interrupted, session.sources = bool(progress["interrupted"]), int(progress["sources"])
+    session.target = None if state["target"] is None else Target(**state["target"])
+    set_generator(session.rng, state["rng"]["agent"])
+    session.env_spec, session.source_state = state["env"], state["rng"]["source"]
+    session.returns = deque(arrays["returns"].tolist(), maxlen=session.returns.maxlen)
+    session.lengths = deque(arrays["lengths"].tolist(), maxlen=session.lengths.maxlen)
     certificate = state["certificate"]
-    agent.certificate = None if certificate is None else Certificate.from_json(certificate)
-    if agent.certificate is not None:
-        agent.certificate.policy.check(pmdp)
+    session.certificate = None if certificate is None else Certificate.from_json(certificate)
+    if session.certificate is not None:
+        session.certificate.policy.check(pmdp)
     planner.seconds = {stage: float(state["seconds"][stage]) for stage in STAGES}
     planner.skipped = int(progress["skipped"])
-    planner.estimate, planner._seen = arrays.get("estimate"), arrays.get("seen")
+    planner.estimate, planner.seen = arrays.get("estimate"), arrays.get("seen")
     planner.optimistic = None
     if "exploration.rows" in arrays:
         policy, values = Policy.deterministic(arrays["exploration.rows"]), arrays["exploration.values"]
@@ -149,11 +144,11 @@ def _restore(agent: RPLAgent, state: dict[str, Any], arrays: dict[str, np.ndarra
     for name in _SOLUTIONS:
         some = {k.removeprefix(f"solution.{name}."): v for k, v in arrays.items() if k.startswith(f"solution.{name}.")}
         setattr(planner.solutions, name, solution_from_arrays(pmdp, state[f"solution.{name}"], some) if some else None)
-    agent._sampling = None
+    session.sampling = None
     if "sampling" in arrays:
-        agent._sampling = Policy.randomised(arrays["sampling"])
-        agent._sampling.check(pmdp)
-    agent._limits = _limits(state.get("limits"), arrays, pmdp.num_rows, pmdp.num_expressions)
+        session.sampling = Policy.randomised(arrays["sampling"])
+        session.sampling.check(pmdp)
+    session.limits = _limits(state.get("limits"), arrays, pmdp.num_rows, pmdp.num_expressions)
 
 
 def _limits(stored: dict[str, Any] | None, arrays: dict[str, np.ndarray], rows: int, expressions: int) -> Limits | None:

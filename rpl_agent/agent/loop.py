@@ -1,0 +1,109 @@
+"""The loop of `RPLAgent.learn`: sample, update, look at the certificate, until the target is met.
+
+    source ─► Experience ─► Planner.plan ─► sampling policy ─► source …          (the loop)
+                  └───────► Planner.certify ─► Certificate, robust policy        (log points, the end)
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from rpl_agent.agent import reporting
+from rpl_agent.agent.callbacks import CallbackList
+from rpl_agent.agent.console import View
+from rpl_agent.agent.interrupt import Interrupt
+from rpl_agent.agent.logger import Logger, write_certificate
+from rpl_agent.agent.sampling import Collected, Order, Source
+from rpl_agent.agent.schedule import NEVER, Limits, Never, Schedule
+from rpl_agent.agent.session import Session
+from rpl_agent.agent.target import Target, next_log
+from rpl_agent.model.policy import Policy
+
+
+class Loop:
+    """One call of `learn`.
+
+    Parameters
+    ----------
+    schedule : when to update.
+    weight : probability of the planned action while sampling.
+    """
+
+    def __init__(
+        self, session: Session, schedule: Schedule, weight: float, callbacks: CallbackList, view: View, logger: Logger,
+        folder: Path | None,
+    ):  # fmt: skip
+        self._session, self._schedule, self._weight = session, schedule, weight
+        self._callbacks, self._view, self._logger, self._folder = callbacks, view, logger, folder
+
+    def run(self, source: Source, target: Target, interrupt: Interrupt) -> None:
+        session, callbacks = self._session, self._callbacks
+        if session.limits is None:
+            self._update()
+        certified_at = -1
+        go_on = True
+        while go_on and not target.is_done(session.episodes, session.steps) and not session.interrupted:
+            limits = session.limits
+            assert limits is not None
+            callbacks.on_rollout_start()
+            log_at = next_log(session.episodes, target.log_interval)
+            self._collect(source, self._order(limits, target, interrupt))
+            data = session.experience
+            if limits.reached(data.rows, data.expressions, session.episodes):
+                if not target.is_done(session.episodes, session.steps):
+                    self._update()
+            go_on = callbacks.on_step()
+            callbacks.on_rollout_end()
+            if session.episodes >= log_at:
+                certified_at = session.steps
+                go_on = self._certify() and go_on
+            self._view.show(reporting.status(session))
+        if certified_at != session.steps or session.certificate is None:
+            self._certify()
+
+    def _order(self, limits: Limits, target: Target, interrupt: Interrupt) -> Order:
+        """What to collect next: until the next update, certificate or the end."""
+        episodes, sampling = self._session.episodes, self._session.sampling
+        assert sampling is not None
+        waiting = episodes < limits.not_before
+        pause = min(
+            next_log(episodes, target.log_interval) - episodes,
+            limits.not_before - episodes if waiting else NEVER,
+            NEVER if limits.episodes is None else max(1, limits.episodes - episodes),
+        )
+        return Order(
+            sampling, Limits() if waiting else limits, pause, *target.left(episodes, self._session.steps),
+            lambda: interrupt.requested,
+        )  # fmt: skip
+
+    def _collect(self, source: Source, order: Order) -> None:
+        start, done = time.perf_counter(), Collected()
+        try:
+            source.collect(order, done)
+        finally:  # also after an error: every step in `done` was observed and counted
+            self._session.add(done)
+            self._session.planner.seconds["sampling"] += time.perf_counter() - start
+
+    def _update(self) -> None:
+        """New sampling policy from all data, new limits from the schedule."""
+        session, policy = self._session, None
+        if isinstance(self._schedule, Never):
+            policy = Policy.uniform(session.pmdp)
+        else:
+            optimistic = session.planner.plan(session.experience.counts)
+            if optimistic is not None:
+                policy = optimistic.at(0).mixed(session.pmdp, self._weight)
+        session.update(self._schedule, policy)
+        self._callbacks.on_update()
+
+    def _certify(self) -> bool:
+        session = self._session
+        certificate = session.certify()
+        reporting.record(session, self._logger, certificate)
+        go_on = self._callbacks.on_certificate(certificate)
+        self._logger.dump(session.episodes)
+        if self._folder is not None:
+            write_certificate(self._folder, certificate)
+        self._view.certified(reporting.status(session))
+        return go_on

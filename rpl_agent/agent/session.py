@@ -1,0 +1,169 @@
+"""`Session`: everything that a run has learned, and how far it has come.
+
+The session is what a checkpoint stores (state.py turns it into JSON and arrays); the agent adds what is not learned:
+its settings, the environment, the logs. Nothing in here reads the agent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.agent.planner import Planner
+from rpl_agent.agent.sampling import Collected, Experience
+from rpl_agent.agent.schedule import Limits, Progress, Schedule
+from rpl_agent.agent.target import Target
+from rpl_agent.certificate import Certificate
+from rpl_agent.certify import Config
+from rpl_agent.errors import ModelError
+from rpl_agent.model.objective import Objective
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.policy import Policy
+
+#: Returns and lengths of the last episodes that the rollout/* means are over (SB3's window).
+WINDOW = 100
+
+
+class Session:
+    """What is learned about one model.
+
+    Parameters
+    ----------
+    seed : of everything random.
+    config : how to certify.
+    """
+
+    def __init__(self, seed: int, config: Config):
+        self.seed, self.config = seed, config
+        self.rng = np.random.default_rng(seed)  # of the sampling policy's choices
+        self.episodes = 0
+        self.steps = 0
+        self.updates = 0
+        self.interrupted = False
+        self.target: Target | None = None
+        self.certificate: Certificate | None = None
+        self.returns: deque[float] = deque(maxlen=WINDOW)
+        self.lengths: deque[int] = deque(maxlen=WINDOW)
+        self.sources = 0  # streams of episodes that were started, over all resumptions
+        self.source_state: dict[str, Any] | None = None  # of a checkpoint, until the stream is started again
+        self.env_spec: dict[str, Any] | None = None
+        self.sampling: Policy | None = None  # the policy episodes are drawn with
+        self.limits: Limits | None = None  # when the next update is due
+        self.clock = Clock()
+        self._pmdp: ParametricMDP | None = None
+        self._objective: Objective | None = None
+        self._experience: Experience | None = None
+        self._planner: Planner | None = None
+        self._unknown_rows: np.ndarray | None = None
+
+    # ------------------------------------------------------------------ the model
+    def start(self, pmdp: ParametricMDP, objective: Objective) -> None:
+        """Fix the model; nothing is known about it yet."""
+        self._pmdp, self._objective = pmdp, objective
+        self._experience = Experience(pmdp)
+        self._planner = Planner(pmdp, objective, self.config)
+        unknown = ~pmdp.table.is_constant[pmdp.expression]
+        self._unknown_rows = np.maximum.reduceat(unknown, pmdp.row_ptr[:-1])
+
+    @property
+    def started(self) -> bool:
+        return self._pmdp is not None
+
+    @property
+    def pmdp(self) -> ParametricMDP:
+        return require(self._pmdp)
+
+    @property
+    def objective(self) -> Objective:
+        return require(self._objective)
+
+    @property
+    def planner(self) -> Planner:
+        return require(self._planner)
+
+    @property
+    def experience(self) -> Experience:
+        return require(self._experience)
+
+    @experience.setter
+    def experience(self, experience: Experience) -> None:
+        self._experience = experience
+
+    # ------------------------------------------------------------------ how far it has come
+    def fresh_seed(self) -> int:
+        """Of a new stream of episodes: never the agent's own stream, and never one that data were drawn with before.
+
+        Actions and outcomes drawn with equal random numbers, or the same numbers drawn twice, are not the independent
+        samples that the guarantee is about. The number of streams started so far makes seeds differ even where no
+        sample was counted in between.
+        """
+        words = np.random.SeedSequence([self.seed, 2, self.experience.counts.total, self.sources])
+        self.sources += 1
+        return int(words.generate_state(1, np.uint64)[0])
+
+    def add(self, done: Collected) -> None:
+        """Count what was collected; its transitions are in the experience already."""
+        self.episodes += done.episodes
+        self.steps += done.steps
+        self.returns.extend(done.returns[-WINDOW:])
+        self.lengths.extend(done.lengths[-WINDOW:])
+        self.interrupted = self.interrupted or done.interrupted
+
+    def update(self, schedule: Schedule, policy: Policy | None) -> None:
+        """A new sampling policy (None: the old one stays) and, from the schedule, the time of the next update."""
+        if policy is not None:
+            self.sampling = policy
+        self.updates += 1
+        self.limits = schedule.limits(self._progress())
+
+    def _progress(self) -> Progress:
+        data = self.experience
+        assert self._unknown_rows is not None
+        return Progress(
+            self.episodes, self.steps, self.updates, data.rows.copy(), data.expressions.copy(),
+            self._unknown_rows, ~self.pmdp.table.is_constant,
+        )  # fmt: skip
+
+    def certify(self) -> Certificate:
+        """The robust policy and its certificate for the data so far."""
+        self.certificate = self.planner.certify(self.experience.counts)
+        return self.certificate
+
+    def reset_counters(self) -> None:
+        """Count from zero again; what was learned stays."""
+        self.episodes = self.steps = self.updates = 0
+        self.clock = Clock()
+        self.limits = None
+
+
+class Clock:
+    """Seconds spent learning, over all calls and resumptions, and the steps of the present call."""
+
+    def __init__(self, elapsed: float = 0.0):
+        self._before = elapsed
+        self._begun: float | None = None
+        self.steps_before = 0
+
+    def begin(self, steps: int) -> None:
+        self._begun, self.steps_before = time.perf_counter(), steps
+
+    def end(self) -> None:
+        self._before, self._begun = self.elapsed, None
+
+    @property
+    def current(self) -> float:
+        """Seconds of the present call."""
+        return 0.0 if self._begun is None else time.perf_counter() - self._begun
+
+    @property
+    def elapsed(self) -> float:
+        return self._before + self.current
+
+
+def require(thing: Any) -> Any:
+    if thing is None:
+        raise ModelError("the agent has no environment yet: call learn(env, budget) or set_env(env)")
+    return thing
