@@ -25,8 +25,6 @@ from __future__ import annotations
 import weakref
 
 import numpy as np
-from scipy.optimize import linprog
-from scipy.spatial import ConvexHull, HalfspaceIntersection, QhullError
 
 from rpl_agent.evidence.counts import Counts, Mark
 from rpl_agent.evidence.likelihood_expansion import expand
@@ -88,11 +86,15 @@ def _chart_of(pmdp: ParametricMDP) -> Chart:
         A, b = domain.constraints()
         ends = []
         gradient = matrix[0] @ reduction.exponents
+        from scipy.optimize import linprog  # half a second of import that most models do not need
+
         for sign in (1.0, -1.0):
             result = linprog(sign * gradient, A_ub=A, b_ub=b, bounds=[(None, None)] * len(gradient), method="highs")
             ends.append(float(gradient @ result.x))
         vertices = np.array(ends)[:, None]
     elif domain.dimension <= MAX_PROJECTED:
+        from scipy.spatial import HalfspaceIntersection
+
         A, b = domain.constraints()
         corners = HalfspaceIntersection(np.hstack([A, -b[:, None]]), domain.center()).intersections
         vertices = reduction.coordinates(corners)
@@ -106,6 +108,8 @@ def _hull_chart(vertices: np.ndarray) -> Chart:
     if vertices.shape[1] == 1:
         A, b = np.array([[1.0], [-1.0]]), np.array([vertices.max(), -vertices.min()])
     else:
+        from scipy.spatial import ConvexHull
+
         equations = ConvexHull(vertices).equations
         A, b = equations[:, :-1], -equations[:, -1]
     return Chart(A, b - 1e-9 * (1.0 + np.abs(b)), vertices.mean(axis=0))
@@ -176,6 +180,8 @@ def _uniform(chart: Chart) -> Uniform:
     low, high = bounding_box(chart)
     log_volume = float(np.log(high - low).sum())
     if 2 <= chart.dimension <= 5 and len(chart.b) <= 200:
+        from scipy.spatial import ConvexHull, HalfspaceIntersection, QhullError
+
         try:
             halves = HalfspaceIntersection(np.hstack([chart.A, -chart.b[:, None]]), chart.start)
             log_volume = min(log_volume, float(np.log(ConvexHull(halves.intersections).volume)) + 1e-6)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import linprog
 
 from rpl_agent.errors import ModelError
 
@@ -84,6 +83,10 @@ class Domain:
 
     @cached_property
     def _center(self) -> np.ndarray:  # one LP per domain: every update of an online run asks for it
+        if not len(self.b):  # a box: its middle is such a centre
+            return 0.5 * (self.lower + self.upper)
+        from scipy.optimize import linprog  # half a second of import that boxes do not need
+
         A, b = self.constraints()
         norms = np.linalg.norm(A, axis=1)
         cost = np.zeros(self.dimension + 1)

@@ -7,7 +7,6 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
-from scipy.optimize import linprog
 
 from rpl_agent.errors import ModelError
 from rpl_agent.model import bernstein
@@ -170,6 +169,8 @@ def expression_range(table, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
     B, constant = linear_part(table)[affine], table.constant[affine]
     vertices = _vertices(domain)
     if vertices is None:
+        from scipy.optimize import linprog  # half a second of import that small domains do not need
+
         A, b = domain.constraints()
         bounds = [(None, None)] * domain.dimension
         for k, f in enumerate(affine):
