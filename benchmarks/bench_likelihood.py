@@ -32,12 +32,14 @@ from scipy import stats
 from benchmarks import coverage
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import clopper_pearson, confidence_intervals
-from rpl_agent.evidence.likelihood import INTERVAL_SHARE, chart_of, likelihood_set
+from rpl_agent.evidence.ledger import split_main
 from rpl_agent.evidence.sampling import uniform_counts
+from rpl_agent.likelihood.chart import chart_of
+from rpl_agent.likelihood.region import likelihood_region
+from rpl_agent.likelihood.windows import likelihood_set
 from rpl_agent.model import Domain, Nature, ParametricMDP, Policy
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.lifting import build_region
-from rpl_agent.regions.likelihood import likelihood_region
 from rpl_agent.relaxations.point import Point
 from rpl_agent.relaxations.projections import tied
 from rpl_agent.relaxations.rectangular import Rectangular
@@ -147,7 +149,7 @@ def explain(name: str, episodes: int, seed: int) -> dict:
     pmdp, theta = world.pmdp, np.array(world.theta)
     counts = uniform_counts(pmdp, world.objective, theta, episodes, world.max_episode_steps + 1, seed)
     chart = chart_of(pmdp)
-    found = likelihood_set(pmdp, counts, (1 - INTERVAL_SHARE) * DELTA, chart)
+    found = likelihood_set(pmdp, counts, split_main(DELTA)[0], chart)
     directions = pmdp.table.reduction.weights[~pmdp.table.is_constant]
     level = found.level - float(found.values(found.center.x)[0])
     quantile = stats.chi2.isf(DELTA, chart.dimension) / 2

@@ -14,25 +14,25 @@ import math
 import platform
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
 from rpl_agent.certificate import Certificate
+from rpl_agent.confidence import ConfidenceSet, confidence_names, confidence_set
 from rpl_agent.errors import DataError, ModelError, RPLWarning
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.intervals import check_delta, confidence_intervals, untied_intervals
-from rpl_agent.evidence.misspecification import log_e_value, point_estimate
+from rpl_agent.evidence.intervals import untied_intervals
+from rpl_agent.evidence.ledger import Ledger, check_delta
+from rpl_agent.likelihood.misspecification import log_e_value, point_estimate
 from rpl_agent.model.objective import Nature, Objective, Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.base import Region
-from rpl_agent.regions.confidence import l1_region, least_squares_region
-from rpl_agent.regions.lifting import build_region
 from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.relaxations.point import Point
 from rpl_agent.relaxations.projections import expression_wise, parameter_wise, tied
@@ -40,12 +40,7 @@ from rpl_agent.relaxations.rectangular import Rectangular
 from rpl_agent.relaxations.untied import untied
 from rpl_agent.solver import Solution, solve, solve_both
 
-CONFIDENCES = ("likelihood", "anytime", "clopper-pearson", "hoeffding", "l1", "ellipsoid")
-RELAXATIONS = ("tied", "parameter", "expression", "rectangular")
-#: Intervals whose statement holds for a number of samples fixed in advance only.
-FIXED_N = ("clopper-pearson", "hoeffding", "l1")
-#: Share of δ kept for untied intervals, used only if no parameter fits the data or the model is refuted.
-FALLBACK_SHARE = 0.05
+CONFIDENCES = confidence_names()
 
 
 @dataclass(frozen=True)
@@ -60,8 +55,7 @@ class Config:
 
     def __post_init__(self) -> None:
         check_delta(self.delta)
-        if self.confidence not in CONFIDENCES:
-            raise ModelError(f"confidence {self.confidence!r} is not one of {CONFIDENCES}")
+        confidence_set(self.confidence)
         if self.relaxation not in RELAXATIONS:
             raise ModelError(f"relaxation {self.relaxation!r} is not one of {RELAXATIONS}")
         if not 0 < self.precision < 1:
@@ -69,7 +63,7 @@ class Config:
 
     @property
     def is_anytime(self) -> bool:
-        return self.confidence not in FIXED_N
+        return confidence_set(self.confidence).anytime
 
 
 @dataclass
@@ -113,18 +107,18 @@ def uncertainty(
     """
     if counts.pmdp is not pmdp and counts.pmdp.content_hash != pmdp.content_hash:
         raise DataError("the counts belong to another model")
+    ledger = Ledger.of(config.delta)
+    kind = confidence_set(config.confidence)
     timings: dict[str, float] = {}
-    main, reserve = config.delta * (1 - FALLBACK_SHARE), config.delta * FALLBACK_SHARE
     warm = previous.estimate if previous is not None else None
     with _timed(timings, "estimate"):
         estimate = point_estimate(pmdp, counts, warm)
     with _timed(timings, "e-value"):
         log_e = log_e_value(pmdp, counts, estimate)
-    refuted = log_e >= math.log(1.0 / config.delta)
-    region, relaxation, empty = None, None, False
-    if not refuted:
-        region, relaxation, empty = _configured_set(pmdp, counts, config, main, timings, estimate)
-    fallback = None
+    refuted = log_e >= math.log(1.0 / ledger.refutation)
+    learned = Learned(pmdp, counts, kind, ledger.main, estimate, timings)
+    relaxation = None if refuted else RELAXERS[config.relaxation](learned, config)
+    empty, fallback = relaxation is None and not refuted, None
     if relaxation is None:
         reason = (
             f"the model is refuted by the data (log e-value {log_e:.1f})"
@@ -134,40 +128,66 @@ def uncertainty(
         fallback = f"{reason}: bounds come from untied intervals, which trust the model's graph only"
         warnings.warn(fallback, RPLWarning, stacklevel=3)
         with _timed(timings, "intervals"):
-            method = config.confidence if config.confidence in ("clopper-pearson", "hoeffding") else "anytime"
-            relaxation = untied(pmdp, *untied_intervals(pmdp, counts, method, reserve))
-    return Uncertainty(relaxation, region, estimate, log_e, refuted, empty, fallback, timings)
+            relaxation = untied(pmdp, *untied_intervals(pmdp, counts, kind.untied, ledger.fallback))
+    return Uncertainty(relaxation, learned.known_region, estimate, log_e, refuted, empty, fallback, timings)
 
 
-def _configured_set(
-    pmdp: ParametricMDP,
-    counts: Counts,
-    config: Config,
-    delta: float,
-    timings: dict[str, float],
-    estimate: np.ndarray | None,
-) -> tuple[Region | None, Relaxation | None, bool]:
-    """(region, relaxation, empty); relaxation is None when the region is empty."""
-    lower = upper = None
-    if config.relaxation == "tied" or config.confidence in ("anytime", "clopper-pearson", "hoeffding"):
-        with _timed(timings, "intervals"):
-            lower, upper = _intervals(pmdp, counts, config, delta)
-        if config.relaxation == "tied":
-            with _timed(timings, "relaxation"):
-                if not rows_feasible(pmdp, lower, upper):
-                    return None, None, True
-                return None, tied(pmdp, lower, upper), False
-    with _timed(timings, "region"):
-        region = confidence_region(pmdp, counts, config, delta, lower, upper, estimate)
-        if region.is_empty:
-            return region, None, True
-    with _timed(timings, "relaxation"):
-        if config.relaxation == "rectangular":
-            return region, Rectangular(pmdp, region), False
-        if config.relaxation == "expression":
-            return region, expression_wise(region, pmdp), False
-        keep = (lower, upper) if config.intersect_tied and lower is not None and upper is not None else None
-        return region, parameter_wise(region, pmdp, intersect_with=keep), False
+@dataclass
+class Learned:
+    """The confidence set of the data at error ``delta``; intervals and region are made when a relaxation asks."""
+
+    pmdp: ParametricMDP
+    counts: Counts
+    kind: ConfidenceSet
+    delta: float
+    estimate: np.ndarray | None
+    timings: dict[str, float]
+    known_region: Region | None = None
+
+    @cached_property
+    def intervals(self) -> tuple[np.ndarray, np.ndarray]:
+        with _timed(self.timings, "intervals"):
+            return self.kind.intervals(self.pmdp, self.counts, self.delta)
+
+    @cached_property
+    def region(self) -> Region:
+        bounds = self.intervals if self.kind.region_of_intervals else None
+        with _timed(self.timings, "region"):
+            self.known_region = self.kind.region(self.pmdp, self.counts, self.delta, self.estimate, bounds)
+        return self.known_region
+
+
+def _tied(learned: Learned, config: Config) -> Relaxation | None:
+    lower, upper = learned.intervals
+    with _timed(learned.timings, "relaxation"):
+        return tied(learned.pmdp, lower, upper) if rows_feasible(learned.pmdp, lower, upper) else None
+
+
+def _parameter_wise(learned: Learned, config: Config) -> Relaxation | None:
+    # intervals may cut the result only if they hold on the event that the region holds on
+    keep = learned.intervals if config.intersect_tied and learned.kind.region_of_intervals else None
+    return _of_region(learned, lambda region: parameter_wise(region, learned.pmdp, intersect_with=keep))
+
+
+def _expression_wise(learned: Learned, config: Config) -> Relaxation | None:
+    return _of_region(learned, lambda region: expression_wise(region, learned.pmdp))
+
+
+def _rectangular(learned: Learned, config: Config) -> Relaxation | None:
+    return _of_region(learned, lambda region: Rectangular(learned.pmdp, region))
+
+
+def _of_region(learned: Learned, relax: Callable[[Region], Relaxation]) -> Relaxation | None:
+    region = learned.region
+    with _timed(learned.timings, "relaxation"):
+        return None if region.is_empty else relax(region)
+
+
+#: What nature may do, by name; None where no parameter is left.
+RELAXERS: dict[str, Callable[[Learned, Config], Relaxation | None]] = {
+    "tied": _tied, "parameter": _parameter_wise, "expression": _expression_wise, "rectangular": _rectangular,
+}  # fmt: skip
+RELAXATIONS = tuple(RELAXERS)
 
 
 def rows_feasible(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> bool:
@@ -175,38 +195,6 @@ def rows_feasible(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> 
     least = np.add.reduceat(lower[pmdp.expression], pmdp.row_ptr[:-1])
     most = np.add.reduceat(upper[pmdp.expression], pmdp.row_ptr[:-1])
     return bool((lower <= upper).all() and (least <= 1.0 + 1e-12).all() and (most >= 1.0 - 1e-12).all())
-
-
-def _intervals(pmdp: ParametricMDP, counts: Counts, config: Config, delta: float) -> tuple[np.ndarray, np.ndarray]:
-    if config.confidence in ("likelihood", "anytime"):
-        return confidence_intervals(pmdp, counts, "anytime", delta)
-    if config.confidence in ("clopper-pearson", "hoeffding"):
-        return confidence_intervals(pmdp, counts, config.confidence, delta)
-    raise ModelError(
-        f"{config.confidence!r} is a set in parameter space: it has no tied intervals; choose another relaxation"
-    )
-
-
-def confidence_region(
-    pmdp: ParametricMDP,
-    counts: Counts,
-    config: Config,
-    delta: float,
-    lower: np.ndarray | None = None,
-    upper: np.ndarray | None = None,
-    estimate: np.ndarray | None = None,
-) -> Region:
-    """The region of parameter space that holds the truth with probability ≥ 1 − delta."""
-    if config.confidence == "likelihood":
-        from rpl_agent.regions.likelihood import likelihood_region
-
-        return likelihood_region(pmdp, counts, delta, warm=estimate)
-    if config.confidence == "ellipsoid":
-        return least_squares_region(pmdp, counts, delta)
-    if config.confidence == "l1":
-        return l1_region(pmdp, counts, delta)
-    assert lower is not None and upper is not None
-    return build_region(pmdp, lower, upper)
 
 
 # ---------------------------------------------------------------------- what nature may do → bounds

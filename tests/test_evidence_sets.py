@@ -11,7 +11,7 @@ from rpl_agent.errors import DataError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.l1 import l1_rows, row_types
 from rpl_agent.evidence.least_squares import NOISE, least_squares
-from rpl_agent.evidence.misspecification import log_e_value, point_estimate
+from rpl_agent.likelihood.misspecification import log_e_value, point_estimate
 from rpl_agent.model import Domain, Policy, Simulator, build
 
 

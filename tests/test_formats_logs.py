@@ -11,9 +11,9 @@ import pytest
 
 from rpl_agent.errors import DataError, RPLWarning
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.likelihood import split_fraction
 from rpl_agent.formats import log_sources, prism
 from rpl_agent.formats.logs import read_log, simulate_log
+from rpl_agent.likelihood.windows import split_fraction
 
 MODELS = Path(__file__).parent.parent / "examples" / "models"
 HEADER = "level,broken,shift,action,next_level,next_broken,next_shift\n"

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from rpl_agent.evidence import _newton, likelihood, likelihood_mixture
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.likelihood_expansion import expand
-from rpl_agent.evidence.likelihood_map import domain_chart, fit
-from rpl_agent.evidence.likelihood_mixture import Gaussian, Uniform, closed_form, particle_set, particles
+from rpl_agent.likelihood import _newton, mixture, windows
+from rpl_agent.likelihood.chart import domain_chart
+from rpl_agent.likelihood.expansion import expand
+from rpl_agent.likelihood.fit import fit
+from rpl_agent.likelihood.mixture import Gaussian, Uniform, closed_form, particle_set, particles
+from rpl_agent.likelihood.observations import Observations
 from rpl_agent.model import Domain, build
 from tests.reference import evidence as slow
 
@@ -80,7 +82,7 @@ def test_particle_e_process_has_expectation_one(make):
             after.add_many(*np.array(records[stop:]).T)
         key = before.successes.tobytes()
         if key not in cache:
-            prior = likelihood.window_prior(model, before.mark(0.5), chart)
+            prior = windows.window_prior(model, before.mark(0.5), chart)
             cache[key] = particle_set(prior, chart)
         points, count = cache[key]
         values = model.table.evaluate(points)
@@ -105,7 +107,7 @@ def test_whole_e_process_is_a_supermartingale(make):
         counts.mark()
         if stop < STEPS:
             counts.add_many(*np.array(records[stop:]).T)
-        level_set = likelihood.likelihood_set(model, counts, 0.05, chart)
+        level_set = windows.likelihood_set(model, counts, 0.05, chart)
         if level_set is not None:
             expected += weight * float(np.exp(level_set.values(x)[0]))
     assert 0.05 < expected <= 1.0 + 1e-9
@@ -118,13 +120,13 @@ def test_particles_equal_their_definition_and_selection_only_lowers():
     counts[~model.table.is_constant] = [30, 20, 25, 15, 11, 12]
     kept = np.flatnonzero(counts)
     constant, weights, k = model.table.constant[kept], model.table.reduction.weights[kept], counts[kept]
-    center = fit(constant, weights, k, chart)
+    center = fit(Observations(constant, weights, k), chart)
     prior = Gaussian(np.array([0.6, 0.6]), np.array([[60.0, 10.0], [10.0, 80.0]]))
     points, count = particle_set(prior, chart)
     g = np.array([slow.negative_log_likelihood(constant, weights, k, x) for x in chart.coordinates(points)])
     exact = np.log(np.mean(np.exp(-(g - g.min())))) - g.min()
-    value, _ = particles(prior, constant, weights, k, chart, center)
-    assert len(points) == count > 2 * likelihood_mixture.EVALUATED
+    value, _ = particles(prior, Observations(constant, weights, k), chart, center)
+    assert len(points) == count > 2 * mixture.EVALUATED
     assert exact - 0.7 < value <= exact
 
 
@@ -140,8 +142,8 @@ def test_expansion_bounds_the_likelihood_from_below(make, scale):
     rng = np.random.default_rng(scale)
     total = rng.poisson(scale * truth)
     counts = np.array([total - rng.binomial(total, share) for share in (0.05, 0.15)], dtype=float)
-    center = fit(constant, weights, total.astype(float), chart)
-    local = expand(constant, weights, counts, chart, center)
+    center = fit(Observations(constant, weights, total.astype(float)), chart)
+    local = expand(Observations(constant, weights, counts), chart, center)
     assert local.spread < 0.5
     prior = Gaussian(center.z + 0.5 / np.sqrt(np.diag(center.precision)), center.precision / 8)
     points = particle_set(prior, chart)[0]
@@ -157,8 +159,8 @@ def test_expansion_bounds_the_likelihood_from_below(make, scale):
         assert near.sum() > 20 and (bounds - g)[near].max() < 200.0 * local.spread**2
         assert g[~near].min(initial=np.inf) > g.min() + 4.0  # less than 2 % of the best
         exact = np.log(np.mean(np.exp(-(g - g.min())))) - g.min()
-        mixed = likelihood_mixture.log_mixture(prior, constant, weights, k, chart, center, local, j)
-        share = 0.0 if chart.reduction is not None else np.log(likelihood_mixture.PARTICLE_SHARE)
+        mixed = mixture.log_mixture(prior, Observations(constant, weights, k), chart, center, local, j)
+        share = 0.0 if chart.reduction is not None else np.log(mixture.PARTICLE_SHARE)
         assert exact + share - 0.1 < mixed <= exact + share
 
 
@@ -171,7 +173,7 @@ def test_closed_form_is_below_quadrature_in_one_dimension(seed):
     k = rng.integers(0, 400, len(kept)).astype(float)
     used = k > 0
     constant, weights, k = model.table.constant[kept][used], model.table.reduction.weights[kept][used], k[used]
-    center = fit(constant, weights, k, chart)
+    center = fit(Observations(constant, weights, k), chart)
     width = 1.0 / np.sqrt(center.precision[0, 0])
     base = slow.negative_log_likelihood(constant, weights, k, center.z)
     for prior in (Uniform(0.0), Gaussian(center.z + rng.normal(size=1) * width, center.precision / 9)):
@@ -184,7 +186,7 @@ def test_closed_form_is_below_quadrature_in_one_dimension(seed):
 
         low, high = max(0.0, center.z[0] - 14 * width), min(1.0, center.z[0] + 14 * width)
         exact = np.log(integrate.quad(integrand, low, high, points=[float(center.z[0])], limit=200)[0]) - base
-        bound = closed_form(prior, constant, weights, k, chart, center)
+        bound = closed_form(prior, Observations(constant, weights, k), chart, center)
         assert exact - 0.1 < bound <= exact + 1e-9
 
 
@@ -202,8 +204,8 @@ def test_closed_form_is_below_quadrature_in_two_dimensions():
         k = np.random.default_rng(seed).integers(5, 60, len(kept)).astype(float)
         g = -(np.log(constant + points @ weights.T) @ k)
         exact = np.log(np.exp(-(g - g.min())).sum() / 600**2 / 0.5) - g.min()
-        center = fit(constant, weights, k, chart)
-        bound = closed_form(Uniform(np.log(0.5)), constant, weights, k, chart, center)
+        center = fit(Observations(constant, weights, k), chart)
+        bound = closed_form(Uniform(np.log(0.5)), Observations(constant, weights, k), chart, center)
         assert exact - 0.3 < bound <= exact + 1e-3  # the midpoint rule's own error
 
 
@@ -216,7 +218,7 @@ def test_wider_ball_and_shares_are_used():
     k = np.zeros(len(kept))
     k[f["p"]] = 50
     constant, weights = model.table.constant[kept], model.table.reduction.weights[kept]
-    used = k > 0
-    center = fit(constant[used], weights[used], k[used], chart)
-    bound = closed_form(Uniform(0.0), constant[used], weights[used], k[used], chart, center)
+    observed = Observations(constant, weights, k).used
+    center = fit(observed, chart)
+    bound = closed_form(Uniform(0.0), observed, chart, center)
     assert np.log(1 / 51) - 3.0 < bound < np.log(1 / 51)

@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from rpl_agent.evidence import _ellipsoid, _newton, likelihood, likelihood_set
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.likelihood_map import domain_chart, fit, inverse_factor
+from rpl_agent.evidence.ledger import split_main
+from rpl_agent.likelihood import _ellipsoid, _newton, windows
+from rpl_agent.likelihood import level_set as level_sets
+from rpl_agent.likelihood.chart import chart_of, domain_chart
+from rpl_agent.likelihood.fit import fit, inverse_factor
+from rpl_agent.likelihood.observations import Observations
+from rpl_agent.likelihood.region import cut_directions, likelihood_region
 from rpl_agent.model import Domain, Policy, Simulator, build
 from rpl_agent.regions.ellipsoid import Ellipsoid
-from rpl_agent.regions.likelihood import cut_directions, likelihood_region
 from tests.reference import evidence as slow
 
 DELTA = 0.05
@@ -85,8 +89,8 @@ def _members(level_set, model, n, seed):
         x = chart.coordinates(z)
         for point in x:
             total = -np.inf
-            for offset, k in zip(level_set.offsets, level_set.counts):
-                g = slow.negative_log_likelihood(level_set.constant, level_set.weights, k, point)
+            for offset, k in zip(level_set.offsets, level_set.observed.counts):
+                g = slow.negative_log_likelihood(level_set.observed.constant, level_set.observed.weights, k, point)
                 total = np.logaddexp(total, offset + g)
             if total <= level_set.level:
                 found.append(point)
@@ -94,8 +98,8 @@ def _members(level_set, model, n, seed):
 
 
 def _tangents(level_set):
-    return likelihood_set.boundary(
-        level_set, likelihood_set.rays_of(level_set, cut_directions(level_set.chart.dimension))
+    return level_sets.boundary(
+        level_set, level_sets.rays_of(level_set, cut_directions(level_set.chart.dimension))
     )
 
 
@@ -104,17 +108,17 @@ def _tangents(level_set):
 @pytest.mark.parametrize("name", MODELS)
 def test_points_of_the_set_satisfy_cuts_ellipsoid_and_region(name, episodes, schedule):
     model, theta, counts = _data(MODELS[name], episodes, seed=episodes, schedule=schedule)
-    level_set = likelihood.likelihood_set(model, counts, DELTA, likelihood.chart_of(model))
+    level_set = windows.likelihood_set(model, counts, DELTA, chart_of(model))
     assert level_set is not None
     points = _members(level_set, model, 150, seed=1)
     assert len(points) > 50
     assert level_set.contains(points).all()
     tangents = _tangents(level_set)
-    A, b = likelihood_set.cuts(level_set, tangents, 3.0)
+    A, b = level_sets.cuts(level_set, tangents, 3.0)
     assert len(A) > 0
     assert (points @ A.T <= b + 1e-12).all()
     mixing = tangents.shares.mean(axis=0)
-    found = likelihood_set.ellipsoid(level_set, np.ones(len(level_set.constant)), mixing, 3.0)
+    found = level_sets.ellipsoid(level_set, np.ones(len(level_set.observed.constant)), mixing, 3.0)
     if found is not None:
         center, H, radius2 = found
         distance = np.einsum("ij,jk,ik->i", points - center, H, points - center)
@@ -126,11 +130,11 @@ def test_points_of_the_set_satisfy_cuts_ellipsoid_and_region(name, episodes, sch
 
 def test_cuts_and_ellipsoid_are_nearly_exact_for_large_data():
     model, _, counts = _data(_affine, 20000, seed=3)
-    level_set = likelihood.likelihood_set(model, counts, DELTA, domain_chart(model))
+    level_set = windows.likelihood_set(model, counts, DELTA, domain_chart(model))
     tangents = _tangents(level_set)
     np.testing.assert_allclose(level_set.values(tangents.points), level_set.level, atol=2e-2)
     mixing = tangents.shares.mean(axis=0)
-    _, H, radius2 = likelihood_set.ellipsoid(level_set, np.ones(len(level_set.constant)), mixing, 3.0)
+    _, H, radius2 = level_sets.ellipsoid(level_set, np.ones(len(level_set.observed.constant)), mixing, 3.0)
     dense = tangents.points
     for direction in np.random.default_rng(0).normal(size=(8, 2)):
         exact = (dense @ direction).max() - (dense @ direction).min()  # 40 points: inside by at most 0.4 %
@@ -143,8 +147,8 @@ def test_the_ellipsoid_alone_holds_the_set_and_is_almost_as_small():
     model, theta, counts = _data(_three, 20000, seed=3)
     region = likelihood_region(model, counts, DELTA)
     assert isinstance(region, Ellipsoid)
-    alpha = (1 - likelihood.INTERVAL_SHARE) * DELTA
-    level_set = likelihood.likelihood_set(model, counts, alpha, likelihood.chart_of(model))
+    alpha = split_main(DELTA)[0]
+    level_set = windows.likelihood_set(model, counts, alpha, chart_of(model))
     points = _members(level_set, model, 2000, seed=2)
     assert region.contains(points).all() and region.contains(theta[None]).all()
     directions = np.random.default_rng(1).normal(size=(6, 3))
@@ -157,7 +161,7 @@ def _extent(level_set, directions):
     """max a·x over C from inside: the best of many points of its boundary."""
     rays = np.random.default_rng(0).normal(size=(4000, level_set.chart.dimension))
     rays /= np.linalg.norm(rays, axis=1)[:, None]
-    x = likelihood_set.boundary(level_set, likelihood_set.rays_of(level_set, rays)).points
+    x = level_sets.boundary(level_set, level_sets.rays_of(level_set, rays)).points
     return (x @ directions.T).max(axis=0)
 
 
@@ -179,32 +183,33 @@ def test_a_domain_that_cuts_the_ellipsoid_stays_in_the_region():
 @pytest.mark.parametrize("name", MODELS)
 def test_tangents_equal_their_definition(name):
     model, _, counts = _data(MODELS[name], 60, seed=7)
-    level_set = likelihood.likelihood_set(model, counts, DELTA, likelihood.chart_of(model))
+    level_set = windows.likelihood_set(model, counts, DELTA, chart_of(model))
     points = _members(level_set, model, 20, seed=3)[:5]
     values, gradients, shares = level_set.tangents(points)
     np.testing.assert_allclose(shares.sum(axis=1), 1.0)
     for x, value, gradient, share in zip(points, values, gradients, shares):
-        g = [slow.negative_log_likelihood(level_set.constant, level_set.weights, k, x) for k in level_set.counts]
+        constant, weights, counts = level_set.observed
+        g = [slow.negative_log_likelihood(constant, weights, k, x) for k in counts]
         terms = np.array(g) + level_set.offsets
         assert value == pytest.approx(np.log(np.exp(terms - terms.max()).sum()) + terms.max(), abs=1e-9)
         np.testing.assert_allclose(share, np.exp(terms - value), rtol=1e-6)
-        k = share @ level_set.counts
-        f = level_set.constant + level_set.weights @ x
-        np.testing.assert_allclose(gradient, -(level_set.weights.T @ (k / f)), rtol=1e-9)
+        k = share @ level_set.observed.counts
+        f = level_set.observed.constant + level_set.observed.weights @ x
+        np.testing.assert_allclose(gradient, -(level_set.observed.weights.T @ (k / f)), rtol=1e-9)
 
 
 def test_one_dimension_is_exact():
     model, _, counts = _data(_one, 500, seed=2)
-    level_set = likelihood.likelihood_set(model, counts, DELTA, domain_chart(model))
-    low, high = likelihood_set.interval(level_set, 0.0, 1.0)
+    level_set = windows.likelihood_set(model, counts, DELTA, domain_chart(model))
+    low, high = level_sets.interval(level_set, 0.0, 1.0)
     for end, outward in ((low, -1), (high, 1)):
         assert level_set.values(np.array([[end]]))[0] == pytest.approx(level_set.level, abs=1e-6)
         assert level_set.values(np.array([[end - 1e-6 * outward]]))[0] < level_set.level
         assert level_set.values(np.array([[end + 1e-6 * outward]]))[0] > level_set.level
     region = likelihood_region(model, counts, DELTA)
     lower, upper = region.box()
-    inner = likelihood.likelihood_set(model, counts, (1 - likelihood.INTERVAL_SHARE) * DELTA, domain_chart(model))
-    a, b = likelihood_set.interval(inner, 0.0, 1.0)
+    inner = windows.likelihood_set(model, counts, split_main(DELTA)[0], domain_chart(model))
+    a, b = level_sets.interval(inner, 0.0, 1.0)
     assert lower[0] == pytest.approx(a, abs=1e-8) and upper[0] == pytest.approx(b, abs=1e-8)
 
 
@@ -215,7 +220,7 @@ def test_fit_equals_scipy(name):
     kept = np.flatnonzero((counts.successes > 0) & ~model.table.is_constant)
     constant, weights = model.table.constant[kept], model.table.reduction.weights[kept]
     k = counts.successes[kept].astype(float)
-    found = fit(constant, weights, k, chart)
+    found = fit(Observations(constant, weights, k), chart)
 
     def penalised(z):
         slack = chart.b - chart.A @ z
@@ -297,10 +302,10 @@ def test_priors_use_nothing_after_their_mark():
     model, _, counts = _data(_affine, 200, seed=6)
     mark = counts.marks[0]
     chart = domain_chart(model)
-    first = likelihood.window_prior(model, mark, chart)
+    first = windows.window_prior(model, mark, chart)
     copy = Counts.from_arrays(model, counts.to_arrays())
     copy.add_batch(np.full(model.num_transitions, 1000))
-    again = likelihood.window_prior(model, copy.marks[0], chart)
+    again = windows.window_prior(model, copy.marks[0], chart)
     np.testing.assert_array_equal(first.mean, again.mean)
     np.testing.assert_array_equal(first.precision, again.precision)
 
@@ -336,6 +341,6 @@ def test_domain_without_interior_is_left_to_the_intervals():
     counts = Counts(model)
     for successor, n in ((0, 40), (1, 30), (2, 30)):
         counts.add(0, 0, successor, n)
-    assert not likelihood.supports(model)
+    assert not windows.supports(model)
     region = likelihood_region(model, counts, DELTA)
     assert region.contains(np.array([[0.4, 0.3]]))[0] and not region.contains(np.array([[0.05, 0.3]]))[0]

@@ -1,7 +1,7 @@
 """Counts: what was seen, per (s, a, s') transition of the model, with snapshots for the likelihood windows.
 
 A `Mark` is a snapshot of the successes per expression taken at a stopping time s. The joint likelihood
-region (`evidence.likelihood`) learns a prior from the data up to s and tests with the data after s, so
+region (`rpl_agent.likelihood`) learns a prior from the data up to s and tests with the data after s, so
 marks belong to the data: they are taken when the data arrive and are part of every checkpoint.
 
 Every window carries a weight, fixed no later than its mark, and all weights sum to at most 1: the region
@@ -50,7 +50,7 @@ class Counts:
     pmdp : the model; a transition it does not have is an error, never dropped.
     schedule : ``"geometric"`` takes marks by itself (online, any stopping time). ``"split"`` takes them at
         `SPLIT_MARKS` of the ``planned`` number of transitions; without a plan it leaves them to the caller, who
-        calls `mark` after 5-15 % of the data (`evidence.likelihood.split_fraction`).
+        calls `mark` after 5-15 % of the data (`likelihood.windows.split_fraction`).
     planned : number of transitions that are expected (split only). Any number is sound; a good one is tight.
     """
 

@@ -21,6 +21,7 @@ from scipy import special
 from rpl_agent.errors import DataError
 from rpl_agent.evidence import _kernels
 from rpl_agent.evidence.counts import Counts
+from rpl_agent.evidence.ledger import check_delta, per_event
 from rpl_agent.evidence.pooling import event_table
 from rpl_agent.model.pmdp import ParametricMDP
 
@@ -76,7 +77,7 @@ def confidence_intervals(
     evidence = table.pool(counts)
     if table.num_events == 0:
         return pmdp.table.constant.copy(), pmdp.table.constant.copy()
-    lower, upper = function(evidence.successes, evidence.trials, delta / table.num_events)
+    lower, upper = function(evidence.successes, evidence.trials, per_event(delta, table.num_events))
     return table.per_expression(lower, upper, pmdp.table)
 
 
@@ -94,16 +95,10 @@ def untied_intervals(
     row = np.repeat(np.arange(pmdp.num_rows), length)
     trials = counts.row_totals[row]
     events = int(length[length > 2].sum() + (length == 2).sum())
-    lower, upper = function(counts.transitions, trials, delta / max(events, 1))
+    lower, upper = function(counts.transitions, trials, per_event(delta, events))
     single = length[row] == 1
     lower[single], upper[single] = 1.0, 1.0
     return lower, upper
-
-
-def check_delta(delta: float) -> None:
-    """δ must be a probability strictly between 0 and 1."""
-    if not (isinstance(delta, (int, float, np.floating)) and 0.0 < delta < 1.0):
-        raise DataError(f"delta = {delta!r} must lie strictly between 0 and 1")
 
 
 def _function(method: str):

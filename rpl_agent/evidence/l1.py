@@ -19,7 +19,7 @@ import numpy as np
 from rpl_agent.errors import ModelError
 from rpl_agent.evidence import _kernels
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.intervals import check_delta
+from rpl_agent.evidence.ledger import check_delta, per_event
 from rpl_agent.model.pmdp import ParametricMDP
 
 MAX_FACETS = 6
@@ -55,7 +55,7 @@ def l1_rows(pmdp: ParametricMDP, counts: Counts, delta: float) -> tuple[np.ndarr
     owner, expression, multiplicity = _outcomes(pmdp, first)
     free = np.zeros(len(first), dtype=bool)
     np.logical_or.at(free, owner, ~table.is_constant[expression])
-    gamma = delta / max(int(free.sum()), 1)
+    gamma = per_event(delta, int(free.sum()))
     visits = np.bincount(kind, weights=counts.row_totals, minlength=len(first))
     hits = _hits(pmdp, counts, kind, owner, expression)
     size = np.bincount(owner, minlength=len(first))

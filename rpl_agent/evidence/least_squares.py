@@ -19,7 +19,7 @@ import numpy as np
 from rpl_agent.errors import ModelError
 from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.intervals import check_delta
+from rpl_agent.evidence.ledger import check_delta
 from rpl_agent.model.pmdp import ParametricMDP
 
 NOISE = np.sqrt(0.5)

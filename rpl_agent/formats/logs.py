@@ -25,8 +25,8 @@ import numpy as np
 from rpl_agent.errors import DataError, RPLWarning
 from rpl_agent.evidence import _kernels
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.likelihood import split_fraction
 from rpl_agent.formats.log_sources import Block, length, open_log
+from rpl_agent.likelihood.windows import split_fraction
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 

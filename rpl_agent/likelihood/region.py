@@ -1,8 +1,8 @@
 """The joint likelihood region as a `Region`: tangent cuts, a closed-form ellipsoid, and the anytime intervals.
 
-δ is split once, before any data: `INTERVAL_SHARE` to the union-bounded anytime intervals, the rest to the level set
-of the mixture likelihood. On the event that both hold the truth lies in both, so every query may take the better
-bound of the two outer approximations, and the intervals may sharpen the ellipsoid.
+δ is split once, before any data (`evidence.ledger`): a little to the union-bounded anytime intervals, the rest to the
+level set of the mixture likelihood. On the event that both hold the truth lies in both, so every query may take the
+better bound of the two outer approximations, and the intervals may sharpen the ellipsoid.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import numpy as np
 
 from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.intervals import check_delta, confidence_intervals
-from rpl_agent.evidence.likelihood import INTERVAL_SHARE, chart_of, likelihood_set, supports
-from rpl_agent.evidence.likelihood_set import LevelSet, boundary, cuts, ellipsoid, interval, rays_of
+from rpl_agent.evidence.intervals import confidence_intervals
+from rpl_agent.evidence.ledger import check_delta, split_main
+from rpl_agent.likelihood.chart import chart_of
+from rpl_agent.likelihood.level_set import LevelSet, boundary, cuts, ellipsoid, interval, rays_of
+from rpl_agent.likelihood.windows import likelihood_set, supports
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.remember import per_model
 from rpl_agent.model.unused import used_parameters
@@ -46,7 +48,8 @@ def likelihood_region(pmdp: ParametricMDP, counts: Counts, delta: float, *, warm
     check_delta(delta)
     if not supports(pmdp):
         return build_region(pmdp, *confidence_intervals(pmdp, counts, "anytime", delta))
-    lower, upper = confidence_intervals(pmdp, counts, "anytime", INTERVAL_SHARE * delta)
+    level_share, interval_share = split_main(delta)
+    lower, upper = confidence_intervals(pmdp, counts, "anytime", interval_share)
     chart = chart_of(pmdp)
     start = None
     if warm is not None:
@@ -55,7 +58,7 @@ def likelihood_region(pmdp: ParametricMDP, counts: Counts, delta: float, *, warm
             start = pmdp.table.reduction.coordinates(start)[0]
         elif chart.dimension < len(start):  # the chart of a polynomial model has the parameters in use
             start = start[used_parameters(pmdp.table)]
-    level_set = likelihood_set(pmdp, counts, (1.0 - INTERVAL_SHARE) * delta, chart, start)
+    level_set = likelihood_set(pmdp, counts, level_share, chart, start)
     if level_set is None:
         return build_region(pmdp, lower, upper)
     return outer_region(pmdp, level_set, lower, upper)

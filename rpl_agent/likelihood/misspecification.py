@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.evidence import _kernels
 from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.likelihood_map import Chart, domain_chart, fit
-from rpl_agent.evidence.likelihood_mixture import rounding
+from rpl_agent.likelihood import _sums
+from rpl_agent.likelihood.chart import Chart, domain_chart
+from rpl_agent.likelihood.expansion import rounding
+from rpl_agent.likelihood.fit import fit
+from rpl_agent.likelihood.observations import Observations, observed_expressions
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.unused import used_parameters, without_unused
 
@@ -38,23 +40,21 @@ def log_e_value(pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None
     table = pmdp.table
     if table.reduction.rank > MAX_RANK or counts.total == 0:
         return 0.0
-    numerator = float(_kernels.dirichlet_log_marginal(pmdp.row_ptr, counts.transitions))
+    numerator = float(_sums.dirichlet_log_marginal(pmdp.row_ptr, counts.transitions))
     observed = np.flatnonzero(counts.successes)
     fixed = observed[table.is_constant[observed]]
     likelihood = float(counts.successes[fixed] @ np.log(table.constant[fixed]))
     free = observed[~table.is_constant[observed]]
     if len(free):
-        constant = table.constant[free]
-        weights = np.ascontiguousarray(table.reduction.weights[free])
-        successes = counts.successes[free].astype(float)
+        seen = Observations.of(pmdp, free, counts.successes[free])
         chart = _box_chart(pmdp)
         start = None if estimate is None else table.reduction.coordinates(estimate)[0]
-        best = fit(constant, weights, successes, chart, start, barrier=BARRIER)
+        best = fit(seen, chart, start, barrier=BARRIER)
         if best.decrement > 1e-3:
             return 0.0  # the maximum was not found: no claim
         gap = BARRIER * len(chart.b) + 2e-3
-        likelihood += float(successes @ np.log(constant + weights @ best.x)) + gap
-        likelihood += rounding(constant, weights, successes, best.x)
+        likelihood += float(seen.counts @ np.log(seen.values(best.x))) + gap
+        likelihood += rounding(seen, best.x)
     return numerator - likelihood
 
 
@@ -76,10 +76,8 @@ def point_estimate(pmdp: ParametricMDP, counts: Counts, warm: np.ndarray | None 
     chart = domain_chart(pmdp)
     if not chart.has_interior:
         return chart.start
-    kept = np.flatnonzero((counts.successes > 0) & ~pmdp.table.is_constant)
-    weights = np.ascontiguousarray(pmdp.table.reduction.weights[kept])
-    successes = counts.successes[kept].astype(float)
-    return fit(pmdp.table.constant[kept], weights, successes, chart, warm).z
+    kept = observed_expressions(pmdp, counts.successes)
+    return fit(Observations.of(pmdp, kept, counts.successes[kept]), chart, warm).z
 
 
 def _box_chart(pmdp: ParametricMDP) -> Chart:

@@ -1,13 +1,4 @@
-"""Maximum a-posteriori points by damped Newton inside the domain.
-
-The point need not be exact: every bound built on it holds at any interior point of the domain, a better
-point only makes it tighter. It minimises
-
-    g(z) − τ Σ_i ln(b_i − a_i·z),      g(z) = −Σ_f K_f ln f[x(z)],
-
-over the rows A z ≤ b of the domain. The barrier keeps z inside, where the confidence set's mixture needs a
-ball around it, and bounds the Hessian where data say nothing.
-"""
+"""Coordinates in which probabilities over parameters live."""
 
 from __future__ import annotations
 
@@ -16,15 +7,14 @@ from functools import cached_property
 
 import numpy as np
 
-from rpl_agent.evidence import _newton
+from rpl_agent.likelihood import _newton
 from rpl_agent.model.expressions import Reduction
 from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.remember import per_model
+from rpl_agent.model.unused import without_unused
 
-#: Weight of the barrier: as strong as one pseudo-observation per domain row.
-BARRIER = 1.0
-MAX_STEPS = 100
-#: Newton stops when the predicted decrease (nats) is below this: far below what moves a region.
-TOLERANCE = 1e-9
+#: Up to so many parameters the domain's vertices are enumerated to project it.
+MAX_PROJECTED = 8
 
 
 @dataclass(frozen=True)
@@ -89,48 +79,49 @@ def domain_chart(pmdp: ParametricMDP) -> Chart:
     return Chart(A, b, pmdp.domain.center(), None if reduction.is_identity else reduction)
 
 
-def inverse_factor(matrix: np.ndarray) -> np.ndarray:
-    """The inverse of the lower triangular L with LL' = ``matrix`` (k, k); LinAlgError if it has no such root."""
-    out = np.empty(matrix.shape)
-    if not _newton.inverse_factor(np.ascontiguousarray(matrix), out):
-        raise np.linalg.LinAlgError("the matrix is not positive definite")
-    return out
+def chart_of(pmdp: ParametricMDP) -> Chart:
+    """The coordinates in which the mixtures live, cached with the model.
 
-
-@dataclass(frozen=True)
-class Fit:
-    """A point near the optimum: z, x(z), and the curvature there in z (likelihood part and with barrier)."""
-
-    z: np.ndarray
-    x: np.ndarray
-    information: np.ndarray  # (k, k) Σ K_f ∇f∇f'/f², positive semidefinite
-    precision: np.ndarray  # (k, k) information + barrier, positive definite
-    decrement: float  # predicted distance (nats, doubled) to the optimum; the rule's own error estimate
-
-
-def fit(
-    constant: np.ndarray,
-    weights: np.ndarray,
-    counts: np.ndarray,
-    chart: Chart,
-    start: np.ndarray | None = None,
-    barrier: float = BARRIER,
-) -> Fit:
-    """Minimise the penalised negative log-likelihood.
-
-    Parameters
-    ----------
-    constant, weights, counts : (n,), (n, r), (n,) expressions f = constant + weights·x and K_f ≥ 0
-        (real numbers: mixtures of windows are allowed).
-    start : warm start (k,); ignored unless it is strictly inside.
+    Affine models whose parameters are not all identifiable: the reduced coordinates x, over the exact
+    projection of the domain where that is cheap (one coordinate, or few parameters).
     """
-    used = counts > 0
-    constant, weights, counts = constant[used], np.ascontiguousarray(weights[used]), counts[used]
-    x, k = np.empty(weights.shape[1]), chart.dimension
-    model = (chart.A, chart.b, barrier, *chart.monomials, constant, weights, counts)
-    z = np.array(chart.start if start is None or np.shape(start) != (k,) else start, dtype=float)
-    if start is not None and not np.isfinite(_newton.penalised(z, *model, x)):
-        z = chart.start.copy()
-    information, precision = np.empty((k, k)), np.empty((k, k))
-    decrement = _newton.newton(z, *model, MAX_STEPS, TOLERANCE, x, information, precision)
-    return Fit(z, x, information, precision, float(decrement))
+    return per_model(pmdp, "likelihood chart", _chart_of)
+
+
+def _chart_of(pmdp: ParametricMDP) -> Chart:
+    pmdp = without_unused(pmdp)
+    reduction, domain = pmdp.table.reduction, pmdp.domain
+    if not pmdp.table.is_affine or reduction.is_identity:
+        return domain_chart(pmdp)
+    matrix = np.asarray(reduction.matrix)
+    if reduction.rank == 1:
+        A, b = domain.constraints()
+        ends = []
+        gradient = matrix[0] @ reduction.exponents
+        from scipy.optimize import linprog  # half a second of import that most models do not need
+
+        for sign in (1.0, -1.0):
+            result = linprog(sign * gradient, A_ub=A, b_ub=b, bounds=[(None, None)] * len(gradient), method="highs")
+            ends.append(float(gradient @ result.x))
+        vertices = np.array(ends)[:, None]
+    elif domain.dimension <= MAX_PROJECTED:
+        from scipy.spatial import HalfspaceIntersection
+
+        A, b = domain.constraints()
+        corners = HalfspaceIntersection(np.hstack([A, -b[:, None]]), domain.center()).intersections
+        vertices = reduction.coordinates(corners)
+    else:
+        return domain_chart(pmdp)
+    return _hull_chart(vertices)
+
+
+def _hull_chart(vertices: np.ndarray) -> Chart:
+    """Chart of the convex hull of points x (n, r), a hair inside so that every point of it is a parameter."""
+    if vertices.shape[1] == 1:
+        A, b = np.array([[1.0], [-1.0]]), np.array([vertices.max(), -vertices.min()])
+    else:
+        from scipy.spatial import ConvexHull
+
+        equations = ConvexHull(vertices).equations
+        A, b = equations[:, :-1], -equations[:, -1]
+    return Chart(A, b - 1e-9 * (1.0 + np.abs(b)), vertices.mean(axis=0))

@@ -1,7 +1,7 @@
 """Taylor expansions of the windows' negative log-likelihoods g_j at one point, with what bounds the rest.
 
-With e_f = b_f·(x' − x), b_f the gradient of ln f at x, g(x') = g(x) − Σ K_f ln(1 + e_f). `likelihood_mixture` bounds g
-at particles with it, `likelihood_set` finds where to look for the boundary of C.
+With e_f = b_f·(x' − x), b_f the gradient of ln f at x, g(x') = g(x) − Σ K_f ln(1 + e_f). `mixture` bounds g
+at particles with it, `level_set` finds where to look for the boundary of C.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rpl_agent.evidence import _kernels, _newton
-from rpl_agent.evidence.likelihood_map import Chart, Fit, inverse_factor
+from rpl_agent.likelihood import _newton, _sums
+from rpl_agent.likelihood.chart import Chart
+from rpl_agent.likelihood.fit import Fit, inverse_factor
+from rpl_agent.likelihood.observations import Observations
 
 #: Expansions are made up to this rank (they have rank³ coefficients). Particles count up to this squared distance from
 #: the centre in units of the information, and expansions are used if they bound the likelihood of all those.
@@ -25,7 +27,7 @@ class Expansion:
 
     Attributes
     ----------
-    value (J,), linear (J, r), quadratic (J, r, r), cubic (J, r, r, r) : as in `_kernels.expand`
+    value (J,), linear (J, r), quadratic (J, r, r), cubic (J, r, r, r) : as in `_sums.expand`
     metric (r, r), ratio : (x'−x)'metric(x'−x) · ratio ≥ (f[x']/f[x] − 1)² for every expression f
     near (k, k) : the metric at the centre in the chart's coordinates z
     error : bound on the rounding error of every g_j at x
@@ -54,23 +56,21 @@ class Expansion:
         return float(np.sqrt(self.ratio * self.reach))
 
 
-def expand(
-    constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, chart: Chart, center: Fit
-) -> Expansion | None:
-    """Expansions of all windows, ``counts`` (J, n), at the centre; None where they would cost more than they save."""
-    (n, r), x = weights.shape, center.x
+def expand(observed: Observations, chart: Chart, center: Fit) -> Expansion | None:
+    """Expansions of all windows at the centre; None where they would cost more than they save."""
+    (n, r), x = observed.weights.shape, center.x
     if r > EXPANDED_RANK:
         return None
-    windows = len(counts)
+    windows = len(observed.counts)
     value, linear, size = np.empty(windows), np.empty((windows, r)), np.empty(r)
     quadratic, cubic = np.empty((windows, r, r)), np.empty((windows, r, r, r))
-    _kernels.expand(constant, weights, counts, x, value, linear, quadratic, cubic, size)
+    _sums.expand(*observed, x, value, linear, quadratic, cubic, size)
     metric = quadratic.sum(axis=0)
     # directions that no expression has seen: any positive number, their steps do not move an expression
     metric.flat[:: r + 1] += 1e-9 * np.trace(metric) / r
     factor = _root(metric)
-    ratio = np.inf if factor is None else 1.01 * _kernels.largest_ratio(constant, weights, x, factor)
-    error = rounding(constant, weights, counts.max(axis=0), x)
+    ratio = np.inf if factor is None else 1.01 * _sums.largest_ratio(observed.constant, observed.weights, x, factor)
+    error = rounding(observed.largest, x)
     drift = 4.0 * np.finfo(float).eps * (n + 16.0) * size
     jacobian = chart.jacobian(center.z)
     near = metric if jacobian is None else jacobian.T @ metric @ jacobian
@@ -86,10 +86,9 @@ def _root(metric: np.ndarray) -> np.ndarray | None:
     return factor if _newton.factor_defect(metric, factor) < 4e-3 else None
 
 
-def rounding(constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, x: np.ndarray) -> float:
+def rounding(observed: Observations, x: np.ndarray) -> float:
     """Bound on the floating-point error of g near x (nats), with a factor to spare.
 
     Relative error of f: its summands' rounding over f. Of the sum of n terms: n units of Σ K|ln f|.
     """
-    size = _kernels.rounding_size(constant, np.ascontiguousarray(weights), counts, x)
-    return (8.0 + len(counts)) * np.finfo(float).eps * size + 1e-9
+    return (8.0 + len(observed.counts)) * np.finfo(float).eps * _sums.rounding_size(*observed, x) + 1e-9

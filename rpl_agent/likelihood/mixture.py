@@ -38,9 +38,11 @@ from functools import lru_cache
 import numpy as np
 from scipy import special
 
-from rpl_agent.evidence import _kernels, _newton
-from rpl_agent.evidence.likelihood_expansion import Expansion, rounding
-from rpl_agent.evidence.likelihood_map import Chart, Fit, fit, inverse_factor
+from rpl_agent.likelihood import _newton, _sums
+from rpl_agent.likelihood.chart import Chart
+from rpl_agent.likelihood.expansion import Expansion, rounding
+from rpl_agent.likelihood.fit import Fit, fit, inverse_factor
+from rpl_agent.likelihood.observations import Observations
 from rpl_agent.model.remember import per_model
 
 #: Largest ε² = (f/m_f − 1)² allowed on the support of ρ.
@@ -71,16 +73,10 @@ class Uniform:
     log_volume: float
 
 
-def closed_form(
-    prior: Gaussian | Uniform, constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, chart: Chart, center: Fit
-) -> float:
-    """Lower bound on ln Q for f affine in z; ``center`` is the fit whose point m the ball is around.
-
-    Parameters
-    ----------
-    constant, weights, counts : (n,), (n, k), (n,) of the window's observed expressions (K_f > 0).
-    """
+def closed_form(prior: Gaussian | Uniform, observed: Observations, chart: Chart, center: Fit) -> float:
+    """Lower bound on ln Q for f affine in z, all of ``observed`` seen; the ball is around the point m of ``center``."""
     m, d = center.z, chart.dimension
+    constant, weights, counts = observed
     prior_precision = prior.precision if isinstance(prior, Gaussian) else np.zeros((d, d))
     values = constant + weights @ m
     information = (weights * (counts / values**2)[:, None]).T @ weights
@@ -107,7 +103,7 @@ def closed_form(
         else:
             log_w = -prior.log_volume
         best = max(best, likelihood - curvature + log_w + entropy)
-    return best - rounding(constant, weights, counts, m)
+    return best - rounding(observed, m)
 
 
 def particle_set(prior: Gaussian | Uniform, chart: Chart) -> tuple[np.ndarray, int]:
@@ -122,7 +118,7 @@ def particle_set(prior: Gaussian | Uniform, chart: Chart) -> tuple[np.ndarray, i
     factor = inverse_factor(prior.precision)
     normals, longest2 = _normals(chart.dimension)
     points = np.empty(normals.shape)
-    number = _kernels.particles_inside(normals, longest2, prior.mean, factor, chart.A, chart.b, points)
+    number = _sums.particles_inside(normals, longest2, prior.mean, factor, chart.A, chart.b, points)
     return points[:number], max(number, 1)
 
 
@@ -135,9 +131,7 @@ def _uniform_particles(chart: Chart) -> np.ndarray:
 
 def particles(
     prior: Gaussian | Uniform,
-    constant: np.ndarray,
-    weights: np.ndarray,
-    counts: np.ndarray,
+    observed: Observations,
     chart: Chart,
     center: Fit,
     expansion: Expansion | None = None,
@@ -153,24 +147,23 @@ def particles(
         )  # fmt: skip
         error = e.error
     else:
-        g = _exact(points, constant, weights, counts, chart, center)
-        error = rounding(constant, weights, counts, center.x)
-    least, total = _kernels.exponential_sum(g)
+        g = _exact(points, observed, chart, center)
+        error = rounding(observed, center.x)
+    least, total = _sums.exponential_sum(g)
     if least == np.inf:
         return -np.inf, 0.0
     return np.log(total) - least - np.log(count) - error, total
 
 
-def _exact(
-    points: np.ndarray, constant: np.ndarray, weights: np.ndarray, counts: np.ndarray, chart: Chart, center: Fit
-) -> np.ndarray:
+def _exact(points: np.ndarray, observed: Observations, chart: Chart, center: Fit) -> np.ndarray:
     """g of those particles that the quadratic model at the centre prefers."""
     evaluated = EVALUATED * chart.dimension
     if len(points) > evaluated:
         score = quadratic_forms(points - center.z, center.precision)
         points = points[np.argpartition(score, evaluated)[:evaluated]]
     g = np.empty((len(points), 1))
-    _kernels.log_likelihoods(constant, weights, counts[None, :], chart.coordinates(points), g)
+    together = observed._replace(counts=observed.counts[None, :])
+    _sums.log_likelihoods(*together, chart.coordinates(points), g)
     return g[:, 0]
 
 
@@ -205,9 +198,7 @@ def quadratic_forms(vectors: np.ndarray, matrix: np.ndarray) -> np.ndarray:
 
 def log_mixture(
     prior: Gaussian | Uniform,
-    constant: np.ndarray,
-    weights: np.ndarray,
-    counts: np.ndarray,
+    observed: Observations,
     chart: Chart,
     center: Fit,
     expansion: Expansion | None = None,
@@ -217,16 +208,15 @@ def log_mixture(
 
     ``expansion`` of g at the centre, row ``window`` of it, spares the evaluation of g particle by particle.
     """
-    bound, total = particles(prior, constant, weights, counts, chart, center, expansion, window)
+    bound, total = particles(prior, observed, chart, center, expansion, window)
     if chart.reduction is not None:
         return bound
     bound += np.log(PARTICLE_SHARE)
     if total >= ENOUGH_PARTICLES:
         return bound
-    used = counts > 0
-    constant, weights, counts = constant[used], weights[used], counts[used]
-    around = fit(constant, weights, counts, chart, center.z)
-    other = closed_form(prior, constant, weights, counts, chart, around) + np.log(1.0 - PARTICLE_SHARE)
+    observed = observed.used
+    around = fit(observed, chart, center.z)
+    other = closed_form(prior, observed, chart, around) + np.log(1.0 - PARTICLE_SHARE)
     return float(np.logaddexp(bound, other))
 
 

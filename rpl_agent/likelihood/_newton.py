@@ -1,4 +1,4 @@
-"""Compiled Newton iterations for `likelihood_map`: arrays in, ``out`` arrays written.
+"""Compiled Newton iterations for `fit`: arrays in, ``out`` arrays written.
 
 A chart is given by ``exponents`` (m, k) and ``matrix`` (r, m): x = matrix @ Π_j z_j ** exponents[:, j]; with
 m = 0 it is the identity. ``A`` (rows, k), ``b`` are the domain's rows.
@@ -10,8 +10,8 @@ from math import exp, log, sqrt
 
 import numpy as np
 
-from rpl_agent.evidence._kernels import half_form, taylor
 from rpl_agent.jit import UNIT_ROUNDOFF, njit
+from rpl_agent.likelihood._sums import half_form, taylor
 
 #: steps on a ray towards the boundary of a set that is almost an ellipsoid
 RAY_STEPS = 5

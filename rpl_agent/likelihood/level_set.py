@@ -24,9 +24,11 @@ from functools import cached_property
 import numpy as np
 from scipy import special
 
-from rpl_agent.evidence import _ellipsoid, _kernels, _newton
-from rpl_agent.evidence.likelihood_expansion import Expansion, expand, rounding
-from rpl_agent.evidence.likelihood_map import Chart, Fit, fit, inverse_factor
+from rpl_agent.likelihood import _ellipsoid, _newton, _sums
+from rpl_agent.likelihood.chart import Chart
+from rpl_agent.likelihood.expansion import Expansion, expand, rounding
+from rpl_agent.likelihood.fit import Fit, fit, inverse_factor
+from rpl_agent.likelihood.observations import Observations
 
 ELLIPSOID_ROUNDS = 15
 #: A boundary point is sharp enough when G is this close to the level (nats). Where G is quadratic and rises by h, the
@@ -40,8 +42,7 @@ class LevelSet:
 
     Attributes
     ----------
-    constant, weights : (n,), (n, r) of the expressions with K_f > 0 in some window
-    counts : (J, n) K_f per window
+    observed : the n expressions with K_f > 0 in some window, counts (J, n) per window
     offsets : (J,) ln w_j + a lower bound on ln Q_j
     level : ln 1/α
     center : a fit to the data, in the interior of C unless C is empty
@@ -49,9 +50,7 @@ class LevelSet:
     expansion : of the windows' g_j at the centre, None where it has too many coefficients
     """
 
-    constant: np.ndarray
-    weights: np.ndarray
-    counts: np.ndarray
+    observed: Observations
     offsets: np.ndarray
     level: float
     chart: Chart
@@ -61,14 +60,14 @@ class LevelSet:
 
     @property
     def dimension(self) -> int:
-        return self.weights.shape[1]
+        return self.observed.weights.shape[1]
 
     @cached_property
     def slack(self) -> float:
         """Nats by which every bound is loosened to cover floating-point error."""
         if self.expansion is not None:
             return 2.0 * self.expansion.error
-        return 2.0 * rounding(self.constant, self.weights, self.counts.max(axis=0), self.center.x)
+        return 2.0 * rounding(self.observed.largest, self.center.x)
 
     @cached_property
     def center_value(self) -> float:
@@ -79,7 +78,7 @@ class LevelSet:
         """(k, J) ln(w_j Q_j) + g_j at points x (k, r)."""
         points = np.ascontiguousarray(np.atleast_2d(points), dtype=float)
         out = np.empty((len(points), len(self.offsets)))
-        _kernels.log_likelihoods(self.constant, self.weights, self.counts, points, out)
+        _sums.log_likelihoods(*self.observed, points, out)
         return out + self.offsets
 
     def values(self, points: np.ndarray) -> np.ndarray:
@@ -99,9 +98,7 @@ class LevelSet:
         points = np.ascontiguousarray(np.atleast_2d(points), dtype=float)
         values, gradients = np.empty(len(points)), np.empty(points.shape)
         shares = np.empty((len(points), len(self.offsets)))
-        _kernels.tangents(
-            self.constant, self.weights, self.counts, self.offsets, points, values, gradients, shares
-        )  # fmt: skip
+        _sums.tangents(*self.observed, self.offsets, points, values, gradients, shares)
         return values, gradients, shares
 
 
@@ -254,9 +251,10 @@ def cuts(target: LevelSet, tangents: Tangents, radius: float) -> tuple[np.ndarra
     keep = np.isfinite(norms) & (norms > 0)
     points, values, gradients = tangents.points[keep], tangents.values[keep], tangents.gradients[keep]
     norms = norms[keep]
-    observed = target.constant + target.weights @ target.center.x
-    size = float(target.counts.max(axis=0) @ (np.abs(target.weights).sum(axis=1) / np.maximum(observed, 1e-12)))
-    error = target.slack + (64.0 + len(observed)) * np.finfo(float).eps * size * radius
+    _, weights, counts = target.observed.largest
+    probable = target.observed.values(target.center.x)
+    size = float(counts @ (np.abs(weights).sum(axis=1) / np.maximum(probable, 1e-12)))
+    error = target.slack + (64.0 + len(probable)) * np.finfo(float).eps * size * radius
     offset = (gradients * points).sum(axis=1) + target.level - values + error
     return gradients / norms[:, None], offset / norms
 
@@ -265,7 +263,8 @@ def mixed(target: LevelSet, mixing: np.ndarray) -> tuple[np.ndarray, float]:
     """K (n,) and b such that C ⊂ {−Σ K_f ln f ≤ b}, for window weights λ = ``mixing`` (J,)."""
     used = mixing > 0
     entropy = -float(mixing[used] @ np.log(mixing[used]))
-    return mixing @ target.counts, target.level + target.slack - float(mixing[used] @ target.offsets[used]) - entropy
+    bound = target.level + target.slack - float(mixing[used] @ target.offsets[used]) - entropy
+    return mixing @ target.observed.counts, bound
 
 
 def ellipsoid(
@@ -277,21 +276,21 @@ def ellipsoid(
     in `cuts`.
     """
     counts, bound = mixed(target, mixing)
-    used = counts > 0
-    constant, weights, counts = target.constant[used], np.ascontiguousarray(target.weights[used]), counts[used]
-    m = target.center.x
-    room = bound + float(counts @ np.log(constant + weights @ m))
+    seen, m = counts > 0, target.center.x
+    observed = target.observed._replace(counts=counts).used
+    room = bound + float(observed.counts @ np.log(observed.values(m)))
     center, H = np.empty(len(m)), np.empty((len(m), len(m)))
     radius2 = _ellipsoid.enclose(
-        constant, weights, counts, m, room, radius, np.array(upper[used], dtype=float), ELLIPSOID_ROUNDS, center, H
+        *observed, m, room, radius, np.array(upper[seen], dtype=float), ELLIPSOID_ROUNDS, center, H
     )
     return (center, H, radius2) if radius2 >= 0.0 else None
 
 
 def recentred(target: LevelSet, useful: np.ndarray) -> LevelSet:
     """The set of the ``useful`` windows (a superset), around a fit to their mixture: each counts as it does in G."""
-    part = replace(target, counts=target.counts[useful], offsets=target.offsets[useful], expansion=None)
+    part = replace(target, observed=target.observed.window(useful), offsets=target.offsets[useful], expansion=None)
     shares = special.softmax(part.terms(target.center.x)[0])
-    center = fit(part.constant, part.weights, shares @ part.counts, part.chart, target.center.z)
-    expansion = expand(part.constant, part.weights, part.counts, part.chart, center)
+    mixture = part.observed._replace(counts=shares @ part.observed.counts)
+    center = fit(mixture, part.chart, target.center.z)
+    expansion = expand(part.observed, part.chart, center)
     return replace(part, center=center, expansion=expansion)

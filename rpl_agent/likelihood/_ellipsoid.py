@@ -1,4 +1,4 @@
-"""Compiled: the ellipsoid around a level set of the likelihood, its rounding paid for (see `likelihood_set`).
+"""Compiled: the ellipsoid around a level set of the likelihood, its rounding paid for (see `level_set`).
 
 Symbols: m the centre of the expansion, e_f = f[x]/f[m] − 1, g(x) = g(m) + ∇·(x−m) − Σ K_f (ln(1+e_f) − e_f),
 u = 2**-53 the unit roundoff, r the number of coordinates, n of expressions.
@@ -10,8 +10,8 @@ from math import log1p, sqrt
 
 import numpy as np
 
-from rpl_agent.evidence._newton import factor_defect, inverse_factor
 from rpl_agent.jit import UNIT_ROUNDOFF, njit
+from rpl_agent.likelihood._newton import factor_defect, inverse_factor
 
 #: Bounds on expressions that move by less than this share do not move the ellipsoid.
 SETTLED = 1e-4

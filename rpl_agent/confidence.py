@@ -1,0 +1,170 @@
+"""Confidence sets: where θ can be, given the data. One protocol, one registry.
+
+A set spends the δ that `evidence.ledger` gives it, and nothing else. Its `region` gets every relaxation that asks a
+region, its `intervals` the tied one. A new set is one class here or anywhere, and `register`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from rpl_agent.errors import ModelError
+from rpl_agent.evidence.counts import Counts
+from rpl_agent.evidence.intervals import ANYTIME_METHODS, confidence_intervals
+from rpl_agent.evidence.l1 import l1_rows
+from rpl_agent.evidence.least_squares import least_squares
+from rpl_agent.likelihood.region import likelihood_region
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.regions.base import Region
+from rpl_agent.regions.ellipsoid import Ellipsoid
+from rpl_agent.regions.intersection import Intersection
+from rpl_agent.regions.lifting import build_region, domain_region
+
+Bounds = tuple[np.ndarray, np.ndarray]
+
+
+class ConfidenceSet(Protocol):
+    """A set of parameters that holds the truth except with probability δ.
+
+    Attributes
+    ----------
+    name : in configurations and certificates
+    anytime : whether the statement holds at all times together, under any sampling
+    region_of_intervals : whether `region` is a function of `intervals`, so that both hold on one event
+    untied : the method of intervals to fall back to, see `evidence.intervals.untied_intervals`
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def anytime(self) -> bool: ...
+    @property
+    def region_of_intervals(self) -> bool: ...
+    @property
+    def untied(self) -> str: ...
+
+    def intervals(self, pmdp: ParametricMDP, counts: Counts, delta: float) -> Bounds:
+        """Simultaneous intervals (lower (F,), upper (F,)) of the expressions; ModelError where there are none."""
+
+    def region(
+        self, pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None, bounds: Bounds | None
+    ) -> Region:
+        """The set as a region in reduced coordinates.
+
+        ``warm`` is a point estimate (d,) to start searches from; ``bounds`` are this set's own `intervals` for the
+        same data where they are known already.
+        """
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """U: the domain cut by one interval per event, by union bound (the paper's Sec. 2 and 3)."""
+
+    name: str
+    region_of_intervals: ClassVar[bool] = True
+
+    @property
+    def anytime(self) -> bool:
+        return self.name in ANYTIME_METHODS
+
+    @property
+    def untied(self) -> str:
+        return self.name
+
+    def intervals(self, pmdp: ParametricMDP, counts: Counts, delta: float) -> Bounds:
+        return confidence_intervals(pmdp, counts, self.name, delta)
+
+    def region(
+        self, pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None, bounds: Bounds | None
+    ) -> Region:
+        return build_region(pmdp, *(bounds if bounds is not None else self.intervals(pmdp, counts, delta)))
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """C: the level set of the joint likelihood (package `rpl_agent.likelihood`), with anytime intervals."""
+
+    name: ClassVar[str] = "likelihood"
+    anytime: ClassVar[bool] = True
+    region_of_intervals: ClassVar[bool] = False
+    untied: ClassVar[str] = "anytime"
+
+    def intervals(self, pmdp: ParametricMDP, counts: Counts, delta: float) -> Bounds:
+        return confidence_intervals(pmdp, counts, "anytime", delta)
+
+    def region(
+        self, pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None, bounds: Bounds | None
+    ) -> Region:
+        return likelihood_region(pmdp, counts, delta, warm=warm)
+
+
+class _ParameterSet:
+    """A set in parameter space that is made without intervals."""
+
+    name: ClassVar[str]
+    region_of_intervals: ClassVar[bool] = False
+    untied: ClassVar[str] = "anytime"
+
+    def intervals(self, pmdp: ParametricMDP, counts: Counts, delta: float) -> Bounds:
+        raise ModelError(
+            f"{self.name!r} is a set in parameter space: it has no tied intervals; choose another relaxation"
+        )
+
+
+@dataclass(frozen=True)
+class L1(_ParameterSet):
+    """The domain cut by one L1 ball per kind of row (the paper's Sec. 3.4)."""
+
+    name: ClassVar[str] = "l1"
+    anytime: ClassVar[bool] = False
+
+    def region(
+        self, pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None, bounds: Bounds | None
+    ) -> Region:
+        ones = np.ones(pmdp.num_expressions)
+        return build_region(pmdp, 0.0 * ones, ones, extra=l1_rows(pmdp, counts, delta))
+
+
+@dataclass(frozen=True)
+class LeastSquares(_ParameterSet):
+    """The self-normalised ellipsoid, intersected with the domain (the paper's App. E)."""
+
+    name: ClassVar[str] = "ellipsoid"
+    anytime: ClassVar[bool] = True
+
+    def region(
+        self, pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None, bounds: Bounds | None
+    ) -> Region:
+        center, V, beta = least_squares(pmdp, counts, delta)
+        return Intersection([domain_region(pmdp), Ellipsoid(center, V, beta**2)])
+
+
+_registry: dict[str, ConfidenceSet] = {}
+
+
+def register(kind: ConfidenceSet) -> None:
+    """Make a confidence set known by its name."""
+    if kind.name in _registry:
+        raise ModelError(f"there is a confidence set {kind.name!r} already")
+    _registry[kind.name] = kind
+
+
+def confidence_set(name: str) -> ConfidenceSet:
+    """The set of that name."""
+    if name not in _registry:
+        raise ModelError(f"confidence {name!r} is not one of {confidence_names()}")
+    return _registry[name]
+
+
+def confidence_names() -> tuple[str, ...]:
+    """Names of all sets, the default first."""
+    return tuple(_registry)
+
+
+for _kind in (
+    Likelihood(), Intervals("anytime"), Intervals("clopper-pearson"), Intervals("hoeffding"), L1(), LeastSquares(),
+):  # fmt: skip
+    register(_kind)

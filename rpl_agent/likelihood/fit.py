@@ -1,0 +1,58 @@
+"""Maximum a-posteriori points by damped Newton inside the domain.
+
+The point need not be exact: every bound built on it holds at any interior point of the domain, a better
+point only makes it tighter. It minimises
+
+    g(z) − τ Σ_i ln(b_i − a_i·z),      g(z) = −Σ_f K_f ln f[x(z)],
+
+over the rows A z ≤ b of the domain. The barrier keeps z inside, where the confidence set's mixture needs a
+ball around it, and bounds the Hessian where data say nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rpl_agent.likelihood import _newton
+from rpl_agent.likelihood.chart import Chart
+from rpl_agent.likelihood.observations import Observations
+
+#: Weight of the barrier: as strong as one pseudo-observation per domain row.
+BARRIER = 1.0
+MAX_STEPS = 100
+#: Newton stops when the predicted decrease (nats) is below this: far below what moves a region.
+TOLERANCE = 1e-9
+
+
+def inverse_factor(matrix: np.ndarray) -> np.ndarray:
+    """The inverse of the lower triangular L with LL' = ``matrix`` (k, k); LinAlgError if it has no such root."""
+    out = np.empty(matrix.shape)
+    if not _newton.inverse_factor(np.ascontiguousarray(matrix), out):
+        raise np.linalg.LinAlgError("the matrix is not positive definite")
+    return out
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A point near the optimum: z, x(z), and the curvature there in z (likelihood part and with barrier)."""
+
+    z: np.ndarray
+    x: np.ndarray
+    information: np.ndarray  # (k, k) Σ K_f ∇f∇f'/f², positive semidefinite
+    precision: np.ndarray  # (k, k) information + barrier, positive definite
+    decrement: float  # predicted distance (nats, doubled) to the optimum; the rule's own error estimate
+
+
+def fit(observed: Observations, chart: Chart, start: np.ndarray | None = None, barrier: float = BARRIER) -> Fit:
+    """Minimise the penalised negative log-likelihood of one window; ``start`` (k,) is used if it is strictly inside."""
+    observed = observed.used
+    x, k = np.empty(observed.weights.shape[1]), chart.dimension
+    model = (chart.A, chart.b, barrier, *chart.monomials, *observed)
+    z = np.array(chart.start if start is None or np.shape(start) != (k,) else start, dtype=float)
+    if start is not None and not np.isfinite(_newton.penalised(z, *model, x)):
+        z = chart.start.copy()
+    information, precision = np.empty((k, k)), np.empty((k, k))
+    decrement = _newton.newton(z, *model, MAX_STEPS, TOLERANCE, x, information, precision)
+    return Fit(z, x, information, precision, float(decrement))
