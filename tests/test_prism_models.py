@@ -12,7 +12,8 @@ import pytest
 import rpl_envs
 from rpl_agent.errors import RPLWarning
 from rpl_agent.formats import prism
-from rpl_agent.formats.prism import explore
+from rpl_agent.formats.prism import explore, lower
+from rpl_agent.formats.prism.tape import NotVectorisable, Tape
 from rpl_agent.model import Polynomial
 from tests.reference.prism import build_slowly
 
@@ -73,14 +74,21 @@ SMALL = {
 
 
 @pytest.mark.parametrize("file", SMALL)
-def test_both_strategies_and_the_plain_evaluator_agree(file, monkeypatch):
+def test_compiled_tapes_keys_of_many_words_and_the_plain_evaluator_agree(file, monkeypatch):
     small = SMALL[file]
     text = (MODELS / f"{file}.prism").read_text()
     model = prism.loads(text, small)
-    monkeypatch.setattr(explore, "PRODUCT_LIMIT", 0)
+    monkeypatch.setattr(lower, "WORD", 2)  # one word per variable
+    assert lower.Codec(model.program.variables).words == max(len(model.program.variables), 1)
     assert_same(prism.loads(text, small).pmdp, model.pmdp)
-    monkeypatch.setattr(explore, "DENSE_VISITED", 0)
+
+    def refuse(*_):
+        raise NotVectorisable
+
+    monkeypatch.setattr(Tape, "_compile", refuse)  # every guard and update asks the plain evaluator
+    monkeypatch.setattr(explore, "EAGER", 2)
     assert_same(prism.loads(text, small).pmdp, model.pmdp)
+    monkeypatch.undo()
     slow = build_slowly(model.program, model.pmdp.domain, model.pmdp.action_names)
     assert slow.num_transitions == model.pmdp.num_transitions
     for name in ("state_ptr", "action", "row_ptr", "successor", "expression"):
@@ -254,11 +262,18 @@ def test_state_formulas_become_labels():
     assert prism.load_property(model, "Pmax=? [ true U x=1 ]").avoid is None
 
 
-def test_models_of_wide_key_spaces_are_explored_level_by_level():
+def test_states_of_more_than_62_bits_are_read():
     text = """mdp const double p;
-    module m x:[0..1000000000]; y:[0..1000000]; [a] x<3 -> p:(x'=x+1)&(y'=x*7) + 1-p:true; [a] x>=3 -> true; endmodule
+    module m
+      x:[0..1000000000000]; y:[-5..1000000000000]; z:[0..1000000000000];
+      [a] x<3 -> p:(x'=x+1)&(y'=x*7)&(z'=1000000000000-x) + 1-p:true;
+      [a] x>=3 -> true;
+    endmodule
     """
-    assert prism.loads(text).pmdp.variables["x"].tolist() == [0, 1, 2, 3]
+    variables = prism.loads(text).pmdp.variables
+    assert variables["x"].tolist() == [0, 1, 2, 3]
+    assert variables["y"].tolist() == [-5, 0, 7, 14]
+    assert variables["z"].tolist() == [0, 10**12, 10**12 - 1, 10**12 - 2]
 
 
 def test_loading_is_silent_without_deadlocks():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.formats.prism.errors import Position, PrismError
-from rpl_agent.formats.prism.explore import DEADLOCK, Graph, Stepper
+from rpl_agent.formats.prism.explore import DEADLOCK, Graph, Machine
 from rpl_agent.formats.prism.probability import Pool
 from rpl_agent.formats.prism.scope import Program, RewardItem, StateVariable
 from rpl_agent.formats.prism.typed import Node
@@ -17,21 +17,22 @@ DEADLOCK_ACTION = "deadlock"
 
 
 def assemble(
-    program: Program, graph: Graph, stepper: Stepper, pool: Pool, domain: Domain, name: str
+    program: Program, graph: Graph, machine: Machine, pool: Pool, expression: np.ndarray, domain: Domain, name: str
 ) -> tuple[ParametricMDP, np.ndarray]:
     """The model, and the (R,) combination of commands that gave each row (DEADLOCK for added self-loops)."""
     states = len(graph.keys)
-    base_names, base_label = _actions(program, stepper)
-    if program.kind == "dtmc":
-        graph, action, names = _uniform(graph, states, pool)
+    base_names, base_label = _actions(program, machine)
+    transition_choice = graph.transition_choice
+    is_chain = program.kind == "dtmc"
+    if is_chain:
+        expression = _uniform(graph, transition_choice, expression, states, pool)
+        action, names = np.zeros(len(graph.choice_state), dtype=np.int64), ["step"]
     else:
-        of_combination = np.array(
-            [*stepper.combination_action, len(stepper.actions)], dtype=np.int64
-        )  # DEADLOCK = -1: last
+        of_combination = np.array([*graph.combination_action.tolist(), len(machine.actions)])  # DEADLOCK = -1: last
         action, names = of_combination[graph.choice_combination], base_names
     order = np.lexsort((graph.choice_combination, action, graph.choice_state))
     choice_state, action, combination = graph.choice_state[order], action[order], graph.choice_combination[order]
-    if program.kind == "dtmc":
+    if is_chain:
         first = np.concatenate([[True], np.diff(choice_state) != 0])
         row_of_sorted = np.cumsum(first) - 1
         row_state, row_action, row_combination = choice_state[first], action[first], combination[first]
@@ -51,23 +52,22 @@ def assemble(
     place[rows] = np.arange(len(rows))
     row_state, row_action, row_combination = row_state[rows], row_action[rows], row_combination[rows]
     row, successor, expression = _merge(
-        place[row_of_choice[graph.transition_choice]], graph.successor, graph.expression, states, pool
+        place[row_of_choice[transition_choice]], graph.successor, expression, states, pool
     )
     row_ptr = np.searchsorted(row, np.arange(len(rows) + 1))
     table, expression = pool.table(program.parameters, expression)
-    columns = stepper.codec.columns(graph.keys)
+    columns = machine.codec.columns(graph.keys)
     labels = {key: state_mask(node, program, columns, states) for key, node in program.labels.items()}
-    labels["init"] = np.arange(states) == 0
+    labels["init"] = np.isin(np.arange(states), graph.initial)
     labels["deadlock"] = np.zeros(states, dtype=bool)
     labels["deadlock"][graph.choice_state[graph.choice_combination == DEADLOCK]] = True
-    choice_reward = _Rewards(
-        program, columns, states, choice_state, combination, base_label, stepper, row_of_sorted, rows
-    )
+    label_index = np.array([*graph.combination_action.tolist(), len(machine.actions)])[combination]
+    choice_reward = _Rewards(program, columns, states, choice_state, label_index, base_label, row_of_sorted, rows)
     rewards = {key: choice_reward.of(items) for key, items in program.rewards.items()}
     variables = {v.name: _narrowed(v, column) for v, column in zip(program.variables, columns, strict=True)}
     model = ParametricMDP(
-        np.searchsorted(row_state, np.arange(states + 1)), row_action, row_ptr, successor, expression, table, domain, 0,
-        labels, rewards, tuple(names), variables, name,
+        np.searchsorted(row_state, np.arange(states + 1)), row_action, row_ptr, successor, expression, table, domain,
+        int(graph.initial[0]), labels, rewards, tuple(names), variables, name,
     )  # fmt: skip
     return model, row_combination
 
@@ -81,12 +81,12 @@ def state_mask(node: Node, program: Program, columns: list[np.ndarray], states: 
     return np.array(Batch([node], program.variables)(columns, states)[0], dtype=bool)
 
 
-def _actions(program: Program, stepper: Stepper) -> tuple[list[str], list[str | None]]:
+def _actions(program: Program, machine: Machine) -> tuple[list[str], list[str | None]]:
     """Names of the actions (unlabelled commands are called module.number), the added self-loop last."""
     commands = [c for module in program.modules for c in module]
     taken = {c.action for c in commands}
     names: list[str] = []
-    for label, group in zip(stepper.actions, stepper._alphabet, strict=True):
+    for label, group in zip(machine.actions, machine.alphabet, strict=True):
         if label is None:
             command = commands[group[0][0]]
             label = f"{command.module}.{command.number}"
@@ -94,20 +94,19 @@ def _actions(program: Program, stepper: Stepper) -> tuple[list[str], list[str | 
     deadlock = DEADLOCK_ACTION
     while deadlock in taken:
         deadlock += "_"
-    return [*names, deadlock], [*stepper.actions, None]
+    return [*names, deadlock], [*machine.actions, None]
 
 
-def _uniform(graph: Graph, states: int, pool: Pool) -> tuple[Graph, np.ndarray, list[str]]:
+def _uniform(
+    graph: Graph, transition_choice: np.ndarray, expression: np.ndarray, states: int, pool: Pool
+) -> np.ndarray:
     """A DTMC takes one of the enabled commands at random: divide by their number."""
-    number = np.bincount(graph.choice_state, minlength=states)[graph.choice_state[graph.transition_choice]]
-    expression = graph.expression.copy()
+    number = np.bincount(graph.choice_state, minlength=states)[graph.choice_state[transition_choice]]
     several = np.flatnonzero(number > 1)
     if len(several):
+        expression = expression.copy()
         expression[several] = pool.scale(expression[several], number[several])
-    changed = Graph(
-        graph.keys, graph.choice_state, graph.choice_combination, graph.transition_choice, graph.successor, expression
-    )
-    return changed, np.zeros(len(graph.choice_state), dtype=np.int64), ["step"]
+    return expression
 
 
 def _distinguish(state: np.ndarray, action: np.ndarray, names: list[str]) -> tuple[np.ndarray, list[str]]:
@@ -146,11 +145,11 @@ def _merge(row: np.ndarray, successor: np.ndarray, expression: np.ndarray, state
 class _Rewards:
     """Reward structures over states and rows (for a DTMC: the mean over its choices)."""
 
-    def __init__(self, program, columns, states, choice_state, combination, base_label, stepper, row_of_sorted, rows):
+    def __init__(self, program, columns, states, choice_state, label_index, base_label, row_of_sorted, rows):
         self.program, self.columns, self.states = program, columns, states
         self.choice_state = choice_state
         self.labels = base_label[:-1]  # the last one is the added self-loop, which earns nothing
-        self.label_index = np.array([*stepper.combination_action, len(self.labels)])[combination]
+        self.label_index = label_index
         self.row_of_sorted, self.rows = row_of_sorted, rows
 
     def of(self, items: tuple[RewardItem, ...]) -> Reward:
@@ -177,7 +176,7 @@ class _Rewards:
         return values
 
 
-def row_position(row: int, row_combination: np.ndarray, stepper: Stepper) -> Position | None:
+def row_position(row: int, row_combination: np.ndarray, graph: Graph, machine: Machine) -> Position | None:
     """Where the command behind a row stands in the file."""
     combination = int(row_combination[row])
-    return None if combination == DEADLOCK else stepper.commands[stepper.combinations[combination][0]].command.position
+    return None if combination == DEADLOCK else machine.commands[graph.combinations[combination][0]].position

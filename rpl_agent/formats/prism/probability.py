@@ -15,13 +15,14 @@ import numpy as np
 
 from rpl_agent.formats.prism.errors import PrismError
 from rpl_agent.formats.prism.scope import StateVariable
+from rpl_agent.formats.prism.tape import LIMIT, Columns, NotVectorisable, Scaled, Tape
 from rpl_agent.formats.prism.typed import MAX_TERMS, Node, evaluate
-from rpl_agent.formats.prism.vector import LIMIT, Columns, NotVectorisable, Projection, Scaled, Tape
+from rpl_agent.formats.prism.vector import Projection
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.polynomial import ONE, Monomial, Polynomial
 
 # Lookup tables by combination of variables are dense up to this size, sorted arrays beyond.
-DENSE_LOOKUP = 1 << 22
+DENSE_LOOKUP = 1 << 18
 EAGER_LOOKUP = 1 << 12
 
 
@@ -190,6 +191,8 @@ class Source:
         self.node = node
         self.pool = pool
         self.projection = Projection(node.support if node else frozenset(), variables)
+        if node is not None and self.projection.size >= LIMIT:
+            raise PrismError("this probability depends on too many variables at once", node.position)
         self.tape = Tape(variables)
         self.terms: dict[Monomial, Scaled] | None = None
         self._dense = (
@@ -200,15 +203,11 @@ class Source:
         if node is None:
             return
         try:
-            self.terms = self._polynomial(node, {})
+            self.terms = polynomial_terms(node, self.tape)
         except NotVectorisable:
             self.terms = None
         else:
             pool.reserve(list(self.terms), [t.denominator for t in self.terms.values()])
-
-    @property
-    def vectorised(self) -> bool:
-        return self.node is None or self.terms is not None
 
     def ids(self, columns: Columns, n: int) -> np.ndarray:
         """(n,) int32 ids into the pool."""
@@ -268,56 +267,62 @@ class Source:
             raise PrismError(f"{error.reason} at ({shown})", self.node.position) from None
         return value if isinstance(value, Polynomial) else Polynomial.constant(value)
 
-    def _polynomial(self, node: Node, memo: dict[int, dict[Monomial, Scaled]]) -> dict[Monomial, Scaled]:
-        """Compile to one scaled integer per monomial."""
-        if id(node) not in memo:
-            memo[id(node)] = self._terms(node, memo)
-            if len(memo[id(node)]) > MAX_TERMS:
-                raise PrismError(f"polynomial with more than {MAX_TERMS} terms", node.position)
-        return memo[id(node)]
 
-    def _terms(self, node: Node, memo: dict[int, dict[Monomial, Scaled]]) -> dict[Monomial, Scaled]:
-        tape = self.tape
-        if not node.parametric:
-            return {ONE: tape.value(node)}
-        if node.operator == "parameter":
-            return {((str(node.value), 1),): tape.constant(1)}
-        parts = [self._polynomial(a, memo) for a in node.arguments]
-        if node.operator == "+":
-            grouped: dict[Monomial, list[Scaled]] = {}
-            for part in parts:
-                for monomial, value in part.items():
-                    grouped.setdefault(monomial, []).append(value)
-            return {m: tape.add(values) for m, values in grouped.items()}
-        if node.operator == "neg":
-            minus = tape.constant(-1)
-            return {m: tape.multiply(minus, v) for m, v in parts[0].items()}
-        if node.operator == "*":
-            product = parts[0]
-            for part in parts[1:]:
-                product = self._product(product, part)
-            return product
-        if node.operator == "pow":
-            product = {ONE: tape.constant(1)}
-            for _ in range(int(node.arguments[1].value)):
-                product = self._product(product, parts[0])
-            return product
-        if node.operator == "/":
-            divisor = node.arguments[1]
-            if not divisor.is_literal or divisor.value == 0:
-                raise NotVectorisable
-            inverse = tape.constant(1 / Fraction(divisor.value))
-            return {m: tape.multiply(v, inverse) for m, v in parts[0].items()}
-        assert node.operator == "?:"
-        zero = tape.constant(0)
-        monomials = dict.fromkeys([*parts[1], *parts[2]])
-        return {m: tape.choose(node.arguments[0], parts[1].get(m, zero), parts[2].get(m, zero)) for m in monomials}
+def polynomial_terms(node: Node, tape: Tape) -> dict[Monomial, Scaled]:
+    """An expression compiled to one scaled integer per monomial of its parameters."""
+    return _polynomial(node, tape, {})
 
-    def _product(self, left: dict[Monomial, Scaled], right: dict[Monomial, Scaled]) -> dict[Monomial, Scaled]:
+
+def _polynomial(node: Node, tape: Tape, memo: dict[int, dict[Monomial, Scaled]]) -> dict[Monomial, Scaled]:
+    if id(node) not in memo:
+        memo[id(node)] = _terms(node, tape, memo)
+        if len(memo[id(node)]) > MAX_TERMS:
+            raise PrismError(f"polynomial with more than {MAX_TERMS} terms", node.position)
+    return memo[id(node)]
+
+
+def _terms(node: Node, tape: Tape, memo: dict[int, dict[Monomial, Scaled]]) -> dict[Monomial, Scaled]:
+    if not node.parametric:
+        return {ONE: tape.value(node)}
+    if node.operator == "parameter":
+        return {((str(node.value), 1),): tape.constant(1)}
+    parts = [_polynomial(a, tape, memo) for a in node.arguments]
+    if node.operator == "+":
         grouped: dict[Monomial, list[Scaled]] = {}
-        for m1, v1 in left.items():
-            for m2, v2 in right.items():
-                grouped.setdefault(times(m1, m2), []).append(self.tape.multiply(v1, v2))
-        if len(grouped) > MAX_TERMS:
+        for part in parts:
+            for monomial, value in part.items():
+                grouped.setdefault(monomial, []).append(value)
+        return {m: tape.add(values) for m, values in grouped.items()}
+    if node.operator == "neg":
+        minus = tape.constant(-1)
+        return {m: tape.multiply(minus, v) for m, v in parts[0].items()}
+    if node.operator == "*":
+        product = parts[0]
+        for part in parts[1:]:
+            product = _product(product, part, tape)
+        return product
+    if node.operator == "pow":
+        product = {ONE: tape.constant(1)}
+        for _ in range(int(node.arguments[1].value)):
+            product = _product(product, parts[0], tape)
+        return product
+    if node.operator == "/":
+        divisor = node.arguments[1]
+        if not divisor.is_literal or divisor.value == 0:
             raise NotVectorisable
-        return {m: self.tape.add(values) for m, values in grouped.items()}
+        inverse = tape.constant(1 / Fraction(divisor.value))
+        return {m: tape.multiply(v, inverse) for m, v in parts[0].items()}
+    assert node.operator == "?:"
+    zero = tape.constant(0)
+    monomials = dict.fromkeys([*parts[1], *parts[2]])
+    return {m: tape.choose(node.arguments[0], parts[1].get(m, zero), parts[2].get(m, zero)) for m in monomials}
+
+
+def _product(left: dict[Monomial, Scaled], right: dict[Monomial, Scaled], tape: Tape) -> dict[Monomial, Scaled]:
+    grouped: dict[Monomial, list[Scaled]] = {}
+    for m1, v1 in left.items():
+        for m2, v2 in right.items():
+            grouped.setdefault(times(m1, m2), []).append(tape.multiply(v1, v2))
+    if len(grouped) > MAX_TERMS:
+        raise NotVectorisable
+    return {m: tape.add(values) for m, values in grouped.items()}

@@ -25,7 +25,7 @@ from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.formats.prism import syntax as ast
 from rpl_agent.formats.prism.assemble import assemble, row_position
 from rpl_agent.formats.prism.errors import NOWHERE, Position, PrismError
-from rpl_agent.formats.prism.explore import Stepper, explore
+from rpl_agent.formats.prism.explore import Graph, Machine, Progress, explore, expressions
 from rpl_agent.formats.prism.parser import parse_expression, parse_model, parse_properties
 from rpl_agent.formats.prism.probability import Pool
 from rpl_agent.formats.prism.properties import objective_of
@@ -39,7 +39,6 @@ from rpl_agent.model.validation import expression_range, require_valid, restrict
 
 _RANGE = re.compile(r"//\s*range\s+(\S+)\s+(\S+)\s+(\S+)\s*$")
 _CONSTRAINT = re.compile(r"//\s*constraint\s+(.*\S)\s*$")
-MAX_STATES = 50_000_000
 
 
 @dataclass
@@ -76,7 +75,8 @@ def load(
     parameters: Mapping[str, tuple[float, float]] | None = None,
     properties: str | Iterable[str] = (),
     *,
-    max_states: int = MAX_STATES,
+    max_states: int | None = None,
+    progress: Progress | None = None,
 ) -> PrismModel:
     """Read a PRISM file. See `loads` for the arguments."""
     path = Path(path)
@@ -84,7 +84,7 @@ def load(
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise PrismError(f"cannot read the file: {error}", NOWHERE, str(path)) from None
-    model = loads(text, constants, parameters, properties, source=path.name, max_states=max_states)
+    model = loads(text, constants, parameters, properties, source=path.name, max_states=max_states, progress=progress)
     beside = path.with_suffix(".props")
     if beside != path and beside.is_file():
         model.default_property = _first_property(beside)
@@ -107,7 +107,8 @@ def loads(
     properties: str | Iterable[str] = (),
     *,
     source: str = "<text>",
-    max_states: int = MAX_STATES,
+    max_states: int | None = None,
+    progress: Progress | None = None,
 ) -> PrismModel:
     """Read a model from text.
 
@@ -116,7 +117,8 @@ def loads(
     constants : values for constants without one. An undefined ``const double`` that gets none is a parameter.
     parameters : ranges (low, high) for parameters; they take precedence over ``// range`` comments.
     properties : PRISM properties to turn into objectives.
-    max_states : refuse larger models.
+    max_states : refuse larger models (by default, those that do not fit in half of the free memory).
+    progress : called now and then with the numbers of states expanded and found.
 
     Raises
     ------
@@ -128,9 +130,12 @@ def loads(
         program = link(syntax, constants or {})
         domain = _domain(text, program, parameters or {})
         pool = Pool()
-        graph, stepper = explore(program, pool, max_states)
-        model, row_combination = assemble(program, graph, stepper, pool, domain, Path(source).stem)
-        model = _validated(model, row_combination, stepper)
+        initial = np.array([[v.initial for v in program.variables]], dtype=np.int64).reshape(1, -1)
+        graph, machine = explore(program, initial, max_states, progress)
+        chances = [[u.probability for u in c.updates] for c in machine.commands]
+        expression = expressions(graph, machine, pool, chances)
+        model, row_combination = assemble(program, graph, machine, pool, expression, domain, Path(source).stem)
+        model = _validated(model, row_combination, graph, machine)
     except PrismError as error:
         raise error.located(source, text) from None
     except RecursionError:
@@ -248,7 +253,7 @@ def _half_space(text: str, position: Position, scope: Scope) -> Polynomial:
     return difference
 
 
-def _validated(model: ParametricMDP, row_combination: np.ndarray, stepper: Stepper) -> ParametricMDP:
+def _validated(model: ParametricMDP, row_combination: np.ndarray, graph: Graph, machine: Machine) -> ParametricMDP:
     """The model on a domain where it is valid; defects are reported at the command that causes them."""
     low, high = expression_range(model.table, model.domain)
     if ((low < -1e-9) | (high > 1 + 1e-9)).any() and model.table.is_affine and model.num_parameters:
@@ -257,7 +262,7 @@ def _validated(model: ParametricMDP, row_combination: np.ndarray, stepper: Stepp
         require_valid(model)
     except ModelError as error:
         row = _first_bad_row(model)
-        position = None if row is None else row_position(row, row_combination, stepper)
+        position = None if row is None else row_position(row, row_combination, graph, machine)
         lines = str(error).splitlines()
         raise PrismError("\n".join(line.strip() for line in (lines[1:] or lines)), position or NOWHERE) from None
     return model

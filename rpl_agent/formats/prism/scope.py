@@ -14,8 +14,8 @@ from rpl_agent.model.polynomial import exact
 
 Number = int | float | str | Fraction | Decimal | bool
 
-# State keys are mixed-radix numbers in one int64.
-MAX_STATE_BITS = 62
+# Values of variables and of integer expressions.
+MAX_BITS = 62
 
 
 @dataclass(frozen=True)
@@ -224,14 +224,6 @@ def link(model: ast.ModelFile, constants: Mapping[str, Number]) -> Program:
         for declaration in declared:
             variables.append(_variable(declaration, owner, len(variables), renaming, scope))
             scope.declare(variables[-1])
-    bits = sum((v.size - 1).bit_length() for v in variables)
-    size = 1
-    for v in variables:
-        size *= v.size
-    if size >= 2**MAX_STATE_BITS:
-        raise PrismError(
-            f"the state variables need {bits} bits; at most {MAX_STATE_BITS} are supported", variables[-1].position
-        )
     commands = tuple(
         tuple(_command(c, n + 1, module.name, index, renaming, scope) for n, c in enumerate(module.commands))
         for index, (module, renaming) in enumerate(modules)
@@ -296,7 +288,7 @@ def _variable(
     low, high = constant(v.low, "lower bound"), constant(v.high, "upper bound")
     if low > high:
         raise PrismError(f"variable '{name}' has the empty range [{low}..{high}]", v.position)
-    if max(abs(low), abs(high)) >= 2**MAX_STATE_BITS:
+    if max(abs(low), abs(high)) >= 2**MAX_BITS:
         raise PrismError(f"the range [{low}..{high}] of '{name}' is too large", v.position)
     initial_value = constant(v.initial, "initial value") if v.initial else low
     if not low <= initial_value <= high:

@@ -1,0 +1,194 @@
+"""A resolved program as arrays that the compiled explorer runs: state codes, tapes of guards and updates, actions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rpl_agent.formats.prism._explore_kernels import Code
+from rpl_agent.formats.prism.errors import PrismError
+from rpl_agent.formats.prism.operations import Op
+from rpl_agent.formats.prism.probability import polynomial_terms
+from rpl_agent.formats.prism.scope import Command, Program, StateVariable, Update
+from rpl_agent.formats.prism.tape import LIMIT, NotVectorisable, Tape
+from rpl_agent.formats.prism.typed import Node, Type, evaluate
+from rpl_agent.formats.prism.vector import Projection
+
+#: a word of a key stays below this
+WORD = LIMIT
+
+
+class Codec:
+    """States as rows of W int64 words, and back. Each word is a mixed-radix number; rows sort as the variables do."""
+
+    def __init__(self, variables: Sequence[StateVariable]):
+        self.variables = variables
+        self.word, self.radix = [0] * len(variables), [1] * len(variables)
+        groups: list[list[int]] = [[]]
+        size = 1
+        for i, v in enumerate(variables):
+            if groups[-1] and size * v.size >= WORD:
+                groups.append([])
+                size = 1
+            groups[-1].append(i)
+            size *= v.size
+        for word, group in enumerate(groups):
+            radix = 1
+            for i in reversed(group):
+                self.word[i], self.radix[i] = word, radix
+                radix *= variables[i].size
+        self.words = len(groups)
+
+    def encode(self, states: np.ndarray) -> np.ndarray:
+        """(n, W) keys of (n, V) values."""
+        keys = np.zeros((len(states), self.words), dtype=np.int64)
+        for v, word, radix in zip(self.variables, self.word, self.radix, strict=True):
+            keys[:, word] += (states[:, v.index] - v.low) * radix
+        return keys
+
+    def columns(self, keys: np.ndarray) -> list[np.ndarray]:
+        return [
+            (keys[:, word] // radix) % v.size + v.low
+            for v, word, radix in zip(self.variables, self.word, self.radix, strict=True)
+        ]
+
+    def name(self, key: np.ndarray) -> str:
+        shown = []
+        for v, column in zip(self.variables, self.columns(key[None, :]), strict=True):
+            value = str(bool(column[0])).lower() if v.is_boolean else str(int(column[0]))
+            shown.append(f"{v.name}={value}")
+        return "(" + ", ".join(shown) + ")"
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """An expression that the plain evaluator answers; for a probability the answer is whether it is not zero."""
+
+    node: Node
+    projection: Projection
+    is_chance: bool
+
+    def value(self, key: int) -> int:
+        state = [int(c[0]) for c in self.projection.columns(np.array([key]))]
+        try:
+            value = evaluate(self.node, state)
+        except PrismError as error:
+            variables = self.projection.variables
+            shown = ", ".join(f"{variables[i].name}={state[i]}" for i in self.projection.indices)
+            raise PrismError(f"{error.reason} at ({shown})", self.node.position) from None
+        if self.is_chance:
+            return int(value != 0)
+        if self.node.type is Type.INT and abs(value) >= LIMIT:
+            raise PrismError("integer out of the 62-bit range", self.node.position)
+        return int(value)
+
+
+class Machine:
+    """The arrays, and what they mean.
+
+    commands : all commands, module by module.
+    actions : names in order of appearance; None for an unlabelled command, which is an action of its own.
+    alphabet : per action one list of commands per module that takes part.
+    """
+
+    def __init__(self, program: Program):
+        self.program = program
+        self.codec = Codec(program.variables)
+        self.commands: list[Command] = [c for module in program.modules for c in module]
+        self.actions, self.alphabet = _synchronise(program)
+        self.lookups: list[Lookup] = []
+        tapes, guards = self._guards()
+        chance: list[list[int]] = []
+        assign: list[list[tuple[int, int]]] = []
+        for command in self.commands:
+            tape = Tape(program.variables)
+            for update in command.updates:
+                chance.append(self._chance(update, tape))
+                assign.append([(index, self._step(value, tape)) for index, value in update.assignments])
+            tapes.append(tape)
+        modules = [group for groups in self.alphabet for group in groups]
+        lookups = [list(zip(k.projection.indices, _radices(k.projection), strict=True)) for k in self.lookups]
+        self.code = Code(
+            _ints(self.codec.word), _ints(self.codec.radix), _ints([v.size for v in program.variables]),
+            _ints([v.low for v in program.variables]), _table([s for t in tapes for s in t.steps], 4),
+            _pointers([t.steps for t in tapes]), _ints(guards), _pointers([c.updates for c in self.commands]),
+            _pointers(chance), _ints([s for steps in chance for s in steps]), _pointers(assign),
+            _table([a for pairs in assign for a in pairs], 2), _pointers(self.alphabet), _pointers(modules),
+            _ints([c for group in modules for c in group]), _pointers(lookups),
+            _table([p for pairs in lookups for p in pairs], 2),
+        )  # fmt: skip
+
+    def _guards(self) -> tuple[list[Tape], list[int]]:
+        tape = Tape(self.program.variables)
+        return [tape], [self._step(c.guard, tape) for c in self.commands]
+
+    def _step(self, node: Node, tape: Tape) -> int:
+        try:
+            return tape.value(node).slot
+        except NotVectorisable:
+            return self._lookup(node, tape, False)
+
+    def _lookup(self, node: Node, tape: Tape, is_chance: bool) -> int:
+        projection = Projection(node.support, self.program.variables)
+        if projection.size >= LIMIT:
+            raise PrismError("this expression needs exact arithmetic over too many variables at once", node.position)
+        self.lookups.append(Lookup(node, projection, is_chance))
+        return tape.emit(Op.LOOKUP, len(self.lookups) - 1)
+
+    def _chance(self, update: Update, tape: Tape) -> list[int]:
+        """Steps that are all zero where the update's probability is; none if it never is."""
+        node = update.probability
+        if node is None or (node.is_literal and node.value != 0):
+            return []
+        try:
+            terms = polynomial_terms(node, tape)
+        except NotVectorisable:
+            return [self._lookup(node, tape, True)]
+        return [t.slot for t in terms.values()]
+
+
+def _synchronise(program: Program) -> tuple[list[str | None], list[list[list[int]]]]:
+    """Actions in order of appearance, each with one list of commands per module that takes part."""
+    actions: list[str | None] = []
+    groups: list[list[list[int]]] = []
+    place: dict[str, int] = {}
+    number = 0
+    for module in program.modules:
+        seen: dict[str, list[int]] = {}
+        for command in module:
+            if command.action is None:
+                actions.append(None)
+                groups.append([[number]])
+            elif command.action in seen:
+                seen[command.action].append(number)
+            else:
+                seen[command.action] = [number]
+                if command.action not in place:
+                    place[command.action] = len(actions)
+                    actions.append(command.action)
+                    groups.append([])
+                groups[place[command.action]].append(seen[command.action])
+            number += 1
+    return actions, groups
+
+
+def _radices(projection: Projection) -> list[int]:
+    radix, result = 1, []
+    for i in reversed(projection.indices):
+        result.append(radix)
+        radix *= projection.variables[i].size
+    return result[::-1]
+
+
+def _ints(values: Sequence[int]) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
+
+
+def _table(rows: Sequence[Sequence[int]], width: int) -> np.ndarray:
+    return np.array(rows, dtype=np.int64).reshape(-1, width)
+
+
+def _pointers(groups: Sequence[Sequence]) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum([len(g) for g in groups])]).astype(np.int64)
