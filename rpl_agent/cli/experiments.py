@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from rpl_agent.cli.common import add_json, emit
+from rpl_agent.cli.training import make_env, stored_source
 
 
 def register(commands) -> None:
@@ -28,9 +29,10 @@ def register(commands) -> None:
     _add_sweep(compare)
     compare.set_defaults(run=run_compare)
 
-    report = commands.add_parser("report", help="one self-contained HTML page from the rows of a sweep")
+    report = commands.add_parser("report", help="one self-contained, interactive HTML page of a run or of a sweep")
+    report.add_argument("run_folder", nargs="?", metavar="RUN", help="a run folder (default: the sweep in --results)")
     report.add_argument("--results", default="results", help="folder with rows (default results)")
-    report.add_argument("--output", default="results/report.html")
+    report.add_argument("--output", metavar="FILE.html", help="default: report.html in RUN or in the results folder")
     add_json(report)
     report.set_defaults(run=run_report)
 
@@ -82,8 +84,12 @@ def run_compare(arguments: argparse.Namespace) -> int:
 
 
 def run_report(arguments: argparse.Namespace) -> int:
-    from rpl_agent.experiments.api import report
+    from rpl_agent.experiments.api import report, report_run
 
-    result = report(arguments.results, arguments.output)
+    if arguments.run_folder is None:
+        result = report(arguments.results, arguments.output or f"{arguments.results}/report.html")
+    else:
+        env = make_env(stored_source(arguments.run_folder))
+        result = report_run(arguments.run_folder, env, arguments.output)
     emit(arguments, result, "report", result.pop("text", None))
     return 0

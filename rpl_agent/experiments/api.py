@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rpl_agent.agent.runs import load_run
 from rpl_agent.errors import ModelError
+from rpl_agent.evidence.misspecification import point_estimate
 from rpl_agent.experiments import suites
 from rpl_agent.experiments.agents import AGENTS
-from rpl_agent.experiments.report import write_report, write_tables
+from rpl_agent.experiments.report import write_report, write_run_report, write_tables
 from rpl_agent.experiments.runner import run_sweep
 from rpl_agent.experiments.store import Row
 from rpl_agent.experiments.tables import tables
@@ -73,7 +75,16 @@ def compare(
 def report(results: str | os.PathLike = "results", output: str | os.PathLike = "results/report.html") -> dict[str, Any]:
     """One HTML page from all rows of a folder, with PNG and CSV beside it."""
     made = write_report(results, output)
-    made["text"] = f"{made['page']}: {made['tables']} tables, {made['figures']} figures from {made['rows']} runs"
+    made["text"] = f"{made['page']}: {made['tables']} tables, {made['charts']} charts from {made['rows']} runs"
+    return made
+
+
+def report_run(run: str | os.PathLike, env: Any, output: str | os.PathLike | None = None) -> dict[str, Any]:
+    """One HTML page of a single run, by default inside its folder; ``env`` names the model its policy is drawn on."""
+    agent = load_run(Path(run), env)
+    estimate = point_estimate(agent.pmdp, agent.experience.counts)
+    made = write_run_report(run, output or Path(run) / "report.html", agent.pmdp, estimate)
+    made["text"] = f"{made['page']}: {made['charts']} charts from {made['points']} log points"
     return made
 
 

@@ -26,7 +26,7 @@ COLOURS = {
     ("likelihood", "rectangular"): "#D55E00",
 }  # fmt: skip
 PALETTE = (
-    "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#000000", "#8C564B", "#7A68A6",
+    "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#5A6B7B", "#8C564B", "#7A68A6",
     "#A6D854", "#FB8072", "#542788", "#E7298A", "#66A61E", "#A6761D", "#386CB0", "#F0027F", "#BF5B17",
 )  # fmt: skip
 DPI = 110
@@ -43,7 +43,7 @@ def _pyplot() -> Any:
     return pyplot
 
 
-def _band(rows: Sequence[Row], field: str) -> tuple[np.ndarray, ...]:
+def band(rows: Sequence[Row], field: str) -> tuple[np.ndarray, ...]:
     """(episodes, middle, low, high) over seeds; points that not all seeds have are left out."""
     curves = [{p["episodes"]: number(p[field]) for p in row["result"]["curve"]} for row in rows]
     return _summary(curves)
@@ -86,7 +86,7 @@ def _panel(top: Any, bottom: Any, rows: Sequence[Row], title: str) -> None:
     order = {s: i for i, s in enumerate(suites.ONLINE_SETS)}
     for chosen in sorted(groups, key=lambda s: order.get(s, len(order))):
         some, colour = groups[chosen], COLOURS.get(chosen, "#333333")
-        true, certified = _band(some, "true"), _band(some, "certified")
+        true, certified = band(some, "true"), band(some, "certified")
         _draw(top, true, colour, suites.set_name(*chosen))
         _draw(top, certified, colour, None, dashed=True)
         lines += [true[1], certified[1]]
@@ -187,11 +187,11 @@ def compare_figure(rows: Sequence[Row], path: Path) -> Path:
             if not some:
                 continue
             colour = PALETTE[i % len(PALETTE)]
-            true = _band(some, "true")
+            true = band(some, "true")
             _draw(axis, true, colour, agent)
             drawn.append(true[1])
             if any(p["certified"] is not None for p in some[0]["result"]["curve"]):
-                _draw(axis, _band(some, "certified"), colour, None, dashed=True)
+                _draw(axis, band(some, "certified"), colour, None, dashed=True)
         first = next(r for r in rows if r["task"]["instance"] == name)
         value = number(first["result"]["value"])
         axis.axhline(value, color="black", linewidth=0.8, linestyle=":")

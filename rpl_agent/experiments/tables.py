@@ -75,7 +75,7 @@ def _grouped(rows: Iterable[Row], *fields: str) -> dict[tuple, list[Row]]:
     return groups
 
 
-def _ordered(names: Iterable[str]) -> list[str]:
+def ordered_instances(names: Iterable[str]) -> list[str]:
     """In the order of the registry."""
     known = list(INSTANCES)
     return sorted(set(names), key=lambda n: (known.index(n) if n in known else len(known), n))
@@ -90,7 +90,7 @@ def _mean(rows: Sequence[Row], field: str, part: str = "result") -> float:
 def sizes_table(rows: Sequence[Row]) -> Table:
     found = {row["task"]["instance"]: row for row in rows}
     lines = []
-    for name in _ordered(found):
+    for name in ordered_instances(found):
         result, known = found[name]["result"], INSTANCES[name].counts if name in INSTANCES else None
         ours = (result["states"], result["transitions"], result["expressions"])
         agrees = "–" if known is None else ("yes" if ours == tuple(known) else f"no: {known}")
@@ -109,7 +109,7 @@ def uniform_table(rows: Sequence[Row]) -> Table:
     groups = _grouped(rows, "instance", "confidence", "relaxation")
     order = {s: i for i, s in enumerate(suites.UNIFORM_SETS)}
     lines = []
-    for name in _ordered(n for n, _, _ in groups):
+    for name in ordered_instances(n for n, _, _ in groups):
         sets = sorted(((c, r) for n, c, r in groups if n == name), key=lambda s: order.get(s, len(order)))
         for confidence, relaxation in sets:
             some = groups[name, confidence, relaxation]
@@ -155,7 +155,7 @@ def gaps_table(rows: Sequence[Row]) -> Table:
     groups = _grouped(rows, "instance", "confidence", "relaxation")
     sets = [s for s in suites.UNIFORM_SETS if any((c, r) == s for _, c, r in groups)]
     lines = []
-    for name in _ordered(n for n, _, _ in groups):
+    for name in ordered_instances(n for n, _, _ in groups):
         line = [name]
         for confidence, relaxation in sets:
             some = groups.get((name, confidence, relaxation))
@@ -173,7 +173,7 @@ def times_table(rows: Sequence[Row]) -> Table:
     groups = _grouped(rows, "instance", "confidence", "relaxation")
     sets = [s for s in suites.UNIFORM_SETS if any((c, r) == s for _, c, r in groups)]
     lines, totals = [], [0.0] * len(sets)
-    for name in _ordered(n for n, _, _ in groups):
+    for name in ordered_instances(n for n, _, _ in groups):
         line = [name]
         for i, (confidence, relaxation) in enumerate(sets):
             some = groups.get((name, confidence, relaxation))
@@ -195,7 +195,7 @@ def online_table(rows: Sequence[Row]) -> Table:
     groups = _grouped(rows, "instance", "confidence", "relaxation")
     order = {s: i for i, s in enumerate(suites.ONLINE_SETS)}
     lines = []
-    for name in _ordered(n for n, _, _ in groups):
+    for name in ordered_instances(n for n, _, _ in groups):
         goals = [groups.get((name, confidence, "rectangular")) for confidence in ("clopper-pearson", "anytime")]
         sets = sorted(((c, r) for n, c, r in groups if n == name), key=lambda s: order.get(s, len(order)))
         for confidence, relaxation in sets:
@@ -226,16 +226,20 @@ def _mean_updates(rows: Sequence[Row]) -> float:
 
 
 def share_for(rows: Sequence[Row], reference: Sequence[Row] | None) -> str:
+    """`share` as text."""
+    found = None if reference is None else share(rows, reference)
+    return "–" if reference is None else "not reached" if found is None else f"{100 * found:.3g} %"
+
+
+def share(rows: Sequence[Row], reference: Sequence[Row]) -> float | None:
     """The share of episodes after which the mean guarantee of ``rows`` is as good as the last one of ``reference``."""
-    if reference is None:
-        return "–"
     goal, episodes = _final(reference, "certified"), rows[0]["task"]["episodes"]
     maximise = rows[0]["result"]["sense"] == "max"
     for points in zip(*(row["result"]["curve"] for row in rows)):
         value = bootstrap([number(point["certified"]) for point in points]).point
         if value >= goal if maximise else value <= goal:
-            return f"{100 * points[0]['episodes'] / episodes:.3g} %"
-    return "not reached"
+            return points[0]["episodes"] / episodes
+    return None
 
 
 # ---------------------------------------------------------------------- compare
@@ -243,7 +247,7 @@ def compare_table(rows: Sequence[Row]) -> Table:
     """Agents side by side."""
     groups = _grouped(rows, "instance", "agent", "episodes")
     lines = []
-    for name in _ordered(n for n, _, _ in groups):
+    for name in ordered_instances(n for n, _, _ in groups):
         agents = suites.agent_order(a for n, a, _ in groups if n == name)
         budgets = sorted({b for n, _, b in groups if n == name})
         for agent, budget in itertools.product(agents, budgets):

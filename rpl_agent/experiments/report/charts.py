@@ -1,0 +1,254 @@
+"""Interactive charts as plain Plotly specifications (dicts), from rows alone.
+
+A chart has one panel per world; its traces carry ``meta.kind`` so that the page can switch true values, guarantees
+and upper bounds on and off. Nothing here draws: the page's script does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.experiments import suites
+from rpl_agent.experiments.plots import COLOURS, PALETTE, band
+from rpl_agent.experiments.published import published
+from rpl_agent.experiments.store import Row, number
+from rpl_agent.experiments.tables import ordered_instances, share
+
+#: (kind, label of its box, shown at first)
+KINDS = (
+    ("true", "true value of the policy (solid)", True),
+    ("guarantee", "certified guarantee (dashed)", True),
+    ("bound", "bound on every policy (dotted)", False),
+)
+DASHES = {"true": "solid", "guarantee": "dash", "bound": "dot"}
+#: Relative gaps beyond this say nothing and are drawn at the border.
+WIDEST = 10.0
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One figure of the page; ``panels`` maps the name of a world to its traces, layout and note."""
+
+    id: str
+    title: str
+    note: str
+    panels: dict[str, dict[str, Any]]
+    kinds: Sequence[tuple[str, str, bool]] = field(default_factory=tuple)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"id": self.id, "panels": self.panels, "kinds": list(self.kinds)}
+
+
+def by_kind(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    groups: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row["task"]["kind"]].append(row)
+    return groups
+
+
+def charts(rows: Sequence[Row]) -> list[Chart]:
+    """Every chart that the rows allow."""
+    groups = by_kind(rows)
+    found = []
+    if groups["online"]:
+        found += [online_chart(groups["online"]), gap_chart(groups["online"]), share_chart(groups["online"])]
+    if groups["uniform"]:
+        found.append(uniform_chart(groups["uniform"]))
+    if groups["compare"]:
+        found.append(compare_chart(groups["compare"]))
+    return found
+
+
+# ---------------------------------------------------------------------- lines over episodes
+def line(x: np.ndarray, y: np.ndarray, name: str, colour: str, kind: str = "true", legend: bool = True) -> dict:
+    """A line through the finite points of (x, y)."""
+    shown = np.isfinite(y)
+    return {
+        "x": x[shown].tolist(), "y": y[shown].tolist(), "name": name, "legendgroup": name, "showlegend": legend,
+        "mode": "lines", "line": {"color": colour, "dash": DASHES.get(kind, "solid"), "width": 2},
+        "meta": {"kind": kind}, "hovertemplate": f"{name}, {kind}<br>%{{x:,}} episodes: %{{y:.6g}}<extra></extra>",
+    }  # fmt: skip
+
+
+def area(x: np.ndarray, low: np.ndarray, high: np.ndarray, name: str, colour: str, kind: str) -> list[dict]:
+    """The band from the least to the largest seed, as two invisible lines with a filled space between."""
+    shown = np.isfinite(low) & np.isfinite(high)
+    common = {
+        "x": x[shown].tolist(), "legendgroup": name, "showlegend": False, "mode": "lines", "hoverinfo": "skip",
+        "line": {"width": 0}, "meta": {"kind": kind},
+    }  # fmt: skip
+    fill = {"fill": "tonexty", "fillcolor": _transparent(colour)}
+    return [{**common, "y": low[shown].tolist()}, {**common, "y": high[shown].tolist(), **fill}]
+
+
+def _transparent(colour: str) -> str:
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.15)"
+
+
+def _curves(rows: Sequence[Row], names: Callable[[Row], tuple[str, str]]) -> dict[str, Any]:
+    """A panel of learning curves: per name the true value, the guarantee and the bound on every policy."""
+    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[names(row)].append(row)
+    value, maximise = number(rows[0]["result"]["value"]), rows[0]["result"]["sense"] == "max"
+    fields = {"true": "true", "guarantee": "certified", "bound": "upper" if maximise else "lower"}
+    traces, unbounded, seen = [], [], [value]
+    for (name, colour), some in groups.items():
+        first = True
+        for kind, column in fields.items():
+            if all(point.get(column) is None for row in some for point in row["result"]["curve"]):
+                continue
+            episodes, middle, low, high = band(some, column)
+            if kind == "guarantee" and len(middle) and not math.isfinite(middle[-1]):
+                unbounded.append(name)
+            traces.append(line(episodes, middle, name, colour, kind, first))
+            traces += area(episodes, low, high, name, colour, kind)
+            first = False
+            if kind != "bound":
+                seen += middle[np.isfinite(middle)].tolist()
+    ends = [min(band_end(rows)), max(band_end(rows))]
+    traces.append({
+        "x": ends, "y": [value, value], "mode": "lines", "name": "V*", "line": {"color": "#7A68A6", "width": 1.5},
+        "hovertemplate": "V* = %{y:.6g}<extra></extra>",
+    })  # fmt: skip
+    better = "higher is better" if maximise else "lower is better"
+    note = f"{better[0].upper()}{better[1:]}; bands span the seeds."
+    if unbounded:
+        note += f" No finite guarantee at the end: {', '.join(sorted(unbounded))}."
+    reach = [max(0.0, min(seen)), value * 1.06] if maximise else [value * 0.94, min(3 * value, max(seen) * 1.05)]
+    return panel(traces, "episodes", f"value ({better})", note, log_x=True, y_range=reach)
+
+
+def band_end(rows: Sequence[Row]) -> list[int]:
+    curve = rows[0]["result"]["curve"]
+    return [curve[0]["episodes"], curve[-1]["episodes"]]
+
+
+def panel(
+    traces: list[dict], x_title: str, y_title: str, note: str = "", *, log_x: bool = False, log_y: bool = False,
+    y_range: Sequence[float] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    x_axis: dict[str, Any] = {"title": {"text": x_title}, "type": "log" if log_x else "-", "automargin": True}
+    y_axis: dict[str, Any] = {"title": {"text": y_title}, "type": "log" if log_y else "-", "automargin": True}
+    if log_x:
+        x_axis["dtick"] = 1
+    if y_range is not None:
+        y_axis["range"] = list(y_range)
+    return {"traces": traces, "layout": {"xaxis": x_axis, "yaxis": y_axis}, "note": note}
+
+
+def _worlds(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    groups: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row["task"]["instance"]].append(row)
+    return {name: groups[name] for name in ordered_instances(groups)}
+
+
+def _set(row: Row) -> tuple[str, str]:
+    chosen = (row["task"]["confidence"], row["task"]["relaxation"])
+    return suites.set_name(*chosen), COLOURS.get(chosen, "#666666")
+
+
+def online_chart(rows: Sequence[Row]) -> Chart:
+    order = {s: i for i, s in enumerate(suites.ONLINE_SETS)}
+    ranked = sorted(rows, key=lambda r: order.get((r["task"]["confidence"], r["task"]["relaxation"]), len(order)))
+    panels = {name: _curves(some, _set) for name, some in _worlds(ranked).items()}
+    note = "Interquartile means over seeds. Click a name to hide it, click twice to see it alone."
+    return Chart("online", "Learning online: values and guarantees", note, panels, KINDS)
+
+
+def gap_chart(rows: Sequence[Row]) -> Chart:
+    """Upper − lower relative to V*, both axes logarithmic."""
+    panels = {}
+    for name, some in _worlds(rows).items():
+        groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        for row in some:
+            groups[_set(row)].append(row)
+        traces = []
+        for (label, colour), group in groups.items():
+            value = abs(number(group[0]["result"]["value"]))
+            points, upper, _, _ = band(group, "upper")
+            _, lower, _, _ = band(group, "lower")
+            traces.append(line(points, (upper - lower) / value, label, colour, "gap"))
+        for trace in traces:
+            trace["meta"] = {}
+        panels[name] = panel(traces, "episodes", "gap / V*", "Lower is better.", log_x=True, log_y=True)
+    return Chart("gap", "How the certified interval closes", "Relative gap against episodes, log axes.", panels)
+
+
+def share_chart(rows: Sequence[Row]) -> Chart:
+    """How many of the episodes a set needs for the guarantee with which the paper's set ends."""
+    worlds = _worlds(rows)
+    bars = []
+    for chosen in suites.ONLINE_SETS:
+        shares = []
+        for some in worlds.values():
+            groups = {
+                s: [r for r in some if (r["task"]["confidence"], r["task"]["relaxation"]) == s]
+                for s in (chosen, ("anytime", "rectangular"))
+            }
+            mine, goal = groups[chosen], groups["anytime", "rectangular"]
+            found = share(mine, goal) if mine and goal else None
+            shares.append(None if found is None else 100 * found)
+        bars.append({
+            "type": "bar", "name": suites.set_name(*chosen), "x": list(worlds), "y": shares,
+            "marker": {"color": COLOURS.get(chosen, "#666666")}, "hovertemplate": "%{x}: %{y:.3g} %<extra></extra>",
+        })  # fmt: skip
+    note = "No bar: not reached within the budget. P_I … P_R(U) are not valid online; anytime P_R is P_R made valid."
+    shown = panel(bars, "", "episodes needed [%]", note)
+    title = "Episodes needed for the guarantee with which anytime P_R ends"
+    return Chart("shares", title, "Lower is better.", {"all": shown})
+
+
+def uniform_chart(rows: Sequence[Row]) -> Chart:
+    """Relative gaps after uniform sampling, one line of points per set; the paper's own figures as crosses."""
+    most = max(row["task"]["episodes"] for row in rows)
+    worlds = _worlds([row for row in rows if row["task"]["episodes"] == most])
+    traces = []
+    for chosen in suites.UNIFORM_SETS:
+        found = {
+            name: number(row["result"]["relative_gap"])
+            for name, some in worlds.items()
+            for row in some
+            if (row["task"]["confidence"], row["task"]["relaxation"]) == chosen
+        }
+        if not found:
+            continue
+        name, colour = suites.set_name(*chosen), COLOURS.get(chosen, "#666666")
+        traces.append(_points(found, name, colour, "circle"))
+        paper = {n: p.gap for n in found if (p := published(n, *chosen)) is not None and p.gap is not None}
+        if paper:
+            traces.append({**_points(paper, f"{name}, published", colour, "x"), "visible": "legendonly"})
+    shown = panel(traces, "relative gap (log)", "", f"Gaps above {WIDEST:g} and ∞ are drawn at the border.", log_x=True)
+    shown["layout"]["yaxis"] |= {"autorange": "reversed", "type": "category"}
+    shown["layout"]["height"] = 120 + 26 * len(worlds)
+    title = f"Relative gaps after {most:,} uniform episodes"
+    return Chart("gaps", title, "Bounds on the value of the true-optimal policy; lower is better.", {"all": shown})
+
+
+def _points(gaps: dict[str, float], name: str, colour: str, symbol: str) -> dict[str, Any]:
+    text = ["∞" if math.isinf(g) else f"{g:.3g}" for g in gaps.values()]
+    return {
+        "x": [min(g, WIDEST) for g in gaps.values()], "y": list(gaps), "name": name, "mode": "markers", "text": text,
+        "marker": {"color": colour, "symbol": symbol, "size": 9},
+        "hovertemplate": f"{name}<br>%{{y}}: %{{text}}<extra></extra>",
+    }  # fmt: skip
+
+
+def compare_chart(rows: Sequence[Row]) -> Chart:
+    agents = suites.agent_order(row["task"]["agent"] for row in rows)
+    colour = {agent: PALETTE[i % len(PALETTE)] for i, agent in enumerate(agents)}
+    ranked = sorted(rows, key=lambda row: agents.index(row["task"]["agent"]))
+    panels = {
+        name: _curves(some, lambda row: (row["task"]["agent"], colour[row["task"]["agent"]]))
+        for name, some in _worlds(ranked).items()
+    }
+    note = "Only agents that certify have a guarantee. Click a name to hide it, click twice to see it alone."
+    return Chart("agents", "Agents side by side", note, panels, KINDS)

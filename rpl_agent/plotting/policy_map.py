@@ -1,0 +1,168 @@
+"""A policy drawn on its world: what it does in the states it visits, over two of the model's variables.
+
+Where several states share a cell (they differ in other variables), the cell shows the action that is played there most
+often when the policy starts in the initial state.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from rpl_agent.model.pmdp import MDP, ParametricMDP
+from rpl_agent.model.policy import Policy
+
+#: pairs of variables that people expect as axes, most telling first (horizontal, vertical)
+FAVOURITES = (("x", "y"), ("step", "money"), ("money1", "money2"), ("col", "row"), ("column", "row"))
+#: steps that are followed from the initial state
+STEPS = 400
+#: cells visited less often than this (expected visits per play) are left empty
+RARE = 1e-6
+ARROWS = {
+    (1, 0): "→", (-1, 0): "←", (0, 1): "↑", (0, -1): "↓", (1, 1): "↗", (-1, 1): "↖", (1, -1): "↘", (-1, -1): "↙"
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PolicyMap:
+    """Cells over two variables; arrays are (height, width).
+
+    action : id of the action played most often in a cell, −1 where the policy (almost) never is.
+    visits : expected number of visits per play.
+    symbols : an arrow (where the axes are coordinates) or a short label per cell.
+    """
+
+    axes: tuple[str, str]
+    xs: np.ndarray
+    ys: np.ndarray
+    action: np.ndarray
+    visits: np.ndarray
+    symbols: np.ndarray
+    action_names: tuple[str, ...]
+
+
+def policy_map(mdp: MDP, policy: Policy, steps: int = STEPS) -> PolicyMap | None:
+    """The map of a policy in a model with probabilities; None for a model that has no two variables to draw."""
+    pmdp = mdp.pmdp
+    axes = drawing_axes(pmdp)
+    if axes is None:
+        return None
+    visits = row_visits(mdp, policy, steps)
+    column = [np.asarray(pmdp.variables[name]) for name in axes]
+    (xs, across), (ys, up) = (np.unique(values, return_inverse=True) for values in column)
+    cells = np.zeros((len(ys), len(xs), pmdp.num_actions))
+    np.add.at(cells, (up[pmdp.row_state], across[pmdp.row_state], pmdp.action), visits)
+    total = cells.sum(axis=2)
+    action = np.where(total > RARE, cells.argmax(axis=2), -1)
+    symbols = _symbols(mdp, visits, column, (up, across), action, arrows=axes == ("x", "y"))
+    return PolicyMap(axes, xs, ys, action, total, symbols, pmdp.action_names)
+
+
+def drawing_axes(pmdp: ParametricMDP) -> tuple[str, str] | None:
+    """The two variables to draw over."""
+    varying = {name: len(np.unique(values)) for name, values in pmdp.variables.items()}
+    names = [name for name, count in varying.items() if count > 1]
+    for pair in FAVOURITES:
+        if set(pair) <= set(names):
+            return pair
+    ranked = sorted(names, key=lambda name: -varying[name])
+    return (ranked[0], ranked[1]) if len(ranked) > 1 else None
+
+
+def row_visits(mdp: MDP, policy: Policy, steps: int = STEPS) -> np.ndarray:
+    """(R,) expected number of times each row is taken in the first steps of a play; absorbing rows count once."""
+    pmdp = mdp.pmdp
+    size = (pmdp.num_rows, pmdp.num_states)
+    move = sparse.csr_matrix((mdp.probability, pmdp.successor, pmdp.row_ptr), shape=size).T.tocsr()
+    absorbing = _absorbing(pmdp)
+    mass = np.zeros(pmdp.num_states)
+    mass[pmdp.initial_state] = 1.0
+    visits = np.zeros(pmdp.num_rows)
+    for step in range(steps):
+        rows = mass[pmdp.row_state] * policy.at(step).as_weights(pmdp)
+        visits += rows
+        mass = move @ np.where(absorbing[pmdp.row_state], 0.0, rows)
+        if mass.sum() < RARE:
+            break
+    return visits
+
+
+def _absorbing(pmdp: ParametricMDP) -> np.ndarray:
+    """(S,) whether every transition of a state leads back to it."""
+    leaves = pmdp.successor != pmdp.row_state[pmdp.transition_row]
+    absorbing = np.ones(pmdp.num_states, dtype=bool)
+    absorbing[pmdp.row_state[pmdp.transition_row[leaves]]] = False
+    return absorbing
+
+
+def _symbols(
+    mdp: MDP, visits: np.ndarray, column: Iterable[np.ndarray], cell: tuple[np.ndarray, np.ndarray],
+    action: np.ndarray, arrows: bool,
+) -> np.ndarray:  # fmt: skip
+    """A label per cell: the direction in which the shown action moves, or the action's number or initial."""
+    pmdp = mdp.pmdp
+    labels = np.array([*map(_label, pmdp.action_names), ""], dtype=object)
+    symbols = labels[action]
+    if not arrows:
+        return symbols
+    up, across = (index[pmdp.row_state] for index in cell)
+    shown = (action[up, across] == pmdp.action) & (visits > 0)
+    moves = []
+    for values in column:
+        change = (values[pmdp.successor] - values[pmdp.row_state[pmdp.transition_row]]) * mdp.probability
+        drift = np.add.reduceat(change, pmdp.row_ptr[:-1])
+        mean = np.zeros(action.shape)
+        if _depends_on_action(pmdp, drift):
+            np.add.at(mean, (up[shown], across[shown]), (drift * visits)[shown])
+        moves.append(mean)
+    east, north = moves
+    strongest = np.maximum(np.abs(east), np.abs(north))
+    for y, x in np.argwhere((action >= 0) & (strongest > 0)):
+        right, above = (int(np.sign(m[y, x])) if abs(m[y, x]) > 0.5 * strongest[y, x] else 0 for m in moves)
+        symbols[y, x] = ARROWS[right, above]
+    return symbols
+
+
+def _depends_on_action(pmdp: ParametricMDP, drift: np.ndarray) -> bool:
+    """Whether some state's actions move differently along an axis (a plane that always flies on does not)."""
+    starts = pmdp.state_ptr[:-1]
+    return bool((np.maximum.reduceat(drift, starts) - np.minimum.reduceat(drift, starts) > 1e-9).any())
+
+
+def _label(name: str) -> str:
+    number = re.search(r"\d+$", name)
+    return number[0] if number else name[:1]
+
+
+def draw(shown: PolicyMap, title: str) -> Any:
+    """A matplotlib figure of a policy map (for TensorBoard)."""
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    height, width = shown.action.shape
+    figure = Figure(figsize=(6.4, 4.8), dpi=100, layout="constrained")
+    axes = figure.add_subplot()
+    colours = colormaps["tab10"]
+    image = np.ones((height, width, 4))
+    for k in range(len(shown.action_names)):
+        image[shown.action == k] = colours(k % 10, alpha=0.55)
+    axes.imshow(image, origin="lower", aspect="auto", extent=(-0.5, width - 0.5, -0.5, height - 0.5))
+    if height * width <= 600:
+        for y, x in np.argwhere(shown.action >= 0):
+            axes.text(x, y, shown.symbols[y, x], ha="center", va="center", fontsize=8)
+    for axis, values in ((axes.xaxis, shown.xs), (axes.yaxis, shown.ys)):
+        places = np.unique(np.linspace(0, len(values) - 1, min(len(values), 11)).astype(int))
+        axis.set_ticks(places, [str(v) for v in values[places]])
+    axes.set_xlabel(shown.axes[0])
+    axes.set_ylabel(shown.axes[1])
+    axes.set_title(title)
+    used = np.unique(shown.action[shown.action >= 0])
+    patches = [Patch(color=colours(k % 10, alpha=0.55), label=shown.action_names[k]) for k in used]
+    axes.legend(handles=patches, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False)
+    return figure

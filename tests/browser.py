@@ -1,0 +1,31 @@
+"""A headless Chromium for tests of pages; tests are skipped, with the reason shown, where there is none."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+
+
+@contextmanager
+def open_page(address: str, width: int = 1280, dark: bool = False) -> Iterator[tuple[Any, list[str]]]:
+    """(page, errors of its console) of a page that has finished loading."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None:
+        pytest.skip("no Chromium on this machine: apt-get install chromium")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=found, args=FLAGS)
+        size = {"width": width, "height": 900}
+        page = browser.new_page(viewport=size, color_scheme="dark" if dark else "light")
+        errors: list[str] = []
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(address, timeout=120_000)
+        yield page, errors
+        browser.close()

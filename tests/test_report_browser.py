@@ -1,0 +1,57 @@
+"""The report in a real browser: charts are drawn, switches work, tables sort and filter, nothing is fetched."""
+
+from __future__ import annotations
+
+import pytest
+
+from rpl_agent.cli import main
+from rpl_agent.experiments.api import compare, report
+from tests.browser import open_page
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sweep")
+    worlds, agents = ["rpl/Glider-11x9-v0", "rpl/Betting-25-v0"], ["rpl", "q-learning"]
+    compare(worlds, agents=agents, seeds=1, budget=30, output=folder, jobs=1)
+    report(folder, folder / "report.html")
+    return folder / "report.html"
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
+def test_charts_tables_and_switches(sweep, width, dark):
+    with open_page(sweep.as_uri(), width, dark) as (page, errors):
+        page.wait_for_selector("#agents .main-svg")
+        assert page.eval_on_selector_all(".chart .main-svg", "found => found.length") >= 2
+        lines = "document.querySelectorAll('#agents .scatterlayer .trace').length"
+        before = page.evaluate(lines)
+        page.uncheck("#agents input[value=guarantee]")
+        page.wait_for_function(f"{lines} < {before}")
+        page.select_option("#agents select", "Betting-25")
+        page.wait_for_function("document.querySelector('#agents .panel-note').textContent.startsWith('Higher')")
+        rows = "[...document.querySelectorAll('#compare tbody tr')].filter(row => !row.hidden)"
+        assert page.evaluate(f"{rows}.length") == 4
+        page.fill("#compare input[type=search]", "q-learning glider")
+        assert page.evaluate(f"{rows}.length") == 1
+        page.fill("#compare input[type=search]", "")
+        page.click("#compare th:nth-child(2)")
+        names = page.evaluate(f"{rows}.map(row => row.cells[1].textContent)")
+        assert names == sorted(names)
+        theme = page.evaluate("document.documentElement.dataset.theme")
+        assert theme == ("dark" if dark else "light")
+        page.click("#theme")
+        assert page.evaluate("document.documentElement.dataset.theme") != theme
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert errors == []
+
+
+def test_the_page_of_a_single_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "rpl/Glider-11x9-v0", "--budget", "40", "--name", "run", "--quiet"]) == 0
+    assert main(["report", "logs/run"]) == 0
+    with open_page((tmp_path / "logs" / "run" / "report.html").as_uri()) as (page, errors):
+        page.wait_for_selector("#policies .main-svg")
+        assert page.evaluate("document.querySelectorAll('#policies .textpoint').length") > 20  # arrows on the grid
+        assert "with probability" in page.inner_text("#headline")
+        assert page.evaluate("document.querySelectorAll('a[download]').length") == 2
+        assert errors == []
