@@ -106,3 +106,22 @@ def test_properties_and_errors():
 def test_ranks_of_the_benchmarks(name, rank, identity):
     reduction = benchmark(name).pmdp.table.reduction
     assert reduction.rank == rank and reduction.is_identity == identity
+
+
+def test_many_parameters_need_no_square_array():
+    """A table whose monomials are its parameters answers like one that lists them."""
+    names = [f"p{i}" for i in range(100)]
+    polynomials = [Polynomial.parse(text) for i in range(0, 100, 2) for text in (
+        f"p{i}", f"p{i + 1}", f"1 - p{i} - p{i + 1}", f"1/3*p{i}",
+    )] + [Polynomial.constant(1)]  # fmt: skip
+    plain, rank = ExpressionTable.from_polynomials(polynomials, names).sorted()
+    assert plain.is_plain and "monomials" not in plain.__dict__
+    dense = ExpressionTable(names, plain.monomials, (plain.indptr, plain.indices, plain.data), plain.denominators)
+    assert not dense.is_plain
+    theta = np.random.default_rng(1).uniform(0.0, 0.5, (3, 100))
+    np.testing.assert_array_equal(plain.evaluate(theta), dense.evaluate(theta))
+    np.testing.assert_array_equal(plain.reduction.coordinates(theta), dense.reduction.coordinates(theta))
+    np.testing.assert_array_equal(plain.reduction.weights.toarray(), dense.reduction.weights.toarray())
+    assert [plain.polynomial(int(f)) for f in rank] == polynomials
+    assert plain.degree == dense.degree == 1
+    np.testing.assert_array_equal(plain.complement, dense.complement)

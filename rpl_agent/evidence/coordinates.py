@@ -10,6 +10,8 @@ from rpl_agent.model.pmdp import ParametricMDP
 def coordinate_box(pmdp: ParametricMDP) -> tuple[np.ndarray, np.ndarray]:
     """(lower, upper), each (r,): interval arithmetic over the parameters' bounds, rounded outward."""
     reduction, domain = pmdp.table.reduction, pmdp.domain
+    if pmdp.table.is_plain:
+        return domain.lower.copy(), domain.upper.copy()
     exponents = reduction.exponents
     low, high = np.ones(len(exponents)), np.ones(len(exponents))
     for j in range(exponents.shape[1]):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from rpl_agent.errors import ModelError
 
@@ -18,7 +20,7 @@ class Domain:
     parameters: tuple[str, ...]
     lower: np.ndarray  # (d,)
     upper: np.ndarray  # (d,)
-    A: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # (m, d)
+    A: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # (m, d); may be sparse for many parameters
     b: np.ndarray = field(default_factory=lambda: np.zeros(0))  # (m,)
 
     def __post_init__(self) -> None:
@@ -26,19 +28,22 @@ class Domain:
         if len(set(self.parameters)) != d:
             raise ModelError(f"parameter names repeat: {self.parameters}")
         for name in ("lower", "upper", "A", "b"):
-            object.__setattr__(self, name, np.array(getattr(self, name), dtype=float))
-        if self.A.size == 0:
+            if not sparse.issparse(getattr(self, name)):
+                object.__setattr__(self, name, np.array(getattr(self, name), dtype=float))
+        if not sparse.issparse(self.A) and self.A.size == 0:
             object.__setattr__(self, "A", np.zeros((0, d)))
         if self.lower.shape != (d,) or self.upper.shape != (d,) or self.A.shape[1:] != (d,):
             raise ModelError(f"domain arrays do not fit {d} parameters")
-        if len(self.b) != len(self.A) or not (np.isfinite(self.A).all() and np.isfinite(self.b).all()):
+        A: Any = self.A
+        entries = A.data if sparse.issparse(A) else A
+        if len(self.b) != self.A.shape[0] or not (np.isfinite(entries).all() and np.isfinite(self.b).all()):
             raise ModelError("domain constraints A θ ≤ b must be finite and of one length")
         for i, name in enumerate(self.parameters):
             if not (np.isfinite(self.lower[i]) and np.isfinite(self.upper[i])):
                 raise ModelError(f"parameter {name} is unbounded: give finite bounds")
             if self.lower[i] > self.upper[i]:
                 raise ModelError(f"parameter {name} has lower bound {self.lower[i]} above upper bound {self.upper[i]}")
-        for array in (self.lower, self.upper, self.A, self.b):
+        for array in (self.lower, self.upper, entries, self.b):
             array.setflags(write=False)
 
     @classmethod
@@ -66,15 +71,17 @@ class Domain:
     def constraints(self) -> tuple[np.ndarray, np.ndarray]:
         """All rows (A, b) with the bounds among them."""
         eye = np.eye(self.dimension)
-        return np.vstack([self.A, eye, -eye]), np.concatenate([self.b, self.upper, -self.lower])
+        A: Any = self.A
+        A = A.toarray() if sparse.issparse(A) else A
+        return np.vstack([A, eye, -eye]), np.concatenate([self.b, self.upper, -self.lower])
 
     def contains(self, theta: np.ndarray, tol: float = 1e-9) -> np.ndarray | bool:
         """Whether θ (d,) or each of θ (n, d) lies in D up to tol."""
         points = np.atleast_2d(np.asarray(theta, dtype=float))
         if points.shape[1] != self.dimension:
             raise ModelError(f"θ has {points.shape[1]} entries, the model has {self.dimension} parameters")
-        A, b = self.constraints()
-        inside = (points @ A.T <= b + tol).all(axis=1)
+        inside = ((points <= self.upper + tol) & (points >= self.lower - tol)).all(axis=1)
+        inside &= ((self.A @ points.T).T <= self.b + tol).all(axis=1)
         return bool(inside[0]) if np.ndim(theta) == 1 else inside
 
     def center(self) -> np.ndarray:

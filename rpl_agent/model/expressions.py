@@ -38,7 +38,7 @@ class Reduction:
     pivots: tuple[int, ...]  # columns among the M-1 non-constant monomials
     weights: np.ndarray  # (F, r), C order; sparse for models with many monomials
     is_identity: bool  # affine and full rank: x = θ in the order of the parameters
-    exponents: np.ndarray  # (M-1, d)
+    exponents: np.ndarray  # (M-1, d); sparse where the monomials are the parameters themselves
 
     @property
     def rank(self) -> int:
@@ -47,6 +47,8 @@ class Reduction:
     def coordinates(self, theta: np.ndarray) -> np.ndarray:
         """x (n, r) of parameter vectors θ (n, d)."""
         theta = np.atleast_2d(np.asarray(theta, dtype=float))
+        if self.is_identity:
+            return theta.copy()
         monomials = _monomial_values(self.exponents, theta)
         return (self.matrix @ monomials.T).T
 
@@ -57,7 +59,7 @@ class ExpressionTable:
     def __init__(
         self,
         parameters: Sequence[str],
-        monomials: np.ndarray,
+        monomials: np.ndarray | None,
         numerators: sparse.csr_array | tuple,
         denominators: Sequence[int],
     ):
@@ -65,16 +67,34 @@ class ExpressionTable:
 
         Parameters
         ----------
-        monomials : (M, d) exponents, row 0 all zero.
+        monomials : (M, d) exponents, row 0 all zero. None: the constant and the parameters in their order, each of
+            them used, which needs no array of size d²: thousands of parameters fit.
         numerators : (indptr, indices, data) of exact integers (data int64, or object for huge ones).
         denominators : M positive integers.
         """
         self.parameters = tuple(parameters)
-        self.monomials = np.ascontiguousarray(monomials, dtype=np.int32)
+        self.is_plain = monomials is None
         self.indptr, self.indices, self.data = numerators
         self.denominators = tuple(int(q) for q in denominators)
+        if monomials is None:
+            if len(self.denominators) != len(self.parameters) + 1:
+                raise ModelError("one denominator per parameter, and one for the constant")
+            return
+        self.monomials = np.ascontiguousarray(monomials, dtype=np.int32)
         if self.monomials.shape != (len(self.denominators), len(self.parameters)) or self.monomials[0].any():
             raise ModelError("monomials must be (M, d) with the constant monomial first")
+
+    @cached_property
+    def monomials(self) -> np.ndarray:
+        """(M, d) exponents; made on demand where the monomials are the parameters themselves."""
+        return np.eye(self.num_parameters + 1, self.num_parameters, k=-1, dtype=np.int32)
+
+    @property
+    def monomial_degrees(self) -> np.ndarray:
+        """(M,) degree of every monomial."""
+        if self.is_plain:
+            return np.minimum(np.arange(self.num_monomials), 1)
+        return self.monomials.sum(axis=1)
 
     # ------------------------------------------------------------------ construction
     @classmethod
@@ -91,10 +111,13 @@ class ExpressionTable:
         position = {name: i for i, name in enumerate(parameters)}
         ordered = sorted(seen, key=lambda m: (sum(p for _, p in m), [(position[name], -p) for name, p in m]))
         index = {m: i for i, m in enumerate(ordered)}
-        exponents = np.zeros((len(ordered), len(known)), dtype=np.int32)
-        for m, i in index.items():
-            for name, power in m:
-                exponents[i, position[name]] = power
+        exponents = None
+        plain = len(ordered) == len(known) + 1 > DENSE_COLUMNS and all(sum(p for _, p in m) <= 1 for m in ordered)
+        if not plain:
+            exponents = np.zeros((len(ordered), len(known)), dtype=np.int32)
+            for m, i in index.items():
+                for name, power in m:
+                    exponents[i, position[name]] = power
         denominators = [1] * len(ordered)
         for polynomial in polynomials:
             for m, c in polynomial.terms.items():
@@ -155,7 +178,8 @@ class ExpressionTable:
         packed = np.array(data, dtype=object if any(abs(v) > INT64_SAFE for v in data) else np.int64)
         numerators = (np.array(indptr), np.array(indices, dtype=np.int32), packed)
         denominators = [self.denominators[i] // shrink[i] for i in used]
-        return ExpressionTable(self.parameters, self.monomials[used], numerators, denominators), rank
+        monomials = None if self.is_plain and len(used) == self.num_monomials else self.monomials[used]
+        return ExpressionTable(self.parameters, monomials, numerators, denominators), rank
 
     def _sorted_dense(self) -> tuple[ExpressionTable, np.ndarray]:
         """`sorted` for few monomials: whole columns at a time."""
@@ -188,8 +212,7 @@ class ExpressionTable:
 
     @cached_property
     def degree(self) -> int:
-        used = np.unique(self.indices)
-        return int(self.monomials[used].sum(axis=1).max(initial=0))
+        return int(self.monomial_degrees[np.unique(self.indices)].max(initial=0))
 
     @property
     def is_affine(self) -> bool:
@@ -224,7 +247,10 @@ class ExpressionTable:
 
     def monomial_values(self, theta: np.ndarray) -> np.ndarray:
         """(n, M) values of all monomials at θ (n, d)."""
-        return _monomial_values(self.monomials, np.atleast_2d(np.asarray(theta, dtype=float)))
+        theta = np.atleast_2d(np.asarray(theta, dtype=float))
+        if self.is_plain:
+            return np.hstack([np.ones((len(theta), 1)), theta])
+        return _monomial_values(self.monomials, theta)
 
     def evaluate(self, theta: np.ndarray) -> np.ndarray:
         """All of Λ at θ (d,) or a batch (n, d): one matrix product over monomials."""
@@ -239,10 +265,14 @@ class ExpressionTable:
         terms = {}
         for k in range(self.indptr[f], self.indptr[f + 1]):
             i = self.indices[k]
-            powers = zip(self.parameters, self.monomials[i].tolist())
-            monomial = tuple(sorted((name, p) for name, p in powers if p))
-            terms[monomial] = Fraction(int(self.data[k]), self.denominators[i])
+            terms[self._monomial(i)] = Fraction(int(self.data[k]), self.denominators[i])
         return Polynomial(terms)
+
+    def _monomial(self, i: int) -> Monomial:
+        if self.is_plain:
+            return ((self.parameters[i - 1], 1),) if i else ONE
+        powers = zip(self.parameters, self.monomials[i].tolist())
+        return tuple(sorted((name, p) for name, p in powers if p))
 
     @cached_property
     def complement(self) -> np.ndarray:
@@ -264,6 +294,11 @@ class ExpressionTable:
     @cached_property
     def reduction(self) -> Reduction:
         """Reduced coordinates (method: reduce first); decided in exact arithmetic."""
+        if self.is_plain:
+            columns = self.num_parameters
+            weights = sparse.csr_array(self.coefficients[:, 1:])
+            return Reduction(sparse.eye_array(columns, format="csr"), tuple(range(columns)), weights, True,
+                             sparse.eye_array(columns, format="csr"))  # fmt: skip
         exponents = self.monomials[1:]
         if len(exponents) > DENSE_COLUMNS:
             # Untied models: every used monomial is a coordinate of its own. Not minimal if columns are

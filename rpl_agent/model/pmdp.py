@@ -11,8 +11,10 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from rpl_agent.errors import ModelError
 from rpl_agent.model.domain import Domain
@@ -173,9 +175,12 @@ class ParametricMDP:
         """Hash of everything that decides what data and policies mean for this model."""
         digest = hashlib.sha256()
         table = self.table
+        A: Any = self.domain.A
         for array in (
-            self.state_ptr, self.action, self.row_ptr, self.successor, self.expression, table.monomials,
-            table.indptr, table.indices, self.domain.lower, self.domain.upper, self.domain.A, self.domain.b,
+            self.state_ptr, self.action, self.row_ptr, self.successor, self.expression,
+            np.zeros(0) if table.is_plain else table.monomials,
+            table.indptr, table.indices, self.domain.lower, self.domain.upper,
+            *((A.indptr, A.indices, A.data) if sparse.issparse(A) else (A,)), self.domain.b,
         ):  # fmt: skip
             digest.update(np.ascontiguousarray(array).tobytes())
         digest.update(repr((table.data.tolist(), table.denominators, table.parameters, self.initial_state)).encode())

@@ -23,7 +23,9 @@ MOST_ROWS = 2_000
 
 def used_parameters(table: ExpressionTable) -> np.ndarray:
     """(d,) bool: the parameters that occur in some expression."""
-    return np.asarray(table.monomials != 0).any(axis=0)
+    if table.is_plain:
+        return np.ones(table.num_parameters, dtype=bool)
+    return np.asarray((table.monomials != 0).any(axis=0))
 
 
 def without_unused(pmdp: ParametricMDP) -> ParametricMDP:

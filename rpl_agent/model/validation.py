@@ -164,7 +164,7 @@ def expression_range(table, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
         return low, high
     degree = np.zeros(table.num_expressions, dtype=np.int64)
     rows = np.repeat(np.arange(table.num_expressions), np.diff(table.indptr))
-    np.maximum.at(degree, rows, table.monomials.sum(axis=1)[table.indices])
+    np.maximum.at(degree, rows, table.monomial_degrees[table.indices])
     affine = np.flatnonzero(outside & (degree <= 1))
     B, constant = linear_part(table)[affine], table.constant[affine]
     vertices = _vertices(domain)
@@ -211,6 +211,10 @@ def _vertices(domain: Domain) -> np.ndarray | None:
 
 
 def _box_range(table, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
+    positive, negative = table.coefficients.maximum(0), table.coefficients.minimum(0)
+    if table.is_plain:
+        low, high = np.append(1.0, domain.lower), np.append(1.0, domain.upper)
+        return positive @ low + negative @ high, positive @ high + negative @ low
     if table.monomials.max(initial=0) <= 1 and domain.dimension <= 10 and not table.is_affine:
         corners = np.array(np.meshgrid(*zip(domain.lower, domain.upper), indexing="ij")).reshape(domain.dimension, -1).T
         low = np.full(table.num_expressions, np.inf)
@@ -231,7 +235,6 @@ def _box_range(table, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
                 ends[0] = 0.0
             products = [mono_low[i] * ends[0], mono_low[i] * ends[1], mono_high[i] * ends[0], mono_high[i] * ends[1]]
             mono_low[i], mono_high[i] = min(products), max(products)
-    positive, negative = table.coefficients.maximum(0), table.coefficients.minimum(0)
     return positive @ mono_low + negative @ mono_high, positive @ mono_high + negative @ mono_low
 
 

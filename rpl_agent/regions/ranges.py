@@ -26,7 +26,7 @@ def range_on_box(table: ExpressionTable, lower: np.ndarray, upper: np.ndarray) -
     ----------
     lower, upper : (d,) float64
     """
-    degrees = table.monomials.max(axis=0, initial=0)
+    degrees = np.zeros(0, dtype=int) if table.is_affine else table.monomials.max(axis=0, initial=0)
     if table.is_affine:
         low, high = _affine_range(table, lower, upper)
     elif np.prod(degrees + 1.0) <= MAX_BERNSTEIN:
@@ -37,9 +37,8 @@ def range_on_box(table: ExpressionTable, lower: np.ndarray, upper: np.ndarray) -
 
 
 def _affine_range(table: ExpressionTable, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    exponents = table.monomials[1:]
-    columns = exponents.argmax(axis=1)
-    weights = table.coefficients[:, np.arange(1, len(table.monomials))]
+    columns = np.arange(len(lower)) if table.is_plain else table.monomials[1:].argmax(axis=1)
+    weights = table.coefficients[:, np.arange(1, table.num_monomials)]
     low, high = lower[columns], upper[columns]
     positive, negative = weights.maximum(0), weights.minimum(0)
     slack = _slack(table, np.maximum(np.abs(low), np.abs(high)))
@@ -94,5 +93,5 @@ def _monomial_range(table: ExpressionTable, lower: np.ndarray, upper: np.ndarray
 
 def _slack(table: ExpressionTable, reach: np.ndarray) -> np.ndarray:
     """(F,) more than the rounding of constant + sum of coefficients times numbers up to reach (M - 1,)."""
-    weights = table.coefficients[:, np.arange(1, len(table.monomials))]
+    weights = table.coefficients[:, np.arange(1, table.num_monomials)]
     return (2 * len(reach) + 16) * UNIT_ROUNDOFF * (np.abs(table.constant) + abs(weights) @ reach)

@@ -99,8 +99,10 @@ def beyond_mccormick(region: Region, pmdp: ParametricMDP) -> bool:
     the smaller box of an intersection.
     """
     table = pmdp.table
+    if table.is_affine:
+        return False
     bilinear = table.degree <= 2 and table.monomials.max(initial=0) <= 1
-    return not (table.is_affine or (bilinear and isinstance(region, Polytope | Image)))
+    return not (bilinear and isinstance(region, Polytope | Image))
 
 
 def parameter_box(region: Region, pmdp: ParametricMDP) -> tuple[np.ndarray, np.ndarray]:

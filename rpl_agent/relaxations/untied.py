@@ -25,7 +25,7 @@ def untied_model(pmdp: ParametricMDP) -> ParametricMDP:
     sizes = np.diff(table.indptr)[pmdp.expression]
     indptr = np.concatenate([[0], np.cumsum(sizes)])
     gather = np.repeat(table.indptr[pmdp.expression] - indptr[:-1], sizes) + np.arange(indptr[-1])
-    repeated = ExpressionTable(
-        table.parameters, table.monomials, (indptr, table.indices[gather], table.data[gather]), table.denominators
-    )
+    numerators = (indptr, table.indices[gather], table.data[gather])
+    monomials = None if table.is_plain else table.monomials
+    repeated = ExpressionTable(table.parameters, monomials, numerators, table.denominators)
     return replace(pmdp, expression=np.arange(pmdp.num_transitions, dtype=np.int32), table=repeated)
