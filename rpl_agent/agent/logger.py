@@ -11,6 +11,7 @@ import io
 import json
 import math
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -74,8 +75,7 @@ class TensorBoardWriter:
     """Scalars, the margin chart, figures and hyper-parameters, through tensorboardX (no torch)."""
 
     def __init__(self, folder: Path, resume_at: int | None = None):
-        from tensorboardX import SummaryWriter
-
+        SummaryWriter = _tensorboardx().SummaryWriter
         self._writer = SummaryWriter(str(folder), purge_step=None if resume_at is None else resume_at + 1, flush_secs=5)
         self._writer.add_custom_scalars(LAYOUT)
 
@@ -91,8 +91,7 @@ class TensorBoardWriter:
 
     def hyperparameters(self, settings: Mapping[str, Any], metrics: Mapping[str, float]) -> None:
         """Settings and result of this run, in its own folder (so that runs can be compared)."""
-        from tensorboardX.summary import hparams
-
+        hparams = _tensorboardx().summary.hparams
         plain = {k: v if isinstance(v, (bool, int, float, str)) else str(v) for k, v in settings.items()}
         for summary in hparams(plain, {k: float(v) for k, v in metrics.items()}):
             self._writer._get_file_writer().add_summary(summary)
@@ -100,6 +99,20 @@ class TensorBoardWriter:
 
     def close(self) -> None:
         self._writer.close()
+
+
+def _tensorboardx() -> Any:
+    """tensorboardX, which loads torch where that is installed: seconds of start that nothing here has a use for."""
+    hidden = "torch" not in sys.modules
+    if hidden:
+        sys.modules["torch"] = None  # type: ignore[assignment]  # "not installed", for the next lines
+    try:
+        import tensorboardX
+        import tensorboardX.summary
+    finally:
+        if hidden:
+            del sys.modules["torch"]
+    return tensorboardX
 
 
 class CSVWriter:

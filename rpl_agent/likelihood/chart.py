@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from rpl_agent.highs import minimiser
 from rpl_agent.likelihood import _newton
 from rpl_agent.model.expressions import Reduction
 from rpl_agent.model.pmdp import ParametricMDP
@@ -98,11 +99,10 @@ def _chart_of(pmdp: ParametricMDP) -> Chart:
         A, b = domain.constraints()
         ends = []
         gradient = matrix[0] @ reduction.exponents
-        from scipy.optimize import linprog  # half a second of import that most models do not need
-
         for sign in (1.0, -1.0):
-            result = linprog(sign * gradient, A_ub=A, b_ub=b, bounds=[(None, None)] * len(gradient), method="highs")
-            ends.append(float(gradient @ result.x))
+            point = minimiser(sign * gradient, A, b)
+            assert point is not None, "domains are bounded, and an empty one has been refused"
+            ends.append(float(gradient @ point))
         vertices = np.array(ends)[:, None]
     elif domain.dimension <= MAX_PROJECTED:
         from scipy.spatial import HalfspaceIntersection

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from rpl_agent.errors import ModelError
+from rpl_agent.highs import minimiser
 
 
 @dataclass(frozen=True)
@@ -92,17 +93,13 @@ class Domain:
     def _center(self) -> np.ndarray:  # one LP per domain: every update of an online run asks for it
         if not len(self.b):  # a box: its middle is such a centre
             return 0.5 * (self.lower + self.upper)
-        from scipy.optimize import linprog  # half a second of import that boxes do not need
-
         A, b = self.constraints()
-        norms = np.linalg.norm(A, axis=1)
-        cost = np.zeros(self.dimension + 1)
-        cost[-1] = -1.0
-        bounds = [(None, None)] * self.dimension + [(0, None)]
-        result = linprog(cost, A_ub=np.hstack([A, norms[:, None]]), b_ub=b, bounds=bounds, method="highs")
-        if result.status != 0:
+        rows = np.hstack([A, np.linalg.norm(A, axis=1)[:, None]])  # the ball of radius r around x satisfies A x ≤ b
+        radius = np.append(np.zeros(self.dimension), 1.0)
+        found = minimiser(-radius, np.vstack([rows, -radius]), np.append(b, 0.0))
+        if found is None:
             raise ModelError(f"the domain of {self.parameters} is empty: its constraints contradict each other")
-        return result.x[:-1]
+        return found[:-1]
 
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
         """(n, d) points of D: rejection from the box, hit-and-run where that is hopeless."""

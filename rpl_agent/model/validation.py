@@ -9,6 +9,7 @@ from math import comb
 import numpy as np
 
 from rpl_agent.errors import ModelError
+from rpl_agent.highs import minimiser
 from rpl_agent.model import bernstein
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import DENSE_COLUMNS, INT64_SAFE
@@ -169,15 +170,12 @@ def expression_range(table, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
     B, constant = linear_part(table)[affine], table.constant[affine]
     vertices = _vertices(domain)
     if vertices is None:
-        from scipy.optimize import linprog  # half a second of import that small domains do not need
-
         A, b = domain.constraints()
-        bounds = [(None, None)] * domain.dimension
         for k, f in enumerate(affine):
             for sign, out in ((1.0, low), (-1.0, high)):
-                result = linprog(sign * B[k], A_ub=A, b_ub=b, bounds=bounds, method="highs")
-                if result.status == 0:
-                    out[f] = constant[k] + sign * result.fun
+                point = minimiser(sign * B[k], A, b)
+                if point is not None:
+                    out[f] = constant[k] + float(B[k] @ point)
     elif len(vertices):
         values = constant[:, None] + B @ vertices.T
         low[affine], high[affine] = values.min(axis=1), values.max(axis=1)

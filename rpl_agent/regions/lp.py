@@ -19,6 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from rpl_agent.errors import RPLWarning
+from rpl_agent.highs import is_optimal, new_solver, tight
 from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.regions.box import box_minimum
 
@@ -111,54 +112,28 @@ class LinearProgram:
         """
         if self._run(c)[1] is None:
             return None
-        import highspy
-
-        basis = self._solver().getBasis()
         m = self.A.shape[0]
-        rows = [i for i, s in enumerate(basis.row_status) if s == highspy.HighsBasisStatus.kUpper]
-        for j, s in enumerate(basis.col_status):
-            if s == highspy.HighsBasisStatus.kUpper:
-                rows.append(m + 2 * j)
-            elif s == highspy.HighsBasisStatus.kLower:
-                rows.append(m + 2 * j + 1)
+        rows, at_upper, at_lower = tight(self._solver())
+        rows += sorted([m + 2 * j for j in at_upper] + [m + 2 * j + 1 for j in at_lower])
         return np.array(rows) if len(rows) == self.A.shape[1] else None
 
     def _run(self, c: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, str]:
         """HiGHS' minimiser and multipliers y >= 0 of the rows; None for the latter if it does not say optimal."""
-        import highspy
-
         solver = self._solver()
         n = len(c)
         solver.changeColsCost(n, np.arange(n, dtype=np.int32), c)
         solver.run()
-        status = solver.getModelStatus()
         solution = solver.getSolution()
-        if status != highspy.HighsModelStatus.kOptimal:
+        if not is_optimal(solver):
+            status = solver.modelStatusToString(solver.getModelStatus())
             solver.clearSolver()  # forget a basis that led nowhere
-            return np.zeros(n), None, solver.modelStatusToString(status)
+            return np.zeros(n), None, status
         return np.array(solution.col_value), np.maximum(-np.array(solution.row_dual), 0.0), "Optimal"
 
     def _solver(self) -> Any:
         if not hasattr(self._local, "highs"):
-            import highspy
-
-            solver = highspy.Highs()
-            solver.setOptionValue("output_flag", False)
-            solver.setOptionValue("threads", 1)
-            solver.setOptionValue("presolve", "off")  # it would discard the warm basis
-            solver.setOptionValue("time_limit", float(self.time_limit))
-            model = highspy.HighsLp()
-            m, n = self.A.shape
-            model.num_col_, model.num_row_ = n, m
-            model.col_cost_ = np.zeros(n)
-            model.col_lower_, model.col_upper_ = self.lower, self.upper
-            model.row_lower_, model.row_upper_ = np.full(m, -np.inf), self.b
-            model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-            model.a_matrix_.start_ = self.A.indptr
-            model.a_matrix_.index_ = self.A.indices
-            model.a_matrix_.value_ = self.A.data
-            solver.passModel(model)
-            self._local.highs = solver
+            matrix = (self.A.indptr, self.A.indices, self.A.data)
+            self._local.highs = new_solver(matrix, self.b, self.lower, self.upper, self.time_limit)
         return self._local.highs
 
     def _safe(self, c: np.ndarray, y: np.ndarray) -> float:

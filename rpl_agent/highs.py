@@ -1,0 +1,62 @@
+"""HiGHS, the linear programming solver: the one file that imports it.
+
+`regions.lp` turns its answers into certified bounds; `minimiser` is for points whose quality is a matter of taste or
+is checked by the caller (a centre to start from, the ends of a range).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def new_solver(
+    A: tuple[np.ndarray, np.ndarray, np.ndarray], b: np.ndarray, lower: np.ndarray, upper: np.ndarray, time_limit: float
+) -> Any:
+    """A silent, single-threaded ``Highs`` for {x : A x ≤ b, lower ≤ x ≤ upper}; A as (indptr, indices, data) of CSR."""
+    import highspy
+
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("threads", 1)
+    solver.setOptionValue("presolve", "off")  # it would discard the warm basis
+    solver.setOptionValue("time_limit", float(time_limit))
+    model = highspy.HighsLp()
+    model.num_col_, model.num_row_ = len(lower), len(b)
+    model.col_cost_ = np.zeros(len(lower))
+    model.col_lower_, model.col_upper_ = lower, upper
+    model.row_lower_, model.row_upper_ = np.full(len(b), -np.inf), b
+    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    model.a_matrix_.start_, model.a_matrix_.index_, model.a_matrix_.value_ = A
+    solver.passModel(model)
+    return solver
+
+
+def is_optimal(solver: Any) -> bool:
+    import highspy
+
+    return solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+
+
+def tight(solver: Any) -> tuple[list[int], list[int], list[int]]:
+    """Rows at their bound, columns at their upper and columns at their lower bound, in the basis it ended with."""
+    import highspy
+
+    kind, basis = highspy.HighsBasisStatus, solver.getBasis()
+    columns = list(enumerate(basis.col_status))
+    return (
+        [i for i, s in enumerate(basis.row_status) if s == kind.kUpper],
+        [j for j, s in columns if s == kind.kUpper],
+        [j for j, s in columns if s == kind.kLower],
+    )
+
+
+def minimiser(c: np.ndarray, A: np.ndarray, b: np.ndarray) -> np.ndarray | None:
+    """HiGHS' x (n,) of min c·x over {A x ≤ b} with dense A (m, n); None unless it says optimal."""
+    m, n = A.shape
+    dense = (np.arange(0, m * n + 1, n), np.tile(np.arange(n), m), np.ascontiguousarray(A, dtype=float).ravel())
+    solver = new_solver(dense, np.asarray(b, dtype=float), np.full(n, -np.inf), np.full(n, np.inf), 60.0)
+    solver.changeColsCost(n, np.arange(n, dtype=np.int32), np.asarray(c, dtype=float))
+    solver.run()
+    return np.array(solver.getSolution().col_value) if is_optimal(solver) else None
