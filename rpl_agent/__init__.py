@@ -1,27 +1,82 @@
-"""Learn a certified policy for a system whose structure is known and whose parameters are not."""
+"""Learn a certified policy for a system whose structure is known and whose parameters are not.
 
-from rpl_agent.agent.rpl import RPLAgent
-from rpl_agent.certificate import Certificate
-from rpl_agent.certify import Config, certify
-from rpl_agent.errors import DataError, ModelError, RPLWarning
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.model import (
-    Domain,
-    Nature,
-    Objective,
-    ParametricMDP,
-    Policy,
-    Polynomial,
-    Sense,
-    Simulator,
-    build,
-    build_arrays,
-    validate,
-)
-from rpl_agent.solver import Solution, solve
+Names are loaded when they are first used: importing the package costs nothing, so that `rpl --help` and programs that
+need one part of it start at once.
+"""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rpl_agent.agent.rpl import RPLAgent
+    from rpl_agent.certificate import Certificate
+    from rpl_agent.certify import Config, certify
+    from rpl_agent.errors import DataError, ModelError, RPLWarning
+    from rpl_agent.evidence.counts import Counts
+    from rpl_agent.model import (
+        Domain,
+        Nature,
+        Objective,
+        ParametricMDP,
+        Policy,
+        Polynomial,
+        Sense,
+        Simulator,
+        build,
+        build_arrays,
+        validate,
+    )
+    from rpl_agent.solver import Solution, solve
+
+__version__ = "0.2.0.dev0"
+#: where each public name lives
+_HOMES = {
+    "rpl_agent.agent.rpl": ("RPLAgent",),
+    "rpl_agent.certificate": ("Certificate",),
+    "rpl_agent.certify": ("Config",),
+    "rpl_agent.errors": ("DataError", "ModelError", "RPLWarning"),
+    "rpl_agent.evidence.counts": ("Counts",),
+    "rpl_agent.model": (
+        "Domain", "Nature", "Objective", "ParametricMDP", "Policy", "Polynomial", "Sense", "Simulator", "build",
+        "build_arrays", "validate",
+    ),
+    "rpl_agent.solver": ("Solution", "solve"),
+}  # fmt: skip
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Certificate", "Config", "Counts", "DataError", "Domain", "ModelError", "Nature", "Objective", "ParametricMDP",
     "Policy", "Polynomial", "RPLAgent", "RPLWarning", "Sense", "Simulator", "Solution", "build", "build_arrays",
     "certify", "solve", "validate",
 ]  # fmt: skip
+
+
+class _Package(ModuleType):
+    """`rpl_agent.certify` is the function, although a module has the same name.
+
+    The import system binds a submodule to its package when it has been loaded; without the setter that does nothing,
+    the function would be hidden from then on.
+    """
+
+    @property
+    def certify(self) -> Any:
+        return import_module("rpl_agent.certify").certify
+
+    @certify.setter
+    def certify(self, module: ModuleType) -> None:
+        pass
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

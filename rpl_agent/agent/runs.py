@@ -54,7 +54,7 @@ def train(
     schedule: str | Schedule = "state-action",
     weight: float = 0.9,
     stop_when_gap: float | None = None,
-    checkpoint_every: int | None = None,
+    checkpoint_every: int | None = 2_000,
     oracle_theta: np.ndarray | None = None,
     quiet: bool = False,
     progress: bool = True,

@@ -1,40 +1,66 @@
-"""`rpl`: the command line. One file per group of commands; `main` only dispatches."""
+"""`rpl`: the command line. One file per group of commands; `main` only dispatches.
+
+Building the parser imports nothing heavy, so `rpl --help` answers at once; each command imports what it needs.
+"""
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
+from rpl_agent import __version__
+from rpl_agent.cli import parser as options
 from rpl_agent.errors import DataError, ModelError
 
+#: exit status of wrong input, of a defect, and of a run that was interrupted
+WRONG, DEFECT, INTERRUPTED = 2, 1, 130
 
-def build_parser() -> argparse.ArgumentParser:
-    from rpl_agent.cli import certify, experiments, export, inspect, training
 
-    parser = argparse.ArgumentParser(
+def build_parser() -> options.Parser:
+    from rpl_agent.cli import certify, experiments, export, inspect, training, worlds
+
+    parser = options.Parser(
         prog="rpl",
         description="Learn a certified policy for a system whose structure is known and whose parameters are not.",
         epilog="Every command has --help and --json. A model is an id (rpl/Aircraft-20x10-v0) or --model FILE.prism.",
     )
+    parser.add_argument("--version", action="version", version=f"rpl_agent {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for group in (inspect, certify, training, experiments, export):
+    for group in (worlds, inspect, certify, training, experiments, export):
         group.register(commands)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; problems with the input are one clear message and exit status 2."""
-    arguments = build_parser().parse_args(argv)
+    try:
+        arguments = build_parser().parse_args(argv)
+    except options.UsageError as error:
+        options.report_error(argv, str(error))
+        return WRONG
+    name = f"rpl {arguments.command}"
     try:
         return int(arguments.run(arguments) or 0)
-    except (ModelError, DataError, FileNotFoundError) as error:
-        print(f"rpl {arguments.command}: {error}", file=sys.stderr)
-        return 2
+    except (ModelError, DataError, options.UsageError) as error:
+        options.report_error(argv, f"{name}: {error}")
+        return WRONG
     except BrokenPipeError:  # e.g. `rpl info … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # no such file, no permission, no space, a name too long
+        where = f" {error.filename!r}" if error.filename is not None else ""
+        options.report_error(argv, f"{name}: {(error.strerror or str(error))}{where}")
+        return WRONG
+    except KeyboardInterrupt as interrupt:  # a run says how to go on
+        options.report_error(argv, f"{name}: stopped at once; {interrupt}".rstrip("; "))
+        return INTERRUPTED
+    except Exception as error:  # a defect: the traceback is for its report, the JSON for the program that reads it
+        traceback.print_exc()
+        if arguments.json:
+            options.report_error(argv, f"{name}: {type(error).__name__}: {error}")
+        return DEFECT
 
 
 if __name__ == "__main__":

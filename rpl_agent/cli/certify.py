@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rpl_agent.cli.common import Source, add_json, add_method, add_source, emit, load_source
+from rpl_agent.cli.common import Source, add_json, add_method, add_seed, add_source, config_of, emit, load_source
+from rpl_agent.cli.parser import count, output_file
 from rpl_agent.errors import ModelError
 
 
@@ -17,10 +18,8 @@ def register(commands) -> None:
     )
     add_source(certify)
     data = certify.add_argument_group("data")
-    data.add_argument("--episodes", type=int, help="simulate so many episodes at the true parameters")
+    add_data(data)
     data.add_argument("--policy", choices=("uniform",), default="uniform", help="who samples the simulated episodes")
-    data.add_argument("--seed", type=int, default=0)
-    data.add_argument("--data", metavar="LOG", help="transitions in a .csv or .parquet file, or minari:NAME")
     data.add_argument("--quarantine", metavar="FILE", help="write rows that the model forbids here instead of failing")
     add_method(certify)
     certify.add_argument(
@@ -28,21 +27,37 @@ def register(commands) -> None:
         choices=("optimal",),
         help="bound the policy that is optimal at the true parameters, instead of synthesising one",
     )
-    certify.add_argument("--output", metavar="FILE", help="write the whole certificate, policy included, as JSON")
+    certify.add_argument(
+        "--output", type=output_file(".json"), metavar="FILE.json", help="write the whole certificate, policy included"
+    )
     add_json(certify)
     certify.set_defaults(run=run_certify)
 
     plot = commands.add_parser("plot-region", help="a picture of the confidence region in two parameters")
     add_source(plot)
-    plot.add_argument("--episodes", type=int, default=1000, help="simulated uniform episodes (default 1000)")
-    plot.add_argument("--seed", type=int, default=0)
+    plot.add_argument(
+        "--episodes", type=count, default=1000, metavar="N", help="simulated uniform episodes (default 1000)"
+    )
+    add_seed(plot)
     plot.add_argument(
         "--parameters", nargs=2, metavar="NAME", help="the two parameters to show (default: the first two)"
     )
     add_method(plot)
-    plot.add_argument("--output", default="region.png", help="picture to write (default region.png)")
+    plot.add_argument(
+        "--output", type=output_file(".png", ".pdf", ".svg"), default="region.png", metavar="FILE",
+        help="picture to write: .png, .pdf or .svg (default region.png)",
+    )  # fmt: skip
     add_json(plot)
     plot.set_defaults(run=run_plot)
+
+
+def add_data(parser: argparse._ActionsContainer) -> None:
+    """Where data come from: a simulation or a log."""
+    parser.add_argument(
+        "--episodes", type=count, metavar="N", help="simulate so many uniform episodes at the true parameters"
+    )
+    add_seed(parser)
+    parser.add_argument("--data", metavar="LOG", help="transitions in a .csv or .parquet file, or minari:NAME")
 
 
 def simulate_counts(source: Source, episodes: int, seed: int):
@@ -55,7 +70,7 @@ def simulate_counts(source: Source, episodes: int, seed: int):
 
 
 def run_certify(arguments: argparse.Namespace) -> int:
-    from rpl_agent.certify import Config, certify
+    from rpl_agent.certify import certify
 
     if arguments.id is not None and Path(arguments.id).is_dir():
         from rpl_agent.agent.runs import certify_run
@@ -65,7 +80,7 @@ def run_certify(arguments: argparse.Namespace) -> int:
         emit(arguments, result, "certificate", result.pop("text", None))
         return 0
     source = load_source(arguments)
-    config = Config(arguments.confidence, arguments.relaxation, arguments.delta, arguments.precision)
+    config = config_of(arguments)
     quarantined = 0
     if (arguments.episodes is None) == (arguments.data is None):
         raise ModelError("give either --episodes N (simulated) or --data LOG")
@@ -75,8 +90,6 @@ def run_certify(arguments: argparse.Namespace) -> int:
         log = read_log(source.pmdp, arguments.data, quarantine=arguments.quarantine)
         counts, quarantined = log.counts, log.quarantined
     else:
-        if arguments.episodes < 1:
-            raise ModelError(f"--episodes {arguments.episodes} must be at least 1")
         counts = simulate_counts(source, arguments.episodes, arguments.seed)
     policy, best = (None, None)
     if arguments.evaluate == "optimal":
@@ -133,7 +146,7 @@ def _true_value(source: Source, policy, precision: float) -> float:
 
 
 def run_plot(arguments: argparse.Namespace) -> int:
-    from rpl_agent.certify import Config, uncertainty
+    from rpl_agent.certify import uncertainty
     from rpl_agent.plotting.region import plot_region
 
     source = load_source(arguments)
@@ -142,7 +155,7 @@ def run_plot(arguments: argparse.Namespace) -> int:
     for name in chosen:
         if name not in names:
             raise ModelError(f"no parameter {name!r}; the model has {names}")
-    config = Config(arguments.confidence, arguments.relaxation, arguments.delta, arguments.precision)
+    config = config_of(arguments)
     learned = uncertainty(source.pmdp, simulate_counts(source, arguments.episodes, arguments.seed), config)
     if learned.region is None:
         raise ModelError(f"the {config.relaxation} relaxation of {config.confidence} intervals has no region to draw")

@@ -1,4 +1,4 @@
-"""What every command shares: where the model comes from, and how results are printed."""
+"""What every command shares: where the model comes from, how to certify, and how results are printed."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from rich.console import Console
-from rich.table import Table
-
+from rpl_agent.cli.parser import Parser, add_call, between, count, seed
 from rpl_agent.errors import ModelError
-from rpl_agent.model import Objective, ParametricMDP
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from rpl_agent.certify import Config
+    from rpl_agent.model import Objective, ParametricMDP
 
 #: Steps after which an episode of a user's own model is cut when nothing else is said.
 DEFAULT_STEPS = 1000
@@ -38,13 +40,17 @@ class Source:
         return self.theta
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+def add_json(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object, for errors too")
+
+
+def add_seed(parser: argparse._ActionsContainer, default: int = 0) -> None:
+    parser.add_argument("--seed", type=seed, default=default, help=f"of everything random (default {default})")
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
     """ID, or --model FILE with --param and --property."""
-    parser.add_argument("id", nargs="?", help="a registered world, e.g. rpl/Aircraft-20x10-v0")
+    parser.add_argument("id", nargs="?", help="a registered world, e.g. rpl/Aircraft-20x10-v0 (see rpl worlds)")
     group = parser.add_argument_group("your own model, in place of ID")
     group.add_argument("--model", metavar="FILE", help="a model in the PRISM language")
     group.add_argument(
@@ -61,29 +67,32 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--theta", action="append", default=[], metavar="NAME=VALUE", help="true parameters, where a command simulates"
     )
-    group.add_argument("--max-steps", type=int, help="cut episodes after so many steps")
+    group.add_argument("--max-steps", type=count, metavar="N", help="cut episodes after so many steps")
 
 
-def add_method(parser: argparse.ArgumentParser) -> None:
-    """Confidence set, relaxation, δ and precision: shared with `rpl train`."""
-    from rpl_agent.certify import CONFIDENCES, RELAXATIONS
-
+def add_method(parser: Parser) -> None:
+    """Confidence set, relaxation, δ and precision: the fields of `Config`, with its defaults."""
     group = parser.add_argument_group("method")
-    group.add_argument(
-        "--confidence", choices=CONFIDENCES, default="likelihood", help="confidence set (default likelihood)"
-    )
-    group.add_argument(
-        "--relaxation", choices=RELAXATIONS, default="rectangular", help="what nature may do (default rectangular)"
-    )
-    group.add_argument(
-        "--delta", type=float, default=1e-3, help="error probability of the whole statement (default 0.001)"
-    )
-    group.add_argument(
-        "--precision",
-        type=float,
-        default=1e-6,
-        help="width of the solver's brackets, relative to values above 1 (default 1e-6)",
-    )
+
+    def add() -> None:
+        from rpl_agent.certify import CONFIDENCES, RELAXATIONS, Config
+
+        probability = {"type": between(0, 1)}
+        add_call(group, Config, {
+            "confidence": ("confidence set", {"choices": CONFIDENCES}),
+            "relaxation": ("what nature may do", {"choices": RELAXATIONS}),
+            "delta": ("error probability of the whole statement", probability),
+            "precision": ("width of the solver's brackets, relative to values above 1", probability),
+        })  # fmt: skip
+
+    parser.later(add)
+
+
+def config_of(arguments: argparse.Namespace) -> Config:
+    """What `add_method` asked for."""
+    from rpl_agent.certify import Config
+
+    return Config(arguments.confidence, arguments.relaxation, arguments.delta, arguments.precision)
 
 
 def load_source(arguments: argparse.Namespace) -> Source:
@@ -100,13 +109,17 @@ def load_source(arguments: argparse.Namespace) -> Source:
         if theta_given:
             theta = pmdp.instantiate(theta_given).theta
         return Source(arguments.model, pmdp, objective, theta, arguments.max_steps or DEFAULT_STEPS)
+    import numpy as np
+
     import rpl_envs
+    from rpl_agent.cli.worlds import known_id
 
     if arguments.param or arguments.const or arguments.property:
         raise ModelError("--param, --const and --property belong to --model FILE")
-    world = rpl_envs.benchmark(arguments.id)
+    name = known_id(arguments.id)
+    world = rpl_envs.benchmark(name)
     theta = world.pmdp.instantiate(theta_given).theta if theta_given else np.asarray(world.theta)
-    return Source(arguments.id, world.pmdp, world.objective, theta, arguments.max_steps or world.max_episode_steps)
+    return Source(name, world.pmdp, world.objective, theta, arguments.max_steps or world.max_episode_steps)
 
 
 def pairs(items: list[str], option: str, convert: type) -> dict[str, Any]:
@@ -139,6 +152,9 @@ def emit(arguments: argparse.Namespace, data: Mapping[str, Any], title: str, tex
     if text is not None:
         print(text)
         return
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(title=title, show_header=False, title_justify="left")
     for key, value in data.items():
         table.add_row(
@@ -150,6 +166,8 @@ def emit(arguments: argparse.Namespace, data: Mapping[str, Any], title: str, tex
 
 def plain(value: Any) -> Any:
     """JSON has no infinities and no numpy: make them strings and numbers."""
+    import numpy as np
+
     if isinstance(value, dict):
         return {k: plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from rpl_agent.cli.common import add_json, emit
+from rpl_agent.cli.parser import count, output_file
 from rpl_agent.cli.training import make_env, stored_source
 
 
@@ -14,8 +15,8 @@ def register(commands) -> None:
         "--suite", nargs="+", metavar="NAME", help="parts to run: sizes uniform online (default: all)"
     )
     reproduce.add_argument("--quick", action="store_true", help="small instances and budgets: minutes instead of hours")
-    reproduce.add_argument("--seeds", type=int, default=3)
-    reproduce.add_argument("--budget", type=int, help="episodes per run (default: the paper's 10^5)")
+    reproduce.add_argument("--seeds", type=count, metavar="N", default=3)
+    reproduce.add_argument("--budget", type=count, metavar="N", help="episodes per run (default: the paper's 10^5)")
     _add_sweep(reproduce)
     reproduce.set_defaults(run=run_reproduce)
 
@@ -24,15 +25,18 @@ def register(commands) -> None:
     compare.add_argument(
         "--agents", nargs="+", default=["rpl", "interval-tied", "q-learning", "ucrl2", "psrl"], metavar="NAME"
     )
-    compare.add_argument("--seeds", type=int, default=5)
-    compare.add_argument("--budget", type=int, default=10_000, help="episodes per run (default 10000)")
+    compare.add_argument("--seeds", type=count, metavar="N", default=5)
+    compare.add_argument("--budget", type=count, metavar="N", default=10_000, help="episodes per run (default 10000)")
     _add_sweep(compare)
     compare.set_defaults(run=run_compare)
 
     report = commands.add_parser("report", help="one self-contained, interactive HTML page of a run or of a sweep")
     report.add_argument("run_folder", nargs="?", metavar="RUN", help="a run folder (default: the sweep in --results)")
     report.add_argument("--results", default="results", help="folder with rows (default results)")
-    report.add_argument("--output", metavar="FILE.html", help="default: report.html in RUN or in the results folder")
+    report.add_argument(
+        "--output", type=output_file(".html"), metavar="FILE.html",
+        help="default: report.html in RUN or in the results folder",
+    )  # fmt: skip
     add_json(report)
     report.set_defaults(run=run_report)
 
@@ -41,7 +45,7 @@ def _add_sweep(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", default="results", help="folder for rows, tables and figures; a sweep found there is resumed"
     )
-    parser.add_argument("--jobs", type=int, default=2, help="parallel runs (default 2)")
+    parser.add_argument("--jobs", type=count, metavar="N", default=2, help="parallel runs (default 2)")
     parser.add_argument(
         "--executor", choices=("joblib", "ray"), default="joblib", help="ray uses RAY_ADDRESS, or starts a local one"
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from rpl_agent.cli.certify import simulate_counts
-from rpl_agent.cli.common import add_json, add_method, add_source, emit, load_source
+from rpl_agent.cli.certify import add_data, simulate_counts
+from rpl_agent.cli.common import add_json, add_method, add_source, config_of, emit, load_source
+from rpl_agent.cli.parser import output_file
 from rpl_agent.errors import ModelError
 
 
@@ -14,22 +15,26 @@ def register(commands) -> None:
         "export", help="write the learned uncertain model (DRN, .tra, UMB) and the policy (CSV, JSON, PRISM)"
     )
     add_source(export)
-    export.add_argument("--episodes", type=int, help="simulate so many uniform episodes at the true parameters")
-    export.add_argument("--data", metavar="LOG", help="transitions in a .csv or .parquet file, or minari:NAME")
-    export.add_argument("--seed", type=int, default=0)
+    add_data(export)
     add_method(export)
     export.add_argument(
-        "--uncertain", metavar="FILE", help="interval model: the ending .drn, .tra or .umb decides the format"
-    )
-    export.add_argument("--policy-file", metavar="FILE", help="robust policy: .csv, .json or .strat (PRISM)")
+        "--uncertain", type=output_file(".drn", ".tra", ".umb"), metavar="FILE",
+        help="interval model: the ending .drn, .tra or .umb decides the format",
+    )  # fmt: skip
+    export.add_argument(
+        "--policy-file", type=output_file(".csv", ".json", ".strat"), metavar="FILE",
+        help="robust policy: .csv, .json or .strat (PRISM)",
+    )  # fmt: skip
     add_json(export)
     export.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from rpl_agent.certify import Config, Solutions, certify_uncertainty, uncertainty
+    from rpl_agent.certify import Solutions, certify_uncertainty, uncertainty
     from rpl_agent.formats import export as writers
 
+    if not (arguments.uncertain or arguments.policy_file):
+        raise ModelError("nothing to write: give --uncertain FILE and/or --policy-file FILE")
     source = load_source(arguments)
     if (arguments.episodes is None) == (arguments.data is None):
         raise ModelError("give either --episodes N (simulated) or --data LOG")
@@ -39,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         counts = read_log(source.pmdp, arguments.data).counts
     else:
         counts = simulate_counts(source, arguments.episodes, arguments.seed)
-    config = Config(arguments.confidence, arguments.relaxation, arguments.delta, arguments.precision)
+    config = config_of(arguments)
     learned = uncertainty(source.pmdp, counts, config)
     certificate = certify_uncertainty(source.pmdp, counts, learned, source.objective, config, warm=Solutions())
     written = []
@@ -50,8 +55,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.policy_file:
         writers.write_policy(arguments.policy_file, source.pmdp, certificate.policy)
         written.append(arguments.policy_file)
-    if not written:
-        raise ModelError("nothing to write: give --uncertain FILE and/or --policy-file FILE")
     emit(
         arguments,
         {"written": written, "lower": certificate.lower, "upper": certificate.upper},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from rpl_agent.cli.common import add_json, add_source, emit, load_source
-from rpl_agent.model import Nature
+from rpl_agent.cli.parser import between
 
 
 def register(commands) -> None:
@@ -15,7 +15,9 @@ def register(commands) -> None:
     info.set_defaults(run=run_info)
     optimum = commands.add_parser("solve", help="the optimal value at the true parameters, as certified bounds")
     add_source(optimum)
-    optimum.add_argument("--precision", type=float, default=1e-6, help="width of the bracket (default 1e-6)")
+    optimum.add_argument(
+        "--precision", type=between(0, 1), default=1e-6, help="width of the bracket (default 1e-6)"
+    )
     add_json(optimum)
     optimum.set_defaults(run=run_solve)
 
@@ -43,6 +45,7 @@ def run_info(arguments: argparse.Namespace) -> None:
 
 
 def run_solve(arguments: argparse.Namespace) -> int:
+    from rpl_agent.model import Nature
     from rpl_agent.relaxations.point import Point
     from rpl_agent.solver import solve
 

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import math
 
-from rpl_agent.cli.common import Source, add_json, add_method, add_source, emit, load_source
-from rpl_agent.errors import ModelError
+from rpl_agent.cli.common import (
+    Source,
+    add_json,
+    add_method,
+    add_seed,
+    add_source,
+    config_of,
+    emit,
+    load_source,
+)
+from rpl_agent.cli.parser import add_call, between, count, folder_name, output_file
 
 #: Arguments that say which world a run lives in; stored in the run folder so that it can be made again.
 SOURCE_KEYS = ("id", "model", "param", "const", "property", "theta", "max_steps")
@@ -14,46 +24,58 @@ SOURCE_KEYS = ("id", "model", "param", "const", "property", "theta", "max_steps"
 def register(commands) -> None:
     train = commands.add_parser("train", help="learn online, then certify; live view, checkpoints, TensorBoard")
     add_source(train)
-    train.add_argument("--budget", type=int, default=10_000, help="exact number of episodes (or steps, see --unit)")
-    train.add_argument("--unit", choices=("episodes", "steps"), default="episodes")
-    train.add_argument(
-        "--schedule", default="state-action", help="when to update: state-action (default), expression, every:N"
-    )
-    train.add_argument(
-        "--weight", type=float, default=0.9, help="probability of the optimistic action while exploring (default 0.9)"
-    )
-    train.add_argument("--stop-when-gap", type=float, metavar="EPS", help="end early once upper − lower ≤ EPS")
+    train.later(lambda: _add_run(train))
     add_method(train)
-    train.add_argument("--seed", type=int, default=0)
-    train.add_argument("--log-dir", default="logs", help="runs go to LOG_DIR/NAME (default logs)")
-    train.add_argument("--name", help="name of the run folder (default: model and number)")
-    train.add_argument(
-        "--checkpoint-every", type=int, default=2_000, metavar="N", help="episodes between checkpoints (default 2000)"
-    )
+    add_seed(train)
     _add_view(train)
     train.set_defaults(run=run_train)
 
     resume = commands.add_parser("resume", help="go on with an interrupted run, bit for bit")
-    resume.add_argument("run_folder", metavar="RUN")
-    resume.add_argument("--budget", type=int, help="a new total budget (default: what was left)")
+    _add_folder(resume)
+    resume.add_argument("--budget", type=count, metavar="N", help="a new total budget (default: what was left)")
     _add_view(resume)
     resume.set_defaults(run=run_resume)
 
     evaluate = commands.add_parser("evaluate", help="the learned policy's value: by Monte Carlo and exactly")
-    evaluate.add_argument("run_folder", metavar="RUN")
-    evaluate.add_argument("--episodes", type=int, default=10_000)
-    evaluate.add_argument("--seed", type=int, default=1)
+    _add_folder(evaluate)
+    evaluate.add_argument("--episodes", type=count, default=10_000, metavar="N", help="to simulate (default 10000)")
+    add_seed(evaluate, 1)
     add_json(evaluate)
     evaluate.set_defaults(run=run_evaluate)
 
     watch = commands.add_parser("watch", help="see the policy act: on the screen or as a GIF")
-    watch.add_argument("run_folder", metavar="RUN")
-    watch.add_argument("--episodes", type=int, default=1)
-    watch.add_argument("--output", metavar="FILE.gif", help="write an animation instead of printing frames")
-    watch.add_argument("--mode", choices=("robust", "optimistic"), default="robust")
-    watch.add_argument("--seed", type=int, default=1)
+    _add_folder(watch)
+    watch.add_argument("--episodes", type=count, default=1, metavar="N", help="to show (default 1)")
+    watch.add_argument(
+        "--output", type=output_file(".gif"), metavar="FILE.gif", help="write an animation instead of printing frames"
+    )
+    watch.add_argument(
+        "--mode", choices=("robust", "optimistic"), default="robust", help="the certified policy or the exploring one"
+    )
+    add_seed(watch, 1)
     add_json(watch)
     watch.set_defaults(run=run_watch)
+
+
+def _add_folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_folder", metavar="RUN", help="a run folder, e.g. logs/demo")
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    """The keywords of `agent.runs.train`."""
+    from rpl_agent.agent.runs import train
+
+    number = {"type": count, "metavar": "N"}
+    add_call(parser, train, {
+        "budget": ("exact number of episodes (or steps, see --unit), e.g. 20000 or 1e5", number),
+        "unit": ("what the budget counts", {"choices": ("episodes", "steps")}),
+        "schedule": ("when to update: state-action, expression, never or every:N", {}),
+        "weight": ("probability of the optimistic action while exploring", {"type": between(0, 1, closed=True)}),
+        "stop_when_gap": ("end early once upper − lower ≤ EPS", {"type": between(0, math.inf), "metavar": "EPS"}),
+        "log_dir": ("runs go to LOG_DIR/NAME", {}),
+        "name": ("name of the run folder (default: model and number)", {"type": folder_name}),
+        "checkpoint_every": ("episodes between checkpoints, besides one every 20 seconds", number),
+    })  # fmt: skip
 
 
 def _add_view(parser: argparse.ArgumentParser) -> None:
@@ -87,11 +109,8 @@ def stored_source(run_folder: str) -> Source:
 
 def run_train(arguments: argparse.Namespace) -> int:
     from rpl_agent.agent.runs import train
-    from rpl_agent.certify import Config
 
     source = load_source(arguments)
-    if arguments.budget < 1:
-        raise ModelError(f"--budget {arguments.budget} must be at least 1")
     result = train(
         make_env(source),
         source={key: getattr(arguments, key) for key in SOURCE_KEYS},
@@ -99,7 +118,7 @@ def run_train(arguments: argparse.Namespace) -> int:
         name=arguments.name,
         budget=arguments.budget,
         unit=arguments.unit,
-        config=Config(arguments.confidence, arguments.relaxation, arguments.delta, arguments.precision),
+        config=config_of(arguments),
         seed=arguments.seed,
         schedule=arguments.schedule,
         weight=arguments.weight,

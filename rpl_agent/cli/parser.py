@@ -1,0 +1,162 @@
+"""`Parser`: argparse with one-line errors, and with options that are added when their command is chosen.
+
+Building all commands must import nothing heavy, but some options are described by the code they belong to (the names of
+confidence sets, the defaults of a function). `Parser.later` takes a function that adds such options; it is called when
+this parser parses or prints its help, never for the other commands.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import inspect
+import json
+import math
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+#: Seeds of numpy, Gymnasium and Stable-Baselines3 alike.
+LARGEST_SEED = 2**32 - 1
+#: No run is longer; numbers beyond are slips of the keyboard (and would not fit the counters).
+LARGEST_COUNT = 10**15
+#: Bytes of a name that leave room for endings: file systems take 255.
+LONGEST_NAME = 200
+
+
+class UsageError(Exception):
+    """The command line is wrong."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Errors are raised as `UsageError`; options can be added late."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **{"allow_abbrev": False, **keywords})
+        self._later: list[Callable[[], None]] = []
+
+    def later(self, add: Callable[[], None]) -> None:
+        """Call ``add`` before this parser is used."""
+        self._later.append(add)
+
+    def complete(self) -> None:
+        while self._later:
+            self._later.pop(0)()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self.complete()
+        return super().parse_known_args(args, namespace)
+
+    def format_help(self) -> str:
+        self.complete()
+        return super().format_help()
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{self.prog}: {_with_nearest(message)} (see {self.prog} --help)")
+
+
+def _with_nearest(message: str) -> str:
+    """Argparse lists all choices of a mistyped one; name the nearest first."""
+    found = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+    if not found:
+        return message
+    near = difflib.get_close_matches(found[1], re.findall(r"[\w-]+", found[2]), 1)
+    return message + (f"; the nearest is {near[0]}" if near else "")
+
+
+def add_call(parser: argparse._ActionsContainer, function: Callable, options: dict[str, tuple[str, dict]]) -> None:
+    """One option per keyword of ``function`` (or field of a dataclass); its default is the function's.
+
+    ``options`` maps the keyword to its help and to further arguments of ``add_argument``.
+    """
+    signature = inspect.signature(function)
+    for name, (text, extra) in options.items():
+        default = signature.parameters[name].default
+        if default is not None and default is not False:
+            text = f"{text} (default {default:g})" if isinstance(default, float) else f"{text} (default {default})"
+        parser.add_argument(f"--{name.replace('_', '-')}", default=default, help=text.replace("%", "%%"), **extra)
+
+
+# ---------------------------------------------------------------------- values: each an error of one line
+def count(text: str) -> int:
+    """A whole number of at least 1; ``1e5`` and ``20_000`` are numbers too."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    if not (math.isfinite(value) and value == int(value) and 1 <= value <= LARGEST_COUNT):
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 to 10^15")
+    return int(value)
+
+
+def seed(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+    if not 0 <= value <= LARGEST_SEED:
+        raise argparse.ArgumentTypeError(f"a seed is a whole number from 0 to {LARGEST_SEED}, not {text}")
+    return value
+
+
+def between(low: float, high: float, *, closed: bool = False) -> Callable[[str], float]:
+    """A number in (low, high), or [low, high] if ``closed``."""
+
+    def convert(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+        if not (low <= value <= high if closed else low < value < high):
+            words = f"from {low:g} to {high:g}" if closed else f"above {low:g} and below {high:g}"
+            words = words.removesuffix(" and below inf")
+            raise argparse.ArgumentTypeError(f"{text} is not a finite number {words}")
+        return value
+
+    return convert
+
+
+def output_file(*endings: str) -> Callable[[str], str]:
+    """A file that can be written: known before minutes are spent on its contents."""
+
+    def convert(text: str) -> str:
+        path = Path(text)
+        try:
+            if not text or path.is_dir():
+                raise argparse.ArgumentTypeError(f"{text!r} is a folder; give a file ending in {' or '.join(endings)}")
+            if path.suffix.lower() not in endings:
+                raise argparse.ArgumentTypeError(f"{text!r} does not end in {' or '.join(endings)}")
+            if not path.parent.is_dir():
+                raise argparse.ArgumentTypeError(f"there is no folder {str(path.parent)!r} to write {path.name!r} to")
+        except OSError as error:
+            raise argparse.ArgumentTypeError(f"{_short(text)}: {error.strerror}") from None
+        if len(path.name.encode()) > LONGEST_NAME:
+            raise argparse.ArgumentTypeError(f"the name {_short(text)} is too long")
+        return text
+
+    return convert
+
+
+def folder_name(text: str) -> str:
+    """A plain name of a folder."""
+    if len(text.encode()) > LONGEST_NAME:
+        raise argparse.ArgumentTypeError(f"the name {_short(text)} is longer than {LONGEST_NAME} bytes")
+    if not text.strip() or text in (".", "..") or any(c in text for c in "/\\\0"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a plain folder name")
+    return text
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:37] + "...")
+
+
+# ---------------------------------------------------------------------- errors
+def report_error(argv: Sequence[str] | None, message: str) -> None:
+    """One line on stderr; with --json one JSON object on stdout in its place."""
+    message = message.strip()
+    if "--json" in (sys.argv[1:] if argv is None else argv):
+        print(json.dumps({"error": message}), flush=True)
+    else:
+        print(message, file=sys.stderr)

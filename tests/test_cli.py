@@ -1,0 +1,155 @@
+"""The command line: bad input is one line and exit status 2, --json is always JSON, help answers without imports."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import rpl_agent
+from rpl_agent.cli import build_parser, main
+
+WORLD = "rpl/Glider-11x9-v0"
+TRAIN = ("train", WORLD, "--budget", "20", "--quiet")
+LONG = "x" * 300
+#: command lines that are wrong, and words that the message must contain
+WRONG = [
+    (("train", WORLD, "--seed", "-1"), "--seed"),
+    (("train", WORLD, "--seed", str(2**40)), "--seed"),
+    (("train", WORLD, "--seed", "1.5"), "--seed"),
+    (("train", WORLD, "--budget", "0"), "--budget"),
+    (("train", WORLD, "--budget", "1.5"), "--budget"),
+    (("train", WORLD, "--budget", "1e99"), "--budget"),
+    (("train", WORLD, "--budget", "nan"), "--budget"),
+    (("train", WORLD, "--budget", "many"), "--budget"),
+    (("train", WORLD, "--stop-when-gap", "inf"), "--stop-when-gap"),
+    (("train", WORLD, "--stop-when-gap", "-1"), "--stop-when-gap"),
+    (("train", WORLD, "--stop-when-gap", "nan"), "--stop-when-gap"),
+    (("train", WORLD, "--weight", "1.1"), "--weight"),
+    (("train", WORLD, "--delta", "0"), "--delta"),
+    (("train", WORLD, "--delta", "nan"), "--delta"),
+    (("train", WORLD, "--precision", "1"), "--precision"),
+    (("train", WORLD, "--max-steps", "0"), "--max-steps"),
+    (("train", WORLD, "--checkpoint-every", "0"), "--checkpoint-every"),
+    (("train", WORLD, "--name", LONG), "longer than"),
+    (("train", WORLD, "--name", "a/b"), "plain folder name"),
+    (("train", WORLD, "--name", ""), "plain folder name"),
+    (("train", WORLD, "--log-dir", LONG, "--budget", "5"), "name too long"),
+    (("train", WORLD, "--schedule", "sometimes"), "schedule"),
+    (("train", "rpl/Glider-11x9-v7"), "rpl/Glider-11x9-v0"),
+    (("train", "rpl/Aircraft-20x1-v0"), "rpl/Aircraft-20x10-v0"),
+    (("info", "aircraft20x10"), "rpl/Aircraft-20x10-v0"),
+    (("train", WORLD, "--confidence", "anytme"), "nearest is anytime"),
+    (("trian", WORLD), "nearest is train"),
+    ((), "COMMAND"),
+    (("info", WORLD, "--nonsense"), "--nonsense"),
+    (("certify", WORLD, "--episodes", "0"), "--episodes"),
+    (("certify", WORLD, "--episodes", "5", "--output", "x.yaml"), ".json"),
+    (("certify", WORLD, "--episodes", "5", "--output", "."), "folder"),
+    (("certify", WORLD, "--episodes", "5", "--output", "nowhere/x.json"), "nowhere"),
+    (("certify", WORLD, "--episodes", "5", "--output", LONG + ".json"), "long"),
+    (("plot-region", WORLD, "--output", "x.docx"), ".png"),
+    (("export", WORLD, "--episodes", "5", "--uncertain", "x.txt"), ".drn"),
+    (("export", WORLD, "--episodes", "5"), "nothing to write"),
+    (("evaluate", "run", "--episodes", "0"), "--episodes"),
+    (("watch", "run", "--output", "x.mp4"), ".gif"),
+    (("watch", "run", "--episodes", "0"), "--episodes"),
+    (("watch", "nowhere"), "nowhere"),
+    (("resume", "nowhere"), "nowhere"),
+    (("resume", LONG), "too long"),
+    (("info", "--model", "nowhere.prism"), "nowhere.prism"),
+    (("solve", WORLD, "--precision", "-1"), "--precision"),
+    (("compare", WORLD, "--seeds", "0"), "--seeds"),
+    (("compare", WORLD, "--jobs", "0"), "--jobs"),
+    (("report", "--output", "x.pdf"), ".html"),
+    (("worlds", "chess"), "chess"),
+]
+
+
+@pytest.mark.parametrize("line, words", WRONG, ids=[" ".join(line)[:60] for line, _ in WRONG])
+def test_wrong_input_is_one_line(line, words, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert main(line) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and words.lower() in printed.err.lower()
+    assert printed.err.count("\n") == 1 and printed.err.startswith("rpl") and len(printed.err) < 700
+    assert main([*line, "--json"]) == 2
+    assert words.lower() in json.loads(capsys.readouterr().out)["error"].lower()
+    assert not any(tmp_path.iterdir()), "nothing is left behind"
+
+
+def test_a_defect_is_json_too(capsys, monkeypatch):
+    def broken(arguments):
+        raise ZeroDivisionError("unexpected")
+
+    monkeypatch.setattr("rpl_agent.cli.worlds.run_worlds", broken)
+    assert main(["worlds", "--json"]) == 1
+    printed = capsys.readouterr()
+    assert "unexpected" in json.loads(printed.out)["error"] and "Traceback" in printed.err
+
+
+def test_worlds(capsys):
+    assert main(["worlds", "--json"]) == 0
+    worlds = {world["id"]: world for world in json.loads(capsys.readouterr().out)["worlds"]}
+    glider = worlds[WORLD]
+    assert glider["parameters"] == ["theta_h", "theta_v"] and "min" in glider["objective"]
+    assert main(["info", WORLD, "--json"]) == 0
+    info = json.loads(capsys.readouterr().out)
+    assert all(info[key] == glider[key] for key in ("states", "transitions", "expressions", "objective"))
+    assert main(["worlds", "aircraft"]) == 0
+    text = capsys.readouterr().out
+    assert "rpl/Aircraft-20x10-v0" in text and "Glider" not in text and "Pmax" in text
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0 and rpl_agent.__version__ in capsys.readouterr().out
+
+
+def test_options_have_the_defaults_of_what_they_set():
+    from rpl_agent.certify import Config
+
+    arguments = build_parser().parse_args(["train", WORLD, "--budget", "1e5"])
+    assert arguments.budget == 100_000
+    config = Config()
+    assert (arguments.confidence, arguments.delta) == (config.confidence, config.delta)
+    assert (arguments.relaxation, arguments.precision) == (config.relaxation, config.precision)
+
+
+def _run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_help_and_import_load_nothing_heavy():
+    loaded = _run(
+        "import sys, rpl_agent, rpl_agent.cli\n"
+        "rpl_agent.cli.build_parser().format_help()\n"
+        "print([m for m in ('numpy', 'scipy', 'numba', 'rich', 'gymnasium') if m in sys.modules])"
+    )
+    assert loaded.strip() == "[]"
+
+
+def test_public_names_are_there_whatever_was_imported_first():
+    _run(
+        "import rpl_agent.certify\n"
+        "from rpl_agent import certify, solve, RPLAgent, __all__\n"
+        "import rpl_agent\n"
+        "assert callable(certify) and callable(rpl_agent.certify)\n"
+        "assert all(getattr(rpl_agent, name) is not None for name in __all__) and set(__all__) <= set(dir(rpl_agent))\n"
+    )
+
+
+def test_the_default_path_loads_neither_scipy_stats_nor_torch(tmp_path):
+    loaded = _run(
+        "import sys\n"
+        "from rpl_agent.cli import main\n"
+        "line = ['train', 'rpl/Aircraft-20x10-v0', '--budget', '30', '--quiet', '--log-dir']\n"
+        f"assert main([*line, {str(tmp_path)!r}]) == 0\n"
+        "heavy = ('scipy.stats', 'scipy.optimize', 'torch', 'stable_baselines3', 'rpl_agent.formats', "
+        "'rpl_agent.baselines', 'rpl_agent.experiments', 'joblib', 'ray')\n"
+        "print([m for m in heavy if m in sys.modules])"
+    )
+    assert loaded.splitlines()[-1] == "[]"
