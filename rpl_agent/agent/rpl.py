@@ -20,10 +20,11 @@ from rpl_agent.agent.interrupt import Interrupt
 from rpl_agent.agent.logger import Logger
 from rpl_agent.agent.loop import Loop
 from rpl_agent.agent.planner import Planner
-from rpl_agent.agent.sampling import Experience, Source, StateOf
+from rpl_agent.agent.sampling import Experience, StateOf
 from rpl_agent.agent.schedule import Doubling, Schedule
 from rpl_agent.agent.session import Session, require
 from rpl_agent.agent.state import capture, restore, settings_from_state
+from rpl_agent.agent.stream import Stream
 from rpl_agent.agent.target import Target
 from rpl_agent.certificate import Certificate
 from rpl_agent.certify import Config
@@ -88,7 +89,7 @@ class RPLAgent:
         self._mode = "robust"
         self._logger: Logger = Logger()
         self._given = (pmdp, objective)  # by the user; else the environment's own
-        self._source: Source | None = None
+        self._source: Stream | None = None
 
     # ------------------------------------------------------------------ what is attached
     def set_env(self, env: Any) -> None:
@@ -108,6 +109,8 @@ class RPLAgent:
             raise ModelError(f"the environment's model {world.pmdp!r} is not the one learned so far, {session.pmdp!r}")
         self.world = world
         session.env_spec = world.spec
+        if self._source is not None:
+            session.opening = self._source.opening
         self._source = session.source_state = None
 
     def get_env(self) -> Any:
@@ -260,14 +263,15 @@ class RPLAgent:
             callbacks.callbacks.append(CheckpointCallback())
         return callbacks
 
-    def _open_source(self) -> Source:
+    def _open_source(self) -> Stream:
         """The stream of episodes: the present one, or a new one that goes on where a checkpoint's ended."""
         session = self.session
         if self._source is None:
-            self._source = require(self.world).source(session.experience, session.rng, session.fresh_seed())
-            if session.source_state is not None:
-                self._source.set_state(session.source_state)
-                session.source_state = None
+            self._source = Stream(
+                require(self.world), session.experience, session.rng, session.fresh_seed, session.opening,
+                session.source_state,
+            )  # fmt: skip
+            session.source_state = None
         return self._source
 
     # ------------------------------------------------------------------ certificates

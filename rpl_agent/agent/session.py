@@ -49,6 +49,7 @@ class Session:
         self.lengths: deque[int] = deque(maxlen=WINDOW)
         self.sources = 0  # streams of episodes that were started, over all resumptions
         self.source_state: dict[str, Any] | None = None  # of a checkpoint, until the stream is started again
+        self.opening: list[Any] = []  # the first calls of the environment, to notice one that repeats them
         self.env_spec: dict[str, Any] | None = None
         self.sampling: Policy | None = None  # the policy episodes are drawn with
         self.limits: Limits | None = None  # when the next update is due

@@ -123,6 +123,7 @@ def _restore(session: Session, state: dict[str, Any], arrays: dict[str, np.ndarr
     session.target = None if state["target"] is None else Target(**state["target"])
     set_generator(session.rng, state["rng"]["agent"])
     session.env_spec, session.source_state = state["env"], state["rng"]["source"]
+    session.opening = [] if session.source_state is None else session.source_state["opening"]
     session.returns = deque(arrays["returns"].tolist(), maxlen=session.returns.maxlen)
     session.lengths = deque(arrays["lengths"].tolist(), maxlen=session.lengths.maxlen)
     certificate = state["certificate"]

@@ -1,0 +1,133 @@
+"""`Stream`: the episodes of a run, and how they go on after a checkpoint without chance being drawn twice.
+
+The guarantee is about independent samples. A stored run may go on in three ways:
+
+- **exact.** The simulator's random state is restored; or a single environment, made again with its generator restored,
+  answers the last recorded calls as it did then: it stands where it stood, and the run goes on bit for bit.
+- **sound.** Everything else (vector environments in mid-episode, generators of the environment's own) is reset with a
+  seed that was never used before. The law is the same, the bits are not, and a warning says so.
+- **refused.** The environment ignores ``reset(seed=...)`` and, made again, repeats the first calls of the run: going on
+  would count the same chance twice. A new environment given to an agent that has learned is looked at in the same way.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.agent.attach import World
+from rpl_agent.agent.sampling import Collected, Experience, Order, Source, _require_kind
+from rpl_agent.agent.tape import Tape, plays_again, reseeded
+from rpl_agent.errors import DataError, ModelError, RPLWarning
+from rpl_agent.model._kernels import seed_state
+
+#: Recorded calls that carry fewer bits of chance than this show nothing: they could agree by accident.
+MIN_BITS = 30.0
+
+
+class Stream:
+    """A source of episodes that can be stored.
+
+    Parameters
+    ----------
+    fresh_seed : gives a seed that was never used before.
+    opening : the first calls of the run, where it has begun (see `Tape`).
+    stored : the state of an earlier stream to go on from.
+    """
+
+    def __init__(
+        self, world: World, experience: Experience, rng: np.random.Generator, fresh_seed: Callable[[], int],
+        opening: list[Any], stored: Mapping[str, Any] | None = None,
+    ):  # fmt: skip
+        self._world, self._experience, self._rng, self._fresh_seed = world, experience, rng, fresh_seed
+        self._tape = Tape(world.env)
+        self.exact = True  # whether the run went on bit for bit whenever it was resumed
+        if stored is not None:
+            self.exact = bool(stored["exact"])
+            if self._stands_there(stored):
+                self._source = self._open()
+                self._source.set_state(stored["source"])
+                self._tape.opening = [tuple(call) for call in opening]
+                return
+            _require_kind(stored["source"], "vector" if world.is_vector else "env")
+        if opening and not world.compiled:
+            self._refuse_a_repetition(opening)
+        self._source = self._open()
+        self._tape.opening = [tuple(call) for call in opening]
+        if stored is not None:
+            self.exact = False
+            _warn(
+                "the environment goes on with a fresh seed, because its state cannot be restored (it is a vector "
+                "environment, or has random numbers of its own): the certificate stays right, but the run is not bit "
+                "for bit what it would have been without the interruption"
+            )
+
+    def _open(self) -> Source:
+        """A new source with a seed of its own, whatever the environment does with seeds."""
+        seed = self._fresh_seed()
+        if self._world.compiled:
+            source = self._world.source(self._experience, self._rng, seed)
+            words = [int(word) for word in seed_state(np.uint64(seed))]
+            source.set_state({"kind": "simulator", "rng": words})
+            return source
+        return replace(self._world, env=self._tape).source(self._experience, self._rng, seed)
+
+    @property
+    def opening(self) -> list[Any]:
+        return self._tape.opening
+
+    def collect(self, order: Order, done: Collected) -> None:
+        self._source.collect(order, done)
+
+    def get_state(self) -> dict[str, Any]:
+        """JSON."""
+        return {"source": self._source.get_state(), "exact": self.exact, **self._tape.get_state()}
+
+    # ------------------------------------------------------------------ going on
+    def _stands_there(self, stored: Mapping[str, Any]) -> bool:
+        """Whether the stored state can be restored: the environment answers the last calls as it did."""
+        if self._world.compiled or not stored["tail"]:  # a simulator's state is all there is; or nothing was drawn
+            return True
+        telling = stored["whole"] or self._bits(stored["tail"]) >= MIN_BITS
+        if self._world.is_vector or not telling or stored["anchor"] is None:
+            return False
+        return self._plays_again(stored["tail"], stored["anchor"])
+
+    def _plays_again(self, calls: list[Any], anchor: Any = None) -> bool:
+        try:
+            return plays_again(self._world.env, calls, anchor)
+        except DataError:
+            raise
+        except Exception:  # an environment may refuse an action in a state it was not in then: so it differs
+            return False
+
+    def _refuse_a_repetition(self, opening: list[Any]) -> None:
+        if not self._plays_again(reseeded(opening, self._fresh_seed() % 2**31)):
+            return
+        if self._bits(opening) >= MIN_BITS:
+            raise ModelError(
+                "this environment ignores reset(seed=...) and begins with the same random numbers whenever it is made: "
+                "going on would count the same chance twice; let reset(seed=...) seed its generator"
+            )
+        _warn(
+            "the first episodes carry too little chance to tell whether this environment repeats them: the certificate "
+            "holds only if reset(seed=...) gives it new random numbers"
+        )
+
+    def _bits(self, calls: list[Any]) -> float:
+        """Chance in recorded calls: steps times the mean entropy of a step, by the frequencies seen."""
+        counts = self._experience.counts
+        seen = counts.transitions > 0
+        if not seen.any():
+            return 0.0
+        share = counts.transitions[seen] / counts.row_totals[counts.pmdp.transition_row[seen]]
+        mean = -float(counts.transitions[seen] @ np.log2(share)) / counts.total
+        return mean * sum(np.size(call[1]) for call in calls if call[0] == "step")
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, RPLWarning, stacklevel=5)

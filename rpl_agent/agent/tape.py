@@ -1,0 +1,126 @@
+"""`Tape`: an environment that remembers how its episodes began and how the last of them went.
+
+Played again, the last calls show whether an environment that was made anew stands where the old one stood; the first
+ones show whether it starts with the same random numbers every time it is made. Only actions and a digest of
+what was observed are kept: never ``info``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.agent.sampling import plain_state, set_generator
+
+#: Calls kept of the opening, and at least so many of the end (where there were as many).
+OPENING = 512
+TAIL = 512
+
+#: A call: ("reset", seed or None, digest) or ("step", action, digest).
+Call = tuple[str, Any, Any]
+
+
+class Tape:
+    """Passes everything through and records ``reset`` and ``step``."""
+
+    def __init__(self, env: Any):
+        self._env = env
+        self.opening: list[Call] = []
+        self._pieces: list[tuple[Any, list[Call]]] = []  # (generator's state before its first reset, calls)
+        self._dropped = False  # whether calls before the first piece were forgotten
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)
+
+    @property
+    def unwrapped(self) -> Any:
+        return self._env.unwrapped
+
+    def reset(self, **keywords: Any) -> Any:
+        if not self._pieces or len(self._pieces[-1][1]) >= TAIL:
+            self._pieces.append((generator_state(self._env), []))
+            if len(self._pieces) > 2:
+                del self._pieces[0]
+                self._dropped = True
+        returned = self._env.reset(**keywords)
+        if keywords.get("options") is None:
+            self._record(("reset", keywords.get("seed"), digest(returned[:1])))
+        else:
+            self.opening.extend([("end", None, None)] * (OPENING - len(self.opening)))  # cannot be played again
+        return returned
+
+    def step(self, action: Any) -> Any:
+        returned = self._env.step(action)
+        played = action.tolist() if isinstance(action, np.ndarray) else int(action)
+        self._record(("step", played, digest((returned[0], returned[2:4]))))
+        return returned
+
+    def _record(self, call: Call) -> None:
+        if len(self.opening) < OPENING:
+            self.opening.append(call)
+        if self._pieces:
+            self._pieces[-1][1].append(call)
+
+    def get_state(self) -> dict[str, Any]:
+        """JSON: the opening, and the end with the random state it began with."""
+        tail = [call for _, calls in self._pieces for call in calls]
+        return {
+            "opening": [list(call) for call in self.opening if call[0] != "end"],
+            "tail": [list(call) for call in tail],
+            "anchor": self._pieces[0][0] if self._pieces else None,
+            "whole": not self._dropped,  # the tail is everything there was
+        }
+
+
+def plays_again(env: Any, calls: list[Any], anchor: Any = None) -> bool:
+    """Whether an environment answers recorded calls as it did; stops at the first difference.
+
+    ``anchor`` is a state for its generator, set before the first call.
+    """
+    if anchor is not None:
+        set_generator(env.unwrapped.np_random, anchor)
+    for kind, value, expected in calls:
+        if kind == "reset":
+            seen = digest((env.reset() if value is None else env.reset(seed=value))[:1])
+        else:
+            returned = env.step(np.asarray(value) if isinstance(value, list) else value)
+            seen = digest((returned[0], returned[2:4]))
+        if seen != expected:
+            return False
+    return True
+
+
+def reseeded(calls: list[Any], seed: int) -> list[Any]:
+    """Recorded calls with another seed in the first reset."""
+    return [[calls[0][0], seed, calls[0][2]], *calls[1:]] if calls else []
+
+
+def generator_state(env: Any) -> Any:
+    """Of Gymnasium's own generator, as JSON; None where there is none."""
+    generator = getattr(getattr(env, "unwrapped", env), "np_random", None)
+    return plain_state(generator.bit_generator.state) if isinstance(generator, np.random.Generator) else None
+
+
+def digest(value: Any) -> str:
+    """A short fingerprint of what was observed."""
+    found = hashlib.blake2b(digest_size=8)
+    _feed(found, value)
+    return found.hexdigest()
+
+
+def _feed(found: Any, value: Any) -> None:
+    if isinstance(value, Mapping):
+        for key in sorted(value, key=str):
+            found.update(str(key).encode())
+            _feed(found, value[key])
+    elif isinstance(value, (tuple, list)):
+        found.update(b"(")
+        for item in value:
+            _feed(found, item)
+    elif isinstance(value, np.ndarray) and value.dtype.kind != "O":
+        found.update(value.tobytes())
+    else:
+        found.update(str(value.item() if isinstance(value, np.generic) else value).encode() + b";")
