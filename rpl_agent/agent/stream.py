@@ -45,17 +45,18 @@ class Stream:
     ):  # fmt: skip
         self._world, self._experience, self._rng, self._fresh_seed = world, experience, rng, fresh_seed
         self._tape = Tape(world.env)
-        self.exact = True  # whether the run went on bit for bit whenever it was resumed
+        #: Whether the run went on bit for bit whenever it was resumed.
+        self.exact = True if stored is None else bool(stored["exact"])
+        whole = stored is not None and bool(stored["whole"])  # every call is on the tape: nothing else need be asked
+        if opening and not world.compiled and not whole:
+            self._refuse_a_repetition(opening)  # first, while a generator of its own is where it was made
         if stored is not None:
-            self.exact = bool(stored["exact"])
             if self._stands_there(stored):
                 self._source = self._open()
                 self._source.set_state(stored["source"])
                 self._tape.opening = [tuple(call) for call in opening]
                 return
             _require_kind(stored["source"], "vector" if world.is_vector else "env")
-        if opening and not world.compiled:
-            self._refuse_a_repetition(opening)
         self._source = self._open()
         self._tape.opening = [tuple(call) for call in opening]
         if stored is not None:
