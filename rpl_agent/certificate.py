@@ -37,7 +37,7 @@ class Certificate:
     estimate: float = math.nan  # value of the policy at the point estimate: informative, no guarantee
     evaluated: bool = False
     anytime: bool = True  # valid at data-dependent times (False for fixed-N intervals)
-    log_e_value: float = 0.0  # evidence against the model's structure; ≥ ln(1/delta) refutes it
+    log_e_value: float = 0.0  # largest evidence so far against the model's structure; enough refutes it
     refuted: bool = False
     empty: bool = False  # no parameter fits all constraints
     fallback: str | None = None  # what was used instead of the configured set, and why

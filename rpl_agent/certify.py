@@ -99,11 +99,13 @@ def _timed(timings: dict[str, float], stage: str) -> Iterator[None]:
 
 # ---------------------------------------------------------------------- data → what nature may do
 def uncertainty(
-    pmdp: ParametricMDP, counts: Counts, config: Config, *, previous: Uncertainty | None = None
-) -> Uncertainty:
+    pmdp: ParametricMDP, counts: Counts, config: Config, *, previous: Uncertainty | None = None,
+    evidence: float = -math.inf,
+) -> Uncertainty:  # fmt: skip
     """The confidence set of the data, relaxed for the solver.
 
-    ``previous`` is an earlier result on the same model; its estimate warm-starts this one.
+    ``previous`` is an earlier result on the same model; its estimate warm-starts this one. ``evidence`` is the largest
+    ln e-value of this data set so far: the statement is about all times together, so a refuted model stays refuted.
     """
     if counts.pmdp is not pmdp and counts.pmdp.content_hash != pmdp.content_hash:
         raise DataError("the counts belong to another model")
@@ -114,8 +116,8 @@ def uncertainty(
     with _timed(timings, "estimate"):
         estimate = point_estimate(pmdp, counts, warm)
     with _timed(timings, "e-value"):
-        log_e = log_e_value(pmdp, counts, estimate)
-    refuted = log_e >= math.log(1.0 / ledger.refutation)
+        log_e = max(evidence, log_e_value(pmdp, counts, estimate))
+    refuted = bool(log_e >= math.log(1.0 / ledger.refutation))
     learned = Learned(pmdp, counts, kind, ledger.main, estimate, timings)
     relaxation = None if refuted else RELAXERS[config.relaxation](learned, config)
     empty, fallback = relaxation is None and not refuted, None

@@ -12,6 +12,7 @@ last estimate: if it grew by less than a fraction `UNCHANGED` in every direction
 
 from __future__ import annotations
 
+import math
 import re
 import time
 import warnings
@@ -50,6 +51,7 @@ class Planner:
         self.learned: Uncertainty | None = None  # of the last certificate, for figures and widths
         self.seconds = dict.fromkeys(STAGES, 0.0)
         self.skipped = 0
+        self.evidence = -math.inf  # largest ln e-value so far: what was refuted once stays refuted
         self._unknown = ~pmdp.table.is_constant
         self.seen: np.ndarray | None = None  # successes of unknown expressions at the last update
         self._warned: set[str] = set()
@@ -101,7 +103,8 @@ class Planner:
         if estimate is not None:
             previous = Uncertainty(None, None, estimate, 0.0, False, False, None)  # type: ignore[arg-type]
         with self._each_warning_once():
-            learned = uncertainty(self.pmdp, counts, self.config, previous=previous)
+            learned = uncertainty(self.pmdp, counts, self.config, previous=previous, evidence=self.evidence)
+        self.evidence = max(self.evidence, learned.log_e_value)
         for stage, seconds in learned.timings.items():
             self.seconds[stage if stage in self.seconds else "region"] += seconds
         return learned

@@ -49,6 +49,7 @@ def capture(
         },
         "target": None if session.target is None else session.target.to_dict(),
         "rng": {"agent": plain_state(session.rng.bit_generator.state), "source": source},
+        "evidence": float(planner.evidence).hex(),  # every bit, and minus infinity
         "seconds": planner.seconds,
         "certificate": None if session.certificate is None else session.certificate.to_json(),
         "versions": versions(),
@@ -131,7 +132,7 @@ def _restore(session: Session, state: dict[str, Any], arrays: dict[str, np.ndarr
     if session.certificate is not None:
         session.certificate.policy.check(pmdp)
     planner.seconds = {stage: float(state["seconds"][stage]) for stage in STAGES}
-    planner.skipped = int(progress["skipped"])
+    planner.skipped, planner.evidence = int(progress["skipped"]), float.fromhex(state["evidence"])
     planner.estimate, planner.seen = arrays.get("estimate"), arrays.get("seen")
     planner.optimistic = None
     if "exploration.rows" in arrays:

@@ -44,7 +44,7 @@ class Stream:
         opening: list[Any], stored: Mapping[str, Any] | None = None,
     ):  # fmt: skip
         self._world, self._experience, self._rng, self._fresh_seed = world, experience, rng, fresh_seed
-        self._tape = Tape(world.env)
+        self._tape = Tape(world.env, keep_tail=not world.is_vector)
         #: Whether the run went on bit for bit whenever it was resumed.
         self.exact = True if stored is None else bool(stored["exact"])
         whole = stored is not None and bool(stored["whole"])  # every call is on the tape: nothing else need be asked
@@ -91,10 +91,10 @@ class Stream:
     # ------------------------------------------------------------------ going on
     def _stands_there(self, stored: Mapping[str, Any]) -> bool:
         """Whether the stored state can be restored: the environment answers the last calls as it did."""
-        if self._world.compiled or not stored["tail"]:  # a simulator's state is all there is; or nothing was drawn
-            return True
+        if self._world.compiled or (stored["whole"] and not stored["tail"]):
+            return True  # a simulator's state is all there is; or nothing was drawn yet
         telling = stored["whole"] or self._bits(stored["tail"]) >= MIN_BITS
-        if self._world.is_vector or not telling or stored["anchor"] is None:
+        if not stored["tail"] or not telling or stored["anchor"] is None:
             return False
         return self._plays_again(stored["tail"], stored["anchor"])
 

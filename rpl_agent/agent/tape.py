@@ -15,19 +15,21 @@ import numpy as np
 
 from rpl_agent.agent.sampling import plain_state, set_generator
 
-#: Calls kept of the opening, and at least so many of the end (where there were as many).
+#: Calls kept of the opening, and at least so many of the end (where there were as many); an episode longer than the
+#: last number leaves no end to play again.
 OPENING = 512
 TAIL = 512
+LONGEST = 4096
 
 #: A call: ("reset", seed or None, digest) or ("step", action, digest).
 Call = tuple[str, Any, Any]
 
 
 class Tape:
-    """Passes everything through and records ``reset`` and ``step``."""
+    """Passes everything through and records ``reset`` and ``step``; of a vector environment the opening only."""
 
-    def __init__(self, env: Any):
-        self._env = env
+    def __init__(self, env: Any, keep_tail: bool = True):
+        self._env, self._keep_tail = env, keep_tail
         self.opening: list[Call] = []
         self._pieces: list[tuple[Any, list[Call]]] = []  # (generator's state before its first reset, calls)
         self._dropped = False  # whether calls before the first piece were forgotten
@@ -40,7 +42,7 @@ class Tape:
         return self._env.unwrapped
 
     def reset(self, **keywords: Any) -> Any:
-        if not self._pieces or len(self._pieces[-1][1]) >= TAIL:
+        if self._keep_tail and (not self._pieces or len(self._pieces[-1][1]) >= TAIL):
             self._pieces.append((generator_state(self._env), []))
             if len(self._pieces) > 2:
                 del self._pieces[0]
@@ -63,6 +65,10 @@ class Tape:
             self.opening.append(call)
         if self._pieces:
             self._pieces[-1][1].append(call)
+            if len(self._pieces[-1][1]) > LONGEST:
+                self._pieces, self._dropped = [], True
+        elif not self._keep_tail:
+            self._dropped = True
 
     def get_state(self) -> dict[str, Any]:
         """JSON: the opening, and the end with the random state it began with."""

@@ -8,8 +8,9 @@ maximum over v is at least that, so P(E ever ≥ 1/α) ≤ α: at 1/α the model
 the model and are tested too. A model with nothing wrong has a very negative log E: the numerator pays about
 (k−1)/2 · ln n for every visited row of k successors.
 
-The maximum is bounded from above: g is convex in the reduced coordinates x, and is minimised over a box
-that contains the domain, up to the duality gap of its barrier.
+The maximum is bounded from above, wherever the search for it ended: g = −ln likelihood is convex in the reduced
+coordinates x, so on a box [l, u] that contains the domain g(y) ≥ g(x) + ∇g(x)·(y − x), and the right side is least in a
+corner. At the search's own optimum that costs what its barrier costs; a search that stopped early costs more.
 """
 
 from __future__ import annotations
@@ -50,12 +51,28 @@ def log_e_value(pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None
         chart = _box_chart(pmdp)
         start = None if estimate is None else table.reduction.coordinates(estimate)[0]
         best = fit(seen, chart, start, barrier=BARRIER)
-        if best.decrement > 1e-3:
-            return 0.0  # the maximum was not found: no claim
-        gap = BARRIER * len(chart.b) + 2e-3
-        likelihood += float(seen.counts @ np.log(seen.values(best.x))) + gap
-        likelihood += rounding(seen, best.x)
+        likelihood += _largest_likelihood(seen, best.x, chart)
     return numerator - likelihood
+
+
+def _largest_likelihood(seen: Observations, x: np.ndarray, chart: Chart) -> float:
+    """A number that Σ K_f ln f[y] does not exceed for any y in the chart's box; x (r,) is any point inside."""
+    rank, values = len(x), seen.values(x)
+    if not (values > 0).all():
+        return np.inf  # no bound from here: no claim
+    terms = (seen.counts / values)[:, None] * seen.weights
+    slope = terms.sum(axis=0)  # of the log-likelihood
+    above, below = chart.b[:rank] - x, x + chart.b[rank:]  # x ≤ b[:r] and −x ≤ b[r:]
+    gain = np.maximum(slope * above, -slope * below).sum()
+    size = np.abs(terms).sum(axis=0) @ np.maximum(above, below)
+    error = (8.0 + len(values)) * np.finfo(float).eps * (1.0 + _cancellation(seen, x)) * size
+    return float(seen.counts @ np.log(values) + gain + error) + rounding(seen, x)
+
+
+def _cancellation(seen: Observations, x: np.ndarray) -> float:
+    """How many times larger the summands of an expression are than its value, at most."""
+    summands = np.abs(seen.constant) + np.abs(seen.weights) @ np.abs(x)
+    return float((summands / seen.values(x)).max())
 
 
 def point_estimate(pmdp: ParametricMDP, counts: Counts, warm: np.ndarray | None = None) -> np.ndarray | None:
