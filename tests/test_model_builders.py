@@ -102,7 +102,7 @@ def test_all_problems_of_rows_are_listed_at_once():
     with pytest.raises(ModelError) as error:
         build(0, actions, domain=["p"])
     message = str(error.value)
-    assert "state 1 = s1 has no action" in message
+    assert "state 1 = 1 has no action" in message
     assert "action 'short': expressions" in message and "sum to 0.5, not to 1" in message
     assert "action 'bad'" in message and "sum to 2*p" in message
     assert "2*p ranges over [0, 2]" in message and "0.5 - p ranges over [-0.5, 0.5]" in message

@@ -133,13 +133,13 @@ def test_step_dependent_policies(pmdp):
 def test_bad_policies_are_named(pmdp):
     with pytest.raises(ModelError, match="either"):
         Policy()
-    with pytest.raises(ModelError, match=r"not enabled in state 1 = s1"):
+    with pytest.raises(ModelError, match=r"not enabled in state 1 = 1"):
         Policy.deterministic(np.zeros(pmdp.num_states)).check(pmdp)
     with pytest.raises(ModelError, match="shape"):
         Policy.deterministic(np.zeros(3)).check(pmdp)
     weights = Policy.uniform(pmdp).as_weights(pmdp).copy()
     weights[0] = 0.9
-    with pytest.raises(ModelError, match="state 0 = s0"):
+    with pytest.raises(ModelError, match="state 0 = 0"):
         Policy.randomised(weights).check(pmdp)
     weights[0] = -1
     with pytest.raises(ModelError, match=r"weight -1\.0 at state 0"):

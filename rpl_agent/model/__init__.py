@@ -9,6 +9,7 @@ from rpl_agent.model.pmdp import MDP, ParametricMDP, Reward
 from rpl_agent.model.policy import Policy
 from rpl_agent.model.polynomial import Polynomial, as_polynomial
 from rpl_agent.model.simulate import Batch, Simulator
+from rpl_agent.model.states import StateIndex
 from rpl_agent.model.validation import Problem, require_valid, restrict_domain, validate
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Reward",
     "Sense",
     "Simulator",
+    "StateIndex",
     "Task",
     "as_polynomial",
     "build",

@@ -70,7 +70,9 @@ def run_episodes(
     state_ptr, row_ptr, successor, expression, policy_cumulative, cumulative, reward, arrival, stop, initial,
     max_steps, episodes, rng, counts, row_count, row_limit, expression_count, expression_limit, returns, lengths,
 ):  # fmt: skip
-    """Simulate until ``episodes`` are done or a count reached its limit; returns (episodes, stopped).
+    """Simulate until ``episodes`` are done or a count reached its limit; returns (episodes, stopped, cut).
+
+    ``cut`` counts the episodes that ended by ``max_steps`` and in no stop state.
 
     A limit array of length 0 is not checked. The episode in which a limit is reached is finished.
     """
@@ -78,6 +80,7 @@ def run_episodes(
     watch_expressions = len(expression_limit) > 0
     stopped = False
     done = 0
+    cut = 0
     while done < episodes and not stopped:
         s = initial
         total = 0.0
@@ -98,9 +101,11 @@ def run_episodes(
                     stopped = True
             s = successor[t]
             steps += 1
-        if steps > 0 and stop[s]:
+        if not stop[s]:
+            cut += 1
+        elif steps > 0:
             total += arrival[s]
         returns[done] = total
         lengths[done] = steps
         done += 1
-    return done, stopped
+    return done, stopped, cut

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from rpl_agent.errors import ModelError
+from rpl_agent.model.codec import Codec, Columns
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP, Reward
 from rpl_agent.model.validation import require_valid
 
-Columns = Mapping[str, np.ndarray]
 #: Dense key → id tables up to this many entries; beyond it keys are looked up in a sorted array.
 DENSE_KEYS = 400_000_000
 
@@ -59,7 +59,7 @@ def build_arrays(
     monomials : (M, d) exponents, first row zero; ``denominators`` one per monomial.
     labels, state_rewards : columns of all states -> (S,) array. ``action_rewards`` also get the action's name.
     """
-    codec = _Codec(bounds)
+    codec = Codec(bounds)
     action_names = tuple(action_names)
     action_id = {a: i for i, a in enumerate(action_names)}
     interner = _Interner(len(denominators))
@@ -132,7 +132,7 @@ def build_arrays(
     return model
 
 
-def _collect(blocks: Iterable[Block], codec: _Codec, action_id: Mapping[str, int], width: int):
+def _collect(blocks: Iterable[Block], codec: Codec, action_id: Mapping[str, int], width: int):
     sources, actions, targets, numerators = [], [], [], []
     for block in blocks:
         if block.action not in action_id:
@@ -150,36 +150,6 @@ def _collect(blocks: Iterable[Block], codec: _Codec, action_id: Mapping[str, int
         empty = np.zeros(0, dtype=np.int64)
         return empty, empty.astype(np.int32), empty, np.zeros((0, width), dtype=np.int64)
     return np.concatenate(sources), np.concatenate(actions), np.concatenate(targets), np.concatenate(numerators)
-
-
-class _Codec:
-    """Mixed-radix keys: a state is one int64, in lexicographic order of its variables."""
-
-    def __init__(self, bounds: Mapping[str, tuple[int, int]]):
-        self.bounds = dict(bounds)
-        self.size = 1
-        for low, high in self.bounds.values():
-            self.size *= high - low + 1
-        if self.size >= 2**62:
-            raise ModelError("the state variables have too large ranges for 64-bit keys")
-
-    def encode(self, columns: Columns, n: int | None = None) -> np.ndarray:
-        key: np.ndarray = np.zeros(1 if n is None else n, dtype=np.int64)
-        for variable, (low, high) in self.bounds.items():
-            value = np.asarray(columns[variable], dtype=np.int64)
-            if value.size and (value.min() < low or value.max() > high):
-                raise ModelError(
-                    f"variable {variable} leaves its range [{low}, {high}]: {int(value.min())}..{int(value.max())}"
-                )
-            key = key * (high - low + 1) + (value - low)
-        return key
-
-    def decode(self, key: np.ndarray) -> dict[str, np.ndarray]:
-        columns = {}
-        for variable, (low, high) in reversed(self.bounds.items()):
-            key, digit = np.divmod(key, high - low + 1)
-            columns[variable] = digit + low
-        return dict(reversed(columns.items()))
 
 
 class _StateIds:

@@ -122,11 +122,13 @@ def build(
         row_state = np.repeat(np.arange(len(order)), np.diff(state_ptr))
         values = [function(order[s], all_names[a]) for s, a in zip(row_state, row_action)]
         reward_arrays[reward_name] = Reward(state_reward, np.array(values, dtype=float))
+    columns = _variables(order, variables)
+    integers = bool(columns) and all(c.ndim == 1 and c.dtype.kind in "iu" for c in columns.values())
     model = ParametricMDP(
         np.array(state_ptr), np.array(row_action), np.array(row_ptr), np.array(successors),
         rank[np.array(expressions, dtype=np.int64)], table, domain, 0,
         {k: np.array([bool(f(s)) for s in order]) for k, f in (labels or {}).items()}, reward_arrays, all_names,
-        _variables(order, variables), name,
+        columns, name, None if integers else tuple(order),  # columns of integers say it in less memory
     )  # fmt: skip
     if validate:
         require_valid(model)

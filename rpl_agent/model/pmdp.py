@@ -8,7 +8,7 @@ T transitions, F = |Λ| expressions. Nothing per transition is a Python object: 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,7 @@ from scipy import sparse
 from rpl_agent.errors import ModelError
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
+from rpl_agent.model.states import NamedStates, StateIndex, named_states
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class ParametricMDP:
     action_names: tuple[str, ...] = ()
     variables: Mapping[str, np.ndarray] = field(default_factory=dict)  # name -> (S,) int
     name: str = "model"
+    state_values: Sequence[Hashable] | None = None  # (S,) the user's own; None: the variables, or numbers only
 
     def __post_init__(self) -> None:
         for attribute, dtype in (
@@ -59,6 +61,8 @@ class ParametricMDP:
             raise ModelError("the pointers of states, rows and transitions do not fit together")
         if not 0 <= self.initial_state < self.num_states:
             raise ModelError(f"initial state {self.initial_state} does not exist")
+        if self.state_values is not None and len(self.state_values) != self.num_states:
+            raise ModelError(f"{len(self.state_values)} state values for {self.num_states} states")
         if self.domain.parameters != self.table.parameters:
             raise ModelError(f"domain is over {self.domain.parameters}, expressions over {self.table.parameters}")
 
@@ -128,10 +132,51 @@ class ParametricMDP:
         mask[self.action[self.state_ptr[state] : self.state_ptr[state + 1]]] = 1
         return mask
 
+    # ------------------------------------------------------------------ names
+    @cached_property
+    def states(self) -> NamedStates | None:
+        """The values of the states; None where they are numbers only."""
+        return named_states(self.state_values, self.variables, tuple(self.variables))
+
+    def state_index(self, value: Any) -> int:
+        """The number of the state with this value (see `rpl_agent.model.states` for what counts as equal).
+
+        A number is taken for an index only where the model has no state values, or as `StateIndex(number)`.
+        """
+        if isinstance(value, StateIndex) or self.states is None:
+            index = int(value) if hasattr(value, "__index__") else -1
+        else:
+            index = self.states.find(value)
+        if not 0 <= index < self.num_states:
+            known = ", ".join(repr(self.state_value(s)) for s in range(min(3, self.num_states)))
+            raise ModelError(f"{value!r} is no state of {self.name}; its {self.num_states} states are {known}, …")
+        return index
+
+    def state_value(self, index: int) -> Any:
+        """The value of a state: what the builder was given, the tuple of its variables, or the number itself."""
+        if not 0 <= index < self.num_states:
+            raise ModelError(f"there is no state {index}; {self.name} has {self.num_states}")
+        return int(index) if self.states is None else self.states.value(int(index))
+
+    def has_states_of(self, other: ParametricMDP) -> bool:
+        """Whether states, actions and transitions are the same, whatever labels and rewards say."""
+        if self is other:
+            return True
+        mine, theirs = self.states, other.states
+        return (
+            self.action_names == other.action_names
+            and self.initial_state == other.initial_state
+            and all(
+                np.array_equal(getattr(self, name), getattr(other, name))
+                for name in ("state_ptr", "action", "row_ptr", "successor")
+            )
+            and (None if mine is None else mine.fingerprint()) == (None if theirs is None else theirs.fingerprint())
+        )
+
     # ------------------------------------------------------------------ for people
     def state_name(self, state: int) -> str:
         if not self.variables:
-            return f"s{state}"
+            return f"s{state}" if self.state_values is None else repr(self.state_values[state])
         return "(" + ", ".join(f"{name}={values[state]}" for name, values in self.variables.items()) + ")"
 
     def row_name(self, row: int) -> str:
@@ -185,6 +230,8 @@ class ParametricMDP:
             digest.update(np.ascontiguousarray(array).tobytes())
         digest.update(repr((table.data.tolist(), table.denominators, table.parameters, self.initial_state)).encode())
         digest.update(repr(self.action_names).encode())
+        if self.states is not None:
+            digest.update(self.states.fingerprint())  # they decide which state an observation is
         for kind in (self.labels, self.rewards):
             for key in sorted(kind):
                 value = kind[key]

@@ -27,6 +27,7 @@ class Batch:
     returns: np.ndarray  # (episodes,)
     lengths: np.ndarray  # (episodes,)
     stopped: bool  # a count reached its limit
+    cut: int = 0  # episodes that ended by max_steps and in no stop state
 
 
 class Simulator:
@@ -95,7 +96,7 @@ class Simulator:
         if expression_limit is not None and expression_count is None:
             expression_count = np.zeros(pmdp.num_expressions, dtype=np.int64)
         returns, lengths = np.empty(episodes), np.empty(episodes, dtype=np.int64)
-        done, stopped = run_episodes(
+        done, stopped, cut = run_episodes(
             pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, pmdp.expression, self._policy_cumulative, self._cumulative,
             self.reward, self.arrival, self.stop, pmdp.initial_state, self.max_steps, episodes, self.state, counts,
             NO_LIMIT if row_count is None else row_count, NO_LIMIT if row_limit is None else row_limit,
@@ -103,4 +104,4 @@ class Simulator:
             NO_LIMIT if expression_limit is None else expression_limit, returns, lengths,
         )  # fmt: skip
         lengths = lengths[:done]
-        return Batch(done, int(lengths.sum()), returns[:done], lengths, stopped)
+        return Batch(done, int(lengths.sum()), returns[:done], lengths, stopped, cut)

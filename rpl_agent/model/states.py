@@ -1,0 +1,189 @@
+"""Names of states: the values a user gave them, and how something observed finds its state.
+
+A model numbers its states for its own arrays. What a user knows are *values*: numbers, strings, tuples, or tuples of
+named variables. An observation belongs to the state whose value it equals, where
+
+- numpy scalars and arrays count as the Python numbers and (nested) tuples that they hold,
+- a mapping is read by the names of the model's variables, or by its own sorted keys where there are none,
+- numbers are compared exactly (2.0 is 2, 2.9 is nothing, and the text "2" is not the number 2); an observation in
+  single precision is compared with the values rounded to single precision.
+
+Only a model without values is observed by the numbers of its states. Where observations are numbers all the same, a
+mapping says so by returning `StateIndex(number)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from rpl_agent.errors import ModelError
+from rpl_agent.model.codec import Codec
+
+UNKNOWN = -1
+
+
+class StateIndex(int):
+    """The number of a state in its model, in places where a bare integer would be taken for a state's value."""
+
+    def __new__(cls, number: Any) -> StateIndex:
+        if not hasattr(number, "__index__"):  # int() would also take 2.9 and "2"
+            raise ModelError(f"the number of a state must be an integer, not {number!r}")
+        return super().__new__(cls, number.__index__())
+
+
+class NamedStates(Protocol):
+    """Values of all states."""
+
+    def find(self, value: Any) -> int:
+        """Index of the state with this value, or −1."""
+        ...
+
+    def value(self, index: int) -> Any: ...
+
+    def fingerprint(self) -> bytes:
+        """Equal for equal values in equal order, in every process."""
+        ...
+
+
+def canonical(value: Any, names: Sequence[str] = ()) -> Hashable:
+    """A value as plain Python numbers, strings and tuples; mappings by ``names`` or by their sorted keys."""
+    if isinstance(value, np.ndarray):
+        return _nested(value.tolist())
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        if names and set(value) == set(names):
+            return tuple(canonical(value[name]) for name in names)
+        return tuple((str(key), canonical(value[key])) for key in sorted(value, key=str))
+    if isinstance(value, (tuple, list)):
+        return tuple(canonical(item) for item in value)
+    return value
+
+
+def _nested(value: Any) -> Any:
+    return tuple(_nested(item) for item in value) if isinstance(value, list) else value
+
+
+class ListedStates:
+    """Any hashable values, one per state."""
+
+    def __init__(self, values: Sequence[Hashable], names: Sequence[str] = ()):
+        self.values = values
+        self.names = tuple(names) or tuple(getattr(values[0], "_fields", ()))
+
+    @cached_property
+    def _index(self) -> dict[Hashable, int]:
+        index = {canonical(value, self.names): i for i, value in enumerate(self.values)}
+        if len(index) < len(self.values):
+            raise ModelError("two states of the model have equal values")
+        return index
+
+    @cached_property
+    def _single(self) -> dict[Hashable, int]:
+        """Values rounded to single precision; where two coincide the observation does not tell which one it is."""
+        index: dict[Hashable, int] = {}
+        for key, i in self._index.items():
+            rounded = _rounded(key)
+            index[rounded] = UNKNOWN if rounded in index else i
+        return index
+
+    def find(self, value: Any) -> int:
+        try:
+            found = self._index.get(value, UNKNOWN)
+            if found != UNKNOWN:
+                return found
+            key = canonical(value, self.names)
+            found = self._index.get(key, UNKNOWN)
+        except TypeError:  # arrays and mappings have no hash
+            try:
+                key = canonical(value, self.names)
+                found = self._index.get(key, UNKNOWN)
+            except TypeError:
+                return UNKNOWN
+        if found == UNKNOWN and _is_single(value):
+            found = self._single.get(_rounded(key), UNKNOWN)
+        return found
+
+    def value(self, index: int) -> Any:
+        return self.values[index]
+
+    def fingerprint(self) -> bytes:
+        text = repr([canonical(value, self.names) for value in self.values])
+        return b"" if " at 0x" in text else text.encode()  # addresses differ from process to process
+
+
+class VariableStates:
+    """Tuples of integers, kept as one column per variable: nothing per state is a Python object."""
+
+    def __init__(self, columns: Mapping[str, np.ndarray]):
+        self.columns = columns
+        self.names = tuple(columns)
+
+    @cached_property
+    def _codec(self) -> Codec:
+        return Codec({name: (int(c.min()), int(c.max())) for name, c in self.columns.items()})
+
+    @cached_property
+    def _keys(self) -> tuple[np.ndarray, np.ndarray]:
+        """(S,) sorted keys, and (S,) the state of each."""
+        keys = self._codec.encode(self.columns, len(next(iter(self.columns.values()))))
+        order = np.argsort(keys, kind="stable").astype(np.int32)
+        return keys[order], order
+
+    def find(self, value: Any) -> int:
+        key = canonical(value, self.names)
+        if len(self.names) == 1 and not isinstance(key, tuple):
+            key = (key,)
+        if not isinstance(key, tuple) or len(key) != len(self.names):
+            return UNKNOWN
+        numbers = []
+        for item in key:
+            if isinstance(item, float) and item.is_integer():
+                item = int(item)
+            if not isinstance(item, int) or abs(item) >= 2**62:
+                return UNKNOWN
+            numbers.append(np.array([item]))
+        return int(self.find_all(dict(zip(self.names, numbers, strict=True)))[0])
+
+    def find_all(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+        """(n,) indices of states given by columns, −1 where there is none."""
+        wanted, inside = self._codec.encode_inside(columns, len(next(iter(columns.values()))))
+        keys, order = self._keys
+        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where(inside & (keys[place] == wanted), order[place], UNKNOWN)
+
+    def value(self, index: int) -> tuple[int, ...]:
+        return tuple(int(column[index]) for column in self.columns.values())
+
+    def fingerprint(self) -> bytes:
+        parts = [repr(self.names).encode()]
+        return b"".join(parts + [np.ascontiguousarray(c, dtype=np.int64).tobytes() for c in self.columns.values()])
+
+
+def named_states(
+    values: Sequence[Hashable] | None, variables: Mapping[str, np.ndarray], names: Sequence[str] = ()
+) -> NamedStates | None:
+    """The names a model's states have; None where they are numbers only."""
+    if values is not None:
+        return ListedStates(values, names)
+    if variables and all(np.asarray(c).dtype.kind in "biu" for c in variables.values()):
+        return VariableStates(variables)
+    return None
+
+
+def _is_single(value: Any) -> bool:
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.dtype == np.float32
+    if isinstance(value, Mapping):
+        return any(_is_single(item) for item in value.values())
+    return isinstance(value, (tuple, list)) and any(_is_single(item) for item in value)
+
+
+def _rounded(key: Hashable) -> Hashable:
+    if isinstance(key, tuple):
+        return tuple(_rounded(item) for item in key)
+    return float(np.float32(key)) if isinstance(key, float) else key
