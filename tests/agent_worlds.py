@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from rpl_agent.model import Objective, ParametricMDP, Simulator, build
+from rpl_agent.model import Objective, ParametricMDP, Simulator, StateIndex, build
 
 LENGTH = 5
 TRUE_P = 0.7
@@ -45,7 +45,9 @@ class Secret(dict):
 
 
 class CorridorEnv(gym.Env):
-    """A plain Gymnasium environment: it tells neither its kernel nor its parameters."""
+    """A plain Gymnasium environment: it tells neither its kernel nor its parameters, and numbers its states."""
+
+    observation_to_state = StateIndex
 
     def __init__(self, p: float = TRUE_P, length: int = LENGTH, own_model: bool = True):
         self._pmdp, self._objective = corridor(length)

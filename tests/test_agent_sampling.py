@@ -12,7 +12,7 @@ from rpl_agent.agent.attach import attach
 from rpl_agent.agent.sampling import Collected, Experience, Order
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.errors import DataError, ModelError
-from rpl_agent.model import Policy
+from rpl_agent.model import Policy, StateIndex
 from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor
 
 
@@ -129,7 +129,9 @@ def test_truncated_steps_count_and_resets_do_not():
 def test_a_changing_wrapper_turns_the_compiled_path_off():
     assert attach(FastCorridorEnv()).compiled
     assert attach(gym.wrappers.TimeLimit(FastCorridorEnv(), 9)).compiled
-    assert not attach(gym.wrappers.TransformObservation(FastCorridorEnv(), lambda o: o, None)).compiled
+    assert not attach(
+        gym.wrappers.TransformObservation(FastCorridorEnv(), lambda o: o, None), state_of=StateIndex
+    ).compiled
     assert not attach(FastCorridorEnv(), compiled=False).compiled
 
 
@@ -152,8 +154,8 @@ class Teleport(gym.Wrapper):
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ({"state": 5}, r"episode \d+, step \d+: successor 5 .* is unknown to the model"),
-        ({"state": 99}, r"episode \d+, step \d+: state 99 is unknown"),
+        ({"state": 5}, r"episode \d+, step \d+: successor state 5 .* is unknown to the model"),
+        ({"state": 99}, r"episode \d+, step \d+: observation 99 has no state"),
         ({"reward": 0.25}, r"episode \d+, step \d+: reward 0.25 contradicts the model, which pays"),
     ],
 )
@@ -184,7 +186,7 @@ def test_observations_are_mapped_to_states():
     env = gym.wrappers.TransformObservation(
         CorridorEnv(), lambda o: np.array([o / 10.0], dtype=np.float32), gym.spaces.Box(0, 1, (1,), np.float32)
     )
-    world = attach(env, state_of=lambda o: round(float(o[0]) * 10))
+    world = attach(env, state_of=lambda o: StateIndex(round(float(o[0]) * 10)))
     experience = Experience(world.pmdp)
     done = Collected()
     world.source(experience, np.random.default_rng(0), 0).collect(

@@ -215,14 +215,10 @@ def test_the_agent_also_steps_the_bare_environment():
     """Without any wrapper of ours: the model from the map, and how an observation names a state."""
     env = gym.make("FrozenLake-v1", desc=["SF", "FG"], success_rate=0.6)
     pmdp, objective = frozen_lake_model(["SF", "FG"])
-    number = {
-        (int(r), int(c)): s
-        for s, (r, c) in enumerate(zip(pmdp.variables["row"], pmdp.variables["column"], strict=True))
-    }
     agent = RPLAgent(
         pmdp=pmdp,
         objective=objective,
-        observation_to_state=lambda o: number[divmod(int(o), 2)],
+        observation_to_state=lambda o: divmod(int(o), 2),
         relaxation="expression",
         seed=0,
     )

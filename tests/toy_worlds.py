@@ -5,11 +5,13 @@ from __future__ import annotations
 import gymnasium as gym
 import numpy as np
 
-from rpl_agent.model import Kind, Objective, Sense, Simulator, build
+from rpl_agent.model import Kind, Objective, Sense, Simulator, StateIndex, build
 
 
 class ToyEnv(gym.Env):
     """A parametric MDP at a true θ; Discrete observations, masks in info, nothing else."""
+
+    observation_to_state = StateIndex
 
     def __init__(self, pmdp, objective, theta, max_steps=50):
         self.pmdp, self.objective, self.max_steps = pmdp, objective, max_steps

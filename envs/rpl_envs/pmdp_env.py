@@ -10,7 +10,7 @@ from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
 from rpl_agent.errors import ModelError
-from rpl_agent.model import Objective, ParametricMDP, Simulator
+from rpl_agent.model import Objective, ParametricMDP, Simulator, StateIndex
 from rpl_envs.benchmark import Benchmark
 from rpl_envs.rendering.window import Window
 from rpl_envs.world import Theta, world
@@ -80,6 +80,10 @@ class PMDPEnv(gym.Env[Any, Any]):
     def max_episode_steps(self) -> int:
         """The benchmark's episode length, which the registered ids hand to Gymnasium's TimeLimit."""
         return self._world.max_episode_steps
+
+    def observation_to_state(self, observation: Any) -> StateIndex:
+        """The state that is observed: its number, or the one with these features."""
+        return self._world.state_of_features(observation) if self._features else StateIndex(observation)
 
     def simulator(self, seed: int = 0, max_steps: int | None = None) -> Simulator:
         """Compiled episodes with the law of this environment; use its ``run`` only, its parameters are hidden."""

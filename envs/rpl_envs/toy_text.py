@@ -29,7 +29,7 @@ import gymnasium as gym
 import numpy as np
 
 from rpl_agent.errors import ModelError
-from rpl_agent.model import Domain, Objective, ParametricMDP, Polynomial, build
+from rpl_agent.model import Domain, Objective, ParametricMDP, Polynomial, StateIndex, build
 
 Row = dict[Any, Polynomial]  # successor -> probability
 
@@ -41,6 +41,8 @@ class ToyTextEnv(gym.Wrapper):
     ----------
     pmdp, objective : what an agent may know.
     """
+
+    observation_to_state = StateIndex
 
     def __init__(
         self,

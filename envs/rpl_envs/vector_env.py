@@ -18,7 +18,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from rpl_agent.errors import ModelError
-from rpl_agent.model import Objective, ParametricMDP, Simulator
+from rpl_agent.model import Objective, ParametricMDP, Simulator, StateIndex
 from rpl_envs import _kernels
 from rpl_envs.benchmark import Benchmark
 from rpl_envs.world import Theta, world
@@ -85,6 +85,10 @@ class PMDPVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     @property
     def objective(self) -> Objective:
         return self._world.objective
+
+    def observation_to_state(self, observation: Any) -> StateIndex:
+        """The state that one lane shows: its number, or the one with these features."""
+        return self._world.state_of_features(observation) if self._features else StateIndex(observation)
 
     def simulator(self, seed: int = 0, max_steps: int | None = None) -> Simulator:
         """Compiled episodes with the law of one lane."""

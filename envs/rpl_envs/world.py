@@ -15,7 +15,7 @@ from gymnasium import spaces
 from gymnasium.error import InvalidAction
 
 from rpl_agent.errors import ModelError
-from rpl_agent.model import Kind, ParametricMDP, Sense, Simulator
+from rpl_agent.model import Kind, ParametricMDP, Sense, Simulator, StateIndex
 from rpl_agent.model._kernels import cumulate
 from rpl_envs.benchmark import Benchmark, benchmark
 
@@ -50,6 +50,14 @@ class World:
         """(..., V) float32 state variables scaled to [0, 1]."""
         values = np.stack([np.asarray(v[states], dtype=float) for v in self.pmdp.variables.values()], axis=-1)
         return ((values - self._low) / self._width).astype(np.float32)
+
+    def state_of_features(self, observation: np.ndarray) -> StateIndex:
+        """The inverse of `features`."""
+        values = np.rint(np.asarray(observation, dtype=float) * self._width + self._low).astype(np.int64)
+        state = StateIndex(self.pmdp.state_index(tuple(values.tolist())))
+        if not np.array_equal(self.features(state), observation):
+            raise ModelError(f"the features {observation} belong to no state")
+        return state
 
     def observation_space(self, observation: str) -> spaces.Space[Any]:
         if observation == "discrete":

@@ -1,18 +1,30 @@
 """From an environment to what the agent may use of it: the model, the objective, a source of data.
 
-Read from an environment are: its ``pmdp``, ``objective`` and ``simulator`` attributes, its spaces and its spec. True
-parameters, kernels (``P``) and ``info`` are never touched.
+Read from an environment are: its ``pmdp``, ``objective``, ``observation_to_state`` and ``simulator`` attributes, its
+spaces, its wrappers and its spec. True parameters, the numbers in kernels (``P``) and ``info`` are never touched.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.sampling import EnvSource, Experience, SimulatorSource, Source, StateOf, StepBook
+from rpl_agent.agent.book import StepBook
+from rpl_agent.agent.probing import (
+    attribute,
+    changing_wrapper,
+    is_vector,
+    layers,
+    name_of,
+    representative,
+    require_environment,
+    time_limit,
+)
+from rpl_agent.agent.reading import Observed, Reader, StateOf, check_spaces
+from rpl_agent.agent.sampling import EnvSource, Experience, SimulatorSource, Source
 from rpl_agent.agent.vector_sampling import VectorSource
 from rpl_agent.errors import ModelError
 from rpl_agent.model.objective import Kind, Objective, Sense
@@ -23,7 +35,7 @@ TRANSPARENT = ("TimeLimit", "OrderEnforcing", "PassiveEnvChecker")
 
 
 @dataclass(frozen=True)
-class World:
+class Attachment:
     """An environment with the model that explains it."""
 
     env: Any
@@ -31,38 +43,22 @@ class World:
     objective: Objective
     is_vector: bool
     spec: dict[str, Any] | None  # how to make the environment again, as JSON
-    rewards: np.ndarray | None  # (T,) what a transition pays according to the model, None where it does not say
-    state_of: StateOf | None
+    paid: np.ndarray | None  # (T,) what the environment pays for a transition, None where it is not compared
+    reader: Reader  # from observations to states
     action_start: int
     compiled: bool
+    limit: int | None = None  # steps after which episodes are cut
 
     def source(self, experience: Experience, rng: np.random.Generator, seed: int) -> Source:
         """A fresh stream of episodes."""
         if self.compiled:
             simulator = attribute(self.env, "simulator")(seed)
-            limit = _time_limit(self.env)
-            if limit is not None:
-                simulator.max_steps = min(simulator.max_steps, limit)
-            return SimulatorSource(simulator, experience)
-        book = StepBook(experience, self.state_of, self.rewards)
+            if self.limit is not None:
+                simulator.max_steps = min(simulator.max_steps, self.limit)
+            return SimulatorSource(simulator, experience, self.objective)
+        book = StepBook(experience, self.reader, self.objective, self.paid)
         kind = VectorSource if self.is_vector else EnvSource
         return kind(self.env, book, rng, int(seed % 2**31), self.action_start)
-
-
-def attribute(env: Any, name: str) -> Any:
-    """An attribute of an environment, through wrappers and vector environments; None if there is none."""
-    if hasattr(env, "num_envs"):
-        found = getattr(env, name, None)
-        if found is None and hasattr(env, "get_attr"):
-            try:
-                found = env.get_attr(name)[0]
-            except AttributeError:
-                return None
-        return found
-    try:
-        return env.get_wrapper_attr(name)
-    except AttributeError:
-        return None
 
 
 def attach(
@@ -73,51 +69,79 @@ def attach(
     state_of: StateOf | None = None,
     compiled: bool = True,
     check_rewards: bool | None = None,
-) -> World:
+    horizon: int | str | None = None,
+) -> Attachment:
     """Check an environment against the model; errors say what to pass.
 
-    Rewards are checked by default where the environment names model and objective itself: then it promises
-    `model_rewards`. With a model passed in, its rewards may be anything.
+    Rewards are compared by default where the objective is about rewards, and where the environment names model and
+    objective itself: then it promises `model_rewards`.
     """
-    if not (hasattr(env, "step") and hasattr(env, "reset") and hasattr(env, "action_space")):
-        raise ModelError(f"{type(env).__name__} is not a Gymnasium environment")
-    model = pmdp if pmdp is not None else attribute(env, "pmdp")
-    if not isinstance(model, ParametricMDP):
-        raise ModelError(f"{_name(env)} has no attribute 'pmdp': pass the ParametricMDP that explains it as pmdp=...")
-    goal = objective if objective is not None else attribute(env, "objective")
-    if not isinstance(goal, Objective):
-        raise ModelError(f"{_name(env)} has no attribute 'objective': pass what is wanted as objective=...")
-    goal.resolve(model)
-    state_of = state_of if state_of is not None else attribute(env, "observation_to_state")
-    is_vector = hasattr(env, "num_envs")
-    action_start, observation_start = _check_spaces(env, model, state_of, is_vector)
-    if state_of is None and observation_start:
-        state_of = lambda observation: int(observation) - observation_start  # noqa: E731
-    fast = compiled and not is_vector and attribute(env, "simulator") is not None and _is_transparent(env)
+    require_environment(env)
+    with representative(env) as inner:
+        named = attribute(inner, "pmdp")
+        model = pmdp if pmdp is not None else named
+        if not isinstance(model, ParametricMDP):
+            raise ModelError(
+                f"{name_of(env)} has no attribute 'pmdp': pass the ParametricMDP that explains it as pmdp=..."
+            )
+        is_own = isinstance(named, ParametricMDP) and named.has_states_of(model)
+        promised = attribute(inner, "objective")
+        goal = objective if objective is not None else promised
+        if not isinstance(goal, Objective):
+            raise ModelError(f"{name_of(env)} has no attribute 'objective': pass what is wanted as objective=...")
+        limit = time_limit(env, inner)
+        goal = _with_horizon(goal, horizon, limit, name_of(env))
+        goal.resolve(model)
+        if is_own:
+            state_of = state_of if state_of is not None else _own_mapping(env, inner)
+            _refuse_changed_actions(env, inner)
+        simulator = attribute(inner, "simulator") if is_own else None
+    action_start = check_spaces(env, model, state_of is not None)
+    fast = compiled and not is_vector(env) and simulator is not None and _is_transparent(env)
     if check_rewards is None:
-        check_rewards = attribute(env, "pmdp") is not None and attribute(env, "objective") == goal
-    rewards = model_rewards(model, goal) if check_rewards else None
-    return World(env, model, goal, is_vector, _spec(env), rewards, state_of, action_start, fast)
+        check_rewards = goal.kind is Kind.REWARD or (is_own and promised == goal)
+    paid = model_rewards(model, goal) if check_rewards else None
+    reader = Observed(model, state_of, _observation_start(env, model))
+    return Attachment(env, model, goal, is_vector(env), _spec(env), paid, reader, action_start, fast, limit)
 
 
-def _check_spaces(env: Any, pmdp: ParametricMDP, state_of: StateOf | None, is_vector: bool) -> tuple[int, int]:
-    from gymnasium.spaces import Discrete
-
-    action_space = env.single_action_space if is_vector else env.action_space
-    observation_space = env.single_observation_space if is_vector else env.observation_space
-    if not isinstance(action_space, Discrete) or action_space.n != pmdp.num_actions:
+def _own_mapping(env: Any, inner: Any) -> StateOf | None:
+    """How the environment that names the model maps its own observations; refused where they were changed since."""
+    changed = changing_wrapper(env, inner, "pmdp", "Observation")
+    if changed is not None:
         raise ModelError(
-            f"the action space of {_name(env)} is {action_space}, the model has {pmdp.num_actions} actions "
-            f"{pmdp.action_names[:8]}: it must be Discrete({pmdp.num_actions})"
+            f"{name_of(env)} names its own model, but the wrapper {changed} changes what is observed: pass "
+            "observation_to_state=... that maps it to a state"
         )
-    if state_of is not None:
-        return int(action_space.start), 0
-    if not isinstance(observation_space, Discrete) or observation_space.n != pmdp.num_states:
+    return attribute(inner, "observation_to_state")
+
+
+def _refuse_changed_actions(env: Any, inner: Any) -> None:
+    changed = changing_wrapper(env, inner, "pmdp", "Action")
+    if changed is not None:
         raise ModelError(
-            f"the observation space of {_name(env)} is {observation_space}, the model has {pmdp.num_states} states: "
-            f"it must be Discrete({pmdp.num_states}), or pass observation_to_state=... that maps it to a state index"
+            f"{name_of(env)} names its own model, but the wrapper {changed} changes what actions mean: pass a "
+            "pmdp=... over the changed actions"
         )
-    return int(action_space.start), int(observation_space.start)
+
+
+def _with_horizon(goal: Objective, horizon: int | str | None, limit: int | None, name: str) -> Objective:
+    """The objective with the horizon that was asked for; "env" takes over the environment's time limit."""
+    if horizon is None:
+        return goal
+    if horizon == "env":
+        if limit is None:
+            raise ModelError(f"horizon='env': {name} has no TimeLimit to take the horizon from")
+        return replace(goal, horizon=limit)
+    if isinstance(horizon, str):
+        raise ModelError(f"horizon {horizon!r} is neither 'env' nor a number of steps")
+    return replace(goal, horizon=int(horizon))
+
+
+def _observation_start(env: Any, pmdp: ParametricMDP) -> int:
+    """The first number of a Discrete observation space, where observations number the states."""
+    space = env.single_observation_space if is_vector(env) else env.observation_space
+    return int(getattr(space, "start", 0)) if pmdp.states is None else 0
 
 
 def model_rewards(pmdp: ParametricMDP, objective: Objective) -> np.ndarray:
@@ -131,20 +155,7 @@ def model_rewards(pmdp: ParametricMDP, objective: Objective) -> np.ndarray:
 
 def _is_transparent(env: Any) -> bool:
     """Whether nothing stands between us and the simulator that could change the law."""
-    while env is not env.unwrapped:
-        if type(env).__name__ not in TRANSPARENT:
-            return False
-        env = env.env
-    return True
-
-
-def _time_limit(env: Any) -> int | None:
-    limits = []
-    while env is not env.unwrapped:
-        if type(env).__name__ == "TimeLimit":
-            limits.append(int(env._max_episode_steps))
-        env = env.env
-    return min(limits, default=None)
+    return all(layer is env.unwrapped or type(layer).__name__ in TRANSPARENT for layer in layers(env))
 
 
 def _spec(env: Any) -> dict[str, Any] | None:
@@ -157,11 +168,6 @@ def _spec(env: Any) -> dict[str, Any] | None:
         return json.loads(json.dumps({"id": spec.id, "kwargs": kwargs}))
     except TypeError:
         return {"id": spec.id, "kwargs": None}
-
-
-def _name(env: Any) -> str:
-    spec = getattr(env, "spec", None)
-    return spec.id if spec is not None else type(getattr(env, "unwrapped", env)).__name__
 
 
 def make_env(spec: dict[str, Any] | None) -> Any:

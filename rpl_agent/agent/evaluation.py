@@ -25,10 +25,15 @@ from rpl_agent.solver import solve
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Returns as the environment pays them (costs are negative)."""
+    """Episodes of a policy: what the environment paid (costs are negative), and what the objective counts.
+
+    An episode that was cut before the objective was decided counts with what it had collected until then.
+    """
 
     returns: np.ndarray  # (n,)
     lengths: np.ndarray  # (n,)
+    values: np.ndarray  # (n,)
+    cut: int = 0
 
     @property
     def mean(self) -> float:
@@ -45,6 +50,8 @@ class Evaluation:
             "mean_return": self.mean,
             "standard_error": self.standard_error,
             "mean_length": float(self.lengths.mean()),
+            "mean_value": float(self.values.mean()),
+            "cut": self.cut,
         }
 
 
@@ -53,31 +60,17 @@ def monte_carlo(agent: Any, env: Any, episodes: int, *, seed: int = 0, policy: P
     if episodes < 1:
         raise ModelError(f"episodes {episodes} must be at least 1")
     policy = policy if policy is not None else agent.policy
-    if policy.rows is not None and policy.rows.ndim == 2:
-        return _stepped(agent.pmdp, env, policy, episodes, seed)
-    world = attach(
-        env, pmdp=agent.pmdp, objective=agent.objective, state_of=agent.observation_to_state, check_rewards=False
-    )
+    objective = agent.objective
+    compiled = objective.horizon is None and objective.discount == 1.0  # the simulator adds up plain returns
+    attachment = attach(
+        env, pmdp=agent.pmdp, objective=objective, state_of=getattr(agent, "observation_to_state", None),
+        compiled=compiled and agent.compiled, check_rewards=getattr(agent, "check_rewards", None),
+    )  # fmt: skip
     done = Collected()
     seeds = np.random.SeedSequence([seed, 3])
-    source = world.source(Experience(agent.pmdp), np.random.default_rng(seeds), int(seeds.generate_state(1)[0]))
+    source = attachment.source(Experience(agent.pmdp), np.random.default_rng(seeds), int(seeds.generate_state(1)[0]))
     source.collect(Order(policy, Limits(), pause=episodes, episodes_left=episodes), done)
-    return Evaluation(np.array(done.returns), np.array(done.lengths))
-
-
-def _stepped(pmdp: ParametricMDP, env: Any, policy: Policy, episodes: int, seed: int) -> Evaluation:
-    """Step-dependent policies of finite horizons, one step at a time."""
-    returns, lengths = [], []
-    for episode in range(episodes):
-        observation, _ = env.reset(seed=seed) if episode == 0 else env.reset()
-        total, length, over = 0.0, 0, False
-        while not over:
-            action = policy.action(pmdp, int(observation), None, length)
-            observation, reward, terminated, truncated, _ = env.step(action)
-            total, length, over = total + float(reward), length + 1, terminated or truncated
-        returns.append(total)
-        lengths.append(length)
-    return Evaluation(np.array(returns), np.array(lengths))
+    return Evaluation(np.array(done.returns), np.array(done.lengths), np.array(done.values), done.cut)
 
 
 def exact_value(pmdp: ParametricMDP, objective: Objective, policy: Policy, theta: np.ndarray) -> float:

@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent import acting, checkpoint, reporting
-from rpl_agent.agent.attach import World, attach, make_env
+from rpl_agent.agent.attach import Attachment, attach, make_env
 from rpl_agent.agent.callbacks import CallbackList, CheckpointCallback, StopOnGap, as_callback
 from rpl_agent.agent.console import make_view
 from rpl_agent.agent.interrupt import Interrupt
 from rpl_agent.agent.logger import Logger
 from rpl_agent.agent.loop import Loop
 from rpl_agent.agent.planner import Planner
-from rpl_agent.agent.sampling import Experience, StateOf
+from rpl_agent.agent.reading import StateOf
+from rpl_agent.agent.sampling import Experience
 from rpl_agent.agent.schedule import Doubling, Schedule
 from rpl_agent.agent.session import Session, require
 from rpl_agent.agent.state import capture, restore, settings_from_state
@@ -43,11 +44,14 @@ class RPLAgent:
     ----------
     confidence, relaxation, delta, precision : how to certify, see `Config`; or pass ``config``.
     pmdp, objective : the model and what is wanted, where the environment does not carry them.
-    observation_to_state : maps an observation to a state index, where observations are not indices.
+    observation_to_state : maps an observation to the value of a state (or to ``StateIndex(number)``), where
+        observations are not state values themselves.
     schedule : when to update; default `Doubling(of="state-action")`, the paper's.
     weight : probability of the optimistic action while sampling; the rest is spread over the other enabled ones.
     compiled : use the compiled simulator of our own environments (same law, far faster).
-    check_rewards : compare rewards with the model's; default: where the environment names model and objective itself.
+    check_rewards : compare rewards with the model's; default: where the objective is about rewards, and where the
+        environment names model and objective itself.
+    horizon : only so many steps of a play count; ``"env"`` takes the environment's time limit.
     tensorboard_log : folder for runs; each `learn` writes to a numbered folder in it.
     seed : of everything random; None draws one and keeps it.
     """
@@ -67,6 +71,7 @@ class RPLAgent:
         weight: float = 0.9,
         compiled: bool = True,
         check_rewards: bool | None = None,
+        horizon: int | str | None = None,
         tensorboard_log: str | os.PathLike | None = None,
         seed: int | None = None,
         verbose: int = 0,
@@ -78,6 +83,8 @@ class RPLAgent:
         self.weight = weight
         self.compiled = compiled
         self.check_rewards = check_rewards
+        self.horizon = horizon
+        self.warned_of_steps = False
         self.observation_to_state = observation_to_state
         self.tensorboard_log = None if tensorboard_log is None else Path(tensorboard_log)
         self.verbose = verbose
@@ -85,7 +92,7 @@ class RPLAgent:
         self.acting_rng = np.random.default_rng([self.seed, 1])  # apart: acting does not change what is learned
         self.session = Session(self.seed, self.config)
         self.run_folder: Path | None = None
-        self.world: World | None = None
+        self.world: Attachment | None = None
         self._mode = "robust"
         self._logger: Logger = Logger()
         self._given = (pmdp, objective)  # by the user; else the environment's own
@@ -101,7 +108,7 @@ class RPLAgent:
             objective = session.objective
         world = attach(
             env, pmdp=pmdp, objective=objective, state_of=self.observation_to_state, compiled=self.compiled,
-            check_rewards=self.check_rewards,
+            check_rewards=self.check_rewards, horizon=self.horizon,
         )  # fmt: skip
         if not session.started:
             session.start(world.pmdp, world.objective)
@@ -152,6 +159,11 @@ class RPLAgent:
     @property
     def num_updates(self) -> int:
         return self.session.updates
+
+    @property
+    def num_cut(self) -> int:
+        """Episodes that a time limit ended before the objective was decided."""
+        return self.session.cut
 
     @property
     def interrupted(self) -> bool:
@@ -305,10 +317,14 @@ class RPLAgent:
     ) -> tuple[np.ndarray, Any]:
         """Action(s) for one observation or a batch of them, as in SB3.
 
-        ``state`` counts the steps of each episode; it matters for finite horizons only. In optimistic mode
-        ``deterministic=False`` draws from the sampling policy.
+        ``state`` counts the steps of each episode; it matters for finite horizons (see `as_policy`). In optimistic
+        mode ``deterministic=False`` draws from the sampling policy.
         """
         return acting.predict(self, observation, state, episode_start, deterministic)
+
+    def as_policy(self, deterministic: bool = True) -> acting.ActingPolicy:
+        """The policy as a function of observations that counts its own steps; `reset` it with every ``env.reset()``."""
+        return acting.ActingPolicy(self, deterministic)
 
     # ------------------------------------------------------------------ files
     def save(self, path: str | os.PathLike) -> None:

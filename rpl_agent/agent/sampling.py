@@ -17,21 +17,19 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from rpl_agent.agent.book import StepBook, unpack_reset, unpack_step
 from rpl_agent.agent.schedule import NEVER, Limits
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
+from rpl_agent.model.objective import Objective, Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 from rpl_agent.model.simulate import Simulator
 
-#: Rewards are sums of a few floats: more than rounding apart is a contradiction.
-REWARD_TOLERANCE = 1e-6
 #: Steps of one call of the compiled simulator, so that interrupts and the live view wait a fraction of a second.
 CHUNK_STEPS = 200_000
 #: After the first Ctrl-C an episode may end by itself for so long; then it is cut after the current step.
 GRACE_SECONDS = 2.0
-
-StateOf = Callable[[Any], int]
 
 
 class Experience:
@@ -59,8 +57,18 @@ class Collected:
     steps: int = 0
     returns: list[float] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)  # of the objective, in its own unit
+    cut: int = 0  # episodes that were truncated before the objective was decided
     due: bool = False  # a limit was reached
     interrupted: bool = False
+
+    def end(self, total: float, length: int, value: float, cut: bool) -> None:
+        """One episode is over."""
+        self.episodes += 1
+        self.returns.append(total)
+        self.lengths.append(length)
+        self.values.append(value)
+        self.cut += cut
 
 
 @dataclass(frozen=True)
@@ -95,8 +103,10 @@ class Source(Protocol):
 class SimulatorSource:
     """The compiled path: many episodes per call."""
 
-    def __init__(self, simulator: Simulator, experience: Experience):
+    def __init__(self, simulator: Simulator, experience: Experience, objective: Objective):
         self._simulator = simulator
+        self._sign = 1.0 if objective.sense is Sense.MAX else -1.0  # environments pay costs as negative rewards
+        self._can_cut = objective.horizon is None or simulator.max_steps < objective.horizon
         self._experience = experience
         self._batch = np.zeros(experience.pmdp.num_transitions, dtype=np.int64)
         self._max_steps = simulator.max_steps
@@ -123,6 +133,9 @@ class SimulatorSource:
             done.steps += batch.steps
             done.returns.extend(batch.returns.tolist())
             done.lengths.extend(batch.lengths.tolist())
+            done.values.extend((self._sign * batch.returns).tolist())
+            if self._can_cut and simulator.max_steps == self._max_steps:  # else the budget ended it, not the limit
+                done.cut += batch.cut
             done.due = batch.stopped
             done.interrupted = order.interrupted()
             if done.due or done.interrupted:
@@ -138,82 +151,6 @@ class SimulatorSource:
         if not (isinstance(words, list) and len(words) == 4 and all(type(w) is int and 0 <= w < 2**64 for w in words)):
             raise DataError("the checkpoint's simulator state is not four 64-bit integers")
         self._simulator.state = np.array(words, dtype=np.uint64)
-
-
-class StepBook:
-    """Checks and records single steps: shared by the sources that step an environment in Python."""
-
-    def __init__(self, experience: Experience, state_of: StateOf | None, rewards: np.ndarray | None):
-        self.experience = experience
-        self.pmdp = experience.pmdp
-        self.rewards = rewards  # (T,) what the model says a transition pays, or None: not checked
-        self._state_of = state_of
-        self._transition: dict[tuple[int, int], int] = {}
-        self._choices: dict[int, tuple[int, list[float]]] = {}
-        self._policy: Policy | None = None
-
-    def use(self, policy: Policy) -> None:
-        if policy is not self._policy:
-            policy.check(self.pmdp)
-            self._weights = policy.as_weights(self.pmdp)
-            self._policy = policy
-            self._choices.clear()
-
-    def state(self, observation: Any, where: Callable[[], str]) -> int:
-        """State index of an observation."""
-        try:
-            index = int(observation if self._state_of is None else self._state_of(observation))
-        except DataError:
-            raise
-        except Exception as error:
-            raise DataError(f"{where()}: observation {observation!r} has no state: {error}") from error
-        if not 0 <= index < self.pmdp.num_states:
-            raise DataError(f"{where()}: state {index} is unknown; the model has states 0..{self.pmdp.num_states - 1}")
-        return index
-
-    def choose(self, state: int, u: float) -> int:
-        """Row drawn by the sampling policy with a uniform number."""
-        choice = self._choices.get(state)
-        if choice is None:
-            lo, hi = int(self.pmdp.state_ptr[state]), int(self.pmdp.state_ptr[state + 1])
-            choice = self._choices[state] = (lo, np.cumsum(self._weights[lo:hi]).tolist())
-        low, cumulative = choice
-        u *= cumulative[-1]
-        k = 0
-        while k < len(cumulative) - 1 and cumulative[k] <= u:
-            k += 1
-        return low + k
-
-    def check(self, row: int, successor: int, reward: Any, where: Callable[[], str]) -> int:
-        """Transition of an observed step; a step the model cannot make is an error that names it."""
-        t = self._transition.get((row, successor))
-        if t is None:
-            t = self.pmdp.find_transition(row, successor)
-            if t < 0:
-                raise DataError(
-                    f"{where()}: successor {successor} = {self.pmdp.state_name(successor)} of "
-                    f"{self.pmdp.row_name(row)} is unknown to the model (its probability is zero there)"
-                )
-            self._transition[row, successor] = t
-        if self.rewards is not None and not abs(reward - self.rewards[t]) <= REWARD_TOLERANCE * (
-            1.0 + abs(self.rewards[t])
-        ):
-            raise DataError(
-                f"{where()}: reward {reward} contradicts the model, which pays {self.rewards[t]:.6g} for "
-                f"{self.pmdp.row_name(row)}, successor {successor}; pass check_rewards=False if that is on purpose"
-            )
-        return t
-
-    def count(self, row: int, t: int, limits: Limits) -> bool:
-        """Add to the running visit counts; whether a limit is reached."""
-        rows, expressions = self.experience.rows, self.experience.expressions
-        f = self.pmdp.expression[t]
-        rows[row] += 1
-        expressions[f] += 1
-        return bool(
-            (limits.rows is not None and rows[row] >= limits.rows[row])
-            or (limits.expressions is not None and expressions[f] >= limits.expressions[f])
-        )
 
 
 class EnvSource:
@@ -237,33 +174,29 @@ class EnvSource:
                 break
 
     def _run_episode(self, order: Order, done: Collected) -> None:
-        env, book, uniform, action = self._env, self._book, self._rng.random, self._book.pmdp.action
+        book, uniform = self._book, self._rng.random
         self._episode += 1
-        episode, length, total, seen = self._episode, 0, 0.0, []
+        episode, length, total, value, seen = self._episode, 0, 0.0, 0.0, []
         deadline = None
 
         def where() -> str:
             return f"episode {episode}, step {length + 1}"
 
-        observation, _ = env.reset(seed=self._seed) if self._seed is not None else env.reset()
-        self._seed = None
-        state = book.state(observation, lambda: f"episode {episode}, reset")
+        state = self._reset(lambda: f"episode {episode}, reset")
         try:
             while done.steps < order.steps_left:
-                row = book.choose(state, uniform())
-                observation, reward, terminated, truncated, _ = env.step(self._action_start + int(action[row]))
-                successor = book.state(observation, where)
-                t = book.check(row, successor, reward, where)
+                row = book.choose(state, uniform(), length)
+                returned = self._env.step(self._action_start + int(book.pmdp.action[row]))
+                observation, reward, terminated, truncated = unpack_step(returned, where)
+                state, t = book.follow(state, row, observation, reward, terminated, where)
                 seen.append(t)
+                total += reward
+                value += book.gain(t, length)
                 length += 1
                 done.steps += 1
                 done.due |= book.count(row, t, order.limits)
-                total += float(reward)
-                state = successor
                 if terminated or truncated:
-                    done.episodes += 1
-                    done.returns.append(total)
-                    done.lengths.append(length)
+                    done.end(total, length, value, not terminated and book.is_cut(state, length))
                     done.interrupted = order.interrupted()
                     return
                 if order.interrupted():
@@ -274,6 +207,11 @@ class EnvSource:
         finally:
             if seen:
                 book.experience.add_steps(seen)
+
+    def _reset(self, where: Callable[[], str]) -> int:
+        returned = self._env.reset(seed=self._seed) if self._seed is not None else self._env.reset()
+        self._seed = None
+        return self._book.begin(unpack_reset(returned, where), where)
 
     def get_state(self) -> dict[str, Any]:
         """The environment's generator; kept at episode boundaries, where nothing else matters."""

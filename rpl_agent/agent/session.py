@@ -42,6 +42,7 @@ class Session:
         self.episodes = 0
         self.steps = 0
         self.updates = 0
+        self.cut = 0  # episodes that a time limit ended before the objective was decided
         self.interrupted = False
         self.target: Target | None = None
         self.certificate: Certificate | None = None
@@ -109,6 +110,7 @@ class Session:
         """Count what was collected; its transitions are in the experience already."""
         self.episodes += done.episodes
         self.steps += done.steps
+        self.cut += done.cut
         self.returns.extend(done.returns[-WINDOW:])
         self.lengths.extend(done.lengths[-WINDOW:])
         self.interrupted = self.interrupted or done.interrupted
@@ -135,7 +137,7 @@ class Session:
 
     def reset_counters(self) -> None:
         """Count from zero again; what was learned stays."""
-        self.episodes = self.steps = self.updates = 0
+        self.episodes = self.steps = self.updates = self.cut = 0
         self.clock = Clock()
         self.limits = None
 

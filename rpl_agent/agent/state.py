@@ -45,7 +45,7 @@ def capture(
         "progress": {
             "episodes": session.episodes, "steps": session.steps, "updates": session.updates,
             "elapsed": session.clock.elapsed, "skipped": planner.skipped, "interrupted": session.interrupted,
-            "sources": session.sources,
+            "sources": session.sources, "cut": session.cut,
         },
         "target": None if session.target is None else session.target.to_dict(),
         "rng": {"agent": plain_state(session.rng.bit_generator.state), "source": source},
@@ -121,6 +121,7 @@ def _restore(session: Session, state: dict[str, Any], arrays: dict[str, np.ndarr
     session.episodes, session.steps = int(progress["episodes"]), int(progress["steps"])
     session.updates, session.clock = int(progress["updates"]), Clock(float(progress["elapsed"]))
     session.interrupted, session.sources = bool(progress["interrupted"]), int(progress["sources"])
+    session.cut = int(progress.get("cut", 0))
     session.target = None if state["target"] is None else Target(**state["target"])
     set_generator(session.rng, state["rng"]["agent"])
     session.env_spec, session.source_state = state["env"], state["rng"]["source"]

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.sampling import Collected, Order, StepBook, _require_kind
+from rpl_agent.agent.book import StepBook, flag, number, unpack_reset
+from rpl_agent.agent.sampling import Collected, Order, _require_kind
 from rpl_agent.errors import ModelError
 
 
@@ -36,6 +37,7 @@ class VectorSource:
         self._active = np.zeros(self._count, dtype=bool)  # in the middle of an episode that counts
         self._resetting = np.zeros(self._count, dtype=bool)  # NEXT_STEP: the coming step is a reset
         self._total = np.zeros(self._count)
+        self._value = np.zeros(self._count)
         self._length = np.zeros(self._count, dtype=np.int64)
         self._tick = 0
 
@@ -57,9 +59,10 @@ class VectorSource:
                 self._book.experience.add_steps(seen)
 
     def _reset(self) -> None:
-        observations, _ = self._env.reset(seed=self._seed)
+        self._tick += 1
+        observations = unpack_reset(self._env.reset(seed=self._seed), lambda: f"vector step {self._tick}, reset")
         self._seed = None
-        self._states = np.array([self._state(observations, i, "reset") for i in range(self._count)])
+        self._states = np.array([self._begin(observations, i) for i in range(self._count)])
         self._fresh[:] = True
         self._active[:] = self._resetting[:] = False
 
@@ -70,7 +73,8 @@ class VectorSource:
             if room <= 0:
                 break
             self._active[i], self._fresh[i] = True, False
-            self._total[i], self._length[i] = 0.0, 0
+            self._total[i] = self._value[i] = 0.0
+            self._length[i] = 0
             room -= 1
 
     def _step(self, order: Order, done: Collected, seen: list[int]) -> None:
@@ -78,32 +82,22 @@ class VectorSource:
         book, pmdp = self._book, self._book.pmdp
         self._tick += 1
         uniform = self._rng.random(self._count)
-        rows = [book.choose(int(s), float(u)) for s, u in zip(self._states, uniform)]
+        steps = np.where(self._active, self._length, 0)
+        rows = [book.choose(int(s), float(u), int(k)) for s, u, k in zip(self._states, uniform, steps)]
         actions = self._action_start + pmdp.action[rows].astype(np.int64)
         observations, rewards, terminated, truncated, info = self._env.step(actions)
-        over = np.asarray(terminated) | np.asarray(truncated)
         final = info.get("final_obs") if self._mode == "SAME_STEP" else None
+        over = np.zeros(self._count, dtype=bool)
         for i in range(self._count):
             if self._resetting[i]:  # this step was a reset
-                self._states[i] = self._state(observations, i, "reset")
+                self._states[i] = self._begin(observations, i)
                 self._resetting[i], self._fresh[i] = False, True
                 continue
-            last = final if final is not None and over[i] else observations
-            successor = self._state(last, i, "step")
-            if self._active[i] and done.steps < order.steps_left:
-                t = book.check(rows[i], successor, rewards[i], partial(self._where, i, "step"))
-                seen.append(t)
-                done.steps += 1
-                done.due |= book.count(rows[i], t, order.limits)
-                self._total[i] += float(rewards[i])
-                self._length[i] += 1
-                if over[i]:
-                    done.episodes += 1
-                    done.returns.append(float(self._total[i]))
-                    done.lengths.append(int(self._length[i]))
-            elif self._active[i]:
-                self._active[i] = False  # the budget of steps ended just before this one
-            self._states[i] = successor
+            where = partial(self._where, i)
+            ended, cut = flag(terminated[i], "terminated", where), flag(truncated[i], "truncated", where)
+            over[i] = ended or cut
+            last = _part(final if final is not None and over[i] else observations, i)
+            self._advance(i, rows[i], last, number(rewards[i], where), (ended, cut), order, done, seen)
             if over[i]:
                 self._end(i, observations)
             elif not self._active[i]:
@@ -111,27 +105,52 @@ class VectorSource:
         if self._mode == "DISABLED" and over.any():
             self._reset_some(over)
 
+    def _advance(
+        self, i: int, row: int, observation: Any, reward: float, ends: tuple[bool, bool], order: Order,
+        done: Collected, seen: list[int],
+    ) -> None:  # fmt: skip
+        """One transition of a sub-environment; it counts if it belongs to an episode of ours."""
+        assert self._states is not None
+        book, (terminated, truncated) = self._book, ends
+        state, t = book.follow(int(self._states[i]), row, observation, reward, terminated, partial(self._where, i))
+        if self._active[i] and done.steps < order.steps_left:
+            seen.append(t)
+            done.steps += 1
+            done.due |= book.count(row, t, order.limits)
+            self._total[i] += reward
+            self._value[i] += book.gain(t, int(self._length[i]))
+            self._length[i] += 1
+            if terminated or truncated:
+                cut = not terminated and book.is_cut(state, int(self._length[i]))
+                done.end(float(self._total[i]), int(self._length[i]), float(self._value[i]), cut)
+        elif self._active[i]:
+            self._active[i] = False  # the budget of steps ended just before this one
+        self._states[i] = state
+
     def _end(self, i: int, observations: Any) -> None:
         assert self._states is not None
         self._active[i] = False
         if self._mode == "NEXT_STEP":
             self._resetting[i], self._fresh[i] = True, False
         elif self._mode == "SAME_STEP":
-            self._states[i] = self._state(observations, i, "reset")
+            self._states[i] = self._begin(observations, i)
             self._fresh[i] = True
 
     def _reset_some(self, over: np.ndarray) -> None:
         assert self._states is not None
-        observations, _ = self._env.reset(options={"reset_mask": over})
+        returned = self._env.reset(options={"reset_mask": over})
+        observations = unpack_reset(returned, lambda: f"vector step {self._tick}, reset")
         for i in np.flatnonzero(over):
-            self._states[i] = self._state(observations, int(i), "reset")
+            self._states[i] = self._begin(observations, int(i))
             self._fresh[i] = True
 
-    def _state(self, observations: Any, i: int, what: str) -> int:
-        return self._book.state(observations[i], lambda: self._where(i, what))
+    def _begin(self, observations: Any, i: int) -> int:
+        return self._book.begin(
+            _part(observations, i), lambda: f"vector step {self._tick}, sub-environment {i}, reset"
+        )
 
-    def _where(self, i: int, what: str) -> str:
-        return f"vector step {self._tick}, sub-environment {i}, {what} {self._length[i] + 1}"
+    def _where(self, i: int) -> str:
+        return f"vector step {self._tick}, sub-environment {i}, step {self._length[i] + 1}"
 
     def get_state(self) -> dict[str, Any]:
         """Sub-environments are in mid-episode and cannot be stored: a resumed run starts new episodes in them."""
@@ -141,6 +160,15 @@ class VectorSource:
         _require_kind(state, "vector")
         self._seed = int(state["seed"])
         self._states = None
+
+
+def _part(observations: Any, i: int) -> Any:
+    """The observation of one sub-environment; dictionaries and tuples of arrays are batched part by part."""
+    if isinstance(observations, Mapping):
+        return {key: _part(value, i) for key, value in observations.items()}
+    if isinstance(observations, tuple):
+        return tuple(_part(value, i) for value in observations)
+    return observations[i]
 
 
 def _autoreset_mode(env: Any) -> str:

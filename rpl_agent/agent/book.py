@@ -1,0 +1,238 @@
+"""`StepBook`: what is seen is compared with what is modelled, step by step, and counted.
+
+Compared are the state after every reset with the model's start, every successor with the graph, every reward with what
+the model pays, and every end with the end of the objective. A contradiction is an error that names the episode, the
+step, the state, what was expected and what was seen; everything before it has been counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import breadth_first_order
+
+from rpl_agent.agent.reading import Reader
+from rpl_agent.agent.schedule import Limits
+from rpl_agent.errors import DataError
+from rpl_agent.model.objective import Kind, Objective, Task
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.policy import Policy
+
+if TYPE_CHECKING:
+    from rpl_agent.agent.sampling import Experience
+
+#: Rewards are sums of a few floats: more than rounding apart is a contradiction.
+REWARD_TOLERANCE = 1e-6
+
+Where = Callable[[], str]
+
+
+class StepBook:
+    """Checks and records single steps: shared by the sources that step an environment in Python.
+
+    paid : (T,) what the environment pays for each transition according to the model, or None: not compared.
+    """
+
+    def __init__(self, experience: Experience, reader: Reader, objective: Objective, paid: np.ndarray | None):
+        self.experience = experience
+        self.pmdp = experience.pmdp
+        self.reader = reader
+        self.paid = paid
+        self.task = objective.resolve(self.pmdp)
+        self.horizon = objective.horizon
+        self._gain = gains(self.pmdp, self.task)
+        self._discount = objective.discount
+        self._settled: np.ndarray | None = None
+        self._transition: dict[tuple[int, int], int] = {}
+        self._choices: dict[int, tuple[int, list[float]]] = {}
+        self._policy: Policy | None = None
+        self._weights: np.ndarray | None = None
+
+    # ------------------------------------------------------------------ choosing
+    def use(self, policy: Policy) -> None:
+        """The policy that `choose` draws from; one with a rule per step is deterministic."""
+        if policy is not self._policy:
+            policy.check(self.pmdp)
+            stepped = policy.rows is not None and policy.rows.ndim == 2
+            self._weights = None if stepped else policy.as_weights(self.pmdp)
+            self._policy = policy
+            self._choices.clear()
+
+    def choose(self, state: int, u: float, step: int) -> int:
+        """Row drawn with a uniform number, at a step of the episode."""
+        if self._weights is None:
+            assert self._policy is not None
+            return self._policy.row(self.pmdp, state, None, step)
+        choice = self._choices.get(state)
+        if choice is None:
+            lo, hi = int(self.pmdp.state_ptr[state]), int(self.pmdp.state_ptr[state + 1])
+            choice = self._choices[state] = (lo, np.cumsum(self._weights[lo:hi]).tolist())
+        low, cumulative = choice
+        u *= cumulative[-1]
+        k = 0
+        while k < len(cumulative) - 1 and cumulative[k] <= u:
+            k += 1
+        return low + k
+
+    # ------------------------------------------------------------------ comparing
+    def begin(self, observation: Any, where: Where) -> int:
+        """The state after a reset, which must be the model's start."""
+        state = self._read(lambda: self.reader.first(observation), observation, where)
+        start = self.pmdp.initial_state
+        if state != start:
+            seen, expected = self._name(state), self._name(start)
+            raise DataError(f"{where()}: the environment starts in {seen}, the model in {expected}")
+        return state
+
+    def follow(
+        self, state: int, row: int, observation: Any, reward: Any, terminated: bool, where: Where
+    ) -> tuple[int, int]:
+        """(successor, transition) of an observed step; one that the model cannot make is an error that names it."""
+        action = int(self.pmdp.action[row])
+        successor = self._read(
+            lambda: self.reader.next(state, action, observation, reward, terminated), observation, where
+        )
+        t = self._transition.get((row, successor))
+        if t is None:
+            t = self.pmdp.find_transition(row, successor)
+            if t < 0:
+                raise DataError(
+                    f"{where()}: successor {self._name(successor)} of {self.pmdp.row_name(row)} is unknown to the "
+                    f"model (its probability is zero there); expected one of {self._successors(row)}"
+                )
+            self._transition[row, successor] = t
+        self._compare(t, reward, where)
+        if terminated and not self.ends(successor):
+            raise DataError(
+                f"{where()}: the environment terminated in {self._name(successor)}, where the objective is not "
+                "decided and the model goes on; label such states as target or avoid, or make them absorbing"
+            )
+        return successor, t
+
+    def _compare(self, t: int, reward: float, where: Where) -> None:
+        if self.paid is None:
+            return
+        expected = self.paid[t]
+        if not abs(reward - expected) <= REWARD_TOLERANCE * (1.0 + abs(expected)):
+            raise DataError(
+                f"{where()}: reward {reward} contradicts the model, which pays {expected:.6g} for "
+                f"{self.pmdp.transition_name(t)}; pass check_rewards=False if that is on purpose"
+            )
+
+    def _read(self, read: Callable[[], int], observation: Any, where: Where) -> int:
+        try:
+            return read()
+        except DataError:
+            raise
+        except Exception as error:
+            raise DataError(f"{where()}: observation {_short(observation)} has no state: {error}") from error
+
+    def _name(self, state: int) -> str:
+        return f"state {state} = {self.pmdp.state_name(state)}"
+
+    def _successors(self, row: int) -> str:
+        found = self.pmdp.successor[self.pmdp.row_ptr[row] : self.pmdp.row_ptr[row + 1]]
+        shown = ", ".join(self.pmdp.state_name(int(s)) for s in found[:4])
+        return shown + (", …" if len(found) > 4 else "")
+
+    # ------------------------------------------------------------------ ends and values
+    def ends(self, state: int) -> bool:
+        """Whether nothing that happens after this state can change the objective."""
+        if self.task.decided[state]:
+            return True
+        if self._settled is None:
+            self._settled = settled(self.pmdp, self.task)
+        return bool(self._settled[state])
+
+    def is_cut(self, state: int, length: int) -> bool:
+        """Whether an episode that stops here, after so many steps, leaves the objective open."""
+        return (self.horizon is None or length < self.horizon) and not self.ends(state)
+
+    def gain(self, t: int, step: int) -> float:
+        """What a transition adds to the objective, taken as step number ``step`` (from 0) of a play."""
+        if self.horizon is not None and step >= self.horizon:
+            return 0.0
+        return float(self._gain[t]) * self._discount**step
+
+    def count(self, row: int, t: int, limits: Limits) -> bool:
+        """Add to the running visit counts; whether a limit is reached."""
+        rows, expressions = self.experience.rows, self.experience.expressions
+        f = self.pmdp.expression[t]
+        rows[row] += 1
+        expressions[f] += 1
+        return bool(
+            (limits.rows is not None and rows[row] >= limits.rows[row])
+            or (limits.expressions is not None and expressions[f] >= limits.expressions[f])
+        )
+
+
+def gains(pmdp: ParametricMDP, task: Task) -> np.ndarray:
+    """(T,) what a transition adds to the objective: its reward, or 1 on entering the target."""
+    gain = task.reward[pmdp.transition_row]
+    if task.objective.kind is Kind.REACH:
+        gain = gain + (task.target[pmdp.successor] & ~task.decided[pmdp.row_state[pmdp.transition_row]])
+    return gain
+
+
+def settled(pmdp: ParametricMDP, task: Task) -> np.ndarray:
+    """(S,) bool, states from which neither the target nor any reward can be reached."""
+    useful = task.target.copy()
+    useful[pmdp.row_state[task.reward != 0.0]] = True
+    states = pmdp.num_states
+    source = pmdp.row_state[pmdp.transition_row]
+    roots = np.flatnonzero(useful)
+    backward = sparse.csr_array(
+        (
+            np.ones(len(source) + len(roots), dtype=np.int8),
+            (np.concatenate([pmdp.successor, np.full(len(roots), states)]), np.concatenate([source, roots])),
+        ),
+        shape=(states + 1, states + 1),
+    )
+    reached = np.zeros(states + 1, dtype=bool)
+    reached[breadth_first_order(backward, states, return_predecessors=False)] = True
+    return ~reached[:states]
+
+
+# ---------------------------------------------------------------------- what reset and step return
+def unpack_reset(returned: Any, where: Where) -> Any:
+    """The observation of ``env.reset()``."""
+    if not (isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Mapping)):
+        raise DataError(f"{where()}: reset() must return (observation, info), it returned {_short(returned)}")
+    return returned[0]
+
+
+def unpack_step(returned: Any, where: Where) -> tuple[Any, float, bool, bool]:
+    """(observation, reward, terminated, truncated) of ``env.step()``, checked."""
+    if not (isinstance(returned, tuple) and len(returned) == 5):
+        count = f"{len(returned)} values" if isinstance(returned, tuple) else type(returned).__name__
+        raise DataError(
+            f"{where()}: step() must return (observation, reward, terminated, truncated, info), it returned {count}"
+            + ("; that is the interface of gym before 0.26" if count == "4 values" else "")
+        )
+    observation, reward, terminated, truncated, _ = returned
+    ends = flag(terminated, "terminated", where), flag(truncated, "truncated", where)
+    return observation, number(reward, where), *ends
+
+
+def number(reward: Any, where: Where) -> float:
+    """A finite reward."""
+    plain = isinstance(reward, (int, float, np.number)) or (isinstance(reward, np.ndarray) and reward.ndim == 0)
+    if not plain or not math.isfinite(float(reward)):
+        raise DataError(f"{where()}: the reward must be a finite number, it is {_short(reward)}")
+    return float(reward)
+
+
+def flag(value: Any, name: str, where: Where) -> bool:
+    """A truth value."""
+    if not isinstance(value, (bool, np.bool_)) and not (isinstance(value, (int, np.integer)) and value in (0, 1)):
+        raise DataError(f"{where()}: {name} must be True or False, it is {_short(value)}")
+    return bool(value)
+
+
+def _short(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,94 @@
+"""From what an environment shows to a state of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from rpl_agent.agent.probing import is_vector, name_of
+from rpl_agent.errors import ModelError
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.states import StateIndex
+
+#: A user's mapping: observation -> value of a state, or StateIndex(number) of it.
+StateOf = Callable[[Any], Any]
+#: So many states are compared with the observation space when an environment is attached.
+CHECKED_STATES = 10_000
+
+
+class Reader(Protocol):
+    """Says which state of the model an environment is in."""
+
+    def first(self, observation: Any) -> int:
+        """State index after a reset."""
+        ...
+
+    def next(self, state: int, action: int, observation: Any, reward: Any = None, terminated: bool = False) -> int:
+        """State index after a step from ``state``; the reward is not known to whoever only acts."""
+        ...
+
+
+class Observed:
+    """Every observation is a state: by its value, through the user's mapping, or by its number."""
+
+    def __init__(self, pmdp: ParametricMDP, state_of: StateOf | None, start: int = 0):
+        self.pmdp = pmdp
+        self.state_of = state_of
+        self.start = start  # the first number of a Discrete space, where states have numbers only
+
+    def first(self, observation: Any) -> int:
+        if self.state_of is not None:
+            return self.pmdp.state_index(self.state_of(observation))
+        if self.pmdp.states is None and self.start:
+            return self.pmdp.state_index(StateIndex(observation.__index__() - self.start))
+        return self.pmdp.state_index(observation)
+
+    def next(self, state: int, action: int, observation: Any, reward: Any = None, terminated: bool = False) -> int:
+        return self.first(observation)
+
+
+def check_spaces(env: Any, pmdp: ParametricMDP, mapped: bool) -> int:
+    """Raise unless actions (and, unless they are ``mapped``, observations) can be the model's; the first action."""
+    from gymnasium.spaces import Discrete
+
+    action_space = env.single_action_space if is_vector(env) else env.action_space
+    if not isinstance(action_space, Discrete) or action_space.n != pmdp.num_actions:
+        raise ModelError(
+            f"the action space of {name_of(env)} is {action_space}, the model has {pmdp.num_actions} actions "
+            f"{pmdp.action_names[:8]}: it must be Discrete({pmdp.num_actions})"
+        )
+    if not mapped:
+        _check_observations(env, pmdp)
+    return int(action_space.start)
+
+
+def _check_observations(env: Any, pmdp: ParametricMDP) -> None:
+    """Refuse a space in which some state of the model could never be seen."""
+    from gymnasium.spaces import Dict, Discrete
+
+    space = env.single_observation_space if is_vector(env) else env.observation_space
+    seen = f"the observation space of {name_of(env)} is {space}"
+    if pmdp.states is None:
+        if not isinstance(space, Discrete) or space.n != pmdp.num_states:
+            raise ModelError(
+                f"{seen}, the model has {pmdp.num_states} states without values: it must be "
+                f"Discrete({pmdp.num_states}), or pass observation_to_state=... that maps it to a state"
+            )
+        return
+    for index in range(min(pmdp.num_states, CHECKED_STATES)):
+        value = pmdp.state_value(index)
+        if pmdp.variables and isinstance(value, tuple) and len(value) == 1:
+            value = value[0]
+        if isinstance(space, Discrete):
+            fits = hasattr(value, "__index__") and space.start <= int(value) < space.start + space.n
+        elif isinstance(space, Dict):
+            fits = isinstance(value, tuple) and len(value) == len(space.spaces)
+        else:  # the values themselves are looked up when they are seen
+            fits = not space.shape or np.shape(value) == space.shape
+        if not fits:
+            raise ModelError(
+                f"{seen}, but the model has the state {pmdp.state_value(index)!r}: observations must be state values, "
+                "or pass observation_to_state=... that maps them (return StateIndex(i) where they number the states)"
+            )

@@ -1,0 +1,206 @@
+"""The certificate is about the environment that was run: states by name, and what is seen against what is modelled."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rpl_agent import DataError, ModelError, Objective, RPLAgent, build
+from rpl_agent.agent.evaluation import optimal_value
+from rpl_agent.model import StateIndex
+from tests.door_worlds import FAIL, REPAIR, Broken, Machine, machine_model
+
+THETA = np.array([FAIL, REPAIR])
+
+
+def agent_for(pmdp, objective, **settings):
+    return RPLAgent(pmdp=pmdp, objective=objective, relaxation="expression", seed=1, **settings)
+
+
+# ---------------------------------------------------------------------- names
+class TwoStates(gym.Env):
+    """Observation 0 is broken, 1 is fine; it starts in 1 and every step that begins fine costs 1."""
+
+    observation_space, action_space = gym.spaces.Discrete(2), gym.spaces.Discrete(1)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.state = 1
+        return 1, {}
+
+    def step(self, action):
+        cost = 0.1 if self.state == 1 else 0.9
+        self.state = int(self.np_random.random() >= 0.1)
+        return self.state, -cost, self.state == 0, False, {}
+
+
+def test_observations_are_values_and_not_the_builder_s_numbers():
+    """`build` numbers states in order of discovery: 1 first. Taken for numbers, observations meant the other state."""
+    pmdp = build(
+        1, lambda s: {"go": {0: "p", 1: "1-p"}}, domain=["p"], labels={"broken": lambda s: s == 0},
+        rewards={"cost": lambda s, a: 0.1 if s == 1 else 0.9}, name="two",
+    )  # fmt: skip
+    objective = Objective.cost("cost", target="broken")
+    assert pmdp.state_index(1) == 0 and pmdp.state_value(0) == 1
+    agent = agent_for(pmdp, objective).learn(TwoStates(), budget=2000, log_interval=5000)
+    truth = optimal_value(pmdp, objective, np.array([0.1]))
+    assert truth == pytest.approx(1.0, abs=1e-5)  # 0.1 per step, 10 steps on average
+    assert agent.certificate.lower <= truth <= agent.certificate.upper < 2.0
+
+
+NAMES = {
+    "arrays": (lambda s, d: (s, d), lambda s, d: np.array([s, d]), None),
+    "tuples": (lambda s, d: (s, d), lambda s, d: (s, d), gym.spaces.Tuple([gym.spaces.Discrete(11)] * 2)),
+    "numbers": (lambda s, d: 2 * d + s, lambda s, d: np.int64(2 * d + s), gym.spaces.Discrete(30)),
+    "strings": (lambda s, d: f"{s} on {d}", lambda s, d: f"{s} on {d}", gym.spaces.Text(20)),
+    "single precision": (
+        lambda s, d: (s, d / 10), lambda s, d: np.array([s, d / 10], dtype=np.float32), gym.spaces.Box(0, 1, (2,)),
+    ),
+    "nested": (
+        lambda s, d: ((s, s), d), lambda s, d: {"flags": np.array([s, s]), "day": d},
+        gym.spaces.Dict(flags=gym.spaces.MultiBinary(2), day=gym.spaces.Discrete(11)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_every_kind_of_observation_finds_its_state(kind):
+    name, show, space = NAMES[kind]
+    keywords = {"variables": ("flags", "day")} if kind == "nested" else {}
+    pmdp, objective = machine_model(name, **keywords)
+    agent = agent_for(pmdp, objective).learn(Machine(show, space), budget=60, log_interval=100)
+    assert agent.num_timesteps == 600 and not agent.certificate.refuted
+    plain, same = machine_model()
+    reference = agent_for(plain, same).learn(Machine(), budget=60, log_interval=100)
+    assert agent.certificate.lower == pytest.approx(reference.certificate.lower, rel=1e-5)
+    assert agent.certificate.upper == pytest.approx(reference.certificate.upper, rel=1e-5)
+    action, _ = agent.predict(show(1, 0))
+    assert action == 0 and np.ndim(action) == 0
+
+
+def test_batches_of_every_kind():
+    for kind in ("arrays", "tuples", "nested"):
+        name, show, space = NAMES[kind]
+        keywords = {"variables": ("flags", "day")} if kind == "nested" else {}
+        pmdp, objective = machine_model(name, **keywords)
+        env = gym.vector.SyncVectorEnv([lambda show=show, space=space: Machine(show, space)] * 3)
+        agent = agent_for(pmdp, objective).learn(env, budget=9, log_interval=100)
+        assert agent.num_timesteps == 90
+        observations, _ = env.reset(seed=0)
+        assert agent.predict(observations)[0].tolist() == [0, 0, 0]
+
+
+def test_numbers_are_indices_only_without_values():
+    pmdp, _ = machine_model()
+    assert pmdp.state_index((1, 0)) == 0 == pmdp.state_index(StateIndex(0)) and pmdp.state_value(0) == (1, 0)
+    for wrong in (0, 1.0, "0", (1, 0.5), (1, 0, 0), (5, 0), None, {"a": 1}, [[1, 0]]):
+        with pytest.raises(ModelError, match="is no state of machine"):
+            pmdp.state_index(wrong)
+    with pytest.raises(ModelError, match="must be an integer"):
+        StateIndex(2.9)
+    with pytest.raises(ModelError, match="there is no state 99"):
+        pmdp.state_value(99)
+
+
+def test_numbers_that_are_not_states_are_refused_when_attached():
+    pmdp, objective = machine_model()
+    with pytest.raises(ModelError, match=r"Discrete\(30\), but the model has the state \(1, 0\)"):
+        agent_for(pmdp, objective).set_env(Machine(lambda s, d: 2 * d + s, gym.spaces.Discrete(30)))
+    agent = agent_for(pmdp, objective, observation_to_state=lambda o: (o % 2, o // 2))
+    agent.learn(Machine(lambda s, d: 2 * d + s, gym.spaces.Discrete(30)), budget=5)
+    assert agent.num_timesteps == 50
+
+
+def test_wrappers_that_change_what_is_seen_or_done_are_refused():
+    import rpl_envs  # noqa: F401
+
+    env = gym.make("rpl/Betting-25-v0")
+    n = env.observation_space.n
+    turned = gym.wrappers.TransformObservation(env, lambda o: n - 1 - o, env.observation_space)
+    with pytest.raises(ModelError, match="TransformObservation changes what is observed"):
+        RPLAgent().set_env(turned)
+    RPLAgent(observation_to_state=lambda o: StateIndex(n - 1 - o), seed=0).learn(turned, budget=3)
+    swapped = gym.wrappers.TransformAction(env, lambda a: (a + 1) % 5, env.action_space)
+    with pytest.raises(ModelError, match="TransformAction changes what actions mean"):
+        RPLAgent().set_env(swapped)
+
+
+def test_names_are_part_of_what_data_mean():
+    one, _ = machine_model()
+    same, _ = machine_model()
+    other, _ = machine_model(lambda s, d: (1 - s, d))
+    assert one.content_hash == same.content_hash != other.content_hash
+
+
+# ---------------------------------------------------------------------- contradictions
+def contradiction(env, message, *, steps=None, **settings):
+    pmdp, objective = machine_model()
+    agent = agent_for(pmdp, objective, **settings)
+    with pytest.raises(DataError, match=message) as error:
+        agent.learn(env, budget=1000)
+    assert "\n" not in str(error.value)
+    assert agent.num_timesteps == agent.experience.counts.total
+    if steps is not None:
+        assert agent.num_timesteps == steps
+    return agent
+
+
+def test_an_environment_that_starts_elsewhere():
+    env = Broken(Machine(), reset=lambda o, i: (np.array([0, 0]), i))
+    contradiction(env, r"episode 1, reset: .*\[0, 0\].* has no state|starts in state", steps=0)
+    env = Broken(Machine(), reset=lambda o, i: (np.array([1, 1]), i))
+    contradiction(env, r"episode 1, reset: the environment starts in state \d+ = \(1, 1\), the model in .*\(1, 0\)")
+
+
+def test_rewards_are_compared_by_default():
+    for change in (lambda r: 3 * r + 7, lambda r: -r + 1e-3, lambda r: r - 1):
+        env = Broken(Machine(), step=lambda o, r, *rest, change=change: (o, change(r), *rest))
+        contradiction(env, r"episode 3, step 5: reward .* contradicts the model, which pays -?[01]", steps=24)
+    env = Broken(Machine(), step=lambda o, r, *rest: (o, 3 * r + 7, *rest))
+    pmdp, objective = machine_model()
+    agent_for(pmdp, objective, check_rewards=False).learn(env, budget=5)
+
+
+def test_ends_are_compared():
+    early = Broken(Machine(), step=lambda o, r, end, *rest: (o, r, True, *rest))
+    contradiction(early, r"episode 3, step 5: the environment terminated in state .* is not decided", steps=24)
+
+
+def test_a_truncation_is_no_end():
+    pmdp, objective = machine_model()
+    agent = agent_for(pmdp, objective).learn(gym.wrappers.TimeLimit(Machine(), 4), budget=30)
+    assert agent.num_cut == 30 and agent.num_timesteps == 120
+
+
+BAD = {
+    "reward None": (lambda o, r, *rest: (o, None, *rest), "reward must be a finite number, it is None"),
+    "reward text": (lambda o, r, *rest: (o, "1", *rest), "reward must be a finite number, it is '1'"),
+    "reward array": (lambda o, r, *rest: (o, np.zeros(2), *rest), "reward must be a finite number"),
+    "reward nan": (lambda o, r, *rest: (o, float("nan"), *rest), "reward must be a finite number, it is nan"),
+    "old gym": (lambda o, r, t, u, i: (o, r, t, i), r"it returned 4 values; that is the interface of gym"),
+    "terminated None": (lambda o, r, t, u, i: (o, r, None, u, i), "terminated must be True or False, it is None"),
+    "float observation": (lambda o, *rest: (o + 0.9, *rest), "has no state"),
+    "text": (lambda o, *rest: (str(o), *rest), "has no state"),
+    "None": (lambda o, *rest: (None, *rest), "observation None has no state"),
+}
+
+
+@pytest.mark.parametrize("fault", BAD)
+def test_bad_input_is_one_line_and_keeps_the_data(fault):
+    spoil, message = BAD[fault]
+    contradiction(Broken(Machine(), step=spoil), rf"episode 3, step 5: .*{message}", steps=24)
+
+
+def test_reset_without_info():
+    contradiction(Broken(Machine(), reset=lambda o, i: o), r"episode 1, reset: reset\(\) must return", steps=0)
+    contradiction(Broken(Machine(), reset=lambda o, i: (1, 0)), r"episode 1, reset: reset\(\) must return", steps=0)
+
+
+def test_vector_environments_are_compared_too():
+    bad = lambda: Broken(Machine(), step=lambda o, r, *rest: (o, r - 1, *rest))  # noqa: E731
+    pmdp, objective = machine_model()
+    agent = agent_for(pmdp, objective)
+    with pytest.raises(DataError, match=r"sub-environment 0, step 5: reward .* contradicts"):
+        agent.learn(gym.vector.SyncVectorEnv([bad] * 2), budget=1000)
+    assert agent.num_timesteps == agent.experience.counts.total > 40
