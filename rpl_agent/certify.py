@@ -33,7 +33,9 @@ from rpl_agent.model.objective import Nature, Objective, Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.base import Region
+from rpl_agent.regions.product import Product
 from rpl_agent.relaxations.base import Relaxation
+from rpl_agent.relaxations.interval import Intervals
 from rpl_agent.relaxations.point import Point
 from rpl_agent.relaxations.projections import expression_wise, parameter_wise, tied
 from rpl_agent.relaxations.rectangular import Rectangular
@@ -176,7 +178,14 @@ def _expression_wise(learned: Learned, config: Config) -> Relaxation | None:
 
 
 def _rectangular(learned: Learned, config: Config) -> Relaxation | None:
-    return _of_region(learned, lambda region: Rectangular(learned.pmdp, region))
+    def relax(region: Region) -> Relaxation:
+        found = Rectangular(learned.pmdp, region)
+        # Rows of three or more successors over a joint block of a product have no compiled form. Their interval hull
+        # has, and the engine for it closes the brackets of cyclic models, which matters more than those rows.
+        hull = isinstance(region, Product) and found.compiled() is None
+        return Intervals(learned.pmdp, *found.bounds(), name="rectangular") if hull else found
+
+    return _of_region(learned, relax)
 
 
 def _of_region(learned: Learned, relax: Callable[[Region], Relaxation]) -> Relaxation | None:

@@ -16,7 +16,7 @@ from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import ANYTIME_METHODS, confidence_intervals
 from rpl_agent.evidence.l1 import l1_rows
 from rpl_agent.evidence.least_squares import least_squares
-from rpl_agent.likelihood.region import likelihood_region
+from rpl_agent.likelihood.region import interval_region, likelihood_region
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.ellipsoid import Ellipsoid
@@ -80,7 +80,7 @@ class Intervals:
     def region(
         self, pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None, bounds: Bounds | None
     ) -> Region:
-        return build_region(pmdp, *(bounds if bounds is not None else self.intervals(pmdp, counts, delta)))
+        return interval_region(pmdp, *(bounds if bounds is not None else self.intervals(pmdp, counts, delta)))
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def test_interval_umdp_keeps_its_rows():
 def test_thousands_of_parameters_go_through_closed_forms():
     umdp, _ = interval_umdp(states=700)
     pmdp, region = to_pmdp(umdp)
-    assert pmdp.num_parameters == 698 * 3 and not region.polytopes
+    assert pmdp.num_parameters == 698 * 3 and not region.regions
     robust = solve(Rectangular(pmdp, region), Objective.reach("goal"), Nature.ADVERSARIAL, precision=1e-4)
     optimistic = solve(Rectangular(pmdp, region), Objective.reach("goal"), Nature.COOPERATIVE, precision=1e-4)
     assert 0 < robust.lower < optimistic.upper < 1
@@ -84,7 +84,7 @@ def test_polytopic_rows():
     )  # fmt: skip
     assert polytopic.is_rectangular and polytopic.contains(p)
     pmdp, region = to_pmdp(polytopic)
-    assert len(region.polytopes) == 1
+    assert len(region.regions) == 1
     values, out = np.random.default_rng(1).normal(size=12), np.empty(12)
     Rectangular(pmdp, region).expectation(values, Sense.MIN, out)
     assert np.abs(out - row_minima(polytopic, values)).max() < 1e-8
@@ -102,7 +102,7 @@ def test_coupled_round_trip_keeps_the_ranges():
     member = np.array([umdp.contains(f[pmdp.expression], tol=1e-8) for f in kernels])
     assert inside[0] and (member[inside]).all() and (~member[~inside]).all() and not inside.all()
     back, product = to_pmdp(umdp)
-    assert len(product.polytopes) == 1 and not product.is_empty and back.num_parameters > 2
+    assert len(product.regions) == 1 and not product.is_empty and back.num_parameters > 2
     first, second = expression_wise(region, pmdp).bounds(), expression_wise(product, back).bounds()
     for side in (0, 1):
         assert np.abs(first[side][pmdp.expression] - second[side][back.expression]).max() < 1e-7

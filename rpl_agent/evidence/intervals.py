@@ -71,13 +71,20 @@ def confidence_intervals(
     δ is divided over the distinct non-constant events of the model; constants are exact, expressions that
     were never observed get [0, 1].
     """
-    function = _function(method)
     check_delta(delta)
+    return event_intervals(pmdp, counts, method, per_event(delta, event_table(pmdp).num_events))
+
+
+def event_intervals(
+    pmdp: ParametricMDP, counts: Counts, method: str, gamma: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Intervals per expression, (lower, upper) each (F,), where every event may fail with probability γ."""
+    function = _function(method)
     table = event_table(pmdp)
-    evidence = table.pool(counts)
     if table.num_events == 0:
         return pmdp.table.constant.copy(), pmdp.table.constant.copy()
-    lower, upper = function(evidence.successes, evidence.trials, per_event(delta, table.num_events))
+    evidence = table.pool(counts)
+    lower, upper = function(evidence.successes, evidence.trials, gamma)
     return table.per_expression(lower, upper, pmdp.table)
 
 

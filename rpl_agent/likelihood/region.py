@@ -7,24 +7,29 @@ better bound of the two outer approximations, and the intervals may sharpen the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
 
 from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.intervals import confidence_intervals
-from rpl_agent.evidence.ledger import check_delta, split_main
+from rpl_agent.evidence.intervals import confidence_intervals, event_intervals
+from rpl_agent.evidence.ledger import check_delta, per_event, split_main
+from rpl_agent.likelihood.blocks import Block, factorisation, product_region
 from rpl_agent.likelihood.chart import chart_of
 from rpl_agent.likelihood.level_set import LevelSet, boundary, cuts, ellipsoid, interval, rays_of
-from rpl_agent.likelihood.windows import likelihood_set, supports
+from rpl_agent.likelihood.observations import Observations
+from rpl_agent.likelihood.windows import MAX_RANK, likelihood_set, supports
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.remember import per_model
 from rpl_agent.model.unused import used_parameters
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.ellipsoid import Ellipsoid
+from rpl_agent.regions.hull import Hull
 from rpl_agent.regions.intersection import Intersection
 from rpl_agent.regions.lifting import build_region, lies_inside
+from rpl_agent.regions.product import Product
 
 #: Tangent cuts by dimension of the mixture's coordinates: 2 enclose the set within 0.5 %; beyond, the ellipsoid is the
 #: better half and cuts only serve small data.
@@ -46,8 +51,10 @@ def likelihood_region(pmdp: ParametricMDP, counts: Counts, delta: float, *, warm
     warm : (d,) a point estimate of θ to start Newton's method from.
     """
     check_delta(delta)
+    if factorisation(pmdp).pays:
+        return blockwise_region(pmdp, counts, delta, "anytime", likelihood_region)
     if not supports(pmdp):
-        return build_region(pmdp, *confidence_intervals(pmdp, counts, "anytime", delta))
+        return interval_region(pmdp, *confidence_intervals(pmdp, counts, "anytime", delta))
     level_share, interval_share = split_main(delta)
     lower, upper = confidence_intervals(pmdp, counts, "anytime", interval_share)
     chart = chart_of(pmdp)
@@ -62,6 +69,38 @@ def likelihood_region(pmdp: ParametricMDP, counts: Counts, delta: float, *, warm
     if level_set is None:
         return build_region(pmdp, lower, upper)
     return outer_region(pmdp, level_set, lower, upper)
+
+
+def blockwise_region(
+    pmdp: ParametricMDP,
+    counts: Counts,
+    delta: float,
+    method: str,
+    joint: Callable[[ParametricMDP, Counts, float], Region],
+) -> Product:
+    """The product of the regions of independent blocks (the theorem in `blocks`), each with an equal share of δ.
+
+    ``method`` makes the intervals of blocks that are one distribution; ``joint`` (model, counts, δ) any other's region.
+    """
+    blocks = factorisation(pmdp)
+    share = per_event(delta, blocks.num_sets)
+    lower, upper = event_intervals(pmdp, counts, method, share)
+    return product_region(pmdp, lower, upper, lambda block: joint(block.model, block.counts(counts), share))
+
+
+def interval_region(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> Region:
+    """U = D with lower_f ≤ f ≤ upper_f, in blocks where there are many; of a huge block only its bounds are kept."""
+    if factorisation(pmdp).pays:
+
+        def joint(block: Block) -> Region:
+            return interval_region(block.model, lower[block.expressions], upper[block.expressions])
+
+        return product_region(pmdp, lower, upper, joint)
+    if pmdp.table.reduction.rank > MAX_RANK:
+        used = np.flatnonzero(~pmdp.table.is_constant)
+        observed = Observations.of(pmdp, used, np.zeros(len(used)))
+        return Hull(observed.constant, observed.weights, lower[used], upper[used], coordinate_box(pmdp))
+    return build_region(pmdp, lower, upper)
 
 
 def outer_region(pmdp: ParametricMDP, level_set: LevelSet, lower: np.ndarray, upper: np.ndarray) -> Region:

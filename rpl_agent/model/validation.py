@@ -161,6 +161,10 @@ def expression_range(table, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
     """
     low, high = _box_range(table, domain)
     outside = (low < -RANGE_TOLERANCE) | (high > 1 + RANGE_TOLERANCE)
+    if not table.is_affine and domain.dimension > 10:  # corners of all parameters are too many, of its own are few
+        for f in np.flatnonzero(outside):
+            low[f], high[f] = _own_corners(table, domain, int(f), low[f], high[f])
+        outside = (low < -RANGE_TOLERANCE) | (high > 1 + RANGE_TOLERANCE)
     if not len(domain.b) or not outside.any():
         return low, high
     degree = np.zeros(table.num_expressions, dtype=np.int64)
@@ -180,6 +184,20 @@ def expression_range(table, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
         values = constant[:, None] + B @ vertices.T
         low[affine], high[affine] = values.min(axis=1), values.max(axis=1)
     return low, high
+
+
+def _own_corners(table, domain: Domain, f: int, low: float, high: float) -> tuple[float, float]:
+    """The range of one multilinear expression in few parameters, at the corners of their box; else what is known."""
+    span = slice(table.indptr[f], table.indptr[f + 1])
+    exponents = table.monomials[table.indices[span]]
+    used = np.flatnonzero(exponents.any(axis=0))
+    if exponents.max(initial=0) > 1 or len(used) > 10:
+        return low, high
+    corners = np.array(np.meshgrid(*zip(domain.lower[used], domain.upper[used]), indexing="ij")).reshape(len(used), -1)
+    terms = np.prod(np.where(exponents[:, used, None] == 1, corners[None], 1.0), axis=1)
+    coefficients = table.coefficients.data[table.coefficients.indptr[f] : table.coefficients.indptr[f + 1]]
+    values = coefficients @ terms
+    return float(values.min()), float(values.max())
 
 
 def linear_part(table) -> np.ndarray:

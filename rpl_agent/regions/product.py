@@ -13,24 +13,26 @@ from scipy import sparse
 
 from rpl_agent.errors import ModelError
 from rpl_agent.jit import UNIT_ROUNDOFF, njit
-from rpl_agent.regions.base import CONTAINS_TOLERANCE, RegionKernel, checked_box, checked_points
-from rpl_agent.regions.polytope import Polytope
+from rpl_agent.regions.base import CONTAINS_TOLERANCE, Region, RegionKernel, checked_box, checked_points
 
 
 class Product:
     """Blocks of coordinates, block k being ``block_ptr[k]:block_ptr[k + 1]``.
 
     An *interval block* is {x : lower <= x <= upper, rest_lower <= 1 - sum x <= rest_upper}: all but the last of the
-    probabilities of an interval row. Any other block is a Polytope over its coordinates.
+    probabilities of an interval row. Any other block is a region over its coordinates.
 
     Parameters
     ----------
     block_ptr : (B+1,) int array
     lower, upper : (r,) array
+        Block after block.
     rest_lower, rest_upper : (B,) array
         Bounds of the probability that is left to the last successor.
-    polytopes : mapping from block to Polytope
+    regions : mapping from block to Region
         Blocks that are not interval blocks; ``lower`` and ``upper`` are outer boxes there.
+    order : (r,) int array, optional
+        The coordinates in the order of the blocks; by default blocks are ranges of coordinates.
     """
 
     def __init__(
@@ -40,21 +42,32 @@ class Product:
         upper: np.ndarray,
         rest_lower: np.ndarray,
         rest_upper: np.ndarray,
-        polytopes: Mapping[int, Polytope] | None = None,
+        regions: Mapping[int, Region] | None = None,
+        order: np.ndarray | None = None,
     ) -> None:
         self.block_ptr = np.ascontiguousarray(block_ptr, dtype=np.int64)
         self.lower, self.upper = checked_box(lower, upper)
         self.rest_lower, self.rest_upper = checked_box(rest_lower, rest_upper)
-        self.polytopes = dict(polytopes or {})
+        self.regions = dict(regions or {})
         blocks = len(self.block_ptr) - 1
         if self.block_ptr[0] != 0 or self.block_ptr[-1] != len(self.lower) or len(self.rest_lower) != blocks:
             raise ModelError("the blocks of a product do not fit its coordinates")
-        for k, polytope in self.polytopes.items():
-            if polytope.dimension != self.block_ptr[k + 1] - self.block_ptr[k]:
-                raise ModelError(f"block {k} of a product has {polytope.dimension} coordinates too many or too few")
+        for k, region in self.regions.items():
+            size = self.block_ptr[k + 1] - self.block_ptr[k]
+            if region.dimension != size:
+                raise ModelError(f"block {k} of a product has {size} coordinates, its region {region.dimension}")
         self._closed = np.ones(blocks, bool)
-        self._closed[list(self.polytopes)] = False
-        self.block_of = np.repeat(np.arange(blocks), np.diff(self.block_ptr))
+        self._closed[list(self.regions)] = False
+        self._block = np.repeat(np.arange(blocks), np.diff(self.block_ptr))
+        self.order = np.arange(self.dimension) if order is None else np.asarray(order, dtype=np.int64)
+        if not np.array_equal(np.sort(self.order), np.arange(self.dimension)):
+            raise ModelError("the order of a product's coordinates is no permutation")
+        self.block_of = np.empty(self.dimension, dtype=np.int64)
+        self.block_of[self.order] = self._block
+
+    def is_interval_block(self, blocks: np.ndarray) -> np.ndarray:
+        """Whether each of some blocks is one distribution bounded by intervals."""
+        return self._closed[blocks]
 
     @property
     def dimension(self) -> int:
@@ -62,7 +75,7 @@ class Product:
 
     @property
     def is_empty(self) -> bool:
-        if (self.lower > self.upper).any() or any(p.is_empty for p in self.polytopes.values()):
+        if (self.lower > self.upper).any() or any(p.is_empty for p in self.regions.values()):
             return True
         least, most = self._totals()
         # The sums are rounded; a gap within their rounding proves nothing.
@@ -72,8 +85,8 @@ class Product:
 
     def _totals(self) -> tuple[np.ndarray, np.ndarray]:
         blocks = len(self.block_ptr) - 1
-        least = np.bincount(self.block_of, self.lower, blocks) + self.rest_lower
-        return least, np.bincount(self.block_of, self.upper, blocks) + self.rest_upper
+        least = np.bincount(self._block, self.lower, blocks) + self.rest_lower
+        return least, np.bincount(self._block, self.upper, blocks) + self.rest_upper
 
     def minimize(self, directions: np.ndarray | sparse.csr_array) -> np.ndarray:
         """Lower bounds (n,) for directions (n, r), dense or sparse."""
@@ -82,46 +95,59 @@ class Product:
             raise ModelError(f"directions of shape {directions.shape} for a region of dimension {self.dimension}")
         if self.is_empty:
             return np.full(directions.shape[0], np.inf)
+        directions = sparse.csr_array(directions[:, self.order])
         directions.sum_duplicates()
         values = np.zeros(directions.shape[0])
         longest = int(np.diff(self.block_ptr).max(initial=0)) + 1
         _interval_blocks(
-            directions.indptr, directions.indices, directions.data, self.block_of, self.block_ptr, self._closed,
+            directions.indptr, directions.indices, directions.data, self._block, self.block_ptr, self._closed,
             self.lower, self.upper, self.rest_lower, self.rest_upper, longest, values,
         )  # fmt: skip
-        for k, polytope in self.polytopes.items():
-            part = sparse.csc_array(directions)[:, np.arange(self.block_ptr[k], self.block_ptr[k + 1])].tocsr()
-            touched = np.flatnonzero(np.diff(part.indptr))
-            if len(touched):
-                bound = polytope.minimize(part[touched].toarray())
-                values[touched] += bound
-                values[touched] -= 2 * UNIT_ROUNDOFF * (np.abs(values[touched]) + np.abs(bound))
+        if self.regions:
+            self._add_regions(sparse.csc_array(directions), values)
         return values
 
+    def _add_regions(self, columns: sparse.csc_array, values: np.ndarray) -> None:
+        """Add to values (n,) the minima over the blocks that are regions; one pass over the entries."""
+        for k, region in self.regions.items():
+            first, last = self.block_ptr[k], self.block_ptr[k + 1]
+            span = slice(columns.indptr[first], columns.indptr[last])
+            if span.start == span.stop:
+                continue
+            touched, row = np.unique(columns.indices[span], return_inverse=True)
+            part = np.zeros((len(touched), last - first))
+            own = np.repeat(np.arange(last - first), np.diff(columns.indptr[first : last + 1]))
+            part[row, own] = columns.data[span]
+            bound = region.minimize(part)
+            values[touched] += bound
+            values[touched] -= 2 * UNIT_ROUNDOFF * (np.abs(values[touched]) + np.abs(bound))
+
     def contains(self, points: np.ndarray) -> np.ndarray:
-        points = checked_points(points, self.dimension)
+        points = checked_points(points, self.dimension)[:, self.order]
         inside = (points >= self.lower - CONTAINS_TOLERANCE) & (points <= self.upper + CONTAINS_TOLERANCE)
         result = np.asarray(inside.all(axis=1))
         blocks = len(self.block_ptr) - 1
         for i, x in enumerate(points):
-            rest = 1.0 - np.bincount(self.block_of, x, blocks)
+            rest = 1.0 - np.bincount(self._block, x, blocks)
             fits = (rest >= self.rest_lower - CONTAINS_TOLERANCE) & (rest <= self.rest_upper + CONTAINS_TOLERANCE)
             result[i] &= bool((fits | ~self._closed).all())
-        for k, polytope in self.polytopes.items():
-            result &= polytope.contains(points[:, self.block_ptr[k] : self.block_ptr[k + 1]])
+        for k, region in self.regions.items():
+            result &= region.contains(points[:, self.block_ptr[k] : self.block_ptr[k + 1]])
         return result
 
     def box(self) -> tuple[np.ndarray, np.ndarray]:
         least, most = self._totals()
         slack = 4 * UNIT_ROUNDOFF * (np.diff(self.block_ptr) + 4)
-        k = self.block_of
+        k = self._block
         # A coordinate leaves the others at least their lower and at most their upper bounds.
         low = np.where(self._closed[k], np.maximum(self.lower, 1 - (most[k] - self.upper) - slack[k]), self.lower)
         high = np.where(self._closed[k], np.minimum(self.upper, 1 - (least[k] - self.lower) + slack[k]), self.upper)
-        for block, polytope in self.polytopes.items():
+        for block, region in self.regions.items():
             span = slice(self.block_ptr[block], self.block_ptr[block + 1])
-            low[span], high[span] = polytope.box()
-        return low, high
+            low[span], high[span] = region.box()
+        lower, upper = np.empty(self.dimension), np.empty(self.dimension)
+        lower[self.order], upper[self.order] = low, high
+        return lower, upper
 
     def kernel(self) -> RegionKernel | None:
         return None

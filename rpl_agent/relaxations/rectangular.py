@@ -103,32 +103,35 @@ def _rows_of(pmdp: ParametricMDP, rows: np.ndarray, values: np.ndarray) -> spars
 
 
 def _rows_are_blocks(pmdp: ParametricMDP, region: Product) -> bool:
-    """Whether each row is one interval block with a parameter per successor but one: then the hull is the set."""
-    if region.polytopes:
-        return False
+    """Whether the interval hull is all that a product says of each row.
+
+    So it is of rows with two successors, and of rows that are one interval block: a coordinate of the block on every
+    successor but one, which has the rest.
+    """
     weights, constant = sparse.csr_array(pmdp.table.reduction.weights), pmdp.table.constant
+    length = np.diff(pmdp.row_ptr)
+    wide = np.flatnonzero(length > 2)
+    if not len(wide):
+        return True
     entries = np.diff(weights.indptr)
-    largest = weights.max(axis=1).toarray().ravel()
-    smallest = weights.min(axis=1).toarray().ravel()
-    single = (entries == 1) & (largest == 1.0) & (constant == 0.0)
-    rest = (entries > 0) & (largest <= 0.0) & (smallest == -1.0) & (constant == 1.0)
-    rest &= weights.sum(axis=1) == -entries
-    size = np.diff(region.block_ptr)
-    for a, b in zip(pmdp.row_ptr[:-1], pmdp.row_ptr[1:]):
-        if b - a == 1:
-            continue
-        f = pmdp.expression[a:b]
-        last = f[rest[f]]
-        if len(last) != 1 or single[f].sum() != b - a - 1:
-            return False
-        columns = weights.indices[weights.indptr[last[0]] : weights.indptr[last[0] + 1]]
-        own = weights.indices[weights.indptr[f[single[f]]]]
-        block = region.block_of[columns[0]]
-        if not np.array_equal(np.sort(columns), np.sort(own)) or len(columns) != size[block]:
-            return False
-        if (region.block_of[columns] != block).any():
-            return False
-    return True
+    total, most = (np.asarray(a.sum(axis=1)).ravel() for a in (weights, abs(weights)))
+    single = (entries == 1) & (total == 1.0) & (constant == 0.0)
+    rest = (entries > 0) & (total == -entries) & (most == entries) & (constant == 1.0)
+    column = np.full(pmdp.num_expressions, -1)
+    column[entries > 0] = weights.indices[weights.indptr[:-1][entries > 0]]
+    f, starts = pmdp.expression, pmdp.row_ptr[:-1]
+    singles = np.add.reduceat(single[f].astype(np.int64), starts)[wide]
+    rests = np.add.reduceat(rest[f].astype(np.int64), starts)[wide]
+    block = np.where(column >= 0, region.block_of[np.maximum(column, 0)], -1)[f]
+    least, largest = np.minimum.reduceat(block, starts)[wide], np.maximum.reduceat(block, starts)[wide]
+    if (singles != length[wide] - 1).any() or (rests != 1).any() or (least != largest).any():
+        return False
+    at = np.flatnonzero(single[f] & (length[pmdp.transition_row] > 2))
+    pairs = np.stack([pmdp.transition_row[at], column[f[at]]])
+    if len(np.unique(pairs, axis=1).T) != len(at):  # one coordinate on two successors
+        return False
+    whole = np.diff(region.block_ptr)[largest] == length[wide] - 1
+    return bool((whole & region.is_interval_block(largest)).all())
 
 
 def _tightness(data: PolytopeData) -> float:
