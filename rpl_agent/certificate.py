@@ -58,6 +58,13 @@ class Certificate:
         return self.lower if self.objective.sense is Sense.MAX else self.upper
 
     @property
+    def sentence(self) -> str:
+        """What holds with probability ≥ 1 − δ, in words."""
+        if self.objective.sense is Sense.MAX:
+            return f"this policy achieves at least {self.lower:.6g}; no policy achieves more than {self.upper:.6g}"
+        return f"this policy costs at most {self.upper:.6g}; no policy costs less than {self.lower:.6g}"
+
+    @property
     def optimum_bound(self) -> float:
         """The optimistic side: no policy does better than this."""
         return self.upper if self.objective.sense is Sense.MAX else self.lower
@@ -125,14 +132,7 @@ class Certificate:
             f"  (gap {self.gap:.4g})",
         ]
         if not self.evaluated:
-            if self.objective.sense is Sense.MAX:
-                lines.append(
-                    f"  this policy achieves at least {self.lower:.6g}; no policy achieves more than {self.upper:.6g}"
-                )
-            else:
-                lines.append(
-                    f"  this policy costs at most {self.upper:.6g}; no policy costs less than {self.lower:.6g}"
-                )
+            lines.append(f"  {self.sentence}")
         lines.append(
             f"  from {self.samples:,} transitions, {self.confidence} set, {self.relaxation} relaxation"
             + ("" if self.anytime else " (fixed-N only: not valid if data decided how much data there is)")

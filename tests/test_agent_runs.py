@@ -151,13 +151,16 @@ def status(**changes):
 
 
 def test_lines_and_panel_show_the_figures(capsys):
-    text = line(status())
+    text = line(status(left=10.0))
     assert "50/100" in text and "lower 0.25" in text and "gap 0.25" in text and "left 0:10" in text
     from rich.console import Console
 
-    console = Console(width=100, record=True, file=open("/dev/null", "w"))
-    console.print(render(status(), [0.5, 0.3, 0.25]))
+    console = Console(width=80, record=True, file=open("/dev/null", "w"))
+    promise = "this policy achieves at least 0.25; no policy achieves more than 0.5"
+    console.print(render(status(delta=0.001, sentence=promise, mean_return=0.1), [0.5, 0.3, 0.25]))
     panel = console.export_text()
+    assert "\nepisodes   50 of 100  " in panel and "mean return of the exploring policy 0.1" in panel
+    assert promise in " ".join(panel.split()) and "δ = 0.001" in panel
     assert "0.25 ≤ V ≤ 0.5" in panel and "solve 75%" in panel and "updates" in panel
     assert "not yet certified" not in panel
     view = LiveView(Console(force_terminal=True, width=90))

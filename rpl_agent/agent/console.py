@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
+import shlex
 import sys
 import time
-from dataclasses import dataclass, field
+from collections import deque
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group
@@ -14,11 +18,15 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from rpl_agent.compiling import Compilation
+
 BARS = "▁▂▃▄▅▆▇█"
 #: Seconds between two plain lines, and between two refreshes of the live view.
 LINE_SECONDS = 2.0
 REFRESH_SECONDS = 0.2
 SPARK_WIDTH = 40
+#: Seconds of work after which the time left is estimated.
+JUDGE_SECONDS = 1.0
 
 
 @dataclass
@@ -37,15 +45,44 @@ class Status:
     lower: float = math.nan
     upper: float = math.nan
     shares: dict[str, float] = field(default_factory=dict)  # seconds per stage
-    mean_return: float = math.nan
+    mean_return: float = math.nan  # of the exploring policy
+    session_seconds: float = math.nan  # of this call alone
+    delta: float = math.nan
+    sentence: str = ""  # the guarantee in words
+    preparing: float = 0.0  # seconds of this call that went into machine code
+    note: str = ""  # what is being waited for
+    left: float = math.nan  # seconds, estimated
 
     @property
     def gap(self) -> float:
         return self.upper - self.lower
 
     @property
-    def eta(self) -> float:
-        return self.seconds / self.done * (self.goal - self.done) if self.done else math.nan
+    def rate(self) -> float:
+        """Steps per second of this call, without the seconds in which machine code was made."""
+        share = 1.0 - self.preparing / self.session_seconds if self.session_seconds > self.preparing else 1.0
+        return self.steps_per_second / share
+
+
+class Pace:
+    """Seconds left, by the rate in the second half of the time so far: runs become faster while updates become rare.
+
+    Unknown until one per cent is done and there was some work to judge by.
+    """
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()  # seconds of work, units done
+
+    def left(self, status: Status) -> float:
+        working = status.session_seconds - status.preparing
+        self._seen.append((working, status.done))
+        while len(self._seen) > 1 and self._seen[1][0] <= working / 2:
+            self._seen.popleft()
+        before, done = self._seen[0]
+        if status.done < status.goal / 100 or status.done == done or working - before < JUDGE_SECONDS:
+            return math.nan
+        return (working - before) / (status.done - done) * (status.goal - status.done)
+
 
 
 def sparkline(values: list[float], width: int = SPARK_WIDTH) -> str:
@@ -73,6 +110,15 @@ def shares_text(shares: dict[str, float]) -> str:
     return "  ".join(f"{name} {100 * value / total:.0f}%" for name, value in shares.items() if value >= 0.005 * total)
 
 
+def tensorboard_command(log_dir: str | os.PathLike) -> str:
+    """The command that shows a folder of runs: with its path, because the environment need not be the shell's."""
+    program = Path(sys.executable).with_name("tensorboard")
+    relative = os.path.relpath(program)
+    shown = relative if not relative.startswith("..") else str(program)
+    words = [shown] if program.is_file() else [sys.executable, "-m", "tensorboard.main"]
+    return shlex.join([*words, "--logdir", os.fspath(log_dir)])
+
+
 class View:
     """No output; the base of the two that have one."""
 
@@ -97,21 +143,45 @@ class View:
         pass
 
 
-class LinesView(View):
+class Watching(View):
+    """A view that also says when it waits for machine code."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._compilation = Compilation(self._compiling)
+        self._pace = Pace()
+        self._last = -math.inf
+
+    def start(self) -> None:
+        self._compilation.start()
+
+    def stop(self) -> None:
+        self._compilation.stop()
+
+    def _timed(self, status: Status) -> Status:
+        """With the seconds that compiling took, and those left."""
+        status = replace(status, preparing=self._compilation.seconds)
+        return replace(status, left=self._pace.left(status))
+
+    def _compiling(self, compilation: Compilation) -> None:
+        """Called when a kernel begins or ends being compiled."""
+
+
+class LinesView(Watching):
     """One line every few seconds, for logs and pipes."""
 
     def __init__(self, stream: Any = None) -> None:
         super().__init__()
         self._stream = stream
-        self._last = -math.inf
 
     def show(self, status: Status) -> None:
+        status = self._timed(status)
         if time.monotonic() - self._last >= LINE_SECONDS:
             self._print(status)
 
     def certified(self, status: Status) -> None:
         if status.done >= status.goal:
-            self._print(status)  # the last line always shows the result
+            self._print(self._timed(status))  # the last line always shows the result
         else:
             super().certified(status)
 
@@ -119,33 +189,49 @@ class LinesView(View):
         self._last = time.monotonic()
         self.message(line(status))
 
+    def _compiling(self, compilation: Compilation) -> None:
+        first = compilation.compiled == 0 and compilation.current is not None
+        if first or time.monotonic() - self._last >= LINE_SECONDS:
+            self._last = time.monotonic()
+            self.message(f"{compilation.text}  elapsed {duration(compilation.seconds)}")
+
     def message(self, text: str) -> None:
         print(text, file=self._stream or sys.stdout, flush=True)
 
 
-class LiveView(View):
+class LiveView(Watching):
     """A panel that redraws itself."""
 
     def __init__(self, console: Console | None = None) -> None:
         super().__init__()
         self._console = console or Console()
         self._live = Live(console=self._console, auto_refresh=False, transient=False)
-        self._last = -math.inf
+        self._status: Status | None = None
 
     def start(self) -> None:
+        super().start()
         self._live.start()
 
     def show(self, status: Status) -> None:
-        now = time.monotonic()
+        now, self._status = time.monotonic(), self._timed(status)
         if now - self._last < REFRESH_SECONDS and status.done < status.goal:
             return
         self._last = now
-        self._live.update(render(status, self.gaps), refresh=True)
+        self._live.update(render(self._status, self.gaps), refresh=True)
+
+    def _compiling(self, compilation: Compilation) -> None:
+        note = compilation.text if compilation.current is not None else ""
+        if self._status is None:
+            self._live.update(Text(note), refresh=True)
+        elif note:
+            seconds = self._status.seconds + compilation.seconds - self._status.preparing
+            self._live.update(render(replace(self._status, seconds=seconds, note=note), self.gaps), refresh=True)
 
     def message(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False)
 
     def stop(self) -> None:
+        super().stop()
         self._live.stop()
 
 
@@ -154,30 +240,35 @@ def line(status: Status) -> str:
     if not math.isnan(status.lower):
         bounds = f"  lower {status.lower:.5g}  upper {status.upper:.5g}  gap {status.gap:.4g}"
     return (
-        f"{status.unit} {status.done:,}/{status.goal:,}  {status.steps_per_second:,.0f} steps/s"
-        f"{bounds}  updates {status.updates:,}  elapsed {duration(status.seconds)}  left {duration(status.eta)}"
+        f"{status.unit} {status.done:,}/{status.goal:,}  {status.rate:,.0f} steps/s"
+        f"{bounds}  updates {status.updates:,}  elapsed {duration(status.seconds)}  left {duration(status.left)}"
     )
 
 
 def render(status: Status, gaps: list[float]) -> Group:
-    """The live panel."""
+    """The live panel; every row fits 80 columns, long ones wrap."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    table.add_row(
-        status.unit, f"{status.done:,} of {status.goal:,}   ({status.steps:,} steps, {status.steps_per_second:,.0f}/s)"
-    )
-    if not math.isnan(status.lower):
-        table.add_row("guarantee", Text(f"{status.lower:.6g} ≤ V ≤ {status.upper:.6g}", style="bold"))
-        table.add_row("gap", Text.assemble(f"{status.gap:.4g}  ", (sparkline(gaps), "green")))
-    else:
+    table.add_row(status.unit, f"{status.done:,} of {status.goal:,}")
+    table.add_row("steps", f"{status.steps:,}, {status.rate:,.0f} per second")
+    if math.isnan(status.lower):
         table.add_row("guarantee", "not yet certified")
+    else:
+        table.add_row("guarantee", Text(f"{status.lower:.6g} ≤ V ≤ {status.upper:.6g}", style="bold"))
+        if status.sentence:
+            table.add_row("", f"with probability ≥ {1 - status.delta:g} (δ = {status.delta:g}) {status.sentence}")
+        table.add_row("gap", Text.assemble(f"{status.gap:.4g}  ", (sparkline(gaps), "green")))
     if not math.isnan(status.mean_return):
-        table.add_row("mean return", f"{status.mean_return:.5g}")
+        table.add_row("exploring", f"mean return of the exploring policy {status.mean_return:.5g}")
     table.add_row("updates", f"{status.updates:,}")
-    table.add_row("time", shares_text(status.shares) or "–")
-    table.add_row("elapsed", f"{duration(status.seconds)}, left {duration(status.eta)}")
-    bar = ProgressBar(total=max(status.goal, 1), completed=status.done, width=60)
+    made = f"; {duration(status.preparing)} of it for machine code" if status.preparing >= JUDGE_SECONDS else ""
+    table.add_row("time", (shares_text(status.shares) or "–") + made)
+    table.add_row("elapsed", f"{duration(status.seconds)}, left {duration(math.nan if status.note else status.left)}")
+    if status.note:
+        table.add_row("waiting", Text(status.note, style="yellow"))
+    bar = Table.grid()  # a bar by itself ends no line
+    bar.add_row(ProgressBar(total=max(status.goal, 1), completed=status.done, width=60))
     return Group(Text(status.title, style="bold cyan"), bar, table)
 
 

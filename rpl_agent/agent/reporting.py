@@ -54,6 +54,9 @@ def status(session: Session) -> Status:
         steps_per_second=(session.steps - clock.steps_before) / max(clock.current, 1e-9),
         lower=np.nan if certificate is None else certificate.lower,
         upper=np.nan if certificate is None else certificate.upper,
+        session_seconds=clock.current,
+        delta=session.config.delta,
+        sentence="" if certificate is None else certificate.sentence,
         shares=dict(session.planner.seconds),
         mean_return=float(np.mean(session.returns)) if session.returns else np.nan,
     )

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.callbacks import CheckpointCallback, OracleCallback
-from rpl_agent.agent.console import duration, shares_text
+from rpl_agent.agent.console import duration, shares_text, tensorboard_command
 from rpl_agent.agent.evaluation import exact_value, frames, monte_carlo, optimal_value
 from rpl_agent.agent.figures import RegionFigures
 from rpl_agent.agent.logger import run_folder as next_folder
@@ -69,17 +71,18 @@ def train(
     folder = _new_folder(Path(log_dir), name, agent.pmdp.name)
     write_text(folder / "run.json", json.dumps({"source": dict(source or {}), "seed": agent.seed}, default=str) + "\n")
     if not quiet:
-        print(f"run folder: {folder}\nTensorBoard: tensorboard --logdir {log_dir}", flush=True)
+        print(f"run folder: {folder}\nTensorBoard: {tensorboard_command(log_dir)}", flush=True)
     callbacks = _callbacks(checkpoint_every, oracle_theta)
-    try:
-        agent.learn(
-            budget=budget, unit=unit, stop_when_gap=stop_when_gap, callback=callbacks, log_interval=log_interval,
-            progress_bar=progress and not quiet, folder=folder,
-        )  # fmt: skip
-    except (ModelError, DataError) as error:
-        saved = f" (what was learned is saved in {folder})" if (folder / CHECKPOINT).is_file() else ""
-        raise type(error)(f"{error}{saved}") from error
-    return _finish(agent, folder, oracle_theta)
+    with _resumable(folder):
+        try:
+            agent.learn(
+                budget=budget, unit=unit, stop_when_gap=stop_when_gap, callback=callbacks, log_interval=log_interval,
+                progress_bar=progress and not quiet, folder=folder,
+            )  # fmt: skip
+        except (ModelError, DataError) as error:
+            saved = f" (what was learned is saved in {folder})" if (folder / CHECKPOINT).is_file() else ""
+            raise type(error)(f"{error}{saved}") from error
+        return _finish(agent, folder, oracle_theta)
 
 
 def resume(
@@ -99,8 +102,9 @@ def resume(
     agent.run_folder = folder
     if not quiet:
         print(f"resuming {folder} at {agent.num_episodes:,} episodes", flush=True)
-    agent.resume(_callbacks(checkpoint_every, oracle_theta), progress_bar=progress and not quiet, budget=budget)
-    return _finish(agent, folder, oracle_theta)
+    with _resumable(folder):
+        agent.resume(_callbacks(checkpoint_every, oracle_theta), progress_bar=progress and not quiet, budget=budget)
+        return _finish(agent, folder, oracle_theta)
 
 
 def evaluate(
@@ -188,6 +192,15 @@ def write_gif(path: Path, pictures: list[np.ndarray], milliseconds: int = 250) -
     images[0].save(path, save_all=True, append_images=images[1:], duration=milliseconds, loop=0)
 
 
+@contextmanager
+def _resumable(folder: Path) -> Iterator[None]:
+    """A run that is stopped at once says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"go on with: rpl resume {shlex.quote(str(folder))}") from None
+
+
 def _callbacks(checkpoint_every: int | None, theta: np.ndarray | None) -> list[Any]:
     callbacks: list[Any] = [CheckpointCallback(every=checkpoint_every), RegionFigures()]
     if theta is not None:
@@ -229,7 +242,8 @@ def _finish(agent: RPLAgent, folder: Path, theta: np.ndarray | None) -> dict[str
         str(certificate),
         f"  {agent.num_episodes:,} episodes, {agent.num_timesteps:,} steps in {duration(agent.elapsed)}: "
         f"{shares_text(agent.planner.seconds)}",
-        f"  {agent.num_updates:,} updates were due, {agent.planner.skipped:,} of them skipped: nothing new was learned",
+        f"  {agent.num_updates:,} updates of the exploring policy"
+        + (f", {agent.planner.skipped:,} of them skipped: nothing new was learned" if agent.planner.skipped else ""),
     ]
     if theta is not None:
         summary["oracle_value"] = exact_value(agent.pmdp, agent.objective, certificate.policy, theta)
@@ -247,7 +261,7 @@ def _finish(agent: RPLAgent, folder: Path, theta: np.ndarray | None) -> dict[str
     agent.logger.close()
     if agent.interrupted:
         lines.append(f"interrupted; go on with: rpl resume {folder}")
-    lines.append(f"run folder: {folder}\nsee it with: tensorboard --logdir {folder.parent}")
+    lines.append(f"run folder: {folder}\nsee it with: {tensorboard_command(folder.parent)}")
     return _plain({**summary, "run": str(folder), "interrupted": agent.interrupted, "text": "\n".join(lines)})
 
 

@@ -1,0 +1,88 @@
+"""How far the machine code is: which kernel is being compiled, how many are ready, and the seconds that it took.
+
+The first run of an installation compiles its kernels and keeps the machine code (`rpl_agent.jit`); whoever waits for
+that is told so. `Compilation` listens to numba's compile events, so nothing of this stands in the way of a warm start.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from numba.core import event
+from numba.core.dispatcher import Dispatcher
+
+#: Kernels that a default run on one world asks for by itself; callees are compiled as a part of them. Only a display
+#: depends on it (a test compares it with a run).
+KERNELS = 31
+_KIND = "numba:compile"
+_PACKAGES = ("rpl_agent", "rpl_envs")
+
+
+class Compilation(event.Listener):
+    """Counts and times the package's kernels while it is installed (`start` … `stop`)."""
+
+    def __init__(self, notify: Callable[[Compilation], None] | None = None, total: int = KERNELS):
+        self._notify, self._total = notify, total
+        self.compiled = 0
+        self.current: str | None = None  # the kernel that is being compiled now
+        self._seconds = 0.0
+        self._begun = 0.0
+        self._depth = 0
+        self._loaded_before = 0
+        self._callees = 0  # loaded as a part of kernels that were compiled
+
+    def start(self) -> None:
+        event.register(_KIND, self)
+
+    def stop(self) -> None:
+        event.unregister(_KIND, self)
+
+    def on_start(self, event: Any) -> None:
+        function = event.data["dispatcher"].py_func
+        self._depth += 1
+        if self._depth == 1:
+            self._loaded_before = loaded()
+            self.current, self._begun = function.__name__, time.perf_counter()
+            self._tell(function.__module__)
+
+    def on_end(self, event: Any) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._seconds = self.seconds
+            self._callees += loaded() - self._loaded_before
+            self.current = None
+            self.compiled += 1
+            self._tell(event.data["dispatcher"].py_func.__module__)
+
+    def _tell(self, module: str) -> None:
+        if self._notify is not None and module.split(".")[0] in _PACKAGES:
+            self._notify(self)
+
+    @property
+    def seconds(self) -> float:
+        """Spent compiling so far."""
+        return self._seconds + (time.perf_counter() - self._begun if self.current is not None else 0.0)
+
+    @property
+    def text(self) -> str:
+        """For people: what is being compiled, and how far that is."""
+        number = self.compiled + (self.current is not None) + loaded() - self._callees
+        of = f"{number}/{self._total}" if number <= self._total else str(number)
+        return f"preparing machine code {of}, once per installation"
+
+
+def kernels() -> list[Dispatcher]:
+    """All compiled functions of the modules of this package that are loaded."""
+    found = {}
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] in _PACKAGES:
+            found |= {id(thing): thing for thing in vars(module).values() if isinstance(thing, Dispatcher)}
+    return list(found.values())
+
+
+def loaded() -> int:
+    """Kernels whose machine code was there already."""
+    return sum(sum(kernel.stats.cache_hits.values()) for kernel in kernels())

@@ -1,0 +1,160 @@
+"""Machine code: kept where it can be, never stale, safe to make in several processes; and people are told of it."""
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rpl_agent import jit
+from rpl_agent.agent.console import LinesView, LiveView, Pace, Status
+from rpl_agent.cli import warm_up
+from rpl_agent.compiling import KERNELS, Compilation
+
+ROOT = Path(__file__).resolve().parent.parent
+#: a small package with the one file that keeps machine code, a kernel, and a callee in another file
+KERNEL = """
+from rpl_agent.jit import njit
+from rpl_agent.callee import callee
+
+@njit()
+def kernel(x):
+    return callee(x) + 1.0
+"""
+CALLEE = """
+from rpl_agent.jit import njit
+
+@njit()
+def callee(x):
+    return {factor} * x
+"""
+CALL = "from rpl_agent.kernel import kernel; print(kernel(1.0), sum(kernel.stats.cache_hits.values()))"
+
+
+@pytest.fixture
+def package(tmp_path) -> Path:
+    """A copy of `jit` with two kernels of its own: compiled in a second."""
+    folder = tmp_path / "site" / "rpl_agent"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    shutil.copy(ROOT / "rpl_agent" / "jit.py", folder)
+    (folder / "kernel.py").write_text(KERNEL)
+    (folder / "callee.py").write_text(CALLEE.format(factor=2.0))
+    return folder
+
+
+def start(package: Path, code: str = CALL, **environment: str) -> subprocess.Popen:
+    inherited = {k: v for k, v in os.environ.items() if k not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")}
+    return subprocess.Popen(
+        [sys.executable, "-B", "-c", code], env=inherited | {"PYTHONPATH": str(package.parent)} | environment,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=package.parent,
+    )  # fmt: skip
+
+
+def output(process: subprocess.Popen) -> list[float]:
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    return [float(word) for word in out.split()]
+
+
+def test_a_changed_callee_is_compiled_anew(package):
+    assert output(start(package)) == [3.0, 0]
+    assert output(start(package)) == [3.0, 1]  # from the cache
+    (package / "callee.py").write_text(CALLEE.format(factor=5.0))
+    assert output(start(package)) == [6.0, 0]  # numba's own cache would say 3.0: the kernel's file did not change
+    (package / "callee.py").write_text(CALLEE.format(factor=2.0))
+    assert output(start(package)) == [3.0, 1]  # and the first code is still there
+
+
+def test_four_processes_on_a_cold_cache(package, tmp_path):
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    assert [output(p)[0] for p in [start(package, **cache) for _ in range(4)]] == [3.0] * 4
+    assert output(start(package, **cache)) == [3.0, 1]
+    files = [p.name for p in (tmp_path / "cache").rglob("*") if p.is_file()]
+    assert len(files) == 2 and all(name.endswith(".nbc") for name in files), files  # nothing half-written
+
+
+def test_a_damaged_file_is_made_again(package, tmp_path):
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    assert output(start(package, **cache)) == [3.0, 0]
+    for file in (tmp_path / "cache").rglob("*.nbc"):
+        file.write_bytes(file.read_bytes()[:50])
+    assert output(start(package, **cache)) == [3.0, 0]
+    assert output(start(package, **cache)) == [3.0, 1]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs users")
+def test_a_read_only_install_uses_the_folder_of_the_user(package, tmp_path):
+    """Root may write anywhere, so the package's own cache folder is made a file: no folder can be there."""
+    home = {"XDG_CACHE_HOME": str(tmp_path / "user")}
+    (package / "__pycache__").touch()
+    os.chmod(package, stat.S_IRUSR | stat.S_IXUSR)
+    try:
+        assert output(start(package, **home)) == [3.0, 0]
+        assert output(start(package, **home)) == [3.0, 1]
+    finally:
+        os.chmod(package, stat.S_IRWXU)
+    assert list((tmp_path / "user" / "rpl_agent").rglob("*.nbc"))
+
+
+def test_people_are_told_what_is_compiled(capsys):
+    view = LinesView()
+    view.start()
+    try:
+
+        @jit.njit(cache=False)
+        def helper(x):
+            return 2 * x
+
+        @jit.njit(cache=False)
+        def outer(x):
+            return helper(x) + 1
+
+        outer.py_func.__module__ = "rpl_agent.example"
+        assert outer(1) == 3
+    finally:
+        view.stop()
+    told = capsys.readouterr().out.splitlines()  # at the beginning, and after that every few seconds
+    assert told and re.match(r"preparing machine code \d+(/31)?, once per installation", told[0])
+    seen = view._compilation
+    assert seen.compiled == 1 and seen.current is None and seen.seconds > 0.0  # the helper is a part of its caller
+
+
+def test_the_live_view_waits_and_then_estimates():
+    from rich.console import Console
+
+    console = Console(force_terminal=True, width=80, record=True, file=open(os.devnull, "w"))
+    view, compilation = LiveView(console), Compilation()
+    compilation.current = "kernel"
+    view.start()
+    view._compiling(compilation)
+    assert "preparing machine code" in console.export_text()
+    view.stop()
+    pace = Pace()
+
+    def status(done, seconds, preparing=0.0):
+        return Status(
+            "t", "episodes", done, 1000, done, done, 1, seconds, 1.0, session_seconds=seconds, preparing=preparing
+        )
+
+    assert pace.left(status(1, 115.0, 114.0)) != pace.left(status(1, 115.0, 114.0))  # not a number: too early to say
+    pace.left(status(100, 116.0, 114.0))
+    assert pace.left(status(300, 118.0, 114.0)) == pytest.approx(7.0, rel=0.01)  # 200 in 2 seconds, 700 to go
+
+
+def test_the_numbers_shown_are_those_of_a_run(tmp_path):
+    """Counted as loaded or compiled; the display may be off by a few, but not by a third."""
+    code = (
+        "from rpl_agent.cli import warm_up; from rpl_agent.compiling import loaded\n"
+        "first = warm_up.WORLDS[:1]; both = warm_up.WORLDS\n"
+        "for warm_up.WORLDS in (first, both[1:]):\n"
+        "    compiled, _ = warm_up.compile_all(None); print(compiled + loaded())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr
+    one, both = (int(word) for word in done.stdout.split())
+    assert abs(one - KERNELS) <= KERNELS / 3 and abs(both - warm_up.KERNELS) <= warm_up.KERNELS / 3
