@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.attach import World
+from rpl_agent.agent.attach import Attachment
 from rpl_agent.agent.sampling import Collected, Experience, Order, Source, _require_kind
 from rpl_agent.agent.tape import Tape, plays_again, reseeded
 from rpl_agent.errors import DataError, ModelError, RPLWarning
@@ -40,7 +40,7 @@ class Stream:
     """
 
     def __init__(
-        self, world: World, experience: Experience, rng: np.random.Generator, fresh_seed: Callable[[], int],
+        self, world: Attachment, experience: Experience, rng: np.random.Generator, fresh_seed: Callable[[], int],
         opening: list[Any], stored: Mapping[str, Any] | None = None,
     ):  # fmt: skip
         self._world, self._experience, self._rng, self._fresh_seed = world, experience, rng, fresh_seed
