@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import tracemalloc
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from rpl_agent.errors import DataError, RPLWarning
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.formats import log_sources, prism
+from rpl_agent.formats import log_sources, prism, repeats
 from rpl_agent.formats.logs import read_log, simulate_log
 from rpl_agent.likelihood.windows import split_fraction
 
@@ -227,3 +228,39 @@ def test_memory_does_not_grow_with_the_log(pmdp, tmp_path, monkeypatch):
 
     peak(500)
     assert peak(20_000) < 1.5 * peak(1_000) + 50_000
+
+
+# ---------------------------------------------------------------------- the same steps twice
+@pytest.mark.parametrize("block", [1 << 16, 500])
+@pytest.mark.parametrize("how", ["twice", "overlap", "tail"])
+def test_rows_read_twice_are_noticed_and_named(pmdp, steps, tmp_path, monkeypatch, block, how):
+    table = steps[1]
+    monkeypatch.setattr(log_sources, "BLOCK", block)
+    joined = {
+        "twice": np.concatenate([table, table]),
+        "overlap": np.concatenate([table[:900], table[300:]]),
+        "tail": np.concatenate([table, table[-600:]]),
+    }[how]
+    path = tmp_path / "joined.csv"
+    write_numbers(path, joined)
+    with pytest.raises(DataError, match=r"usable rows \d+ to \d+ repeat rows \d+ to \d+") as caught:
+        read_log(pmdp, path)
+    later, last, earlier, _ = map(int, re.findall(r"\d+", str(caught.value).split("usable")[1]))
+    width = last - later + 1
+    assert np.array_equal(joined[later - 1 : last], joined[earlier - 1 : earlier - 1 + width])
+
+
+def test_honest_logs_are_not_accused(pmdp, tmp_path):
+    """Also not where long stretches are nearly deterministic."""
+    for seed, theta in enumerate(([0.4, 0.03], [0.3, 0.011], [0.2, 0.02])):
+        path = tmp_path / f"{seed}.csv"
+        simulate_log(path, pmdp, theta, episodes=1500, max_steps=30, stop=pmdp.labels["over"], seed=seed)
+        assert read_log(pmdp, path).counts.total == 1500 * 30
+
+
+def test_fingerprints_are_those_of_the_windows():
+    rows = np.random.default_rng(0).integers(0, 5, 400)
+    prints = repeats.fingerprints(rows, 7)
+    windows = np.lib.stride_tricks.sliding_window_view(rows, 7)
+    same = (windows[:, None] == windows[None]).all(axis=2)
+    assert np.array_equal(prints[:, None] == prints[None], same)

@@ -14,9 +14,10 @@ from rpl_agent.agent.callbacks import CallbackList
 from rpl_agent.agent.console import View
 from rpl_agent.agent.interrupt import Interrupt
 from rpl_agent.agent.logger import Logger, write_certificate
-from rpl_agent.agent.sampling import Collected, Order, Source
+from rpl_agent.agent.sampling import Collected, Order
 from rpl_agent.agent.schedule import NEVER, Limits, Never, Schedule
 from rpl_agent.agent.session import Session
+from rpl_agent.agent.stream import Stream
 from rpl_agent.agent.target import Target, next_log
 from rpl_agent.model.policy import Policy
 
@@ -37,7 +38,7 @@ class Loop:
         self._session, self._schedule, self._weight = session, schedule, weight
         self._callbacks, self._view, self._logger, self._folder = callbacks, view, logger, folder
 
-    def run(self, source: Source, target: Target, interrupt: Interrupt) -> None:
+    def run(self, source: Stream, target: Target, interrupt: Interrupt) -> None:
         session, callbacks = self._session, self._callbacks
         if session.limits is None:
             self._update()
@@ -77,7 +78,7 @@ class Loop:
             lambda: interrupt.requested,
         )  # fmt: skip
 
-    def _collect(self, source: Source, order: Order) -> None:
+    def _collect(self, source: Stream, order: Order) -> None:
         start, done = time.perf_counter(), Collected()
         try:
             source.collect(order, done)

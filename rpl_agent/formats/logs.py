@@ -8,7 +8,7 @@ A log has one row per step, in the order in which the steps happened:
 Actions are names or numbers; other columns are ignored. The behaviour policy may be adaptive and need not be logged.
 Rows are read in blocks, so memory does not grow with the log. A row that the model forbids is never skipped silently:
 either nothing is used and the error lists the places, or (on request) such rows go to a quarantine file with their
-reasons.
+reasons. A block of rows that is there twice (a log read twice, files joined that overlap) is an error: see repeats.py.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from rpl_agent.errors import DataError, RPLWarning
 from rpl_agent.evidence import _kernels
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.formats.log_sources import Block, length, open_log
+from rpl_agent.formats.repeats import Repeats
 from rpl_agent.likelihood.windows import split_fraction
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
@@ -68,11 +69,11 @@ def read_log(
     counts = Counts(pmdp, schedule=schedule)
     due = max(1, round(split_fraction(pmdp) * length(source))) if schedule == "split" else None
     decoder = _Decoder(pmdp)
-    forbidden = _Forbidden(quarantine)
+    forbidden, repeats = _Forbidden(quarantine), Repeats()
     rows = 0
     with forbidden:
         for block in open_log(source):
-            states, actions, successors, reasons = decoder.decode(block)
+            states, actions, successors, found, reasons = decoder.decode(block)
             for k in sorted(reasons):
                 forbidden.add(block, k, reasons[k])
             good = np.ones(block.size, dtype=bool)
@@ -85,6 +86,12 @@ def read_log(
                 counts.mark()
                 states, actions, successors = states[first:], actions[first:], successors[first:]
             counts.add_many(states, actions, successors)
+            again = repeats.add(found[good], counts)
+            if again is not None:
+                raise DataError(
+                    f"{source}: usable rows {again[1] + 1} to {again[1] + again[2]} repeat rows {again[0] + 1} to "
+                    f"{again[0] + again[2]}: the same steps read twice are not more data; nothing was used"
+                )
     if forbidden.count and quarantine is None:
         more = f"\n  … and {forbidden.count - LISTED} more" if forbidden.count > LISTED else ""
         raise DataError(
@@ -142,7 +149,8 @@ class _Decoder:
         self.action_number = {name: i for i, name in enumerate(pmdp.action_names)}
         self._values: list[np.ndarray] | None = None
 
-    def decode(self, block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, str]]:
+    def decode(self, block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[int, str]]:
+        """States, actions, successors and transitions (n,) each, and the reasons of rows that are none."""
         reasons = dict(block.broken)
         columns = block.columns
         if "action" not in columns:
@@ -161,7 +169,7 @@ class _Decoder:
         for k in np.flatnonzero(found < 0).tolist():
             if k not in reasons:
                 reasons[k] = self._reason(int(states[k]), int(actions[k]), int(successors[k]), int(found[k]))
-        return states, actions, successors, reasons
+        return states, actions, successors, found, reasons
 
     def _variable_columns(self, columns) -> list[str]:
         names = list(self.pmdp.variables)
