@@ -1,0 +1,238 @@
+"""`AffineBound`: a bound of the value that is affine in the parameters, and the check that it is one.
+
+Let C be the region, C ⊂ {x0 + ρ L y : |y| ≤ 1} a frame, and U(s, y) = v(s) + g(s)·y + e(s) (LOWER: − e(s)). Suppose, for
+every y of the ball, U(s, ·) is at least (LOWER: at most) the value of s where s is decided, and
+
+    U(s, y) ≥ (T U)(s, y)        (LOWER: ≤)
+
+in every other state of a set of states (the *scope*) that holds the initial state and that the play does not leave but
+by being decided; T is the Bellman operator of the *one* model at y, for a given policy or for all actions. Then U is
+a bound, provided that plays which never end do no harm. Iterating the inequality n times under a policy gives
+
+    U(s, y) ≥ E[rewards of n steps, and values of decided states] + E[γ^n U(s_n, y); undecided after n steps],
+
+and the last term must not be negative in the limit (LOWER: positive). Discounted: it vanishes. Otherwise plays that never end
+stay, from some time on, in the largest set H in which nature, anywhere in the interval hull of C, can hold them:
+
+* reachability and rewards: U ≥ 0 on H for all y (LOWER: U ≤ 0 on H);
+* costs: such plays cost infinity. UPPER needs H to be empty; LOWER needs nothing.
+
+With a horizon U has one function per number of steps to go, each bounding the next, and no play is infinite.
+
+`Judge` proves all that from the numbers of the bound, the model and the region alone; how they were found plays no role.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+import numpy as np
+
+from rpl_agent.coupled._residual import Chances, Groups, residuals
+from rpl_agent.coupled.frame import Frame
+from rpl_agent.jit import UNIT_ROUNDOFF
+from rpl_agent.model.policy import Policy
+from rpl_agent.regions.base import Region
+from rpl_agent.solver._graph_kernels import ALL_ROWS, ANY_ROW, attainable, hold_set
+from rpl_agent.solver.problem import Problem
+
+
+class Side(Enum):
+    UPPER = 1.0
+    LOWER = -1.0
+
+
+@dataclass(frozen=True)
+class AffineBound:
+    """v(s) + g(s)·y ± e(s) bounds the value of a state for every parameter of the frame.
+
+    Attributes
+    ----------
+    policy : Policy or None
+        Whose value is bounded; None: of every policy.
+    values : (S,) float64
+        v; with a horizon (H + 1, S), row k for k steps to go. The same for the others.
+    gradient : (S, r) float64
+        g, in the coordinates y of the frame.
+    slack : (S,) float64
+        e ≥ 0.
+    scope : (S,) bool
+        The states that the bound speaks of.
+    """
+
+    side: Side
+    policy: Policy | None
+    frame: Frame
+    values: np.ndarray
+    gradient: np.ndarray
+    slack: np.ndarray
+    scope: np.ndarray
+
+    @property
+    def moved(self) -> np.ndarray:
+        """(S,) v ± e."""
+        return self.values + self.side.value * self.slack
+
+    def at(self, region: Region, state: int) -> float:
+        """The bound of a state's value over the whole region: two support queries would give both sides."""
+        sign = self.side.value
+        u = float(self.moved[..., state].flat[-1])
+        g = self.gradient[..., state, :].reshape(-1, self.frame.dimension)[-1]
+        return -sign * self.frame.minimum(region, -sign * u, -sign * g)
+
+
+def groups_of(problem: Problem, policy: Policy | None) -> Groups:
+    """All rows one by one, or the rows of a policy state by state."""
+    pmdp = problem.pmdp
+    if policy is None:
+        return Groups(np.arange(pmdp.num_rows + 1), pmdp.row_state, np.ones(pmdp.num_rows))
+    weights = policy.as_weights(pmdp).astype(np.float64)
+    weights = weights / np.add.reduceat(weights, pmdp.state_ptr[:-1])[pmdp.row_state]
+    return Groups(np.array(pmdp.state_ptr), np.arange(pmdp.num_states, dtype=np.int32), weights)
+
+
+def chances_of(problem: Problem, frame: Frame) -> Chances:
+    pmdp = problem.pmdp
+    return Chances(pmdp.row_ptr, pmdp.successor, pmdp.expression, *frame.split(pmdp.table))
+
+
+def excess(
+    problem: Problem, groups: Groups, chances: Chances, side: Side,
+    here: tuple[np.ndarray, np.ndarray], after: tuple[np.ndarray, np.ndarray] | None = None,
+) -> np.ndarray:  # fmt: skip
+    """(S,) by how much each state may miss its inequality, the worst of its groups; ≤ 0 proves it.
+
+    ``here`` = (u (S,), g (S, r)), and ``after`` the functions of the successors, where they are others.
+    """
+    out = np.empty(len(groups.ptr) - 1)
+    here_u, here_g = (np.ascontiguousarray(a) for a in here)
+    next_u, next_g = (here_u, here_g) if after is None else (np.ascontiguousarray(a) for a in after)
+    r = here_g.shape[1]
+    residuals(
+        groups, chances, problem.reward, float(problem.gamma), side.value, here_u, here_g, next_u, next_g,
+        np.empty(r), np.empty((r, r)), out,
+    )  # fmt: skip
+    return out if len(out) == problem.pmdp.num_states else np.maximum.reduceat(out, problem.pmdp.state_ptr[:-1])
+
+
+# ---------------------------------------------------------------------- the proof
+class Judge:
+    """Decides whether affine bounds hold, for one problem and one region."""
+
+    def __init__(self, problem: Problem, region: Region) -> None:
+        self.problem, self.region = problem, region
+
+    def issues(self, bound: AffineBound) -> list[str]:
+        """What the bound does not prove; empty means that it holds for every parameter of the region."""
+        problem = self.problem
+        issues = _numbers(bound, problem)
+        if issues:
+            return issues
+        if not bound.frame.encloses(self.region):
+            return ["the region is not inside the frame"]
+        if problem.objective.horizon is not None:
+            return _steps(bound, problem)
+        issues = _decided(bound, problem, bound.moved, bound.gradient) + _closed(bound, problem)
+        groups, chances = groups_of(problem, bound.policy), chances_of(problem, bound.frame)
+        missed = excess(problem, groups, chances, bound.side, (bound.moved, bound.gradient))
+        bad = bound.scope & ~problem.task.decided & ~(missed <= 0.0)
+        if bad.any():
+            issues.append(f"the inequality of state {np.flatnonzero(bad)[0]} may fail by {missed[bad].max():.3g}")
+        return issues if problem.discounted else issues + self._ends(bound)
+
+    def _ends(self, bound: AffineBound) -> list[str]:
+        """Plays that never end must not hurt."""
+        if self.problem.must_reach:
+            if bound.side is Side.LOWER:
+                return []
+        elif bound.side is Side.UPPER and not self._held(bound, bound.scope):
+            return []
+        # What no policy can do a given one cannot do either.
+        issues = self._held(bound, self._held_by_some_policy & bound.scope)
+        if issues and bound.policy is not None:
+            issues = self._held(bound, held_states(self.problem, bound.policy, bound.scope))
+        return issues
+
+    def _held(self, bound: AffineBound, held: np.ndarray) -> list[str]:
+        if self.problem.must_reach:
+            return [f"the play can be held for ever in state {np.flatnonzero(held)[0]}"] if held.any() else []
+        u, g = bound.side.value * bound.moved[held], bound.gradient[held]
+        bad = u - np.abs(g).sum(axis=1) * (1.0 + (g.shape[1] + 4.0) * UNIT_ROUNDOFF) < 0.0
+        where = np.flatnonzero(held)
+        return [f"state {where[np.argmax(bad)]} has a wrong sign, and plays can stay there"] if bad.any() else []
+
+    @cached_property
+    def _held_by_some_policy(self) -> np.ndarray:
+        return held_states(self.problem, None, np.ones(self.problem.pmdp.num_states, bool))
+
+
+def held_states(problem: Problem, policy: Policy | None, scope: np.ndarray) -> np.ndarray:
+    """(S,) undecided states of the scope in which nature, anywhere in the interval hull, can hold the play for ever."""
+    pmdp = problem.pmdp
+    played = np.ones(pmdp.num_rows, bool) if policy is None else policy.as_weights(pmdp) > 0.0
+    lo, hi = attainable(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
+    usable = np.where(played, 2, 0).astype(np.int8)
+    start = scope & ~problem.task.decided
+    quantifier = ANY_ROW if policy is None else ALL_ROWS
+    return hold_set(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, lo, hi, usable, quantifier, start)
+
+
+def _numbers(bound: AffineBound, problem: Problem) -> list[str]:
+    """Shapes, numbers that are none, a policy that is none."""
+    pmdp, horizon = problem.pmdp, problem.objective.horizon
+    shape = (pmdp.num_states,) if horizon is None else (horizon + 1, pmdp.num_states)
+    wanted = {"values": shape, "slack": shape, "gradient": (*shape, bound.frame.dimension)}
+    for name, expected in wanted.items():
+        array = getattr(bound, name)
+        if array.shape != expected or not np.isfinite(array).all():
+            return [f"{name} is not an array of {expected} finite numbers"]
+    if (bound.slack < 0.0).any():
+        return ["a slack is negative"]
+    if bound.scope.shape != (pmdp.num_states,) or bound.scope.dtype != bool:
+        return ["the scope is not a set of states"]
+    if bound.policy is not None:
+        bound.policy.check(pmdp)
+    return []
+
+
+def _decided(bound: AffineBound, problem: Problem, u: np.ndarray, g: np.ndarray) -> list[str]:
+    """Decided states: at least (at most) their value, and no dependence on y."""
+    decided, known = problem.task.decided, problem.boundary()
+    wrong = decided & (g.any(axis=1) | (bound.side.value * (u - known) < 0.0))
+    return [f"the decided state {np.flatnonzero(wrong)[0]} has a wrong value"] if wrong.any() else []
+
+
+def _closed(bound: AffineBound, problem: Problem) -> list[str]:
+    """The scope holds the initial state and is left to decided states only."""
+    pmdp, inside = problem.pmdp, bound.scope | problem.task.decided
+    if not inside[pmdp.initial_state]:
+        return ["the initial state is outside the scope"]
+    if inside.all():
+        return []
+    played = np.ones(pmdp.num_rows, bool) if bound.policy is None else bound.policy.as_weights(pmdp) > 0.0
+    leaves = np.logical_or.reduceat(~inside[pmdp.successor], pmdp.row_ptr[:-1])
+    bad = played & leaves & (bound.scope & ~problem.task.decided)[pmdp.row_state]
+    return [f"the play leaves the scope at {pmdp.row_name(int(np.flatnonzero(bad)[0]))}"] if bad.any() else []
+
+
+def _steps(bound: AffineBound, problem: Problem) -> list[str]:
+    """A horizon: the functions of k steps follow from those of k − 1."""
+    horizon, decided = problem.objective.horizon, problem.task.decided
+    assert horizon is not None
+    u, g = bound.moved, bound.gradient
+    start = problem.boundary()
+    if g[0].any() or (bound.side.value * (u[0] - start) < 0.0).any():
+        return ["the functions with no steps to go are wrong"]
+    chances = chances_of(problem, bound.frame)
+    for k in range(1, horizon + 1):
+        issues = _decided(bound, problem, u[k], g[k])
+        rule = None if bound.policy is None else bound.policy.at(horizon - k)
+        missed = excess(problem, groups_of(problem, rule), chances, bound.side, (u[k], g[k]), (u[k - 1], g[k - 1]))
+        bad = ~decided & ~(missed <= 0.0)
+        if bad.any():
+            issues.append(f"{k} steps to go: the inequality of state {np.flatnonzero(bad)[0]} may fail")
+        if issues:
+            return issues
+    return []

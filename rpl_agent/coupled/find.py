@@ -1,0 +1,89 @@
+"""From an expansion to a bound: raise the slack until every inequality holds.
+
+The expansion v + g·y misses its inequalities by the second order only, and by what other actions may gain. Without
+cycles the slack is found state by state, successors first. With cycles an excess x(s) is paid for by the slack that x
+earns along plays of the policy, e += (I − γ P)⁻¹ x; how e itself varies over the region is an excess of higher order,
+paid for in the next round. For costs, where a free agent may loop at a positive excess, the function is divided by
+1 + κ as well: if every row misses its inequality by at most κ times its cost, U / (1 + κ) misses none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from rpl_agent.coupled._residual import raise_backward
+from rpl_agent.coupled.affine import AffineBound, Side, excess, groups_of
+from rpl_agent.coupled.expansion import Expansion
+from rpl_agent.solver.problem import Problem
+
+#: rounds of payments; each one is over-paid by this share, so that higher orders need no rounds of their own
+ROUNDS, OVERPAID = 8, 0.05
+#: paid beside that, relative to the values: more than rounding can be off by in one step
+ROUNDING = 1e-14
+#: an excess below this share of the first one is left to the factor
+SETTLED = 1e-6
+#: a slack above this multiple of the first payment does not converge
+DIVERGED = 30.0
+
+
+def find_bound(problem: Problem, expansion: Expansion, side: Side, every_policy: bool) -> AffineBound | None:
+    """A bound with the gradient of the expansion; None if none was found. It is to be checked."""
+    policy = None if every_policy else expansion.policy
+    zero = np.zeros_like(expansion.values)
+    scope = expansion.scope if every_policy else expansion.reached
+    bound = AffineBound(side, policy, expansion.frame, expansion.values, expansion.gradient, zero, scope)
+    margin = ROUNDING * float(np.abs(expansion.values).max())
+    if expansion.order is not None:
+        groups, r = groups_of(problem, policy), expansion.frame.dimension
+        first = problem.pmdp.state_ptr if policy is None else np.arange(problem.pmdp.num_states + 1)
+        raise_backward(
+            expansion.order, first, groups, expansion.chances, problem.reward, side.value, bound.values,
+            bound.gradient, margin, bound.values.copy(), np.empty(r), np.empty((r, r)), zero,
+        )  # fmt: skip
+        return bound
+    if every_policy and problem.must_reach:
+        paid = _with_slack(problem, expansion, bound, margin, leave_rest=True)
+        return _with_factor(problem, expansion, bound if paid is None else paid)
+    return _with_slack(problem, expansion, bound, margin, leave_rest=False)
+
+
+def _with_slack(
+    problem: Problem, expansion: Expansion, bound: AffineBound, margin: float, leave_rest: bool
+) -> AffineBound | None:
+    groups, open_states = groups_of(problem, bound.policy), bound.scope & ~problem.task.decided
+    slack, first, limit = bound.slack, 0.0, np.inf
+    for _ in range(ROUNDS):
+        u = bound.values + bound.side.value * slack
+        missed = excess(problem, groups, expansion.chances, bound.side, (u, bound.gradient))
+        missed = np.where(open_states, np.maximum(missed, 0.0), 0.0)
+        worst = float(missed.max())
+        if worst == 0.0 or (leave_rest and worst < SETTLED * first):
+            return replace(bound, slack=slack)
+        payment = expansion.spread(np.where(missed > 0.0, (1.0 + OVERPAID) * missed + margin, 0.0))
+        slack = np.maximum(slack + payment, 0.0)
+        if first == 0.0:
+            first, limit = worst, DIVERGED * float(slack.max())
+        if not np.isfinite(slack).all() or slack.max() > limit:
+            return None
+    return None
+
+
+def _with_factor(problem: Problem, expansion: Expansion, bound: AffineBound) -> AffineBound | None:
+    """The bound divided by 1 + κ, with every row costing something."""
+    open_states = bound.scope & ~problem.task.decided
+    least = np.minimum.reduceat(problem.reward, problem.pmdp.state_ptr[:-1])
+    if not (least[open_states] > 0.0).all():
+        return None
+    groups, factor = groups_of(problem, bound.policy), 1.0
+    for _ in range(ROUNDS):
+        scaled = replace(
+            bound, values=bound.values / factor, gradient=bound.gradient / factor, slack=bound.slack / factor
+        )
+        missed = excess(problem, groups, expansion.chances, bound.side, (scaled.moved, scaled.gradient))
+        worst = float((np.maximum(missed, 0.0) / least)[open_states].max(initial=0.0))
+        if worst <= 0.0:
+            return scaled
+        factor *= 1.0 + worst * (1.0 + OVERPAID) + ROUNDING
+    return None

@@ -1,0 +1,172 @@
+"""`Frame`: an ellipsoid around a region, found and proved by support queries alone.
+
+A frame is a point x0, a matrix L and a radius ρ with C ⊂ {x0 + ρ L y : |y| ≤ 1}. Affine value functions live in y: their
+residuals are quadratic polynomials of y, which are easily bounded on the unit ball.
+
+Proof from queries. Let K be an approximate inverse of L and d run through the vectors of {−1, 0, 1}^r, k of whose
+entries are not 0. If d·K(x − x0) ≤ α √k for every x of C and all those d, then the k largest entries of |z|,
+z = K(x − x0), sum to at most α √k, which is also what the k first entries of α n sum to, n_k = √k − √(k−1). So |z| is
+weakly majorised by α n and |z| ≤ α |n|; |n|² = Σ (√k − √(k−1))² is 1, 1.17, 1.27, 1.34, … Beyond `FULL` dimensions
+only k = 1 is asked for, which gives α √r. Finally ρ y = L⁻¹(x − x0) = (K L)⁻¹ z, so ρ |y| ≤ |z| / (1 − |I − K L|).
+A region that is or has an ellipsoid of its own needs no proof.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+
+import numpy as np
+
+from rpl_agent.jit import UNIT_ROUNDOFF
+from rpl_agent.model.expressions import ExpressionTable
+from rpl_agent.regions.base import Region
+
+#: up to this dimension all 3^r − 1 directions are asked for
+FULL = 6
+#: widths below this, relative to the coordinates, are raised to it: a region may be a point
+NARROW = 1e-13
+#: the ellipsoid of a region's own is preferred up to this factor in size
+OWN_ADVANTAGE = 1.5
+#: the largest |I − K L| that is accepted
+MAX_DEFECT = 0.5
+
+
+@dataclass(frozen=True)
+class Frame:
+    """C ⊂ {center + radius · factor y : |y| ≤ 1}.
+
+    Attributes
+    ----------
+    center : (r,) float64
+    factor : (r, r) float64
+    radius : float
+    """
+
+    center: np.ndarray
+    factor: np.ndarray
+    radius: float
+
+    @property
+    def dimension(self) -> int:
+        return len(self.center)
+
+    def split(self, table: ExpressionTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(p (F,), slope (F, r), error (F,)) with |f(x) − p_f − slope_f·y| ≤ error_f for every x of the frame."""
+        weights, constant = np.asarray(table.reduction.weights), table.constant
+        p, slope = constant + weights @ self.center, (weights @ self.factor) * self.radius
+        reach = np.abs(self.center) + self.radius * np.abs(self.factor).sum(axis=1)
+        error = (2.0 * self.dimension + 8.0) * UNIT_ROUNDOFF * (np.abs(constant) + np.abs(weights) @ reach)
+        return p, np.ascontiguousarray(slope), error
+
+    def encloses(self, region: Region) -> bool:
+        """Whether the region is proved to lie in the frame."""
+        return _norm_bound(region, self.center, self.factor) <= self.radius
+
+    def minimum(self, region: Region, value: float, slope: np.ndarray) -> float:
+        """A lower bound of value + slope·y over the region.
+
+        For any c, slope·y = c·(x − x0) + (slope − ρ L'c)·y; c ≈ (ρ L')⁻¹ slope makes the last term vanish.
+        """
+        c = np.linalg.solve(self.factor.T, slope) / self.radius
+        left = np.abs(slope - self.radius * (self.factor.T @ c)).sum()
+        reach = 2.0 * np.abs(self.center) + self.radius * np.abs(self.factor).sum(axis=1)
+        size = np.abs(c) @ reach + np.abs(slope).sum() + abs(value)
+        least = float(region.minimize(c[None, :])[0]) - float(c @ self.center)
+        return value + least - float(left) - (4.0 * self.dimension + 16.0) * UNIT_ROUNDOFF * float(size)
+
+
+def frame_of(region: Region, directions: np.ndarray) -> Frame | None:
+    """The frame of a region in which given directions (n, r) vary least, None if its numbers are out of range.
+
+    The directions are those of the expressions: residuals are products of their changes.
+
+    The metric comes from widths: for an ellipsoid the squared half-width in direction q is q'Σq, so Σ can be read off
+    the widths along the axes and their sums and differences.
+    """
+    if region.dimension == 0 or region.is_empty:
+        return None
+    kernel = region.kernel()
+    own = None if kernel is None else kernel.ellipsoid
+    guesses = _metrics(region) if own is None else [(own.center, own.factor), *_metrics(region)]
+    frames = [f for f in (_enclosing(region, *guess) for guess in guesses) if f is not None]
+    sizes = [f.radius * float(np.linalg.norm(directions @ f.factor)) for f in frames]
+    if own is not None and sizes:  # the likelihood's own metric unless it is far larger than the region
+        sizes[0] /= OWN_ADVANTAGE
+    return frames[int(np.argmin(sizes))] if frames else None
+
+
+def _enclosing(region: Region, center: np.ndarray, factor: np.ndarray) -> Frame | None:
+    """The smallest multiple of an ellipsoid that is proved to enclose the region."""
+    if not (np.isfinite(center).all() and np.isfinite(factor).all()):
+        return None
+    norm = _norm_bound(region, center, factor)
+    return Frame(center, factor, norm) if np.isfinite(norm) and norm > 0.0 else None
+
+
+def _half_widths(region: Region, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(middle, half-width) of each direction over the region."""
+    values = region.minimize(np.vstack([directions, -directions]))
+    low, high = values[: len(directions)], -values[len(directions) :]
+    return (low + high) / 2, np.maximum((high - low) / 2, 0.0)
+
+
+def _metrics(region: Region) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(center, factor) of two ellipsoids guessed from widths."""
+    r = region.dimension
+    middle, half = _half_widths(region, np.eye(r))
+    half = np.maximum(half, NARROW * (1.0 + np.abs(middle)))
+    sigma = np.eye(r)
+    pairs = [(j, k) for j in range(r) for k in range(j)]
+    if pairs:
+        units = np.eye(r) / half[:, None]
+        sums = np.array([units[j] + sign * units[k] for j, k in pairs for sign in (1.0, -1.0)])
+        _, width = _half_widths(region, sums)
+        for (j, k), plus, minus in zip(pairs, width[::2], width[1::2]):
+            sigma[j, k] = sigma[k, j] = np.clip((plus**2 - minus**2) / 4, -0.999999, 0.999999)
+    eigenvalues, axes = np.linalg.eigh(sigma)
+    middle, width = _half_widths(region, axes.T / half)
+    center, turned = half * (axes @ middle), half[:, None] * axes
+    # The small eigenvalues of a flat region are rounding; its widths along the axes are not.
+    return [
+        (center, turned * np.maximum(width, NARROW)),
+        (center, turned * np.sqrt(np.maximum(eigenvalues, NARROW))),
+    ]
+
+
+@cache
+def _directions(r: int) -> tuple[np.ndarray, np.ndarray]:
+    """(n, r) sign vectors, one of each pair d, −d, and (n,) the root of the number of their entries."""
+    found = [d for d in product((-1, 0, 1), repeat=r) if next((e for e in d if e), 0) > 0] if r <= FULL else []
+    vectors = np.array(found, dtype=float) if found else np.eye(r)
+    return vectors, np.sqrt(np.abs(vectors).sum(axis=1))
+
+
+def _norm_bound(region: Region, center: np.ndarray, factor: np.ndarray) -> float:
+    """An upper bound of |factor⁻¹ (x − center)| over the region; inf where none was found."""
+    r = len(center)
+    kernel = region.kernel()
+    own = None if kernel is None else kernel.ellipsoid
+    if own is not None and np.array_equal(own.center, center) and np.array_equal(own.factor, factor):
+        return float(own.radius)
+    inverse = np.linalg.inv(factor) if np.linalg.cond(factor) < 1e15 else np.full((r, r), np.nan)
+    if not np.isfinite(inverse).all():
+        return np.inf
+    defect = np.linalg.norm(np.eye(r) - inverse @ factor)
+    defect += (2.0 * r + 8.0) * UNIT_ROUNDOFF * float((np.abs(inverse) @ np.abs(factor)).sum())
+    if not defect < MAX_DEFECT:
+        return np.inf
+    signs, root = _directions(r)
+    queries = signs @ inverse
+    values = region.minimize(np.vstack([queries, -queries]))
+    if not np.isfinite(values).all():
+        return np.inf
+    offset = queries @ center
+    most = np.maximum(-values[len(queries) :] - offset, offset - values[: len(queries)])
+    low, high = region.box()
+    size = np.maximum(np.abs(low), np.abs(high)) + np.abs(center)
+    most += (2.0 * r + 8.0) * UNIT_ROUNDOFF * (np.abs(signs) @ np.abs(inverse) @ size + np.abs(values).max())
+    alpha = float((most / root).max())
+    steps = np.diff(np.sqrt(np.arange(r + 1.0))) if r <= FULL else np.ones(r)
+    return alpha * float(np.linalg.norm(steps)) / (1.0 - defect) * (1.0 + 1e-12)
