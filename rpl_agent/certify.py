@@ -24,6 +24,7 @@ import numpy as np
 
 from rpl_agent.certificate import Certificate
 from rpl_agent.confidence import ConfidenceSet, confidence_names, confidence_set
+from rpl_agent.coupled import coupled_bounds
 from rpl_agent.errors import DataError, ModelError, RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import untied_intervals
@@ -197,6 +198,7 @@ def _of_region(learned: Learned, relax: Callable[[Region], Relaxation]) -> Relax
 #: What nature may do, by name; None where no parameter is left.
 RELAXERS: dict[str, Callable[[Learned, Config], Relaxation | None]] = {
     "tied": _tied, "parameter": _parameter_wise, "expression": _expression_wise, "rectangular": _rectangular,
+    "coupled": _rectangular,  # and then better bounds for one common parameter, where there are any
 }  # fmt: skip
 RELAXATIONS = tuple(RELAXERS)
 
@@ -252,9 +254,10 @@ def certify_uncertainty(
             warm=(warm.robust, warm.optimistic),
         )  # fmt: skip
     warm.robust, warm.optimistic = robust, optimistic
-    maximising = objective.sense is Sense.MAX
-    lower, upper = (robust.lower, optimistic.upper) if maximising else (optimistic.lower, robust.upper)
-    chosen = policy if policy is not None else robust.policy
+    lower, upper, chosen = _rectangular_bounds(robust, optimistic, policy)
+    if config.relaxation == "coupled" and learned.region is not None and learned.fallback is None:
+        with _timed(timings, "coupled"):
+            lower, upper, chosen = _better_bounds(learned, objective, policy, lower, upper, chosen)
     estimate = math.nan
     if learned.estimate is not None:
         with _timed(timings, "solve"):
@@ -268,6 +271,32 @@ def certify_uncertainty(
         slack=max(robust.upper - robust.lower, optimistic.upper - optimistic.lower),
         iterations=robust.iterations + optimistic.iterations, versions=versions(),
     )  # fmt: skip
+
+
+def _rectangular_bounds(robust: Solution, optimistic: Solution, policy: Policy | None) -> tuple[float, float, Policy]:
+    """(lower, upper, the policy that they are about)."""
+    chosen = policy if policy is not None else robust.policy
+    if robust.objective.sense is Sense.MAX:
+        return robust.lower, optimistic.upper, chosen
+    return optimistic.lower, robust.upper, chosen
+
+
+def _better_bounds(
+    learned: Uncertainty, objective: Objective, policy: Policy | None, lower: float, upper: float, chosen: Policy
+) -> tuple[float, float, Policy]:
+    """The better of rectangular and coupled bounds on each side: both hold on the same event, so no δ is spent.
+
+    Without a given policy the agent's own side bounds whichever policy has the better guarantee.
+    """
+    assert learned.region is not None
+    found = coupled_bounds(learned.relaxation, learned.region, objective, policy, chosen, (lower, upper))
+    if found is None:
+        return lower, upper, chosen
+    better = found.lower > lower if objective.sense is Sense.MAX else found.upper < upper
+    low, high = max(lower, found.lower), min(upper, found.upper)
+    if low > high:  # possible only where the region has missed the truth, or by rounding of equal bounds
+        return lower, upper, chosen
+    return low, high, found.policy if better else chosen
 
 
 def true_value(

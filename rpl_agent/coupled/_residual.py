@@ -1,4 +1,4 @@
-"""Compiled residuals of affine value functions: how far a row can be from its Bellman inequality, for any y of the unit ball.
+"""Compiled residuals of affine value functions: by how much a row can miss its Bellman inequality on the unit ball.
 
 Symbols
 -------

@@ -1,7 +1,7 @@
 """`AffineBound`: a bound of the value that is affine in the parameters, and the check that it is one.
 
-Let C be the region, C ⊂ {x0 + ρ L y : |y| ≤ 1} a frame, and U(s, y) = v(s) + g(s)·y + e(s) (LOWER: − e(s)). Suppose, for
-every y of the ball, U(s, ·) is at least (LOWER: at most) the value of s where s is decided, and
+Let C be the region, C ⊂ {x0 + ρ L y : |y| ≤ 1} a frame, and U(s, y) = v(s) + g(s)·y + e(s) (LOWER: − e(s)). Suppose,
+for every y of the ball, U(s, ·) is at least (LOWER: at most) the value of s where s is decided, and
 
     U(s, y) ≥ (T U)(s, y)        (LOWER: ≤)
 
@@ -11,15 +11,16 @@ a bound, provided that plays which never end do no harm. Iterating the inequalit
 
     U(s, y) ≥ E[rewards of n steps, and values of decided states] + E[γ^n U(s_n, y); undecided after n steps],
 
-and the last term must not be negative in the limit (LOWER: positive). Discounted: it vanishes. Otherwise plays that never end
-stay, from some time on, in the largest set H in which nature, anywhere in the interval hull of C, can hold them:
+and the last term must not be negative in the limit (LOWER: positive). Discounted: it vanishes. Otherwise plays that
+never end stay, from some time on, in the largest set H in which nature, anywhere in the interval hull of C, can hold
+them:
 
 * reachability and rewards: U ≥ 0 on H for all y (LOWER: U ≤ 0 on H);
 * costs: such plays cost infinity. UPPER needs H to be empty; LOWER needs nothing.
 
 With a horizon U has one function per number of steps to go, each bounding the next, and no play is infinite.
 
-`Judge` proves all that from the numbers of the bound, the model and the region alone; how they were found plays no role.
+`Judge` proves all that from the numbers of the bound, the model and the region alone, however they were found.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from rpl_agent.coupled.frame import Frame
 from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.base import Region
-from rpl_agent.solver._graph_kernels import ALL_ROWS, ANY_ROW, attainable, hold_set
+from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, attainable, hold_set
 from rpl_agent.solver.problem import Problem
 
 

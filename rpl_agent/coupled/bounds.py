@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rpl_agent.coupled.affine import Judge, Side
+from rpl_agent.coupled.affine import AffineBound, Judge, Side
 from rpl_agent.coupled.expansion import Expansion, backward_order, expand, expand_without_cycles, improved
 from rpl_agent.coupled.find import find_bound
 from rpl_agent.coupled.frame import Frame, frame_of
@@ -61,7 +61,8 @@ def coupled_bounds(
     problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
     if problem.task.decided[problem.pmdp.initial_state]:
         return None
-    frame = frame_of(region, np.asarray(problem.pmdp.table.reduction.weights))
+    weights = problem.pmdp.table.reduction.weights
+    frame = frame_of(region, weights) if isinstance(weights, np.ndarray) else None
     if frame is None:
         return None
     judge = Judge(problem, region)
@@ -78,6 +79,7 @@ def coupled_bounds(
     gradient = np.zeros(frame.dimension)
     for side in Side:
         every_policy = policy is None and side is not own
+        bound: AffineBound | None
         if expansion is None:
             bound = find_horizon_bound(problem, frame, chosen, side, every_policy)
         else:

@@ -4,8 +4,8 @@ With P the chain of the policy at the centre, β the derivatives of its probabil
 
     (I − γ P) v = reward,     (I − γ P) g = γ Σ_i v(i) β_i;
 
-for a model without cycles one pass backward. Numbers from here are guesses that `affine.Judge` decides on; nothing rests
-on their accuracy.
+for a model without cycles one pass backward. Numbers from here are guesses that `affine.Judge` decides on; nothing
+rests on their accuracy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rpl_agent.coupled.affine import chances_of, groups_of
 from rpl_agent.coupled.frame import Frame
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy
-from rpl_agent.solver._graph_kernels import ALL_ROWS, hold_set
+from rpl_agent.solver._graph import ALL_ROWS, hold_set
 from rpl_agent.solver.problem import Problem
 
 #: cyclic parts with more states than this are not factorised: fill-in grows faster than their number
@@ -142,7 +142,8 @@ def improved(problem: Problem, expansion: Expansion) -> Policy | None:
     assert rows is not None
     sign = 1.0 if problem.objective.sense is Sense.MAX else -1.0
     p = expansion.chances.p[pmdp.expression]
-    q = sign * (problem.reward + problem.gamma * np.add.reduceat(p * expansion.values[pmdp.successor], pmdp.row_ptr[:-1]))
+    means = np.add.reduceat(p * expansion.values[pmdp.successor], pmdp.row_ptr[:-1])
+    q = sign * (problem.reward + problem.gamma * means)
     best = np.maximum.reduceat(q, pmdp.state_ptr[:-1])
     better = (best > q[rows] + IMPROVEMENT * (1.0 + np.abs(best))) & expansion.scope
     if not better.any():

@@ -82,7 +82,7 @@ def _with_factor(problem: Problem, expansion: Expansion, bound: AffineBound) -> 
             bound, values=bound.values / factor, gradient=bound.gradient / factor, slack=bound.slack / factor
         )
         missed = excess(problem, groups, expansion.chances, bound.side, (scaled.moved, scaled.gradient))
-        worst = float((np.maximum(missed, 0.0) / least)[open_states].max(initial=0.0))
+        worst = float((np.maximum(missed[open_states], 0.0) / least[open_states]).max(initial=0.0))
         if worst <= 0.0:
             return scaled
         factor *= 1.0 + worst * (1.0 + OVERPAID) + ROUNDING

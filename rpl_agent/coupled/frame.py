@@ -1,7 +1,7 @@
 """`Frame`: an ellipsoid around a region, found and proved by support queries alone.
 
-A frame is a point x0, a matrix L and a radius ρ with C ⊂ {x0 + ρ L y : |y| ≤ 1}. Affine value functions live in y: their
-residuals are quadratic polynomials of y, which are easily bounded on the unit ball.
+A frame is a point x0, a matrix L and a radius ρ with C ⊂ {x0 + ρ L y : |y| ≤ 1}. Affine value functions live in y:
+their residuals are quadratic polynomials of y, which are easily bounded on the unit ball.
 
 Proof from queries. Let K be an approximate inverse of L and d run through the vectors of {−1, 0, 1}^r, k of whose
 entries are not 0. If d·K(x − x0) ≤ α √k for every x of C and all those d, then the k largest entries of |z|,
@@ -169,4 +169,4 @@ def _norm_bound(region: Region, center: np.ndarray, factor: np.ndarray) -> float
     most += (2.0 * r + 8.0) * UNIT_ROUNDOFF * (np.abs(signs) @ np.abs(inverse) @ size + np.abs(values).max())
     alpha = float((most / root).max())
     steps = np.diff(np.sqrt(np.arange(r + 1.0))) if r <= FULL else np.ones(r)
-    return alpha * float(np.linalg.norm(steps)) / (1.0 - defect) * (1.0 + 1e-12)
+    return float(alpha * np.linalg.norm(steps) / (1.0 - defect) * (1.0 + 1e-12))

@@ -39,7 +39,8 @@ def find_horizon_bound(problem: Problem, frame: Frame, policy: Policy, side: Sid
     assert horizon is not None
     chances, start, open_states = chances_of(problem, frame), problem.boundary(), ~problem.task.decided
     size, r = pmdp.num_states, frame.dimension
-    values, slack, gradient = np.tile(start, (horizon + 1, 1)), np.zeros((horizon + 1, size)), np.zeros((horizon + 1, size, r))
+    values, slack = np.tile(start, (horizon + 1, 1)), np.zeros((horizon + 1, size))
+    gradient = np.zeros((horizon + 1, size, r))
     for k in range(1, horizon + 1):
         rule = policy.at(horizon - k)
         weights = groups_of(problem, rule).weights

@@ -1,0 +1,252 @@
+"""Bounds for one common parameter: against exact rationals, tampered with, and never worse than rectangular."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from rpl_agent.certify import Config, certify
+from rpl_agent.coupled import Frame, Judge, Side, coupled_bounds, frame_of
+from rpl_agent.coupled.affine import chances_of, excess, groups_of
+from rpl_agent.coupled.bounds import _expansion
+from rpl_agent.coupled.find import find_bound
+from rpl_agent.evidence.sampling import uniform_counts
+from rpl_agent.model import Nature, Objective, Policy, Sense
+from rpl_agent.regions.ellipsoid import Ellipsoid
+from rpl_agent.regions.lifting import build_region
+from rpl_agent.relaxations.rectangular import Rectangular
+from rpl_agent.solver import solve_both
+from rpl_agent.solver.problem import Problem
+from tests.reference.coupled import box_points, exact_rows, exact_value, objectives, random_model
+
+CENTER = np.array([0.5, 0.5])
+
+
+def region_around(pmdp, width: float, kind: str = "intervals"):
+    """A region that holds every θ with |θ − CENTER| ≤ width."""
+    table = pmdp.table
+    grid = np.array([[CENTER[0] + (i - 1) * width, CENTER[1] + (j - 1) * width] for i, j in np.ndindex(3, 3)])
+    if kind == "ellipsoid":
+        x = table.reduction.coordinates(grid)
+        center = x.mean(axis=0)
+        metric = np.diag(1.0 / np.maximum(np.abs(x - center).max(axis=0), 1e-3) ** 2)
+        reach = max(float(d @ metric @ d) for d in x - center)
+        return Ellipsoid(center, metric, reach * 1.2)
+    values = table.evaluate(grid)  # monotone in every parameter, so extreme at corners
+    constant = table.is_constant
+    slack = np.where(constant, 0.0, 1e-9)
+    return build_region(pmdp, np.clip(values.min(axis=0) - slack, 0, 1), np.clip(values.max(axis=0) + slack, 0, 1))
+
+
+def cases():
+    for seed in range(12):
+        for polynomial in (False, True):
+            yield seed, polynomial, seed % 3 != 0, ("intervals", "ellipsoid")[seed % 2]
+
+
+def prepared(seed, polynomial, loops, kind, width):
+    pmdp = random_model(seed, polynomial, loops)
+    region = region_around(pmdp, width, kind)
+    return pmdp, region, Rectangular(pmdp, region)
+
+
+@pytest.mark.parametrize("objective", objectives(), ids=lambda o: o.describe())
+def test_exact_values_lie_inside(objective):
+    """For many θ of the region: the policy's value, and the optimum, at rational points."""
+    proved, tried = 0, 0
+    for seed, polynomial, loops, kind in cases():
+        width = (0.02, 0.06)[seed % 2]
+        pmdp, region, relaxation = prepared(seed, polynomial, loops, kind, width)
+        rng = np.random.default_rng(seed)
+        start = Policy.deterministic(pmdp.state_ptr[:-1] + rng.integers(0, np.diff(pmdp.state_ptr)))
+        maximising = objective.sense is Sense.MAX
+        for policy in (None, start):
+            tried += 2
+            found = coupled_bounds(relaxation, region, objective, policy, start)
+            if found is None:
+                continue
+            proved += int(np.isfinite(found.lower)) + int(np.isfinite(found.upper))
+            for theta in box_points(CENTER, Fraction(width), seed):
+                own = exact_value(pmdp, objective, theta, found.policy)
+                best = own if policy is not None else exact_value(pmdp, objective, theta, None)
+                low, high = (own, best) if maximising else (best, own)
+                assert found.lower == -np.inf or Fraction(found.lower) <= low, (seed, polynomial, policy)
+                assert found.upper == np.inf or high <= Fraction(found.upper), (seed, polynomial, policy)
+    assert proved >= 0.6 * tried, "so few bounds that the test says little"
+
+
+@pytest.mark.parametrize("sense", Sense)
+def test_residuals_bound_the_exact_ones(sense):
+    """The compiled bound of every row against rationals at points of the ball."""
+    for seed in range(10):
+        pmdp, region, relaxation = prepared(seed, True, True, "intervals", 0.05)
+        objective = Objective.reward("cost", target="end", sense=sense)
+        problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
+        frame = frame_of(region, pmdp.table.reduction.weights)
+        rng = np.random.default_rng(seed)
+        r = frame.dimension
+        u, g = rng.normal(size=pmdp.num_states), 0.1 * rng.normal(size=(pmdp.num_states, r))
+        for side in Side:
+            bound = excess(problem, groups_of(problem, None), chances_of(problem, frame), side, (u, g))
+            for theta in box_points(CENTER, Fraction(1, 20), seed, 3):
+                x = _coordinates(pmdp, theta)
+                y = _ball(frame, x)
+                rows = exact_rows(pmdp, theta)
+                value = [Fraction(float(u[s])) + _dot(g[s], y) for s in range(pmdp.num_states)]
+                for row, chances in enumerate(rows):
+                    s = int(pmdp.row_state[row])
+                    residual = Fraction(float(problem.reward[row])) - value[s]
+                    residual += sum(p * value[i] for i, p in chances.items())
+                    assert int(side.value) * residual <= Fraction(float(bound[s])) + Fraction(1, 10**12)
+
+
+def _coordinates(pmdp, theta):
+    matrix = pmdp.table.reduction.matrix
+    monomials = []
+    for exponents in pmdp.table.reduction.exponents:
+        term = Fraction(1)
+        for t, power in zip(theta, exponents.tolist()):
+            term *= t**power
+        monomials.append(term)
+    return [sum(Fraction(float(m)) * v for m, v in zip(row, monomials)) for row in matrix]
+
+
+def _ball(frame: Frame, x):
+    """y with x = center + radius · factor y, to 1e-12."""
+    offset = np.array([float(v - Fraction(float(c))) for v, c in zip(x, frame.center)])
+    y = np.linalg.solve(frame.factor * frame.radius, offset)
+    assert np.linalg.norm(y) <= 1.0 + 1e-12
+    return [Fraction(float(v)) for v in y]
+
+
+def _dot(a, b):
+    return sum(Fraction(float(v)) * w for v, w in zip(a, b))
+
+
+TAMPERED = {
+    "slack gone": lambda b, s: replace(b, slack=np.zeros_like(b.slack)),
+    "slack halved in one state": lambda b, s: replace(b, slack=_changed(b.slack, s, lambda v: v / 2)),
+    "value moved": lambda b, s: replace(b, values=_changed(b.values, s, lambda v: v - b.side.value * 1e-3)),
+    "all values moved": lambda b, s: replace(b, values=b.values - b.side.value * 1e-3 * (b.values > 0)),
+    "gradient turned": lambda b, s: replace(b, gradient=-b.gradient),
+    "gradient gone": lambda b, s: replace(b, gradient=np.zeros_like(b.gradient)),
+    "gradient of one state": lambda b, s: replace(b, gradient=_changed(b.gradient, s, lambda v: v * 0.0)),
+    "frame shrunk": lambda b, s: replace(b, frame=replace(b.frame, radius=b.frame.radius / 2)),
+    "frame moved": lambda b, s: replace(b, frame=replace(b.frame, center=b.frame.center + 0.01)),
+    "not a number": lambda b, s: replace(b, values=_changed(b.values, s, lambda v: np.nan)),
+    "negative slack": lambda b, s: replace(b, slack=_changed(b.slack, s, lambda v: -1e-3)),
+    "no scope": lambda b, s: replace(b, scope=np.zeros_like(b.scope)),
+    "scope too small": lambda b, s: replace(b, scope=_changed(b.scope, s, lambda v: False)),
+}
+
+
+def _changed(array, state, change):
+    array = array.copy()
+    array[state] = change(array[state])
+    return array
+
+
+@pytest.mark.parametrize("name", TAMPERED)
+def test_nothing_false_passes(name):
+    """A bound with changed numbers is refused, or it is still true."""
+    refused = 0
+    for seed in range(6):
+        for objective in objectives(horizon=False):
+            pmdp, region, relaxation = prepared(seed, seed % 2 == 0, True, "intervals", 0.05)
+            problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
+            start = Policy.deterministic(pmdp.state_ptr[:-1])
+            expansion = _expansion(problem, frame_of(region, pmdp.table.reduction.weights), None, start)
+            if expansion is None:
+                continue
+            judge = Judge(problem, region)
+            for side in Side:
+                own = side is (Side.LOWER if objective.sense is Sense.MAX else Side.UPPER)
+                bound = find_bound(problem, expansion, side, not own)
+                if bound is None or judge.issues(bound):
+                    continue
+                wrong = TAMPERED[name](bound, pmdp.initial_state)
+                if judge.issues(wrong):
+                    refused += 1
+                    continue
+                claim = wrong.at(region, pmdp.initial_state)
+                for theta in box_points(CENTER, Fraction(1, 20), seed, 2):
+                    value = exact_value(pmdp, objective, theta, wrong.policy)
+                    assert Fraction(claim) >= value if side is Side.UPPER else Fraction(claim) <= value
+    assert refused > 0
+
+
+def test_plays_that_never_end_need_a_proof():
+    """A loop that satisfies its inequality with any value is no bound; a cost that may never end has no upper one."""
+    from rpl_agent.model import Domain, build
+
+    def actions(state):
+        if state == "goal":
+            return {"stay": {"goal": 1}}
+        if state == "loop":
+            return {"stay": {"loop": 1}}
+        return {"go": {"loop": "p", "goal": "1-p"}, "wait": {"start": 1}}
+
+    pmdp = build(
+        "start", actions, domain=Domain.box({"p": (0.2, 0.8)}), labels={"goal": lambda s: s == "goal"},
+        rewards={"cost": lambda s, a: 1.0},
+    )  # fmt: skip
+    region = build_region(pmdp, *(np.where(pmdp.table.is_constant, pmdp.table.constant, v) for v in (0.3, 0.7)))
+    relaxation = Rectangular(pmdp, region)
+    objective = Objective.reach("goal")
+    problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
+    go = Policy.deterministic(pmdp.state_ptr[:-1])
+    frame = frame_of(region, pmdp.table.reduction.weights)
+    bound = find_bound(problem, _expansion(problem, frame, go, go), Side.LOWER, every_policy=False)
+    judge = Judge(problem, region)
+    assert judge.issues(bound) == []
+    loop = next(s for s in range(pmdp.num_states) if not problem.task.decided[s] and np.diff(pmdp.state_ptr)[s] == 1)
+    lying = replace(bound, values=_changed(bound.values, loop, lambda v: 0.9), slack=np.zeros_like(bound.slack))
+    assert any("plays can stay" in issue for issue in judge.issues(lying))
+    cost = Objective.cost("cost", target="goal")
+    assert coupled_bounds(relaxation, region, cost, go, go) is None
+
+
+def test_frames_enclose_their_regions():
+    for seed in range(8):
+        for kind in ("intervals", "ellipsoid"):
+            pmdp, region, _ = prepared(seed, seed % 2 == 1, True, kind, 0.05)
+            frame = frame_of(region, pmdp.table.reduction.weights)
+            assert frame.encloses(region)
+            assert not replace(frame, radius=frame.radius * 0.7).encloses(region)
+            for theta in box_points(CENTER, Fraction(1, 20), seed):
+                _ball(frame, _coordinates(pmdp, theta))
+
+
+@pytest.mark.parametrize("name", ["Aircraft", "Glider", "Betting", "ParallelBetting", "Engagement", "MarsRover"])
+def test_never_worse_than_rectangular(name):
+    from rpl_envs import benchmark
+
+    sizes = {
+        "Aircraft": {"X": 6, "Y": 4}, "Glider": {"w": 5, "h": 4}, "Betting": {"n": 6}, "ParallelBetting": {"n": 3},
+        "Engagement": {"L": 12}, "MarsRover": {"X": 6, "Y": 5, "tries": 2},
+    }  # fmt: skip
+    world = benchmark(name, **sizes[name])
+    better = 0
+    for episodes in (100, 2000, 20_000):
+        counts = uniform_counts(world.pmdp, world.objective, np.array(world.theta), episodes, 200, episodes)
+        for confidence in ("likelihood", "anytime"):
+            wide = certify(world.pmdp, counts, world.objective, Config(confidence, "rectangular"))
+            tight = certify(world.pmdp, counts, world.objective, Config(confidence, "coupled"))
+            assert wide.lower <= tight.lower <= tight.upper <= wide.upper
+            better += tight.gap < 0.95 * wide.gap
+            exact = certify(world.pmdp, counts, world.objective, Config(confidence, "coupled"), policy=tight.policy)
+            assert exact.lower >= (tight.lower if world.objective.sense is Sense.MAX else 0.0) - 1e-6
+    assert better or name not in ("Aircraft", "Glider")
+
+
+def test_solutions_agree_on_a_single_parameter():
+    """With one parameter that pulls one way, rectangular is exact to first order and coupled agrees with it."""
+    pmdp, region, relaxation = prepared(0, False, False, "intervals", 1e-4)
+    objective = Objective.reach("goal")
+    robust, optimistic = solve_both(relaxation, objective)
+    found = coupled_bounds(relaxation, region, objective, None, robust.policy)
+    assert found is not None
+    assert found.lower >= robust.lower - 1e-6 and found.upper <= optimistic.upper + 1e-6
