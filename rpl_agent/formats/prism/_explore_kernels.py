@@ -130,11 +130,12 @@ def find_value(owner, key, store):
 @njit(borrows=True)
 def run_tape(tape, code, store, scratch, out):
     """Run a tape on the state in scratch.column; False where a value of the plain evaluator is missing."""
-    start, column = code.tape_ptr[tape], scratch.column
+    start, column, step = code.tape_ptr[tape], scratch.column, code.step
     for k in range(code.tape_ptr[tape + 1] - start):
-        op, a, b, c = code.step[start + k, 0], code.step[start + k, 1], code.step[start + k, 2], code.step[start + k, 3]
+        at = np.uint64(start + k)  # unsigned: no check for places counted from the end
+        op, a, b, c = step[at, 0], np.uint64(step[at, 1]), np.uint64(step[at, 2]), np.uint64(step[at, 3])
         if op == _CONSTANT:
-            out[k] = a
+            out[k] = np.int64(a)
         elif op == _COLUMN:
             out[k] = column[a]
         elif op == _EQUAL:
@@ -160,9 +161,9 @@ def run_tape(tape, code, store, scratch, out):
         elif op == _MAXIMUM:
             out[k] = max(out[a], out[b])
         elif op == _FLOOR:
-            out[k] = out[a] // b
+            out[k] = out[a] // np.int64(b)
         elif op == _CEIL:
-            out[k] = -((-out[a]) // b)
+            out[k] = -((-out[a]) // np.int64(b))
         elif op == _MOD:
             out[k] = out[a] % out[b]
         elif op == _POWER:
@@ -175,11 +176,11 @@ def run_tape(tape, code, store, scratch, out):
             for i in range(code.lookup_ptr[a], code.lookup_ptr[a + 1]):
                 v = code.lookup[i, 0]
                 key += (column[v] - code.var_low[v]) * code.lookup[i, 1]
-            _, at = find_value(a, key, store)
-            if at < 0:
-                scratch.report[0], scratch.report[1] = a, key
+            _, known = find_value(np.int64(a), key, store)
+            if known < 0:
+                scratch.report[0], scratch.report[1] = np.int64(a), key
                 return False
-            out[k] = store.value[at]
+            out[k] = store.value[known]
         else:  # LESS_EQUAL
             out[k] = out[a] <= out[b]
     return True
