@@ -7,7 +7,7 @@ import pytest
 from rpl_agent.errors import ModelError
 from rpl_agent.formats import prism
 from rpl_agent.formats.prism.parser import parse_expression, parse_model, parse_properties
-from rpl_agent.formats.prism.properties import unparse
+from rpl_agent.formats.prism.formulas import unparse
 
 HEAD = "mdp\nconst double p;\nconst int N = 3;\n"
 BODY = "module m\n  x : [0..N] init 0;\n  [a] x<N -> p : (x'=x+1) + 1-p : true;\n  [b] x=N -> true;\nendmodule\n"
@@ -30,7 +30,10 @@ def refused(text: str, reason: str, line: int, column: int, **keywords) -> None:
         ("smg\n", "stochastic games", 1, 1),
         ("mdp\nmodule m\n  x : clock;\nendmodule", "clock variables are not supported", 3, 7),
         ("mdp\nmodule m\n x : int;\nendmodule", "unbounded 'int'", 3, 6),
-        (HEAD + BODY + "init x=1 endinit", "init … endinit", 9, 1),
+        (HEAD + BODY + "init x=1 endinit", "'x' has an initial value, and the model init", 5, 3),
+        (HEAD + BODY.replace(" init 0", "") + "init x>N endinit", "no state satisfies init", 9, 7),
+        (HEAD + BODY.replace("x<N ->", "F x<N ->"), "path operator 'F' may only stand in a property", 6, 7),
+        (HEAD + BODY.replace("-> p :", "-> [p,2*p] :").replace("1-p", "[0.1,0.1]"), "bounds leave", 1, 1),
         (HEAD + BODY + "system m endsystem", "system … endsystem", 9, 1),
         (HEAD + BODY + 'label "l" = log(x, 2) > 1;', "'log' is not supported", 9, 13),
         (HEAD + BODY.replace("p :", "q :"), "unknown name 'q'", 6, 14),
@@ -52,7 +55,6 @@ def refused(text: str, reason: str, line: int, column: int, **keywords) -> None:
         (HEAD + BODY + "module k = m [N=N] endmodule", "variable 'x' must be renamed", 9, 8),
         (HEAD + BODY + "module k y:[0..1]; [c] true -> (x'=0); endmodule", "may not change 'x'", 9, 33),
         (HEAD + "global g : bool;\n" + BODY.replace("x'=x+1)", "x'=x+1) & (g'=true)"), "global variable 'g'", 7, 30),
-        (HEAD + BODY + "rewards x=1 : p; endrewards", "a reward may not contain a parameter", 9, 15),
         (HEAD + BODY + "rewards x=0 : 1/x; endrewards", "division by zero", 9, 16),
         (HEAD + BODY.replace("[0..N]", "[2..1]"), r"empty range \[2..1\]", 5, 3),
         (HEAD + BODY.replace("init 0", "init 9"), r"9 of 'x' is outside \[0..3\]", 5, 3),
@@ -97,20 +99,23 @@ def test_a_missing_file_is_a_clear_error(tmp_path):
 @pytest.mark.parametrize(
     ("text", "reason", "column"),
     [
-        ('Pmax=? [ G "top" ]', "path operator 'G'", 10),
-        ('Pmax=? [ X "top" ]', "path operator 'X'", 10),
-        ('P>=0.5 [ F "top" ]', "only queries with '=\\?'", 1),
+        ('Pmax=? [ G (F "top") ]', "neither co-safe nor safe", 10),
+        ('Pmax=? [ X<=2 "top" ]', "'X' takes no bound", 10),
+        ("multi(Pmax=? [ F x=1 ])", "multi-objective", 1),
+        ("Pmax=? [ F (2 + (F x=1)) ]", "may not stand under", 15),
+        ("S=? [ x=1 ]", "steady-state operator", 1),
+        ("filter(print, Pmax=? [ F x=1 ])", "filter 'print' is not supported", 15),
+        ("filter(forall, Pmax=? [ F x=1 ])", "does not fit a property whose answer is a number", 16),
+        ("filter(max, Pmax=? [ F x=1 ], x=9)", "do not occur in the model", 13),
         ("P=? [ F x=1 ]", "write Pmax=\\? or Pmin=\\?", 1),
         ('Pmax=? [ F "nowhere" ]', 'unknown label "nowhere"', 12),
         ("Pmax=? [ F x+1 ]", "a state formula must be bool", 13),
-        ("Pmax=? [ F x>99 ]", "holds in no state", 1),
         ('Rmax=? [ F "top" ]', "the model has no rewards", 1),
-        ("Rmax=? [ C ]", "without a bound", 10),
-        ("Rmax=? [ S ]", "path operator 'S'", 10),
+        ("Rmax=? [ S ]", "steady-state reward", 10),
+        ("Rmax=? [ G x=1 ]", "F target, Fc target, C", 10),
         ("Pmax=? [ F<=x x=1 ]", "constant integer", 13),
-        ("Pmax=? [ F<1 x=1 ]", "at least 1 is needed", 12),
+        ("Pmax=? [ F<0 x=1 ]", "allows -1 steps", 12),
         ("Pmax=? [ F x=1", "unexpected end of the text", 15),
-        ("filter(max, Pmax=? [F x=1])", "filters are not supported", 1),
         ("", "one property expected, 0 found", 1),
     ],
 )

@@ -5,20 +5,27 @@ Semantics
 REACH   the probability of reaching ``target`` without visiting ``avoid`` before (avoid states that
         are not targets have value 0).
 REWARD  expected accumulated reward until ``target``. The reward of a state-action pair is paid on
-        leaving the state; targets pay nothing. For MIN (a cost) a play that never reaches the target
-        costs infinity; for MAX reward simply accumulates. Undiscounted rewards must be ≥ 0.
-``discount`` < 1 makes rewards discounted (any sign, target optional); ``horizon`` k counts k steps.
+        leaving the state; targets pay nothing. Undiscounted rewards must be ≥ 0.
+        What a play that never reaches the target is worth is said by ``unreached``:
+        INFINITE    infinity, whatever it pays: the meaning of PRISM's ``R=? [F target]``, for both senses;
+        ACCUMULATE  what it pays, to the end of time: PRISM-games' ``R=? [Fc target]``, and without a target the
+                    total reward ``R=? [C]``.
+        Where nothing is said, a cost (MIN) is INFINITE and a reward (MAX) is ACCUMULATE. The two differ only where
+        the target can be missed.
+INSTANT expected reward of the state in which the play is after exactly ``horizon`` steps (state rewards only).
+``discount`` < 1 makes rewards discounted (any sign, target optional); ``horizon`` k counts k steps, 0 included.
 """
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rpl_agent.errors import ModelError
+from rpl_agent.errors import ModelError, RPLWarning
 
 if TYPE_CHECKING:
     from rpl_agent.model.pmdp import ParametricMDP
@@ -45,6 +52,14 @@ class Nature(Enum):
 class Kind(Enum):
     REACH = "reach"
     REWARD = "reward"
+    INSTANT = "instant"
+
+
+class Unreached(Enum):
+    """What a play that never reaches the target of a reward objective is worth."""
+
+    INFINITE = "infinite"
+    ACCUMULATE = "accumulate"
 
 
 @dataclass(frozen=True)
@@ -58,21 +73,27 @@ class Objective:
     reward_name: str | None = None
     discount: float = 1.0
     horizon: int | None = None
+    unreached: Unreached | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 < self.discount <= 1.0:
             raise ModelError(f"discount {self.discount} is outside (0, 1]")
-        if self.horizon is not None and self.horizon < 1:
-            raise ModelError(f"horizon {self.horizon} must be at least 1 step")
+        if self.horizon is not None and self.horizon < 0:
+            raise ModelError(f"horizon {self.horizon} must not be negative")
         if self.kind is Kind.REACH and self.target is None:
             raise ModelError("a reachability objective needs a target label")
         if self.kind is Kind.REACH and self.discount != 1.0:
             raise ModelError("a reachability objective has no discount")
-        if self.kind is Kind.REWARD and self.reward_name is None:
+        if self.kind is not Kind.REACH and self.reward_name is None:
             raise ModelError("a reward objective needs the name of a reward")
-        if self.kind is Kind.REWARD and self.avoid is not None:
+        if self.kind is not Kind.REACH and self.avoid is not None:
             raise ModelError("a reward objective takes no avoid label")
-        if self.target is None and self.discount == 1.0 and self.horizon is None:
+        if self.kind is Kind.INSTANT and (self.horizon is None or self.target is not None or self.discount != 1.0):
+            raise ModelError("the reward of an instant needs a number of steps, and neither target nor discount")
+        if self.unreached is not None and (self.kind is not Kind.REWARD or self.discount != 1.0):
+            raise ModelError("only an undiscounted reward objective says what unreached targets are worth")
+        free = self.unreached is not Unreached.ACCUMULATE
+        if self.target is None and self.discount == 1.0 and self.horizon is None and free:
             raise ModelError("an undiscounted reward without horizon needs a target label")
 
     @classmethod
@@ -86,6 +107,23 @@ class Objective:
         cls, name: str, *, target: str | None, sense: Sense = Sense.MAX, horizon: int | None = None
     ) -> Objective:
         return cls(Kind.REWARD, sense, target, reward_name=name, horizon=horizon)
+
+    @classmethod
+    def total(cls, name: str, *, target: str | None = None, sense: Sense = Sense.MAX) -> Objective:
+        """All reward that a play pays, until the target if there is one; plays need not reach it."""
+        return cls(Kind.REWARD, sense, target, reward_name=name, unreached=Unreached.ACCUMULATE)
+
+    @classmethod
+    def instant(cls, name: str, steps: int, *, sense: Sense = Sense.MAX) -> Objective:
+        """The reward of the state after exactly so many steps."""
+        return cls(Kind.INSTANT, sense, None, reward_name=name, horizon=steps)
+
+    @property
+    def must_reach(self) -> bool:
+        """Whether a play that never reaches the target is worth infinity."""
+        if self.kind is not Kind.REWARD or self.discount < 1.0 or self.horizon is not None or self.target is None:
+            return False
+        return self.unreached is Unreached.INFINITE or (self.unreached is None and self.sense is Sense.MIN)
 
     @classmethod
     def cost(cls, name: str, *, target: str | None, horizon: int | None = None) -> Objective:
@@ -103,27 +141,39 @@ class Objective:
         if self.kind is Kind.REACH:
             path = f'F{bound} "{self.target}"' if self.avoid is None else f'!"{self.avoid}" U{bound} "{self.target}"'
             return f"P{self.sense.value}=? [ {path} ]"
-        path = f'F "{self.target}"' if self.horizon is None and self.target else f"C{bound}"
+        if self.kind is Kind.INSTANT:
+            path = f"I={self.horizon}"
+        elif self.horizon is None and self.target:
+            path = f'{"Fc" if self.unreached is Unreached.ACCUMULATE else "F"} "{self.target}"'
+        else:
+            path = f"C{bound}"
         suffix = f" discount {self.discount}" if self.discount < 1 else ""
         return f'R{{"{self.reward_name}"}}{self.sense.value}=? [ {path} ]{suffix}'
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"kind": self.kind.value, "sense": self.sense.value}
+        unreached = None if self.unreached is None else self.unreached.value
+        return asdict(self) | {"kind": self.kind.value, "sense": self.sense.value, "unreached": unreached}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Objective:
-        return cls(**(data | {"kind": Kind(data["kind"]), "sense": Sense(data["sense"])}))
+        unreached = data.get("unreached")
+        enums = {"kind": Kind(data["kind"]), "sense": Sense(data["sense"])}
+        return cls(**(data | enums | {"unreached": None if unreached is None else Unreached(unreached)}))
 
     def resolve(self, pmdp: ParametricMDP) -> Task:
         """The objective as arrays over a model; errors here come before any iteration."""
         target = self._mask(pmdp, self.target, "target")
         avoid = self._mask(pmdp, self.avoid, "avoid") & ~target
         if self.target is not None and not target.any():
-            raise ModelError(f"the target label {self.target!r} holds in no state")
+            # so the value is 0, or infinite where the target must be reached: often a misspelt formula
+            warnings.warn(f"the target label {self.target!r} holds in no state", RPLWarning, stacklevel=2)
         if self.kind is Kind.REACH:
             return Task(self, target, avoid, np.zeros(pmdp.num_rows))
         if self.reward_name is None or self.reward_name not in pmdp.rewards:
             raise ModelError(f"no reward named {self.reward_name!r}; the model has {sorted(pmdp.rewards)}")
+        if self.kind is Kind.INSTANT:
+            final = np.array(pmdp.rewards[self.reward_name].state, dtype=np.float64)
+            return Task(self, target, avoid, np.zeros(pmdp.num_rows), final)
         reward = pmdp.row_reward(self.reward_name).copy()
         reward[target[pmdp.row_state]] = 0.0
         if not np.isfinite(reward).all():
@@ -154,6 +204,7 @@ class Task:
     target: np.ndarray  # (S,) bool
     avoid: np.ndarray  # (S,) bool, disjoint from target
     reward: np.ndarray  # (R,) float64, 0 on rows of target states
+    final: np.ndarray | None = None  # (S,) what a state is worth when no step is left, for INSTANT
 
     @property
     def decided(self) -> np.ndarray:

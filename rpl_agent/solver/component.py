@@ -19,7 +19,7 @@ import numpy as np
 
 from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.relaxations.row_set import INTERVAL
-from rpl_agent.solver._bellman import FIXED_AGENT
+from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT
 from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, finite_set, hold_set, staying_rows
 from rpl_agent.solver.local import Local
 from rpl_agent.solver.problem import Problem
@@ -116,6 +116,10 @@ def _infinite_lower(
     certain = (problem.cs.kind <= INTERVAL or not problem.maximise) and not exits_differ
     if not certain:
         return 0.0, rows
+    if problem.must_reach and problem.agent == MAX_AGENT:
+        rows = _missing_rows(local, infinite, np.isinf(upper[local.exits]))
+        missed = not (_finite(problem, local.fix_agent(rows), upper) & infinite).any()
+        return (np.inf if missed else 0.0), rows
     if not problem.agent_proper or problem.must_reach:
         return np.inf, rows
     # Exits of infinite value become a large prize; the discount keeps all numbers finite.
@@ -128,6 +132,27 @@ def _infinite_lower(
         if not (_finite(problem, local.fix_agent(rows), upper) & infinite).any():
             return np.inf, rows
     return 0.0, rows
+
+
+def _missing_rows(local: Local, infinite: np.ndarray, exit_infinite: np.ndarray) -> np.ndarray:
+    """(n,) rows by which a maximising agent may miss the target: stay where it can for ever, else move towards that."""
+    rows = local.state_ptr[:-1].copy()
+    starts, inside = local.row_ptr[:-1], np.concatenate([infinite, exit_infinite])
+    while True:  # the largest set that some row of each state cannot leave
+        stays = np.logical_and.reduceat((local.hi <= 0.0) | inside[local.successor], starts)
+        held = infinite & np.logical_or.reduceat(stays, local.state_ptr[:-1]) & inside[: local.n]
+        if (held == inside[: local.n]).all():
+            break
+        inside[: local.n] = held
+    good = np.flatnonzero(stays & held[local.row_state])
+    rows[local.row_state[good]] = good
+    while True:  # states with a row that leads there with positive probability
+        leads = np.logical_or.reduceat((local.lo > 0.0) & inside[local.successor], starts)
+        new = np.flatnonzero(leads & ~inside[local.row_state] & infinite[local.row_state])
+        if not len(new):
+            return rows
+        rows[local.row_state[new]] = new
+        inside[local.row_state[new]] = True
 
 
 def _finite(problem: Problem, local: Local, upper: np.ndarray) -> np.ndarray:

@@ -47,6 +47,8 @@ def solve_horizon(problem: Problem, precision: float, began: float) -> Solution:
             rules.append(_chosen_rows(problem, low_q if problem.agent == MAX_AGENT else high_q))
         lower.append(np.where(decided, start, state_bounds(problem, low_q, False, weights)))
         upper.append(np.where(decided, start, state_bounds(problem, high_q, True, weights)))
+    if not rules:  # no step to take: any rule will do
+        rules = [problem.pmdp.state_ptr[:-1].copy()]
     policy = problem.policy if problem.policy is not None else Policy.deterministic(np.array(rules[::-1]))
     return finish(problem, np.array(lower), np.array(upper), policy, horizon, precision, began, None)
 

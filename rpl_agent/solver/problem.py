@@ -103,7 +103,7 @@ class Problem:
     @property
     def must_reach(self) -> bool:
         """Whether plays that never reach the target cost infinity."""
-        return self.objective.kind is Kind.REWARD and self.objective.sense is Sense.MIN and not self.discounted
+        return self.objective.must_reach
 
     @property
     def proper_max(self) -> bool:
@@ -140,7 +140,9 @@ class Problem:
         return workspace(self.cs, self.longest)
 
     def boundary(self) -> np.ndarray:
-        """(S,) values of decided states, 0 elsewhere."""
+        """(S,) values of decided states, 0 elsewhere; for the reward of an instant, of all states."""
+        if self.task.final is not None:
+            return self.task.final.copy()
         values = np.zeros(self.pmdp.num_states)
         if self.is_reach:
             values[self.task.target] = 1.0

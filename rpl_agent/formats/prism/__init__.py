@@ -5,7 +5,20 @@
 >>> objective = prism.load_property(model, 'Pmax=? [F "goal"]')
 """
 
+from rpl_agent.formats.prism.answers import Answer, answer
 from rpl_agent.formats.prism.errors import Position, PrismError
-from rpl_agent.formats.prism.reader import PrismModel, load, load_property, loads
+from rpl_agent.formats.prism.properties import Query
+from rpl_agent.formats.prism.reader import PrismModel, load, load_properties, load_property, loads
 
-__all__ = ["Position", "PrismError", "PrismModel", "load", "load_property", "loads"]
+__all__ = [
+    "Answer",
+    "Position",
+    "PrismError",
+    "PrismModel",
+    "Query",
+    "answer",
+    "load",
+    "load_properties",
+    "load_property",
+    "loads",
+]

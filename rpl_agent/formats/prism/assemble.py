@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
 import numpy as np
 
 from rpl_agent.formats.prism.errors import Position, PrismError
 from rpl_agent.formats.prism.explore import DEADLOCK, Graph, Machine
-from rpl_agent.formats.prism.probability import Pool
+from rpl_agent.formats.prism.interval import IntervalBounds, skeleton
+from rpl_agent.formats.prism.probability import Pool, Source
 from rpl_agent.formats.prism.scope import Program, RewardItem, StateVariable
 from rpl_agent.formats.prism.typed import Node
 from rpl_agent.formats.prism.vector import Batch
@@ -16,16 +21,31 @@ from rpl_agent.model.pmdp import ParametricMDP, Reward
 DEADLOCK_ACTION = "deadlock"
 
 
+@dataclass(frozen=True)
+class Assembled:
+    """The model and what the reader needs beside it.
+
+    row_combination : (R,) combination of commands that gave each row (DEADLOCK for added self-loops).
+    bounds : of an interval model.
+    parametric_rewards : structures that contain a parameter, as functions of the parameters.
+    """
+
+    model: ParametricMDP
+    row_combination: np.ndarray
+    bounds: IntervalBounds | None
+    parametric_rewards: dict[str, Callable[[np.ndarray], Reward]]
+
+
 def assemble(
-    program: Program, graph: Graph, machine: Machine, pool: Pool, expression: np.ndarray, domain: Domain, name: str
-) -> tuple[ParametricMDP, np.ndarray]:
-    """The model, and the (R,) combination of commands that gave each row (DEADLOCK for added self-loops)."""
+    program: Program, graph: Graph, machine: Machine, pool: Pool, ends: list[np.ndarray], domain: Domain, name: str
+) -> Assembled:
+    """Put a model together; `ends` are the pool ids of the transitions, or of both ends of their intervals."""
     states = len(graph.keys)
     base_names, base_label = _actions(program, machine)
     transition_choice = graph.transition_choice
     is_chain = program.kind == "dtmc"
     if is_chain:
-        expression = _uniform(graph, transition_choice, expression, states, pool)
+        ends = [_uniform(graph, transition_choice, ids, states, pool) for ids in ends]
         action, names = np.zeros(len(graph.choice_state), dtype=np.int64), ["step"]
     else:
         of_combination = np.array([*graph.combination_action.tolist(), len(machine.actions)])  # DEADLOCK = -1: last
@@ -51,11 +71,13 @@ def assemble(
     place = np.empty(len(rows), dtype=np.int64)
     place[rows] = np.arange(len(rows))
     row_state, row_action, row_combination = row_state[rows], row_action[rows], row_combination[rows]
-    row, successor, expression = _merge(
-        place[row_of_choice[transition_choice]], graph.successor, expression, states, pool
-    )
+    row, successor, ends = _merge(place[row_of_choice[transition_choice]], graph.successor, ends, states, pool)
     row_ptr = np.searchsorted(row, np.arange(len(rows) + 1))
-    table, expression = pool.table(program.parameters, expression)
+    bounds = None
+    if len(ends) == 2:
+        table, domain, expression, bounds = skeleton(pool, ends[0], ends[1], program.parameters, domain)
+    else:
+        table, expression = pool.table(program.parameters, ends[0])
     columns = machine.codec.columns(graph.keys)
     labels = {key: state_mask(node, program, columns, states) for key, node in program.labels.items()}
     labels["init"] = np.isin(np.arange(states), graph.initial)
@@ -63,13 +85,15 @@ def assemble(
     labels["deadlock"][graph.choice_state[graph.choice_combination == DEADLOCK]] = True
     label_index = np.array([*graph.combination_action.tolist(), len(machine.actions)])[combination]
     choice_reward = _Rewards(program, columns, states, choice_state, label_index, base_label, row_of_sorted, rows)
-    rewards = {key: choice_reward.of(items) for key, items in program.rewards.items()}
+    parametric = {key for key, items in program.rewards.items() if any(i.value.parametric for i in items)}
+    rewards = {key: choice_reward.of(items) for key, items in program.rewards.items() if key not in parametric}
     variables = {v.name: _narrowed(v, column) for v, column in zip(program.variables, columns, strict=True)}
     model = ParametricMDP(
         np.searchsorted(row_state, np.arange(states + 1)), row_action, row_ptr, successor, expression, table, domain,
         int(graph.initial[0]), labels, rewards, tuple(names), variables, name,
     )  # fmt: skip
-    return model, row_combination
+    later = {key: partial(choice_reward.of, program.rewards[key]) for key in program.rewards if key in parametric}
+    return Assembled(model, row_combination, bounds, later)
 
 
 def _narrowed(variable: StateVariable, column: np.ndarray) -> np.ndarray:
@@ -123,23 +147,26 @@ def _distinguish(state: np.ndarray, action: np.ndarray, names: list[str]) -> tup
     return action, names
 
 
-def _merge(row: np.ndarray, successor: np.ndarray, expression: np.ndarray, states: int, pool: Pool):
+def _merge(row: np.ndarray, successor: np.ndarray, ends: list[np.ndarray], states: int, pool: Pool):
     """One transition per (row, successor): add the polynomials of equal ones, drop those that cancel to zero."""
     order = np.argsort(row * states + successor, kind="stable")
-    row, successor, expression = row[order], successor[order], expression[order]
+    row, successor, ends = row[order], successor[order], [ids[order] for ids in ends]
     same = np.concatenate([[False], (np.diff(row) == 0) & (np.diff(successor) == 0)])
     if same.any():
         starts = np.flatnonzero(~same)
         sizes = np.diff(np.concatenate([starts, [len(row)]]))
-        total = expression[starts].copy()
-        for k in range(1, int(sizes.max())):
-            more = np.flatnonzero(sizes > k)
-            total[more] = pool.add(total[more], expression[starts[more] + k])
-        row, successor, expression = row[starts], successor[starts], total
-        keep = expression != 0
+        merged = []
+        for ids in ends:
+            total = ids[starts].copy()
+            for k in range(1, int(sizes.max())):
+                more = np.flatnonzero(sizes > k)
+                total[more] = pool.add(total[more], ids[starts[more] + k])
+            merged.append(total)
+        row, successor, ends = row[starts], successor[starts], merged
+        keep = ends[-1] != 0
         if not keep.all():
-            row, successor, expression = row[keep], successor[keep], expression[keep]
-    return row, successor, expression
+            row, successor, ends = row[keep], successor[keep], [ids[keep] for ids in ends]
+    return row, successor, ends
 
 
 class _Rewards:
@@ -152,25 +179,31 @@ class _Rewards:
         self.label_index = label_index
         self.row_of_sorted, self.rows = row_of_sorted, rows
 
-    def of(self, items: tuple[RewardItem, ...]) -> Reward:
+    def of(self, items: tuple[RewardItem, ...], theta: np.ndarray | None = None) -> Reward:
         state, choice = np.zeros(self.states), np.zeros(len(self.choice_state))
         for item in items:
             if not item.on_transition:
                 at = np.flatnonzero(state_mask(item.guard, self.program, self.columns, self.states))
-                state[at] += self._numbers(item, at)
+                state[at] += self._numbers(item, at, theta)
             else:
                 mine = np.isin(self.label_index, [i for i, label in enumerate(self.labels) if label == item.action])
                 at = np.flatnonzero(
                     mine & state_mask(item.guard, self.program, self.columns, self.states)[self.choice_state]
                 )
-                choice[at] += self._numbers(item, self.choice_state[at])
+                choice[at] += self._numbers(item, self.choice_state[at], theta)
         sizes = np.bincount(self.row_of_sorted, minlength=len(self.rows))
         per_row = np.bincount(self.row_of_sorted, weights=choice, minlength=len(self.rows)) / sizes
         return Reward(state, per_row[self.rows])
 
-    def _numbers(self, item: RewardItem, at: np.ndarray) -> np.ndarray:
+    def _numbers(self, item: RewardItem, at: np.ndarray, theta: np.ndarray | None) -> np.ndarray:
         here = [c[at] for c in self.columns]
-        values = Batch([item.value], self.program.variables).numbers(here, len(at))[0]
+        if item.value.parametric:
+            pool = Pool()
+            ids = Source(item.value, self.program.variables, pool).ids(here, len(at))
+            table, ids = pool.table(self.program.parameters, ids)
+            values = table.evaluate(np.asarray(theta, dtype=float))[ids]
+        else:
+            values = Batch([item.value], self.program.variables).numbers(here, len(at))[0]
         if len(values) and not np.isfinite(values).all():
             raise PrismError("the reward is not a finite number", item.position)
         return values

@@ -1,7 +1,8 @@
 """The grammar of the PRISM language that is read here, in the notation of lark, and the words it reserves.
 
-Operators bind as in PRISM, from weak to strong: ``? :``, ``=>``, ``<=>``, ``|``, ``&``, ``!``, ``= !=``, ``< <= >
->=``, ``+ -``, ``* /``, unary minus.
+Operators bind as in PRISM, from weak to strong: ``U W R``, ``X F G``, ``? :``, ``=>``, ``<=>``, ``|``, ``&``, ``!``,
+``= !=``, ``< <= > >=``, ``+ -``, ``* /``, ``^``, unary minus. Path operators are read wherever an expression may stand;
+`scope` refuses them outside properties.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ GRAMMAR = r"""
 model: declaration*
 ?declaration: model_type | constant | formula | label | global_variable | module | renaming | rewards | init_block
 
-model_type: MDP | DTMC | NONDETERMINISTIC | PROBABILISTIC
+model_type: MDP | DTMC | IMDP | IDTMC | NONDETERMINISTIC | PROBABILISTIC
 constant: CONST constant_type? NAME (EQUAL expression)? SEMICOLON
 !constant_type: INT | DOUBLE | BOOL
 formula: FORMULA NAME EQUAL expression SEMICOLON
@@ -34,15 +35,19 @@ action: LEFT_BRACKET NAME? RIGHT_BRACKET
 ?guard: expression
 updates: certain_update | likely_update (PLUS likely_update)*
 certain_update: assignments
-likely_update: expression COLON assignments
+likely_update: chance COLON assignments
+?chance: expression | LEFT_BRACKET expression COMMA expression RIGHT_BRACKET -> interval
 assignments: assignment (AND assignment)* | TRUE
 assignment: LEFT_PAREN PRIMED EQUAL expression RIGHT_PAREN
 
 rewards: REWARDS STRING? reward_item* ENDREWARDS
 reward_item: action? expression COLON expression SEMICOLON
 
-?expression: implication
-           | implication QUESTION expression COLON expression -> conditional
+?expression: path
+?path: simple_path | simple_path (U | W | R) bound? simple_path -> binary_path
+?simple_path: choice | (X | F | G) bound? simple_path -> unary_path
+?choice: implication
+       | implication QUESTION choice COLON choice -> conditional
 ?implication: equivalence | implication IMPLIES equivalence -> binary
 ?equivalence: disjunction | equivalence IFF disjunction -> binary
 ?disjunction: conjunction | conjunction (OR conjunction)+ -> chain
@@ -51,7 +56,8 @@ reward_item: action? expression COLON expression SEMICOLON
 ?equality: relation | equality (EQUAL | NOT_EQUAL) relation -> binary
 ?relation: sum | relation (LESS | LESS_EQUAL | GREATER | GREATER_EQUAL) sum -> binary
 ?sum: product | product ((PLUS | MINUS) product)+ -> total
-?product: factor | factor ((TIMES | DIVIDE) factor)+ -> scaled
+?product: power | power ((TIMES | DIVIDE) power)+ -> scaled
+?power: factor | factor POWER power -> binary
 ?factor: atom | MINUS factor -> prefix
 ?atom: NUMBER -> number
      | TRUE -> boolean_value
@@ -65,27 +71,31 @@ reward_item: action? expression COLON expression SEMICOLON
 !old_function_name: NAME | MIN | MAX
 
 properties: property*
-property: (STRING COLON)? quantity SEMICOLON?
-?quantity: probability_operator QUERY LEFT_BRACKET path RIGHT_BRACKET -> probability
-         | reward_operator QUERY LEFT_BRACKET reward_path RIGHT_BRACKET -> reward
-         | probability_operator comparison expression LEFT_BRACKET path RIGHT_BRACKET -> threshold
-         | reward_operator comparison expression LEFT_BRACKET reward_path RIGHT_BRACKET -> threshold
-!probability_operator: PMAX | PMIN | P (MAX | MIN)?
-!reward_operator: (RMAX | RMIN | R) (LEFT_BRACE STRING RIGHT_BRACE)? (MAX | MIN)?
-!comparison: LESS | LESS_EQUAL | GREATER | GREATER_EQUAL
-path: F bound? expression -> eventually
-    | expression U bound? expression -> until
-    | (G | X) bound? expression -> other_path
-    | expression W bound? expression -> other_path
-bound: (LESS_EQUAL | LESS) bound_value
+property_file: (constant | formula | label | property)*
+property: (STRING COLON)? query SEMICOLON?
+?query: quantity | FILTER LEFT_PAREN filter_name COMMA quantity (COMMA expression)? RIGHT_PAREN -> filtered
+!filter_name: NAME | MIN | MAX | AND | OR | PLUS
+quantity: probability_operator question LEFT_BRACKET expression state_filter* RIGHT_BRACKET -> probability
+        | reward_operator question LEFT_BRACKET reward_path state_filter* RIGHT_BRACKET -> reward
+        | S question LEFT_BRACKET expression RIGHT_BRACKET -> steady_state
+question: QUERY | (LESS | LESS_EQUAL | GREATER | GREATER_EQUAL) expression
+!state_filter: LEFT_BRACE (expression | MIN | MAX) RIGHT_BRACE
+!probability_operator: (PMAX | PMIN | P | PMAXMAX | PMAXMIN | PMINMAX | PMINMIN) extremum?
+!reward_operator: (RMAX | RMIN | R | RMAXMAX | RMAXMIN | RMINMAX | RMINMIN) reward_index? extremum?
+!reward_index: LEFT_BRACE expression RIGHT_BRACE
+!extremum: MAX | MIN | MAXMAX | MAXMIN | MINMAX | MINMIN
+bound: (LESS_EQUAL | LESS | GREATER_EQUAL | GREATER | EQUAL) bound_value
+     | LEFT_BRACKET expression COMMA expression RIGHT_BRACKET -> window
 ?bound_value: NUMBER -> number
             | NAME -> name
             | LEFT_PAREN expression RIGHT_PAREN -> parenthesis
-reward_path: F expression -> reward_until
+reward_path: simple_path -> reward_until
+           | NAME simple_path -> named_reward_until
            | C LESS_EQUAL expression -> cumulative
+           | C LESS expression -> cumulative
            | C -> total_reward
-           | I EQUAL expression -> other_path
-           | S -> other_path
+           | I EQUAL expression -> instant
+           | S -> steady_reward
 
 NUMBER: /\d+\.(?!\.)\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|\d+[eE][+-]?\d+|\d+/
 PRIMED.2: /[A-Za-z_][A-Za-z_0-9]*\s*'/
@@ -110,6 +120,7 @@ PLUS: "+"
 MINUS: "-"
 TIMES: "*"
 DIVIDE: "/"
+POWER: "^"
 QUESTION: "?"
 COLON: ":"
 SEMICOLON: ";"
@@ -130,7 +141,8 @@ KEYWORDS = {
     word: word.upper()
     for word in (
         "mdp dtmc nondeterministic probabilistic const int double bool formula label global init endinit "
-        "module endmodule rewards endrewards true false min max func Pmax Pmin P Rmax Rmin R F U G X W C I S"
+        "imdp idtmc module endmodule rewards endrewards true false min max func Pmax Pmin P Rmax Rmin R F U G X W C "
+        "I S filter Pmaxmax Pmaxmin Pminmax Pminmin Rmaxmax Rmaxmin Rminmax Rminmin maxmax maxmin minmax minmin"
     ).split()
 }
 
@@ -146,8 +158,6 @@ UNSUPPORTED = {
     "tsg": "turn-based stochastic games are not supported (only mdp and dtmc)",
     "tptg": "timed games are not supported (only mdp and dtmc)",
     "ma": "Markov automata are not supported (only mdp and dtmc)",
-    "imdp": "interval MDPs are not read: write an mdp with parameters, or give parameter ranges",
-    "idtmc": "interval DTMCs are not read: write a dtmc with parameters, or give parameter ranges",
     "clock": "clock variables are not supported",
     "invariant": "clock invariants are not supported",
     "endinvariant": "clock invariants are not supported",
@@ -156,13 +166,11 @@ UNSUPPORTED = {
     "observable": "observables are not supported",
     "observables": "observables are not supported",
     "endobservables": "observables are not supported",
-    "filter": "filters are not supported: a property is about the initial state",
     "rate": "constants of type rate are not supported",
     "prob": "constants of type prob are not supported: write double",
     "multi": "multi-objective properties are not supported",
     "A": "the operator A is not supported",
     "E": "the operator E is not supported",
-    "Pmaxmin": "game operators are not supported",
     "LTL": "LTL properties are not supported",
 }
 
@@ -172,7 +180,8 @@ TOKEN_NAMES = {
     "FUNCTION": "a function", "$END": "the end of the text",
     "ARROW": "'->'", "DOT_DOT": "'..'", "QUERY": "'=?'", "IMPLIES": "'=>'", "IFF": "'<=>'", "NOT_EQUAL": "'!='",
     "LESS_EQUAL": "'<='", "GREATER_EQUAL": "'>='", "LESS": "'<'", "GREATER": "'>'", "EQUAL": "'='", "NOT": "'!'",
-    "OR": "'|'", "AND": "'&'", "PLUS": "'+'", "MINUS": "'-'", "TIMES": "'*'", "DIVIDE": "'/'", "QUESTION": "'?'",
+    "OR": "'|'", "AND": "'&'", "PLUS": "'+'", "MINUS": "'-'", "TIMES": "'*'", "DIVIDE": "'/'", "POWER": "'^'",
+    "QUESTION": "'?'",
     "COLON": "':'", "SEMICOLON": "';'", "COMMA": "','", "LEFT_PAREN": "'('", "RIGHT_PAREN": "')'",
     "LEFT_BRACKET": "'['",
     "RIGHT_BRACKET": "']'", "LEFT_BRACE": "'{'", "RIGHT_BRACE": "'}'",

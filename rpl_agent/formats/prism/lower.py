@@ -139,7 +139,7 @@ class Machine:
 
     def _chance(self, update: Update, tape: Tape) -> list[int]:
         """Steps that are all zero where the update's probability is; none if it never is."""
-        node = update.probability
+        node = update.probability if update.upper is None else update.upper
         if node is None or (node.is_literal and node.value != 0):
             return []
         try:

@@ -12,11 +12,9 @@ are added to the domain; a model with polynomials of higher degree that can leav
 
 from __future__ import annotations
 
-import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -24,21 +22,20 @@ import numpy as np
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.formats.prism import syntax as ast
 from rpl_agent.formats.prism.assemble import assemble, row_position
-from rpl_agent.formats.prism.errors import NOWHERE, Position, PrismError
+from rpl_agent.formats.prism.errors import NOWHERE, PrismError
 from rpl_agent.formats.prism.explore import Graph, Machine, Progress, explore, expressions
-from rpl_agent.formats.prism.parser import parse_expression, parse_model, parse_properties
+from rpl_agent.formats.prism.initial import initial_states
+from rpl_agent.formats.prism.interval import IntervalBounds
+from rpl_agent.formats.prism.parameter_domain import parameter_domain
+from rpl_agent.formats.prism.parser import parse_model, parse_properties, parse_property_file
 from rpl_agent.formats.prism.probability import Pool
-from rpl_agent.formats.prism.properties import objective_of
-from rpl_agent.formats.prism.scope import Number, Program, Scope, link
-from rpl_agent.formats.prism.typed import evaluate
-from rpl_agent.model.domain import Domain
+from rpl_agent.formats.prism.properties import Query, query_of
+from rpl_agent.formats.prism.scope import Number, Program, link
 from rpl_agent.model.objective import Objective
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.pmdp import ParametricMDP, Reward
 from rpl_agent.model.polynomial import Polynomial
 from rpl_agent.model.validation import expression_range, require_valid, restrict_domain
-
-_RANGE = re.compile(r"//\s*range\s+(\S+)\s+(\S+)\s+(\S+)\s*$")
-_CONSTRAINT = re.compile(r"//\s*constraint\s+(.*\S)\s*$")
+from rpl_agent.relaxations.interval import Intervals
 
 
 @dataclass
@@ -47,26 +44,90 @@ class PrismModel:
 
     Attributes
     ----------
-    pmdp : the parametric MDP. Replaced by one with more labels when a property brings a new state formula.
+    pmdp : the parametric MDP. Replaced by one with more labels when a property brings a new state formula. Of an
+        interval model it is only the skeleton: see ``bounds``.
     program : the resolved file, for further properties.
     objectives : objectives of the properties asked for, by their name or text.
-    default_property : the first property of the ``.props`` file beside the model, if there is one.
+    properties : those of the properties file beside the model or given to `load_properties`.
+    bounds : of the probabilities of an interval model, else None.
+    parametric_rewards : reward structures that contain a parameter, as functions of the parameters.
     """
 
     pmdp: ParametricMDP
     program: Program
     source: str = "<text>"
     objectives: dict[str, Objective] = field(default_factory=dict)
-    default_property: str | None = None
+    properties: list[ast.Property] = field(default_factory=list)
+    bounds: IntervalBounds | None = None
+    parametric_rewards: dict[str, Callable[[np.ndarray], Reward]] = field(default_factory=dict)
+
+    @property
+    def num_initial_states(self) -> int:
+        return int(self.pmdp.labels["init"].sum())
+
+    def query(self, text: str | None = None, theta: np.ndarray | None = None) -> Query:
+        """What a property asks; without text, the first one of the properties file.
+
+        ``theta`` gives values to rewards that contain parameters.
+        """
+        if text is None:
+            if not self.properties:
+                raise PrismError("no property given, and no .props file beside the model", NOWHERE, self.source)
+            return self._query(self.properties[0], "", theta)
+        found = parse_properties(text)
+        if len(found) != 1:
+            raise PrismError(
+                f"one property expected, {len(found)} found",
+                found[1].position if found else NOWHERE,
+                "<property>",
+                text,
+            )
+        return self._query(found[0], text, theta)
+
+    def _query(self, found: ast.Property, text: str, theta: np.ndarray | None = None) -> Query:
+        pmdp = self.pmdp
+        if theta is not None and self.parametric_rewards:
+            values = {name: reward(theta) for name, reward in self.parametric_rewards.items()}
+            pmdp = replace(pmdp, rewards={**pmdp.rewards, **values})
+        try:
+            query = query_of(found, self.program, pmdp)
+            query.objective.resolve(query.pmdp)
+        except PrismError as error:
+            raise error.located("<property>", text) from None
+        except ModelError as error:
+            raise PrismError(str(error), NOWHERE, "<property>", text) from None
+        return query
 
     def objective(self, text: str | None = None) -> tuple[ParametricMDP, Objective]:
-        """The model and the objective of a property; without one, the first in the ``.props`` file beside the model."""
-        if text is None:
-            if not self.default_property:
-                raise PrismError("no property given, and no .props file beside the model", NOWHERE, self.source)
-            text = self.default_property
-        objective = load_property(self, text)
-        return self.pmdp, objective
+        """The model and the objective of a property, to be learned; without one, the first of the properties file.
+
+        A property that is answered through another one (``G`` through the probability of leaving, linear-time formulas
+        through a product with an automaton) gives that one, with a warning.
+        """
+        return self._learnable(self.query(text), text)
+
+    def _learnable(self, query: Query, text: str | None) -> tuple[ParametricMDP, Objective]:
+        if self.bounds is not None:
+            raise PrismError(
+                "this is an interval model: its uncertainty is given, there is nothing to learn (rpl solve gives its "
+                "robust and optimistic values)", NOWHERE, self.source,
+            )  # fmt: skip
+        if query.comparison:
+            raise PrismError(
+                "a comparison with a threshold is answered by rpl solve; write =? here", NOWHERE, text or ""
+            )
+        if query.complement:
+            warnings.warn(
+                f"the property is answered as 1 - v with v = {query.objective.describe()}: all values are those of v",
+                RPLWarning, stacklevel=3,
+            )  # fmt: skip
+        if len(query.states) > 1:
+            warnings.warn(
+                f"{len(query.states)} initial states: values are those of the first, "
+                f"{query.pmdp.state_name(query.pmdp.initial_state)}",
+                RPLWarning, stacklevel=3,
+            )  # fmt: skip
+        return query.pmdp, query.objective
 
 
 def load(
@@ -87,17 +148,26 @@ def load(
     model = loads(text, constants, parameters, properties, source=path.name, max_states=max_states, progress=progress)
     beside = path.with_suffix(".props")
     if beside != path and beside.is_file():
-        model.default_property = _first_property(beside)
+        load_properties(model, beside)
     return model
 
 
-def _first_property(path: Path) -> str | None:
-    """The text of the first property of a file (one property per line, comments with //)."""
-    for line in path.read_text(encoding="utf-8").splitlines():
-        text = line.split("//")[0].strip()
-        if text:
-            return text
-    return None
+def load_properties(
+    model: PrismModel, path: str | Path, constants: Mapping[str, Number] | None = None
+) -> list[ast.Property]:
+    """Read a properties file: properties, and constants, formulas and labels for them; kept in ``model.properties``."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PrismError(f"cannot read the file: {error}", NOWHERE, str(path)) from None
+    found = parse_property_file(text, path.name)
+    try:
+        model.program.scope.extended(found, constants or {})
+    except PrismError as error:
+        raise error.located(path.name, text) from None
+    model.properties = list(found.properties)
+    return model.properties
 
 
 def loads(
@@ -128,19 +198,21 @@ def loads(
     syntax = parse_model(text, source)
     try:
         program = link(syntax, constants or {})
-        domain = _domain(text, program, parameters or {})
+        domain = parameter_domain(text, program, parameters or {})
         pool = Pool()
-        initial = np.array([[v.initial for v in program.variables]], dtype=np.int64).reshape(1, -1)
-        graph, machine = explore(program, initial, max_states, progress)
-        chances = [[u.probability for u in c.updates] for c in machine.commands]
-        expression = expressions(graph, machine, pool, chances)
-        model, row_combination = assemble(program, graph, machine, pool, expression, domain, Path(source).stem)
-        model = _validated(model, row_combination, graph, machine)
+        graph, machine = explore(program, initial_states(program), max_states, progress)
+        low = [[u.probability for u in c.updates] for c in machine.commands]
+        high = [[u.upper or u.probability for u in c.updates] for c in machine.commands]
+        ends = [
+            expressions(graph, machine, pool, chances) for chances in ([low, high] if program.has_intervals else [low])
+        ]
+        made = assemble(program, graph, machine, pool, ends, domain, Path(source).stem)
+        model = _validated(made.model, made.row_combination, graph, machine, made.bounds)
     except PrismError as error:
         raise error.located(source, text) from None
     except RecursionError:
         raise PrismError("definitions nested too deeply", NOWHERE, source, text) from None
-    loaded = PrismModel(model, program, source)
+    loaded = PrismModel(model, program, source, bounds=made.bounds, parametric_rewards=made.parametric_rewards)
     if model.labels["deadlock"].any():
         count = int(model.labels["deadlock"].sum())
         warnings.warn(
@@ -152,109 +224,33 @@ def loads(
 
 
 def load_property(model: PrismModel, text: str) -> Objective:
-    """The objective of one PRISM property.
+    """The objective of one PRISM property (see `PrismModel.objective`).
 
     State formulas that are no label of the model are added to ``model.pmdp`` as labels named by their text, so use
-    ``model.pmdp`` after this call.
+    ``model.pmdp`` after this call. A property that needs a product of the model is refused here.
     """
-    try:
-        found = parse_properties(text)
-        if len(found) != 1:
-            raise PrismError(f"one property expected, {len(found)} found", found[1].position if found else NOWHERE)
-        objective, model.pmdp = objective_of(found[0], model.program, model.pmdp)
-        objective.resolve(model.pmdp)
-    except PrismError as error:
-        raise error.located("<property>", text) from None
-    except ModelError as error:
-        raise PrismError(str(error), NOWHERE, "<property>", text) from None
-    model.objectives[found[0].name or text] = objective
+    query = model.query(text)
+    if query.is_product:
+        raise PrismError(
+            "this path formula needs a product of the model with an automaton: use model.objective", NOWHERE,
+            "<property>", text,
+        )  # fmt: skip
+    pmdp, objective = model._learnable(query, text)
+    model.pmdp = pmdp
+    model.objectives[parse_properties(text)[0].name or text] = objective
     return objective
 
 
-# -- domain -----------------------------------------------------------------------------------------------------------
-def _domain(text: str, program: Program, given: Mapping[str, tuple[float, float]]) -> Domain:
-    names = program.parameters
-    for name in given:
-        if name not in names:
-            known = ", ".join(names) or "none"
-            raise PrismError(f"the model has no parameter '{name}' (parameters: {known})", NOWHERE)
-    ranges: dict[str, tuple[float, float]] = {}
-    constraints: list[tuple[str, Position]] = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if match := _RANGE.search(line):
-            position = Position(number, match.start(1) + 1)
-            name, low, high = match.groups()
-            if name not in names:
-                if name in program.scope.constants:
-                    continue  # given a value this time
-                raise PrismError(f"'{name}' in a range comment is not a constant of the model", position)
-            try:
-                ranges[name] = (float(low), float(high))
-            except ValueError:
-                raise PrismError(f"'{low} {high}' is not a range", position) from None
-        elif match := _CONSTRAINT.search(line):
-            constraints.append((match.group(1), Position(number, match.start(1) + 1)))
-    ranges |= given
-    for name, (low, high) in ranges.items():
-        if not (np.isfinite(low) and np.isfinite(high) and low <= high):
-            raise PrismError(f"[{low}, {high}] is not a range for the parameter '{name}'", NOWHERE)
-    domain = Domain.box({name: ranges.get(name, (0.0, 1.0)) for name in names})
-    for constraint, position in constraints:
-        domain = _constrained(domain, _half_space(constraint, position, program.scope), position)
-    return domain
-
-
-def _constrained(domain: Domain, difference: Polynomial, position: Position) -> Domain:
-    """The part of the domain where an affine polynomial is ≤ 0; in one parameter that is a bound."""
-    row = {name: difference.terms.get(((name, 1),), Fraction(0)) for name in domain.parameters}
-    constant = difference.constant_value()
-    used = [name for name in row if row[name]]
-    if not used:
-        if constant > 0:
-            raise PrismError("this constraint never holds", position)
-        return domain
-    if len(used) > 1:
-        return domain.with_constraints(np.array([[float(c) for c in row.values()]]), np.array([-float(constant)]))
-    at, limit = domain.parameters.index(used[0]), float(-constant / row[used[0]])
-    lower, upper = domain.lower.copy(), domain.upper.copy()
-    if row[used[0]] > 0:
-        upper[at] = min(upper[at], limit)
-    else:
-        lower[at] = max(lower[at], limit)
-    if lower[at] > upper[at]:
-        raise PrismError(f"this constraint leaves no value for the parameter '{used[0]}'", position)
-    return Domain(domain.parameters, lower, upper, domain.A, domain.b)
-
-
-def _half_space(text: str, position: Position, scope: Scope) -> Polynomial:
-    """``left <= right`` over parameters as the affine polynomial left - right."""
-
-    def refuse(reason: str, at: Position = NOWHERE) -> PrismError:
-        return PrismError(reason, Position(position.line, position.column + at.column - 1))
-
-    try:
-        parsed = parse_expression(text)
-        if not isinstance(parsed, ast.Apply) or parsed.operator not in ("<=", ">="):
-            raise refuse("a constraint comment has the form: expression <= expression")
-        sides = []
-        for argument in parsed.arguments:
-            node = scope.resolve(argument)
-            value = evaluate(node, [0] * len(scope.variables)) if not node.support else None
-            if value is None or isinstance(value, bool):
-                raise refuse("a constraint comment is about parameters only", argument.position)
-            sides.append(value if isinstance(value, Polynomial) else Polynomial.constant(value))
-    except PrismError as error:
-        if error.line == position.line and error.source == "<text>":
-            raise
-        raise refuse(error.reason, Position(1, error.column)) from None
-    difference = sides[0] - sides[1] if parsed.operator == "<=" else sides[1] - sides[0]
-    if difference.degree > 1:
-        raise refuse("a constraint must be linear in the parameters")
-    return difference
-
-
-def _validated(model: ParametricMDP, row_combination: np.ndarray, graph: Graph, machine: Machine) -> ParametricMDP:
+def _validated(
+    model: ParametricMDP, row_combination: np.ndarray, graph: Graph, machine: Machine, bounds: IntervalBounds | None
+) -> ParametricMDP:
     """The model on a domain where it is valid; defects are reported at the command that causes them."""
+    if bounds is not None:
+        try:
+            Intervals(model, *bounds.at(None))
+        except ModelError as error:
+            raise PrismError(str(error), NOWHERE) from None
+        return model
     low, high = expression_range(model.table, model.domain)
     if ((low < -1e-9) | (high > 1 + 1e-9)).any() and model.table.is_affine and model.num_parameters:
         model = replace(model, domain=restrict_domain(model.table, model.domain))

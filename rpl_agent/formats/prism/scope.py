@@ -38,11 +38,12 @@ class StateVariable:
 
 @dataclass(frozen=True)
 class Update:
-    """One probabilistic branch; probability None is one; assignments by variable index."""
+    """One probabilistic branch; probability None is one; `upper` is the right end of an interval of probabilities."""
 
     probability: Node | None
-    assignments: tuple[tuple[int, Node], ...]
+    assignments: tuple[tuple[int, Node], ...]  # by variable index
     position: Position
+    upper: Node | None = None
 
 
 @dataclass(frozen=True)
@@ -75,14 +76,11 @@ class Program:
     labels: dict[str, Node]
     rewards: dict[str, tuple[RewardItem, ...]]
     scope: Scope
+    initial: Node | None = None  # the predicate of init … endinit
 
     @property
-    def size(self) -> int:
-        """Number of potential states."""
-        product = 1
-        for v in self.variables:
-            product *= v.size
-        return product
+    def has_intervals(self) -> bool:
+        return any(u.upper is not None for module in self.modules for c in module for u in c.updates)
 
 
 class Scope:
@@ -133,6 +131,10 @@ class Scope:
                 known = ", ".join(f'"{n}"' for n in self.labels) or "none"
                 raise PrismError(f'unknown label "{expression.name}" (known: {known})', expression.position)
             return self.labels[expression.name]
+        if isinstance(expression, ast.Temporal):
+            raise PrismError(
+                f"the path operator '{expression.operator}' may only stand in a property", expression.position
+            )
         assert isinstance(expression, ast.Apply)
         arguments = tuple(self.resolve(a, renaming) for a in expression.arguments)
         return apply(expression.operator, arguments, expression.position)
@@ -183,6 +185,17 @@ class Scope:
         if node.is_literal and constant.type == "double":
             return literal(Fraction(node.value), constant.position)
         return node
+
+    def extended(self, found: ast.PropertyFile, constants: Mapping[str, Number]) -> None:
+        """Add the constants, formulas and labels of a properties file."""
+        for item in (*found.constants, *found.formulas):
+            if item.name in self.variables or item.name in self.constants or item.name in self.formulas:
+                raise PrismError(f"the name '{item.name}' is used twice", item.position)
+        self.constants |= {c.name: c for c in found.constants}
+        self.formulas |= {f.name: f for f in found.formulas}
+        self._given |= constants
+        for label in found.labels:
+            self.labels[label.name] = _typed(label.value, Type.BOOL, "a label", self, {})
 
     def number(self, expression: ast.Expression, what: str) -> int:
         """A constant integer, for bounds, initial values and step bounds."""
@@ -238,7 +251,23 @@ def link(model: ast.ModelFile, constants: Mapping[str, Number]) -> Program:
         if name in rewards:
             raise PrismError(f'the reward structure "{name}" is defined twice', block.position)
         rewards[name] = tuple(_reward(item, scope) for item in block.items)
-    return Program(model.kind, scope.parameters, tuple(variables), commands, dict(scope.labels), rewards, scope)
+    return Program(
+        model.kind, scope.parameters, tuple(variables), commands, dict(scope.labels), rewards, scope,
+        _initial(model, scope),
+    )  # fmt: skip
+
+
+def _initial(model: ast.ModelFile, scope: Scope) -> Node | None:
+    """The predicate of init … endinit, which takes the place of all initial values of variables."""
+    if not model.initial:
+        return None
+    if len(model.initial) > 1:
+        raise PrismError("init … endinit is given twice", model.initial[1].position)
+    declared = [v for m in model.modules if isinstance(m, ast.Module) for v in m.variables]
+    for v in (*model.variables, *declared):
+        if v.initial is not None:
+            raise PrismError(f"'{v.name}' has an initial value, and the model init … endinit", v.position)
+    return _typed(model.initial[0].predicate, Type.BOOL, "init … endinit", scope, {})
 
 
 def _expand(modules: tuple[ast.Module | ast.Renaming, ...]) -> list[tuple[ast.Module, dict[str, str]]]:
@@ -310,11 +339,10 @@ def _command(
     guard = _typed(c.guard, Type.BOOL, "a guard", scope, renaming)
     updates = []
     for update in c.updates:
-        probability = None
-        if update.probability is not None:
-            probability = scope.resolve(update.probability, renaming)
-            if probability.type is Type.BOOL:
-                raise PrismError("type error: a probability must be a number, this is bool", update.position)
+        probability, upper = (
+            None if end is None else _chance(scope.resolve(end, renaming), update.position)
+            for end in (update.probability, update.upper)
+        )
         assignments: dict[int, Node] = {}
         for a in update.assignments:
             name = renaming.get(a.variable, a.variable)
@@ -334,8 +362,14 @@ def _command(
                 wanted = "bool" if target.is_boolean else "int"
                 raise PrismError(f"type error: '{name}' is {wanted}, its new value is {value.type.value}", a.position)
             assignments[target.index] = value
-        updates.append(Update(probability, tuple(assignments.items()), update.position))
+        updates.append(Update(probability, tuple(assignments.items()), update.position, upper))
     return Command(module, number, action, guard, tuple(updates), c.position)
+
+
+def _chance(node: Node, position: Position) -> Node:
+    if node.type is Type.BOOL:
+        raise PrismError("type error: a probability must be a number, this is bool", position)
+    return node
 
 
 def _reward(item: ast.RewardItem, scope: Scope) -> RewardItem:
@@ -343,6 +377,4 @@ def _reward(item: ast.RewardItem, scope: Scope) -> RewardItem:
     value = scope.resolve(item.value)
     if value.type is Type.BOOL:
         raise PrismError("type error: a reward must be a number, this is bool", item.value.position)
-    if value.parametric:
-        raise PrismError("a reward may not contain a parameter", item.value.position)
     return RewardItem(item.on_transition, item.action, guard, value, item.position)

@@ -7,7 +7,6 @@ nesting.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -62,15 +61,37 @@ class Apply(Expression):
         object.__setattr__(self, "depth", depth)
 
 
-def names(expression: Expression) -> Iterator[Name]:
-    """All names used in an expression, left to right."""
-    stack = [expression]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Name):
-            yield node
-        elif isinstance(node, Apply):
-            stack.extend(reversed(node.arguments))
+@dataclass(frozen=True, eq=False)
+class Temporal(Expression):
+    """A path operator F, G, X, U, W or R with its step bounds; ``left`` is None for F, G and X.
+
+    ``low`` and ``high`` are inclusive after `strict_low`, `strict_high` have been taken into account.
+    """
+
+    operator: str
+    left: Expression | None
+    right: Expression
+    low: Expression | None = None
+    high: Expression | None = None
+    strict_low: bool = False
+    strict_high: bool = False
+
+    def __post_init__(self) -> None:
+        depth = 1 + max(e.depth for e in (self.left, self.right) if e is not None)
+        if depth > MAX_DEPTH:
+            raise PrismError(f"expression nested more than {MAX_DEPTH} levels deep", self.position)
+        object.__setattr__(self, "depth", depth)
+
+    @property
+    def is_bounded(self) -> bool:
+        return self.low is not None or self.high is not None
+
+
+def is_temporal(expression: Expression) -> bool:
+    """Whether a path operator occurs in it."""
+    if isinstance(expression, Apply):
+        return any(is_temporal(a) for a in expression.arguments)
+    return isinstance(expression, Temporal)
 
 
 @dataclass(frozen=True)
@@ -115,11 +136,12 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Update:
-    """``probability : (x'=…) & (y'=…)``; no probability means one."""
+    """``probability : (x'=…) & (y'=…)``; no probability means one; `upper` is the right end of ``[low, high]``."""
 
     probability: Expression | None
     assignments: tuple[Assignment, ...]
     position: Position
+    upper: Expression | None = None
 
 
 @dataclass(frozen=True)
@@ -167,6 +189,14 @@ class Rewards:
 
 
 @dataclass(frozen=True)
+class InitialStates:
+    """``init … endinit``."""
+
+    predicate: Expression
+    position: Position
+
+
+@dataclass(frozen=True)
 class ModelFile:
     """A parsed file: declarations in the order of the text."""
 
@@ -177,19 +207,46 @@ class ModelFile:
     variables: tuple[Variable, ...]  # global ones
     modules: tuple[Module | Renaming, ...]
     rewards: tuple[Rewards, ...]
+    initial: tuple[InitialStates, ...] = ()
+
+
+@dataclass(frozen=True)
+class RewardPath:
+    """What an R operator is about: "F" (a target), "Fc" (the same, but plays may miss it), "C" or "I"."""
+
+    kind: str
+    target: Expression | None = None
+    bound: Expression | None = None
+    strict: bool = False
 
 
 @dataclass(frozen=True)
 class Property:
-    """A parsed property: ``quantity`` is "P" or "R", ``sense`` "max", "min" or "" (for a DTMC)."""
+    """A parsed property.
+
+    quantity : "P" or "R".
+    sense, nature : "max", "min" or "" (not said); nature is the second word of ``Pmaxmin``.
+    comparison : "" for ``=?``, else ``<``, ``<=``, ``>`` or ``>=`` with a threshold.
+    filter : name of a filter and the states it is about (None: the initial ones).
+    """
 
     quantity: str
     sense: str
-    reward: str | None
-    path: str  # "F", "U", "C"
-    left: Expression | None
-    right: Expression | None
-    bound: Expression | None
-    strict: bool
+    nature: str
+    reward: str | int | None
+    path: Expression | RewardPath
     position: Position
+    comparison: str = ""
+    threshold: Expression | None = None
+    filter: tuple[str, Expression | None] | None = None
     name: str | None = None
+
+
+@dataclass(frozen=True)
+class PropertyFile:
+    """A parsed properties file."""
+
+    constants: tuple[Constant, ...]
+    formulas: tuple[Formula, ...]
+    labels: tuple[Label, ...]
+    properties: tuple[Property, ...]

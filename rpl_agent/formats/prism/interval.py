@@ -1,0 +1,61 @@
+"""Interval models (``[low, high] : update``): an uncertain MDP that is given, not learned.
+
+Synchronised intervals multiply, intervals of equal successors add, bound by bound, as in PRISM. The skeleton has one
+made-up parameter per distinct interval; it says where the intervals stand and is no parametric MDP to learn (its rows
+sum to one only for some of its parameters). Bounds may contain the file's own parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rpl_agent.errors import ModelError
+from rpl_agent.formats.prism.probability import Pool
+from rpl_agent.model.domain import Domain
+from rpl_agent.model.expressions import ExpressionTable
+from rpl_agent.model.validation import expression_range
+
+
+@dataclass(frozen=True)
+class IntervalBounds:
+    """Bounds of the skeleton's F expressions as polynomials in the file's parameters."""
+
+    low: ExpressionTable
+    high: ExpressionTable
+    low_id: np.ndarray  # (F,)
+    high_id: np.ndarray  # (F,)
+    domain: Domain
+
+    def at(self, theta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """(lower, upper) bounds (F,) at parameters; without, the hull over their domain, rounded outward."""
+        if theta is None and self.domain.parameters:
+            least, most = expression_range(self.low, self.domain)[0], expression_range(self.high, self.domain)[1]
+        else:
+            point = np.zeros(0) if theta is None else np.asarray(theta, dtype=float)
+            if point.shape != (len(self.domain.parameters),) or not self.domain.contains(point):
+                raise ModelError(f"θ must be a point of the domain of {self.domain.parameters}")
+            least, most = self.low.evaluate(point), self.high.evaluate(point)
+        lower, upper = least[self.low_id], most[self.high_id]
+        # a bound that is not a float, such as 1/3, is rounded outward; 0 and 1 are exact
+        lower = np.where((lower <= 0.0) | (lower >= 1.0), lower, np.nextafter(lower, 0.0))
+        upper = np.where((upper <= 0.0) | (upper >= 1.0), upper, np.nextafter(upper, 1.0))
+        return np.where(lower > upper, upper, lower), upper
+
+
+def skeleton(
+    pool: Pool, low: np.ndarray, high: np.ndarray, parameters: Sequence[str], domain: Domain
+) -> tuple[ExpressionTable, Domain, np.ndarray, IntervalBounds]:
+    """Table and domain of the skeleton, (T,) expression ids, and the bounds, from pool ids of both ends (T,)."""
+    pairs, expression = np.unique(np.column_stack([low, high]), axis=0, return_inverse=True)
+    low_table, low_id = pool.table(parameters, pairs[:, 0])
+    high_table, high_id = pool.table(parameters, pairs[:, 1])
+    bounds = IntervalBounds(low_table, high_table, low_id, high_id, domain)
+    names = [f"interval{k}" for k in range(len(pairs))]
+    numerators = np.hstack([np.zeros((len(pairs), 1), dtype=np.int64), np.eye(len(pairs), dtype=np.int64)])
+    exponents = np.vstack([np.zeros((1, len(pairs)), dtype=np.int32), np.eye(len(pairs), dtype=np.int32)])
+    table = ExpressionTable.from_integers(names, exponents, numerators, [1] * (len(pairs) + 1))
+    made = Domain.box({name: (0.0, 1.0) for name in names})
+    return table, made, expression.reshape(-1).astype(np.int32), bounds
