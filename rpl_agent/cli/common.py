@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from rpl_agent.certify import Config
+    from rpl_agent.formats.prism import PrismModel
     from rpl_agent.model import Objective, ParametricMDP
 
 #: Steps after which an episode of a user's own model is cut when nothing else is said.
@@ -68,6 +70,9 @@ def add_source(parser: argparse.ArgumentParser) -> None:
         "--theta", action="append", default=[], metavar="NAME=VALUE", help="true parameters, where a command simulates"
     )
     group.add_argument("--max-steps", type=count, metavar="N", help="cut episodes after so many steps")
+    group.add_argument(
+        "--max-states", type=count, metavar="N", help="refuse models with more states (default: what fits in memory)"
+    )
 
 
 def add_method(parser: Parser) -> None:
@@ -95,16 +100,33 @@ def config_of(arguments: argparse.Namespace) -> Config:
     return Config(arguments.confidence, arguments.relaxation, arguments.delta, arguments.precision)
 
 
+def load_model(arguments: argparse.Namespace) -> PrismModel:
+    """The file of --model; a line on a terminal says how far a long exploration is."""
+    from rpl_agent.formats import prism
+
+    ranges = {name: _range(text) for name, text in pairs(arguments.param, "--param", str).items()}
+    constants = pairs(arguments.const, "--const", str)
+    shows = sys.stderr.isatty()
+
+    def progress(expanded: int, found: int) -> None:
+        if shows:
+            print(f"\rexploring {arguments.model}: {expanded:,} of {found:,} states found", end="", file=sys.stderr)
+
+    try:
+        return prism.load(
+            arguments.model, constants, ranges, max_states=arguments.max_states, progress=progress
+        )  # fmt: skip
+    finally:
+        if shows:
+            print("\r\033[K", end="", file=sys.stderr)
+
+
 def load_source(arguments: argparse.Namespace) -> Source:
     theta_given = pairs(arguments.theta, "--theta", float)
     if (arguments.id is None) == (arguments.model is None):
         raise ModelError("give either a registered ID or --model FILE")
     if arguments.model is not None:
-        from rpl_agent.formats import prism
-
-        ranges = {name: _range(text) for name, text in pairs(arguments.param, "--param", str).items()}
-        model = prism.load(arguments.model, constants=pairs(arguments.const, "--const", str), parameters=ranges)
-        pmdp, objective = model.objective(arguments.property)
+        pmdp, objective = load_model(arguments).objective(arguments.property)
         theta = None
         if theta_given:
             theta = pmdp.instantiate(theta_given).theta

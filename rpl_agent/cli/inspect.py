@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING, Any
 
-from rpl_agent.cli.common import add_json, add_source, emit, load_source
+from rpl_agent.cli.common import add_json, add_source, emit, load_model, load_source, pairs
 from rpl_agent.cli.parser import between
+
+if TYPE_CHECKING:
+    from rpl_agent.formats.prism import PrismModel
+    from rpl_agent.solver.solution import Solution
 
 
 def register(commands) -> None:
@@ -13,16 +18,22 @@ def register(commands) -> None:
     add_source(info)
     add_json(info)
     info.set_defaults(run=run_info)
-    optimum = commands.add_parser("solve", help="the optimal value at the true parameters, as certified bounds")
-    add_source(optimum)
-    optimum.add_argument(
-        "--precision", type=between(0, 1), default=1e-6, help="width of the bracket (default 1e-6)"
+    optimum = commands.add_parser(
+        "solve",
+        help="the answer to a property at known parameters, or the optimal value of a world, as certified bounds",
     )
+    add_source(optimum)
+    optimum.add_argument("--precision", type=between(0, 1), default=1e-6, help="width of the bracket (default 1e-6)")
     add_json(optimum)
     optimum.set_defaults(run=run_solve)
 
 
 def run_info(arguments: argparse.Namespace) -> None:
+    if arguments.model is not None and arguments.id is None:
+        model = load_model(arguments)
+        if model.bounds is not None:
+            _info_of_intervals(arguments, model)
+            return
     source = load_source(arguments)
     pmdp = source.pmdp
     emit(
@@ -44,7 +55,29 @@ def run_info(arguments: argparse.Namespace) -> None:
     )
 
 
+def _info_of_intervals(arguments: argparse.Namespace, model: PrismModel) -> None:
+    """An interval model has no polynomials to learn: sizes, and the parameters that stand in its bounds."""
+    pmdp, bounds = model.pmdp, model.bounds
+    assert bounds is not None
+    emit(
+        arguments,
+        {
+            "model": arguments.model,
+            "states": pmdp.num_states,
+            "state_actions": pmdp.num_rows,
+            "transitions": pmdp.num_transitions,
+            "intervals": pmdp.num_expressions,
+            "parameters": len(bounds.domain.parameters),
+            "parameter_names": list(bounds.domain.parameters),
+            "hash": pmdp.content_hash,
+        },
+        "interval model",
+    )
+
+
 def run_solve(arguments: argparse.Namespace) -> int:
+    if arguments.model is not None and arguments.id is None:
+        return _solve_property(arguments)
     from rpl_agent.model import Nature
     from rpl_agent.relaxations.point import Point
     from rpl_agent.solver import solve
@@ -53,20 +86,60 @@ def run_solve(arguments: argparse.Namespace) -> int:
     mdp = source.pmdp.instantiate(source.require_theta("rpl solve"))
     solution = solve(Point(mdp), source.objective, Nature.COOPERATIVE, precision=arguments.precision)
     problems = solution.check()
-    lower, upper = solution.lower, solution.upper
-    emit(
-        arguments,
-        {
-            "model": source.name,
-            "objective": source.objective.describe(),
-            "value": lower if lower == upper else (lower + upper) / 2,
-            "lower": lower,
-            "upper": upper,
-            "iterations": solution.iterations,
-            "seconds": solution.seconds,
-            "checked": not problems,
-            "problems": problems,
-        },
-        "optimum at the true parameters",
-    )
+    data = {"model": source.name, "objective": source.objective.describe()}
+    data |= _numbers(solution.lower, solution.upper, solution, problems)
+    emit(arguments, data, "optimum at the true parameters")
     return 1 if problems else 0
+
+
+def _numbers(lower: float, upper: float, solution: Solution, problems: list[str]) -> dict[str, Any]:
+    return {
+        "value": lower if lower == upper else (lower + upper) / 2,
+        "lower": lower,
+        "upper": upper,
+        "iterations": solution.iterations,
+        "seconds": solution.seconds,
+        "checked": not problems,
+        "problems": problems,
+    }
+
+
+def _solve_property(arguments: argparse.Namespace) -> int:
+    """A property of a file: a bracket, or yes and no; robust and optimistic for an interval model."""
+    import numpy as np
+
+    from rpl_agent.errors import ModelError
+    from rpl_agent.formats import prism
+    from rpl_agent.model import Nature
+
+    model = load_model(arguments)
+    domain = model.pmdp.domain if model.bounds is None else model.bounds.domain
+    given = pairs(arguments.theta, "--theta", float)
+    theta = None
+    if given or (model.bounds is None and not domain.parameters):
+        if set(given) != set(domain.parameters):
+            raise ModelError(f"--theta must give a value to each of the parameters {domain.parameters}")
+        theta = np.array([given[name] for name in domain.parameters])
+    elif model.bounds is None:
+        raise ModelError(
+            f"rpl solve needs the true parameters: give --theta NAME=VALUE for each of {domain.parameters}"
+        )
+    answers = prism.answer(model, arguments.property, theta, precision=arguments.precision)
+    names = {Nature.ADVERSARIAL: "robust", Nature.COOPERATIVE: "optimistic"}
+    parts = []
+    for found in answers:
+        data = _numbers(found.lower, found.upper, found.solution, found.problems)
+        if found.verdict is not None:
+            data = {"answer": found.verdict, **data}
+        if found.query.filter == "range":
+            data["states"] = len(found.query.states)
+        parts.append((names[found.nature], data))
+    solved = answers[0].query.objective.describe()
+    data = {"model": arguments.model, "property": arguments.property or solved, "objective": solved, **parts[0][1]}
+    if answers[0].query.complement:
+        data["objective"] += " (the property is 1 minus this)"
+    if len(parts) > 1:
+        data["nature"] = "robust: the worst case of the intervals; optimistic beside it"
+        data |= {f"{name}_{key}": part[key] for name, part in parts for key in ("lower", "upper")}
+    emit(arguments, data, "property of the model")
+    return 1 if any(found.problems for found in answers) else 0

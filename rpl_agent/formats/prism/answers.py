@@ -14,6 +14,7 @@ import numpy as np
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.formats.prism.properties import Query
 from rpl_agent.formats.prism.reader import PrismModel
+from rpl_agent.formats.prism.syntax import Property
 from rpl_agent.model.objective import Kind, Nature, Objective, Unreached
 from rpl_agent.model.pmdp import ParametricMDP, Reward
 from rpl_agent.relaxations.base import Relaxation
@@ -46,7 +47,7 @@ class Answer:
 
 
 def answer(
-    model: PrismModel, text: str | None = None, theta: np.ndarray | None = None, *, precision: float = 1e-6
+    model: PrismModel, text: str | Property | None = None, theta: np.ndarray | None = None, *, precision: float = 1e-6
 ) -> list[Answer]:
     """Answer a property: one answer, or two (robust, optimistic) for an interval model where it names no nature.
 
@@ -87,12 +88,10 @@ def _answer(query: Query, relax: Callable[[ParametricMDP], Relaxation], nature: 
     return Answer(query, nature, lower, upper, None, solution, problems)
 
 
-def _surely(
-    query: Query, relax: Callable[[ParametricMDP], Relaxation], nature: Nature, precision: float
-) -> np.ndarray:
+def _surely(query: Query, relax: Callable[[ParametricMDP], Relaxation], nature: Nature, precision: float) -> np.ndarray:
     """(S,) where the target is reached with probability one: no bracket of an iteration can say that.
 
-    It is exactly where a cost of nothing until the target, infinite on plays that miss it, is finite; the graph decides.
+    It is exactly where a cost of nothing until the target, infinite where it is missed, is finite; the graph decides.
     """
     pmdp, objective = query.pmdp, query.objective
     if objective.kind is not Kind.REACH or objective.horizon is not None or objective.avoid is not None:

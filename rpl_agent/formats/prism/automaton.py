@@ -1,8 +1,8 @@
 """Linear-time formulas that are decided in finite time, as deterministic automata.
 
 A formula is kept in negation normal form: atoms and their negations, and, or, X, U[i,j] and R[i,j] (F, G and W are
-cases of these). Reading one letter *progresses* it: what has to hold from the next letter on is a positive combination of
-formulas, kept as the antichain of its smallest sets of obligations. Positive combinations have exactly one such
+cases of these). Reading one letter *progresses* it: what has to hold from the next letter on is a positive combination
+of formulas, kept as the antichain of its smallest sets of obligations. Positive combinations have exactly one such
 antichain, so equal obligations are equal states and the automaton is finite and deterministic.
 
 A formula without unbounded R is co-safe: a word satisfies it exactly if some prefix progresses it to true. The negation

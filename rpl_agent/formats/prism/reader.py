@@ -65,15 +65,17 @@ class PrismModel:
     def num_initial_states(self) -> int:
         return int(self.pmdp.labels["init"].sum())
 
-    def query(self, text: str | None = None, theta: np.ndarray | None = None) -> Query:
-        """What a property asks; without text, the first one of the properties file.
+    def query(self, text: str | ast.Property | None = None, theta: np.ndarray | None = None) -> Query:
+        """What a property asks: its text, or one of ``properties`` (without, the first of these).
 
         ``theta`` gives values to rewards that contain parameters.
         """
         if text is None:
             if not self.properties:
                 raise PrismError("no property given, and no .props file beside the model", NOWHERE, self.source)
-            return self._query(self.properties[0], "", theta)
+            text = self.properties[0]
+        if isinstance(text, ast.Property):
+            return self._query(text, "", theta)
         found = parse_properties(text)
         if len(found) != 1:
             raise PrismError(

@@ -1,0 +1,236 @@
+"""`python -m benchmarks.public_models FOLDER`: PRISM files that nobody here wrote, against Storm.
+
+Every model file below the folder is read by both, with the same values for its undefined constants; every property of
+the files beside it is answered by both. The table says how many files load, where the numbers of states, choices and
+transitions differ, which of Storm's exact values lie in our brackets, what was refused and why, and what reading cost
+in CPU seconds against Storm's builder, by number of states. Each file runs in a process of its own with a time limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import multiprocessing as mp
+import re
+import statistics
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+MODEL_ENDINGS = (".prism", ".nm", ".pm", ".mdp", ".dtmc")
+PROPERTY_ENDINGS = (".props", ".pctl", ".prctl", ".prop")
+CLASSES = ((0, 500), (500, 5_000), (5_000, 10**9))
+#: values of constants that a file leaves open
+OPEN = {"int": 3, "bool": "false", "double": "0.5"}
+_KIND = re.compile(r"^\s*(mdp|dtmc|imdp|idtmc|nondeterministic|probabilistic)\b", re.MULTILINE)
+_OPEN = re.compile(r"^\s*const\s+(?:(int|double|bool)\s+)?(\w+)\s*;", re.MULTILINE)
+
+
+def model_files(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in MODEL_ENDINGS and path.is_file():
+            text = re.sub(r"//[^\n]*", "", path.read_text(encoding="utf-8", errors="replace"))
+            if _KIND.search(text):
+                yield path
+
+
+def property_files(path: Path) -> list[Path]:
+    found = {p for ending in PROPERTY_ENDINGS for p in (path.with_suffix(ending), Path(f"{path}{ending}"))}
+    return sorted(p for p in found if p.is_file())
+
+
+def constants_of(text: str) -> dict[str, Any]:
+    text = re.sub(r"//[^\n]*", "", text)
+    return {name: OPEN[kind or "int"] for kind, name in _OPEN.findall(text)}
+
+
+def judge(path: Path, max_states: int) -> dict[str, Any]:
+    """Everything about one file, as a row."""
+    from rpl_agent.formats import prism
+
+    row: dict[str, Any] = {"file": str(path)}
+    warnings.simplefilter("ignore")
+    given = constants_of(path.read_text(encoding="utf-8", errors="replace"))
+    began = time.process_time()
+    try:
+        model = prism.load(path, given, max_states=max_states)
+    except prism.PrismError as error:
+        row["refused"] = error.reason.splitlines()[0]
+        model = None
+    row["seconds"] = time.process_time() - began
+    if model is not None:
+        pmdp = model.pmdp
+        row["counts"] = [pmdp.num_states, pmdp.num_rows, pmdp.num_transitions]
+        row["is_interval"] = model.bounds is not None
+    storm_program, storm_model = _storm(path, given, row)
+    if model is not None and storm_model is not None and not row["is_interval"]:
+        row["properties"] = [p for beside in property_files(path) for p in _properties(model, beside, storm_program)]
+    return row
+
+
+def _storm(path: Path, given: dict[str, Any], row: dict[str, Any]) -> tuple[Any, Any]:
+    import stormpy
+
+    try:
+        began = time.process_time()
+        program = stormpy.parse_prism_program(str(path), prism_compatibility=True)
+        names = {c.name for c in program.constants if not c.defined}
+        values = ",".join(f"{n}={v}" for n, v in given.items() if n in names)
+        program = program.define_constants(stormpy.parse_constants_string(program.expression_manager, values))
+        model = stormpy.build_model[float](program)
+        row["storm_seconds"] = time.process_time() - began
+        row["storm_counts"] = [model.nr_states, model.nr_choices, model.nr_transitions]
+        return program, model
+    except (RuntimeError, AttributeError, TypeError) as error:
+        row["storm_refused"] = str(error).splitlines()[0][:160]
+        return None, None
+
+
+def _properties(model: Any, beside: Path, program: Any) -> Iterator[dict[str, Any]]:
+    from rpl_agent.formats import prism
+
+    text = beside.read_text(encoding="utf-8", errors="replace")
+    try:
+        found = prism.load_properties(model, beside, constants_of(text))
+    except prism.PrismError as error:
+        yield {"refused": error.reason.splitlines()[0]}
+        return
+    for k, parsed in enumerate(found):
+        row: dict[str, Any] = {"number": k}
+        try:
+            answer = prism.answer(model, parsed)[0]
+            row |= {
+                "lower": answer.lower,
+                "upper": answer.upper,
+                "verdict": answer.verdict,
+                "checked": not answer.problems,
+            }
+        except prism.PrismError as error:
+            row["refused"] = error.reason.splitlines()[0]
+        except Exception as error:
+            row["crashed"] = f"{type(error).__name__}: {error}"[:200]
+        yield row | _storm_value(program, beside, k, constants_of(text))
+
+
+def _storm_value(program: Any, beside: Path, k: int, given: dict[str, Any]) -> dict[str, Any]:
+    import stormpy
+
+    try:
+        wanted = stormpy.parse_properties(str(beside), program)[k]
+        values = ",".join(f"{n}={v}" for n, v in given.items())
+        if values:
+            ready, wanted_list = stormpy.instantiate_constants(program, values, [wanted])
+            program, wanted = ready, wanted_list[0]
+        built = stormpy.build_model[stormpy.Rational](program, [wanted])
+        if built.nr_states > 20_000:
+            return {"storm_refused": "too large for exact numbers here"}
+        result = stormpy.model_checking(built, wanted)
+        value = result.get_value(built.initial_states[0])
+        return {"storm": value if isinstance(value, bool) else float(value)}
+    except Exception as error:
+        return {"storm_refused": (str(error).splitlines() or [type(error).__name__])[0][:160]}
+
+
+def _worker(path: str, max_states: int, pipe: Any) -> None:
+    from rpl_agent.formats import prism
+
+    prism.loads("mdp module m x:[0..1]; [] true -> true; endmodule")  # tables of the parser and kernels, made once
+    pipe.send(judge(Path(path), max_states))
+
+
+def run(folder: Path, max_states: int, seconds: float) -> Iterator[dict[str, Any]]:
+    context = mp.get_context("forkserver")
+    context.set_forkserver_preload(["stormpy", "rpl_agent.formats.prism"])
+    for path in model_files(folder):
+        here, there = context.Pipe(duplex=False)
+        process = context.Process(target=_worker, args=(str(path), max_states, there))
+        process.start()
+        there.close()
+        row: dict[str, Any] = {"file": str(path), "crashed": f"no answer in {seconds:g} s"}
+        try:
+            if here.poll(seconds):
+                row = here.recv()
+        except EOFError:
+            row["crashed"] = "the process died"
+        process.kill()
+        process.join()
+        yield row
+
+
+def inside(row: dict[str, Any]) -> bool | None:
+    """Whether Storm's value agrees with ours; None where one of the two has none."""
+    if "storm" not in row or "lower" not in row:
+        return None
+    value = row["storm"]
+    if isinstance(value, bool) or row["verdict"] is not None:
+        return None if row["verdict"] not in ("yes", "no") else (row["verdict"] == "yes") == bool(value)
+    if math.isinf(value):
+        return row["upper"] == math.inf
+    slack = 1e-12 * max(1.0, abs(value))
+    return row["lower"] - slack <= value <= row["upper"] + slack
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    loaded = [r for r in rows if "counts" in r]
+    both = [r for r in loaded if "storm_counts" in r]
+    properties = [p for r in rows for p in r.get("properties", [])]
+    judged = [(p, inside(p)) for p in properties]
+    result: dict[str, Any] = {
+        "files": len(rows),
+        "loaded": len(loaded),
+        "loaded by both": len(both),
+        "equal counts": sum(r["counts"] == r["storm_counts"] for r in both),
+        "no answer or crash": sum("crashed" in r for r in rows),
+        "properties": len(properties),
+        "compared with Storm": sum(v is not None for _, v in judged),
+        "inside our bracket": sum(v is True for _, v in judged),
+        "outside": sum(v is False for _, v in judged),
+        "properties that crashed": sum("crashed" in p for p in properties),
+        "solutions that failed their check": sum(p.get("checked") is False for p in properties),
+    }
+    for low, high in CLASSES:
+        ratios = [
+            r["seconds"] / r["storm_seconds"] for r in both if low <= r["counts"][0] < high and r["storm_seconds"] > 0
+        ]
+        if ratios:
+            name = f"CPU over Storm, {low} to {high if high < 10**9 else '…'} states"
+            result[name] = f"median {statistics.median(ratios):.2f}, worst {max(ratios):.2f} ({len(ratios)} files)"
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.public_models", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--max-states", type=int, default=300_000, help="skip larger models (default 300000)")
+    parser.add_argument("--seconds", type=float, default=120.0, help="time limit per file (default 120)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write one JSON object per file")
+    arguments = parser.parse_args()
+    rows = []
+    for row in run(arguments.folder, arguments.max_states, arguments.seconds):
+        rows.append(row)
+        if arguments.json:
+            with arguments.json.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+    for name, value in summary(rows).items():
+        print(f"{name:45} {value}")
+    reasons = Counter(re.sub(r"'[^']*'|\d+", "…", r["refused"]) for r in rows if "refused" in r)
+    reasons.update("property: " + re.sub(r"'[^']*'|\"[^\"]*\"|\d+", "…", p["refused"]) for r in rows
+                   for p in r.get("properties", []) if "refused" in p)  # fmt: skip
+    for reason, number in reasons.most_common():
+        print(f"{number:5}  {reason}")
+    for row in rows:
+        wrong = [p for p in row.get("properties", []) if inside(p) is False or "crashed" in p]
+        if (
+            "crashed" in row
+            or wrong
+            or ("storm_counts" in row and row.get("counts", row["storm_counts"]) != row["storm_counts"])
+        ):
+            print(row["file"], row.get("crashed", ""), row.get("counts", ""), row.get("storm_counts", ""), wrong)
+
+
+if __name__ == "__main__":
+    main()
