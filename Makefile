@@ -11,6 +11,7 @@ EXTRAS ?= plot
 setup: $(VENV)/.installed-$(EXTRAS)
 
 $(VENV)/.installed-%: $(SOURCES)
+	@echo "installing the package and its extra '$*' into $(VENV) (once; a minute or two)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
 	@touch $@

@@ -1,12 +1,18 @@
 """The command line: bad input is one line and exit status 2, --json is always JSON, help answers without imports."""
 
 import json
+import os
+import shlex
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
 import rpl_agent
+from rpl_agent.agent.console import tensorboard_command
 from rpl_agent.cli import build_parser, main
 
 WORLD = "rpl/Glider-11x9-v0"
@@ -153,3 +159,50 @@ def test_the_default_path_loads_neither_scipy_stats_nor_torch(tmp_path):
         "print([m for m in heavy if m in sys.modules])"
     )
     assert loaded.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("agent, words", [("dqn", "rpl-agent[baselines]"), ("q-learning", "rpl-agent[parallel]")])
+def test_compare_says_what_to_install(agent, words, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("rpl_agent.experiments.agents.find_spec", lambda name: None)
+    monkeypatch.setattr("rpl_agent.experiments.runner.find_spec", lambda name: None)
+    assert main(["compare", WORLD, "--agents", agent, "--output", str(tmp_path / "results")]) == 2
+    printed = capsys.readouterr().err
+    assert words in printed and printed.count("\n") == 1
+
+
+def test_the_printed_tensorboard_command_runs(tmp_path):
+    """The environment of `make train` has the core dependencies only; torch is hidden here as it is absent there."""
+    project = (Path(__file__).parent.parent / "pyproject.toml").read_text()
+    core, extras = project.split("[project.optional-dependencies]")
+    assert '"tensorboard>=' in core and '"tensorboard>=' not in extras
+    command = shlex.split(tensorboard_command(tmp_path))
+    assert command[-2:] == ["--logdir", str(tmp_path)]
+    (tmp_path / "torch.py").write_text("raise ImportError('no torch here')")
+    shown = subprocess.run(
+        [*command, "--inspect"], capture_output=True, text=True, timeout=300,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert shown.returncode == 0, shown.stderr
+
+
+def test_two_interrupts_end_in_one_line(tmp_path):
+    """The second Ctrl-C stops at once, saves what there is, and says how to go on."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rpl_agent.cli", "train", WORLD, "--budget", "1e9", "--no-progress"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("episodes"):
+            break
+    process.send_signal(signal.SIGINT)  # asks
+    time.sleep(0.1)
+    process.send_signal(signal.SIGINT)  # stops; unless the first one was enough by then
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 130 and "Traceback" not in err
+    assert "rpl resume logs/Glider-11x9_1" in (out if "certifying" in out and not err else err)
+    done = subprocess.run(
+        [sys.executable, "-m", "rpl_agent.cli", "evaluate", "logs/Glider-11x9_1", "--episodes", "10", "--json"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0 and json.loads(done.stdout)["episodes"] == 10, done.stderr

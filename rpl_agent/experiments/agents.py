@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,17 @@ AGENTS: dict[str, Callable[[int], Any]] = {
     "ppo": _sb3("ppo"),
     "maskable-ppo": _sb3("maskable-ppo"),
 }
+
+
+#: Agents of Stable-Baselines3, and the package that each needs.
+NEEDS = {"dqn": "stable_baselines3", "ppo": "stable_baselines3", "maskable-ppo": "sb3_contrib"}
+
+
+def require_installed(names: Sequence[str]) -> None:
+    """Raise unless every agent's package is there: before anything is run, not in the middle of a sweep."""
+    missing = [name for name in names if name in NEEDS and find_spec(NEEDS[name]) is None]
+    if missing:
+        raise ModelError(f"{', '.join(missing)} needs Stable-Baselines3: pip install 'rpl-agent[baselines]'")
 
 
 def make(name: str, seed: int) -> Any:

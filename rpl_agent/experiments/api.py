@@ -10,7 +10,7 @@ from typing import Any
 from rpl_agent.agent.runs import load_run
 from rpl_agent.errors import ModelError
 from rpl_agent.experiments import suites
-from rpl_agent.experiments.agents import AGENTS
+from rpl_agent.experiments.agents import AGENTS, require_installed
 from rpl_agent.experiments.report import write_report, write_run_report, write_tables
 from rpl_agent.experiments.runner import run_sweep
 from rpl_agent.experiments.store import Row
@@ -67,6 +67,7 @@ def compare(
     strangers = [name for name in agents if name not in AGENTS]
     if strangers:
         raise ModelError(f"no agent {strangers}; there are {sorted(AGENTS)}")
+    require_installed(agents)
     if seeds < 1 or budget < 1:
         raise ModelError(f"seeds {seeds} and budget {budget} must be at least 1")
     return _run(suites.compare(names, agents, seeds, budget), output, jobs, executor, progress)
