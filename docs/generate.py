@@ -1,6 +1,6 @@
 """Write what can be derived: `python docs/generate.py`.
 
-docs/cli.md and docs/api.md come from the parser and the docstrings; the result tables between the marks
+docs/cli.md comes from the parser; the result tables between the marks
 `<!-- results:NAME -->` and `<!-- /results -->` of README.md and docs/choosing.md come from results/rows.jsonl.
 `--check` writes nothing and fails if a page is out of date (run by the tests).
 """
@@ -8,7 +8,6 @@ docs/cli.md and docs/api.md come from the parser and the docstrings; the result 
 from __future__ import annotations
 
 import argparse
-import inspect
 import os
 import re
 import sys
@@ -16,7 +15,6 @@ from pathlib import Path
 
 os.environ["COLUMNS"] = "110"  # help texts are wrapped to the terminal: fix its width
 
-import rpl_agent
 from rpl_agent.cli import build_parser
 from rpl_agent.experiments import suites
 from rpl_agent.experiments.published import published
@@ -95,41 +93,12 @@ def cli_page() -> str:
     return "\n".join(parts)
 
 
-def api_page() -> str:
-    parts = ["# API\n", "The public names of `rpl_agent`, from their docstrings.\n"]
-    for name in sorted(rpl_agent.__all__):
-        member = getattr(rpl_agent, name)
-        if inspect.isclass(member):
-            parts.append(f"## {name}\n\n{_text(member)}")
-            for key, method in inspect.getmembers(member, inspect.isroutine):
-                if not key.startswith("_") and callable(method) and method.__doc__ and key in _own(member):
-                    parts.append(f"### {name}.{key}{_signature(method)}\n\n{_text(method)}")
-        elif inspect.isroutine(member):
-            parts.append(f"## {name}{_signature(member)}\n\n{_text(member)}")
-    return "\n".join(parts) + "\n"
-
-
-def _own(member: type) -> set[str]:
-    return {key for base in member.__mro__ if base.__module__.startswith("rpl_agent") for key in vars(base)}
-
-
-def _signature(member) -> str:
-    try:
-        return str(inspect.signature(member)).replace("'", "")
-    except ValueError:
-        return "(...)"
-
-
-def _text(member) -> str:
-    return "```text\n" + (inspect.getdoc(member) or "").strip() + "\n```\n"
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
     stale = []
-    pages = {DOCS / "cli.md": cli_page(), DOCS / "api.md": api_page()}
+    pages = {DOCS / "cli.md": cli_page()}
     for page in (DOCS.parent / "README.md", DOCS / "choosing.md"):
         pages[page] = with_results(page.read_text())
     for path, text in pages.items():
