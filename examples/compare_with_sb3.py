@@ -42,7 +42,9 @@ def main() -> None:
         agent.learn(total_timesteps=arguments.steps)
         mean, _ = evaluate_policy(agent, gym.make(arguments.id), n_eval_episodes=arguments.episodes, warn=False)
         certificate = getattr(agent, "certificate", None)
-        promise = "no guarantee" if certificate is None else f"certified [{certificate.lower:.4g}, {certificate.upper:.4g}]"
+        promise = "no guarantee"
+        if certificate is not None:
+            promise = f"certified [{certificate.lower:.4g}, {certificate.upper:.4g}]"
         print(f"{name:12s} mean return {mean:9.4g}   {promise}")
 
 

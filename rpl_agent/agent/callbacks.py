@@ -24,6 +24,8 @@ class BaseCallback:
     """Override the methods with an underscore; ``self.agent`` (also ``self.model``) is the agent."""
 
     agent: Learner
+    #: episodes after which it must be called at the latest; None leaves that to the agent
+    every_episodes: int | None = None
 
     def __init__(self, verbose: int = 0):
         self.verbose = verbose
@@ -109,6 +111,14 @@ class CallbackList(BaseCallback):
     def __init__(self, callbacks: Iterable[Any]):
         super().__init__()
         self.callbacks = list(callbacks)
+
+    @property
+    def pause(self) -> int | None:
+        """Episodes after which some callback must be called at the latest."""
+        wanted = [
+            c.pause if isinstance(c, CallbackList) else getattr(c, "every_episodes", None) for c in self.callbacks
+        ]
+        return min((n for n in wanted if n is not None), default=None)
 
     def _init_callback(self) -> None:
         for callback in self.callbacks:
@@ -272,7 +282,11 @@ def as_callback(callback: Any) -> Any:
     if isinstance(callback, (list, tuple)):
         return CallbackList([as_callback(item) for item in callback])
     if hasattr(callback, "on_step"):
-        return callback
+        if isinstance(callback, BaseCallback):
+            return callback
+        from rpl_agent.agent.sb3_callbacks import SB3Callback, is_sb3
+
+        return SB3Callback(callback) if is_sb3(callback) else callback
     if callable(callback):
         return FunctionCallback(callback)
     raise ModelError(f"{callback!r} is neither a callback, a list of callbacks nor a function")

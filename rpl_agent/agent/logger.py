@@ -59,6 +59,10 @@ class Logger:
             writer.write(self.name_to_value, step)
         self.name_to_value = {}
 
+    def forward_to(self, logger: Any) -> None:
+        """From now on also hand everything to another logger, e.g. SB3's."""
+        self.writers.append(Forward(logger))
+
     def get_dir(self) -> str | None:
         return None if self.dir is None else str(self.dir)
 
@@ -69,6 +73,21 @@ class Logger:
     def close(self) -> None:
         for writer in self.writers:
             writer.close()
+
+
+class Forward:
+    """To another logger with SB3's ``record`` and ``dump``."""
+
+    def __init__(self, logger: Any):
+        self._logger = logger
+
+    def write(self, values: Mapping[str, float], step: int) -> None:
+        for key, value in values.items():
+            self._logger.record(key, value)
+        self._logger.dump(step)
+
+    def close(self) -> None:
+        """Its owner closes it."""
 
 
 class TensorBoardWriter:

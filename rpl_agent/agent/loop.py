@@ -72,6 +72,7 @@ class Loop:
             next_log(episodes, target.log_interval) - episodes,
             limits.not_before - episodes if waiting else NEVER,
             NEVER if limits.episodes is None else max(1, limits.episodes - episodes),
+            self._callbacks.pause or NEVER,
         )
         return Order(
             sampling, Limits() if waiting else limits, pause, *target.left(episodes, self._session.steps),

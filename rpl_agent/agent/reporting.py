@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.console import Status
-from rpl_agent.agent.logger import CSVWriter, Logger, TensorBoardWriter, run_folder
+from rpl_agent.agent.logger import CSVWriter, Forward, Logger, TensorBoardWriter, run_folder
 from rpl_agent.agent.session import Session
 from rpl_agent.certificate import Certificate
 
@@ -67,7 +67,8 @@ def open_logs(current: Logger, folder: Path | None, resumed_at: int) -> Logger:
     if folder is None or current.dir == folder:
         return current
     resumed = resumed_at or None
-    return Logger(folder, [TensorBoardWriter(folder, resumed), CSVWriter(folder / "progress.csv", resumed)])
+    kept = [writer for writer in current.writers if isinstance(writer, Forward)]
+    return Logger(folder, [TensorBoardWriter(folder, resumed), CSVWriter(folder / "progress.csv", resumed), *kept])
 
 
 def choose_folder(present: Path | None, given: Any, parent: Path | None, name: str) -> Path | None:

@@ -26,6 +26,7 @@ from rpl_agent.agent.schedule import Doubling, Schedule
 from rpl_agent.agent.session import Session, require
 from rpl_agent.agent.state import capture, restore, settings_from_state
 from rpl_agent.agent.stream import Stream
+from rpl_agent.agent.surface import Surface
 from rpl_agent.agent.target import Target
 from rpl_agent.certificate import Certificate
 from rpl_agent.certify import Config
@@ -37,12 +38,13 @@ from rpl_agent.model.policy import Policy
 MODES = ("robust", "optimistic")
 
 
-class RPLAgent:
+class RPLAgent(Surface):
     """Learns a certified policy for an environment whose structure is known and whose parameters are not.
 
     Parameters
     ----------
     confidence, relaxation, delta, precision : how to certify, see `Config`; or pass ``config``.
+    env : the environment, here or in `learn`.
     pmdp, objective : the model and what is wanted, where the environment does not carry them.
     observation_to_state : maps an observation to the value of a state (or to ``StateIndex(number)``), where
         observations are not state values themselves.
@@ -62,6 +64,7 @@ class RPLAgent:
         relaxation: str = "rectangular",
         delta: float = 1e-3,
         *,
+        env: Any = None,
         precision: float = 1e-6,
         config: Config | None = None,
         pmdp: ParametricMDP | None = None,
@@ -97,6 +100,8 @@ class RPLAgent:
         self._logger: Logger = Logger()
         self._given = (pmdp, objective)  # by the user; else the environment's own
         self._source: Stream | None = None
+        if env is not None:
+            self.set_env(env)
 
     # ------------------------------------------------------------------ what is attached
     def set_env(self, env: Any) -> None:
@@ -200,6 +205,7 @@ class RPLAgent:
         env: Any = None,
         budget: int | None = None,
         *,
+        total_timesteps: int | None = None,
         unit: str = "episodes",
         stop_when_gap: float | None = None,
         callback: Any = None,
@@ -213,12 +219,17 @@ class RPLAgent:
 
         Parameters
         ----------
+        total_timesteps : SB3's name for a budget in steps (``unit="steps"``); here an exact cap.
         unit : ``"episodes"`` or ``"steps"``; a cap in steps may cut the last episode.
         stop_when_gap : end early once upper − lower is this small (refused where that would break the guarantee).
         log_interval : episodes between two certificates while learning; default: points that grow by a quarter each.
         reset_num_timesteps : start the counters and a new log folder; what was learned is kept in any case.
         folder : the run folder itself, in place of a numbered one in ``tensorboard_log``.
         """
+        if total_timesteps is not None:
+            if budget is not None:
+                raise ModelError("give budget or total_timesteps, not both")
+            budget, unit = total_timesteps, "steps"
         if env is not None:
             self.set_env(env)
         require(self.world)
@@ -328,13 +339,13 @@ class RPLAgent:
 
     # ------------------------------------------------------------------ files
     def save(self, path: str | os.PathLike) -> None:
-        """Everything needed to go on exactly: a zip of JSON and npz, written atomically."""
+        """Everything needed to go on exactly: a zip of JSON and npz, written atomically (``.zip`` is added)."""
         source = self._source
         stream = self.session.source_state if source is None else source.get_state()
         settings = {
             "weight": self.weight, "compiled": self.compiled, "check_rewards": self.check_rewards, "mode": self.mode,
         }  # fmt: skip
-        checkpoint.write(path, *capture(self.session, self.schedule, settings, stream))
+        checkpoint.write(_zipped(path), *capture(self.session, self.schedule, settings, stream))
 
     @classmethod
     def load(
@@ -352,7 +363,7 @@ class RPLAgent:
 
         A damaged file is an error, unless the one before it is still there: then that is used, with a warning.
         """
-        state, arrays = checkpoint.read_latest(path)
+        state, arrays = checkpoint.read_latest(path if Path(path).exists() else _zipped(path))
         settings = settings_from_state(state, schedule)
         agent = cls(
             **settings, pmdp=pmdp, observation_to_state=observation_to_state, tensorboard_log=tensorboard_log,
@@ -377,6 +388,10 @@ class RPLAgent:
     def _keep(self) -> None:
         if self.run_folder is not None:
             self.save(self.run_folder / "checkpoint.zip")
+
+
+def _zipped(path: str | os.PathLike) -> Path:
+    return Path(path) if Path(path).suffix else Path(f"{os.fspath(path)}.zip")
 
 
 def _has(callbacks: Any, kind: type) -> bool:

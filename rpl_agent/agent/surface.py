@@ -1,0 +1,122 @@
+"""What people reach for after learning: bounds per state and action, the policy as a table, parameters in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.agent.logger import Logger
+from rpl_agent.agent.session import Session
+from rpl_agent.agent.state import capture, restore
+from rpl_agent.errors import ModelError
+from rpl_agent.jit import UNIT_ROUNDOFF
+from rpl_agent.model.objective import Sense
+from rpl_agent.solver.operator import row_bounds
+from rpl_agent.solver.solution import Solution
+
+Bounds = tuple[np.ndarray, np.ndarray]
+
+
+class Surface:
+    """Mixed into `RPLAgent`; everything here follows from its session."""
+
+    session: Session
+    schedule: Any
+    _logger: Logger
+    _source: Any
+
+    def value_bounds(self, step: int = 0) -> Bounds:
+        """(lower (S,), upper (S,)): as for the initial state, for every state, jointly with probability ≥ 1 − δ.
+
+        Maximising: the robust policy achieves at least ``lower`` from each state, and no policy more than ``upper``.
+        Minimising: it costs at most ``upper``, and no policy less than ``lower``. With a horizon, ``step`` steps are
+        already taken. These are the bounds of the rectangular relaxation, also where the certificate is tighter.
+        """
+        low, high = self._sides()
+        return _values(low, low.lower_values, step), _values(high, high.upper_values, step)
+
+    def q_bounds(self, step: int = 0) -> Bounds:
+        """(lower (S, A), upper (S, A)): the action once, then as in `value_bounds`; nan where it is not enabled."""
+        low, high = self._sides()
+        pmdp = self.session.pmdp
+        tables = []
+        for solution, values, upward in ((low, low.lower_values, False), (high, high.upper_values, True)):
+            after = _values(solution, values, step + 1)
+            q = np.full((pmdp.num_states, pmdp.num_actions), np.nan)
+            q[pmdp.row_state, pmdp.action] = _row_values(solution, after, upward)
+            tables.append(q)
+        return tables[0], tables[1]
+
+    def policy_table(self) -> list[dict[str, Any]]:
+        """One line per state: its name, the certified policy's action, and the bounds of its value."""
+        pmdp = self.session.pmdp
+        certificate = self.session.certificate or self.session.certify()
+        lower, upper = self.value_bounds()
+        return [
+            {
+                "state": s, "name": pmdp.state_name(s), "lower": float(lower[s]), "upper": float(upper[s]),
+                "action": pmdp.action_names[certificate.policy.action(pmdp, s)],
+            }
+            for s in range(pmdp.num_states)
+        ]  # fmt: skip
+
+    def _sides(self) -> tuple[Solution, Solution]:
+        """The solutions whose lower and upper values are the bounds."""
+        found = self.session.planner.solutions
+        if found.robust is None or found.optimistic is None:
+            self.session.certify()
+        robust, optimistic = found.robust, found.optimistic
+        assert robust is not None and optimistic is not None
+        return (robust, optimistic) if robust.objective.sense is Sense.MAX else (optimistic, robust)
+
+    # ------------------------------------------------------------------ SB3's names
+    def set_logger(self, logger: Any) -> None:
+        """Also log to ``logger``: anything with SB3's ``record`` and ``dump``; the run folder's own files stay."""
+        if not (hasattr(logger, "record") and hasattr(logger, "dump")):
+            raise ModelError(f"{type(logger).__name__} is no logger: it needs record(key, value) and dump(step)")
+        self._logger.forward_to(logger)
+
+    def get_parameters(self) -> dict[str, Any]:
+        """What was learned (counts with their marks, counters, sampling policy) as plain data, as in a checkpoint."""
+        state, arrays = capture(self.session, self.schedule, {}, None)
+        return {"state": state, "arrays": arrays}
+
+    def set_parameters(self, parameters: Mapping[str, Any], exact_match: bool = True) -> None:
+        """Take over what `get_parameters` of an agent with the same model gave; chance goes on afresh."""
+        if not isinstance(parameters, Mapping) or not {"state", "arrays"} <= set(parameters):
+            raise ModelError("parameters are what get_parameters() of another agent returned")
+        restore(self.session, parameters["state"], parameters["arrays"])
+        self._source = self.session.source_state = None
+
+    def __repr__(self) -> str:
+        session = self.session
+        if not session.started:
+            return f"{type(self).__name__}(no environment yet, δ = {session.config.delta:g})"
+        text = f"{type(self).__name__}({session.pmdp.name}: {session.objective.describe()}"
+        text += f", {session.episodes:,} episodes"
+        certificate = session.certificate
+        if certificate is not None:
+            text += f", certified [{certificate.lower:.6g}, {certificate.upper:.6g}] at {1 - certificate.delta:g}"
+        return text + ")"
+
+
+def _values(solution: Solution, values: np.ndarray, step: int) -> np.ndarray:
+    """(S,) of one step: a horizon's values are stored by steps to go."""
+    if values.ndim == 1:
+        return values.copy()
+    to_go = len(values) - 1 - step
+    if step < 0 or to_go < 0:
+        raise ModelError(f"step {step} is outside the horizon of {len(values) - 1} steps")
+    return values[to_go].copy()
+
+
+def _row_values(solution: Solution, values: np.ndarray, upward: bool) -> np.ndarray:
+    """(R,) reward and expectation of every row, rounded outward; decided states keep their value."""
+    problem = solution.problem
+    q = problem.reward + problem.gamma * row_bounds(problem, values, upward)
+    finite = np.isfinite(q)
+    q[finite] += (1.0 if upward else -1.0) * 4.0 * UNIT_ROUNDOFF * (np.abs(q[finite]) + np.abs(problem.reward[finite]))
+    decided = problem.task.decided[problem.pmdp.row_state]
+    return np.where(decided, values[problem.pmdp.row_state], q)
