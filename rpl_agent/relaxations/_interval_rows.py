@@ -348,4 +348,6 @@ def without_infinity(a, b, values, maximise, upward, successor, expression, lowe
         # From above, any possibility counts; from below, only one that certainly exists.
         possible = infinite_lo or (infinite_hi and not at_least_one(finite_lo[:kept]))
         return possible and (exact or upward), capped
+    if upward and not exact:  # the hull may show a way around that the set does not have
+        return infinite_hi, capped
     return infinite_lo or (infinite_hi and not at_least_one(finite_hi[:kept])), capped

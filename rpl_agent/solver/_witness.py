@@ -82,28 +82,60 @@ def tidy(p, values, maximise, successor, lower, upper, expression, row_ptr):
             holes = _open_best(a, b, p, values, sign, successor, expression, upper)
 
 
+@njit(cache=True)
+def _has_exact(a, b, p, lower, upper, expression):
+    """Whether the bounds of a row allow an exact distribution whose support is that of p.
+
+    Nothing may be left out that has a lower bound, nothing be in that has an upper bound of 0; the upper bounds on the
+    support must reach 1, and the lower bounds must leave some mass for a member without one.
+    """
+    count = 0
+    holes = False
+    unbound = False
+    for t in range(a, b):
+        f = expression[t]
+        if not (0.0 <= p[t] < np.inf) or (p[t] > 0.0 and upper[f] == 0.0) or (p[t] == 0.0 and lower[f] > 0.0):
+            return False
+        if p[t] > 0.0:
+            count += 1
+            unbound = unbound or lower[f] == 0.0
+        else:
+            holes = True
+    if count == 0 or (holes and not _allows(a, b, p, 0.0, expression, upper)):
+        return False
+    if not unbound:
+        return True
+    terms = np.empty(count)
+    count = 0
+    for t in range(a, b):
+        if p[t] > 0.0:
+            terms[count] = lower[expression[t]]
+            count += 1
+    return not at_least_one(terms)
+
+
 @njit(cache=True, nogil=True)
 def mass_to_move(p, lower, upper, expression, row_ptr):
-    """(R,) a bound on the mass between each row of p and an exact distribution on its support; inf if there is none."""
+    """(R,) a bound on the mass between each row of p and an exact distribution on its support; inf if there is none.
+
+    A row with one successor has one distribution, whatever p says.
+    """
     out = np.zeros(row_ptr.shape[0] - 1)
     for row in range(row_ptr.shape[0] - 1):
         a, b = row_ptr[row], row_ptr[row + 1]
         if b - a == 1:
             continue
+        if not _has_exact(a, b, p, lower, upper, expression):
+            out[row] = np.inf
+            continue
         moved = (b - a) * UNIT_ROUNDOFF
         total = 0.0
-        possible = True
-        holes = False
         for t in range(a, b):
             f = expression[t]
             inside = min(max(p[t], lower[f]), upper[f])
             moved += abs(p[t] - inside)
             total += inside
-            holes = holes or p[t] == 0.0
-            possible = possible and (p[t] > 0.0 or lower[f] == 0.0)
-        if possible and holes:
-            possible = _allows(a, b, p, 0.0, expression, upper)
-        out[row] = 2.0 * (moved + abs(1.0 - total)) if possible else np.inf
+        out[row] = 2.0 * (moved + abs(1.0 - total))
     return out
 
 

@@ -1,7 +1,7 @@
 """Certified bounds on one cyclic part of the model, its exits solved already.
 
 Lower and upper bounds are fixpoints of the Bellman operator with a tiny extra cost or bonus per step, so they satisfy
-the conditions of `certificates` strictly and rounding cannot break them:
+the conditions of `check` strictly and rounding cannot break them:
 
 * the bound of the *proper* side (a maximiser's lower bound, a cost minimiser's upper bound) fixes that side's strategy,
   from which every play ends, and lets the opponents answer;

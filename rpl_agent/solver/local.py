@@ -199,9 +199,7 @@ class Local:
             self.cs, workspace(self.cs, self.longest), q, p,
         )  # fmt: skip
         if self.cs.kind == INTERVAL:
-            tidy(
-                p, values, self.maximise, self.successor, self.cs.lower, self.cs.upper, self.expression, self.row_ptr
-            )
+            tidy(p, values, self.maximise, self.successor, self.cs.lower, self.cs.upper, self.expression, self.row_ptr)
         elif not self.nature_fixed:  # the distributions of a region are not free within its hull
             p[(p <= TRACE) & (self.lo == 0.0)] = 0.0
         return q, p

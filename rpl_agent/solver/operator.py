@@ -6,44 +6,35 @@ import numpy as np
 
 from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.objective import Sense
-from rpl_agent.relaxations._rows import row_range
 from rpl_agent.relaxations.base import CompiledRelaxation
-from rpl_agent.relaxations.row_set import POINT, compiled_set, workspace
-from rpl_agent.solver._bellman import MAX_AGENT
+from rpl_agent.solver._bellman import FIXED_AGENT
 from rpl_agent.solver._graph import attainable, staying_rows
+from rpl_agent.solver._states import row_totals, state_images
 from rpl_agent.solver.problem import Problem
-from rpl_agent.solver.witness import Witness
 
 #: how far a relaxation that does not say otherwise may be from the exact extremum, relative to the values' span
 DEFAULT_TIGHTNESS = 1e-9
 
 
-def row_bounds(problem: Problem, values: np.ndarray, upward: bool, witness: Witness | None = None) -> np.ndarray:
-    """(R,) bounds of nature's extremum per row from the side asked for; under a witness on cyclic rows.
+def row_bounds(problem: Problem, values: np.ndarray, upward: bool) -> np.ndarray:
+    """(R,) bounds of nature's extremum per row from the side asked for.
 
-    Infinite values are treated as in `row_expectation`.
+    +inf among values is treated as in `row_expectation`; -inf (a lower bound that says nothing) passes on wherever it
+    can be reached.
     """
-    pmdp, relaxation = problem.pmdp, problem.relaxation
-    compiled = relaxation.compiled()
-    if compiled is not None:
-        out = np.empty(pmdp.num_rows)
-        direct = CompiledRelaxation(pmdp, compiled, relaxation.name)
-        direct.directed_expectation(values, Sense.MAX if problem.maximise else Sense.MIN, upward, out)
-    else:
-        out = generic_bounds(problem, values, upward)
-    if witness is not None:
-        rows = np.flatnonzero(problem.structure().is_cyclic[pmdp.row_state])
-        means = np.empty(len(rows))
-        fixed = compiled_set(POINT, witness.p, witness.p)
-        each = np.arange(pmdp.num_transitions, dtype=np.int32)
-        each.setflags(write=False)
-        if len(rows):
-            row_range(
-                0, len(rows), values, problem.maximise, upward, pmdp.row_ptr, pmdp.successor, each, fixed,
-                workspace(fixed, problem.longest), rows, means,
-            )  # fmt: skip
-        charge = witness.charges(values)[rows]
-        out[rows] = means + charge if upward else means - charge
+    unknown = np.isneginf(values)
+    if unknown.any():
+        pmdp = problem.pmdp
+        q = row_bounds(problem, np.where(unknown, 0.0, values), upward)
+        reached = unknown[pmdp.successor] & (problem.relaxation.bounds()[1][pmdp.expression] > 0.0)
+        q[np.logical_or.reduceat(reached, pmdp.row_ptr[:-1])] = -np.inf
+        return q
+    compiled = problem.relaxation.compiled()
+    if compiled is None:
+        return generic_bounds(problem, values, upward)
+    out = np.empty(problem.pmdp.num_rows)
+    direct = CompiledRelaxation(problem.pmdp, compiled, problem.relaxation.name)
+    direct.directed_expectation(values, Sense.MAX if problem.maximise else Sense.MIN, upward, out)
     return out
 
 
@@ -65,10 +56,13 @@ def generic_bounds(problem: Problem, values: np.ndarray, upward: bool, rows: np.
         finite_values = np.where(infinite, float(values[~infinite].max(initial=0.0)), values)
         lo, hi = attainable(*relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
         bad, lo, hi = infinite[pmdp.successor[each]], lo[each], hi[each]
+        possible = np.add.reduceat(np.where(bad, hi, 0.0), starts) > 0.0
         if problem.maximise:  # from below, a possibility of the hull proves nothing
-            forced = (np.add.reduceat(np.where(bad, hi, 0.0), starts) > 0.0) & upward
+            forced = possible & upward
         else:
             forced = ~staying_rows(~bad, np.append(starts, len(each)), lo, hi)
+            if upward:  # nor does it prove a way around an infinite successor, except where it is the set
+                forced |= possible & (counts > 2)
     relaxation.expectation(finite_values, extremum, out, rows)
     if upward != problem.maximise:
         seen = finite_values[pmdp.successor[each]]
@@ -87,25 +81,22 @@ def state_bounds(
 
     For all states and rows, or for ``states`` (k,) whose ``rows`` (in their order) q belongs to.
     """
+    totals = total_bounds(problem, q, upward, rows)
     pmdp = problem.pmdp
-    side = 1.0 if upward else -1.0
-    sizes = np.diff(pmdp.state_ptr) if states is None else pmdp.state_ptr[states + 1] - pmdp.state_ptr[states]
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    reward = problem.reward if rows is None else problem.reward[rows]
-    total = q.copy()
-    moved = np.isfinite(q) & ((reward != 0.0) | (problem.gamma != 1.0))
-    total[moved] = reward[moved] + problem.gamma * q[moved]
-    total[moved] += side * 3.0 * UNIT_ROUNDOFF * (np.abs(total[moved]) + 2.0 * np.abs(reward[moved]))
+    pointer = pmdp.state_ptr
+    if states is not None:
+        pointer = np.concatenate([[0], np.cumsum(pmdp.state_ptr[states + 1] - pmdp.state_ptr[states])])
     if weights is None:
-        return (np.maximum if problem.agent == MAX_AGENT else np.minimum).reduceat(total, starts)
-    weights = weights if rows is None else weights[rows]
-    played = weights > 0.0
-    low = np.minimum.reduceat(np.where(played, total, np.inf), starts)
-    infinite = np.logical_or.reduceat(played & np.isinf(total), starts)
-    base = np.where(np.isfinite(low), low, 0.0)
-    gain = np.where(played & np.isfinite(total), total - np.repeat(base, sizes), 0.0)
-    extra = np.add.reduceat(weights * gain, starts)
-    result = base + extra
-    count = np.add.reduceat(played.astype(float), starts)
-    result += side * UNIT_ROUNDOFF * np.where(extra > 0.0, (2.0 * count + 8.0) * extra + 2.0 * np.abs(result), 0.0)
-    return np.where(infinite, np.inf, result)
+        agent, weights = problem.agent, np.zeros(0)
+    else:
+        agent, weights = FIXED_AGENT, weights if rows is None else weights[rows]
+    out = np.empty(len(pointer) - 1)
+    state_images(totals, pointer, agent, weights, upward, out)
+    return out
+
+
+def total_bounds(problem: Problem, q: np.ndarray, upward: bool, rows: np.ndarray | None = None) -> np.ndarray:
+    """Bounds of reward + discount * q per row: of all rows, or of ``rows`` (k,)."""
+    out = np.empty(len(q))
+    row_totals(q, problem.reward if rows is None else problem.reward[rows], problem.gamma, upward, out)
+    return out

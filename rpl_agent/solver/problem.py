@@ -132,6 +132,12 @@ class Problem:
         return np.full(self.pmdp.num_states, -1, dtype=np.int64)
 
     @cached_property
+    def absorbing_successor(self) -> np.ndarray:
+        """(T,) successors with decided states leading to themselves: what follows the end is no part of a play."""
+        source = self.pmdp.row_state[self.pmdp.transition_row]
+        return np.where(self.task.decided[source], source, self.pmdp.successor).astype(np.int32)
+
+    @cached_property
     def longest(self) -> int:
         return int(scratch_size(self.pmdp.row_ptr))
 

@@ -59,9 +59,15 @@ class Solution:
 
     def check(self) -> list[str]:
         """Problems of the certificate, found without looking at how it was computed; empty means certified."""
-        from rpl_agent.solver.certificates import check
+        from rpl_agent.solver.check import check
 
         return check(self)
+
+
+def is_converged(low: float, high: float, precision: float) -> bool:
+    """Whether a bracket is as narrow as asked for, relative to values above 1."""
+    width = precision * max(1.0, abs(low), abs(high)) if np.isfinite(high) else 0.0
+    return low == high or high - low <= width
 
 
 def finish(
@@ -71,8 +77,7 @@ def finish(
     """Assemble a solution; warn where it is wider than asked for."""
     start = problem.pmdp.initial_state
     low, high = float(lower[..., start].flat[-1]), float(upper[..., start].flat[-1])
-    width = precision * max(1.0, abs(low), abs(high)) if np.isfinite(high) else 0.0
-    converged = low == high or high - low <= width
+    converged = is_converged(low, high, precision)
     if not converged:
         warnings.warn(
             f"the bracket [{low:.9g}, {high:.9g}] is sound but wider than the precision {precision:g} asked for",

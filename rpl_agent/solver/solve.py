@@ -1,7 +1,7 @@
 """`solve`: robust and optimistic values with bounds on both sides.
 
 The model is cut into strongly connected components. Acyclic parts are one backward pass with rounding directed outward
-on both sides; cyclic parts are handled by `component`. See `certificates` for what a
+on both sides; cyclic parts are handled by `component`. See `check` for what a
 bound must satisfy and why that suffices.
 """
 

@@ -1,0 +1,274 @@
+"""`check`: a proof, from inequalities alone, that the two bounds of a solution are bounds.
+
+What is proved. T is the robust Bellman operator of the problem, T_pi the one with the agent fixed to a policy pi. If
+the agent maximises, lower <= V^pi for the returned pi and V* <= upper; if it minimises, lower <= V* and V^pi <= upper;
+if the problem fixes the policy, both bound its value. T' below is the operator of the side in question. Nothing that
+the solver left behind is trusted: numbers must be numbers, the policy a policy (weights are normalised, with the error
+of that charged), nature's witness an exact distribution within exact bounds, or it is not used.
+
+Trusted are the problem itself and its relaxation: bounds per row from the side asked for, in exact sets (intervals,
+known MDPs, rows of two successors) with rounding, in others up to the tightness that the relaxation states.
+
+Let b be the values of decided states (targets and avoided states, which absorb), L and U the values to be checked,
+"open" all other states. -inf from below and +inf from above claim nothing and are always right. Rewards are >= 0
+unless there is a discount or a horizon, so there L may be replaced by max(L, 0).
+
+1. Horizon. L_0 <= b <= U_0 and L_k <= T' L_{k-1}, U_k >= T' U_{k-1}: induction.
+2. Discount. T' is a contraction. L <= T' L with L < inf everywhere gives L <= T'^n L -> V; the same for U > -inf.
+3. Upper bound, play may go on for ever unpunished (reachability, reward). V is the least fixpoint of T' above 0
+   (compact sets of nature, finitely many rows), so U >= 0, U >= b, U >= T' U suffice (Park). For probabilities
+   min(T' U, 1) will do.
+4. Lower bound in the same case. Let X be the open states with 0 < L < inf, and L <= T' L there. Call a row used in X
+   *spent* if it pays a reward or its inequality is strict, and suppose that no player who is still free can keep the
+   play in X for ever by rows that are not spent. Then L <= V: along any play up to time n within X,
+   L(s) <= E[rewards] - E[gaps] + E[L(s_n)]. If the expected reward is infinite there is nothing to show. Otherwise
+   the expected number of spent rows is finite, because L is bounded; since the play cannot stay in X by the others, it
+   leaves X almost surely, to where L <= V: decided states, states with L <= 0, states where V is infinite (5).
+   Nature, where it maximises, may be taken to play any extremum of T' L; those are not known, so it counts as free,
+   unless the solution brings a witness: then T' has nature fixed to it, and so has the question who can stay.
+5. An infinite lower bound needs the graph: no strategy of the minimisers reaches a target almost surely (cost), or
+   that or an unpaid loop (reward). The hull of a set that is not exact overrates nature, so it shows this only if
+   nature minimises.
+6. Lower bound of a cost (a play that misses the target costs infinity). L <= T' L suffices: under strategies that reach
+   the target almost surely it iterates to L <= cost, all others cost infinity.
+7. Upper bound of a cost. U >= 0 and U >= T' U where U is finite, with the minimisers fixed as in 4. Now U(s) >=
+   E[costs] + E[gaps] + E[U(s_n)] >= E[costs] + E[gaps], so spent rows are finitely many again; if the play cannot stay
+   among open states with finite U by the others, it reaches the target, and the costs are at most U.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from rpl_agent.relaxations._rows import row_range
+from rpl_agent.relaxations.row_set import INTERVAL, POINT, compiled_set, workspace
+from rpl_agent.solver._bellman import MIN_AGENT
+from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, attainable, finite_set, hold_set
+from rpl_agent.solver._states import runs_forward
+from rpl_agent.solver.operator import row_bounds, state_bounds, total_bounds
+from rpl_agent.solver.policies import policy_issues, side_weights
+from rpl_agent.solver.problem import Problem
+from rpl_agent.solver.solution import Solution, is_converged
+from rpl_agent.solver.witness import Witness
+
+
+def check(solution: Solution) -> list[str]:
+    """Problems of a solution; empty means that both bounds are proven."""
+    issues = _shape(solution)
+    if issues:
+        return issues
+    if solution.objective.horizon is not None:
+        return _horizon(solution)
+    for upward in (False, True):
+        values = solution.upper_values if upward else solution.lower_values
+        issues += _Claim(solution, values, upward, side_weights(solution, upward)).issues()
+    return issues
+
+
+def _shape(solution: Solution) -> list[str]:
+    """Values that are no numbers, claims that no argument could support, a policy that is none."""
+    problem, low, high = solution.problem, solution.lower_values, solution.upper_values
+    horizon, states, start = problem.objective.horizon, problem.pmdp.num_states, problem.pmdp.initial_state
+    wanted = (states,) if horizon is None else (horizon + 1, states)
+    for side, values in (("lower", low), ("upper", high)):
+        if values.shape != wanted or values.dtype != np.float64:
+            return [f"{side} values have shape {values.shape} and type {values.dtype}, not {wanted} floats"]
+        if np.isnan(values).any():
+            return [f"{side} is not a number in {_name(problem, np.isnan(values))}"]
+    issues = []
+    if np.isneginf(high).any():
+        issues.append(f"upper is -inf in {_name(problem, np.isneginf(high))}")
+    sums_up = not (problem.is_reach or problem.discounted or horizon is not None)
+    if not sums_up and np.isposinf(low).any():
+        issues.append(f"lower is infinite in {_name(problem, np.isposinf(low))}, where no value is")
+    # Written so that a bracket that is not a number fails.
+    if not (solution.lower <= low[..., start].flat[-1] and solution.upper >= high[..., start].flat[-1]):
+        issues.append("the bracket at the initial state is tighter than the values")
+    if (low > high).any():
+        issues.append(f"lower exceeds upper in {_name(problem, low > high)}")
+    if solution.converged and not is_converged(solution.lower, solution.upper, solution.precision):
+        issues.append("the bracket is wider than the precision it is said to have")
+    return issues + policy_issues(solution)
+
+
+def _name(problem: Problem, bad: np.ndarray) -> str:
+    """The first of the marked states, and how many more; ``bad`` (S,) or (H + 1, S)."""
+    steps, states = bad.any(axis=-1), np.flatnonzero(np.atleast_2d(bad).any(axis=0))
+    at = f" with {np.flatnonzero(steps)[0]} steps to go" if bad.ndim == 2 else ""
+    more = f" and {len(states) - 1} more" if len(states) > 1 else ""
+    return f"state {states[0]} = {problem.pmdp.state_name(int(states[0]))}{at}{more}"
+
+
+def _fails(values: np.ndarray, image: np.ndarray, upward: bool) -> np.ndarray:
+    """Where values are not on the right side of their image; what is not a number fails, what claims nothing passes."""
+    if upward:
+        return ~(values >= image) & ~np.isposinf(values)
+    return ~(values <= image) & ~np.isneginf(values)
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """One side of a solution without horizon: values (S,), with the agent fixed to weights (R,) or free."""
+
+    solution: Solution
+    given: np.ndarray
+    upward: bool
+    weights: np.ndarray | None
+
+    @property
+    def problem(self) -> Problem:
+        return self.solution.problem
+
+    @property
+    def side(self) -> str:
+        return "upper" if self.upward else "lower"
+
+    @cached_property
+    def values(self) -> np.ndarray:
+        """The claim with what is known without proof: no value is negative without a discount."""
+        return self.given if self.problem.discounted else np.maximum(self.given, 0.0)
+
+    @cached_property
+    def must_end(self) -> bool:
+        """Whether the inequality alone proves nothing: points 4 and 7."""
+        return not self.problem.discounted and self.upward != self.problem.proper_max
+
+    @cached_property
+    def active(self) -> np.ndarray:
+        """(S,) where the inequality has something to show: X of points 4 and 7, open states otherwise."""
+        found = ~self.problem.task.decided
+        if self.must_end:
+            found = found & np.isfinite(self.values)
+            if not self.upward:
+                found &= self.values > 0.0
+        return found
+
+    def issues(self) -> list[str]:
+        found = self._boundary() + self._infinite()
+        if found:
+            return found
+        found = self._proof(row_bounds(self.problem, self.values, self.upward), None)
+        if found and self.must_end and self.problem.nature_proper and self.solution.nature_witness is not None:
+            return self._with_witness()
+        return found
+
+    def _boundary(self) -> list[str]:
+        """Decided states, and upper bounds below 0."""
+        problem, task = self.problem, self.problem.task
+        bad = task.decided & _fails(self.values, problem.boundary(), self.upward)
+        if bad.any():
+            return [f"{self.side} is wrong in the decided {_name(problem, bad)}"]
+        bad = self.given < 0.0
+        if self.upward and not problem.discounted and bad.any():
+            return [f"upper is negative in {_name(problem, bad)}"]
+        return []
+
+    def _proof(self, q: np.ndarray, support: np.ndarray | None) -> list[str]:
+        """The inequality, from bounds q (R,) of nature's choices, and that the play ends where it must.
+
+        ``support`` (T,) tells in which rows nature is fixed and where it then puts mass: 1 yes, 0 no, -1 free.
+        """
+        problem = self.problem
+        totals = total_bounds(problem, q, self.upward)
+        image = state_bounds(problem, q, self.upward, self.weights)
+        if problem.is_reach:
+            image = np.minimum(image, 1.0)
+        bad = self.active & _fails(self.values, image, self.upward)
+        if bad.any():
+            relation = ">=" if self.upward else "<="
+            worst = float(np.abs(self.values - image)[bad].max())
+            return [f"{self.side} {relation} T {self.side} fails by {worst:.3g} in {_name(problem, bad)}"]
+        return self._endless(totals, image, support) if self.must_end else []
+
+    def _endless(self, totals: np.ndarray, image: np.ndarray, support: np.ndarray | None) -> list[str]:
+        """Whether the play can stay where it must not, by rows that are not spent."""
+        problem, pmdp = self.problem, self.problem.pmdp
+        here = self.values[pmdp.row_state]
+        result = totals if self.weights is None else image[pmdp.row_state]
+        strict = (here > result) if self.upward else (here < result)
+        played = np.ones(pmdp.num_rows, dtype=bool) if self.weights is None else self.weights > 0.0
+        usable = np.where(played, np.where(strict | (problem.reward > 0.0), 1, 2), 0).astype(np.int8)
+        if runs_forward(self.active, usable, pmdp.state_ptr, pmdp.row_ptr, pmdp.successor):
+            return []
+        lo, hi = attainable(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
+        if support is not None:
+            fixed = support >= 0.0
+            lo, hi = np.where(fixed, support, lo), np.where(fixed, support, hi)
+        quantifier = ANY_ROW if self.weights is None else ALL_ROWS
+        held = hold_set(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, lo, hi, usable, quantifier, self.active)
+        if not held.any():
+            return []
+        if self.upward:
+            return [f"the target can be avoided for ever from {_name(problem, held)}"]
+        return [f"lower is positive where the play can be held: {_name(problem, held)}"]
+
+    def _with_witness(self) -> list[str]:
+        """The proof with nature fixed to its witness in every row where that is an exact distribution."""
+        problem, pmdp, p = self.problem, self.problem.pmdp, self.solution.nature_witness
+        assert p is not None
+        if p.shape != (pmdp.num_transitions,) or p.dtype != np.float64:
+            return [f"nature's witness has shape {p.shape} and type {p.dtype}, not one float per transition"]
+        compiled = problem.relaxation.compiled()
+        is_region = compiled is None or compiled.kind > INTERVAL
+        lower, upper = problem.relaxation.bounds()
+        witness = Witness.of(p, lower, upper, pmdp.expression, pmdp.row_ptr, pmdp.successor, False)
+        lengths = np.diff(pmdp.row_ptr)
+        usable = np.isfinite(witness.mass) & (lengths > 1) & ~(is_region & (lengths > 2))
+        q = row_bounds(problem, self.values, self.upward)
+        rows = np.flatnonzero(usable)
+        if len(rows):
+            fixed, each = compiled_set(POINT, p, p), np.arange(pmdp.num_transitions, dtype=np.int32)
+            each.setflags(write=False)
+            means = np.empty(len(rows))
+            row_range(
+                0, len(rows), self.values, problem.maximise, self.upward, pmdp.row_ptr, pmdp.successor, each, fixed,
+                workspace(fixed, problem.longest), rows, means,
+            )  # fmt: skip
+            charge = witness.charges(self.values)[rows]
+            q[rows] = means + charge if self.upward else means - charge
+        support = np.where(usable[pmdp.transition_row], (p > 0.0).astype(float), -1.0)
+        return self._proof(q, support)
+
+    def _infinite(self) -> list[str]:
+        """Point 5."""
+        problem, pmdp, claimed = self.problem, self.problem.pmdp, np.isposinf(self.values)
+        if self.upward or not claimed.any():
+            return []
+        compiled = problem.relaxation.compiled()
+        if problem.maximise and (compiled is None or compiled.kind > INTERVAL):
+            return [f"an infinite lower bound rests on the interval hull in {_name(problem, claimed)}"]
+        lo, hi = attainable(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
+        played = np.ones(pmdp.num_rows, dtype=bool) if self.weights is None else self.weights > 0.0
+        quantifier = 2 if self.weights is not None else ANY_ROW if problem.agent == MIN_AGENT else ALL_ROWS
+        finite = finite_set(
+            pmdp.state_ptr, pmdp.row_ptr, problem.absorbing_successor, lo, hi, played, problem.reward > 0.0,
+            quantifier, not problem.maximise, problem.must_reach, problem.task.target.copy(),
+            np.ones(pmdp.num_states, dtype=bool),
+        )  # fmt: skip
+        bad = claimed & finite
+        return [f"lower is infinite but the graph allows a finite value in {_name(problem, bad)}"] if bad.any() else []
+
+
+def _horizon(solution: Solution) -> list[str]:
+    """Point 1."""
+    problem, horizon = solution.problem, solution.objective.horizon
+    assert horizon is not None
+    decided, start = problem.task.decided, problem.boundary()
+    issues = []
+    for upward in (False, True):
+        values = solution.upper_values if upward else solution.lower_values
+        side = "upper" if upward else "lower"
+        if _fails(values[0], start, upward).any():
+            issues.append(f"{side} is wrong with no steps to go")
+        for k in range(1, horizon + 1):
+            q = row_bounds(problem, values[k - 1], upward)
+            image = state_bounds(problem, q, upward, side_weights(solution, upward, horizon - k))
+            wrong = _fails(values[k], np.where(decided, start, image), upward)
+            if wrong.any():
+                state = int(np.flatnonzero(wrong)[0])
+                issues.append(f"{side} does not follow from the step after it, {k} steps to go, state {state}")
+                break
+    return issues

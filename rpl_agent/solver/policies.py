@@ -1,0 +1,57 @@
+"""The agent's side of a solution: which policy each bound is about, as exact weights of rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rpl_agent.errors import ModelError
+from rpl_agent.model.objective import Sense
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.policy import Policy
+from rpl_agent.solver._bellman import FIXED_AGENT
+from rpl_agent.solver.solution import Solution
+
+
+def policy_issues(solution: Solution) -> list[str]:
+    """Whether the policy is one of the model, and the one that was asked about if one was."""
+    problem, policy = solution.problem, solution.policy
+    if policy.rows is not None and not np.issubdtype(policy.rows.dtype, np.integer):
+        return [f"the policy chooses rows of type {policy.rows.dtype}"]
+    try:
+        policy.check(problem.pmdp)
+    except ModelError as error:
+        return [str(error)]
+    if policy.rows is not None and policy.rows.ndim == 2:
+        if problem.objective.horizon is None:
+            return ["a step-dependent policy needs an objective with a horizon"]
+        if not len(policy.rows):
+            return ["the policy has no decision rule"]
+    if problem.agent == FIXED_AGENT and not _same(policy, problem.policy):
+        return ["the policy is not the one that was asked about"]
+    return []
+
+
+def _same(first: Policy, second: Policy | None) -> bool:
+    if second is None or first.is_deterministic != second.is_deterministic:
+        return False
+    if first.rows is not None and second.rows is not None:
+        return np.array_equal(first.rows, second.rows)
+    return np.array_equal(first.weights, second.weights)  # type: ignore[arg-type]
+
+
+def side_weights(solution: Solution, upward: bool, step: int = 0) -> np.ndarray | None:
+    """(R,) weights of the policy that the bound of one side is about; None where it is about the best one."""
+    problem = solution.problem
+    if problem.agent == FIXED_AGENT:
+        assert problem.policy is not None
+        return distribution(problem.policy.at(step), problem.pmdp)
+    own = upward == (problem.objective.sense is Sense.MIN)
+    return distribution(solution.policy.at(step), problem.pmdp) if own else None
+
+
+def distribution(policy: Policy, pmdp: ParametricMDP) -> np.ndarray:
+    """(R,) the policy's weights divided by their sum in every state: a distribution up to rounding of each weight."""
+    weights = policy.as_weights(pmdp)
+    if policy.is_deterministic:
+        return weights
+    return weights / np.add.reduceat(weights, pmdp.state_ptr[:-1])[pmdp.row_state]
