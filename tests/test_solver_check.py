@@ -13,6 +13,7 @@ from rpl_agent.errors import RPLWarning
 from rpl_agent.model import Nature, Objective, Policy, Sense
 from rpl_agent.relaxations import Intervals
 from rpl_agent.solver import solve
+from tests.reference.random_models import Uncompiled
 from tests.reference.solver import interval_model
 
 ONE = (Fraction(1), Fraction(1))
@@ -247,3 +248,17 @@ def test_equal_rows_with_different_rewards_in_a_horizon(nature, sense):
     for horizon in (2, 3, 5, 9):
         solution = solve(model, Objective.reward("cost", target=None, sense=sense, horizon=horizon), nature)
         assert solution.check() == []
+
+
+@pytest.mark.parametrize("nature", list(Nature))
+@pytest.mark.parametrize("sense", list(Sense))
+def test_the_second_engine_ends_plays_in_the_target(sense, nature):
+    # 0 loops or goes to the goal 1, which leads on to a dead end: the bracket holds the exact value.
+    some = (Fraction(1, 4), Fraction(3, 4))
+    model = relaxation([[{0: some, 1: some}], [{2: ONE}], [{2: ONE}]], cost=[[1], [1], [1]], goal={1})
+    for objective in (Objective.reward("cost", target="goal", sense=sense), Objective.reach("goal", sense=sense)):
+        first, second = solve(model, objective, nature), solve(Uncompiled(model), objective, nature)
+        for solution in (first, second):
+            assert solution.lower <= solution.upper and solution.check() == []
+        assert second.lower <= first.upper and first.lower <= second.upper
+        assert second.gap < 1e-6 and first.gap < 1e-6

@@ -17,6 +17,7 @@ from rpl_agent.model.policy import Policy
 from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT, MIN_AGENT
 from rpl_agent.solver._components import components, levels
 from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, attainable, finite_set, hold_set
+from rpl_agent.solver.check import prove
 from rpl_agent.solver.operator import generic_bounds, state_bounds
 from rpl_agent.solver.problem import Problem
 from rpl_agent.solver.solution import Solution, finish
@@ -44,7 +45,7 @@ def _graph(problem: Problem, weights: np.ndarray | None) -> _Graph:
     if not problem.is_reach:
         quantifier = 2 if weights is not None else ANY_ROW if problem.agent == MIN_AGENT else ALL_ROWS
         infinite = ~finite_set(
-            pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, lo, hi, played, problem.reward > 0.0, quantifier,
+            pmdp.state_ptr, pmdp.row_ptr, problem.absorbing_successor, lo, hi, played, problem.reward > 0.0, quantifier,
             not problem.maximise, problem.must_reach, problem.task.target.copy(), np.ones(states, dtype=bool),
         )  # fmt: skip
     if problem.nature_proper:
@@ -107,6 +108,11 @@ def solve_batch(
         steps += more
     above = (fixed, own) if problem.objective.sense is Sense.MIN else (free, graph)
     high, more = _above(problem, blocks, above[0], above[1], low, max_iterations)
+    below = fixed if problem.agent == MAX_AGENT else free
+    if prove(problem, low, False, below):
+        low = _nothing(problem, False)
+    if prove(problem, high, True, above[0]):
+        high = _nothing(problem, True)
     return finish(problem, low, high, policy, max(1, steps + more), precision, began, None)
 
 
@@ -171,6 +177,16 @@ def _above(
         if not proven:
             values[states] = _trivial(problem, values)
     return values, steps
+
+
+def _nothing(problem: Problem, upward: bool) -> np.ndarray:
+    """(S,) bounds that need no argument."""
+    values = problem.boundary()
+    nothing = 1.0 if problem.is_reach else np.inf
+    if not upward:
+        nothing = -np.inf if problem.discounted else 0.0
+    values[~problem.task.decided] = nothing
+    return values
 
 
 def _trivial(problem: Problem, values: np.ndarray) -> float:

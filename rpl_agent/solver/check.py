@@ -64,8 +64,15 @@ def check(solution: Solution) -> list[str]:
         return _horizon(solution)
     for upward in (False, True):
         values = solution.upper_values if upward else solution.lower_values
-        issues += _Claim(solution, values, upward, side_weights(solution, upward)).issues()
+        issues += prove(solution.problem, values, upward, side_weights(solution, upward), solution.nature_witness)
     return issues
+
+
+def prove(
+    problem: Problem, values: np.ndarray, upward: bool, weights: np.ndarray | None, witness: np.ndarray | None = None
+) -> list[str]:
+    """What is missing to a proof that values (S,) are bounds from one side; the agent plays weights (R,) or is free."""
+    return _Claim(problem, values, upward, weights, witness).issues()
 
 
 def _shape(solution: Solution) -> list[str]:
@@ -113,14 +120,11 @@ def _fails(values: np.ndarray, image: np.ndarray, upward: bool) -> np.ndarray:
 class _Claim:
     """One side of a solution without horizon: values (S,), with the agent fixed to weights (R,) or free."""
 
-    solution: Solution
+    problem: Problem
     given: np.ndarray
     upward: bool
     weights: np.ndarray | None
-
-    @property
-    def problem(self) -> Problem:
-        return self.solution.problem
+    witness: np.ndarray | None
 
     @property
     def side(self) -> str:
@@ -151,7 +155,7 @@ class _Claim:
         if found:
             return found
         found = self._proof(row_bounds(self.problem, self.values, self.upward), None)
-        if found and self.must_end and self.problem.nature_proper and self.solution.nature_witness is not None:
+        if found and self.must_end and self.problem.nature_proper and self.witness is not None:
             return self._with_witness()
         return found
 
@@ -207,7 +211,7 @@ class _Claim:
 
     def _with_witness(self) -> list[str]:
         """The proof with nature fixed to its witness in every row where that is an exact distribution."""
-        problem, pmdp, p = self.problem, self.problem.pmdp, self.solution.nature_witness
+        problem, pmdp, p = self.problem, self.problem.pmdp, self.witness
         assert p is not None
         if p.shape != (pmdp.num_transitions,) or p.dtype != np.float64:
             return [f"nature's witness has shape {p.shape} and type {p.dtype}, not one float per transition"]

@@ -1,0 +1,163 @@
+"""Exact values of small models in rational numbers: every pair of strategies is tried. Shares no code with the solver.
+
+A model is ``rows[s][a]``, a list of the distributions that nature may choose from (the corners of its set), each a
+dictionary successor -> probability. Memoryless strategies suffice for all objectives, and corners for nature.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+
+INF = float("inf")
+Distribution = dict[int, Fraction]
+Number = Fraction | float
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a model: kind is "reach", "cost" (the target must be reached) or "reward" (it adds up)."""
+
+    kind: str
+    target: frozenset[int]
+    avoid: frozenset[int]
+    reward: tuple[tuple[Fraction, ...], ...]
+    gamma: Fraction
+    horizon: int | None
+    agent_max: bool
+    nature_max: bool
+
+    @property
+    def decided(self) -> frozenset[int]:
+        return self.target | self.avoid
+
+
+def linear(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fraction]:
+    """Gaussian elimination; the matrix must be regular."""
+    n = len(right)
+    rows = [[*row, b] for row, b in zip(matrix, right)]
+    for k in range(n):
+        pivot = next(i for i in range(k, n) if rows[i][k])
+        rows[k], rows[pivot] = rows[pivot], rows[k]
+        scale = rows[k][k]
+        rows[k] = [x / scale for x in rows[k]]
+        for i in range(n):
+            if i != k and rows[i][k]:
+                factor = rows[i][k]
+                rows[i] = [x - factor * y for x, y in zip(rows[i], rows[k])]
+    return [row[n] for row in rows]
+
+
+def closure(chain: list[Distribution]) -> list[set[int]]:
+    """The states that each state can reach, itself included."""
+    found = []
+    for s in range(len(chain)):
+        seen, todo = {s}, [s]
+        while todo:
+            for j, p in chain[todo.pop()].items():
+                if p > 0 and j not in seen:
+                    seen.add(j)
+                    todo.append(j)
+        found.append(seen)
+    return found
+
+
+def chain_values(chain: list[Distribution], reward: list[Fraction], question: Question) -> list[Number]:
+    """Values of a Markov chain from every state."""
+    n, decided = len(chain), question.decided
+    chain = [{s: Fraction(1)} if s in decided else chain[s] for s in range(n)]
+    known: dict[int, Number] = {s: Fraction(int(question.kind == "reach" and s in question.target)) for s in decided}
+    if question.gamma == 1:
+        reach = closure(chain)
+        for s in set(range(n)) - decided:
+            ends = {j for j in reach[s] if all(j in reach[k] for k in reach[j])}  # members of closed classes
+            if question.kind == "reach":
+                if not reach[s] & question.target:
+                    known[s] = Fraction(0)
+            elif question.kind == "cost":
+                if not ends <= question.target:
+                    known[s] = INF
+            elif any(reward[j] for j in ends - decided):
+                known[s] = INF
+            elif s in ends:
+                known[s] = Fraction(0)
+    open_states = [s for s in range(n) if s not in known]
+    index = {s: i for i, s in enumerate(open_states)}
+    matrix = [[Fraction(int(i == j)) for j in range(len(index))] for i in range(len(index))]
+    right = [Fraction(0)] * len(index)
+    for s, i in index.items():
+        if question.kind != "reach":
+            right[i] += reward[s]
+        for j, p in chain[s].items():
+            if p and j in index:
+                matrix[i][index[j]] -= question.gamma * p
+            elif p:
+                right[i] += question.gamma * p * known[j]  # finite: an infinite successor makes s infinite too
+    solved = linear(matrix, right)
+    return [solved[index[s]] if s in index else known[s] for s in range(n)]
+
+
+def _mixed(options: list[list[Distribution]], weights: tuple[Fraction, ...]) -> list[Distribution]:
+    """All mixtures of one distribution per row that is drawn."""
+    drawn = [(w, row) for w, row in zip(weights, options) if w]
+    found = []
+    for choice in product(*(row for _, row in drawn)):
+        total: Distribution = {}
+        for (w, _), p in zip(drawn, choice):
+            for j, mass in p.items():
+                total[j] = total.get(j, Fraction(0)) + w * mass
+        found.append(total)
+    return found
+
+
+def policy_values(rows: list[list[list[Distribution]]], question: Question, weights: list[tuple]) -> list[Number]:
+    """Values of the policy that draws rows by ``weights[s][a]``, under nature's best or worst answer."""
+    extremum = max if question.nature_max else min
+    options = [_mixed(choices, w) for choices, w in zip(rows, weights)]
+    for s in question.decided:
+        options[s] = options[s][:1]
+    reward = [sum((w * r for w, r in zip(weights[s], question.reward[s])), Fraction(0)) for s in range(len(rows))]
+    if question.horizon is not None:
+        return _steps(question, [[(r, o)] for r, o in zip(reward, options)])
+    result: list[Number] | None = None
+    for natures in product(*options):
+        values = chain_values(list(natures), reward, question)
+        result = values if result is None else [extremum(a, b) for a, b in zip(result, values)]
+    assert result is not None
+    return result
+
+
+def best_values(rows: list[list[list[Distribution]]], question: Question) -> list[Number]:
+    """Values of the best policy."""
+    if question.horizon is not None:
+        return _steps(question, [list(zip(question.reward[s], rows[s])) for s in range(len(rows))])
+    extremum = max if question.agent_max else min
+    result: list[Number] | None = None
+    sizes = [1 if s in question.decided else len(choices) for s, choices in enumerate(rows)]
+    for choice in product(*(range(size) for size in sizes)):
+        weights = [tuple(Fraction(int(a == c)) for a in range(len(rows[s]))) for s, c in enumerate(choice)]
+        values = policy_values(rows, question, weights)
+        result = values if result is None else [extremum(a, b) for a, b in zip(result, values)]
+    assert result is not None
+    return result
+
+
+def _steps(question: Question, rows: list[list[tuple[Fraction, list[Distribution]]]]) -> list[Number]:
+    """Backward induction over the horizon; rows[s] lists (reward, distributions)."""
+    agent, nature = max if question.agent_max else min, max if question.nature_max else min
+    assert question.horizon is not None
+    start = [Fraction(int(question.kind == "reach" and s in question.target)) for s in range(len(rows))]
+    values: list = start
+    for _ in range(question.horizon):
+        values = [
+            start[s]
+            if s in question.decided
+            else agent(
+                (Fraction(0) if question.kind == "reach" else r)
+                + question.gamma * nature(sum((p * values[j] for j, p in o.items()), Fraction(0)) for o in options)
+                for r, options in rows[s]
+            )
+            for s in range(len(rows))
+        ]
+    return values
