@@ -17,6 +17,7 @@ from random import Random
 import numpy as np
 
 from rpl_agent.model import Kind, Nature, Objective, Policy, Sense
+from rpl_agent.model.objective import Unreached
 from rpl_agent.solver import Solution, solve
 from tests.reference.oracle import Number, Question, best_values, policy_values
 from tests.reference.random_models import Sample, interval_sample, region_sample
@@ -47,6 +48,7 @@ def objectives(random: Random, has_avoid: bool) -> list[Objective]:
         found += [
             Objective.reach("goal", sense=sense, avoid="bad" if has_avoid else None),
             Objective.reward("cost", target="goal", sense=sense),
+            Objective(Kind.REWARD, sense, "goal", reward_name="cost", unreached=random.choice(list(Unreached))),
             Objective.discounted("signed", random.choice([0.5, 0.9, 0.99]), target=random.choice(["goal", None]),
                                  sense=sense),
             Objective.reach("goal", sense=sense, horizon=random.randint(1, 4)),
@@ -59,7 +61,7 @@ def objectives(random: Random, has_avoid: bool) -> list[Objective]:
 def question_of(sample: Sample, objective: Objective, nature: Nature) -> Question:
     """The objective for the oracle."""
     total = objective.kind is Kind.REWARD
-    kind = "reach" if not total else "cost" if objective.sense is Sense.MIN and objective.discount == 1 else "reward"
+    kind = "reach" if not total else "cost" if objective.must_reach else "reward"
     table = sample.signed if objective.reward_name == "signed" else sample.cost
     reward = tuple(tuple(Fraction(r) for r in choices) for choices in table)
     target = sample.target if objective.target is not None else frozenset()
