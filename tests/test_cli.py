@@ -42,6 +42,13 @@ WRONG = [
     (("train", WORLD, "--name", ""), "plain folder name"),
     (("train", WORLD, "--log-dir", LONG, "--budget", "5"), "name too long"),
     (("train", WORLD, "--schedule", "sometimes"), "schedule"),
+    (("train", WORLD, "--schedule", "every:" + "9" * 30), "schedule"),
+    (("train", WORLD, "--schedule", "every:0"), "at least 1"),
+    (("certify", WORLD), "--episodes"),
+    (("certify", WORLD, "--data", "nowhere.csv"), "nowhere.csv"),
+    (("solve", WORLD, "--theta", "theta_h=x"), "not a number"),
+    (("solve", WORLD, "--theta", "theta_h=nan", "--theta", "theta_v=0.5"), "finite"),
+    (("info", "--model", "."), "cannot read"),
     (("train", "rpl/Glider-11x9-v7"), "rpl/Glider-11x9-v0"),
     (("train", "rpl/Aircraft-20x1-v0"), "rpl/Aircraft-20x10-v0"),
     (("info", "aircraft20x10"), "rpl/Aircraft-20x10-v0"),
@@ -159,6 +166,17 @@ def test_the_default_path_loads_neither_scipy_stats_nor_torch(tmp_path):
         "print([m for m in heavy if m in sys.modules])"
     )
     assert loaded.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    "source", [{"id": 5}, {"id": WORLD, "theta": 3}, {"theta": [1]}, {"max_steps": True}, {"model": {}}]
+)
+def test_a_damaged_run_is_one_line(source, capsys, tmp_path):
+    (tmp_path / "run.json").write_text(json.dumps({"source": source}))
+    for command in ("resume", "evaluate", "watch", "certify", "report"):
+        assert main([command, str(tmp_path)]) == 2
+        err = capsys.readouterr().err
+        assert "run.json is damaged" in err and err.count("\n") == 1
 
 
 @pytest.mark.parametrize("agent, words", [("dqn", "rpl-agent[baselines]"), ("q-learning", "rpl-agent[parallel]")])

@@ -38,7 +38,7 @@ def parse_schedule(text: str) -> Schedule:
     if text in NAMED:
         return NAMED[text]
     kind, _, number = text.partition(":")
-    if kind == "every" and number.isdigit():
+    if kind == "every" and number.isdigit() and len(number) <= 15:
         return EveryN(int(number))
     raise ModelError(f"schedule {text!r} is none of {', '.join(NAMED)} or every:N")
 

@@ -75,6 +75,13 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def source_defaults() -> dict[str, Any]:
+    """The arguments of `add_source` by name: stored in the run folder so that the world can be made again."""
+    parser = argparse.ArgumentParser()
+    add_source(parser)
+    return vars(parser.parse_args([]))
+
+
 def add_method(parser: Parser) -> None:
     """Confidence set, relaxation, δ and precision: the fields of `Config`, with its defaults."""
     group = parser.add_argument_group("method")

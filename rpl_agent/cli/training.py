@@ -14,11 +14,10 @@ from rpl_agent.cli.common import (
     config_of,
     emit,
     load_source,
+    source_defaults,
 )
 from rpl_agent.cli.parser import add_call, between, count, folder_name, output_file
-
-#: Arguments that say which world a run lives in; stored in the run folder so that it can be made again.
-SOURCE_KEYS = ("id", "model", "param", "const", "property", "theta", "max_steps")
+from rpl_agent.errors import DataError
 
 
 def register(commands) -> None:
@@ -101,9 +100,15 @@ def make_env(source: Source, render_mode: str | None = None):
 def stored_source(run_folder: str) -> Source:
     from rpl_agent.agent.runs import read_source
 
-    stored = read_source(run_folder)
-    lists = ("param", "const", "theta")
-    defaults: dict[str, object] = {key: [] if key in lists else None for key in SOURCE_KEYS}
+    defaults, stored = source_defaults(), read_source(run_folder)
+    for key in defaults.keys() & stored.keys():
+        value, number = stored[key], key.startswith("max_")
+        if isinstance(defaults[key], list):
+            fits = isinstance(value, list) and all(isinstance(item, str) for item in value)
+        else:
+            fits = value is None or (type(value) is int and value > 0 if number else isinstance(value, str))
+        if not fits:
+            raise DataError(f"{run_folder}/run.json is damaged: {key} is {value!r}")
     return load_source(argparse.Namespace(**(defaults | stored)))
 
 
@@ -113,7 +118,7 @@ def run_train(arguments: argparse.Namespace) -> int:
     source = load_source(arguments)
     result = train(
         make_env(source),
-        source={key: getattr(arguments, key) for key in SOURCE_KEYS},
+        source={key: getattr(arguments, key) for key in source_defaults()},
         log_dir=arguments.log_dir,
         name=arguments.name,
         budget=arguments.budget,

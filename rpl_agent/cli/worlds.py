@@ -29,7 +29,7 @@ def known_id(text: str) -> str:
         if candidate in ids:
             return candidate
     plain = {re.sub(r"^rpl/|-v\d+$", "", known).lower(): known for known in ids}
-    near = difflib.get_close_matches(re.sub(r"^rpl/|-v\d+$", "", short).lower(), plain, 1, cutoff=0.4)
+    near = difflib.get_close_matches(re.sub(r"^rpl/|-v\d+$", "", short).lower(), plain, 1, cutoff=0.6)
     hint = f"the nearest is {plain[near[0]]}; " if near else ""
     raise ModelError(f"no world {text!r}: {hint}rpl worlds lists them all")
 
