@@ -179,6 +179,18 @@ def test_a_damaged_run_is_one_line(source, capsys, tmp_path):
         assert "run.json is damaged" in err and err.count("\n") == 1
 
 
+def test_a_run_of_a_model_file_lives_on(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    Path("coin.prism").write_text(
+        'mdp const double p; module coin s:[0..2] init 0; [toss] s=0 -> p:(s\'=1)+(1-p):(s\'=2); [stay] s>0 -> true;'
+        'endmodule label "goal" = s=1;'
+    )
+    model = ("--model", "coin.prism", "--property", 'Pmax=? [F "goal"]', "--theta", "p=0.4", "--max-states", "100")
+    assert main(["train", *model, "--budget", "1e2", "--name", "coin", "--json"]) == 0
+    assert main(["evaluate", "logs/coin", "--episodes", "50", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["exact"] == pytest.approx(0.4)
+
+
 @pytest.mark.parametrize("agent, words", [("dqn", "rpl-agent[baselines]"), ("q-learning", "rpl-agent[parallel]")])
 def test_compare_says_what_to_install(agent, words, capsys, monkeypatch, tmp_path):
     monkeypatch.setattr("rpl_agent.experiments.agents.find_spec", lambda name: None)
