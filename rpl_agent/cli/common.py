@@ -50,9 +50,10 @@ def add_seed(parser: argparse._ActionsContainer, default: int = 0) -> None:
     parser.add_argument("--seed", type=seed, default=default, help=f"of everything random (default {default})")
 
 
-def add_source(parser: argparse.ArgumentParser) -> None:
+def add_source(parser: argparse.ArgumentParser, what: str = "") -> None:
     """ID, or --model FILE with --param and --property."""
-    parser.add_argument("id", nargs="?", help="a registered world, e.g. rpl/Aircraft-20x10-v0 (see rpl worlds)")
+    text = what or "a registered world, e.g. rpl/Aircraft-20x10-v0 (see rpl worlds)"
+    parser.add_argument("id", nargs="?", help=text)
     group = parser.add_argument_group("your own model, in place of ID")
     group.add_argument("--model", metavar="FILE", help="a model in the PRISM language")
     group.add_argument(
@@ -69,6 +70,12 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--theta", action="append", default=[], metavar="NAME=VALUE", help="true parameters, where a command simulates"
     )
+    group.add_argument(
+        "--unknown", nargs="+", default=None, metavar="WHAT",
+        help="make a known model unknown to the learner: commands (each probabilistic command is one unknown "
+        "distribution), rows (each row is), or names of constants; the file's numbers are then the simulator's truth",
+    )  # fmt: skip
+    group.add_argument("--tie", choices=("modules",), help="renamed modules share their unknown commands")
     group.add_argument("--max-steps", type=count, metavar="N", help="cut episodes after so many steps")
     group.add_argument(
         "--max-states", type=count, metavar="N", help="refuse models with more states (default: what fits in memory)"
@@ -120,8 +127,10 @@ def load_model(arguments: argparse.Namespace) -> PrismModel:
             print(f"\rexploring {arguments.model}: {expanded:,} of {found:,} states found", end="", file=sys.stderr)
 
     try:
+        unknown = arguments.unknown
         return prism.load(
-            arguments.model, constants, ranges, max_states=arguments.max_states, progress=progress
+            arguments.model, constants, ranges, max_states=arguments.max_states, progress=progress,
+            unknown=unknown[0] if unknown and len(unknown) == 1 else unknown, tie_modules=arguments.tie == "modules",
         )  # fmt: skip
     finally:
         if shows:
@@ -133,8 +142,9 @@ def load_source(arguments: argparse.Namespace) -> Source:
     if (arguments.id is None) == (arguments.model is None):
         raise ModelError("give either a registered ID or --model FILE")
     if arguments.model is not None:
-        pmdp, objective = load_model(arguments).objective(arguments.property)
-        theta = None
+        model = load_model(arguments)
+        pmdp, objective = model.objective(arguments.property)
+        theta = model.truth
         if theta_given:
             theta = pmdp.instantiate(theta_given).theta
         return Source(arguments.model, pmdp, objective, theta, arguments.max_steps or DEFAULT_STEPS)
@@ -143,8 +153,8 @@ def load_source(arguments: argparse.Namespace) -> Source:
     import rpl_envs
     from rpl_agent.cli.worlds import known_id
 
-    if arguments.param or arguments.const or arguments.property:
-        raise ModelError("--param, --const and --property belong to --model FILE")
+    if arguments.param or arguments.const or arguments.property or arguments.unknown or arguments.tie:
+        raise ModelError("--param, --const, --property, --unknown and --tie belong to --model FILE")
     name = known_id(arguments.id)
     world = rpl_envs.benchmark(name)
     theta = world.pmdp.instantiate(theta_given).theta if theta_given else np.asarray(world.theta)

@@ -201,7 +201,7 @@ class ParametricMDP:
         theta = np.asarray(theta, dtype=float)
         if theta.shape != (self.num_parameters,) or not np.isfinite(theta).all():
             raise ModelError(
-                f"θ must be {self.num_parameters} finite numbers, one per parameter {self.table.parameters}"
+                f"θ must be {self.num_parameters} finite numbers, one per parameter {self.table.parameters[:20]}"
             )
         if not self.domain.contains(theta):
             raise ModelError(f"θ = {dict(zip(self.table.parameters, theta.tolist()))} lies outside the domain")
@@ -242,9 +242,11 @@ class ParametricMDP:
         return digest.hexdigest()[:32]
 
     def __repr__(self) -> str:
+        names = self.table.parameters
+        shown = names if len(names) <= 12 else f"{len(names)}, from {names[0]!r} to {names[-1]!r}"
         return (
             f"ParametricMDP({self.name!r}, states={self.num_states}, transitions={self.num_transitions}, "
-            f"expressions={self.num_expressions}, parameters={self.table.parameters})"
+            f"expressions={self.num_expressions}, parameters={shown})"
         )
 
 

@@ -13,7 +13,7 @@ are added to the domain; a model with polynomials of higher degree that can leav
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -30,10 +30,12 @@ from rpl_agent.formats.prism.parameter_domain import parameter_domain
 from rpl_agent.formats.prism.parser import parse_model, parse_properties, parse_property_file
 from rpl_agent.formats.prism.probability import Pool
 from rpl_agent.formats.prism.properties import Query, query_of
-from rpl_agent.formats.prism.scope import Number, Program, link
+from rpl_agent.formats.prism.scope import Number, Program
+from rpl_agent.formats.prism.unknown import COMMANDS, ROWS, link_unknown
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP, Reward
 from rpl_agent.model.polynomial import Polynomial
+from rpl_agent.model.unknown import learn_what
 from rpl_agent.model.validation import expression_range, require_valid, restrict_domain
 from rpl_agent.relaxations.interval import Intervals
 
@@ -51,6 +53,7 @@ class PrismModel:
     properties : those of the properties file beside the model or given to `load_properties`.
     bounds : of the probabilities of an interval model, else None.
     parametric_rewards : reward structures that contain a parameter, as functions of the parameters.
+    truth : (d,) the file's own numbers where parts of it were made unknown; for a simulator, never for a learner.
     """
 
     pmdp: ParametricMDP
@@ -60,6 +63,7 @@ class PrismModel:
     properties: list[ast.Property] = field(default_factory=list)
     bounds: IntervalBounds | None = None
     parametric_rewards: dict[str, Callable[[np.ndarray], Reward]] = field(default_factory=dict)
+    truth: np.ndarray | None = None
 
     @property
     def num_initial_states(self) -> int:
@@ -140,6 +144,8 @@ def load(
     *,
     max_states: int | None = None,
     progress: Progress | None = None,
+    unknown: str | Sequence[str] | None = None,
+    tie_modules: bool = False,
 ) -> PrismModel:
     """Read a PRISM file. See `loads` for the arguments."""
     path = Path(path)
@@ -147,7 +153,10 @@ def load(
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise PrismError(f"cannot read the file: {error}", NOWHERE, str(path)) from None
-    model = loads(text, constants, parameters, properties, source=path.name, max_states=max_states, progress=progress)
+    model = loads(
+        text, constants, parameters, properties, source=path.name, max_states=max_states, progress=progress,
+        unknown=unknown, tie_modules=tie_modules,
+    )  # fmt: skip
     beside = path.with_suffix(".props")
     if beside != path and beside.is_file():
         load_properties(model, beside)
@@ -181,6 +190,8 @@ def loads(
     source: str = "<text>",
     max_states: int | None = None,
     progress: Progress | None = None,
+    unknown: str | Sequence[str] | None = None,
+    tie_modules: bool = False,
 ) -> PrismModel:
     """Read a model from text.
 
@@ -191,6 +202,9 @@ def loads(
     properties : PRISM properties to turn into objectives.
     max_states : refuse larger models (by default, those that do not fit in half of the free memory).
     progress : called now and then with the numbers of states expanded and found.
+    unknown : what the learner shall not know: ``"commands"`` (each probabilistic command is one unknown distribution),
+        ``"rows"`` (each row of each state is), or names of constants. The file's numbers become ``truth``.
+    tie_modules : commands of renamed modules share the distributions of their base.
 
     Raises
     ------
@@ -199,8 +213,8 @@ def loads(
     """
     syntax = parse_model(text, source)
     try:
-        program = link(syntax, constants or {})
-        domain = parameter_domain(text, program, parameters or {})
+        program, unknowns = link_unknown(syntax, constants or {}, unknown, tie_modules)
+        domain = unknowns.domain(parameter_domain(text, program, parameters or {}))
         pool = Pool()
         graph, machine = explore(program, initial_states(program), max_states, progress)
         low = [[u.probability for u in c.updates] for c in machine.commands]
@@ -209,12 +223,20 @@ def loads(
             expressions(graph, machine, pool, chances) for chances in ([low, high] if program.has_intervals else [low])
         ]
         made = assemble(program, graph, machine, pool, ends, domain, Path(source).stem)
-        model = _validated(made.model, made.row_combination, graph, machine, made.bounds)
+        model = made.model
+        if unknown != COMMANDS:  # distributions on simplices and their products are valid as they are
+            model = _validated(model, made.row_combination, graph, machine, made.bounds)
     except PrismError as error:
         raise error.located(source, text) from None
     except RecursionError:
         raise PrismError("definitions nested too deeply", NOWHERE, source, text) from None
-    loaded = PrismModel(model, program, source, bounds=made.bounds, parametric_rewards=made.parametric_rewards)
+    truth = unknowns.theta(model.table.parameters)
+    if unknown == ROWS:
+        hidden = learn_what(model)
+        model, truth = hidden.pmdp, hidden.theta
+    loaded = PrismModel(
+        model, program, source, bounds=made.bounds, parametric_rewards=made.parametric_rewards, truth=truth
+    )
     if model.labels["deadlock"].any():
         count = int(model.labels["deadlock"].sum())
         warnings.warn(

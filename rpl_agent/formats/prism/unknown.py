@@ -1,0 +1,193 @@
+"""Unknown by default: the probabilities of a PRISM file as parameters, its numbers as the simulator's truth.
+
+*Commands*: every command with several updates is one unknown distribution over them, tied over all states in which it
+fires (one per combination of the variables that its probabilities depend on). *Names*: chosen constants lose their
+value. *Rows*: see `model.unknown`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+from scipy import sparse
+
+from rpl_agent.formats.prism import syntax as ast
+from rpl_agent.formats.prism.errors import NOWHERE, Position, PrismError
+from rpl_agent.formats.prism.scope import Command, Number, Program, StateVariable, link
+from rpl_agent.formats.prism.typed import Node, Type, apply, evaluate, literal, parameter, variable
+from rpl_agent.model.domain import Domain
+from rpl_agent.model.expressions import DENSE_COLUMNS
+
+#: A command whose probabilities depend on the state has one distribution per combination, up to so many.
+MAX_COMBINATIONS = 100
+
+COMMANDS, ROWS = "commands", "rows"
+
+
+def link_unknown(
+    model: ast.ModelFile, constants: Mapping[str, Number], unknown: str | Sequence[str] | None, tie_modules: bool
+) -> tuple[Program, UnknownCommands]:
+    """The program with what shall be unknown as parameters, and what is known about those."""
+    commands = UnknownCommands(model, tie_modules)
+    if tie_modules and unknown != COMMANDS:
+        raise PrismError("modules are tied with unknown commands only", NOWHERE)
+    if unknown is None or unknown == ROWS:
+        return link(model, constants), commands
+    if unknown == COMMANDS:
+        return commands.program(link(model, constants)), commands
+    names = [unknown] if isinstance(unknown, str) else list(unknown)
+    model, constants, commands.truth = forget_constants(model, constants, names)
+    return link(model, constants), commands
+
+
+class UnknownCommands:
+    """Gives commands parameters in place of numbers; collects their truth and simplices.
+
+    Attributes
+    ----------
+    truth : parameter -> value in the file
+    simplices : names of the parameters of one distribution, each tuple summing to at most 1
+    """
+
+    def __init__(self, model: ast.ModelFile, tie_modules: bool):
+        self.root = {m.name: m.name for m in model.modules}
+        if tie_modules:
+            for module in model.modules:
+                if isinstance(module, ast.Renaming):
+                    self.root[module.name] = self.root.get(module.base, module.base)
+        self.truth: dict[str, Fraction] = {}
+        self.simplices: list[tuple[str, ...]] = []
+        self._made: dict[tuple[str, int], tuple[Fraction, ...]] = {}
+
+    def program(self, program: Program) -> Program:
+        """The same program with parameters for probabilities."""
+        modules = tuple(tuple(self._command(c, program) for c in module) for module in program.modules)
+        names = (*program.parameters, *self.truth)
+        clash = set(program.parameters) & set(self.truth)
+        if clash:
+            raise PrismError(f"the name '{min(clash)}' is needed for an unknown probability", NOWHERE)
+        return replace(program, modules=modules, parameters=names)
+
+    def _command(self, command: Command, program: Program) -> Command:
+        nodes = [u.probability for u in command.updates if u.probability is not None]
+        if len(command.updates) < 2 or len(nodes) < len(command.updates):
+            return command
+        if any(u.upper is not None for u in command.updates):
+            raise PrismError("an interval command is not known: there is nothing to make unknown", command.position)
+        if any(node.parametric for node in nodes):
+            raise PrismError("an unknown command may not depend on a parameter: give it a value", command.position)
+        support = sorted(frozenset().union(*(node.support for node in nodes)))
+        variables = [program.variables[i] for i in support]
+        combinations = list(product(*(range(v.low, v.high + 1) for v in variables)))
+        if len(combinations) > MAX_COMBINATIONS:
+            raise PrismError(
+                f"the probabilities depend on {len(combinations)} combinations of variables, more than "
+                f"{MAX_COMBINATIONS}: use --unknown rows",
+                command.position,
+            )
+        base = f"{self.root[command.module]}_{command.number}"
+        chances: list[Node] = [literal(Fraction(0), command.position, Type.DOUBLE)] * len(nodes)
+        for values in reversed(combinations):
+            state = [0] * len(program.variables)
+            for i, value in zip(support, values):
+                state[i] = value
+            found = self._distribution(base + "".join(f"_{v}" for v in values), nodes, command.position, state)
+            condition = _equals(variables, values, command.position)
+            chances = found if condition is None else [
+                apply("?:", (condition, new, old), command.position) for new, old in zip(found, chances)
+            ]  # fmt: skip
+        updates = tuple(replace(u, probability=node) for u, node in zip(command.updates, chances))
+        kept = [u for u in updates if not _is_zero(u.probability)]
+        return replace(command, updates=tuple(kept))
+
+    def _distribution(self, base: str, given: list[Node], position: Position, state: list[int]) -> list[Node]:
+        """Nodes for the updates in one combination of variables; what cannot happen stays at 0."""
+        numbers: list[Fraction] = []
+        try:
+            numbers = [Fraction(evaluate(node, state)) for node in given]
+        except PrismError:
+            pass  # a combination for which the file gives no distribution: no state may reach it
+        if not numbers or any(n < 0 for n in numbers) or abs(sum(numbers, Fraction(-1))) > Fraction(1, 10**9):
+            return given
+        possible = [k for k, value in enumerate(numbers) if value > 0]
+        nodes = [literal(Fraction(0), position, Type.DOUBLE) for _ in numbers]
+        if len(possible) == 1:
+            nodes[possible[0]] = literal(Fraction(1), position, Type.DOUBLE)
+            return nodes
+        names = [f"{base}_p{k + 1}" for k in possible[:-1]]
+        known = self._made.get((base, len(numbers)))
+        if known is None:
+            self._made[base, len(numbers)] = tuple(numbers)
+            total = sum(numbers)
+            self.truth |= {name: numbers[k] / total for name, k in zip(names, possible)}
+            self.simplices.append(tuple(names))
+        elif known != tuple(numbers):
+            raise PrismError("renamed modules have other probabilities than their base: do not tie them", position)
+        rest: Node = literal(Fraction(1), position, Type.DOUBLE)
+        for name, k in zip(names, possible):
+            nodes[k] = parameter(name, position)
+            rest = apply("+", (rest, apply("neg", (nodes[k],), position)), position)
+        nodes[possible[-1]] = rest
+        return nodes
+
+    def theta(self, parameters: Sequence[str]) -> np.ndarray | None:
+        """(d,) the file's numbers, None where a parameter has none."""
+        if not parameters or set(parameters) - set(self.truth):
+            return None
+        return np.array([float(self.truth[name]) for name in parameters])
+
+    def domain(self, domain: Domain) -> Domain:
+        """The domain with a sum of at most 1 for each distribution of three or more updates."""
+        column = {name: j for j, name in enumerate(domain.parameters)}
+        wide = [names for names in self.simplices if len(names) > 1]
+        entries = [(i, column[name]) for i, names in enumerate(wide) for name in names]
+        if not entries:
+            return domain
+        rows, columns = zip(*entries)
+        A = sparse.csr_array((np.ones(len(entries)), (rows, columns)), shape=(len(wide), len(column)))
+        if len(column) <= DENSE_COLUMNS:
+            return domain.with_constraints(A.toarray(), np.ones(len(wide)))
+        both = sparse.csr_array(sparse.vstack([sparse.csr_array(domain.A), A]))
+        return Domain(domain.parameters, domain.lower, domain.upper, both, np.append(domain.b, np.ones(len(wide))))
+
+
+def _equals(variables: Sequence[StateVariable], values: Sequence[int], position: Position) -> Node | None:
+    """That all variables have these values; None where there are none."""
+    found = None
+    for v, value in zip(variables, values):
+        kind = Type.BOOL if v.is_boolean else Type.INT
+        wanted = literal(bool(value) if v.is_boolean else value, position)
+        here = apply("=", (variable(v.index, kind, position), wanted), position)
+        found = here if found is None else apply("&", (found, here), position)
+    return found
+
+
+def _is_zero(node: Node | None) -> bool:
+    return node is not None and node.is_literal and node.value == 0
+
+
+def forget_constants(
+    model: ast.ModelFile, constants: Mapping[str, Number], names: Sequence[str]
+) -> tuple[ast.ModelFile, dict[str, Number], dict[str, Fraction]]:
+    """(file, constants, truth): the named constants without their values, and those values."""
+    declared = {c.name: c for c in model.constants}
+    scope = link(model, constants).scope
+    truth: dict[str, Fraction] = {}
+    for name in names:
+        if name not in declared:
+            known = ", ".join(declared) or "none"
+            raise PrismError(f"there is no constant '{name}' to be unknown (constants: {known})", NOWHERE)
+        node = scope.resolve(ast.Name(position=declared[name].position, name=name))
+        if node.parametric:
+            raise PrismError(f"the constant '{name}' has no value: it is unknown already", declared[name].position)
+        value = evaluate(node, [0] * len(scope.variables))
+        if isinstance(value, bool) or node.type is not Type.DOUBLE:
+            raise PrismError(f"only constants of type double can be unknown, not '{name}'", declared[name].position)
+        truth[name] = Fraction(value)
+    open_constants = tuple(replace(c, value=None) if c.name in truth else c for c in model.constants)
+    given = {name: value for name, value in constants.items() if name not in truth}
+    return replace(model, constants=open_constants), given, truth

@@ -1,0 +1,180 @@
+"""`learn_what`: from a known MDP to a parametric one, by saying what shall be unknown.
+
+The numbers of the known MDP become the simulator's truth θ. The learner gets the parametric model alone: its graph, and
+which rows are one and the same unknown distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import sparse
+
+from rpl_agent.errors import ModelError
+from rpl_agent.model.domain import Domain
+from rpl_agent.model.expressions import DENSE_COLUMNS, ExpressionTable
+from rpl_agent.model.pmdp import MDP, ParametricMDP
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """What `learn_what` gives: the model for the learner, and the truth for the simulator."""
+
+    pmdp: ParametricMDP
+    theta: np.ndarray  # (d,)
+
+    @property
+    def mdp(self) -> MDP:
+        """The simulator's MDP."""
+        return self.pmdp.instantiate(self.theta)
+
+
+def learn_what(
+    mdp: MDP | ParametricMDP,
+    rows: Sequence[int] | np.ndarray | None = None,
+    outcomes: Sequence[int] | np.ndarray | None = None,
+) -> Unknown:
+    """The parametric model in which the distributions of a known MDP are unknown.
+
+    Parameters
+    ----------
+    mdp : a known MDP, or a parametric one without parameters.
+    rows : (R,) which distribution each row has: rows with one number share it, −1 keeps a row's probabilities known.
+        By default every row of two or more successors has its own (only the graph is known).
+    outcomes : (T,) which outcome of its row's distribution each transition is, 0, 1, …; transitions of one row with one
+        outcome number are an error. By default outcomes are numbered in the order of the successors.
+
+    Returns
+    -------
+    Unknown
+        n − 1 parameters on a simplex per distribution of n outcomes.
+    """
+    if isinstance(mdp, ParametricMDP):
+        if mdp.num_parameters:
+            raise ModelError(f"learn_what needs a known MDP; instantiate {mdp.table.parameters} first")
+        mdp = mdp.instantiate(np.zeros(0))
+    pmdp = mdp.pmdp
+    owner = _owners(pmdp, rows)
+    place = _places(pmdp, owner, outcomes)
+    free = np.flatnonzero(owner[pmdp.transition_row] >= 0)
+    group = owner[pmdp.transition_row[free]]
+    number = group * np.int64(place.max(initial=0) + 1) + place[free]
+    outcome, which = np.unique(number, return_inverse=True)
+    truth = _pooled_truth(mdp, free, which, len(outcome))
+    of_outcome = np.zeros(len(outcome), dtype=np.int64)
+    of_outcome[which] = group
+    last = np.append(np.diff(of_outcome) != 0, True)  # outcomes are sorted by distribution: the last has the rest
+    parameter = np.where(last, -1, np.cumsum(~last) - 1)
+    names = [f"r{g}_{k}" for g, k in zip(of_outcome[~last], (outcome % (place.max(initial=0) + 1))[~last])]
+    table, expression = _table(mdp, names, parameter, of_outcome, free, which)
+    domain = _domain(names, of_outcome[~last])
+    return Unknown(replace(pmdp, expression=expression, table=table, domain=domain), truth[~last])
+
+
+def _owners(pmdp: ParametricMDP, rows: Sequence[int] | np.ndarray | None) -> np.ndarray:
+    """(R,) distributions, numbered 0, 1, …; −1 where known."""
+    length = np.diff(pmdp.row_ptr)
+    given = np.arange(pmdp.num_rows) if rows is None else np.asarray(rows, dtype=np.int64)
+    if given.shape != (pmdp.num_rows,):
+        raise ModelError(f"{given.shape} distributions for {pmdp.num_rows} rows")
+    owner = np.where(length > 1, given, -1)
+    sizes: dict[int, int] = {}
+    used, first = np.unique(owner, return_index=True)
+    for g, r in zip(used.tolist(), first.tolist()):
+        sizes[g] = int(length[r])
+    bad = np.flatnonzero((owner >= 0) & (length != np.array([sizes[g] for g in used])[np.searchsorted(used, owner)]))
+    if len(bad):
+        raise ModelError(
+            f"{pmdp.row_name(int(bad[0]))} has {length[bad[0]]} successors; another row of its distribution has "
+            f"{sizes[int(owner[bad[0]])]}"
+        )
+    return np.where(owner >= 0, np.searchsorted(used[used >= 0], owner), -1)
+
+
+def _places(pmdp: ParametricMDP, owner: np.ndarray, outcomes: Sequence[int] | np.ndarray | None) -> np.ndarray:
+    """(T,) the outcome of each transition within its distribution."""
+    order = np.arange(pmdp.num_transitions) - pmdp.row_ptr[pmdp.transition_row]
+    if outcomes is None:
+        return order
+    given = np.asarray(outcomes, dtype=np.int64)
+    if given.shape != (pmdp.num_transitions,) or (given < 0).any():
+        raise ModelError(f"outcomes must be {pmdp.num_transitions} numbers from 0 on")
+    free = owner[pmdp.transition_row] >= 0
+    length = np.diff(pmdp.row_ptr)[pmdp.transition_row]
+    pairs = pmdp.transition_row[free] * np.int64(given.max(initial=0) + 1) + given[free]
+    if (given[free] >= length[free]).any() or len(np.unique(pairs)) != free.sum():
+        raise ModelError("the outcomes of a row of n successors must be 0 to n - 1, each once")
+    return given
+
+
+def _pooled_truth(mdp: MDP, free: np.ndarray, which: np.ndarray, count: int) -> np.ndarray:
+    """(count,) true probability of every outcome; rows of one distribution must agree."""
+    probability = mdp.probability[free]
+    low, high = np.full(count, np.inf), np.zeros(count)
+    np.minimum.at(low, which, probability)
+    np.maximum.at(high, which, probability)
+    bad = np.flatnonzero(high - low > 1e-12)
+    if len(bad):
+        t = int(free[np.flatnonzero(which == bad[0])[0]])
+        raise ModelError(
+            f"rows that shall share one distribution differ: probabilities {low[bad[0]]:.6g} and {high[bad[0]]:.6g} "
+            f"of one outcome, at {mdp.pmdp.transition_name(t)}"
+        )
+    return high
+
+
+def _table(
+    mdp: MDP, names: list[str], parameter: np.ndarray, of_outcome: np.ndarray, free: np.ndarray, which: np.ndarray
+) -> tuple[ExpressionTable, np.ndarray]:
+    """Λ: one expression per outcome and one per known probability; (T,) expression ids."""
+    pmdp, d, outcomes = mdp.pmdp, len(names), len(parameter)
+    known = np.ones(pmdp.num_transitions, dtype=bool)
+    known[free] = False
+    constants, constant_of = np.unique(pmdp.expression[known], return_inverse=True)
+    expression = np.empty(pmdp.num_transitions, dtype=np.int32)
+    expression[free] = which
+    expression[known] = outcomes + constant_of
+    # numerators of outcomes: θ_j, or 1 − Σ of its distribution's parameters
+    first = np.searchsorted(of_outcome, of_outcome)
+    rest = np.flatnonzero(parameter < 0)
+    own = np.flatnonzero(parameter >= 0)
+    sizes = np.ones(outcomes, dtype=np.int64)
+    sizes[rest] = rest - first[rest] + 1
+    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    indices, data = np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1], dtype=np.int64)
+    indices[indptr[own]], data[indptr[own]] = parameter[own] + 1, 1
+    for f in rest:
+        span = slice(indptr[f], indptr[f + 1])
+        indices[span] = np.append(0, parameter[first[f] : f] + 1)
+        data[span] = np.append(1, np.full(f - first[f], -1))
+    old = pmdp.table
+    q = old.denominators[0]
+    numerators = [int(old.data[old.indptr[c]]) if old.indptr[c + 1] > old.indptr[c] else 0 for c in constants]
+    at_zero = indices == 0
+    values = data.astype(object) if q > 2**60 else data
+    values[at_zero] = q
+    packed = np.concatenate([values, np.array(numerators, dtype=values.dtype)])
+    indptr = np.concatenate([indptr, indptr[-1] + 1 + np.arange(len(constants))])
+    indices = np.concatenate([indices, np.zeros(len(constants), dtype=np.int32)])
+    monomials = None if d else np.zeros((1, 0), dtype=np.int32)
+    table = ExpressionTable(names, monomials, (indptr, indices, packed), [q] + [1] * d)
+    if d + 1 <= DENSE_COLUMNS:  # small tables are in canonical order, as the builders make them
+        dense = ExpressionTable(names, table.monomials, (indptr, indices, packed), table.denominators)
+        table, rank = dense.sorted()
+        expression = rank[expression]
+    return table, expression
+
+
+def _domain(names: list[str], group: np.ndarray) -> Domain:
+    """Bounds [0, 1], and a sum of at most 1 for every distribution of three or more outcomes."""
+    d = len(names)
+    values, inverse, size = np.unique(group, return_inverse=True, return_counts=True)
+    wide = np.flatnonzero(size > 1)
+    number = np.full(len(values), -1)
+    number[wide] = np.arange(len(wide))
+    rows = number[inverse]
+    entries = np.flatnonzero(rows >= 0)
+    A = sparse.csr_array((np.ones(len(entries)), (rows[entries], entries)), shape=(len(wide), d))
+    return Domain(tuple(names), np.zeros(d), np.ones(d), A if d > DENSE_COLUMNS else A.toarray(), np.ones(len(wide)))
