@@ -11,10 +11,21 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.errors import DataError
+from rpl_agent.jsonable import jsonable
 from rpl_agent.model.objective import Objective, Sense
 from rpl_agent.model.policy import Policy
+from rpl_agent.schema import Anything, Flag, Maybe, Number, Text, Whole, read_json
 
 FORMAT = "rpl-certificate/1"
+#: Of a stored certificate; fields with a default may be missing.
+SCHEMA = {
+    "format": Text(), "lower": Number(), "upper": Number(), "delta": Number(0.0, 1.0), "confidence": Text(),
+    "relaxation": Text(), "samples": Whole(), "estimate": Maybe(Number(nan=True)), "evaluated": Maybe(Flag()),
+    "anytime": Maybe(Flag()), "log_e_value": Maybe(Number()), "refuted": Maybe(Flag()), "empty": Maybe(Flag()),
+    "fallback": Maybe(Text()), "slack": Maybe(Number(0.0, nan=True)), "model": Maybe(Text()),
+    "model_hash": Maybe(Text()), "iterations": Maybe(Whole()), "timings": Maybe({}), "versions": Maybe({}),
+    "checked": Maybe(Flag()), "objective": {}, "policy": {"rows": Maybe(Anything()), "weights": Maybe(Anything())},
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -47,6 +58,7 @@ class Certificate:
     timings: dict[str, float] = field(default_factory=dict)
     iterations: int = 0
     versions: dict[str, str] = field(default_factory=dict)
+    checked: bool = False  # both bounds passed the solver's independent check
 
     @property
     def gap(self) -> float:
@@ -84,14 +96,12 @@ class Certificate:
     def to_dict(self) -> dict[str, Any]:
         """JSON-able; infinities as the strings "inf" and "-inf"."""
         data = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("policy", "objective")}
-        data = {k: _number(v) for k, v in data.items()}
         rows = None if self.policy.rows is None else self.policy.rows.tolist()
         weights = None if self.policy.weights is None else self.policy.weights.tolist()
-        extra = {"gap": _number(self.gap), "guarantee": _number(self.guarantee)}
+        extra = {"gap": self.gap, "guarantee": self.guarantee}
         return {
             "format": FORMAT,
-            **data,
-            **extra,
+            **jsonable(data | extra),
             "objective": self.objective.to_dict(),
             "policy": {"rows": rows, "weights": weights},
         }
@@ -106,21 +116,23 @@ class Certificate:
     def from_json(cls, source: str | Path) -> Certificate:
         """From a JSON text or a file."""
         text = source if isinstance(source, str) and source.lstrip().startswith("{") else Path(source).read_text()
+        data = read_json(text, SCHEMA, "the certificate")
+        if data["format"] != FORMAT:
+            raise DataError(f"not a certificate: format is {data['format']!r}, expected {FORMAT!r}")
+        names = {f.name for f in fields(cls)} - {"policy", "objective"}
+        values: dict[str, Any] = {k: v for k, v in data.items() if k in names}
+        values |= {k: float(v) for k, v in values.items() if v in ("inf", "-inf", "nan")}
         try:
-            data = json.loads(text)
-            if data.get("format") != FORMAT:
-                raise DataError(f"not a certificate: format is {data.get('format')!r}, expected {FORMAT!r}")
-            policy = data["policy"]
-            rows = None if policy["rows"] is None else np.array(policy["rows"], dtype=np.int64)
-            weights = None if policy["weights"] is None else np.array(policy["weights"], dtype=float)
-            names = {f.name for f in fields(cls)} - {"policy", "objective"}
-            values: dict[str, Any] = {k: v for k, v in data.items() if k in names}
-            values |= {k: float(v) for k, v in values.items() if v in ("inf", "-inf", "nan")}
-            return cls(
-                policy=Policy(rows=rows, weights=weights), objective=Objective.from_dict(data["objective"]), **values
+            rows, weights = data["policy"]["rows"], data["policy"]["weights"]
+            policy = Policy(
+                rows=None if rows is None else _array(rows, np.int64),
+                weights=None if weights is None else _array(weights, np.float64),
             )
-        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
-            raise DataError(f"not a certificate: {error!r}") from None
+            return cls(policy=policy, objective=Objective.from_dict(data["objective"]), **values)
+        except DataError:
+            raise
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+            raise DataError(f"not a certificate: {error}") from None
 
     def __str__(self) -> str:
         subject = (
@@ -142,10 +154,9 @@ class Certificate:
         return "\n".join(lines)
 
 
-def _number(value: Any) -> Any:
-    if isinstance(value, (float, np.floating)):
-        value = float(value)
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, (np.integer, np.bool_)):
-        return value.item()
-    return value
+def _array(values: Any, dtype: Any) -> np.ndarray:
+    """An array of numbers of one kind; a text or a boolean among them is an error."""
+    found = np.array(values)
+    if found.dtype.kind not in ("iu" if dtype is np.int64 else "iuf") or found.ndim not in (1, 2):
+        raise DataError(f"not a certificate: its policy holds {found.dtype} in {found.ndim} dimensions")
+    return found.astype(dtype)

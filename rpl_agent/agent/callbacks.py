@@ -8,16 +8,18 @@ certificate. Returning False from ``_on_step`` or ``_on_certificate`` ends the r
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rpl_agent.agent.checkpoint import CheckpointError
 from rpl_agent.agent.evaluation import exact_value, monte_carlo, optimal_value
 from rpl_agent.agent.learner import Learner
 from rpl_agent.certificate import Certificate
-from rpl_agent.errors import ModelError
+from rpl_agent.errors import ModelError, RPLWarning
 
 
 class BaseCallback:
@@ -198,8 +200,12 @@ class CheckpointCallback(BaseCallback):
         return True
 
     def save(self) -> None:
+        """Save now; a disk that does not take it is said, and tried again at the next time."""
         assert self.path is not None
-        self.agent.save(self.path)
+        try:
+            self.agent.save(self.path)
+        except CheckpointError as error:
+            warnings.warn(f"{error}; learning goes on and saving is tried again", RPLWarning, stacklevel=2)
         self._saved_at, self._saved_time = self.agent.num_episodes, time.monotonic()
 
 

@@ -49,10 +49,18 @@ def previous_path(path: Path) -> Path:
 
 
 def write(path: str | os.PathLike, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    """Write a checkpoint; at every moment a whole one exists."""
+    """Write a checkpoint; at every moment a whole one exists. `CheckpointError` where the disk does not take it."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     blob = pack(state, arrays)
+    try:
+        _write(path, blob)
+    except OSError as error:
+        kept = "; the last one stays good" if path.is_file() else ""
+        raise CheckpointError(f"{path} could not be written: {error.strerror or error}{kept}") from error
+
+
+def _write(path: Path, blob: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=path.name + ".", suffix=".part", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -9,6 +9,26 @@ from types import FrameType, TracebackType
 from typing import Any
 
 
+class _Shield:
+    """Lets a second Ctrl-C wait until what was observed has been counted; `with shield:` around the counting."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.pending = False
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.depth -= 1
+        if self.pending and not self.depth:
+            self.pending = False
+            raise KeyboardInterrupt
+
+
+shield = _shield = _Shield()
+
+
 class Interrupt:
     """Context manager; ``requested`` becomes true at the first SIGINT, the second raises KeyboardInterrupt.
 
@@ -29,6 +49,9 @@ class Interrupt:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.requested:
+            if _shield.depth:  # data are being counted: a moment later
+                _shield.pending = True
+                return
             raise KeyboardInterrupt
         self.requested = True
         if self._notify is not None:

@@ -11,14 +11,17 @@ import io
 import json
 import math
 import os
-import sys
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from rpl_agent.agent.events import EventFile, tensorboardx
 from rpl_agent.certificate import Certificate
+from rpl_agent.errors import RPLWarning
 
 #: The chart of a PAC guarantee: the estimate inside its band, and what the policy really achieves where that is known.
 LAYOUT = {
@@ -55,8 +58,10 @@ class Logger:
         self.name_to_value[key] = float(value)
 
     def dump(self, step: int = 0) -> None:
+        """Hand everything to the writers; what they cannot write is dropped with a warning."""
         for writer in self.writers:
-            writer.write(self.name_to_value, step)
+            with _dropping(f"the figures of {step:,} episodes"):
+                writer.write(self.name_to_value, step)
         self.name_to_value = {}
 
     def forward_to(self, logger: Any) -> None:
@@ -91,94 +96,131 @@ class Forward:
 
 
 class TensorBoardWriter:
-    """Scalars, the margin chart, figures and hyper-parameters, through tensorboardX (no torch)."""
+    """Scalars, the margin chart, figures and hyper-parameters.
 
-    def __init__(self, folder: Path, resume_at: int | None = None):
-        SummaryWriter = _tensorboardx().SummaryWriter
-        self._writer = SummaryWriter(str(folder), purge_step=None if resume_at is None else resume_at + 1, flush_secs=5)
-        self._writer.add_custom_scalars(LAYOUT)
+    ``resume_at`` hides what was logged after so many episodes; what was logged up to ``logged`` is not logged again.
+    """
+
+    def __init__(self, folder: Path, resume_at: int | None = None, logged: int = -1):
+        self._file = EventFile(folder, None if resume_at is None else resume_at + 1)
+        self._logged = logged
+        self._begun = False
 
     def write(self, values: Mapping[str, float], step: int) -> None:
+        if step <= self._logged:
+            return
+        summary = tensorboardx().summary
+        if not self._begun:
+            self._file.add(summary.custom_scalars(LAYOUT))
+            self._begun = True
         for tag, value in values.items():
             if math.isfinite(value):  # TensorBoard cannot draw an infinite cost; the CSV has it
-                self._writer.add_scalar(tag, value, step)
-        self._writer.flush()
+                self._file.add(summary.scalar(tag, value), step)
+        self._logged = step
 
     def figure(self, tag: str, figure: Any, step: int) -> None:
         """A matplotlib figure, as an image."""
-        self._writer.add_figure(tag, figure, step)
+        board = tensorboardx()
+        picture = board.utils.figure_to_image(figure)
+        with _dropping("a figure"):
+            self._file.add(board.summary.image(tag, picture, dataformats="CHW"), step)
 
     def hyperparameters(self, settings: Mapping[str, Any], metrics: Mapping[str, float]) -> None:
         """Settings and result of this run, in its own folder (so that runs can be compared)."""
-        hparams = _tensorboardx().summary.hparams
         plain = {k: v if isinstance(v, (bool, int, float, str)) else str(v) for k, v in settings.items()}
-        for summary in hparams(plain, {k: float(v) for k, v in metrics.items()}):
-            self._writer._get_file_writer().add_summary(summary)
-        self._writer.flush()
+        with _dropping("the settings of the run"):
+            for summary in tensorboardx().summary.hparams(plain, {k: float(v) for k, v in metrics.items()}):
+                self._file.add(summary)
 
     def close(self) -> None:
-        self._writer.close()
-
-
-def _tensorboardx() -> Any:
-    """tensorboardX, which loads torch where that is installed: seconds of start that nothing here has a use for."""
-    hidden = "torch" not in sys.modules
-    if hidden:
-        sys.modules["torch"] = None  # type: ignore[assignment]  # "not installed", for the next lines
-    try:
-        import tensorboardX
-        import tensorboardX.summary
-    finally:
-        if hidden:
-            del sys.modules["torch"]
-    return tensorboardX
+        pass
 
 
 class CSVWriter:
-    """``progress.csv``: one row per log point; a new tag becomes a new column."""
+    """``progress.csv``: one row per log point; a new tag becomes a new column, a step seen again replaces its row.
+
+    ``resume_at`` drops what was logged after so many episodes.
+    """
 
     def __init__(self, path: Path, resume_at: int | None = None):
         self._path = path
         self._columns: list[str] = ["episodes"]
-        self._rows: list[dict[str, Any]] = []
+        self._last: tuple[int, int] | None = None  # step of the last row, and where it begins in the file
         if resume_at is not None and path.is_file():
-            with path.open(newline="") as file:
-                reader = csv.DictReader(file)
-                self._columns = list(reader.fieldnames or self._columns)
-                self._rows = [row for row in reader if _int(row.get("episodes")) <= resume_at]
-            self._rewrite()
+            self._rewrite(until=resume_at)
+
+    @property
+    def logged(self) -> int:
+        """The last step in the file, or -1."""
+        return -1 if self._last is None else self._last[0]
 
     def write(self, values: Mapping[str, float], step: int) -> None:
         row = {"episodes": step, **{k: _number(v) for k, v in values.items()}}
-        self._rows.append(row)
         new = [name for name in row if name not in self._columns]
         if new or not self._path.is_file():
             self._columns += new
             self._rewrite()
-            return
-        with self._path.open("a", newline="") as file:
-            csv.DictWriter(file, self._columns).writerow(row)
+        again = self._last is not None and self._last[0] == step
+        begin = self._last[1] if again and self._last is not None else self._path.stat().st_size
+        try:
+            self._append(row, begin)
+        except OSError:
+            with suppress(OSError):
+                os.truncate(self._path, begin)  # no half row
+            raise
+        self._last = (step, begin)
 
-    def _rewrite(self) -> None:
-        text = io.StringIO()
+    def _append(self, row: Mapping[str, Any], begin: int) -> None:
+        with self._path.open("r+", newline="") as file:
+            file.truncate(begin)
+            file.seek(begin)
+            csv.DictWriter(file, self._columns, restval="").writerow(row)
+
+    def _rewrite(self, until: int | None = None) -> None:
+        """The file with the present columns, without rows after ``until``; rows are read again, not kept in memory."""
+        rows: list[dict[str, Any]] = []
+        if self._path.is_file():
+            with self._path.open(newline="") as file:
+                reader = csv.DictReader(file)
+                rows = [row for row in reader if None not in row and (until is None or _int(row["episodes"]) <= until)]
+                self._columns = list(dict.fromkeys([*(reader.fieldnames or []), *self._columns]))
+        text = io.StringIO(newline="")
         writer = csv.DictWriter(text, self._columns, restval="")
         writer.writeheader()
-        writer.writerows(self._rows)
+        for row in rows:
+            self._last = (_int(row["episodes"]), text.tell())  # characters are bytes: tags are ASCII
+            writer.writerow(row)
         write_text(self._path, text.getvalue())
 
     def close(self) -> None:
         pass
 
 
+@contextmanager
+def _dropping(what: str) -> Iterator[None]:
+    """A disk that takes nothing more must not end what is being learned: what is lost is said."""
+    try:
+        yield
+    except OSError as error:
+        warnings.warn(f"{what} could not be logged: {error.strerror or error}", RPLWarning, stacklevel=4)
+
+
 def write_text(path: Path, text: str) -> None:
     """The file appears whole or not at all."""
     temporary = path.with_name(path.name + ".part")
-    temporary.write_text(text)
-    os.replace(temporary, path)
+    try:
+        temporary.write_text(text, newline="")
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def write_certificate(folder: Path, certificate: Certificate) -> None:
-    write_text(folder / "certificate.json", json.dumps(certificate.to_dict(), allow_nan=False, indent=1) + "\n")
+    """``certificate.json``; dropped with a warning where the disk does not take it."""
+    with _dropping("the certificate"):
+        text = json.dumps(certificate.to_dict(), allow_nan=False, indent=1)
+        write_text(folder / "certificate.json", text + "\n")
 
 
 def run_folder(parent: str | os.PathLike, name: str) -> Path:

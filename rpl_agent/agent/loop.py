@@ -80,12 +80,17 @@ class Loop:
         )  # fmt: skip
 
     def _collect(self, source: Stream, order: Order) -> None:
-        start, done = time.perf_counter(), Collected()
+        session, start, done = self._session, time.perf_counter(), Collected()
+        before = session.experience.counts.total
         try:
             source.collect(order, done)
-        finally:  # also after an error: every step in `done` was observed and counted
-            self._session.add(done)
-            self._session.planner.seconds["sampling"] += time.perf_counter() - start
+        except BaseException:
+            done.steps = session.experience.counts.total - before  # every step that was counted, and no other
+            session.experience.recount()
+            raise
+        finally:
+            session.add(done)
+            session.planner.seconds["sampling"] += time.perf_counter() - start
 
     def _update(self) -> None:
         """New sampling policy from all data, new limits from the schedule."""

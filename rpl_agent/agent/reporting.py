@@ -67,8 +67,9 @@ def open_logs(current: Logger, folder: Path | None, resumed_at: int) -> Logger:
     if folder is None or current.dir == folder:
         return current
     resumed = resumed_at or None
+    table = CSVWriter(folder / "progress.csv", resumed)
     kept = [writer for writer in current.writers if isinstance(writer, Forward)]
-    return Logger(folder, [TensorBoardWriter(folder, resumed), CSVWriter(folder / "progress.csv", resumed), *kept])
+    return Logger(folder, [TensorBoardWriter(folder, resumed, table.logged), table, *kept])
 
 
 def choose_folder(present: Path | None, given: Any, parent: Path | None, name: str) -> Path | None:

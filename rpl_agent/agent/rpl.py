@@ -7,6 +7,7 @@ What is learned lives in a `Session` (session.py), the loop in loop.py.
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from rpl_agent.agent import acting, checkpoint, reporting
 from rpl_agent.agent.attach import Attachment, attach, make_env
 from rpl_agent.agent.callbacks import CallbackList, CheckpointCallback, StopOnGap, as_callback
 from rpl_agent.agent.console import make_view
+from rpl_agent.agent.folder import CHECKPOINT, write_run
 from rpl_agent.agent.interrupt import Interrupt
 from rpl_agent.agent.logger import Logger
 from rpl_agent.agent.loop import Loop
@@ -30,7 +32,7 @@ from rpl_agent.agent.surface import Surface
 from rpl_agent.agent.target import Target
 from rpl_agent.certificate import Certificate
 from rpl_agent.certify import Config
-from rpl_agent.errors import ModelError
+from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
@@ -255,6 +257,8 @@ class RPLAgent(Surface):
         if target.stop_when_gap is not None:
             self.require_anytime("stop_when_gap")
         self.run_folder = reporting.choose_folder(self.run_folder, folder, self.tensorboard_log, name)
+        if self.run_folder is not None and not (self.run_folder / "run.json").is_file():
+            write_run(self.run_folder, session.env_spec or {}, self.seed)
         self._logger = reporting.open_logs(self._logger, self.run_folder, session.episodes)
         callbacks = self._callbacks(callback, target)
         view = make_view(progress_bar, self.verbose)
@@ -269,8 +273,11 @@ class RPLAgent(Surface):
                 loop.run(self._open_source(), target, interrupt)
                 self.mode = "robust"
                 callbacks.on_training_end()
-        except BaseException:
-            self._keep()  # what was learned is saved before the error is shown
+        except BaseException:  # what was learned is saved before the error is shown
+            try:
+                self._keep()
+            except checkpoint.CheckpointError as error:
+                warnings.warn(str(error), RPLWarning, stacklevel=3)
             raise
         finally:
             session.clock.end()
@@ -387,7 +394,7 @@ class RPLAgent(Surface):
 
     def _keep(self) -> None:
         if self.run_folder is not None:
-            self.save(self.run_folder / "checkpoint.zip")
+            self.save(self.run_folder / CHECKPOINT)
 
 
 def _zipped(path: str | os.PathLike) -> Path:

@@ -1,13 +1,10 @@
 """Runs in folders: what `rpl train`, `resume`, `evaluate`, `watch` and `certify RUN` do.
 
-A run folder holds ``run.json`` (which world, so that it can be made again), ``checkpoint.zip`` and the one before it,
-``certificate.json``, ``progress.csv`` and the TensorBoard events. Every function returns a JSON-able dict; ``text`` in
-it is for people.
+What a run folder holds is said in folder.py. Every function returns a JSON-able dict; ``text`` in it is for people.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
 from collections.abc import Iterator, Mapping
@@ -22,15 +19,19 @@ from rpl_agent.agent.callbacks import CheckpointCallback, OracleCallback
 from rpl_agent.agent.console import duration, shares_text, tensorboard_command
 from rpl_agent.agent.evaluation import exact_value, frames, monte_carlo, optimal_value
 from rpl_agent.agent.figures import RegionFigures
-from rpl_agent.agent.logger import run_folder as next_folder
-from rpl_agent.agent.logger import write_certificate, write_text
+from rpl_agent.agent.folder import CHECKPOINT, new_folder, read_source, write_run
+from rpl_agent.agent.logger import write_certificate
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.schedule import NAMED, EveryN, Schedule, schedule_to_dict
+from rpl_agent.agent.target import Target
 from rpl_agent.certify import Config
 from rpl_agent.errors import DataError, ModelError
+from rpl_agent.jsonable import jsonable
 from rpl_agent.model.objective import Sense
 
-CHECKPOINT = "checkpoint.zip"
+__all__ = [
+    "certify_run", "evaluate", "load_run", "parse_schedule", "read_source", "resume", "train", "watch", "write_gif",
+]  # fmt: skip
 
 
 def parse_schedule(text: str) -> Schedule:
@@ -68,17 +69,19 @@ def train(
         schedule=parse_schedule(schedule) if isinstance(schedule, str) else schedule,
     )  # fmt: skip
     agent.set_env(env)
-    folder = _new_folder(Path(log_dir), name, agent.pmdp.name)
-    write_text(folder / "run.json", json.dumps({"source": dict(source or {}), "seed": agent.seed}, default=str) + "\n")
+    agent.session.target = Target.after(0, budget, unit, stop_when_gap, log_interval)
+
+    def fill(folder: Path) -> None:  # a run can be resumed from its first moment on
+        write_run(folder, source or {}, agent.seed)
+        agent.save(folder / CHECKPOINT)
+
+    folder = agent.run_folder = new_folder(Path(log_dir), name, agent.pmdp.name, fill)
     if not quiet:
         print(f"run folder: {folder}\nTensorBoard: {tensorboard_command(log_dir)}", flush=True)
     callbacks = _callbacks(checkpoint_every, oracle_theta)
     with _resumable(folder):
         try:
-            agent.learn(
-                budget=budget, unit=unit, stop_when_gap=stop_when_gap, callback=callbacks, log_interval=log_interval,
-                progress_bar=progress and not quiet, folder=folder,
-            )  # fmt: skip
+            agent.resume(callbacks, progress_bar=progress and not quiet)
         except (ModelError, DataError) as error:
             saved = f" (what was learned is saved in {folder})" if (folder / CHECKPOINT).is_file() else ""
             raise type(error)(f"{error}{saved}") from error
@@ -129,7 +132,7 @@ def evaluate(
         result["optimum"] = optimal_value(agent.pmdp, agent.objective, theta)
         lines.append(f"  exact: {result['exact']:.6g}; the optimum at the true parameters is {result['optimum']:.6g}")
     result["text"] = "\n".join(lines)
-    return _plain(result)
+    return jsonable(result)
 
 
 def watch(
@@ -148,10 +151,10 @@ def watch(
     result: dict[str, Any] = {"run": str(folder), "mode": mode, "frames": len(shown), "returns": returns}
     if output is None:
         result["text"] = "\n\n".join(str(frame) for frame in shown) + f"\nreturns: {returns}"
-        return _plain(result)
+        return jsonable(result)
     write_gif(Path(output), shown)
     result |= {"output": str(output), "text": f"wrote {len(shown)} frames to {output}; returns {returns}"}
-    return _plain(result)
+    return jsonable(result)
 
 
 def certify_run(folder: str | Path, env: Any) -> dict[str, Any]:
@@ -159,27 +162,13 @@ def certify_run(folder: str | Path, env: Any) -> dict[str, Any]:
     agent = load_run(Path(folder), env)
     certificate = agent.certify()
     write_certificate(Path(folder), certificate)
-    return _plain({**_summary(agent), "run": str(folder), "text": str(certificate)})
+    return jsonable({**_summary(agent), "run": str(folder), "text": str(certificate)})
 
 
 def load_run(folder: Path, env: Any = None) -> RPLAgent:
     if not folder.is_dir():
         raise FileNotFoundError(f"no run folder {folder}")
     return RPLAgent.load(folder / CHECKPOINT, env)
-
-
-def read_source(folder: str | Path) -> dict[str, Any]:
-    """How the world of a run was made."""
-    path = Path(folder) / "run.json"
-    if not path.is_file():
-        raise FileNotFoundError(f"{folder} is not a run folder: it has no run.json")
-    try:
-        source = json.loads(path.read_text())["source"]
-    except (ValueError, KeyError, TypeError):
-        raise DataError(f"{path} is damaged") from None
-    if not isinstance(source, dict):
-        raise DataError(f"{path} is damaged")
-    return source
 
 
 def write_gif(path: Path, pictures: list[np.ndarray], milliseconds: int = 250) -> None:
@@ -206,19 +195,6 @@ def _callbacks(checkpoint_every: int | None, theta: np.ndarray | None) -> list[A
     if theta is not None:
         callbacks.append(OracleCallback(theta))
     return callbacks
-
-
-def _new_folder(log_dir: Path, name: str | None, model: str) -> Path:
-    if name is None:
-        return next_folder(log_dir, "".join(c if c.isalnum() or c in "-." else "-" for c in model))
-    folder = log_dir / name
-    if folder.resolve().parent != log_dir.resolve():
-        raise ModelError(f"the run's name {name!r} must be a plain folder name")
-    try:
-        folder.mkdir(parents=True)
-    except FileExistsError:
-        raise ModelError(f"{folder} exists: choose another --name, or use rpl resume {folder}") from None
-    return folder
 
 
 def _summary(agent: RPLAgent) -> dict[str, Any]:
@@ -262,15 +238,4 @@ def _finish(agent: RPLAgent, folder: Path, theta: np.ndarray | None) -> dict[str
     if agent.interrupted:
         lines.append(f"interrupted; go on with: rpl resume {folder}")
     lines.append(f"run folder: {folder}\nsee it with: {tensorboard_command(folder.parent)}")
-    return _plain({**summary, "run": str(folder), "interrupted": agent.interrupted, "text": "\n".join(lines)})
-
-
-def _plain(value: Any) -> Any:
-    """JSON has neither numpy nor infinities."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    return jsonable({**summary, "run": str(folder), "interrupted": agent.interrupted, "text": "\n".join(lines)})

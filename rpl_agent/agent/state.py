@@ -25,9 +25,36 @@ from rpl_agent.certify import Config, versions
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model.objective import Objective
+from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
+from rpl_agent.schema import Anything, Flag, Maybe, Number, Text, Whole, check, check_array
 
 _SOLUTIONS = ("robust", "optimistic")
+_SECONDS = Number(0.0, 1e18)
+_NUMBERS = dict.fromkeys(("lower", "upper", "iterations", "seconds", "converged", "precision"), Text(64, True))
+_CALL = [Anything()]
+#: Of state.json; arrays are checked against the model where they are used.
+SCHEMA = {
+    "model": {"hash": Text(), "name": Text()}, "env": Maybe({}), "objective": {}, "config": {}, "schedule": {},
+    "settings": {
+        "weight": Number(0.0, 1.0), "compiled": Flag(), "check_rewards": Maybe(Flag()), "seed": Whole(0, 2**128),
+        "mode": Text(),
+    },
+    "progress": {
+        "episodes": Whole(), "steps": Whole(), "updates": Whole(), "elapsed": _SECONDS, "skipped": Whole(),
+        "interrupted": Flag(), "sources": Whole(),
+    },
+    "target": Maybe({
+        "unit": Text(), "goal": Whole(), "stop_when_gap": Maybe(Number(0.0)), "log_interval": Maybe(Whole(1)),
+    }),
+    "rng": {"agent": {}, "source": Maybe({
+        "source": {"kind": Text(), "seed": Maybe(Whole(0, 2**64)), "episode": Maybe(Whole())}, "exact": Flag(),
+        "opening": [_CALL], "tail": [_CALL], "anchor": Maybe({}), "whole": Flag(),
+    })},
+    "evidence": Text(64, True), "seconds": dict.fromkeys(STAGES, _SECONDS), "certificate": Maybe(Text(1 << 33)),
+    "limits": Maybe({"episodes": Maybe(Whole()), "not_before": Whole()}),
+    "solution.robust": Maybe(_NUMBERS), "solution.optimistic": Maybe(_NUMBERS),
+}  # fmt: skip
 
 
 def capture(
@@ -83,7 +110,8 @@ def capture(
 
 
 def settings_from_state(state: dict[str, Any], schedule: Schedule | None) -> dict[str, Any]:
-    """Arguments of the agent's constructor."""
+    """Arguments of the agent's constructor; the state is checked here, before anything is made from it."""
+    check(state, SCHEMA, "the checkpoint", CheckpointError)
     try:
         return {
             "config": Config(**state["config"]),
@@ -91,7 +119,7 @@ def settings_from_state(state: dict[str, Any], schedule: Schedule | None) -> dic
             "schedule": schedule if schedule is not None else schedule_from_dict(state["schedule"]),
             **{key: state["settings"][key] for key in ("weight", "compiled", "check_rewards", "seed")},
         }
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         if isinstance(error, (ModelError, DataError)):
             raise
         raise CheckpointError(f"the checkpoint's settings are not readable: {error!r}") from None
@@ -108,7 +136,7 @@ def restore(session: Session, state: dict[str, Any], arrays: dict[str, np.ndarra
         _restore(session, state, arrays)
     except (ModelError, DataError):
         raise
-    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError) as error:
         raise CheckpointError(f"the checkpoint's state is not readable: {error!r}") from None
 
 
@@ -117,6 +145,7 @@ def _restore(session: Session, state: dict[str, Any], arrays: dict[str, np.ndarr
     counts = Counts.from_arrays(
         pmdp, {k.removeprefix("counts."): v for k, v in arrays.items() if k.startswith("counts.")}
     )
+    _check_arrays(arrays, pmdp)
     session.experience = Experience(pmdp, counts)
     session.episodes, session.steps = int(progress["episodes"]), int(progress["steps"])
     session.updates, session.clock = int(progress["updates"]), Clock(float(progress["elapsed"]))
@@ -152,6 +181,20 @@ def _restore(session: Session, state: dict[str, Any], arrays: dict[str, np.ndarr
         session.sampling = Policy.randomised(arrays["sampling"])
         session.sampling.check(pmdp)
     session.limits = _limits(state.get("limits"), arrays, pmdp.num_rows, pmdp.num_expressions)
+
+
+def _check_arrays(arrays: dict[str, np.ndarray], pmdp: ParametricMDP) -> None:
+    """Kinds and shapes; policies and solutions check themselves."""
+    unknown = int((~pmdp.table.is_constant).sum())
+    check_array(arrays.get("returns"), "v", (None,), "the checkpoint: returns")
+    check_array(arrays.get("lengths"), "i", (None,), "the checkpoint: lengths")
+    for name, kind, size in (("estimate", "f", pmdp.num_parameters), ("seen", "i", unknown)):
+        if name in arrays:
+            check_array(arrays[name], kind, (size,), f"the checkpoint: {name}")
+    if "exploration.rows" in arrays:
+        values = arrays.get("exploration.values")
+        shape = (None,) * (1 if values is None else values.ndim - 1)
+        check_array(values, "v", (*shape, pmdp.num_states), "the checkpoint: values")
 
 
 def _limits(stored: dict[str, Any] | None, arrays: dict[str, np.ndarray], rows: int, expressions: int) -> Limits | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.parser import Parser, add_call, between, count, seed
 from rpl_agent.errors import ModelError
+from rpl_agent.jsonable import jsonable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,6 +33,7 @@ class Source:
     objective: Objective
     theta: np.ndarray | None
     max_steps: int
+    kwargs: dict[str, Any] | None = None  # of an environment that was made in Python
 
     def require_theta(self, why: str) -> np.ndarray:
         if self.theta is None:
@@ -186,7 +187,7 @@ def _range(text: str) -> tuple[float, float]:
 def emit(arguments: argparse.Namespace, data: Mapping[str, Any], title: str, text: str | None = None) -> None:
     """One JSON object, or a small table for people (``text`` replaces the table)."""
     if arguments.json:
-        print(json.dumps({k: plain(v) for k, v in data.items()}, allow_nan=False))
+        print(json.dumps(jsonable(data), allow_nan=False))
         return
     if text is not None:
         print(text)
@@ -201,20 +202,3 @@ def emit(arguments: argparse.Namespace, data: Mapping[str, Any], title: str, tex
             f"{value:,.6g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value),
         )
     Console().print(table)
-
-
-def plain(value: Any) -> Any:
-    """JSON has no infinities and no numpy: make them strings and numbers."""
-    import numpy as np
-
-    if isinstance(value, dict):
-        return {k: plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value

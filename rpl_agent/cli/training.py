@@ -89,6 +89,8 @@ def make_env(source: Source, render_mode: str | None = None):
 
     import rpl_envs
 
+    if source.kwargs is not None:
+        return gym.make(source.name, **source.kwargs, render_mode=render_mode)
     if source.name.startswith("rpl/"):
         return gym.make(source.name, theta=source.theta, render_mode=render_mode)
     theta = source.require_theta("simulating your own model").tolist()
@@ -101,6 +103,8 @@ def stored_source(run_folder: str) -> Source:
     from rpl_agent.agent.runs import read_source
 
     defaults, stored = source_defaults(), read_source(run_folder)
+    if stored.get("kwargs") is not None:
+        return _made_in_python(stored)
     for key in defaults.keys() & stored.keys():
         value, number = stored[key], key.startswith("max_")
         if isinstance(defaults[key], list):
@@ -110,6 +114,24 @@ def stored_source(run_folder: str) -> Source:
         if not fits:
             raise DataError(f"{run_folder}/run.json is damaged: {key} is {value!r}")
     return load_source(argparse.Namespace(**(defaults | stored)))
+
+
+def _made_in_python(stored: dict) -> Source:
+    """The source of a run whose environment was made by id and keywords."""
+    import numpy as np
+
+    import rpl_envs
+    from rpl_agent.agent.attach import attach, make_env
+
+    world = attach(make_env(stored))
+    name, kwargs = stored["id"], stored["kwargs"]
+    theta = kwargs.get("theta")
+    if theta is None and name.startswith("rpl/"):
+        theta = rpl_envs.benchmark(name).theta
+    return Source(
+        name, world.pmdp, world.objective, None if theta is None else np.asarray(theta, dtype=float), world.limit or 0,
+        kwargs,
+    )  # fmt: skip
 
 
 def run_train(arguments: argparse.Namespace) -> int:

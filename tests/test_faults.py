@@ -1,0 +1,258 @@
+"""Full disks, steps that end in an exit, files that were tampered with: nothing observed is lost in silence."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import json
+import os
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import rpl_envs  # noqa: F401
+from rpl_agent.agent import CheckpointCallback, RPLAgent, checkpoint, runs
+from rpl_agent.agent.callbacks import BaseCallback
+from rpl_agent.agent.events import EventFile
+from rpl_agent.agent.logger import CSVWriter, TensorBoardWriter
+from rpl_agent.agent.schedule import Never
+from rpl_agent.certificate import Certificate
+from rpl_agent.errors import DataError, ModelError, RPLWarning
+from tests.agent_worlds import CorridorEnv, FastCorridorEnv
+
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+# ---------------------------------------------------------------------- steps
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, ZeroDivisionError])
+def test_what_was_observed_before_an_exit_inside_a_step_is_kept(tmp_path, kind):
+    class Leaves(CorridorEnv):
+        steps = 0
+
+        def step(self, action):
+            self.steps += 1
+            if self.steps > 200:
+                raise kind
+            return super().step(action)
+
+    agent = RPLAgent(seed=0, tensorboard_log=tmp_path)
+    with pytest.raises(kind):
+        agent.learn(Leaves(), budget=10_000, log_interval=10**9)
+    stored = RPLAgent.load(agent.run_folder / "checkpoint.zip", CorridorEnv())
+    assert stored.experience.counts.total == stored.num_timesteps == 200
+    assert np.array_equal(stored.experience.rows, stored.experience.counts.row_totals)
+
+
+# ---------------------------------------------------------------------- full disks
+class Disk:
+    """Takes nothing more while it is full."""
+
+    def __init__(self, monkeypatch):
+        self.full = False
+        for place, name in ((checkpoint.os, "fsync"), (os, "write"), (os, "replace")):
+            monkeypatch.setattr(place, name, self._guard(getattr(place, name)))
+
+    def _guard(self, function):
+        def guarded(*arguments, **keywords):
+            if self.full:
+                raise FULL
+            return function(*arguments, **keywords)
+
+        return guarded
+
+
+class Fill(BaseCallback):
+    def __init__(self, disk, at, until=10**9):
+        super().__init__()
+        self.disk, self.at, self.until = disk, at, until
+
+    def _on_step(self):
+        self.disk.full = self.at <= self.agent.num_episodes < self.until
+        return True
+
+
+def test_a_full_disk_ends_neither_learning_nor_the_last_checkpoint(tmp_path, monkeypatch):
+    disk = Disk(monkeypatch)
+    whole = RPLAgent(seed=1, schedule=Never()).learn(FastCorridorEnv(), budget=400, log_interval=50)
+    agent = RPLAgent(seed=1, schedule=Never())
+    callbacks = [CheckpointCallback(every=50), Fill(disk, 200)]
+    with pytest.warns(RPLWarning, match="No space left"), pytest.raises(DataError, match=r"No space left.*stays good"):
+        agent.learn(FastCorridorEnv(), budget=400, log_interval=50, folder=tmp_path / "run", callback=callbacks)
+    assert agent.num_episodes == 400  # learning went on
+    kept = RPLAgent.load(tmp_path / "run" / "checkpoint.zip", FastCorridorEnv())
+    assert 150 <= kept.num_episodes <= 200
+    disk.full = False
+    agent.save(tmp_path / "run" / "checkpoint.zip")  # once there is room
+    assert RPLAgent.load(tmp_path / "run" / "checkpoint.zip", FastCorridorEnv()).num_episodes == 400
+    assert agent.certificate.lower == whole.certificate.lower
+    assert kept.resume().certificate.lower == whole.certificate.lower
+
+
+def test_logs_go_on_when_there_is_room_again(tmp_path, monkeypatch):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    disk = Disk(monkeypatch)
+    callbacks = [CheckpointCallback(every=50), Fill(disk, 100, 200)]
+    with pytest.warns(RPLWarning, match="No space left"):
+        RPLAgent(seed=1, schedule=Never()).learn(
+            FastCorridorEnv(), budget=400, log_interval=50, folder=tmp_path, callback=callbacks
+        )
+    with (tmp_path / "progress.csv").open() as file:
+        steps = [int(row["episodes"]) for row in csv.DictReader(file)]
+    assert {50, 250, 300, 350, 400} <= set(steps) and sorted(set(steps)) == steps
+    events = EventAccumulator(str(tmp_path), size_guidance={"scalars": 0}).Reload()
+    assert {50, 250, 300, 350, 400} <= {e.step for e in events.Scalars("guarantee/lower")}
+
+
+def test_event_files_are_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr("rpl_agent.agent.events.MAX_BYTES", 4000)
+    writer = TensorBoardWriter(tmp_path)
+    with pytest.raises(OSError, match="reached"):
+        for step in range(10_000):
+            writer.write({"guarantee/lower": 1.0}, step)
+    assert sum(p.stat().st_size for p in tmp_path.iterdir()) <= 4000
+    assert isinstance(writer._file, EventFile)
+
+
+# ---------------------------------------------------------------------- progress.csv
+def test_a_step_that_is_logged_again_replaces_its_row(tmp_path):
+    path = tmp_path / "progress.csv"
+    writer = CSVWriter(path)
+    for step in (10, 20):
+        writer.write({"a": step / 3}, step)
+    again = CSVWriter(path, resume_at=20)
+    again.write({"a": 7.5, "b": 1.0}, 20)
+    again.write({"a": 8.5}, 30)
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    found = [(r["episodes"], r["a"], r["b"]) for r in rows]
+    assert found == [("10", repr(10 / 3), ""), ("20", "7.5", "1"), ("30", "8.5", "")]
+
+
+def test_a_killed_run_that_was_done_logs_its_last_point_once(tmp_path):
+    folder = tmp_path / "run"
+    RPLAgent(seed=0, schedule=Never()).learn(FastCorridorEnv(), budget=40, log_interval=20, folder=folder)
+    agent = RPLAgent.load(folder / "checkpoint.zip", FastCorridorEnv())
+    agent.run_folder = folder
+    agent.resume()
+    with (folder / "progress.csv").open() as file:
+        assert [row["episodes"] for row in csv.DictReader(file)] == ["20", "40"]
+
+
+# ---------------------------------------------------------------------- run folders
+def test_a_run_folder_appears_with_its_first_checkpoint_or_not_at_all(tmp_path, monkeypatch):
+    real = checkpoint.write
+
+    def dies(*_):
+        raise SystemExit  # as a kill would, before the first checkpoint is there
+
+    monkeypatch.setattr(checkpoint, "write", dies)
+    with pytest.raises(SystemExit):
+        runs.train(gym.make("rpl/Betting-25-v0"), log_dir=tmp_path, name="first", budget=10, quiet=True)
+    assert not (tmp_path / "first").exists()
+    (tmp_path / "first").mkdir()  # an empty folder does not block its name
+    monkeypatch.setattr(checkpoint, "write", real)
+    runs.train(gym.make("rpl/Betting-25-v0"), log_dir=tmp_path, name="first", budget=10, quiet=True)
+    with pytest.raises(ModelError, match="exists"):
+        runs.train(gym.make("rpl/Betting-25-v0"), log_dir=tmp_path, name="first", budget=10, quiet=True)
+    assert [p.name for p in tmp_path.iterdir()] == ["first"]
+
+
+def test_a_run_made_in_python_is_a_run_for_the_command_line(tmp_path, capsys):
+    from rpl_agent.cli import main
+
+    agent = RPLAgent(seed=0, tensorboard_log=tmp_path, schedule=Never())
+    agent.learn(gym.make("rpl/Betting-25-v0"), budget=50, log_interval=50)
+    for command in (["evaluate", "--episodes", "100"], ["certify"], ["resume", "--budget", "60", "--quiet"], ["watch"]):
+        assert main([command[0], str(agent.run_folder), *command[1:], "--json"]) == 0, command
+        found = json.loads(capsys.readouterr().out)
+        assert found["run"] == str(agent.run_folder)
+    assert RPLAgent.load(agent.run_folder / "checkpoint.zip").num_episodes == 60
+
+
+# ---------------------------------------------------------------------- hostile files
+WRONG = ("x", -1, 1 << 70, 1e300, None, True, [], {}, [[]], "inf", -0.5)
+
+
+def leaves(value, path=()):
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from leaves(item, (*path, key))
+    elif isinstance(value, list) and value and isinstance(value[0], (dict, list)):
+        yield from leaves(value[0], (*path, 0))
+    yield path
+
+
+def replaced(value, path, new):
+    if not path:
+        return new
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = replaced(value[path[0]], path[1:], new)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    path = tmp_path_factory.mktemp("hostile") / "c.zip"
+    agent = RPLAgent(seed=0, compiled=False).learn(CorridorEnv(), budget=12, log_interval=12)
+    agent.save(path)
+    return checkpoint.read(path), agent
+
+
+@pytest.mark.filterwarnings("ignore::rpl_agent.errors.RPLWarning")
+def test_no_value_in_a_checkpoint_gives_anything_but_a_refusal(tmp_path, stored, monkeypatch):
+    (state, arrays), _ = stored
+    tried = refused = 0
+    for path in dict.fromkeys(p for p in leaves(state) if p):
+        for wrong in WRONG:
+            changed = replaced(state, path, wrong)
+            monkeypatch.setattr(checkpoint, "read_latest", lambda _, s=changed: (s, dict(arrays)))
+            tried += 1
+            try:
+                RPLAgent.load(tmp_path / "any", CorridorEnv())._open_source()
+            except (DataError, ModelError) as error:
+                refused += 1
+                assert "\n" not in str(error) and len(str(error)) < 500
+    assert tried > 300 and refused > 0.5 * tried
+
+
+@pytest.mark.filterwarnings("ignore::rpl_agent.errors.RPLWarning")
+def test_no_array_in_a_checkpoint_gives_anything_but_a_refusal(tmp_path, stored, monkeypatch):
+    (state, arrays), _ = stored
+    for name, array in arrays.items():
+        wrong = [array[..., :-1] if array.ndim else array, array.astype(str), np.zeros((2, 2, 2))]
+        if array.dtype.kind == "f":
+            wrong.append(np.full_like(array, np.nan))
+        for bad in wrong:
+            monkeypatch.setattr(checkpoint, "read_latest", lambda _, n=name, b=bad: (state, {**arrays, n: b}))
+            if bad is array or (bad.size == array.size == 0):
+                continue
+            try:
+                RPLAgent.load(tmp_path / "any", CorridorEnv())._open_source()
+            except (DataError, ModelError):
+                continue
+            assert name in ("returns", "lengths", "counts.schedule", "counts.mark_totals"), (name, bad)
+
+
+def test_no_value_in_a_certificate_or_run_json_gives_anything_but_a_refusal(tmp_path, stored):
+    data = stored[1].certificate.to_dict()
+    for path in dict.fromkeys(p for p in leaves(data) if p):
+        for wrong in WRONG:
+            try:
+                Certificate.from_json(json.dumps(replaced(data, path, wrong)))
+            except DataError as error:
+                assert "\n" not in str(error)
+    run = {"source": {"id": "rpl/Betting-25-v0", "param": ["a"], "max_steps": 3}, "seed": 1}
+    for path in dict.fromkeys(p for p in leaves(run) if p):
+        for wrong in WRONG:
+            Path(tmp_path / "run.json").write_text(json.dumps(replaced(run, path, wrong)))
+            try:
+                runs.read_source(tmp_path)
+            except DataError as error:
+                assert "\n" not in str(error)
+    for text in ("", "[]", "{", "null", '{"source": 3}', "\x00"):
+        Path(tmp_path / "run.json").write_text(text)
+        with pytest.raises(DataError):
+            runs.read_source(tmp_path)
