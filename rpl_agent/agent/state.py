@@ -158,6 +158,8 @@ def _restore(session: Session, state: dict[str, Any], arrays: dict[str, np.ndarr
     session.returns = deque(arrays["returns"].tolist(), maxlen=session.returns.maxlen)
     session.lengths = deque(arrays["lengths"].tolist(), maxlen=session.lengths.maxlen)
     certificate = state["certificate"]
+    if certificate is not None and not certificate.startswith("{"):  # anything else would be taken for a file's name
+        raise CheckpointError("the checkpoint: certificate is not JSON")
     session.certificate = None if certificate is None else Certificate.from_json(certificate)
     if session.certificate is not None:
         session.certificate.policy.check(pmdp)
