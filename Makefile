@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 SOURCES := pyproject.toml constraints.txt
 EXTRAS ?= plot
 
-.PHONY: setup train test lint bench bench-full check clean
+.PHONY: setup train test lint docs bench bench-full check clean
 
 setup: $(VENV)/.installed-$(EXTRAS)
 
@@ -29,6 +29,10 @@ lint:
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+docs:
+	@$(MAKE) --no-print-directory setup EXTRAS=dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 bench:
 	@$(MAKE) --no-print-directory setup EXTRAS=test
 	$(BIN)/python -m benchmarks
@@ -37,10 +41,10 @@ bench-full:
 	@$(MAKE) --no-print-directory setup EXTRAS=test
 	$(BIN)/python -m benchmarks --full
 
-# everything that must hold before a change lands: lint, benchmarks at smoke size (so they cannot rot), tests
-check: lint
+# everything that must hold before a change lands: lint, the docs site, benchmarks at smoke size (so they cannot rot), tests
+check: lint docs
 	$(BIN)/python -m benchmarks --smoke
 	$(BIN)/python -m pytest
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) build dist site *.egg-info

@@ -267,3 +267,8 @@ def test_ranges_agree_between_vertices_and_linear_programs(monkeypatch):
             by_programs = validation.expression_range(pmdp.table, domain)
         for a, b in zip(by_vertices, by_programs):
             assert np.allclose(a, b, atol=1e-9)
+
+
+def test_bounds_of_parameters_may_be_given_by_name():
+    pmdp = build(0, lambda s: {"go": {1: "3*p", 0: "1 - 3*p"} if s == 0 else {1: "1"}}, domain={"p": (0.0, 0.3)})
+    assert pmdp.domain.upper.tolist() == [0.3]

@@ -28,7 +28,7 @@ def build(
     initial_state: State,
     actions: Callable[[Any], Mapping[str, Row]],
     *,
-    domain: Domain | Sequence[str],
+    domain: Domain | Sequence[str] | Mapping[str, tuple[float, float]],
     labels: Mapping[str, Callable[[Any], bool]] | None = None,
     rewards: Mapping[str, Callable[[Any, str], float]] | None = None,
     variables: Sequence[str] | None = None,
@@ -43,12 +43,12 @@ def build(
     ----------
     actions : state -> {action name: {successor: expression}}; expressions are strings such as
         ``"0.5*p + 0.0004*12"``, numbers or Polynomial objects. Successors may repeat under equal keys only.
-    domain : a Domain, or parameter names (then every parameter lies in [0, 1]).
+    domain : a Domain, a mapping from names to (lower, upper), or names alone (every parameter lies in [0, 1]).
     labels : name -> predicate on states.
     rewards : name -> function of (state, action name), paid on leaving the state.
     variables : names of the components when states are tuples of integers.
     """
-    domain = domain if isinstance(domain, Domain) else Domain.box(tuple(domain))
+    domain = domain if isinstance(domain, Domain) else Domain.box(domain)
     number: dict[State, int] = {initial_state: 0}
     order: list[State] = [initial_state]
     rows: list[list[tuple[str, dict[int, Polynomial]]]] = []
