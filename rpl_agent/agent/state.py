@@ -33,9 +33,17 @@ _SOLUTIONS = ("robust", "optimistic")
 _SECONDS = Number(0.0, 1e18)
 _NUMBERS = dict.fromkeys(("lower", "upper", "iterations", "seconds", "converged", "precision"), Text(64, True))
 _CALL = [Anything()]
+#: Arrays of whole numbers, by the last part of their name; the others hold floats.
+_WHOLE = (
+    "transitions", "planned", "mark_totals", "mark_successes", "lengths", "seen", "rows", "expressions",
+)  # fmt: skip
+_OBJECTIVE = {
+    "kind": Text(), "sense": Text(), "target": Maybe(Text()), "avoid": Maybe(Text()), "reward": Maybe(Text()),
+    "discount": Maybe(Number(0.0, 1.0)), "horizon": Maybe(Whole(0)),
+}  # fmt: skip
 #: Of state.json; arrays are checked against the model where they are used.
 SCHEMA = {
-    "model": {"hash": Text(), "name": Text()}, "env": Maybe({}), "objective": {}, "config": {}, "schedule": {},
+    "model": {"hash": Text(), "name": Text()}, "env": Maybe({}), "objective": _OBJECTIVE, "config": {}, "schedule": {},
     "settings": {
         "weight": Number(0.0, 1.0), "compiled": Flag(), "check_rewards": Maybe(Flag()), "seed": Whole(0, 2**128),
         "mode": Text(),
@@ -142,10 +150,10 @@ def restore(session: Session, state: dict[str, Any], arrays: dict[str, np.ndarra
 
 def _restore(session: Session, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     pmdp, planner, progress = session.pmdp, session.planner, state["progress"]
+    _check_arrays(arrays, pmdp)
     counts = Counts.from_arrays(
         pmdp, {k.removeprefix("counts."): v for k, v in arrays.items() if k.startswith("counts.")}
     )
-    _check_arrays(arrays, pmdp)
     session.experience = Experience(pmdp, counts)
     session.episodes, session.steps = int(progress["episodes"]), int(progress["steps"])
     session.updates, session.clock = int(progress["updates"]), Clock(float(progress["elapsed"]))
@@ -188,6 +196,16 @@ def _restore(session: Session, state: dict[str, Any], arrays: dict[str, np.ndarr
 def _check_arrays(arrays: dict[str, np.ndarray], pmdp: ParametricMDP) -> None:
     """Kinds and shapes; policies and solutions check themselves."""
     unknown = int((~pmdp.table.is_constant).sum())
+    for name, array in arrays.items():
+        whole = name.rpartition(".")[2] in _WHOLE
+        if name != "counts.schedule" and array.dtype.kind != ("i" if whole else "f"):
+            raise CheckpointError(f"the checkpoint: {name} holds {array.dtype}")
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            raise CheckpointError(f"the checkpoint: {name} holds numbers that are none")
+    marks = len(np.atleast_1d(arrays.get("counts.mark_totals", np.zeros(0))))
+    check_array(arrays.get("counts.mark_totals"), "i", (marks,), "the checkpoint: totals of the marks")
+    check_array(arrays.get("counts.mark_weights"), "f", (marks,), "the checkpoint: weights of the marks")
+    check_array(arrays.get("counts.mark_successes"), "i", (marks, pmdp.num_expressions), "the checkpoint: marks")
     check_array(arrays.get("returns"), "v", (None,), "the checkpoint: returns")
     check_array(arrays.get("lengths"), "i", (None,), "the checkpoint: lengths")
     for name, kind, size in (("estimate", "f", pmdp.num_parameters), ("seen", "i", unknown)):

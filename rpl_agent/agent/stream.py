@@ -53,7 +53,10 @@ class Stream:
         if stored is not None:
             if self._stands_there(stored):
                 self._source = self._open()
-                self._source.set_state(stored["source"])
+                try:
+                    self._source.set_state(stored["source"])
+                except (KeyError, TypeError, AttributeError, OverflowError) as error:
+                    raise DataError(f"the checkpoint's stream of episodes is not readable: {error!r}") from None
                 self._tape.opening = [tuple(call) for call in opening]
                 return
             _require_kind(stored["source"], "vector" if world.is_vector else "env")
