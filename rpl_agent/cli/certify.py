@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rpl_agent.cli.common import Source, add_json, add_method, add_seed, add_source, config_of, emit, load_source
 from rpl_agent.cli.parser import count, output_file
 from rpl_agent.errors import ModelError
+
+if TYPE_CHECKING:
+    from rpl_agent.evidence.counts import Counts
 
 
 def register(commands) -> None:
@@ -20,7 +24,6 @@ def register(commands) -> None:
     data = certify.add_argument_group("data")
     add_data(data)
     data.add_argument("--policy", choices=("uniform",), default="uniform", help="who samples the simulated episodes")
-    data.add_argument("--quarantine", metavar="FILE", help="write rows that the model forbids here instead of failing")
     add_method(certify)
     certify.add_argument(
         "--evaluate",
@@ -58,9 +61,22 @@ def add_data(parser: argparse._ActionsContainer) -> None:
     )
     add_seed(parser)
     parser.add_argument("--data", metavar="LOG", help="transitions in a .csv or .parquet file, or minari:NAME")
+    parser.add_argument("--quarantine", metavar="FILE", help="write rows that the model forbids here, do not fail")
 
 
-def simulate_counts(source: Source, episodes: int, seed: int):
+def read_data(arguments: argparse.Namespace, source: Source) -> tuple[Counts, int]:
+    """The counts that `add_data` asked for, and the number of rows in quarantine."""
+    if (arguments.episodes is None) == (arguments.data is None):
+        raise ModelError("give either --episodes N (simulated) or --data LOG")
+    if arguments.data is None:
+        return simulate_counts(source, arguments.episodes, arguments.seed), 0
+    from rpl_agent.formats.logs import read_log
+
+    log = read_log(source.pmdp, arguments.data, quarantine=arguments.quarantine)
+    return log.counts, log.quarantined
+
+
+def simulate_counts(source: Source, episodes: int, seed: int) -> Counts:
     """Counts of uniform episodes at the true parameters, marked for the likelihood's split."""
     from rpl_agent.evidence.sampling import uniform_counts
 
@@ -81,20 +97,8 @@ def run_certify(arguments: argparse.Namespace) -> int:
         return 0
     source = load_source(arguments)
     config = config_of(arguments)
-    quarantined = 0
-    if (arguments.episodes is None) == (arguments.data is None):
-        raise ModelError("give either --episodes N (simulated) or --data LOG")
-    if arguments.data is not None:
-        from rpl_agent.formats.logs import read_log
-
-        log = read_log(source.pmdp, arguments.data, quarantine=arguments.quarantine)
-        counts, quarantined = log.counts, log.quarantined
-    else:
-        counts = simulate_counts(source, arguments.episodes, arguments.seed)
-    policy, best = (None, None)
-    if arguments.evaluate == "optimal":
-        best = _optimum(source, config.precision)
-        policy = best.policy
+    counts, quarantined = read_data(arguments, source)
+    policy = _optimum(source, config.precision).policy if arguments.evaluate == "optimal" else None
     certificate = certify(source.pmdp, counts, source.objective, config, policy=policy)
     result = {
         "model": source.name,

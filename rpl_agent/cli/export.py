@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from rpl_agent.cli.certify import add_data, simulate_counts
+from rpl_agent.cli.certify import add_data, read_data
 from rpl_agent.cli.common import add_json, add_method, add_source, config_of, emit, load_source
 from rpl_agent.cli.parser import output_file
 from rpl_agent.errors import ModelError
@@ -36,14 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not (arguments.uncertain or arguments.policy_file):
         raise ModelError("nothing to write: give --uncertain FILE and/or --policy-file FILE")
     source = load_source(arguments)
-    if (arguments.episodes is None) == (arguments.data is None):
-        raise ModelError("give either --episodes N (simulated) or --data LOG")
-    if arguments.data is not None:
-        from rpl_agent.formats.logs import read_log
-
-        counts = read_log(source.pmdp, arguments.data).counts
-    else:
-        counts = simulate_counts(source, arguments.episodes, arguments.seed)
+    counts, _ = read_data(arguments, source)
     config = config_of(arguments)
     learned = uncertainty(source.pmdp, counts, config)
     certificate = certify_uncertainty(source.pmdp, counts, learned, source.objective, config, warm=Solutions())
