@@ -24,8 +24,11 @@ SCHEMA = {
     "anytime": Maybe(Flag()), "log_e_value": Maybe(Number()), "refuted": Maybe(Flag()), "empty": Maybe(Flag()),
     "fallback": Maybe(Text()), "slack": Maybe(Number(0.0, nan=True)), "model": Maybe(Text()),
     "model_hash": Maybe(Text()), "iterations": Maybe(Whole()), "timings": Maybe({}), "versions": Maybe({}),
-    "checked": Maybe(Flag()), "objective": {}, "policy": {"rows": Maybe(Anything()), "weights": Maybe(Anything())},
+    "momentary_lower": Maybe(Number(nan=True)), "momentary_upper": Maybe(Number(nan=True)), "attribution": Maybe({}),
+    "episodes_for": Maybe({}), "checked": Maybe(Flag()), "objective": {}, "policy": {"rows": Maybe(Anything()), "weights": Maybe(Anything())},
 }  # fmt: skip
+#: stages of `timings` that come after the confidence set
+SOLVING = ("solve", "coupled")
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,10 @@ class Certificate:
     refuted: bool = False
     empty: bool = False  # no parameter fits all constraints
     fallback: str | None = None  # what was used instead of the configured set, and why
+    momentary_lower: float = math.nan  # of the last data alone, where this is the best of a run so far
+    momentary_upper: float = math.nan
+    attribution: dict[str, float] = field(default_factory=dict)  # estimate: share of the gap per parameter
+    episodes_for: dict[str, int] = field(default_factory=dict)  # estimate: further episodes until "half the gap"
     slack: float = 0.0  # numerical width of the solver's brackets, already inside lower and upper
     model: str = ""
     model_hash: str = ""
@@ -77,6 +84,17 @@ class Certificate:
         return f"this policy costs at most {self.upper:.6g}; no policy costs less than {self.lower:.6g}"
 
     @property
+    def explanation(self) -> str:
+        """Where the gap comes from, in words; an estimate, empty where there is none."""
+        parts = []
+        if self.episodes_for:
+            parts.append(f"half the gap: ≈ {self.episodes_for['half the gap']:,} more episodes")
+        for name, share in sorted(self.attribution.items(), key=lambda item: -item[1])[:3]:
+            if share >= 0.005:
+                parts.append(f"{share:.0%} of the gap is {name}")
+        return ", ".join(parts)
+
+    @property
     def optimum_bound(self) -> float:
         """The optimistic side: no policy does better than this."""
         return self.upper if self.objective.sense is Sense.MAX else self.lower
@@ -87,11 +105,11 @@ class Certificate:
 
     @property
     def build_seconds(self) -> float:
-        return sum(v for k, v in self.timings.items() if k != "solve")
+        return sum(v for k, v in self.timings.items() if k not in SOLVING)
 
     @property
     def solve_seconds(self) -> float:
-        return self.timings.get("solve", 0.0)
+        return sum(self.timings.get(stage, 0.0) for stage in SOLVING)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able; infinities as the strings "inf" and "-inf"."""
@@ -149,6 +167,8 @@ class Certificate:
             f"  from {self.samples:,} transitions, {self.confidence} set, {self.relaxation} relaxation"
             + ("" if self.anytime else " (fixed-N only: not valid if data decided how much data there is)")
         )
+        if self.explanation:
+            lines.append(f"  estimate: {self.explanation}")
         if self.fallback:
             lines.append(f"  NOTE: {self.fallback}")
         return "\n".join(lines)

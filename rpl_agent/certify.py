@@ -19,12 +19,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import numpy as np
 
 from rpl_agent.certificate import Certificate
 from rpl_agent.confidence import ConfidenceSet, confidence_names, confidence_set
 from rpl_agent.coupled import coupled_bounds
+from rpl_agent.coupled.attribution import attribution, episodes_seen
 from rpl_agent.errors import DataError, ModelError, RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import untied_intervals
@@ -255,9 +257,10 @@ def certify_uncertainty(
         )  # fmt: skip
     warm.robust, warm.optimistic = robust, optimistic
     lower, upper, chosen = _rectangular_bounds(robust, optimistic, policy)
+    gradient = None
     if config.relaxation == "coupled" and learned.region is not None and learned.fallback is None:
         with _timed(timings, "coupled"):
-            lower, upper, chosen = _better_bounds(learned, objective, policy, lower, upper, chosen)
+            lower, upper, chosen, gradient = _better_bounds(learned, objective, policy, lower, upper, chosen)
     estimate = math.nan
     if learned.estimate is not None:
         with _timed(timings, "solve"):
@@ -270,7 +273,19 @@ def certify_uncertainty(
         empty=learned.empty, fallback=learned.fallback, model=pmdp.name, model_hash=pmdp.content_hash, timings=timings,
         slack=max(robust.upper - robust.lower, optimistic.upper - optimistic.lower),
         iterations=robust.iterations + optimistic.iterations, versions=versions(),
+        **_explained(pmdp, counts, learned.estimate, gradient),
     )  # fmt: skip
+
+
+def _explained(
+    pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None, gradient: np.ndarray | None
+) -> dict[str, Any]:
+    """The fields of a certificate that say where its gap comes from, by the local Gaussian model."""
+    if estimate is None or gradient is None or counts.total == 0:
+        return {}
+    episodes = episodes_seen(pmdp, counts)
+    found = {"half the gap": 3 * episodes} if episodes else {}
+    return {"attribution": attribution(pmdp, counts, estimate, gradient), "episodes_for": found}
 
 
 def _rectangular_bounds(robust: Solution, optimistic: Solution, policy: Policy | None) -> tuple[float, float, Policy]:
@@ -283,20 +298,21 @@ def _rectangular_bounds(robust: Solution, optimistic: Solution, policy: Policy |
 
 def _better_bounds(
     learned: Uncertainty, objective: Objective, policy: Policy | None, lower: float, upper: float, chosen: Policy
-) -> tuple[float, float, Policy]:
+) -> tuple[float, float, Policy, np.ndarray | None]:
     """The better of rectangular and coupled bounds on each side: both hold on the same event, so no δ is spent.
 
-    Without a given policy the agent's own side bounds whichever policy has the better guarantee.
+    Without a given policy the agent's own side bounds whichever policy has the better guarantee. The last result is
+    the gradient of the value in the reduced coordinates.
     """
     assert learned.region is not None
     found = coupled_bounds(learned.relaxation, learned.region, objective, policy, chosen, (lower, upper))
     if found is None:
-        return lower, upper, chosen
+        return lower, upper, chosen, None
     better = found.lower > lower if objective.sense is Sense.MAX else found.upper < upper
     low, high = max(lower, found.lower), min(upper, found.upper)
     if low > high:  # possible only where the region has missed the truth, or by rounding of equal bounds
-        return lower, upper, chosen
-    return low, high, found.policy if better else chosen
+        return lower, upper, chosen, found.gradient
+    return low, high, found.policy if better else chosen, found.gradient
 
 
 def true_value(

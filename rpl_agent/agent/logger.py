@@ -32,7 +32,9 @@ LAYOUT = {
         ],
     },
     "how tight, how true": {
-        "gap": ["Multiline", ["guarantee/gap"]],
+        "gap": ["Multiline", ["guarantee/gap", "momentary/gap"]],
+        "running and momentary": ["Multiline", ["(guarantee|momentary)/(lower|upper)"]],
+        "where the gap comes from": ["Multiline", ["attribution/.*"]],
         "bounds and truth": ["Multiline", ["guarantee/(lower|upper|estimate)", "oracle/value"]],
     },
     "time": {"seconds per stage": ["Multiline", ["time/(sampling|intervals|region|relaxation|solve)"]]},

@@ -95,7 +95,7 @@ class Planner:
             certificate = certify_uncertainty(
                 self.pmdp, counts, self.learned, self.objective, self.config, warm=self.solutions
             )
-        self.seconds["solve"] += certificate.timings.get("solve", 0.0)
+        self.seconds["solve"] += certificate.solve_seconds
         return certificate
 
     def _uncertainty(self, counts: Counts, estimate: np.ndarray | None) -> Uncertainty:

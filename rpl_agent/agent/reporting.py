@@ -18,6 +18,11 @@ def record(session: Session, logger: Logger, certificate: Certificate) -> None:
     note, data = logger.record, session.experience
     for name in ("lower", "upper", "gap", "estimate"):
         note(f"guarantee/{name}", getattr(certificate, name))
+    note("momentary/lower", certificate.momentary_lower)
+    note("momentary/upper", certificate.momentary_upper)
+    note("momentary/gap", certificate.momentary_upper - certificate.momentary_lower)
+    for name, share in certificate.attribution.items():
+        note(f"attribution/{name}", share)
     if session.returns:
         note("rollout/ep_rew_mean", np.mean(session.returns))
         note("rollout/ep_len_mean", np.mean(session.lengths))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.planner import Planner
+from rpl_agent.agent.running import running
 from rpl_agent.agent.sampling import Collected, Experience
 from rpl_agent.agent.schedule import Limits, Progress, Schedule
 from rpl_agent.agent.target import Target
@@ -131,8 +132,8 @@ class Session:
         )  # fmt: skip
 
     def certify(self) -> Certificate:
-        """The robust policy and its certificate for the data so far."""
-        self.certificate = self.planner.certify(self.experience.counts)
+        """The robust policy and its certificate: for sets that hold at all times, the best of the run so far."""
+        self.certificate = running(self.certificate, self.planner.certify(self.experience.counts))
         return self.certificate
 
     def reset_counters(self) -> None:

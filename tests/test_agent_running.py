@@ -1,0 +1,128 @@
+"""The running certificate: never worse in a run, saved and resumed, and kept apart where events differ."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rpl_agent import RPLAgent
+from rpl_agent.agent.running import running
+from rpl_agent.certify import Config, certify
+from rpl_agent.evidence.counts import Counts
+from rpl_agent.model import Objective, Sense
+from rpl_envs import benchmark
+
+WORLD = {"n": 4}
+
+
+@pytest.fixture(scope="module")
+def certificates():
+    """Certificates of growing data."""
+    world = benchmark("Betting", **WORLD)
+    rng = np.random.default_rng(0)
+    from rpl_agent.evidence.sampling import uniform_counts
+
+    return [
+        certify(
+            world.pmdp, uniform_counts(world.pmdp, world.objective, np.array(world.theta), int(n), 50, int(seed)),
+            world.objective, Config(relaxation="coupled"),
+        )
+        for n, seed in zip((20, 40, 60, 80), rng.integers(1, 1000, 4))
+    ]  # fmt: skip
+
+
+def test_both_bounds_only_improve(certificates):
+    best = None
+    for momentary in certificates:
+        after = running(best, momentary)
+        assert (after.momentary_lower, after.momentary_upper) == (momentary.lower, momentary.upper)
+        assert after.lower >= momentary.lower and after.upper <= momentary.upper
+        if best is not None:
+            assert after.lower >= best.lower and after.upper <= best.upper
+        best = after
+
+
+def test_the_policy_belongs_to_the_guarantee(certificates):
+    good = replace(certificates[0], lower=certificates[1].lower + 0.5, upper=certificates[1].upper + 5)
+    after = running(good, certificates[1])
+    assert after.policy is good.policy and after.lower == good.lower and after.upper == certificates[1].upper
+    worse = replace(certificates[0], lower=certificates[1].lower - 0.5, upper=certificates[1].upper + 5)
+    assert running(worse, certificates[1]).policy is certificates[1].policy
+    cost = [replace(c, objective=Objective.cost("x", target="y")) for c in certificates[:2]]
+    assert cost[0].objective.sense is Sense.MIN
+    kept = running(replace(cost[0], upper=cost[1].upper - 0.5, lower=cost[1].lower - 9), cost[1])
+    assert kept.policy is cost[0].policy and kept.upper == cost[1].upper - 0.5
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"anytime": False}, {"refuted": True}, {"fallback": "untied"}, {"delta": 0.5}, {"model_hash": "other"},
+        {"confidence": "anytime"}, {"evaluated": True}, {"empty": True}, {"lower": 1e9, "upper": 2e9},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_other_events_are_not_mixed(certificates, change):
+    momentary = certificates[1]
+    earlier = replace(certificates[0], **{"lower": momentary.lower + 0.1, "upper": momentary.upper} | change)
+    after = running(earlier, momentary)
+    assert (after.lower, after.upper) == (momentary.lower, momentary.upper)
+
+
+def test_a_run_never_loses_what_it_had(tmp_path):
+    import gymnasium as gym
+
+    import rpl_envs  # noqa: F401
+
+    seen = []
+
+    def agent():
+        return RPLAgent(seed=3, delta=0.05, relaxation="coupled")
+
+    one = agent()
+    for _ in range(6):
+        one.learn(gym.make("rpl/Betting-25-v0") if one.get_env() is None else None, 40, log_interval=5)
+        seen.append((one.certificate.lower, one.certificate.upper))
+    assert all(b[0] >= a[0] and b[1] <= a[1] for a, b in zip(seen, seen[1:]))
+    one.save(tmp_path / "agent.zip")
+    two = RPLAgent.load(tmp_path / "agent.zip")
+    assert two.certificate.lower == one.certificate.lower and two.certificate.upper == one.certificate.upper
+    two.learn(budget=10)
+    assert two.certificate.lower >= one.certificate.lower and two.certificate.upper <= one.certificate.upper
+    assert (two.certificate.momentary_lower, two.certificate.momentary_upper) != (np.nan, np.nan)
+
+
+def test_attribution_names_the_parameter_that_matters():
+    world = benchmark("Aircraft", X=6, Y=4)
+    from rpl_agent.evidence.sampling import uniform_counts
+
+    counts = uniform_counts(world.pmdp, world.objective, np.array(world.theta), 3000, 100, 1)
+    found = certify(world.pmdp, counts, world.objective, Config(relaxation="coupled"))
+    assert set(found.attribution) == set(world.pmdp.table.parameters)
+    assert sum(found.attribution.values()) == pytest.approx(1.0)
+    assert found.episodes_for == {"half the gap": 9000}
+    assert "more episodes" in found.explanation and "of the gap is" in str(found)
+    stored = type(found).from_json(found.to_json())
+    assert stored.attribution == found.attribution and stored.episodes_for == found.episodes_for
+
+
+def test_shares_follow_the_information():
+    """Ten times the data of one coin leaves it with less of the gap."""
+    from rpl_agent.model import Domain, build
+
+    pmdp = build(
+        "s", lambda s: {"a": {"s": {"t": "p", "bad": "1-p"}, "t": {"good": "q", "bad": "1-q"}}.get(s, {s: 1})},
+        domain=Domain.box(["p", "q"]), labels={"good": lambda s: s == "good"},
+    )  # fmt: skip
+    shares = []
+    for scale in (1, 10):
+        counts = Counts(pmdp)
+        for t in range(pmdp.num_transitions):
+            row = int(pmdp.transition_row[t])
+            if pmdp.row_ptr[row + 1] - pmdp.row_ptr[row] == 2:
+                n = 50 * (scale if row == 0 else 1)
+                counts.add(int(pmdp.row_state[row]), int(pmdp.action[row]), int(pmdp.successor[t]), n)
+        shares.append(certify(pmdp, counts, Objective.reach("good"), Config(relaxation="coupled")).attribution)
+    assert shares[1]["p"] < 0.3 < shares[0]["p"] and shares[1]["q"] > 0.7
