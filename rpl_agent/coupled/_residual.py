@@ -55,6 +55,28 @@ class Chances(NamedTuple):
     error: np.ndarray
 
 
+class Rule(NamedTuple):
+    """The discount; 1.0 for upper functions and −1.0 for lower ones; what is added to a raise, negative: no raise."""
+
+    gamma: float
+    sign: float
+    margin: float
+
+
+class Functions(NamedTuple):
+    """Affine functions u + g·y of the states themselves and of their successors."""
+
+    u: np.ndarray  # (S,)
+    g: np.ndarray  # (S, r)
+    next_u: np.ndarray
+    next_g: np.ndarray
+
+
+class Scratch(NamedTuple):
+    l: np.ndarray  # (r,)
+    M: np.ndarray  # (r, r)
+
+
 @njit(inline="always")
 def _largest_eigenvalue(M):
     """An upper bound of the largest eigenvalue of M (r, r), symmetric, rounding included."""
@@ -145,21 +167,33 @@ def _residual(k, groups, chances, reward, gamma, sign, u, g, next_u, next_g, l, 
 
 
 @njit(cache=True, nogil=True, borrows=True)
-def residuals(groups, chances, reward, gamma, sign, here_u, here_g, next_u, next_g, l, M, out):
-    """``out[k]`` ≥ sign · (T U − U) of group k for all |y| ≤ 1, rounding included.
+def residuals(order, first, groups, chances, reward, rule, functions, scratch, out):
+    """``out[s]`` ≥ sign · (T U − U) of all groups first[s]:first[s + 1] of state s, for all |y| ≤ 1; rounding included.
+
+    A value ≤ 0 proves the inequality of the state. With ``rule.margin`` ≥ 0 a state that misses it is raised on the
+    spot, by as much and the margin, and ``out`` is what it was raised by: the least slack where ``order`` has
+    successors first and they are functions of one number of steps (γ = 1).
 
     Parameters
     ----------
+    order : (n,) int64
+    first : (S+1,) int64
     reward : (R,) float64
-    sign : float
-        1.0 for an upper function, −1.0 for a lower one: a value ≤ 0 proves the inequality.
-    here_u, next_u : (S,), here_g, next_g : (S, r) float64
-    l : (r,), M : (r, r) float64
-        Scratch.
     """
-    for k in range(groups.ptr.shape[0] - 1):
-        s = groups.state[k]
-        out[k] = _residual(k, groups, chances, reward, gamma, sign, here_u[s], here_g[s], next_u, next_g, l, M)
+    sign = rule.sign
+    for s in order:
+        worst = -np.inf
+        for k in range(first[s], first[s + 1]):
+            missed = _residual(
+                k, groups, chances, reward, rule.gamma, sign, functions.u[s], functions.g[s], functions.next_u,
+                functions.next_g, scratch.l, scratch.M,
+            )  # fmt: skip
+            worst = max(worst, missed)
+        out[s] = worst
+        if rule.margin >= 0.0:
+            # Raising u(s) lowers the residuals of s by as much, up to rounding, which the margin covers.
+            out[s] = worst * (1.0 + 1e-12) + rule.margin if worst > 0.0 else 0.0
+            functions.u[s] += sign * out[s]
 
 
 @njit(cache=True, nogil=True, borrows=True)
@@ -195,20 +229,3 @@ def expand_backward(order, state_ptr, groups, chances, reward, sense, v, g, rows
                 i = chances.successor[t]
                 for j in range(r):
                     g[s, j] += weight * (chances.slope[f, j] * v[i] + chances.p[f] * g[i, j])
-
-
-@njit(cache=True, nogil=True, borrows=True)
-def raise_backward(order, first, groups, chances, reward, sign, v, g, margin, u, l, M, slack):
-    """The least slack (S,) with which states, successors first, satisfy the inequalities of their groups.
-
-    Groups of state s are first[s]:first[s + 1]. ``margin`` is added where something has to be paid. ``u`` (S,) is v to
-    begin with and v ± slack in the end; l (r,) and M (r, r) are scratch.
-    """
-    for s in order:
-        worst = 0.0
-        for k in range(first[s], first[s + 1]):
-            worst = max(worst, _residual(k, groups, chances, reward, 1.0, sign, u[s], g[s], u, g, l, M))
-        if worst > 0.0:
-            # Raising u(s) lowers the residuals of s by as much, up to rounding, which the margin covers.
-            slack[s] = worst * (1.0 + 1e-12) + margin
-            u[s] = v[s] + sign * slack[s]

@@ -31,7 +31,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rpl_agent.coupled._residual import Chances, Groups, residuals
+from rpl_agent.coupled._residual import Chances, Functions, Groups, Rule, Scratch, residuals
 from rpl_agent.coupled.frame import Frame
 from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.policy import Policy
@@ -107,15 +107,22 @@ def excess(
 
     ``here`` = (u (S,), g (S, r)), and ``after`` the functions of the successors, where they are others.
     """
-    out = np.empty(len(groups.ptr) - 1)
-    here_u, here_g = (np.ascontiguousarray(a) for a in here)
-    next_u, next_g = (here_u, here_g) if after is None else (np.ascontiguousarray(a) for a in after)
-    r = here_g.shape[1]
-    residuals(
-        groups, chances, problem.reward, float(problem.gamma), side.value, here_u, here_g, next_u, next_g,
-        np.empty(r), np.empty((r, r)), out,
-    )  # fmt: skip
-    return out if len(out) == problem.pmdp.num_states else np.maximum.reduceat(out, problem.pmdp.state_ptr[:-1])
+    every_state = np.arange(problem.pmdp.num_states)
+    functions = Functions(*(np.ascontiguousarray(a) for a in (*here, *(here if after is None else after))))
+    rule = Rule(float(problem.gamma), side.value, -1.0)
+    return sweep(problem, every_state, groups, chances, rule, functions)
+
+
+def sweep(
+    problem: Problem, order: np.ndarray, groups: Groups, chances: Chances, rule: Rule, functions: Functions
+) -> np.ndarray:
+    """(S,) the residuals of states in an order, or what they are raised by (see `residuals`); 0 elsewhere."""
+    states, r = problem.pmdp.num_states, functions.g.shape[1]
+    first = np.arange(states + 1) if len(groups.state) == states else np.array(problem.pmdp.state_ptr)
+    out = np.zeros(states)
+    scratch = Scratch(np.empty(r), np.empty((r, r)))
+    residuals(order, first, groups, chances, problem.reward, rule, functions, scratch, out)
+    return out
 
 
 # ---------------------------------------------------------------------- the proof

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from rpl_agent.coupled._residual import raise_backward
-from rpl_agent.coupled.affine import AffineBound, Side, excess, groups_of
+from rpl_agent.coupled._residual import Functions, Rule
+from rpl_agent.coupled.affine import AffineBound, Side, excess, groups_of, sweep
 from rpl_agent.coupled.expansion import Expansion
 from rpl_agent.solver.problem import Problem
 
@@ -36,13 +36,11 @@ def find_bound(problem: Problem, expansion: Expansion, side: Side, every_policy:
     bound = AffineBound(side, policy, expansion.frame, expansion.values, expansion.gradient, zero, scope)
     margin = ROUNDING * float(np.abs(expansion.values).max())
     if expansion.order is not None:
-        groups, r = groups_of(problem, policy), expansion.frame.dimension
-        first = problem.pmdp.state_ptr if policy is None else np.arange(problem.pmdp.num_states + 1)
-        raise_backward(
-            expansion.order, first, groups, expansion.chances, problem.reward, side.value, bound.values,
-            bound.gradient, margin, bound.values.copy(), np.empty(r), np.empty((r, r)), zero,
-        )  # fmt: skip
-        return bound
+        u = bound.values.copy()
+        functions = Functions(u, bound.gradient, u, bound.gradient)
+        rule = Rule(1.0, side.value, margin)
+        groups = groups_of(problem, policy)
+        return replace(bound, slack=sweep(problem, expansion.order, groups, expansion.chances, rule, functions))
     if every_policy and problem.must_reach:
         paid = _with_slack(problem, expansion, bound, margin, leave_rest=True)
         return _with_factor(problem, expansion, bound if paid is None else paid)
