@@ -25,7 +25,8 @@ SCHEMA = {
     "fallback": Maybe(Text()), "slack": Maybe(Number(0.0, nan=True)), "model": Maybe(Text()),
     "model_hash": Maybe(Text()), "iterations": Maybe(Whole()), "timings": Maybe({}), "versions": Maybe({}),
     "momentary_lower": Maybe(Number(nan=True)), "momentary_upper": Maybe(Number(nan=True)), "attribution": Maybe({}),
-    "episodes_for": Maybe({}), "checked": Maybe(Flag()), "objective": {}, "policy": {"rows": Maybe(Anything()), "weights": Maybe(Anything())},
+    "episodes_for": Maybe({}), "checked": Maybe(Flag()), "objective": {},
+    "policy": {"rows": Maybe(Anything()), "weights": Maybe(Anything())},
 }  # fmt: skip
 #: stages of `timings` that come after the confidence set
 SOLVING = ("solve", "coupled")
