@@ -76,7 +76,7 @@ class Compilation(event.Listener):
 
 def kernels() -> list[Dispatcher]:
     """All compiled functions of the modules of this package that are loaded."""
-    found = {}
+    found: dict[int, Dispatcher] = {}
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] in _PACKAGES:
             found |= {id(thing): thing for thing in vars(module).values() if isinstance(thing, Dispatcher)}
