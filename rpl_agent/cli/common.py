@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.parser import Parser, add_call, between, count, seed
 from rpl_agent.errors import ModelError
-from rpl_agent.jsonable import jsonable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -187,6 +186,8 @@ def _range(text: str) -> tuple[float, float]:
 def emit(arguments: argparse.Namespace, data: Mapping[str, Any], title: str, text: str | None = None) -> None:
     """One JSON object, or a small table for people (``text`` replaces the table)."""
     if arguments.json:
+        from rpl_agent.jsonable import jsonable  # numpy: only where there is a result to print
+
         print(json.dumps(jsonable(data), allow_nan=False))
         return
     if text is not None:
