@@ -23,6 +23,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="benchmarks to run, e.g. solver regions (default: all)")
     parser.add_argument("--smoke", action="store_true", help="smallest sizes")
     parser.add_argument("--full", action="store_true", help="largest sizes")
+    parser.add_argument("--minutes", type=float, help="how long the fuzz runs")
     parser.add_argument("--json", action="store_true", help="one JSON object per row")
     arguments = parser.parse_args()
     console = Console(width=160)
@@ -31,8 +32,9 @@ def main() -> None:
         if not info.name.startswith("bench_") or (arguments.names and name not in arguments.names):
             continue
         module = importlib.import_module(f"benchmarks.{info.name}")
+        more = {"minutes": arguments.minutes} if name == "fuzz" and arguments.minutes is not None else {}
         start = time.perf_counter()
-        rows = module.rows(smoke=arguments.smoke, full=arguments.full)
+        rows = module.rows(smoke=arguments.smoke, full=arguments.full, **more)
         if arguments.json:
             for row in rows:
                 print(json.dumps({"benchmark": name, **row}, default=str))

@@ -10,8 +10,9 @@ Trusted are the problem itself and its relaxation: bounds per row from the side 
 known MDPs, rows of two successors) with rounding, in others up to the tightness that the relaxation states.
 
 Let b be the values of decided states (targets and avoided states, which absorb), L and U the values to be checked,
-"open" all other states. -inf from below and +inf from above claim nothing and are always right. Rewards are >= 0
-unless there is a discount or a horizon, so there L may be replaced by max(L, 0).
+"open" all other states. Arithmetic is rounded outward, relative to its results: a positive lower bound below 1e-290,
+where products lose their digits, is not accepted. -inf from below and +inf from above claim nothing and are always
+right. Rewards are >= 0 unless there is a discount or a horizon, so there L may be replaced by max(L, 0).
 
 1. Horizon. L_0 <= b <= U_0 and L_k <= T' L_{k-1}, U_k >= T' U_{k-1}: induction.
 2. Discount. T' is a contraction. L <= T' L with L < inf everywhere gives L <= T'^n L -> V; the same for U > -inf.
@@ -51,7 +52,7 @@ from rpl_agent.solver._states import runs_forward
 from rpl_agent.solver.operator import row_bounds, state_bounds, total_bounds
 from rpl_agent.solver.policies import policy_issues, side_weights
 from rpl_agent.solver.problem import Problem
-from rpl_agent.solver.solution import Solution, is_converged
+from rpl_agent.solver.solution import SMALLEST, Solution, is_converged
 from rpl_agent.solver.witness import Witness
 
 
@@ -91,6 +92,9 @@ def _shape(solution: Solution) -> list[str]:
     sums_up = not (problem.is_reach or problem.discounted or horizon is not None)
     if not sums_up and np.isposinf(low).any():
         issues.append(f"lower is infinite in {_name(problem, np.isposinf(low))}, where no value is")
+    faint = (low > 0.0) & (low < SMALLEST)
+    if faint.any():
+        issues.append(f"lower is positive but too small for its rounding to be known in {_name(problem, faint)}")
     # Written so that a bracket that is not a number fails.
     if not (solution.lower <= low[..., start].flat[-1] and solution.upper >= high[..., start].flat[-1]):
         issues.append("the bracket at the initial state is tighter than the values")
@@ -183,7 +187,7 @@ class _Claim:
         bad = self.active & _fails(self.values, image, self.upward)
         if bad.any():
             relation = ">=" if self.upward else "<="
-            worst = float(np.abs(self.values - image)[bad].max())
+            worst = float(np.abs(self.values[bad] - image[bad]).max())
             return [f"{self.side} {relation} T {self.side} fails by {worst:.3g} in {_name(problem, bad)}"]
         return self._endless(totals, image, support) if self.must_end else []
 

@@ -9,7 +9,7 @@ from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT
 from rpl_agent.solver.operator import row_bounds, state_bounds, total_bounds
 from rpl_agent.solver.policies import distribution
 from rpl_agent.solver.problem import Problem
-from rpl_agent.solver.solution import Solution, finish
+from rpl_agent.solver.solution import SMALLEST, Solution, finish
 
 
 def _chosen_rows(problem: Problem, totals: np.ndarray) -> np.ndarray:
@@ -45,6 +45,8 @@ def solve_horizon(problem: Problem, precision: float, began: float) -> Solution:
         for side, q, upward, nothing in ((lower, low_q, False, -np.inf), (upper, high_q, True, np.inf)):
             image = state_bounds(problem, q, upward, weights)
             image[np.isnan(image)] = nothing  # differences beyond the largest float: a bound that says nothing
+            if not upward:
+                image[(image > 0.0) & (image < SMALLEST)] = 0.0
             side.append(np.where(decided, start, image))
     if not rules:  # no step to take: any rule will do
         rules = [problem.pmdp.state_ptr[:-1].copy()]

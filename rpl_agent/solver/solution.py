@@ -13,6 +13,9 @@ from rpl_agent.model.objective import Nature, Objective, Sense
 from rpl_agent.model.policy import Policy
 from rpl_agent.solver.problem import Problem
 
+#: positive numbers below this are no lower bounds: products of smaller ones are rounded by more than they are
+SMALLEST = 1e-290
+
 
 @dataclass(frozen=True)
 class Solution:

@@ -1,0 +1,42 @@
+"""A few rounds of the fuzz; `python -m benchmarks fuzz --minutes N` runs as many as one likes."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from tests.reference.fuzz import round_of
+from tests.reference.oracle import Question, best_values
+
+HALF = Fraction(1, 2)
+
+
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_answers_hold_and_lies_do_not_pass(first):
+    tried, lies = 0, 0
+    for seed in range(first, first + 10):
+        tally = round_of(seed)
+        assert tally.failures == []
+        tried += sum(tally.problems.values())
+        lies += tally.lies
+    assert tried == 240 and lies > 100
+
+
+def test_the_oracle_knows_a_coin():
+    # Heads (1/2) ends in the goal 1; tails tries again at a price of 1.
+    rows = [[[{0: HALF, 1: HALF}]], [[{1: Fraction(1)}]]]
+    reward = ((Fraction(1),), (Fraction(0),))
+    for kind, gamma, horizon, value in (
+        ("reach", 1, None, 1), ("cost", 1, None, 2), ("reward", 1, None, 2), ("reward", HALF, None, Fraction(4, 3)),
+        ("reach", 1, 3, Fraction(7, 8)), ("reward", 1, 2, Fraction(3, 2)),
+    ):  # fmt: skip
+        question = Question(kind, frozenset({1}), frozenset(), reward, Fraction(gamma), horizon, True, False)
+        assert best_values(rows, question)[0] == value
+    # Nature that may stay for ever gives a maximiser nothing and a cost no end.
+    rows = [[[{0: Fraction(1)}, {1: Fraction(1)}]], [[{1: Fraction(1)}]]]
+    for kind, value in (("reach", 0), ("cost", float("inf"))):
+        question = Question(
+            kind, frozenset({1}), frozenset(), reward, Fraction(1), None, kind == "reach", kind == "cost"
+        )
+        assert best_values(rows, question)[0] == value
