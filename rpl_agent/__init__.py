@@ -28,6 +28,8 @@ if TYPE_CHECKING:
         build_arrays,
         validate,
     )
+    from rpl_agent.model.unknown import learn_what
+    from rpl_agent.relaxations.umdp import UncertainMDP
     from rpl_agent.solver import Solution, solve
 
 __version__ = "0.2.0.dev0"
@@ -42,14 +44,16 @@ _HOMES = {
         "Domain", "Nature", "Objective", "ParametricMDP", "Policy", "Polynomial", "Sense", "Simulator", "build",
         "build_arrays", "validate",
     ),
+    "rpl_agent.model.unknown": ("learn_what",),
+    "rpl_agent.relaxations.umdp": ("UncertainMDP",),
     "rpl_agent.solver": ("Solution", "solve"),
 }  # fmt: skip
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Certificate", "Config", "Counts", "DataError", "Domain", "ModelError", "Nature", "Objective", "ParametricMDP",
-    "Policy", "Polynomial", "RPLAgent", "RPLWarning", "Sense", "Simulator", "Solution", "build", "build_arrays",
-    "certify", "solve", "validate",
+    "Policy", "Polynomial", "RPLAgent", "RPLWarning", "Sense", "Simulator", "Solution", "UncertainMDP", "build",
+    "build_arrays", "certify", "learn_what", "solve", "validate",
 ]  # fmt: skip
 
 

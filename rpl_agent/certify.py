@@ -42,6 +42,7 @@ from rpl_agent.relaxations.interval import Intervals
 from rpl_agent.relaxations.point import Point
 from rpl_agent.relaxations.projections import expression_wise, parameter_wise, tied
 from rpl_agent.relaxations.rectangular import Rectangular
+from rpl_agent.relaxations.umdp import UncertainMDP
 from rpl_agent.relaxations.untied import untied
 from rpl_agent.solver import Solution, solve, solve_both
 
@@ -214,7 +215,7 @@ def rows_feasible(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> 
 
 # ---------------------------------------------------------------------- what nature may do → bounds
 def certify(
-    pmdp: ParametricMDP,
+    pmdp: ParametricMDP | UncertainMDP,
     counts: Counts,
     objective: Objective,
     config: Config | None = None,
@@ -226,9 +227,12 @@ def certify(
 
     Without ``policy`` the robust policy is synthesised: the robust side bounds its value, the optimistic side bounds
     the optimum. With ``policy`` both sides bound the value of that policy (the paper's Tables 2 to 5).
-    ``warm`` carries solutions from call to call on the same model and is updated in place.
+    ``warm`` carries solutions from call to call on the same model and is updated in place. The counts of an
+    `UncertainMDP` are those of its ``pmdp``; its bounds are what is known before any data.
     """
     config = config or Config()
+    if isinstance(pmdp, UncertainMDP):
+        pmdp = pmdp.pmdp
     objective.resolve(pmdp)
     if policy is not None:
         policy.check(pmdp)

@@ -12,7 +12,7 @@ from rpl_agent.model import Nature, Objective, Sense, validate
 from rpl_agent.regions import build_region
 from rpl_agent.relaxations.projections import expression_wise
 from rpl_agent.relaxations.rectangular import Rectangular
-from rpl_agent.relaxations.umdp import UMDP, to_pmdp, to_umdp
+from rpl_agent.relaxations.umdp import UncertainMDP, to_pmdp, to_umdp
 from rpl_agent.solver import solve
 from tests.reference.regions import affine_model, intervals_around
 
@@ -27,7 +27,7 @@ def interval_umdp(states=30, width=0.05, seed=0, branching=4):
     lower, upper = np.clip(p - width, 0, 1), np.clip(p + width, 0, 1)
     lower[-2:] = 1.0
     goal = np.arange(states) == states - 1
-    return UMDP(
+    return UncertainMDP(
         np.arange(states + 1), np.zeros(states, int), row_ptr, successor, lower, upper, labels={"goal": goal},
         action_names=("go",),
     ), p  # fmt: skip
@@ -78,7 +78,7 @@ def test_polytopic_rows():
     # Within row 0: the first two probabilities are ordered, as in an ordinal uncertainty set.
     row = np.zeros(len(p))
     row[[0, 1]] = (1.0, -1.0) if p[0] <= p[1] else (-1.0, 1.0)
-    polytopic = UMDP(
+    polytopic = UncertainMDP(
         umdp.state_ptr, umdp.action, umdp.row_ptr, umdp.successor, umdp.lower, umdp.upper,
         sparse.csr_array(row[None]), np.zeros(1), labels=umdp.labels, action_names=umdp.action_names,
     )  # fmt: skip
@@ -125,11 +125,11 @@ def test_bad_input_names_the_row():
     with pytest.raises(ModelError, match="row 0, successor"):
         lower = umdp.lower.copy()
         lower[1] = 2.0
-        UMDP(umdp.state_ptr, umdp.action, umdp.row_ptr, umdp.successor, lower, umdp.upper)
+        UncertainMDP(umdp.state_ptr, umdp.action, umdp.row_ptr, umdp.successor, lower, umdp.upper)
     with pytest.raises(ModelError, match="upper bounds of row 0 sum"):
         upper = umdp.upper.copy()
         upper[:4] = umdp.lower[:4]
-        UMDP(umdp.state_ptr, umdp.action, umdp.row_ptr, umdp.successor, umdp.lower, upper)
+        UncertainMDP(umdp.state_ptr, umdp.action, umdp.row_ptr, umdp.successor, umdp.lower, upper)
     with pytest.raises(ModelError, match="right sides"):
-        UMDP(umdp.state_ptr, umdp.action, umdp.row_ptr, umdp.successor, umdp.lower, umdp.upper,
+        UncertainMDP(umdp.state_ptr, umdp.action, umdp.row_ptr, umdp.successor, umdp.lower, umdp.upper,
              sparse.csr_array((1, 3)), np.ones(1))  # fmt: skip

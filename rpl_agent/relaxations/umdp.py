@@ -1,10 +1,10 @@
 """Uncertain MDPs, and the correspondence with parametric ones (Appendix B of the paper), both ways.
 
-A UMDP here is a skeleton with a polytope of transition probabilities p (T,): bounds of every entry and rows A p <= b.
-If no row of A touches two state-action pairs the set is (s, a)-rectangular; otherwise it is coupled.
+An uncertain MDP is a skeleton with a polytope of transition probabilities p (T,): bounds of every entry and rows
+A p <= b. If no row of A touches two state-action pairs the set is (s, a)-rectangular; otherwise it is coupled.
 
-UMDP to pMDP: every transition but the last of its row becomes a parameter, the last is 1 minus their sum, and the
-admissible parameters form a `Product` with one block per group of coupled rows. The pair then goes through the same
+To a parametric MDP: every transition but the last of its row becomes a parameter, the last is 1 minus their sum, and
+the admissible parameters form a `Product` with one block per group of coupled rows. The pair then goes through the same
 code as any model: `Rectangular(pmdp, region)`, `expression_wise(region, pmdp)` and so on.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
@@ -21,17 +22,19 @@ from scipy.sparse.csgraph import connected_components
 from rpl_agent.errors import ModelError
 from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.domain import Domain
-from rpl_agent.model.expressions import ExpressionTable
+from rpl_agent.model.expressions import DENSE_COLUMNS, ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP, Reward
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.intersection import Intersection
 from rpl_agent.regions.polytope import Polytope
 from rpl_agent.regions.product import Product
+from rpl_agent.relaxations.interval import Intervals
 from rpl_agent.relaxations.projections import expression_bounds
+from rpl_agent.relaxations.rectangular import Rectangular
 
 
 @dataclass(frozen=True)
-class UMDP:
+class UncertainMDP:
     """An MDP whose transition probabilities p (T,) are known only to lie in a polytope.
 
     Attributes
@@ -56,7 +59,35 @@ class UMDP:
     labels: Mapping[str, np.ndarray] = field(default_factory=dict)
     rewards: Mapping[str, Reward] = field(default_factory=dict)
     action_names: tuple[str, ...] = ()
-    name: str = "umdp"
+    name: str = "uncertain MDP"
+
+    @classmethod
+    def from_intervals(cls, pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> UncertainMDP:
+        """The interval MDP of a model with bounds (F,) per expression, for example of a certificate's relaxation."""
+        return cls(
+            pmdp.state_ptr, pmdp.action, pmdp.row_ptr, pmdp.successor, np.asarray(lower)[pmdp.expression],
+            np.asarray(upper)[pmdp.expression], initial_state=pmdp.initial_state, labels=pmdp.labels,
+            rewards=pmdp.rewards, action_names=pmdp.action_names, name=pmdp.name,
+        )  # fmt: skip
+
+    def relaxation(self) -> Intervals | Rectangular:
+        """What nature may do, for `solve`: exact in every row; coupling between rows is dropped (a superset)."""
+        pmdp, region = self._parametric
+        if len(self.b):
+            return Rectangular(pmdp, region)
+        lower, upper = pmdp.table.constant.copy(), pmdp.table.constant.copy()  # of rows with one successor
+        free = ~pmdp.table.is_constant[pmdp.expression]
+        lower[pmdp.expression[free]], upper[pmdp.expression[free]] = self.lower[free], self.upper[free]
+        return Intervals(pmdp, lower, upper, name="uncertain MDP")
+
+    @property
+    def pmdp(self) -> ParametricMDP:
+        """The parametric model over all transitions but the last of each row, for data and `certify`."""
+        return self._parametric[0]
+
+    @cached_property
+    def _parametric(self) -> tuple[ParametricMDP, Product]:
+        return to_pmdp(self)
 
     def __post_init__(self) -> None:
         size = len(self.successor)
@@ -100,7 +131,7 @@ class UMDP:
         return bool(inside and (self.A @ p <= self.b + tol).all())
 
 
-def _touched_rows(umdp: UMDP) -> sparse.csr_array:
+def _touched_rows(umdp: UncertainMDP) -> sparse.csr_array:
     """(m, R) which rows of the model each constraint touches."""
     size = len(umdp.successor)
     member = sparse.csr_array((np.ones(size), (np.arange(size), umdp.row_of)), shape=(size, len(umdp.row_ptr) - 1))
@@ -109,9 +140,9 @@ def _touched_rows(umdp: UMDP) -> sparse.csr_array:
     return touched
 
 
-# ---------------------------------------------------------------------- UMDP -> pMDP
-def to_pmdp(umdp: UMDP) -> tuple[ParametricMDP, Product]:
-    """A pMDP and an admissible set of parameters that induce exactly the UMDP.
+# ---------------------------------------------------------------------- uncertain MDP -> pMDP
+def to_pmdp(umdp: UncertainMDP) -> tuple[ParametricMDP, Product]:
+    """A pMDP and an admissible set of parameters that induce exactly the uncertain MDP.
 
     Returns
     -------
@@ -156,10 +187,12 @@ def to_pmdp(umdp: UMDP) -> tuple[ParametricMDP, Product]:
     return pmdp, Product(block_ptr, lower, upper, rest_lower, rest_upper, polytopes)
 
 
-def _skeleton(umdp: UMDP, transitions: np.ndarray) -> ParametricMDP:
+def _skeleton(umdp: UncertainMDP, transitions: np.ndarray) -> ParametricMDP:
     """The pMDP with parameter j on transition transitions[j] and 1 minus the others on the last of each row."""
     d, size = len(transitions), len(umdp.successor)
     names = tuple(f"p{t}" for t in transitions)
+    # many transitions: no arrays of size d²
+    plain = d > DENSE_COLUMNS
     numerators = sparse.lil_array((size, d + 1), dtype=np.int64)
     numerators[transitions, np.arange(1, d + 1)] = 1
     last = umdp.row_ptr[1:] - 1
@@ -175,22 +208,26 @@ def _skeleton(umdp: UMDP, transitions: np.ndarray) -> ParametricMDP:
     csr = sparse.csr_array(csr[used])
     csr.sort_indices()
     table = ExpressionTable(
-        names, np.vstack([np.zeros((1, d), np.int32), np.eye(d, dtype=np.int32)]),
+        names, None if plain else np.eye(d + 1, d, k=-1, dtype=np.int32),
         (csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data), [1] * (d + 1),
     )  # fmt: skip
     wide = np.flatnonzero(np.diff(umdp.row_ptr) > 1)
     number = np.full(len(umdp.row_ptr) - 1, -1)
     number[wide] = np.arange(len(wide))
-    sums = np.zeros((len(wide), d))  # the parameters of a row sum to at most 1
-    sums[number[umdp.row_of[transitions]], np.arange(d)] = 1.0
-    domain = Domain(names, umdp.lower[transitions], umdp.upper[transitions], sums, np.ones(len(wide)))
+    places = (number[umdp.row_of[transitions]], np.arange(d))  # the parameters of a row sum to at most 1
+    sums = sparse.csr_array((np.ones(d), places), shape=(len(wide), d))
+    domain = Domain(
+        names, umdp.lower[transitions], umdp.upper[transitions], sums if plain else sums.toarray(), np.ones(len(wide))
+    )
     return ParametricMDP(
         umdp.state_ptr, umdp.action, umdp.row_ptr, umdp.successor, expression, table, domain, umdp.initial_state,
         umdp.labels, umdp.rewards, umdp.action_names, name=umdp.name,
     )  # fmt: skip
 
 
-def _block(umdp: UMDP, transitions: np.ndarray, members: list, constraints: np.ndarray, column: np.ndarray) -> Polytope:
+def _block(
+    umdp: UncertainMDP, transitions: np.ndarray, members: list, constraints: np.ndarray, column: np.ndarray
+) -> Polytope:
     """The polytope of one group of rows over its parameters: bounds of the last probabilities and coupling rows."""
     n = len(transitions)
     A, b = [], []
@@ -216,9 +253,9 @@ def _block(umdp: UMDP, transitions: np.ndarray, members: list, constraints: np.n
     return Polytope(np.array(A), np.array(b), umdp.lower[transitions], umdp.upper[transitions])
 
 
-# ---------------------------------------------------------------------- pMDP -> UMDP
-def to_umdp(pmdp: ParametricMDP, region: Region, slack: float = 1e-12) -> UMDP:
-    """The UMDP that a pMDP and a set of admissible parameters induce, with explicit linear constraints.
+# ---------------------------------------------------------------------- pMDP -> uncertain MDP
+def to_umdp(pmdp: ParametricMDP, region: Region, slack: float = 1e-12) -> UncertainMDP:
+    """The uncertain MDP that a pMDP and a set of admissible parameters induce, with explicit linear constraints.
 
     r transitions whose expressions are independent determine x; the region's rows become rows over them, and every
     other probability is tied to them by an equality. Exact, up to ``slack`` per row, for a polytope of an affine
@@ -259,7 +296,7 @@ def to_umdp(pmdp: ParametricMDP, region: Region, slack: float = 1e-12) -> UMDP:
         A.eliminate_zeros()
         b = np.concatenate(right) + slack
     f = pmdp.expression
-    return UMDP(
+    return UncertainMDP(
         pmdp.state_ptr, pmdp.action, pmdp.row_ptr, pmdp.successor, lower[f], upper[f], A, b, pmdp.initial_state,
         pmdp.labels, pmdp.rewards, pmdp.action_names, pmdp.name,
     )  # fmt: skip

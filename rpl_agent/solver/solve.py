@@ -16,6 +16,7 @@ from rpl_agent.errors import ModelError
 from rpl_agent.model.objective import Nature, Objective
 from rpl_agent.model.policy import Policy
 from rpl_agent.relaxations.base import Relaxation, in_threads
+from rpl_agent.relaxations.umdp import UncertainMDP
 from rpl_agent.solver._backward import backward
 from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT
 from rpl_agent.solver.batch import solve_batch
@@ -31,7 +32,7 @@ TWO_CORES = 20_000
 
 
 def solve(
-    relaxation: Relaxation,
+    relaxation: Relaxation | UncertainMDP,
     objective: Objective,
     nature: Nature = Nature.ADVERSARIAL,
     *,
@@ -44,7 +45,7 @@ def solve(
 
     Parameters
     ----------
-    relaxation : Relaxation
+    relaxation : Relaxation or UncertainMDP
     objective : Objective
     nature : Nature
         ADVERSARIAL gives the robust value, COOPERATIVE the optimistic one.
@@ -71,6 +72,8 @@ def solve(
     if max_iterations < 1:
         raise ModelError(f"max_iterations {max_iterations} must be at least 1")
     began = time.perf_counter()
+    if isinstance(relaxation, UncertainMDP):
+        relaxation = relaxation.relaxation()
     problem = Problem.of(relaxation, objective, nature, policy)
     if objective.horizon is not None:
         return solve_horizon(problem, precision, began)

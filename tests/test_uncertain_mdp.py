@@ -1,0 +1,94 @@
+"""The public uncertain MDP: solve, certify, in and out of DRN; Storm reads the same file."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rpl_agent import Config, Counts, Nature, Objective, UncertainMDP, build, certify, solve
+from rpl_agent.errors import ModelError
+from rpl_agent.formats.drn import read_drn
+from rpl_agent.formats.export import write_uncertain
+
+GOAL = Objective.reach("goal", avoid="lost")
+
+
+def model(n: int = 6):
+    def actions(s):
+        if s in (-1, n):
+            return {"walk": {s: "1"}}
+        return {"walk": {s + 1: "p", s: "q", -1: "1-p-q"}, "jump": {min(s + 2, n): "p", -1: "1-p"}}
+
+    labels = {"goal": lambda s: s == n, "lost": lambda s: s == -1}
+    return build(0, actions, domain=["p", "q"], labels=labels, rewards={"time": lambda s, a: 1.0}, validate=False)
+
+
+def intervals(pmdp):
+    middle = pmdp.table.evaluate(np.array([0.6, 0.2]))
+    width = np.where(pmdp.table.is_constant, 0.0, 0.1)
+    return np.clip(middle - width, 0, 1), np.clip(middle + width, 0, 1)
+
+
+def test_solve_takes_an_uncertain_mdp_and_drn_keeps_it(tmp_path):
+    pmdp = model()
+    lower, upper = intervals(pmdp)
+    given = UncertainMDP.from_intervals(pmdp, lower, upper)
+    write_uncertain(tmp_path / "m.drn", pmdp, lower, upper)
+    read = read_drn(tmp_path / "m.drn")
+    for name in ("state_ptr", "action", "row_ptr", "successor", "lower", "upper"):
+        np.testing.assert_array_equal(getattr(read, name), getattr(given, name))
+    assert read.action_names == pmdp.action_names and read.initial_state == pmdp.initial_state
+    np.testing.assert_array_equal(read.rewards["time"].row, pmdp.rewards["time"].row)
+    values = {}
+    for nature in Nature:
+        ours, theirs = solve(given, GOAL, nature), solve(read, GOAL, nature)
+        assert (ours.lower, ours.upper) == (theirs.lower, theirs.upper)
+        values[nature] = ours
+    assert 0 < values[Nature.ADVERSARIAL].lower < values[Nature.COOPERATIVE].upper < 1
+
+
+def test_storm_finds_the_same_values_in_our_file(tmp_path):
+    stormpy = pytest.importorskip("stormpy", reason="the peer stormpy is not installed (extra 'peers')")
+    pmdp = model()
+    write_uncertain(tmp_path / "m.drn", pmdp, *intervals(pmdp))
+    theirs = stormpy.build_model_from_drn[stormpy.Interval](str(tmp_path / "m.drn"))
+    goal = stormpy.parse_properties('Pmax=? [ !"lost" U "goal" ]')[0]
+    mode = stormpy.UncertaintyResolutionMode
+    for nature, how in ((Nature.ADVERSARIAL, mode.ROBUST), (Nature.COOPERATIVE, mode.COOPERATIVE)):
+        found = stormpy.model_checking(theirs, goal, only_initial_states=True, uncertainty_resolution_mode=how)
+        value = float(found.get_value(theirs.initial_states[0]))
+        ours = solve(read_drn(tmp_path / "m.drn"), GOAL, nature)
+        assert ours.lower - 1e-4 <= value <= ours.upper + 1e-4
+
+
+def test_data_narrow_an_uncertain_mdp():
+    pmdp = model()
+    given = UncertainMDP.from_intervals(pmdp, *intervals(pmdp))
+    before = [solve(given, GOAL, nature) for nature in (Nature.ADVERSARIAL, Nature.COOPERATIVE)]
+    counts = Counts(given.pmdp)
+    truth = pmdp.table.evaluate(np.array([0.6, 0.2]))[pmdp.expression]
+    rng = np.random.default_rng(1)
+    batch = np.concatenate([rng.multinomial(20_000, truth[a:b]) for a, b in zip(pmdp.row_ptr, pmdp.row_ptr[1:])])
+    counts.add_batch(batch)
+    found = certify(given, counts, GOAL, Config(delta=0.05))
+    exact = solve(UncertainMDP.from_intervals(pmdp, *[pmdp.table.evaluate(np.array([0.6, 0.2]))] * 2), GOAL)
+    assert before[0].lower < found.lower <= exact.lower + 1e-6 and exact.upper - 1e-6 <= found.upper < before[1].upper
+
+
+@pytest.mark.parametrize(
+    "old, new, words",
+    [
+        ("@type: MDP", "@type: CTMC", "m.drn:2: models of type CTMC"), ("\t\t7 :", "\t\t99 :", "no state 99"),
+        ("state 3", "state 4", "state 4 where state 3"), ("[0.5, 0.7]", "[nan, 0.7]", "finite"),
+        ("[0.5, 0.7]", "[0.7, 0.5]", "no interval"), ("action walk", "axion walk", "cannot read"),
+        ("double-interval", "parametric", "not read"),
+    ],
+)  # fmt: skip
+def test_damaged_files_are_named_by_line(tmp_path, old, new, words):
+    pmdp = model()
+    write_uncertain(tmp_path / "m.drn", pmdp, *(np.round(bound, 6) for bound in intervals(pmdp)))
+    text = (tmp_path / "m.drn").read_text()
+    assert old in text
+    (tmp_path / "m.drn").write_text(text.replace(old, new, 1))
+    with pytest.raises(ModelError, match=words):
+        read_drn(tmp_path / "m.drn")
