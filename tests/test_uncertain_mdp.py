@@ -44,6 +44,7 @@ def test_solve_takes_an_uncertain_mdp_and_drn_keeps_it(tmp_path):
         ours, theirs = solve(given, GOAL, nature), solve(read, GOAL, nature)
         assert (ours.lower, ours.upper) == (theirs.lower, theirs.upper)
         values[nature] = ours
+        assert ours.check() == []
     assert 0 < values[Nature.ADVERSARIAL].lower < values[Nature.COOPERATIVE].upper < 1
 
 
