@@ -17,7 +17,6 @@ from rpl_agent.cli.common import (
     source_defaults,
 )
 from rpl_agent.cli.parser import add_call, between, count, folder_name, output_file
-from rpl_agent.errors import DataError
 
 
 def register(commands) -> None:
@@ -105,14 +104,6 @@ def stored_source(run_folder: str) -> Source:
     defaults, stored = source_defaults(), read_source(run_folder)
     if stored.get("kwargs") is not None:
         return _made_in_python(stored)
-    for key in defaults.keys() & stored.keys():
-        value, number = stored[key], key.startswith("max_")
-        if isinstance(defaults[key], list):
-            fits = isinstance(value, list) and all(isinstance(item, str) for item in value)
-        else:
-            fits = value is None or (type(value) is int and value > 0 if number else isinstance(value, str))
-        if not fits:
-            raise DataError(f"{run_folder}/run.json is damaged: {key} is {value!r}")
     return load_source(argparse.Namespace(**(defaults | stored)))
 
 
