@@ -25,6 +25,33 @@ MAX_SWEEPS = 100
 PRECISION = 1e-3
 
 
+#: What episodes are drawn for: to find the best policy, or also to narrow its certificate.
+EXPLORATIONS = ("optimistic", "certificate")
+#: Share of the episodes that stay optimistic where the certificate is sampled for.
+OPTIMISTIC_SHARE = 0.25
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What a plan for the certificate has to know of a run: mean episode length, and whether steps are counted."""
+
+    length: float
+    per_step: bool
+
+
+def block_of(episodes: int) -> tuple[bool, int]:
+    """(whether the next episode is optimistic, episodes until that changes).
+
+    Episodes come in blocks that grow with their number, each optimistic at its beginning. A function of the number of
+    episodes alone, so that a resumed run goes on in the same block.
+    """
+    size = 8
+    while size * 64 <= episodes:
+        size *= 2
+    position, few = episodes % size, int(size * OPTIMISTIC_SHARE)
+    return (True, few - position) if position < few else (False, size - position)
+
+
 @dataclass(frozen=True)
 class Exploration:
     """An (almost) optimistic policy with the values it was read from.

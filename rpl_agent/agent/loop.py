@@ -12,6 +12,7 @@ from pathlib import Path
 from rpl_agent.agent import reporting
 from rpl_agent.agent.callbacks import CallbackList
 from rpl_agent.agent.console import View
+from rpl_agent.agent.exploration import Aim, block_of
 from rpl_agent.agent.interrupt import Interrupt
 from rpl_agent.agent.logger import Logger, write_certificate
 from rpl_agent.agent.sampling import Collected, Order
@@ -29,13 +30,14 @@ class Loop:
     ----------
     schedule : when to update.
     weight : probability of the planned action while sampling.
+    exploration : one of `EXPLORATIONS`.
     """
 
     def __init__(
-        self, session: Session, schedule: Schedule, weight: float, callbacks: CallbackList, view: View, logger: Logger,
-        folder: Path | None,
+        self, session: Session, schedule: Schedule, weight: float, exploration: str, callbacks: CallbackList,
+        view: View, logger: Logger, folder: Path | None,
     ):  # fmt: skip
-        self._session, self._schedule, self._weight = session, schedule, weight
+        self._session, self._schedule, self._weight, self._exploration = session, schedule, weight, exploration
         self._callbacks, self._view, self._logger, self._folder = callbacks, view, logger, folder
 
     def run(self, source: Stream, target: Target, interrupt: Interrupt) -> None:
@@ -67,8 +69,13 @@ class Loop:
         """What to collect next: until the next update, certificate or the end."""
         episodes, sampling = self._session.episodes, self._session.sampling
         assert sampling is not None
+        until_change = NEVER
+        if self._session.informative is not None:
+            optimistic, until_change = block_of(episodes)
+            sampling = sampling if optimistic else self._session.informative
         waiting = episodes < limits.not_before
         pause = min(
+            until_change,
             next_log(episodes, target.log_interval) - episodes,
             limits.not_before - episodes if waiting else NEVER,
             NEVER if limits.episodes is None else max(1, limits.episodes - episodes),
@@ -94,15 +101,24 @@ class Loop:
 
     def _update(self) -> None:
         """New sampling policy from all data, new limits from the schedule."""
-        session, policy = self._session, None
+        session, policy, informative = self._session, None, None
         if isinstance(self._schedule, Never):
             policy = Policy.uniform(session.pmdp)
         else:
-            optimistic = session.planner.plan(session.experience.counts)
+            optimistic = session.planner.plan(session.experience.counts, self._aim())
             if optimistic is not None:
                 policy = optimistic.at(0).mixed(session.pmdp, self._weight)
-        session.update(self._schedule, policy)
+                if session.planner.informative is not None:
+                    informative = session.planner.informative.mixed(session.pmdp, self._weight)
+        session.update(self._schedule, policy, informative)
         self._callbacks.on_update()
+
+    def _aim(self) -> Aim | None:
+        session = self._session
+        if self._exploration != "certificate" or not session.lengths:
+            return None
+        assert session.target is not None
+        return Aim(sum(session.lengths) / len(session.lengths), session.target.unit == "steps")
 
     def _certify(self) -> bool:
         session = self._session

@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from rpl_agent.agent.exploration import Exploration, explore
+from rpl_agent.agent.exploration import Aim, Exploration, explore
+from rpl_agent.agent.information import informative_policy
 from rpl_agent.certificate import Certificate
 from rpl_agent.certify import Config, Solutions, Uncertainty, certify_uncertainty, uncertainty
 from rpl_agent.evidence.counts import Counts
@@ -46,6 +47,7 @@ class Planner:
         self.pmdp, self.objective, self.config = pmdp, objective, config
         self.unchanged = unchanged
         self.optimistic: Exploration | None = None
+        self.informative: Policy | None = None  # what lowers the variance of the value fastest, if that was asked for
         self.solutions = Solutions()
         self.estimate: np.ndarray | None = None  # (d,) warm start of the next update's point estimate
         self.learned: Uncertainty | None = None  # of the last certificate, for figures and widths
@@ -56,8 +58,11 @@ class Planner:
         self.seen: np.ndarray | None = None  # successes of unknown expressions at the last update
         self._warned: set[str] = set()
 
-    def plan(self, counts: Counts) -> Policy | None:
-        """The optimistic policy for all data so far; None if nothing was learned since the last call."""
+    def plan(self, counts: Counts, aim: Aim | None = None) -> Policy | None:
+        """The optimistic policy for all data so far; None if nothing was learned since the last call.
+
+        With an ``aim`` the policy that serves the certificate best is planned as well.
+        """
         seen = counts.successes[self._unknown]
         if self.seen is not None and not self._changed(seen):
             self.skipped += 1
@@ -66,6 +71,12 @@ class Planner:
         start = time.perf_counter()
         with self._each_warning_once():
             self.optimistic = explore(learned.relaxation, self.objective, self.optimistic)
+            self.informative = None
+            if aim is not None and learned.estimate is not None and learned.fallback is None:
+                self.informative = informative_policy(
+                    learned.relaxation, self.objective, counts, learned.estimate, self.optimistic.policy, aim.length,
+                    aim.per_step,
+                )  # fmt: skip
         self.seconds["solve"] += time.perf_counter() - start
         self.estimate, self.seen = learned.estimate, seen
         return self.optimistic.policy

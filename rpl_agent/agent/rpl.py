@@ -17,6 +17,7 @@ from rpl_agent.agent import acting, checkpoint, reporting
 from rpl_agent.agent.attach import Attachment, attach, make_env
 from rpl_agent.agent.callbacks import CallbackList, CheckpointCallback, StopOnGap, as_callback
 from rpl_agent.agent.console import make_view
+from rpl_agent.agent.exploration import EXPLORATIONS
 from rpl_agent.agent.folder import CHECKPOINT, write_run
 from rpl_agent.agent.interrupt import Interrupt
 from rpl_agent.agent.logger import Logger
@@ -51,7 +52,9 @@ class RPLAgent(Surface):
     observation_to_state : maps an observation to the value of a state (or to ``StateIndex(number)``), where
         observations are not state values themselves.
     schedule : when to update; default `Doubling(of="state-action")`, the paper's.
-    weight : probability of the optimistic action while sampling; the rest is spread over the other enabled ones.
+    weight : probability of the planned action while sampling; the rest is spread over the other enabled ones.
+    exploration : ``"optimistic"`` looks for the best policy; ``"certificate"`` draws most episodes where they narrow
+        the certificate fastest, the others optimistically.
     compiled : use the compiled simulator of our own environments (same law, far faster).
     check_rewards : compare rewards with the model's; default: where the objective is about rewards, and where the
         environment names model and objective itself.
@@ -74,6 +77,7 @@ class RPLAgent(Surface):
         observation_to_state: StateOf | None = None,
         schedule: Schedule | None = None,
         weight: float = 0.9,
+        exploration: str = "optimistic",
         compiled: bool = True,
         check_rewards: bool | None = None,
         horizon: int | str | None = None,
@@ -83,9 +87,11 @@ class RPLAgent(Surface):
     ):
         if not 0.0 <= weight <= 1.0:
             raise ModelError(f"weight {weight} is outside [0, 1]")
+        if exploration not in EXPLORATIONS:
+            raise ModelError(f"exploration {exploration!r} is not one of {EXPLORATIONS}")
         self.config = config or Config(confidence, relaxation, delta, precision)
         self.schedule = schedule if schedule is not None else Doubling()
-        self.weight = weight
+        self.weight, self.exploration = weight, exploration
         self.compiled = compiled
         self.check_rewards = check_rewards
         self.horizon = horizon
@@ -262,7 +268,9 @@ class RPLAgent(Surface):
         self._logger = reporting.open_logs(self._logger, self.run_folder, session.episodes)
         callbacks = self._callbacks(callback, target)
         view = make_view(progress_bar, self.verbose)
-        loop = Loop(session, self.schedule, self.weight, callbacks, view, self._logger, self.run_folder)
+        loop = Loop(
+            session, self.schedule, self.weight, self.exploration, callbacks, view, self._logger, self.run_folder
+        )
         session.interrupted = False
         session.clock.begin(session.steps)
         callbacks.init_callback(self)
@@ -351,6 +359,7 @@ class RPLAgent(Surface):
         stream = self.session.source_state if source is None else source.get_state()
         settings = {
             "weight": self.weight, "compiled": self.compiled, "check_rewards": self.check_rewards, "mode": self.mode,
+            "exploration": self.exploration,
         }  # fmt: skip
         checkpoint.write(_zipped(path), *capture(self.session, self.schedule, settings, stream))
 

@@ -56,6 +56,7 @@ def train(
     seed: int | None = 0,
     schedule: str | Schedule = "state-action",
     weight: float = 0.9,
+    exploration: str = "optimistic",
     stop_when_gap: float | None = None,
     checkpoint_every: int | None = 2_000,
     oracle_theta: np.ndarray | None = None,
@@ -65,7 +66,7 @@ def train(
 ) -> dict[str, Any]:
     """A new run in a new folder. ``source`` says how to make the world again; ``oracle_theta`` is for oracle/* only."""
     agent = RPLAgent(
-        config=config, seed=seed, weight=weight, verbose=0 if quiet else 1,
+        config=config, seed=seed, weight=weight, exploration=exploration, verbose=0 if quiet else 1,
         schedule=parse_schedule(schedule) if isinstance(schedule, str) else schedule,
     )  # fmt: skip
     agent.set_env(env)

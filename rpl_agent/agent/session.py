@@ -54,6 +54,7 @@ class Session:
         self.opening: list[Any] = []  # the first calls of the environment, to notice one that repeats them
         self.env_spec: dict[str, Any] | None = None
         self.sampling: Policy | None = None  # the policy episodes are drawn with
+        self.informative: Policy | None = None  # the policy of episodes that serve the certificate, if any
         self.limits: Limits | None = None  # when the next update is due
         self.clock = Clock()
         self._pmdp: ParametricMDP | None = None
@@ -116,10 +117,10 @@ class Session:
         self.lengths.extend(done.lengths[-WINDOW:])
         self.interrupted = self.interrupted or done.interrupted
 
-    def update(self, schedule: Schedule, policy: Policy | None) -> None:
-        """A new sampling policy (None: the old one stays) and, from the schedule, the time of the next update."""
+    def update(self, schedule: Schedule, policy: Policy | None, informative: Policy | None = None) -> None:
+        """New sampling policies (None: the old ones stay) and, from the schedule, the time of the next update."""
         if policy is not None:
-            self.sampling = policy
+            self.sampling, self.informative = policy, informative
         self.updates += 1
         self.limits = schedule.limits(self._progress())
 

@@ -46,7 +46,7 @@ SCHEMA = {
     "model": {"hash": Text(), "name": Text()}, "env": Maybe({}), "objective": _OBJECTIVE, "config": {}, "schedule": {},
     "settings": {
         "weight": Number(0.0, 1.0), "compiled": Flag(), "check_rewards": Maybe(Flag()), "seed": Whole(0, 2**128),
-        "mode": Text(),
+        "mode": Text(), "exploration": Maybe(Text()),
     },
     "progress": {
         "episodes": Whole(), "steps": Whole(), "updates": Whole(), "elapsed": _SECONDS, "skipped": Whole(),
@@ -98,6 +98,8 @@ def capture(
         arrays["seen"] = planner.seen
     if session.sampling is not None:
         arrays["sampling"] = session.sampling.as_weights(session.pmdp)
+    if session.informative is not None:
+        arrays["informative"] = session.informative.as_weights(session.pmdp)
     if planner.optimistic is not None:
         arrays["exploration.values"] = planner.optimistic.values
         assert planner.optimistic.policy.rows is not None  # optimism is deterministic
@@ -126,6 +128,7 @@ def settings_from_state(state: dict[str, Any], schedule: Schedule | None) -> dic
             "objective": Objective.from_dict(state["objective"]),
             "schedule": schedule if schedule is not None else schedule_from_dict(state["schedule"]),
             **{key: state["settings"][key] for key in ("weight", "compiled", "check_rewards", "seed")},
+            "exploration": state["settings"].get("exploration") or "optimistic",
         }
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         if isinstance(error, (ModelError, DataError)):
@@ -186,11 +189,16 @@ def _restore(session: Session, state: dict[str, Any], arrays: dict[str, np.ndarr
     for name in _SOLUTIONS:
         some = {k.removeprefix(f"solution.{name}."): v for k, v in arrays.items() if k.startswith(f"solution.{name}.")}
         setattr(planner.solutions, name, solution_from_arrays(pmdp, state[f"solution.{name}"], some) if some else None)
-    session.sampling = None
-    if "sampling" in arrays:
-        session.sampling = Policy.randomised(arrays["sampling"])
-        session.sampling.check(pmdp)
+    session.sampling, session.informative = _sampling(arrays, "sampling", pmdp), _sampling(arrays, "informative", pmdp)
     session.limits = _limits(state.get("limits"), arrays, pmdp.num_rows, pmdp.num_expressions)
+
+
+def _sampling(arrays: dict[str, np.ndarray], name: str, pmdp: ParametricMDP) -> Policy | None:
+    if name not in arrays:
+        return None
+    policy = Policy.randomised(arrays[name])
+    policy.check(pmdp)
+    return policy
 
 
 def _check_arrays(arrays: dict[str, np.ndarray], pmdp: ParametricMDP) -> None:

@@ -69,6 +69,9 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "unit": ("what the budget counts", {"choices": ("episodes", "steps")}),
         "schedule": ("when to update: state-action, expression, never or every:N", {}),
         "weight": ("probability of the optimistic action while exploring", {"type": between(0, 1, closed=True)}),
+        "exploration": ("optimistic, or certificate: most episodes where they narrow the certificate fastest", {
+            "choices": ("optimistic", "certificate"),
+        }),
         "stop_when_gap": ("end early once upper − lower ≤ EPS", {"type": between(0, math.inf), "metavar": "EPS"}),
         "log_dir": ("runs go to LOG_DIR/NAME", {}),
         "name": ("name of the run folder (default: model and number)", {"type": folder_name}),
@@ -140,6 +143,7 @@ def run_train(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         schedule=arguments.schedule,
         weight=arguments.weight,
+        exploration=arguments.exploration,
         stop_when_gap=arguments.stop_when_gap,
         checkpoint_every=arguments.checkpoint_every,
         oracle_theta=source.theta,

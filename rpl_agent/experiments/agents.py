@@ -34,15 +34,19 @@ def _sb3(algorithm: str) -> Callable[[int], Any]:
     return make
 
 
-def rpl(confidence: str, relaxation: str, schedule: str = "state-action", delta: float = 1e-3) -> Callable[[int], Any]:
+def rpl(
+    confidence: str, relaxation: str, schedule: str = "state-action", delta: float = 1e-3,
+    exploration: str = "optimistic",
+) -> Callable[[int], Any]:  # fmt: skip
     """Our agent with one set."""
     rule: Schedule = NAMED[schedule]  # type: ignore[assignment]  # a dictionary of several classes
-    return lambda seed: RPLAgent(confidence, relaxation, delta, schedule=rule, seed=seed)
+    return lambda seed: RPLAgent(confidence, relaxation, delta, schedule=rule, exploration=exploration, seed=seed)
 
 
 #: name -> seed -> agent.
 AGENTS: dict[str, Callable[[int], Any]] = {
     "rpl": rpl("likelihood", "rectangular"),
+    "rpl-certificate": rpl("likelihood", "coupled", exploration="certificate"),
     "rpl-pooled": rpl("likelihood", "rectangular", "expression"),
     "rpl-anytime": rpl("anytime", "rectangular"),
     "rpl-expression": rpl("likelihood", "expression"),
