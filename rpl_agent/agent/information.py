@@ -94,10 +94,12 @@ def _rates(counts: Counts, theta: np.ndarray, gradient: np.ndarray) -> np.ndarra
 
 
 def _collecting(problem: Problem, reward: np.ndarray, discount: float) -> Problem:
-    """The problem of collecting a reward per row until the play is decided."""
+    """The problem of collecting a reward per row until the play is decided or nothing happens any more."""
     decided = problem.task.decided
+    over = decided.copy()
+    over[problem.structure().sinks] = True
     aim = Objective(Kind.REWARD, Sense.MAX, "decided", reward_name="information", discount=discount)
-    paid = np.where(decided[problem.pmdp.row_state], 0.0, reward)
+    paid = np.where(over[problem.pmdp.row_state], 0.0, reward)
     return replace(problem, task=Task(aim, decided, np.zeros_like(decided), paid))
 
 
