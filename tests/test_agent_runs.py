@@ -61,7 +61,10 @@ def test_figures_and_hyperparameters_are_logged(run):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(run["run"], size_guidance={"images": 0, "scalars": 0, "tensors": 0}).Reload()
-    assert "region/outline" in events.Tags()["images"]
+    assert {"region/outline", "policy/map"} <= set(events.Tags()["images"])
+    assert "guarantee_by_steps/gap" in events.Tags()["scalars"]
+    words = events.Tensors("guarantee/text_summary")[-1].tensor_proto.string_val[0].decode()
+    assert "δ = 0.001" in words and "achieves at least" in words and repr(run["lower"]) in words
     assert any("hparams" in tag for tag in events.summary_metadata)
 
 
@@ -254,7 +257,8 @@ def wait_until(url, content, seconds=60):
 
 
 def test_outlines_enclose_the_region():
-    from rpl_agent.agent.figures import clip, outline
+    from rpl_agent.agent.board import clip, outline
+
     from rpl_agent.regions import Box
 
     corners = outline(Box(np.array([0.1, 0.2, 0.0]), np.array([0.4, 0.3, 1.0])))
@@ -264,3 +268,13 @@ def test_outlines_enclose_the_region():
     half = clip(square, np.array([1.0, 0.0]), 0.5)
     assert np.isclose(half[:, 0].max(), 0.5) and len(half) == 4
     assert len(clip(square, np.array([1.0, 0.0]), -1.0)) == 0
+
+
+def test_outlines_are_kept_over_resumptions(run, tmp_path):
+    pytest.importorskip("matplotlib")
+    folder = tmp_path / "copy"
+    shutil.copytree(run["run"], folder)
+    before = json.loads((folder / "outlines.json").read_text())
+    runs.resume(folder, world(), budget=1200, quiet=True)
+    after = json.loads((folder / "outlines.json").read_text())
+    assert after[: len(before)] == before and len(after) > len(before)

@@ -21,6 +21,8 @@ class Learner(Protocol):
 
     run_folder: Path | None
     observation_to_state: Any
+    weight: float
+    schedule: Any
 
     @property
     def session(self) -> Session: ...

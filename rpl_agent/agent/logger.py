@@ -1,7 +1,7 @@
 """Where figures go: TensorBoard events, ``progress.csv``, ``certificate.json``; SB3's ``record`` / ``dump`` surface.
 
-The x axis everywhere is the number of episodes. TensorBoard stores 32-bit floats, so the exact numbers are in the CSV
-and JSON beside it. A resumed run hides what was logged after its checkpoint, so no point appears twice.
+The x axis is the number of episodes (the bounds are there over time steps, too). TensorBoard stores 32-bit floats, so
+the exact numbers are in the CSV and JSON beside it. A resumed run hides what was logged after its checkpoint, so no point appears twice.
 """
 
 from __future__ import annotations
@@ -23,22 +23,29 @@ from rpl_agent.agent.events import EventFile, tensorboardx
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import RPLWarning
 
-#: The chart of a PAC guarantee: the estimate inside its band, and what the policy really achieves where that is known.
-LAYOUT = {
-    "PAC guarantee": {
-        "V(s0): estimate within [lower, upper]": [
-            "Margin",
-            ["guarantee/estimate", "guarantee/lower", "guarantee/upper"],
-        ],
-    },
-    "how tight, how true": {
-        "gap": ["Multiline", ["guarantee/gap", "momentary/gap"]],
-        "running and momentary": ["Multiline", ["(guarantee|momentary)/(lower|upper)"]],
-        "where the gap comes from": ["Multiline", ["attribution/.*"]],
-        "bounds and truth": ["Multiline", ["guarantee/(lower|upper|estimate)", "oracle/value"]],
-    },
-    "time": {"seconds per stage": ["Multiline", ["time/(sampling|intervals|region|relaxation|solve)"]]},
-}
+#: Tags that are logged a second time over time steps.
+BY_STEPS = ("lower", "upper", "gap")
+
+
+def layout(with_optimum: bool) -> dict[str, Any]:
+    """The charts of a PAC guarantee: V* (where the simulator's owner knows it) and the estimate inside their band."""
+    band = ["guarantee/lower", "guarantee/upper"]
+    centres = {"V*": "oracle/optimum"} if with_optimum else {}
+    centres["estimate"] = "guarantee/estimate"
+    raw = "(smoothing 0 shows the raw numbers, the TEXT tab has them exactly)"
+    return {
+        "PAC guarantee": {
+            f"{name} within [lower, upper] {raw}": ["Margin", [tag, *band]] for name, tag in centres.items()
+        },
+        "how tight, how true": {
+            f"gap {raw}": ["Multiline", ["guarantee/gap", "momentary/gap"]],
+            "running and momentary": ["Multiline", ["(guarantee|momentary)/(lower|upper)"]],
+            "where the gap comes from": ["Multiline", ["attribution/.*"]],
+            "gap over time steps": ["Multiline", ["guarantee_by_steps/gap"]],
+            "bounds and truth": ["Multiline", ["guarantee/(lower|upper|estimate)", "oracle/(value|optimum)"]],
+        },
+        "time": {"seconds per stage": ["Multiline", ["time/(sampling|intervals|region|relaxation|solve)"]]},
+    }
 
 
 class Writer(Protocol):
@@ -113,12 +120,21 @@ class TensorBoardWriter:
             return
         summary = tensorboardx().summary
         if not self._begun:
-            self._file.add(summary.custom_scalars(LAYOUT))
+            self._file.add(summary.custom_scalars(layout("oracle/optimum" in values)))
             self._begun = True
         for tag, value in values.items():
             if math.isfinite(value):  # TensorBoard cannot draw an infinite cost; the CSV has it
                 self._file.add(summary.scalar(tag, value), step)
+        for name in BY_STEPS:
+            value = values.get(f"guarantee/{name}", math.nan)
+            if math.isfinite(value):
+                self._file.add(summary.scalar(f"guarantee_by_steps/{name}", value), int(values["counts/steps"]))
         self._logged = step
+
+    def text(self, tag: str, text: str, step: int) -> None:
+        """A text in Markdown, for the TEXT tab."""
+        with _dropping("a text"):
+            self._file.add(tensorboardx().summary.text(tag, text), step)
 
     def figure(self, tag: str, figure: Any, step: int) -> None:
         """A matplotlib figure, as an image."""

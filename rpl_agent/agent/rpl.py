@@ -15,6 +15,7 @@ import numpy as np
 
 from rpl_agent.agent import acting, checkpoint, reporting
 from rpl_agent.agent.attach import Attachment, attach, make_env
+from rpl_agent.agent.board import BoardCallback
 from rpl_agent.agent.callbacks import CallbackList, CheckpointCallback, StopOnGap, as_callback
 from rpl_agent.agent.console import make_view
 from rpl_agent.agent.exploration import EXPLORATIONS
@@ -299,6 +300,8 @@ class RPLAgent(Surface):
             callbacks.callbacks.append(StopOnGap(target.stop_when_gap))
         if self.run_folder is not None and not _has(callbacks, CheckpointCallback):
             callbacks.callbacks.append(CheckpointCallback())
+        if self.run_folder is not None:
+            callbacks.callbacks.append(BoardCallback())
         return callbacks
 
     def _open_source(self) -> Stream:

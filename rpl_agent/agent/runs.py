@@ -5,11 +5,9 @@ What a run folder holds is said in folder.py. Every function returns a JSON-able
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +16,10 @@ import numpy as np
 from rpl_agent.agent.callbacks import CheckpointCallback, OracleCallback
 from rpl_agent.agent.console import duration, shares_text, tensorboard_command
 from rpl_agent.agent.evaluation import exact_value, frames, monte_carlo, optimal_value
-from rpl_agent.agent.figures import RegionFigures
 from rpl_agent.agent.folder import CHECKPOINT, new_folder, read_source, write_run
 from rpl_agent.agent.logger import write_certificate
 from rpl_agent.agent.rpl import RPLAgent
-from rpl_agent.agent.schedule import NAMED, EveryN, Schedule, schedule_to_dict
+from rpl_agent.agent.schedule import NAMED, EveryN, Schedule
 from rpl_agent.agent.target import Target
 from rpl_agent.certify import Config
 from rpl_agent.errors import DataError, ModelError
@@ -192,7 +189,7 @@ def _resumable(folder: Path) -> Iterator[None]:
 
 
 def _callbacks(checkpoint_every: int | None, theta: np.ndarray | None) -> list[Any]:
-    callbacks: list[Any] = [CheckpointCallback(every=checkpoint_every), RegionFigures()]
+    callbacks: list[Any] = [CheckpointCallback(every=checkpoint_every)]
     if theta is not None:
         callbacks.append(OracleCallback(theta))
     return callbacks
@@ -227,14 +224,6 @@ def _finish(agent: RPLAgent, folder: Path, theta: np.ndarray | None) -> dict[str
         lines.append(
             f"  at the simulator's true parameters this policy achieves {summary['oracle_value']:.6g} (oracle)"
         )
-    board = agent.logger.tensorboard
-    if board is not None:
-        settings = {
-            "model": agent.pmdp.name, **{k: v for k, v in asdict(agent.config).items()}, "weight": agent.weight,
-            "seed": agent.seed, **{f"schedule.{k}": v for k, v in schedule_to_dict(agent.schedule).items()},
-        }  # fmt: skip
-        metrics = {f"guarantee/{k}": summary[k] for k in ("lower", "upper", "gap") if math.isfinite(summary[k])}
-        board.hyperparameters(settings, metrics)
     agent.logger.close()
     if agent.interrupted:
         lines.append(f"interrupted; go on with: rpl resume {folder}")

@@ -1,0 +1,169 @@
+"""What TensorBoard shows beside the curves: the guarantee in words, the region, the policy on its world, the settings.
+
+Pictures need matplotlib, which is imported only when it is there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rpl_agent.agent.callbacks import BaseCallback
+from rpl_agent.agent.schedule import schedule_to_dict
+from rpl_agent.plotting import policy_map
+from rpl_agent.regions.base import Region
+
+if TYPE_CHECKING:
+    from rpl_agent.certificate import Certificate
+
+#: Tangents that outline a region; an outer polygon of this many sides is round to the eye.
+DIRECTIONS = 72
+#: A picture every time the episodes have doubled: some twenty per run, whatever its length.
+GROWTH = 2.0
+#: Where the outlines so far are kept, so that a resumed run goes on with them.
+OUTLINES = "outlines.json"
+#: What the certificate takes for granted; the docs page on guarantees has the whole of it.
+ASSUMPTIONS = (
+    "The model's structure is right: every transition has the probability that its polynomial gives for one and the "
+    "same unknown parameter. Steps are drawn independently given state and action."
+)
+
+
+class BoardCallback(BaseCallback):
+    """Texts, pictures and settings of a run; nothing where there is no TensorBoard folder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._outlines: list[tuple[int, np.ndarray]] = []
+        self._next = 0.0
+
+    def _on_training_start(self) -> None:
+        """Outlines of an earlier part of the run are kept up to where it goes on."""
+        path = None if self.agent.run_folder is None else self.agent.run_folder / OUTLINES
+        if path is None or self._outlines or not path.is_file():
+            return
+        try:
+            stored = [(int(n), np.array(corners, dtype=float)) for n, corners in json.loads(path.read_text())]
+        except (OSError, ValueError, TypeError):
+            return  # a picture less: not worth an error
+        self._outlines = [(n, corners) for n, corners in stored if n <= self.agent.num_episodes and corners.ndim == 2]
+        if self._outlines:
+            self._next = GROWTH * self._outlines[-1][0]
+
+    def _on_certificate(self, certificate: Certificate) -> bool:
+        board = self.agent.logger.tensorboard
+        if board is not None:
+            board.text("guarantee", _words(certificate), self.agent.num_episodes)
+            if find_spec("matplotlib") is not None:
+                self._outline(board)
+        return True
+
+    def _outline(self, board: Any) -> None:
+        """``region/outline``: two coordinates of the region, growing darker as it shrinks."""
+        learned, episodes = self.agent.planner.learned, self.agent.num_episodes
+        if learned is None or learned.region is None or learned.empty or episodes < self._next:
+            return
+        self._next = GROWTH * episodes
+        self._outlines.append((episodes, outline(learned.region)))
+        board.figure("region/outline", draw(self._outlines, coordinate_names(self.agent.pmdp)), episodes)
+        if self.agent.run_folder is not None:
+            text = json.dumps([(n, corners.tolist()) for n, corners in self._outlines])
+            try:
+                (self.agent.run_folder / OUTLINES).write_text(text)
+            except OSError:
+                pass  # the disk is full: the next picture starts a new series
+
+    def _on_training_end(self) -> None:
+        board, certificate, agent = self.agent.logger.tensorboard, self.agent.certificate, self.agent
+        if board is None or certificate is None:
+            return
+        estimate = None if agent.planner.learned is None else agent.planner.learned.estimate
+        if estimate is not None and find_spec("matplotlib") is not None:
+            shown = policy_map.policy_map(agent.pmdp.instantiate(estimate), certificate.policy)
+            if shown is not None:
+                title = f"the certified policy after {agent.num_episodes:,} episodes"
+                board.figure("policy/map", policy_map.draw(shown, title), agent.num_episodes)
+        settings = {
+            "model": agent.pmdp.name, **asdict(agent.session.config), "weight": agent.weight,
+            "seed": agent.session.seed, **{f"schedule.{k}": v for k, v in schedule_to_dict(agent.schedule).items()},
+        }  # fmt: skip
+        found = {f"guarantee/{name}": getattr(certificate, name) for name in ("lower", "upper", "gap")}
+        board.hyperparameters(settings, {k: v for k, v in found.items() if math.isfinite(v)})
+
+
+def _words(certificate: Certificate) -> str:
+    """The guarantee for the TEXT tab: the exact numbers, δ, and what is taken for granted."""
+    return (
+        f"**With probability ≥ {1 - certificate.delta:g} (δ = {certificate.delta:g}) {certificate.sentence}.**\n\n"
+        f"Exact numbers (curves are smoothed and single precision): lower {certificate.lower!r}, upper "
+        f"{certificate.upper!r}, gap {certificate.gap!r}.\n\n```\n{certificate}\n```\n\n{ASSUMPTIONS}"
+    )
+
+
+def outline(region: Region, first: int = 0, second: int = 1) -> np.ndarray:
+    """(n, 2) corners of an outer polygon of the region's shadow; (2, 1) an interval when there is one coordinate.
+
+    Every support bound of the region is a half-plane that contains its shadow.
+    """
+    if region.dimension == 1:
+        low, high = region.box()
+        return np.array([low, high]).reshape(2, 1)
+    angles = np.arange(DIRECTIONS) * (2 * np.pi / DIRECTIONS)
+    normals = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    directions = np.zeros((DIRECTIONS, region.dimension))
+    directions[:, first], directions[:, second] = normals[:, 0], normals[:, 1]
+    support = -region.minimize(-directions)
+    reach = 2.0 * float(np.abs(support).max()) + 1.0
+    corners = reach * np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
+    for normal, bound in zip(normals, support):  # bounds of a best-of region need not all touch it: clip one by one
+        corners = clip(corners, normal, float(bound))
+    return corners
+
+
+def clip(corners: np.ndarray, normal: np.ndarray, bound: float) -> np.ndarray:
+    """The part (m, 2) of a convex polygon (n, 2) where normal · x ≤ bound."""
+    if not len(corners):
+        return corners
+    height = corners @ normal - bound
+    kept = []
+    for here, ahead, low, high in zip(corners, np.roll(corners, -1, axis=0), height, np.roll(height, -1)):
+        if low <= 0.0:
+            kept.append(here)
+        if (low < 0.0 < high) or (high < 0.0 < low):
+            kept.append(here + (ahead - here) * (low / (low - high)))
+    return np.array(kept).reshape(-1, 2)
+
+
+def coordinate_names(pmdp: Any) -> tuple[str, ...]:
+    """Parameter names where a coordinate is a parameter; x0, x1, … for combinations."""
+    reduction = pmdp.table.reduction
+    return tuple(pmdp.table.parameters) if reduction.is_identity else tuple(f"x{i}" for i in range(reduction.rank))
+
+
+def draw(outlines: list[tuple[int, np.ndarray]], names: tuple[str, ...]) -> Any:
+    """One figure of all outlines so far."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5, 4), dpi=90, layout="constrained")
+    axes = figure.add_subplot()
+    for k, (episodes, corners) in enumerate(outlines):
+        shade = min(0.2 + 0.8 * (k + 1) / len(outlines), 1.0)  # rounding may pass 1
+        if corners.shape[1] == 1:
+            axes.plot(corners[:, 0], [episodes, episodes], color="tab:blue", alpha=shade, linewidth=3)
+        else:
+            closed = np.vstack([corners, corners[:1]])
+            axes.plot(closed[:, 0], closed[:, 1], color="tab:blue", alpha=shade)
+    if outlines[-1][1].shape[1] == 1:
+        axes.set_xlabel(names[0])
+        axes.set_ylabel("episodes")
+        axes.set_yscale("log")
+    else:
+        axes.set_xlabel(names[0])
+        axes.set_ylabel(names[1])
+    axes.set_title(f"confidence region after {outlines[-1][0]:,} episodes")
+    return figure
