@@ -33,8 +33,20 @@ def find_rows(state_ptr, row_action, states, actions, skip, rows):
 
 
 @njit(cache=True)
+def pass_silent(state_ptr, row_ptr, successor, cumulative, reward, silent, s, rng):
+    """(state, reward) after the silent states that begin at s: a drawn start, or what is paid on the way."""
+    paid = 0.0
+    while silent[s]:
+        r = state_ptr[s]
+        paid += reward[r]
+        u = next_double(rng) if row_ptr[r + 1] - row_ptr[r] > 1 else 0.0
+        s = successor[draw(cumulative, row_ptr[r], row_ptr[r + 1], u)]
+    return s, paid
+
+
+@njit(cache=True)
 def step_lanes(
-    row_ptr, successor, cumulative, reward, arrival, terminal, initial, max_steps, mode, rows, rng,
+    state_ptr, row_ptr, successor, cumulative, reward, arrival, terminal, silent, initial, max_steps, mode, rows, rng,
     states, steps, over, final, rewards, terminations, truncations,
 ):  # fmt: skip
     """Advance every lane by one step; a row of −1 is a lane that only resets (NEXT_STEP).
@@ -45,21 +57,22 @@ def step_lanes(
     for i in range(len(states)):
         r = rows[i]
         if r < 0:
-            states[i] = initial
+            s, _ = pass_silent(state_ptr, row_ptr, successor, cumulative, reward, silent, initial, rng[i])
+            states[i] = final[i] = s
             steps[i] = 0
             rewards[i] = 0.0
             terminations[i] = truncations[i] = over[i] = False
-            final[i] = initial
             continue
         s = successor[draw(cumulative, row_ptr[r], row_ptr[r + 1], next_double(rng[i]))]
+        s, paid = pass_silent(state_ptr, row_ptr, successor, cumulative, reward, silent, s, rng[i])
         steps[i] += 1
-        rewards[i] = reward[r] + arrival[s]
+        rewards[i] = reward[r] + paid + arrival[s]
         terminations[i] = terminal[s]
         truncations[i] = max_steps > 0 and steps[i] >= max_steps
         over[i] = terminations[i] or truncations[i]
         final[i] = s
         if over[i] and mode == SAME_STEP:
-            s = initial
+            s, _ = pass_silent(state_ptr, row_ptr, successor, cumulative, reward, silent, initial, rng[i])
             steps[i] = 0
         states[i] = s
 

@@ -96,7 +96,7 @@ class PMDPEnv(gym.Env[Any, Any]):
     # ------------------------------------------------------------------ Gymnasium
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
-        self._state = self.pmdp.initial_state
+        self._state, _ = self._world.pass_silent(self.pmdp.initial_state, self.np_random)
         self._over = bool(self._world.terminal[self._state])
         self._trail = [self._state]
         return self._observe()
@@ -111,11 +111,11 @@ class PMDPEnv(gym.Env[Any, Any]):
             raise here.disabled(self._state, int(action))
         low, high = pmdp.row_ptr[row], pmdp.row_ptr[row + 1]
         t = low + int(np.searchsorted(here._cumulative[low:high], self.np_random.random(), side="right"))
-        self._state = int(pmdp.successor[t])
+        self._state, extra = here.pass_silent(int(pmdp.successor[t]), self.np_random)
         self._over = bool(here.terminal[self._state])
         if self.render_mode is not None:  # an episode may be long: keep its way only where it is drawn
             self._trail.append(self._state)
-        reward = float(here.reward[row] + here.arrival[self._state])
+        reward = float(here.reward[row] + extra + here.arrival[self._state])
         observation, info = self._observe()
         return observation, reward, self._over, False, info
 

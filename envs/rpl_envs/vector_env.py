@@ -121,7 +121,13 @@ class PMDPVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             if lane_seed is None:
                 lane_seed = int(self.np_random.integers(2**63))
             _kernels.seed_lanes(np.array([lane_seed % 2**64], dtype=np.uint64), self._rng[i : i + 1])
-        self._states[lanes] = self.pmdp.initial_state
+        pmdp, here = self.pmdp, self._world
+        self._states[lanes] = pmdp.initial_state
+        for i in np.flatnonzero(lanes) if pmdp.has_random_start else ():
+            self._states[i], _ = _kernels.pass_silent(
+                pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, here._cumulative, here.reward, pmdp.is_silent,
+                pmdp.initial_state, self._rng[i],
+            )  # fmt: skip
         self._steps[lanes] = 0
         self._over[lanes] = False
         self._started = True
@@ -144,8 +150,8 @@ class PMDPVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         rewards, final = np.empty(n), np.empty(n, dtype=np.int64)
         terminations, truncations = np.empty(n, dtype=bool), np.empty(n, dtype=bool)
         _kernels.step_lanes(
-            pmdp.row_ptr, pmdp.successor, here._cumulative, here.reward, here.arrival, here.terminal,
-            pmdp.initial_state, self.max_episode_steps, MODES[self._mode], self._rows, self._rng,
+            pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, here._cumulative, here.reward, here.arrival, here.terminal,
+            pmdp.is_silent, pmdp.initial_state, self.max_episode_steps, MODES[self._mode], self._rows, self._rng,
             self._states, self._steps, self._over, final, rewards, terminations, truncations,
         )  # fmt: skip
         info = self._info()

@@ -36,7 +36,8 @@ class World:
         self.renderer = source.renderer
         self.max_episode_steps = source.max_episode_steps
         sign = 1.0 if source.objective.sense is Sense.MAX else -1.0
-        self.reward = sign * task.reward + 0.0  # (R,); + 0.0 turns −0.0 into 0.0
+        scale = source.objective.discount if pmdp.has_random_start else 1.0  # see `Task`
+        self.reward = sign * scale * task.reward + 0.0  # (R,); + 0.0 turns −0.0 into 0.0
         self.arrival = np.where(task.target, sign if source.objective.kind is Kind.REACH else 0.0, 0.0)  # (S,)
         self.terminal = task.decided | absorbing(pmdp)
         self._mdp = pmdp.instantiate(np.array(theta))
@@ -77,6 +78,17 @@ class World:
         return DisabledAction(
             f"{given} is not enabled in state {state} = {pmdp.state_name(state)}; enabled are {', '.join(names)}"
         )
+
+    def pass_silent(self, state: int, rng: np.random.Generator) -> tuple[int, float]:
+        """(state, reward) after the silent states that begin here: a drawn start, or what is paid on the way."""
+        pmdp, paid = self.pmdp, 0.0
+        while pmdp.is_silent[state]:
+            row = int(pmdp.state_ptr[state])
+            paid += float(self.reward[row])
+            low, high = pmdp.row_ptr[row], pmdp.row_ptr[row + 1]
+            drawn = rng.random() if high - low > 1 else 0.0
+            state = int(pmdp.successor[low + int(np.searchsorted(self._cumulative[low:high], drawn, side="right"))])
+        return state, paid
 
     def simulator(self, seed: int, max_steps: int | None = None) -> Simulator:
         """Compiled episodes of this world, under its law and with its returns."""

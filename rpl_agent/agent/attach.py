@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.book import StepBook
+from rpl_agent.agent.book import StepBook, gains
 from rpl_agent.agent.probing import (
     attribute,
     changing_wrapper,
@@ -147,10 +147,7 @@ def _observation_start(env: Any, pmdp: ParametricMDP) -> int:
 def model_rewards(pmdp: ParametricMDP, objective: Objective) -> np.ndarray:
     """(T,) what an environment pays per transition: the reward of the pair that was left (negative for costs), or,
     for reachability, ±1 on entering the target."""
-    task = objective.resolve(pmdp)
-    sign = 1.0 if objective.sense is Sense.MAX else -1.0
-    arrival = np.where(task.target, sign if objective.kind is Kind.REACH else 0.0, 0.0)
-    return sign * task.reward[pmdp.transition_row] + arrival[pmdp.successor]
+    return (1.0 if objective.sense is Sense.MAX else -1.0) * gains(pmdp, objective.resolve(pmdp)) + 0.0
 
 
 def _is_transparent(env: Any) -> bool:

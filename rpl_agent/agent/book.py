@@ -47,7 +47,7 @@ class StepBook:
         self._gain = gains(self.pmdp, self.task)
         self._discount = objective.discount
         self._settled: np.ndarray | None = None
-        self._transition: dict[tuple[int, int], int] = {}
+        self._ways: dict[tuple[int, int], list[int]] = {}  # transitions from a row to a state
         self._choices: dict[int, tuple[int, list[float]]] = {}
         self._policy: Policy | None = None
         self._weights: np.ndarray | None = None
@@ -66,7 +66,7 @@ class StepBook:
         """Row drawn with a uniform number, at a step of the episode."""
         if self._weights is None:
             assert self._policy is not None
-            return self._policy.row(self.pmdp, state, None, step)
+            return self._policy.row(self.pmdp, state, None, step + self.pmdp.has_random_start)
         choice = self._choices.get(state)
         if choice is None:
             lo, hi = int(self.pmdp.state_ptr[state]), int(self.pmdp.state_ptr[state + 1])
@@ -79,14 +79,23 @@ class StepBook:
         return low + k
 
     # ------------------------------------------------------------------ comparing
-    def begin(self, observation: Any, where: Where) -> int:
-        """The state after a reset, which must be the model's start."""
+    def begin(self, observation: Any, where: Where) -> tuple[int, int | None]:
+        """The state after a reset, which must be a start of the model, and the transition that drew it (None: fixed)."""
+        pmdp, start = self.pmdp, self.pmdp.initial_state
         state = self._read(lambda: self.reader.first(observation), observation, where)
-        start = self.pmdp.initial_state
-        if state != start:
-            seen, expected = self._name(state), self._name(start)
-            raise DataError(f"{where()}: the environment starts in {seen}, the model in {expected}")
-        return state
+        if not pmdp.has_random_start:
+            if state != start:
+                seen, expected = self._name(state), self._name(start)
+                raise DataError(f"{where()}: the environment starts in {seen}, the model in {expected}")
+            return state, None
+        row = int(pmdp.state_ptr[start])
+        t = pmdp.find_transition(row, state)
+        if t < 0:
+            raise DataError(
+                f"{where()}: the environment starts in {self._name(state)}, the model never; expected one of "
+                f"{self._successors(row)}"
+            )
+        return state, t
 
     def follow(
         self, state: int, row: int, observation: Any, reward: Any, terminated: bool, where: Where
@@ -96,16 +105,7 @@ class StepBook:
         successor = self._read(
             lambda: self.reader.next(state, action, observation, reward, terminated), observation, where
         )
-        t = self._transition.get((row, successor))
-        if t is None:
-            t = self.pmdp.find_transition(row, successor)
-            if t < 0:
-                raise DataError(
-                    f"{where()}: successor {self._name(successor)} of {self.pmdp.row_name(row)} is unknown to the "
-                    f"model (its probability is zero there); expected one of {self._successors(row)}"
-                )
-            self._transition[row, successor] = t
-        self._compare(t, reward, where)
+        t = self._transition(row, successor, reward, where)
         if terminated and not self.ends(successor):
             raise DataError(
                 f"{where()}: the environment terminated in {self._name(successor)}, where the objective is not "
@@ -113,15 +113,30 @@ class StepBook:
             )
         return successor, t
 
-    def _compare(self, t: int, reward: float, where: Where) -> None:
+    def _transition(self, row: int, successor: int, reward: float, where: Where) -> int:
+        """The transition that leads from a row to a state and pays this reward."""
+        pmdp, ways = self.pmdp, self._ways.get((row, successor))
+        if ways is None:
+            low, high = int(pmdp.row_ptr[row]), int(pmdp.row_ptr[row + 1])
+            ways = (low + np.flatnonzero(pmdp.arrives[low:high] == successor)).tolist()
+            if not ways:
+                raise DataError(
+                    f"{where()}: successor {self._name(successor)} of {pmdp.row_name(row)} is unknown to the "
+                    f"model (its probability is zero there); expected one of {self._successors(row)}"
+                )
+            self._ways[row, successor] = ways
         if self.paid is None:
-            return
-        expected = self.paid[t]
-        if not abs(reward - expected) <= REWARD_TOLERANCE * (1.0 + abs(expected)):
-            raise DataError(
-                f"{where()}: reward {reward} contradicts the model, which pays {expected:.6g} for "
-                f"{self.pmdp.transition_name(t)}; pass check_rewards=False if that is on purpose"
-            )
+            if len(ways) > 1:
+                raise DataError(f"{where()}: only the reward tells which way led here: check_rewards=False cannot work")
+            return ways[0]
+        for t in ways:
+            if abs(reward - self.paid[t]) <= REWARD_TOLERANCE * (1.0 + abs(self.paid[t])):
+                return t
+        expected = " or ".join(f"{self.paid[t]:.6g}" for t in ways)
+        raise DataError(
+            f"{where()}: reward {reward} contradicts the model, which pays {expected} for "
+            f"{pmdp.transition_name(ways[0])}; pass check_rewards=False if that is on purpose"
+        )
 
     def _read(self, read: Callable[[], int], observation: Any, where: Where) -> int:
         try:
@@ -135,7 +150,7 @@ class StepBook:
         return f"state {state} = {self.pmdp.state_name(state)}"
 
     def _successors(self, row: int) -> str:
-        found = self.pmdp.successor[self.pmdp.row_ptr[row] : self.pmdp.row_ptr[row + 1]]
+        found = self.pmdp.arrives[self.pmdp.row_ptr[row] : self.pmdp.row_ptr[row + 1]]
         shown = ", ".join(self.pmdp.state_name(int(s)) for s in found[:4])
         return shown + (", …" if len(found) > 4 else "")
 
@@ -172,10 +187,10 @@ class StepBook:
 
 def gains(pmdp: ParametricMDP, task: Task) -> np.ndarray:
     """(T,) what a transition adds to the objective: its reward, or 1 on entering the target."""
-    gain = task.reward[pmdp.transition_row]
     if task.objective.kind is Kind.REACH:
-        gain = gain + (task.target[pmdp.successor] & ~task.decided[pmdp.row_state[pmdp.transition_row]])
-    return gain
+        return (task.target[pmdp.arrives] & ~task.decided[pmdp.row_state[pmdp.transition_row]]).astype(float)
+    scale = task.objective.discount if pmdp.has_random_start else 1.0  # see `Task`
+    return scale * pmdp.on_transitions(task.reward)
 
 
 def settled(pmdp: ParametricMDP, task: Task) -> np.ndarray:

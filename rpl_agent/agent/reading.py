@@ -77,7 +77,7 @@ def _check_observations(env: Any, pmdp: ParametricMDP) -> None:
                 f"Discrete({pmdp.num_states}), or pass observation_to_state=... that maps it to a state"
             )
         return
-    for index in range(min(pmdp.num_states, CHECKED_STATES)):
+    for index in np.flatnonzero(~pmdp.is_silent[:CHECKED_STATES]).tolist():
         value = pmdp.state_value(index)
         if pmdp.variables and isinstance(value, tuple) and len(value) == 1:
             value = value[0]

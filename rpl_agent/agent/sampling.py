@@ -190,7 +190,10 @@ class EnvSource:
         def where() -> str:
             return f"episode {episode}, step {length + 1}"
 
-        state = self._reset(lambda: f"episode {episode}, reset")
+        state, drawn = self._reset(lambda: f"episode {episode}, reset")
+        if drawn is not None:
+            seen.append(drawn)
+            book.count(book.pmdp.transition_row[drawn], drawn, order.limits)
         try:
             while done.steps < order.steps_left:
                 row = book.choose(state, uniform(), length)
@@ -216,7 +219,7 @@ class EnvSource:
             if seen:
                 book.experience.add_steps(seen)
 
-    def _reset(self, where: Callable[[], str]) -> int:
+    def _reset(self, where: Callable[[], str]) -> tuple[int, int | None]:
         returned = self._env.reset(seed=self._seed) if self._seed is not None else self._env.reset()
         self._seed = None
         return self._book.begin(unpack_reset(returned, where), where)

@@ -33,6 +33,7 @@ class VectorSource:
         self._mode = _autoreset_mode(env)
         self._count = int(env.num_envs)
         self._states: np.ndarray | None = None  # (n,) current states; None: reset first
+        self._drawn: list[int | None] = [None] * self._count  # transitions of random starts
         self._fresh = np.ones(self._count, dtype=bool)  # at the start of an episode that is not yet claimed
         self._active = np.zeros(self._count, dtype=bool)  # in the middle of an episode that counts
         self._resetting = np.zeros(self._count, dtype=bool)  # NEXT_STEP: the coming step is a reset
@@ -49,7 +50,7 @@ class VectorSource:
         try:
             while done.episodes < min(order.pause, order.episodes_left) and done.steps < order.steps_left:
                 ended = done.episodes
-                self._claim(order.episodes_left - done.episodes)
+                self._claim(order, order.episodes_left - done.episodes, seen)
                 self._step(order, done, seen)
                 done.interrupted = order.interrupted()
                 if done.interrupted or (done.due and done.episodes > ended):
@@ -62,11 +63,13 @@ class VectorSource:
         self._tick += 1
         observations = unpack_reset(self._env.reset(seed=self._seed), lambda: f"vector step {self._tick}, reset")
         self._seed = None
-        self._states = np.array([self._begin(observations, i) for i in range(self._count)])
+        self._states = np.zeros(self._count, dtype=np.int64)
+        for i in range(self._count):
+            self._begin(observations, i)
         self._fresh[:] = True
         self._active[:] = self._resetting[:] = False
 
-    def _claim(self, episodes_left: int) -> None:
+    def _claim(self, order: Order, episodes_left: int, seen: list[int]) -> None:
         """Start episodes in fresh sub-environments while the budget has room."""
         room = episodes_left - int(self._active.sum())
         for i in np.flatnonzero(self._fresh):
@@ -76,6 +79,10 @@ class VectorSource:
             self._total[i] = self._value[i] = 0.0
             self._length[i] = 0
             room -= 1
+            drawn = self._drawn[i]
+            if drawn is not None:  # the draw of a random start is the episode's first transition
+                seen.append(drawn)
+                self._book.count(self._book.pmdp.transition_row[drawn], drawn, order.limits)
 
     def _step(self, order: Order, done: Collected, seen: list[int]) -> None:
         assert self._states is not None
@@ -90,7 +97,7 @@ class VectorSource:
         over = np.zeros(self._count, dtype=bool)
         for i in range(self._count):
             if self._resetting[i]:  # this step was a reset
-                self._states[i] = self._begin(observations, i)
+                self._begin(observations, i)
                 self._resetting[i], self._fresh[i] = False, True
                 continue
             where = partial(self._where, i)
@@ -133,7 +140,7 @@ class VectorSource:
         if self._mode == "NEXT_STEP":
             self._resetting[i], self._fresh[i] = True, False
         elif self._mode == "SAME_STEP":
-            self._states[i] = self._begin(observations, i)
+            self._begin(observations, i)
             self._fresh[i] = True
 
     def _reset_some(self, over: np.ndarray) -> None:
@@ -141,13 +148,13 @@ class VectorSource:
         returned = self._env.reset(options={"reset_mask": over})
         observations = unpack_reset(returned, lambda: f"vector step {self._tick}, reset")
         for i in np.flatnonzero(over):
-            self._states[i] = self._begin(observations, int(i))
+            self._begin(observations, int(i))
             self._fresh[i] = True
 
-    def _begin(self, observations: Any, i: int) -> int:
-        return self._book.begin(
-            _part(observations, i), lambda: f"vector step {self._tick}, sub-environment {i}, reset"
-        )
+    def _begin(self, observations: Any, i: int) -> None:
+        assert self._states is not None
+        where = lambda: f"vector step {self._tick}, sub-environment {i}, reset"  # noqa: E731
+        self._states[i], self._drawn[i] = self._book.begin(_part(observations, i), where)
 
     def _where(self, i: int) -> str:
         return f"vector step {self._tick}, sub-environment {i}, step {self._length[i] + 1}"

@@ -67,12 +67,12 @@ def draw(cumulative, low, high, u):
 
 @njit(cache=True)
 def run_episodes(
-    state_ptr, row_ptr, successor, expression, policy_cumulative, cumulative, reward, arrival, stop, initial,
+    state_ptr, row_ptr, successor, expression, policy_cumulative, cumulative, reward, arrival, stop, silent, initial,
     max_steps, episodes, rng, counts, row_count, row_limit, expression_count, expression_limit, returns, lengths,
 ):  # fmt: skip
     """Simulate until ``episodes`` are done or a count reached its limit; returns (episodes, stopped, cut).
 
-    ``cut`` counts the episodes that ended by ``max_steps`` and in no stop state.
+    A silent state is passed without a step. ``cut`` counts the episodes that ended by ``max_steps`` and in no stop state.
 
     A limit array of length 0 is not checked. The episode in which a limit is reached is finished.
     """
@@ -85,7 +85,7 @@ def run_episodes(
         s = initial
         total = 0.0
         steps = 0
-        while steps < max_steps and not stop[s]:
+        while (steps < max_steps or silent[s]) and not stop[s]:
             r = draw(policy_cumulative, state_ptr[s], state_ptr[s + 1], next_double(rng))
             t = draw(cumulative, row_ptr[r], row_ptr[r + 1], next_double(rng))
             counts[t] += 1
@@ -99,8 +99,9 @@ def run_episodes(
                 expression_count[f] += 1
                 if expression_count[f] >= expression_limit[f]:
                     stopped = True
+            if not silent[s]:
+                steps += 1
             s = successor[t]
-            steps += 1
         if not stop[s]:
             cut += 1
         elif steps > 0:

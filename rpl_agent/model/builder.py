@@ -4,135 +4,260 @@
 `build_arrays` is for large regular models: a function expands a whole frontier with numpy.
 Both explore breadth-first, number the states level by level (sorted within a level), merge equal
 successors, drop zero polynomials and sort Λ by coefficients, so equal descriptions give equal models.
+
+Two things that people have are put into states that no environment shows (``silent`` states; they take no step):
+
+- a random start is one state before the first, whose only row draws the state that is seen after a reset;
+- rewards r(s, a, s') that differ within a row: the row pays the least of them, and the rest is paid by a state between
+  the row and its successor. Its expectation then needs no new mathematics, also where probabilities are unknown.
 """
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from rpl_agent.errors import ModelError
+from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP, Reward
 from rpl_agent.model.polynomial import Number, Polynomial, as_polynomial
+from rpl_agent.model.states import START, Paid
 from rpl_agent.model.validation import Problem, raise_problems, require_valid
 
 State = Hashable
 Row = Mapping[State, "Polynomial | Number"]
+#: rows of all states in order: per state (action name, successor index -> polynomial)
+Described = list[list[tuple[str, dict[int, Polynomial]]]]
 
 
 def build(
-    initial_state: State,
-    actions: Callable[[Any], Mapping[str, Row]],
+    initial_state: State | Row,
+    actions: Callable[[Any], Mapping[Any, Row]],
     *,
     domain: Domain | Sequence[str] | Mapping[str, tuple[float, float]],
     labels: Mapping[str, Callable[[Any], bool]] | None = None,
-    rewards: Mapping[str, Callable[[Any, str], float]] | None = None,
+    rewards: Mapping[str, Callable[..., float]] | None = None,
     variables: Sequence[str] | None = None,
     action_names: Sequence[str] | None = None,
     name: str = "model",
     validate: bool = True,
     max_states: int = 5_000_000,
 ) -> ParametricMDP:
-    """Explore from ``initial_state`` and return a validated model.
+    """Explore from the start and return a validated model.
 
     Parameters
     ----------
-    actions : state -> {action name: {successor: expression}}; expressions are strings such as
-        ``"0.5*p + 0.0004*12"``, numbers or Polynomial objects. Successors may repeat under equal keys only.
+    initial_state : a state, or a mapping from states to expressions: the start is drawn from that distribution, which
+        may be known (numbers) or unknown (parameters, learned like all others).
+    actions : state -> {action: {successor: expression}}; expressions are strings such as
+        ``"0.5*p + 0.0004*12"``, numbers or Polynomial objects. Successors may repeat under equal keys only. Actions are
+        names, or the integers of the environment's action space.
     domain : a Domain, a mapping from names to (lower, upper), or names alone (every parameter lies in [0, 1]).
     labels : name -> predicate on states.
-    rewards : name -> function of (state, action name), paid on leaving the state.
-    variables : names of the components when states are tuples of integers.
+    rewards : name -> function of (state, action), paid on leaving the state, or of (state, action, successor).
+    variables : names of the components when states are tuples.
+    action_names : all actions in the order of the environment's action space; needed where states list them in
+        different orders.
     """
     domain = domain if isinstance(domain, Domain) else Domain.box(domain)
-    number: dict[State, int] = {initial_state: 0}
-    order: list[State] = [initial_state]
-    rows: list[list[tuple[str, dict[int, Polynomial]]]] = []
-    names: dict[str, None] = dict.fromkeys(action_names or ())
-    known = set(domain.parameters)
-    problems: list[Problem] = []
-    level = [initial_state]
-    while level:
-        found: dict[State, None] = {}
-        described = []
-        for state in level:
-            choices = actions(state)
-            if not isinstance(choices, Mapping):
-                kind = type(choices).__name__
-                raise ModelError(f"state {state!r}: actions must be a mapping from names to rows, got {kind}")
-            checked = []
-            for action, row in choices.items():
-                names.setdefault(str(action))
-                if not isinstance(row, Mapping):
-                    kind = type(row).__name__
-                    raise ModelError(
-                        f"state {state!r}, action {action!r}: a row must map successors to expressions, got {kind}"
-                    )
-                polynomials: dict[State, Polynomial] = {}
-                for successor, expression in row.items():
-                    place = f"state {state!r}, action {action!r}, successor {successor!r}"
-                    try:
-                        polynomial = as_polynomial(expression)
-                    except ModelError as error:
-                        problems.append(Problem("expression", f"{place}: {error}"))
-                        continue
-                    if not polynomial.parameters <= known:
-                        unknown = sorted(polynomial.parameters - known)
-                        message = f"{place}: expression {polynomial} uses unknown parameters {unknown}"
-                        problems.append(Problem("unknown-parameter", message))
-                    polynomials[successor] = polynomial
-                    if polynomial.terms and successor not in number:
-                        found.setdefault(successor)
-                checked.append((str(action), polynomials))
-            described.append(checked)
-        level = _sorted_if_possible(list(found))
-        for state in level:
-            number[state] = len(number)
-            order.append(state)
-        if len(number) > max_states:
-            raise ModelError(f"more than {max_states} states: raise max_states or use build_arrays")
-        for checked in described:
-            rows.append([(a, {number[s]: p for s, p in ps.items() if p.terms}) for a, ps in checked])
-
-    raise_problems(name, problems)  # of single expressions; those of whole rows are found below
-    all_names = tuple(names)
-    action_id = {a: i for i, a in enumerate(all_names)}
-    distinct: dict[Polynomial, int] = {}
-    state_ptr, row_ptr = [0], [0]
-    row_action: list[int] = []
-    successors: list[int] = []
-    expressions: list[int] = []
-    for state_rows in rows:
-        for a, ps in sorted(state_rows, key=lambda item: action_id[item[0]]):
-            row_action.append(action_id[a])
-            for s, p in sorted(ps.items()):
-                successors.append(s)
-                expressions.append(distinct.setdefault(p, len(distinct)))
-            row_ptr.append(len(successors))
-        state_ptr.append(len(row_action))
-    table = ExpressionTable.from_polynomials(list(distinct), domain.parameters)
-    table, rank = table.sorted()
-    state_reward = np.zeros(len(order))
-    reward_arrays = {}
-    for reward_name, function in (rewards or {}).items():
-        row_state = np.repeat(np.arange(len(order)), np.diff(state_ptr))
-        values = [function(order[s], all_names[a]) for s, a in zip(row_state, row_action)]
-        reward_arrays[reward_name] = Reward(state_reward, np.array(values, dtype=float))
+    explorer = _Explorer(actions, domain, name, max_states)
+    explorer.run(initial_state)
+    names = _action_order(explorer.listed, action_names, name)
+    payments = _Payments(explorer, rewards or {})
+    pieces = _Rows(explorer.rows, names)
+    table, rank = ExpressionTable.from_polynomials(list(pieces.distinct), domain.parameters).sorted()
+    order, silent = explorer.order, np.array([s is START or isinstance(s, Paid) for s in explorer.order])
     columns = _variables(order, variables)
-    integers = bool(columns) and all(c.ndim == 1 and c.dtype.kind in "iu" for c in columns.values())
+    integers = bool(columns) and not silent.any() and all(c.ndim == 1 and c.dtype.kind in "iu" for c in columns.values())
     model = ParametricMDP(
-        np.array(state_ptr), np.array(row_action), np.array(row_ptr), np.array(successors),
-        rank[np.array(expressions, dtype=np.int64)], table, domain, 0,
-        {k: np.array([bool(f(s)) for s in order]) for k, f in (labels or {}).items()}, reward_arrays, all_names,
-        columns, name, None if integers else tuple(order),  # columns of integers say it in less memory
+        np.array(pieces.state_ptr), np.array(pieces.action), np.array(pieces.row_ptr), np.array(pieces.successors),
+        rank[np.array(pieces.expressions, dtype=np.int64)], table, domain, 0,
+        {k: np.array([not quiet and bool(f(s)) for s, quiet in zip(order, silent)]) for k, f in (labels or {}).items()},
+        payments.arrays(pieces, names), names, columns, name,
+        None if integers else tuple(order),  # columns of integers say it in less memory
+        silent if silent.any() else None,
     )  # fmt: skip
     if validate:
         require_valid(model)
     return model
+
+
+class _Explorer:
+    """Breadth-first search: states in order of their numbers, and the rows of each."""
+
+    def __init__(self, actions: Callable[[Any], Any], domain: Domain, name: str, max_states: int):
+        self._actions, self._known, self._name, self._max_states = actions, set(domain.parameters), name, max_states
+        self.number: dict[State, int] = {}
+        self.order: list[State] = []
+        self.rows: Described = []
+        self.listed: dict[tuple[Any, ...], None] = {}  # the orders in which states list their actions
+        self._problems: list[Problem] = []
+
+    def run(self, initial: Any) -> None:
+        random = isinstance(initial, Mapping)
+        level = [START if random else initial]
+        self._add(level)
+        while level:
+            found: dict[State, None] = {}
+            described = [self._describe(s, {"": initial} if s is START else self._actions(s), found) for s in level]
+            level = _sorted_if_possible(list(found))
+            self._add(level)
+            if len(self.number) > self._max_states:
+                raise ModelError(f"more than {self._max_states} states: raise max_states or use build_arrays")
+            for rows in described:
+                self.rows.append([(a, {self.number[s]: p for s, p in ps.items() if p.terms}) for a, ps in rows])
+        raise_problems(self._name, self._problems)  # of single expressions; those of whole rows are found later
+
+    def _add(self, states: list[Any]) -> None:
+        for state in states:
+            self.number[state] = len(self.number)
+            self.order.append(state)
+
+    def _describe(self, state: Any, choices: Any, found: dict[State, None]) -> list[tuple[str, dict[Any, Polynomial]]]:
+        if not isinstance(choices, Mapping):
+            kind = type(choices).__name__
+            raise ModelError(f"state {state!r}: actions must be a mapping from names to rows, got {kind}")
+        if state is not START:
+            self.listed.setdefault(tuple(choices))
+        rows = []
+        for action, row in choices.items():
+            if not isinstance(row, Mapping):
+                kind = type(row).__name__
+                raise ModelError(
+                    f"state {state!r}, action {action!r}: a row must map successors to expressions, got {kind}"
+                )
+            rows.append((str(action), self._polynomials(state, action, row)))
+            found.update({s: None for s, p in rows[-1][1].items() if p.terms and s not in self.number})
+        return rows
+
+    def _polynomials(self, state: Any, action: Any, row: Row) -> dict[Any, Polynomial]:
+        polynomials: dict[Any, Polynomial] = {}
+        for successor, expression in row.items():
+            place = f"state {state!r}, action {action!r}, successor {successor!r}"
+            try:
+                polynomial = as_polynomial(expression)
+            except ModelError as error:
+                self._problems.append(Problem("expression", f"{place}: {error}"))
+                continue
+            if not polynomial.parameters <= self._known:
+                unknown = sorted(polynomial.parameters - self._known)
+                message = f"{place}: expression {polynomial} uses unknown parameters {unknown}"
+                self._problems.append(Problem("unknown-parameter", message))
+            polynomials[successor] = polynomial
+        return polynomials
+
+
+def _action_order(listed: Mapping[tuple[Any, ...], None], declared: Sequence[str] | None, name: str) -> tuple[str, ...]:
+    """The actions in the order of the environment's action space: as declared, by number, or as every state lists them.
+
+    Where states list them in different orders nobody can tell which action of the environment is meant.
+    """
+    actions = dict.fromkeys(action for order in listed for action in order)
+    numbers = [a for a in actions if isinstance(a, (int, np.integer)) and not isinstance(a, bool)]
+    if numbers and len(numbers) == len(actions) and declared is None:
+        return tuple(str(a) for a in range(min(numbers), max(numbers) + 1))
+    names = tuple(dict.fromkeys([*(declared or ()), *(str(a) for a in actions)]))
+    if declared is None:
+        place = {action: i for i, action in enumerate(names)}
+        for order in listed:
+            found = [place[str(action)] for action in order]
+            if found != sorted(found):
+                warnings.warn(
+                    f"{name}: states list their actions in different orders, the model takes {names}: pass "
+                    "action_names=[...] in the order of the environment's action space",
+                    RPLWarning, stacklevel=3,
+                )  # fmt: skip
+                break
+    return names
+
+
+class _Rows:
+    """CSR arrays of the rows, sorted by action and successor."""
+
+    def __init__(self, rows: Described, names: tuple[str, ...]):
+        action_id = {a: i for i, a in enumerate(names)} | {"": 0}  # the draw of the start needs no action's name
+        self.distinct: dict[Polynomial, int] = {}
+        self.state_ptr, self.row_ptr = [0], [0]
+        self.action: list[int] = []
+        self.successors: list[int] = []
+        self.expressions: list[int] = []
+        for state_rows in rows:
+            for a, ps in sorted(state_rows, key=lambda item: action_id[item[0]]):
+                self.action.append(action_id[a])
+                for s, p in sorted(ps.items()):
+                    self.successors.append(s)
+                    self.expressions.append(self.distinct.setdefault(p, len(self.distinct)))
+                self.row_ptr.append(len(self.successors))
+            self.state_ptr.append(len(self.action))
+
+
+class _Payments:
+    """Rewards of rows; what a successor pays above the least of its row is paid by a silent state in between."""
+
+    def __init__(self, explorer: _Explorer, rewards: Mapping[str, Callable[..., float]]):
+        self._names = list(rewards)
+        self._row: dict[tuple[int, str], list[float]] = {}
+        self._paid: dict[int, list[float]] = {}  # silent state -> what it pays
+        arrivals = [_takes_successor(function) for function in rewards.values()]
+        order, rows = explorer.order, explorer.rows
+        for index in range(len(rows)):
+            state = order[index]
+            for a, successors in rows[index]:
+                if state is START:
+                    self._row[index, a] = [0.0] * len(rewards)
+                    continue
+                reached = [order[s] for s in successors]
+                table = [  # per reward, per successor
+                    [float(f(state, a, s)) for s in reached] if arrival else [float(f(state, a))] * len(reached)
+                    for f, arrival in zip(rewards.values(), arrivals)
+                ]
+                self._row[index, a] = [min(values) for values in table] if reached else [0.0] * len(table)
+                if any(max(values) > min(values) for values in table if values):
+                    self._split(explorer, successors, table, self._row[index, a])
+
+    def _split(
+        self, explorer: _Explorer, successors: dict[int, Polynomial], table: list[list[float]], least: list[float]
+    ) -> None:
+        """Put silent states between a row and those successors that pay more than the least."""
+        for k, (s, polynomial) in enumerate(list(successors.items())):
+            extra = tuple(values[k] - low for values, low in zip(table, least))
+            if not any(extra):
+                continue
+            between = Paid(explorer.order[s], extra)
+            if between not in explorer.number:
+                explorer.number[between] = len(explorer.order)
+                explorer.order.append(between)
+                explorer.rows.append([("", {s: Polynomial.constant(1)})])
+                self._paid[explorer.number[between]] = list(extra)
+            del successors[s]
+            successors[explorer.number[between]] = polynomial
+
+    def arrays(self, pieces: _Rows, names: tuple[str, ...]) -> dict[str, Reward]:
+        states = len(pieces.state_ptr) - 1
+        found: list[list[float]] = []
+        for state in range(states):
+            for row in range(pieces.state_ptr[state], pieces.state_ptr[state + 1]):
+                key = (state, names[pieces.action[row]])
+                found.append(self._paid[state] if state in self._paid else self._row[key if key in self._row else (state, "")])
+        return {
+            name: Reward(np.zeros(states), np.array([values[k] for values in found], dtype=float))
+            for k, name in enumerate(self._names)
+        }
+
+
+def _takes_successor(function: Callable[..., float]) -> bool:
+    """Whether a reward is a function of (state, action, successor)."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    required = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty]
+    return len(required) == 3
 
 
 def _sorted_if_possible(states: list) -> list:
@@ -143,8 +268,11 @@ def _sorted_if_possible(states: list) -> list:
 
 
 def _variables(order: list, names: Sequence[str] | None) -> dict[str, np.ndarray]:
+    """Columns of the components; silent states have those of their successor, or 0 before the start."""
     if names is None:
         return {}
-    if any(not isinstance(s, tuple) or len(s) != len(names) for s in order):
+    shown = [s.successor if isinstance(s, Paid) else s for s in order]
+    if any(s is not START and (not isinstance(s, tuple) or len(s) != len(names)) for s in shown):
         raise ModelError(f"states must be tuples of {len(names)} components to carry the variables {tuple(names)}")
-    return {n: np.array([s[i] for s in order]) for i, n in enumerate(names)}
+    first = next(s for s in shown if s is not START)
+    return {n: np.array([(first if s is START else s)[i] for s in shown]) for i, n in enumerate(names)}

@@ -19,7 +19,7 @@ INSTANT expected reward of the state in which the play is after exactly ``horizo
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -167,13 +167,14 @@ class Objective:
         if self.target is not None and not target.any():
             # so the value is 0, or infinite where the target must be reached: often a misspelt formula
             warnings.warn(f"the target label {self.target!r} holds in no state", RPLWarning, stacklevel=2)
+        timed = self._timed(pmdp)
         if self.kind is Kind.REACH:
-            return Task(self, target, avoid, np.zeros(pmdp.num_rows))
+            return Task(timed, target, avoid, np.zeros(pmdp.num_rows))
         if self.reward_name is None or self.reward_name not in pmdp.rewards:
             raise ModelError(f"no reward named {self.reward_name!r}; the model has {sorted(pmdp.rewards)}")
         if self.kind is Kind.INSTANT:
             final = np.array(pmdp.rewards[self.reward_name].state, dtype=np.float64)
-            return Task(self, target, avoid, np.zeros(pmdp.num_rows), final)
+            return Task(timed, target, avoid, np.zeros(pmdp.num_rows), final)
         reward = pmdp.row_reward(self.reward_name).copy()
         reward[target[pmdp.row_state]] = 0.0
         if not np.isfinite(reward).all():
@@ -185,7 +186,25 @@ class Objective:
                 f"reward {self.reward_name!r} is negative ({reward[row]}) at {pmdp.row_name(row)}: "
                 "undiscounted totals need rewards ≥ 0"
             )
-        return Task(self, target, avoid, reward)
+        rounding = 0.0
+        if self.discount < 1.0 and pmdp.has_random_start:
+            # the draw of the start is a step to the solver: rewards are scaled up by what that step takes off
+            reward = reward / self.discount
+            rounding = 2.0**-50 * float(np.abs(reward).max(initial=0.0)) / (1.0 - self.discount)
+        return Task(timed, target, avoid, reward, rounding=rounding)
+
+    def _timed(self, pmdp: ParametricMDP) -> Objective:
+        """The objective in the solver's time, in which silent states take a step."""
+        if self.horizon is None and self.discount == 1.0:
+            return self
+        if pmdp.has_payments:
+            raise ModelError(
+                "rewards r(s, a, s') are paid in states of their own: they go with total rewards and costs, not with "
+                "a discount or a horizon; let the state remember what was paid, and pay r(s, a) on leaving it"
+            )
+        if self.horizon is None or not pmdp.has_random_start:
+            return self
+        return replace(self, horizon=self.horizon + 1)
 
     @staticmethod
     def _mask(pmdp: ParametricMDP, label: str | None, role: str) -> np.ndarray:
@@ -198,13 +217,18 @@ class Objective:
 
 @dataclass(frozen=True)
 class Task:
-    """An objective resolved against a model."""
+    """An objective resolved against a model.
+
+    With a random start the objective's horizon is one step longer here, and discounted rewards are scaled: the draw of
+    the start is a step to the solver and none to the user.
+    """
 
     objective: Objective
     target: np.ndarray  # (S,) bool
     avoid: np.ndarray  # (S,) bool, disjoint from target
     reward: np.ndarray  # (R,) float64, 0 on rows of target states
     final: np.ndarray | None = None  # (S,) what a state is worth when no step is left, for INSTANT
+    rounding: float = 0.0  # how far values at the start may be off by the scaling of rewards
 
     @property
     def decided(self) -> np.ndarray:

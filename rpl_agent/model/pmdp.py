@@ -48,6 +48,7 @@ class ParametricMDP:
     variables: Mapping[str, np.ndarray] = field(default_factory=dict)  # name -> (S,) int
     name: str = "model"
     state_values: Sequence[Hashable] | None = None  # (S,) the user's own; None: the variables, or numbers only
+    silent: np.ndarray | None = None  # (S,) bool, states that take no step and are never observed (see builder.py)
 
     def __post_init__(self) -> None:
         for attribute, dtype in (
@@ -132,6 +133,32 @@ class ParametricMDP:
         mask[self.action[self.state_ptr[state] : self.state_ptr[state + 1]]] = 1
         return mask
 
+    @cached_property
+    def is_silent(self) -> np.ndarray:
+        """(S,) bool, states that an environment passes without a step."""
+        return np.zeros(self.num_states, dtype=bool) if self.silent is None else np.asarray(self.silent, dtype=bool)
+
+    @property
+    def has_random_start(self) -> bool:
+        """Whether the initial state is a silent one whose only row draws the first state that is seen."""
+        return bool(self.is_silent[self.initial_state])
+
+    @cached_property
+    def has_payments(self) -> bool:
+        """Whether silent states pay rewards r(s, a, s') on the way to a successor."""
+        return bool(self.is_silent.sum() > self.has_random_start)
+
+    @cached_property
+    def arrives(self) -> np.ndarray:
+        """(T,) int32 the state that is seen after each transition: behind a silent state on the way."""
+        first = self.successor[self.row_ptr[self.state_ptr[:-1]]]  # of each state; silent ones have no other
+        return np.where(self.is_silent[self.successor], first[self.successor], self.successor)
+
+    def on_transitions(self, reward: np.ndarray) -> np.ndarray:
+        """(T,) what each transition pays, from rewards (R,) of rows: a silent state on the way adds its own."""
+        between = np.where(self.is_silent[self.successor], reward[self.state_ptr[self.successor]], 0.0)
+        return reward[self.transition_row] + between
+
     # ------------------------------------------------------------------ names
     @cached_property
     def states(self) -> NamedStates | None:
@@ -175,7 +202,7 @@ class ParametricMDP:
 
     # ------------------------------------------------------------------ for people
     def state_name(self, state: int) -> str:
-        if not self.variables:
+        if not self.variables or self.is_silent[state]:
             return f"s{state}" if self.state_values is None else repr(self.state_values[state])
         return "(" + ", ".join(f"{name}={values[state]}" for name, values in self.variables.items()) + ")"
 
@@ -230,6 +257,8 @@ class ParametricMDP:
             digest.update(np.ascontiguousarray(array).tobytes())
         digest.update(repr((table.data.tolist(), table.denominators, table.parameters, self.initial_state)).encode())
         digest.update(repr(self.action_names).encode())
+        if self.silent is not None:
+            digest.update(self.is_silent.tobytes())
         if self.states is not None:
             digest.update(self.states.fingerprint())  # they decide which state an observation is
         for kind in (self.labels, self.rewards):

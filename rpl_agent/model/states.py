@@ -15,6 +15,7 @@ mapping says so by returning `StateIndex(number)`.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -33,6 +34,27 @@ class StateIndex(int):
         if not hasattr(number, "__index__"):  # int() would also take 2.9 and "2"
             raise ModelError(f"the number of a state must be an integer, not {number!r}")
         return super().__new__(cls, number.__index__())
+
+
+class _Start:
+    """The value of the silent state before a random start."""
+
+    def __repr__(self) -> str:
+        return "start"
+
+
+START = _Start()
+
+
+@dataclass(frozen=True)
+class Paid:
+    """The value of a silent state on the way to ``successor``, which pays ``extra`` (one number per reward)."""
+
+    successor: Hashable
+    extra: tuple[float, ...]
+
+    def __repr__(self) -> str:
+        return f"{self.successor!r} paying {', '.join(f'{x:g}' for x in self.extra)} more"
 
 
 class NamedStates(Protocol):

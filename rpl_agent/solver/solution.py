@@ -79,7 +79,8 @@ def finish(
 ) -> Solution:  # fmt: skip
     """Assemble a solution; warn where it is wider than asked for."""
     start = problem.pmdp.initial_state
-    low, high = float(lower[..., start].flat[-1]), float(upper[..., start].flat[-1])
+    rounding = problem.task.rounding
+    low, high = float(lower[..., start].flat[-1]) - rounding, float(upper[..., start].flat[-1]) + rounding
     converged = is_converged(low, high, precision)
     if not converged:
         warnings.warn(
