@@ -18,10 +18,10 @@ from rpl_agent.certify import true_value
 from rpl_agent.model import Nature
 from rpl_agent.relaxations.point import Point
 from rpl_agent.solver import solve
-from rpl_envs.toy_text import ToyTextEnv, frozen_lake, taxi
+from rpl_envs.toy_text import BoundEnv, frozen_lake, taxi
 
 
-def learn(name: str, env: ToyTextEnv, theta: list[float], episodes: int, seed: int = 0) -> dict[str, float]:
+def learn(name: str, env: BoundEnv, theta: list[float], episodes: int, seed: int = 0) -> dict[str, float]:
     """Learn from episodes of the original environment; compare with the optimum at the true parameters."""
     agent = RPLAgent(seed=seed).learn(env, budget=episodes)
     certificate = agent.certificate

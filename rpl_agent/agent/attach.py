@@ -23,10 +23,11 @@ from rpl_agent.agent.probing import (
     require_environment,
     time_limit,
 )
-from rpl_agent.agent.reading import Observed, Reader, StateOf, check_spaces
+from rpl_agent.agent.reading import Bound, Observed, Reader, StateOf, check_spaces
 from rpl_agent.agent.sampling import EnvSource, Experience, SimulatorSource, Source
 from rpl_agent.agent.vector_sampling import VectorSource
 from rpl_agent.errors import ModelError
+from rpl_agent.model.binding import Binding
 from rpl_agent.model.objective import Kind, Objective, Sense
 from rpl_agent.model.pmdp import ParametricMDP
 
@@ -48,6 +49,7 @@ class Attachment:
     action_start: int
     compiled: bool
     limit: int | None = None  # steps after which episodes are cut
+    untied: bool = False  # every probability is a parameter of its own
 
     def source(self, experience: Experience, rng: np.random.Generator, seed: int) -> Source:
         """A fresh stream of episodes."""
@@ -78,14 +80,14 @@ def attach(
     """
     require_environment(env)
     with representative(env) as inner:
-        named = attribute(inner, "pmdp")
-        model = pmdp if pmdp is not None else named
+        named, binding = attribute(inner, "pmdp"), None
+        if named is None and state_of is None:
+            binding = _bound(env, inner, pmdp)
+        model = pmdp if pmdp is not None else named if binding is None else binding.pmdp
         if not isinstance(model, ParametricMDP):
-            raise ModelError(
-                f"{name_of(env)} has no attribute 'pmdp': pass the ParametricMDP that explains it as pmdp=..."
-            )
+            raise ModelError(_nothing_known(env))
         is_own = isinstance(named, ParametricMDP) and named.has_states_of(model)
-        promised = attribute(inner, "objective")
+        promised = attribute(inner, "objective") if binding is None else binding.objective
         goal = objective if objective is not None else promised
         if not isinstance(goal, Objective):
             raise ModelError(f"{name_of(env)} has no attribute 'objective': pass what is wanted as objective=...")
@@ -93,36 +95,65 @@ def attach(
         goal = _with_horizon(goal, horizon, limit, name_of(env))
         goal.resolve(model)
         if is_own:
-            state_of = state_of if state_of is not None else _own_mapping(env, inner)
-            _refuse_changed_actions(env, inner)
+            _refuse_changes(env, inner, "pmdp", state_of is not None)
+            state_of = state_of if state_of is not None else attribute(inner, "observation_to_state")
         simulator = attribute(inner, "simulator") if is_own else None
-    action_start = check_spaces(env, model, state_of is not None)
+    action_start = check_spaces(env, model, state_of is not None or binding is not None)
     fast = compiled and not is_vector(env) and simulator is not None and _is_transparent(env)
     if check_rewards is None:
-        check_rewards = goal.kind is Kind.REWARD or (is_own and promised == goal)
-    paid = model_rewards(model, goal) if check_rewards else None
-    reader = Observed(model, state_of, _observation_start(env, model))
-    return Attachment(env, model, goal, is_vector(env), _spec(env), paid, reader, action_start, fast, limit)
+        check_rewards = goal.kind is Kind.REWARD or binding is not None or (is_own and promised == goal)
+    paid = None
+    if check_rewards:
+        paid = model_rewards(model, goal if binding is None else binding.objective)
+        paid = paid if binding is None or binding.paid is None else binding.paid
+    reader = Observed(model, state_of, _observation_start(env, model)) if binding is None else Bound(binding)
+    return Attachment(
+        env, model, goal, is_vector(env), _spec(env), paid, reader, action_start, fast, limit,
+        untied=binding is not None and binding.untied,
+    )  # fmt: skip
 
 
-def _own_mapping(env: Any, inner: Any) -> StateOf | None:
-    """How the environment that names the model maps its own observations; refused where they were changed since."""
-    changed = changing_wrapper(env, inner, "pmdp", "Observation")
-    if changed is not None:
+def _bound(env: Any, inner: Any, pmdp: ParametricMDP | None) -> Binding | None:
+    """The model of an environment that is known by its rules or its table; None if there is none, or not this one."""
+    from rpl_envs.toy import bind
+
+    binding = bind(inner)
+    if binding is None or (pmdp is not None and not binding.pmdp.has_states_of(pmdp)):
+        return None
+    _refuse_changes(env, inner, None, False)
+    return binding
+
+
+def _refuse_changes(env: Any, inner: Any, owner: str | None, mapped: bool) -> None:
+    """Refuse wrappers around the environment that a model is about if they change what is seen or done.
+
+    Observations that the user maps (``mapped``) are the user's business.
+    """
+    seen = None if mapped else changing_wrapper(env, inner, owner, "Observation")
+    if seen is not None:
         raise ModelError(
-            f"{name_of(env)} names its own model, but the wrapper {changed} changes what is observed: pass "
-            "observation_to_state=... that maps it to a state"
+            f"the model is about the observations of {name_of(env)}, but the wrapper {seen} changes what is observed: "
+            "pass pmdp=... and observation_to_state=... that maps it to a state"
         )
-    return attribute(inner, "observation_to_state")
-
-
-def _refuse_changed_actions(env: Any, inner: Any) -> None:
-    changed = changing_wrapper(env, inner, "pmdp", "Action")
-    if changed is not None:
+    done = changing_wrapper(env, inner, owner, "Action")
+    if done is not None:
         raise ModelError(
-            f"{name_of(env)} names its own model, but the wrapper {changed} changes what actions mean: pass a "
-            "pmdp=... over the changed actions"
+            f"the model is about the actions of {name_of(env)}, but the wrapper {done} changes what actions mean: "
+            "pass a pmdp=... over the changed actions"
         )
+
+
+def _nothing_known(env: Any) -> str:
+    space = env.single_observation_space if is_vector(env) else env.observation_space
+    dtype = getattr(space, "dtype", None)
+    continuous = dtype is not None and np.issubdtype(dtype, np.floating)
+    return (
+        f"nothing is known about the structure of {name_of(env)}: it has no attribute 'pmdp', no table P and is none of "
+        "Gymnasium's toy_text worlds. A structure is which states and actions there are, where they may lead, and which "
+        "probabilities are the same unknown: write it with rpl_agent.build (docs/first_model.md) or in the PRISM "
+        "language, and pass pmdp=... and objective=..."
+        + (f"; {space} is continuous, and only finitely many states can be certified" if continuous else "")
+    )
 
 
 def _with_horizon(goal: Objective, horizon: int | str | None, limit: int | None, name: str) -> Objective:

@@ -72,8 +72,10 @@ def layers(env: Any) -> Iterator[Any]:
         env = inner
 
 
-def changing_wrapper(env: Any, inner: Any, name: str, what: str) -> str | None:
+def changing_wrapper(env: Any, inner: Any, name: str | None, what: str) -> str | None:
     """The name of a wrapper around the owner of the attribute ``name`` that changes ``what``, or None.
+
+    Without a name the owner is the innermost environment.
 
     ``what`` is "Observation" or "Action", as in the names of Gymnasium's base classes of such wrappers. ``env`` may be
     a vector environment, ``inner`` is what represents it.
@@ -81,7 +83,7 @@ def changing_wrapper(env: Any, inner: Any, name: str, what: str) -> str | None:
     bases = {f"{what}Wrapper", f"Vector{what}Wrapper"}
     outside = layers(env) if is_vector(env) else ()
     for layer in (*outside, *layers(inner)):
-        if name in vars(layer) or hasattr(type(layer), name):
+        if name is not None and (name in vars(layer) or hasattr(type(layer), name)):
             return None
         if bases & {base.__name__ for base in type(layer).__mro__}:
             return type(layer).__name__

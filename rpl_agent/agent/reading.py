@@ -9,6 +9,7 @@ import numpy as np
 
 from rpl_agent.agent.probing import is_vector, name_of
 from rpl_agent.errors import ModelError
+from rpl_agent.model.binding import Binding
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.states import StateIndex
 
@@ -47,6 +48,22 @@ class Observed:
 
     def next(self, state: int, action: int, observation: Any, reward: Any = None, terminated: bool = False) -> int:
         return self.first(observation)
+
+
+class Bound:
+    """States by the rules of a binding, which may need to know the state before."""
+
+    def __init__(self, binding: Binding):
+        self.binding = binding
+
+    def first(self, observation: Any) -> int:
+        return self.binding.pmdp.state_index(self.binding.first(observation))
+
+    def next(self, state: int, action: int, observation: Any, reward: Any = None, terminated: bool = False) -> int:
+        pmdp = self.binding.pmdp
+        return pmdp.state_index(
+            self.binding.next(pmdp.state_value(state), action, observation, reward, terminated)
+        )  # fmt: skip
 
 
 def check_spaces(env: Any, pmdp: ParametricMDP, mapped: bool) -> int:

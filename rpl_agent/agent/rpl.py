@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,7 @@ class RPLAgent(Surface):
             check_rewards=self.check_rewards, horizon=self.horizon,
         )  # fmt: skip
         if not session.started:
+            self.config = session.config = _method(self.config, world.untied)
             session.start(world.pmdp, world.objective)
         elif session.pmdp.content_hash != world.pmdp.content_hash:
             raise ModelError(f"the environment's model {world.pmdp!r} is not the one learned so far, {session.pmdp!r}")
@@ -417,3 +419,9 @@ def _has(callbacks: Any, kind: type) -> bool:
     if isinstance(callbacks, CallbackList):
         return any(_has(callback, kind) for callback in callbacks.callbacks)
     return isinstance(callbacks, kind)
+
+
+def _method(config: Config, untied: bool) -> Config:
+    """The default method, where every probability is a parameter of its own, is one interval for each."""
+    default = Config(delta=config.delta, precision=config.precision)
+    return replace(config, confidence="anytime", relaxation="tied") if untied and config == default else config

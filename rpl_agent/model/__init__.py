@@ -1,6 +1,7 @@
 """What is known: polynomials, the table Λ, parametric MDPs, objectives, policies, the simulator."""
 
 from rpl_agent.model.array_builder import Block, build_arrays
+from rpl_agent.model.binding import Binding
 from rpl_agent.model.builder import build
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable, Reduction
@@ -9,12 +10,13 @@ from rpl_agent.model.pmdp import MDP, ParametricMDP, Reward
 from rpl_agent.model.policy import Policy
 from rpl_agent.model.polynomial import Polynomial, as_polynomial
 from rpl_agent.model.simulate import Batch, Simulator
-from rpl_agent.model.states import StateIndex
+from rpl_agent.model.states import StateIndex, paying
 from rpl_agent.model.validation import Problem, require_valid, restrict_domain, validate
 
 __all__ = [
     "MDP",
     "Batch",
+    "Binding",
     "Block",
     "Domain",
     "ExpressionTable",
@@ -34,6 +36,7 @@ __all__ = [
     "as_polynomial",
     "build",
     "build_arrays",
+    "paying",
     "require_valid",
     "restrict_domain",
     "validate",

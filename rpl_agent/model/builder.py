@@ -26,7 +26,7 @@ from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP, Reward
 from rpl_agent.model.polynomial import Number, Polynomial, as_polynomial
-from rpl_agent.model.states import START, Paid
+from rpl_agent.model.states import START, Paid, paying
 from rpl_agent.model.validation import Problem, raise_problems, require_valid
 
 State = Hashable
@@ -104,7 +104,7 @@ class _Explorer:
         self._add(level)
         while level:
             found: dict[State, None] = {}
-            described = [self._describe(s, {"": initial} if s is START else self._actions(s), found) for s in level]
+            described = [self._describe(s, self._choices(s, initial), found) for s in level]
             level = _sorted_if_possible(list(found))
             self._add(level)
             if len(self.number) > self._max_states:
@@ -112,6 +112,11 @@ class _Explorer:
             for rows in described:
                 self.rows.append([(a, {self.number[s]: p for s, p in ps.items() if p.terms}) for a, ps in rows])
         raise_problems(self._name, self._problems)  # of single expressions; those of whole rows are found later
+
+    def _choices(self, state: Any, initial: Any) -> Any:
+        if state is START:
+            return {"": initial}
+        return {"": {state.successor: 1}} if isinstance(state, Paid) else self._actions(state)
 
     def _add(self, states: list[Any]) -> None:
         for state in states:
@@ -122,7 +127,7 @@ class _Explorer:
         if not isinstance(choices, Mapping):
             kind = type(choices).__name__
             raise ModelError(f"state {state!r}: actions must be a mapping from names to rows, got {kind}")
-        if state is not START:
+        if state is not START and not isinstance(state, Paid):
             self.listed.setdefault(tuple(choices))
         rows = []
         for action, row in choices.items():
@@ -200,53 +205,51 @@ class _Payments:
     """Rewards of rows; what a successor pays above the least of its row is paid by a silent state in between."""
 
     def __init__(self, explorer: _Explorer, rewards: Mapping[str, Callable[..., float]]):
-        self._names = list(rewards)
+        self._rewards = {name: (function, _takes_successor(function)) for name, function in rewards.items()}
         self._row: dict[tuple[int, str], list[float]] = {}
-        self._paid: dict[int, list[float]] = {}  # silent state -> what it pays
-        arrivals = [_takes_successor(function) for function in rewards.values()]
-        order, rows = explorer.order, explorer.rows
-        for index in range(len(rows)):
-            state = order[index]
-            for a, successors in rows[index]:
-                if state is START:
-                    self._row[index, a] = [0.0] * len(rewards)
-                    continue
-                reached = [order[s] for s in successors]
-                table = [  # per reward, per successor
-                    [float(f(state, a, s)) for s in reached] if arrival else [float(f(state, a))] * len(reached)
-                    for f, arrival in zip(rewards.values(), arrivals)
-                ]
-                self._row[index, a] = [min(values) for values in table] if reached else [0.0] * len(table)
-                if any(max(values) > min(values) for values in table if values):
-                    self._split(explorer, successors, table, self._row[index, a])
+        self._explorer = explorer
+        for index in range(len(explorer.rows)):  # silent states that are added on the way pay by themselves
+            state = explorer.order[index]
+            for action, successors in explorer.rows[index]:
+                if state is not START and not isinstance(state, Paid):
+                    self._row[index, action] = self._pay(state, action, successors)
 
-    def _split(
-        self, explorer: _Explorer, successors: dict[int, Polynomial], table: list[list[float]], least: list[float]
-    ) -> None:
-        """Put silent states between a row and those successors that pay more than the least."""
-        for k, (s, polynomial) in enumerate(list(successors.items())):
-            extra = tuple(values[k] - low for values, low in zip(table, least))
-            if not any(extra):
+    def _pay(self, state: Any, action: str, successors: dict[int, Polynomial]) -> list[float]:
+        """The least reward of each name; successors that pay more are replaced by silent states."""
+        least, extras = [], {s: {} for s in successors}  # type: ignore[var-annotated]
+        for name, (function, arrival) in self._rewards.items():
+            if not arrival:
+                least.append(float(function(state, action)))
                 continue
-            between = Paid(explorer.order[s], extra)
-            if between not in explorer.number:
-                explorer.number[between] = len(explorer.order)
-                explorer.order.append(between)
-                explorer.rows.append([("", {s: Polynomial.constant(1)})])
-                self._paid[explorer.number[between]] = list(extra)
-            del successors[s]
-            successors[explorer.number[between]] = polynomial
+            paid = {s: float(function(state, action, self._explorer.order[s])) for s in successors}
+            least.append(min(paid.values(), default=0.0))
+            for s, amount in paid.items():
+                extras[s][name] = amount - least[-1]
+        for s, extra in extras.items():
+            between = paying(self._explorer.order[s], **extra)
+            if isinstance(between, Paid) and between != self._explorer.order[s]:
+                successors[self._silent(between, s)] = successors.pop(s)
+        return least
+
+    def _silent(self, between: Paid, successor: int) -> int:
+        explorer = self._explorer
+        if between not in explorer.number:
+            explorer._add([between])
+            explorer.rows.append([("", {successor: Polynomial.constant(1)})])
+        return explorer.number[between]
 
     def arrays(self, pieces: _Rows, names: tuple[str, ...]) -> dict[str, Reward]:
-        states = len(pieces.state_ptr) - 1
-        found: list[list[float]] = []
-        for state in range(states):
-            for row in range(pieces.state_ptr[state], pieces.state_ptr[state + 1]):
-                key = (state, names[pieces.action[row]])
-                found.append(self._paid[state] if state in self._paid else self._row[key if key in self._row else (state, "")])
+        """Rewards of all rows, silent ones included."""
+        order, found = self._explorer.order, []
+        for index, state in enumerate(order):
+            for row in range(pieces.state_ptr[index], pieces.state_ptr[index + 1]):
+                if isinstance(state, Paid):
+                    found.append([dict(state.extra).get(name, 0.0) for name in self._rewards])
+                else:
+                    found.append(self._row.get((index, names[pieces.action[row]]), [0.0] * len(self._rewards)))
         return {
-            name: Reward(np.zeros(states), np.array([values[k] for values in found], dtype=float))
-            for k, name in enumerate(self._names)
+            name: Reward(np.zeros(len(order)), np.array([values[k] for values in found], dtype=float))
+            for k, name in enumerate(self._rewards)
         }
 
 

@@ -48,13 +48,19 @@ START = _Start()
 
 @dataclass(frozen=True)
 class Paid:
-    """The value of a silent state on the way to ``successor``, which pays ``extra`` (one number per reward)."""
+    """The value of a silent state on the way to ``successor``, which pays ``extra`` rewards by name."""
 
     successor: Hashable
-    extra: tuple[float, ...]
+    extra: tuple[tuple[str, float], ...]
 
     def __repr__(self) -> str:
-        return f"{self.successor!r} paying {', '.join(f'{x:g}' for x in self.extra)} more"
+        return f"{self.successor!r} paying {', '.join(f'{amount:g} {name}' for name, amount in self.extra)} more"
+
+
+def paying(successor: Hashable, **extra: float) -> Hashable:
+    """A successor for a row of `build` that is reached with these rewards on top of the row's own."""
+    amounts = tuple((name, float(amount)) for name, amount in sorted(extra.items()) if amount)
+    return Paid(successor, amounts) if amounts else successor
 
 
 class NamedStates(Protocol):

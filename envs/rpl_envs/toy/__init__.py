@@ -1,0 +1,39 @@
+"""Gymnasium's tabular worlds, unmodified, bound to parametric models: structure from the rules, parameters unknown.
+
+`bind(env)` recognises FrozenLake, Taxi, CliffWalking and Blackjack by their spec, and any other environment that has a
+table ``P[s][a]`` by that: then the graph is known and every probability is a parameter of its own. The probabilities
+in ``P`` are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from rpl_agent.model import Binding
+
+#: Entry point of an environment -> the function that binds it, as "module:function".
+BINDERS = {
+    "gymnasium.envs.toy_text.frozen_lake:FrozenLakeEnv": "rpl_envs.toy.frozen_lake:bind_frozen_lake",
+    "gymnasium.envs.toy_text.taxi:TaxiEnv": "rpl_envs.toy.taxi:bind_taxi",
+    "gymnasium.envs.toy_text.cliffwalking:CliffWalkingEnv": "rpl_envs.toy.cliff_walking:bind_cliff_walking",
+    "gymnasium.envs.toy_text.blackjack:BlackjackEnv": "rpl_envs.toy.blackjack:bind_blackjack",
+}
+
+
+def bind(env: Any) -> Binding | None:
+    """The model of an environment, or None where nothing is known about it."""
+    kind = type(env.unwrapped)
+    for entry_point, binder in BINDERS.items():
+        module, name = entry_point.split(":")
+        if any(base.__module__ == module and base.__name__ == name for base in kind.__mro__):
+            return _function(binder)(env)
+    if "P" in vars(env.unwrapped):  # an attribute; a property may compute what nobody may know
+        return _function("rpl_envs.toy.table:bind_table")(env)
+    return None
+
+
+def _function(name: str) -> Callable[[Any], Binding]:
+    module, function = name.split(":")
+    return getattr(import_module(module), function)

@@ -1,0 +1,111 @@
+"""Blackjack: the expected return with an unknown share of cards that count ten.
+
+All other cards are equally likely, and the deck is infinite: what a player sums up and what the dealer ends with are
+polynomials in that share. Values are counted as return + 1 (a loss 0, a draw 1, a win 2), because total rewards must
+not be negative; subtract 1 to compare with Gymnasium's returns.
+
+A state is (sum, dealer's card, usable ace, whether the hand is a natural); natural hands exist only at the start. How a
+game ends is told by the reward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from rpl_agent.model import Binding, Domain, Objective, ParametricMDP, Polynomial, build, paying
+from rpl_envs.toy.grid import Row
+
+OVER = "over"
+ACTIONS = ("stick", "hit")
+CARDS = range(1, 11)
+ONE, NONE = Polynomial.constant(1), Polynomial({})
+
+
+def card(value: int) -> Polynomial:
+    ten = Polynomial.parameter("ten")
+    return ten if value == 10 else (1 - ten) / 9
+
+
+def add(total: int, ace: int, value: int) -> tuple[int, int]:
+    """(sum, usable ace) after one more card; sums above 21 are busts."""
+    total, ace = (total + 11, 1) if value == 1 and total + 11 <= 21 else (total + value, ace)
+    return (total - 10, 0) if total > 21 and ace else (total, ace)
+
+
+@lru_cache
+def dealer_ends(total: int, ace: int) -> dict[int, Polynomial]:
+    """Distribution of the dealer's score (0 for a bust); draws up to 17."""
+    if total >= 17:
+        return {total if total <= 21 else 0: ONE}
+    ends: dict[int, Polynomial] = {}
+    for value in CARDS:
+        for score, chance in dealer_ends(*add(total, ace, value)).items():
+            ends[score] = ends.get(score, NONE) + card(value) * chance
+    return ends
+
+
+def blackjack_model(natural: bool = False, sab: bool = False) -> tuple[ParametricMDP, Objective]:
+    """The game with the rules of ``gym.make("Blackjack-v1", natural=..., sab=...)``."""
+
+    def starts() -> Iterator[tuple[tuple[int, int, int, int], Polynomial]]:
+        for dealer in CARDS:
+            for first in CARDS:
+                for second in CARDS:
+                    total, ace = add(*add(0, 0, first), second)
+                    yield (total, dealer, ace, int(total == 21)), card(dealer) * card(first) * card(second)
+
+    def actions(state: Any) -> Mapping[str, Row]:
+        if state == OVER:
+            return {name: {OVER: ONE} for name in ACTIONS}
+        return {"stick": stick(*state), "hit": hit(*state)}
+
+    def hit(total: int, dealer: int, ace: int, _: int) -> Row:
+        row: Row = {}
+        for value in CARDS:
+            after, usable = add(total, ace, value)
+            successor = (after, dealer, usable, 0) if after <= 21 else OVER
+            row[successor] = row.get(successor, NONE) + card(value)
+        return row
+
+    def stick(total: int, dealer: int, ace: int, is_natural: int) -> Row:
+        row: Row = {}
+        for score, chance in dealer_ends(*add(0, 0, dealer)).items():
+            gain = 2.0 if total > score else 1.0 if total == score else 0.0
+            if is_natural and sab:
+                gain = 2.0
+            elif is_natural and natural and gain == 2.0:
+                gain = 2.5
+            row[gain] = row.get(gain, NONE) + chance
+        if is_natural and sab and dealer in (1, 10):  # only a natural of the dealer's own makes a draw
+            twin = card(10 if dealer == 1 else 1)
+            row = {2.0: 1 - twin, 1.0: twin}
+        return {paying(OVER, gain=gain): chance for gain, chance in row.items()}
+
+    initial: Row = {}
+    for state, chance in starts():
+        initial[state] = initial.get(state, NONE) + chance
+    pmdp = build(
+        initial, actions, domain=Domain.box(("ten",)), action_names=ACTIONS, labels={"over": lambda s: s == OVER},
+        rewards={"gain": lambda state, action: 0.0}, name="Blackjack",
+    )  # fmt: skip
+    return pmdp, Objective.reward("gain", target="over")
+
+
+def bind_blackjack(env: Any) -> Binding:
+    """Blackjack-v1 under its rules ``natural`` and ``sab``."""
+    settings = env.spec.kwargs if env.spec is not None else {}
+    pmdp, objective = blackjack_model(bool(settings.get("natural", False)), bool(settings.get("sab", False)))
+
+    def first(observation: Any) -> tuple[int, int, int, int]:
+        total, dealer, ace = (int(part) for part in observation)
+        return total, dealer, ace, int(total == 21)
+
+    def following(before: Any, action: int, observation: Any, reward: float | None, terminated: bool) -> Any:
+        return OVER if terminated else (*first(observation)[:3], 0)
+
+    over = pmdp.state_index(OVER)
+    ending = (pmdp.arrives == over) & (pmdp.row_state[pmdp.transition_row] != over)
+    paid = pmdp.on_transitions(pmdp.row_reward("gain")) - ending * ~pmdp.is_silent[pmdp.row_state[pmdp.transition_row]]
+    return Binding(pmdp, objective, first, following, paid)

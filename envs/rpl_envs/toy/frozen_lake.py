@@ -1,0 +1,74 @@
+"""FrozenLake: the probability of reaching the goal without falling into a hole, with unknown ``success_rate``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.errors import ModelError
+from rpl_agent.model import Binding, Domain, Objective, ParametricMDP, Polynomial, build
+from rpl_envs.toy.grid import Cell, Row, slipping
+
+MOVES = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}  # in the order of FrozenLake's actions
+
+
+def frozen_lake_model(desc: Sequence[str]) -> tuple[ParametricMDP, Objective]:
+    """The parametric MDP of a map (rows of the letters S, F, H, G) with unknown ``success_rate``.
+
+    A map with several starts S draws one of them, each with the same probability.
+    """
+    tiles = [str(line) for line in desc]
+    if not tiles or any(len(line) != len(tiles[0]) or set(line) - set("SFHG") for line in tiles):
+        raise ModelError("a FrozenLake map is a list of equally long rows of the letters S, F, H, G")
+    starts = [(r, c) for r, line in enumerate(tiles) for c, tile in enumerate(line) if tile == "S"]
+    if not starts:
+        raise ModelError("the map has no start tile S")
+    forward = Polynomial.parameter("success_rate")
+    names = list(MOVES)
+
+    def move(cell: Cell, name: str) -> Cell:
+        row, column = cell[0] + MOVES[name][0], cell[1] + MOVES[name][1]
+        return (row, column) if 0 <= row < len(tiles) and 0 <= column < len(tiles[0]) else cell
+
+    def tile(cell: Cell) -> str:
+        return tiles[cell[0]][cell[1]]
+
+    def actions(cell: Cell) -> Mapping[str, Row]:
+        if tile(cell) in "GH":
+            return {name: {cell: Polynomial.constant(1)} for name in names}
+        return slipping(names, lambda name: move(cell, name), forward, (1 - forward) / 2)
+
+    start: Any = starts[0] if len(starts) == 1 else {cell: Polynomial.constant(f"1/{len(starts)}") for cell in starts}
+    pmdp = build(
+        start, actions, domain=Domain.box(("success_rate",)), variables=("row", "column"), action_names=names,
+        labels={"goal": lambda cell: tile(cell) == "G", "hole": lambda cell: tile(cell) == "H"},
+        name=f"FrozenLake-{len(tiles)}x{len(tiles[0])}",
+    )  # fmt: skip
+    return pmdp, Objective.reach("goal", avoid="hole")
+
+
+def map_of(env: Any) -> list[str]:
+    """The map of an environment as text, which a player sees too."""
+    return ["".join(letter.decode() for letter in line) for line in env.get_wrapper_attr("desc").tolist()]
+
+
+def bind_frozen_lake(env: Any) -> Binding:
+    """FrozenLake-v1 with any map; without slipping the unknown ``success_rate`` happens to be 1."""
+    desc = map_of(env)
+    pmdp, objective = frozen_lake_model(desc)
+    width = len(desc[0])
+    settings = env.spec.kwargs if env.spec is not None else {}
+    schedule = tuple(float(x) for x in settings.get("reward_schedule", (1, 0, 0)))
+    letters = [desc[r][c] for r, c in zip(pmdp.variables["row"].tolist(), pmdp.variables["column"].tolist())]
+    entering = np.array([schedule["GHF".index(letter) if letter in "GH" else 2] for letter in letters])
+    decided = objective.resolve(pmdp).decided[pmdp.row_state[pmdp.transition_row]]
+
+    def read(observation: Any, *_: Any) -> Cell:
+        return divmod(observation.__index__(), width)
+
+    return Binding(
+        pmdp, objective, read, lambda before, action, observation, *_: read(observation),
+        np.where(decided, 0.0, entering[pmdp.arrives]),
+    )  # fmt: skip

@@ -1,0 +1,31 @@
+"""`Binding`: how an environment that knows nothing of models is explained by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.model.objective import Objective
+from rpl_agent.model.pmdp import ParametricMDP
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A model of an environment, and which of its states the environment is in.
+
+    first : observation after a reset -> value of a state.
+    next : (value of the state before, action, observation, reward, terminated) -> value of the state after a step;
+        the reward is None where somebody only acts.
+    paid : (T,) what the environment pays for each transition; None: what the objective counts (costs negative).
+    untied : every probability is a parameter of its own, so that there may be thousands.
+    """
+
+    pmdp: ParametricMDP
+    objective: Objective
+    first: Callable[[Any], Any]
+    next: Callable[[Any, int, Any, float | None, bool], Any]
+    paid: np.ndarray | None = None
+    untied: bool = False
