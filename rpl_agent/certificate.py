@@ -56,6 +56,7 @@ class Certificate:
     refuted: bool = False
     empty: bool = False  # no parameter fits all constraints
     fallback: str | None = None  # what was used instead of the configured set, and why
+    truncation: str | None = None  # what a time limit of the environment means for the guarantee
     momentary_lower: float = math.nan  # of the last data alone, where this is the best of a run so far
     momentary_upper: float = math.nan
     attribution: dict[str, float] = field(default_factory=dict)  # estimate: share of the gap per parameter
@@ -172,6 +173,8 @@ class Certificate:
             lines.append(f"  estimate: {self.explanation}")
         if self.fallback:
             lines.append(f"  NOTE: {self.fallback}")
+        if self.truncation:
+            lines.append(f"  NOTE: {self.truncation}")
         return "\n".join(lines)
 
 

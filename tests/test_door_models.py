@@ -110,7 +110,7 @@ def test_a_start_that_the_model_excludes_is_named():
 
 
 class Paying(gym.Env):
-    """State 0, `hit`: to 1 (paying 5 with 0.3 chance of arriving there), or back to 0 (paying 1); `safe`: to 1 for 3."""
+    """From 0 `hit` leads to 1 with 0.3 and costs 5 then, else 1; `safe` leads to 1 for 3."""
 
     observation_space, action_space = gym.spaces.Discrete(2), gym.spaces.Discrete(2)
 
@@ -156,8 +156,8 @@ def test_rewards_of_the_successor_are_expected_and_compared():
         Objective.discounted("cost", 0.9, sense=Sense.MIN).resolve(pmdp)
 
 
-def test_only_the_reward_may_tell_two_ways_apart():
-    """Both successors are seen as the same state; the reward is 1 or 4: two parameters' worth of chance in one place."""
+def test_states_that_are_never_shown_are_refused():
+    """States that the environment never shows are refused when it is attached."""
 
     class Slot(gym.Env):
         observation_space, action_space = gym.spaces.Discrete(2), gym.spaces.Discrete(1)

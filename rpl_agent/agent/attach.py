@@ -25,6 +25,7 @@ from rpl_agent.agent.probing import (
 )
 from rpl_agent.agent.reading import Bound, Observed, Reader, StateOf, check_spaces
 from rpl_agent.agent.sampling import EnvSource, Experience, SimulatorSource, Source
+from rpl_agent.agent.truncation import can_cut
 from rpl_agent.agent.vector_sampling import VectorSource
 from rpl_agent.errors import ModelError
 from rpl_agent.model.binding import Binding
@@ -49,7 +50,8 @@ class Attachment:
     action_start: int
     compiled: bool
     limit: int | None = None  # steps after which episodes are cut
-    untied: bool = False  # every probability is a parameter of its own
+    cuts: bool = False  # whether that can happen before the objective is decided
+    method: tuple[str, str] | None = None  # (confidence, relaxation) that suits it better than the defaults
 
     def source(self, experience: Experience, rng: np.random.Generator, seed: int) -> Source:
         """A fresh stream of episodes."""
@@ -109,7 +111,8 @@ def attach(
     reader = Observed(model, state_of, _observation_start(env, model)) if binding is None else Bound(binding)
     return Attachment(
         env, model, goal, is_vector(env), _spec(env), paid, reader, action_start, fast, limit,
-        untied=binding is not None and binding.untied,
+        cuts=can_cut(model, goal.resolve(model), limit, goal.horizon),
+        method=None if binding is None else binding.method,
     )  # fmt: skip
 
 
@@ -148,9 +151,9 @@ def _nothing_known(env: Any) -> str:
     dtype = getattr(space, "dtype", None)
     continuous = dtype is not None and np.issubdtype(dtype, np.floating)
     return (
-        f"nothing is known about the structure of {name_of(env)}: it has no attribute 'pmdp', no table P and is none of "
-        "Gymnasium's toy_text worlds. A structure is which states and actions there are, where they may lead, and which "
-        "probabilities are the same unknown: write it with rpl_agent.build (docs/first_model.md) or in the PRISM "
+        f"nothing is known about the structure of {name_of(env)}: it has no attribute 'pmdp', no table P and is none "
+        "of Gymnasium's toy_text worlds. A structure is which states and actions there are, where they may lead, and "
+        "which probabilities are the same unknown: write it with rpl_agent.build (docs/first_model.md) or in the PRISM "
         "language, and pass pmdp=... and objective=..."
         + (f"; {space} is continuous, and only finitely many states can be certified" if continuous else "")
     )

@@ -80,7 +80,7 @@ class StepBook:
 
     # ------------------------------------------------------------------ comparing
     def begin(self, observation: Any, where: Where) -> tuple[int, int | None]:
-        """The state after a reset, which must be a start of the model, and the transition that drew it (None: fixed)."""
+        """The state after a reset, which must be a start of the model, and the transition that drew it, if any."""
         pmdp, start = self.pmdp, self.pmdp.initial_state
         state = self._read(lambda: self.reader.first(observation), observation, where)
         if not pmdp.has_random_start:

@@ -44,6 +44,12 @@ class Evaluation:
         n = len(self.returns)
         return float(self.returns.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan
 
+    @property
+    def value_error(self) -> float:
+        """Standard error of the mean value."""
+        n = len(self.values)
+        return float(self.values.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan
+
     def to_dict(self) -> dict[str, float]:
         return {
             "episodes": len(self.returns),

@@ -26,6 +26,8 @@ def record(session: Session, logger: Logger, certificate: Certificate) -> None:
     if session.returns:
         note("rollout/ep_rew_mean", np.mean(session.returns))
         note("rollout/ep_len_mean", np.mean(session.lengths))
+    if session.limit_cuts or session.cut:  # the guarantee is for plays without the limit
+        note("rollout/cut_share", session.cut / max(1, session.episodes))
     for tag, value in session.planner.widths().items():
         note(tag, value)
     visited = int((data.rows > 0).sum())

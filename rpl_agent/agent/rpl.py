@@ -126,12 +126,12 @@ class RPLAgent(Surface):
             check_rewards=self.check_rewards, horizon=self.horizon,
         )  # fmt: skip
         if not session.started:
-            self.config = session.config = _method(self.config, world.untied)
+            self.config = session.config = _method(self.config, world.method)
             session.start(world.pmdp, world.objective)
         elif session.pmdp.content_hash != world.pmdp.content_hash:
             raise ModelError(f"the environment's model {world.pmdp!r} is not the one learned so far, {session.pmdp!r}")
         self.world = world
-        session.env_spec = world.spec
+        session.env_spec, session.time_limit, session.limit_cuts = world.spec, world.limit, world.cuts
         if self._source is not None:
             session.opening = self._source.opening
         self._source = session.source_state = None
@@ -421,7 +421,7 @@ def _has(callbacks: Any, kind: type) -> bool:
     return isinstance(callbacks, kind)
 
 
-def _method(config: Config, untied: bool) -> Config:
-    """The default method, where every probability is a parameter of its own, is one interval for each."""
+def _method(config: Config, suits: tuple[str, str] | None) -> Config:
+    """What suits an environment in place of the defaults; whoever chose a method keeps it."""
     default = Config(delta=config.delta, precision=config.precision)
-    return replace(config, confidence="anytime", relaxation="tied") if untied and config == default else config
+    return config if suits is None or config != default else replace(config, confidence=suits[0], relaxation=suits[1])

@@ -24,7 +24,6 @@ from rpl_agent.agent.target import Target
 from rpl_agent.certify import Config
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.jsonable import jsonable
-from rpl_agent.model.objective import Sense
 
 __all__ = [
     "certify_run", "evaluate", "load_run", "parse_schedule", "read_source", "resume", "train", "watch", "write_gif",
@@ -55,6 +54,7 @@ def train(
     weight: float = 0.9,
     exploration: str = "optimistic",
     stop_when_gap: float | None = None,
+    horizon: int | str | None = None,
     checkpoint_every: int | None = 2_000,
     oracle_theta: np.ndarray | None = None,
     quiet: bool = False,
@@ -63,7 +63,7 @@ def train(
 ) -> dict[str, Any]:
     """A new run in a new folder. ``source`` says how to make the world again; ``oracle_theta`` is for oracle/* only."""
     agent = RPLAgent(
-        config=config, seed=seed, weight=weight, exploration=exploration, verbose=0 if quiet else 1,
+        config=config, seed=seed, weight=weight, exploration=exploration, horizon=horizon, verbose=0 if quiet else 1,
         schedule=parse_schedule(schedule) if isinstance(schedule, str) else schedule,
     )  # fmt: skip
     agent.set_env(env)
@@ -114,17 +114,20 @@ def evaluate(
     """The certified policy's value, by Monte Carlo and (where the true parameters are known) exactly."""
     agent = load_run(Path(folder), env)
     certificate = agent.certificate or agent.certify()
-    sign = 1.0 if agent.objective.sense is Sense.MAX else -1.0
     sampled = monte_carlo(agent, env, episodes, seed=seed, policy=certificate.policy)
     result: dict[str, Any] = {
         "run": str(folder), "objective": agent.objective.describe(), "lower": certificate.lower,
-        "upper": certificate.upper, "episodes": episodes, "monte_carlo": sign * sampled.mean,
-        "standard_error": sampled.standard_error, "mean_length": float(sampled.lengths.mean()),
+        "upper": certificate.upper, "episodes": episodes, "monte_carlo": float(sampled.values.mean()),
+        "standard_error": sampled.value_error, "cut": sampled.cut, "truncation": certificate.truncation, "mean_length": float(sampled.lengths.mean()),
     }  # fmt: skip
     lines = [
         f"{result['objective']}: certified [{certificate.lower:.6g}, {certificate.upper:.6g}]",
-        f"  Monte Carlo ({episodes:,} episodes): {result['monte_carlo']:.6g} ± {2 * sampled.standard_error:.2g}",
+        f"  Monte Carlo ({episodes:,} episodes): {result['monte_carlo']:.6g} ± {2 * sampled.value_error:.2g}",
     ]
+    if sampled.cut:
+        lines.append(
+            f"  the guarantee is for plays without the time limit, which cut {sampled.cut:,} of these episodes"
+        )
     if theta is not None:
         result["exact"] = exact_value(agent.pmdp, agent.objective, certificate.policy, theta)
         result["optimum"] = optimal_value(agent.pmdp, agent.objective, theta)
@@ -204,7 +207,8 @@ def _summary(agent: RPLAgent) -> dict[str, Any]:
         "estimate": certificate.estimate, "delta": certificate.delta, "confidence": certificate.confidence,
         "relaxation": certificate.relaxation, "episodes": agent.num_episodes, "steps": agent.num_timesteps,
         "updates": agent.num_updates, "updates_skipped": agent.planner.skipped, "refuted": certificate.refuted,
-        "empty": certificate.empty, "seconds": agent.elapsed, "stages": dict(agent.planner.seconds),
+        "empty": certificate.empty, "truncation": certificate.truncation,
+        "seconds": agent.elapsed, "stages": dict(agent.planner.seconds),
     }  # fmt: skip
 
 

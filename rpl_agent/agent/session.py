@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from rpl_agent.agent.running import running
 from rpl_agent.agent.sampling import Collected, Experience
 from rpl_agent.agent.schedule import Limits, Progress, Schedule
 from rpl_agent.agent.target import Target
+from rpl_agent.agent.truncation import truncation_note
 from rpl_agent.certificate import Certificate
 from rpl_agent.certify import Config
 from rpl_agent.errors import ModelError
@@ -43,6 +45,8 @@ class Session:
         self.episodes = 0
         self.steps = 0
         self.updates = 0
+        self.time_limit: int | None = None  # of the environment, and whether it can end a play too early
+        self.limit_cuts = False
         self.cut = 0  # episodes that a time limit ended before the objective was decided
         self.interrupted = False
         self.target: Target | None = None
@@ -134,7 +138,9 @@ class Session:
 
     def certify(self) -> Certificate:
         """The robust policy and its certificate: for sets that hold at all times, the best of the run so far."""
-        self.certificate = running(self.certificate, self.planner.certify(self.experience.counts))
+        found = running(self.certificate, self.planner.certify(self.experience.counts))
+        note = truncation_note(self.time_limit, self.limit_cuts, self.cut, self.episodes)
+        self.certificate = replace(found, truncation=note)
         return self.certificate
 
     def reset_counters(self) -> None:

@@ -155,10 +155,34 @@ def load_source(arguments: argparse.Namespace) -> Source:
 
     if arguments.param or arguments.const or arguments.property or arguments.unknown or arguments.tie:
         raise ModelError("--param, --const, --property, --unknown and --tie belong to --model FILE")
+    found = _gymnasium_source(arguments.id, arguments.max_steps)
+    if found is not None:
+        if theta_given:
+            raise ModelError("--theta belongs to our own worlds and models: Gymnasium's worlds simulate themselves")
+        return found
     name = known_id(arguments.id)
     world = rpl_envs.benchmark(name)
     theta = world.pmdp.instantiate(theta_given).theta if theta_given else np.asarray(world.theta)
     return Source(name, world.pmdp, world.objective, theta, arguments.max_steps or world.max_episode_steps)
+
+
+def _gymnasium_source(name: str, max_steps: int | None) -> Source | None:
+    """A world that Gymnasium registers and whose structure is known, such as FrozenLake-v1; None if it is none."""
+    import gymnasium as gym
+
+    from rpl_envs.toy import bind
+
+    if name.startswith(("rpl/", "rpl_envs:")) or name not in gym.registry:
+        return None
+    env = gym.make(name)
+    try:
+        binding = bind(env)
+    finally:
+        env.close()
+    if binding is None:
+        raise ModelError(f"nothing is known about the structure of {name}: write a model of it (docs/first_model.md)")
+    steps = max_steps or (env.spec.max_episode_steps if env.spec else None) or DEFAULT_STEPS
+    return Source(name, binding.pmdp, binding.objective, None, steps)
 
 
 def pairs(items: list[str], option: str, convert: type) -> dict[str, Any]:

@@ -72,6 +72,10 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "exploration": ("optimistic, or certificate: most episodes where they narrow the certificate fastest", {
             "choices": ("optimistic", "certificate"),
         }),
+        "horizon": (
+            "count only so many steps of a play; env: as many as its time limit",
+            {"type": _horizon, "metavar": "STEPS"},
+        ),
         "stop_when_gap": ("end early once upper − lower ≤ EPS", {"type": between(0, math.inf), "metavar": "EPS"}),
         "log_dir": ("runs go to LOG_DIR/NAME", {}),
         "name": ("name of the run folder (default: model and number)", {"type": folder_name}),
@@ -85,6 +89,14 @@ def _add_view(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
+def _horizon(text: str) -> int | str:
+    if text == "env":
+        return text
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is neither env nor a number of steps")
+    return int(text)
+
+
 def make_env(source: Source, render_mode: str | None = None):
     """The Gymnasium environment of a source: the registered one, or one over the user's model."""
     import gymnasium as gym
@@ -95,6 +107,8 @@ def make_env(source: Source, render_mode: str | None = None):
         return gym.make(source.name, **source.kwargs, render_mode=render_mode)
     if source.name.startswith("rpl/"):
         return gym.make(source.name, theta=source.theta, render_mode=render_mode)
+    if source.name in gym.registry:
+        return gym.make(source.name, render_mode=render_mode)
     theta = source.require_theta("simulating your own model").tolist()
     return rpl_envs.make_own(
         source.pmdp, source.objective, theta, max_episode_steps=source.max_steps, render_mode=render_mode
@@ -145,6 +159,7 @@ def run_train(arguments: argparse.Namespace) -> int:
         weight=arguments.weight,
         exploration=arguments.exploration,
         stop_when_gap=arguments.stop_when_gap,
+        horizon=arguments.horizon,
         checkpoint_every=arguments.checkpoint_every,
         oracle_theta=source.theta,
         quiet=arguments.quiet or arguments.json,

@@ -72,7 +72,7 @@ def run_episodes(
 ):  # fmt: skip
     """Simulate until ``episodes`` are done or a count reached its limit; returns (episodes, stopped, cut).
 
-    A silent state is passed without a step. ``cut`` counts the episodes that ended by ``max_steps`` and in no stop state.
+    A silent state is passed without a step. ``cut`` counts the episodes that ended by ``max_steps``, in no stop state.
 
     A limit array of length 0 is not checked. The episode in which a limit is reached is finished.
     """

@@ -20,7 +20,7 @@ class Binding:
     next : (value of the state before, action, observation, reward, terminated) -> value of the state after a step;
         the reward is None where somebody only acts.
     paid : (T,) what the environment pays for each transition; None: what the objective counts (costs negative).
-    untied : every probability is a parameter of its own, so that there may be thousands.
+    method : (confidence, relaxation) that suits the model, where the agent's defaults do not.
     """
 
     pmdp: ParametricMDP
@@ -28,4 +28,4 @@ class Binding:
     first: Callable[[Any], Any]
     next: Callable[[Any, int, Any, float | None, bool], Any]
     paid: np.ndarray | None = None
-    untied: bool = False
+    method: tuple[str, str] | None = None

@@ -36,7 +36,7 @@ Described = list[list[tuple[str, dict[int, Polynomial]]]]
 
 
 def build(
-    initial_state: State | Row,
+    initial_state: Any,
     actions: Callable[[Any], Mapping[Any, Row]],
     *,
     domain: Domain | Sequence[str] | Mapping[str, tuple[float, float]],
@@ -73,13 +73,13 @@ def build(
     table, rank = ExpressionTable.from_polynomials(list(pieces.distinct), domain.parameters).sorted()
     order, silent = explorer.order, np.array([s is START or isinstance(s, Paid) for s in explorer.order])
     columns = _variables(order, variables)
-    integers = bool(columns) and not silent.any() and all(c.ndim == 1 and c.dtype.kind in "iu" for c in columns.values())
+    integers = all(c.ndim == 1 and c.dtype.kind in "iu" for c in columns.values())
     model = ParametricMDP(
         np.array(pieces.state_ptr), np.array(pieces.action), np.array(pieces.row_ptr), np.array(pieces.successors),
         rank[np.array(pieces.expressions, dtype=np.int64)], table, domain, 0,
         {k: np.array([not quiet and bool(f(s)) for s, quiet in zip(order, silent)]) for k, f in (labels or {}).items()},
         payments.arrays(pieces, names), names, columns, name,
-        None if integers else tuple(order),  # columns of integers say it in less memory
+        None if columns and integers and not silent.any() else tuple(order),  # columns of integers take less memory
         silent if silent.any() else None,
     )  # fmt: skip
     if validate:
@@ -259,8 +259,8 @@ def _takes_successor(function: Callable[..., float]) -> bool:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return False
-    required = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty]
-    return len(required) == 3
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return sum(p.default is p.empty for p in positional) == 3
 
 
 def _sorted_if_possible(states: list) -> list:
@@ -274,7 +274,7 @@ def _variables(order: list, names: Sequence[str] | None) -> dict[str, np.ndarray
     """Columns of the components; silent states have those of their successor, or 0 before the start."""
     if names is None:
         return {}
-    shown = [s.successor if isinstance(s, Paid) else s for s in order]
+    shown: list[Any] = [s.successor if isinstance(s, Paid) else s for s in order]
     if any(s is not START and (not isinstance(s, tuple) or len(s) != len(names)) for s in shown):
         raise ModelError(f"states must be tuples of {len(names)} components to carry the variables {tuple(names)}")
     first = next(s for s in shown if s is not START)

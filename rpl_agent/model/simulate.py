@@ -98,7 +98,8 @@ class Simulator:
         returns, lengths = np.empty(episodes), np.empty(episodes, dtype=np.int64)
         done, stopped, cut = run_episodes(
             pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, pmdp.expression, self._policy_cumulative, self._cumulative,
-            self.reward, self.arrival, self.stop, pmdp.is_silent, pmdp.initial_state, self.max_steps, episodes, self.state, counts,
+            self.reward, self.arrival, self.stop, pmdp.is_silent, pmdp.initial_state, self.max_steps, episodes,
+            self.state, counts,
             NO_LIMIT if row_count is None else row_count, NO_LIMIT if row_limit is None else row_limit,
             NO_LIMIT if expression_count is None else expression_count,
             NO_LIMIT if expression_limit is None else expression_limit, returns, lengths,

@@ -43,15 +43,17 @@ def bind_table(env: Any) -> Binding:
         name=type(env.unwrapped).__name__.removesuffix("Env"),
     )  # fmt: skip
     objective = Objective.cost(name, target="end") if costs else Objective.reward(name, target="end")
-    return Binding(
-        pmdp, objective, _number, lambda before, action, observation, *_: _number(observation), untied=True
+    return Binding(  # thousands of parameters: one interval for each
+        pmdp, objective, _number, lambda before, action, observation, *_: _number(observation),
+        method=("anytime", "tied"),
     )  # fmt: skip
 
 
 def _graph(table: Any) -> tuple[dict[int, dict[int, list[tuple[int, float]]]], set[int]]:
     """state -> action -> distinct (successor, reward), and the states in which episodes end."""
     graph: dict[int, dict[int, list[tuple[int, float]]]] = {}
-    ends, going = set(), set()
+    ends: set[int] = set()
+    going: set[int] = set()
     for state, rows in dict(table).items() if hasattr(table, "items") else enumerate(table):
         graph[int(state)] = {}
         for action, outcomes in dict(rows).items() if hasattr(rows, "items") else enumerate(rows):

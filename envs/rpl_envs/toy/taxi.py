@@ -92,7 +92,8 @@ def taxi_model(desc: Sequence[str], rainy: bool = True, fickle: bool = True) -> 
 
     names = [name for name, unknown in (("rainy_probability", rainy), ("fickle_probability", fickle)) if unknown]
     pmdp = build(
-        {s: Polynomial.constant("1/300") for s in beginnings()}, actions, domain=Domain.box(tuple(names)), action_names=TAXI_ACTIONS,
+        {s: Polynomial.constant("1/300") for s in beginnings()}, actions, domain=Domain.box(tuple(names)),
+        action_names=TAXI_ACTIONS,
         variables=("row", "column", "passenger", "destination", "moved"), rewards={"cost": cost},
         labels={"delivered": lambda s: s[2] == s[3]}, name="Taxi",
     )  # fmt: skip
