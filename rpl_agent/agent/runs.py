@@ -118,7 +118,8 @@ def evaluate(
     result: dict[str, Any] = {
         "run": str(folder), "objective": agent.objective.describe(), "lower": certificate.lower,
         "upper": certificate.upper, "episodes": episodes, "monte_carlo": float(sampled.values.mean()),
-        "standard_error": sampled.value_error, "cut": sampled.cut, "truncation": certificate.truncation, "mean_length": float(sampled.lengths.mean()),
+        "standard_error": sampled.value_error, "cut": sampled.cut, "truncation": certificate.truncation,
+        "mean_length": float(sampled.lengths.mean()),
     }  # fmt: skip
     lines = [
         f"{result['objective']}: certified [{certificate.lower:.6g}, {certificate.upper:.6g}]",
