@@ -7,6 +7,8 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import breadth_first_order
 
 from rpl_agent.errors import ModelError
 from rpl_agent.highs import minimiser
@@ -80,18 +82,19 @@ def _structure(pmdp: ParametricMDP) -> list[Problem]:
 
 
 def reachable(pmdp: ParametricMDP) -> np.ndarray:
-    """(S,) bool, states reachable from the initial state through any transition."""
-    first = pmdp.row_ptr[pmdp.state_ptr]
-    seen = np.zeros(pmdp.num_states, dtype=bool)
-    seen[pmdp.initial_state] = True
-    frontier = np.array([pmdp.initial_state])
-    while len(frontier):
-        sizes = first[frontier + 1] - first[frontier]
-        offsets = np.repeat(first[frontier] - np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes)
-        successors = np.unique(pmdp.successor[offsets + np.arange(sizes.sum())])
-        frontier = successors[~seen[successors]]
-        seen[frontier] = True
-    return seen
+    """(S,) bool, states reachable from the initial state (from all of label "init") through any transition."""
+    start = np.zeros(pmdp.num_states, dtype=bool)
+    start[pmdp.initial_state] = True
+    if "init" in pmdp.labels:
+        start |= np.asarray(pmdp.labels["init"], dtype=bool)
+    starts = np.flatnonzero(start)
+    size = pmdp.num_states + 1  # one more node in front of all starts
+    first = np.append(pmdp.row_ptr[pmdp.state_ptr], pmdp.num_transitions + len(starts))
+    heads = np.concatenate([pmdp.successor, starts])
+    graph = sparse.csr_array((np.ones(len(heads), dtype=np.int8), heads, first), shape=(size, size))
+    seen = np.zeros(size, dtype=bool)
+    seen[breadth_first_order(graph, size - 1, return_predecessors=False)] = True
+    return seen[:-1]
 
 
 def _row_sums(pmdp: ParametricMDP) -> list[Problem]:

@@ -1,0 +1,277 @@
+"""What the language allows beyond plain models: initial states, intervals, wide states, limits, odd arithmetic."""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+from rpl_agent.errors import ModelError, RPLWarning
+from rpl_agent.formats import prism
+from rpl_agent.formats.prism import explore
+from rpl_agent.model import Kind, Objective, Sense
+from rpl_agent.model.objective import Unreached
+
+WALK = """mdp
+module m
+  x : [0..4];
+  [go] x<4 -> 0.5:(x'=x+1) + 0.5:(x'=max(x-1,0));
+  [stay] x<4 -> true;
+  [done] x=4 -> true;
+endmodule
+rewards "steps" x<4 : 1; endrewards
+label "top" = x=4;
+"""
+
+
+def value(text: str, property: str, **keywords) -> tuple[float, float]:
+    found = prism.answer(prism.loads(text), property, **keywords)[0]
+    assert found.problems == []
+    return found.lower, found.upper
+
+
+# -- initial states ---------------------------------------------------------------------------------------------------
+SEVERAL = """mdp
+module m
+  x : [0..9]; b : bool;
+  [a] x>0 -> 0.5:(x'=x-1) + 0.5:(x'=0);
+  [b] x=0 -> true;
+endmodule
+init x>=2 & x<=4 & !b | x=9 & b endinit
+label "low" = x=1;
+"""
+
+
+def test_several_initial_states_are_all_explored():
+    model = prism.loads(SEVERAL)
+    at = np.flatnonzero(model.pmdp.labels["init"])
+    assert [(int(model.pmdp.variables["x"][s]), bool(model.pmdp.variables["b"][s])) for s in at] == [
+        (2, False), (3, False), (4, False), (9, True)
+    ]  # fmt: skip
+    assert model.num_initial_states == 4
+
+
+def test_a_property_of_several_initial_states_is_a_range_or_filtered():
+    # from x the state 1 is reached with probability 2^(1-x)
+    model = prism.loads(SEVERAL)
+    least, most = 2.0**-8, 2.0**-1
+    for text, low, high in [
+        ('Pmax=? [ F "low" ]', least, most),
+        ('filter(min, Pmax=? [ F "low" ], "init")', least, least),
+        ('filter(max, Pmax=? [ F "low" ], "init")', most, most),
+        ('filter(max, Pmax=? [ F "low" ], x=4)', 0.125, 0.125),
+        ('filter(avg, Pmax=? [ F "low" ], x>=2 & x<=3 & !b)', 0.375, 0.375),
+        ('filter(sum, Pmax=? [ F "low" ], x>=2 & x<=3 & !b)', 0.75, 0.75),
+        ('filter(first, Pmax=? [ F "low" ], "init")', 0.5, 0.5),
+        ('Pmax=? [ F "low" {x=3 & !b}{max} ]', 0.25, 0.25),
+    ]:
+        found = prism.answer(model, text)[0]
+        assert (found.lower, found.upper) == (pytest.approx(low), pytest.approx(high)), text
+    for text, verdict in [
+        ('P>=0.001 [ F "low" ]', "yes"),
+        ('P>=0.1 [ F "low" ]', "no"),
+        ('filter(exists, P>=0.1 [ F "low" ], "init")', "yes"),
+        ('filter(forall, P<0.6 [ F "low" ], "init")', "yes"),
+    ]:
+        assert prism.answer(model, text)[0].verdict == verdict, text
+    count = prism.answer(model, 'filter(count, P>=0.2 [ F "low" ], "init")')[0]
+    assert (count.lower, count.upper) == (2, 2)
+    with pytest.warns(RPLWarning, match="4 initial states"):
+        model.objective('Pmax=? [ F "low" ]')
+
+
+def test_initial_predicates_over_many_variables_are_joined_not_enumerated():
+    names = [f"v{k}" for k in range(30)]
+    text = (
+        "dtmc module m\n" + "\n".join(f"{n} : [0..9];" for n in names) + "\n[] true -> true; endmodule\n"
+        "init " + " & ".join(f"{n}={k % 10}" for k, n in enumerate(names[:-1])) + " & v29 > 6 endinit"
+    )
+    assert prism.loads(text).num_initial_states == 3
+    loose = text.replace("v0=0 & v1=1 & v2=2 & v3=3 & v4=4 & v5=5 & v6=6 & v7=7 & ", "")
+    with pytest.raises(prism.PrismError, match="combinations to try"):
+        prism.loads(loose)
+
+
+# -- intervals --------------------------------------------------------------------------------------------------------
+INTERVAL = """mdp
+const double e;
+module m
+  x : [0..2];
+  [safe] x=0 -> [0.5,0.6]:(x'=1) + [0.4,0.5]:(x'=2);
+  [risky] x=0 -> [0.2,e]:(x'=1) + [0,0.8]:(x'=2);
+  [] x>0 -> true;
+endmodule
+rewards "r" x=0 : 1; endrewards
+"""
+
+
+def test_interval_models_have_robust_and_optimistic_values():
+    model = prism.loads(INTERVAL)
+    assert model.bounds is not None
+    for text, robust, optimistic in [
+        ("Pmax=? [ F x=1 ]", 0.5, 0.9), ("Pmin=? [ F x=1 ]", 0.6, 0.2), ("Pmax=? [ G x!=2 ]", 0.5, 0.9),
+    ]:  # fmt: skip
+        low, high = prism.answer(model, text, np.array([0.9]))
+        assert (low.lower, low.upper) == (pytest.approx(robust), pytest.approx(robust)), text
+        assert (high.lower, high.upper) == (pytest.approx(optimistic), pytest.approx(optimistic)), text
+    for text, wanted in [
+        ("Pmaxmin=? [ F x=1 ]", 0.5), ("Pmaxmax=? [ F x=1 ]", 0.9), ("Pminmin=? [ F x=1 ]", 0.2),
+        ("Pminmax=? [ F x=1 ]", 0.6), ('R{"r"}maxmin=? [ C ]', 1.0),
+    ]:  # fmt: skip
+        (found,) = prism.answer(model, text, np.array([0.9]))
+        assert found.lower == pytest.approx(wanted, abs=1e-9) and found.upper == pytest.approx(wanted, abs=1e-9), text
+    assert prism.answer(model, "P>=0.2 [ F x=1 ]", np.array([0.9]))[0].lower <= 0.2
+    assert prism.answer(model, "P>=0.19 [ F x=1 ]", np.array([0.9]))[0].verdict == "yes"
+
+
+def test_parameters_in_bounds_are_taken_at_their_widest_where_they_have_no_value():
+    model = prism.loads(INTERVAL, parameters={"e": (0.3, 0.7)})
+    robust, optimistic = prism.answer(model, "Pmax=? [ F x=1 ]")
+    assert robust.lower == pytest.approx(0.5) and optimistic.upper == pytest.approx(0.7)
+    with pytest.raises(prism.PrismError, match="nothing to learn"):
+        model.objective("Pmax=? [ F x=1 ]")
+
+
+def test_synchronised_intervals_multiply_and_equal_successors_add():
+    text = """mdp
+    module a x:[0..1]; [s] x=0 -> [0.4,0.6]:(x'=1) + [0.4,0.6]:true; [s] x=1 -> true; endmodule
+    module b y:[0..1]; [s] y=0 -> [0.1,0.2]:(y'=1) + [0.3,0.4]:(y'=1) + [0.4,0.6]:true; [s] y=1 -> true; endmodule
+    """
+    model = prism.loads(text)
+    lower, upper = model.bounds.at(None)
+    row = slice(0, int(model.pmdp.row_ptr[1]))
+    ids = model.pmdp.expression[row]
+    assert lower[ids].tolist() == pytest.approx([0.16, 0.16, 0.16, 0.16])
+    assert upper[ids].tolist() == pytest.approx([0.36, 0.36, 0.36, 0.36])
+
+
+def test_impossible_intervals_are_refused():
+    with pytest.raises(ModelError, match="sum to more than 1"):
+        prism.loads(INTERVAL.replace("[0.5,0.6]", "[0.7,0.8]"))
+
+
+def test_storm_gives_the_same_values_to_an_interval_model(tmp_path):
+    stormpy = pytest.importorskip("stormpy", reason="the peer stormpy is not installed (extra 'peers')")
+    text = INTERVAL.replace("const double e;", "const double e = 0.9;").replace("[0,0.8]", "[0.1,0.8]")
+    (tmp_path / "i.prism").write_text(text)
+    program = stormpy.parse_prism_program(str(tmp_path / "i.prism"))
+    model = prism.loads(text)
+    for sense in ("max", "min"):
+        formula = stormpy.parse_properties(f"P{sense}=? [ F x=1 ]", program)
+        try:
+            storm = stormpy.build_model[stormpy.Interval](program, formula)
+        except (RuntimeError, TypeError, KeyError):
+            pytest.skip("this Storm builds no interval models from PRISM files")
+        ours = prism.answer(model, f"P{sense}=? [ F x=1 ]")
+        modes = (stormpy.UncertaintyResolutionMode.ROBUST, stormpy.UncertaintyResolutionMode.COOPERATIVE)
+        for found, mode in zip(ours, modes, strict=True):
+            result = stormpy.model_checking(storm, formula[0], uncertainty_resolution_mode=mode)
+            assert result.get_value(storm.initial_states[0]) == pytest.approx(found.lower, abs=1e-6)
+
+
+# -- targets, bounds, rewards -----------------------------------------------------------------------------------------
+def test_a_target_that_holds_nowhere_has_a_value_and_a_warning():
+    with pytest.warns(RPLWarning, match="holds in no state"):
+        assert value(WALK, "Pmax=? [ F x=3 & x=4 ]")[1] < 1e-200
+    with pytest.warns(RPLWarning, match="holds in no state"):
+        assert value(WALK, "Rmin=? [ F x=3 & x=4 ]") == (np.inf, np.inf)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("Pmax=? [ F<=0 x=0 ]", 1.0), ("Pmax=? [ F<1 x=1 ]", 0.0), ("Pmax=? [ F<=1 x=1 ]", 0.5),
+        ("Rmax=? [ C<=0 ]", 0.0), ("Rmax=? [ I=0 ]", 1.0), ("Pmax=? [ x=0 U<=0 x=1 ]", 0.0),
+    ],
+)  # fmt: skip
+def test_step_bounds_may_be_zero(text, wanted):
+    assert value(WALK, text) == (pytest.approx(wanted, abs=1e-9), pytest.approx(wanted, abs=1e-9))
+
+
+def test_a_reward_until_a_target_that_may_be_missed_is_infinite_as_in_prism():
+    model = prism.loads(WALK)
+    objective = prism.load_property(model, 'Rmax=? [ F "top" ]')
+    assert objective == Objective(Kind.REWARD, Sense.MAX, "top", reward_name="steps", unreached=Unreached.INFINITE)
+    free = WALK.replace("[stay] x<4 -> true;", "[stay] x=0 -> (x'=0);").replace("x<4 : 1", "[go] x<4 : 1")
+    assert value(free, 'Rmax=? [ F "top" ]') == (np.inf, np.inf)  # staying for ever pays nothing and misses the top
+    assert value(free, 'Rmax=? [ Fc "top" ]') == (pytest.approx(20.0), pytest.approx(20.0))
+    sure = WALK.replace("  [stay] x<4 -> true;\n", "")
+    assert value(sure, 'Rmax=? [ F "top" ]') == (pytest.approx(20.0), pytest.approx(20.0))
+    # where the target cannot be missed, the two are one objective
+    assert prism.load_property(prism.loads(sure), 'Rmax=? [ F "top" ]') == Objective.reward("steps", target="top")
+    assert Objective.from_dict(objective.to_dict()) == objective
+    assert Objective.total("steps", target="top").describe() == 'R{"steps"}max=? [ Fc "top" ]'
+
+
+def test_almost_sure_properties_are_decided_by_the_graph():
+    assert prism.answer(prism.loads(WALK), 'P>=1 [ F "top" ]')[0].verdict == "no"
+    sure = prism.loads(WALK.replace("  [stay] x<4 -> true;\n", ""))
+    assert prism.answer(sure, 'P>=1 [ F "top" ]')[0].verdict == "yes"
+    assert prism.answer(sure, "P<=0 [ G x<4 ]")[0].verdict == "yes"
+    found = prism.answer(sure, 'P>=0.5 [ F<=4 "top" ]')[0]
+    assert found.verdict == "no" and found.upper < 0.5
+    third = "dtmc module m x:[0..2]; [] x=0 -> 1/3:(x'=1)+2/3:(x'=2); [] x>0 -> true; endmodule"
+    assert prism.answer(prism.loads(third), "P>=1/3 [ F x=1 ]")[0].verdict == "not decided at this precision"
+
+
+def test_rewards_with_parameters_have_values_where_the_parameters_have():
+    text = WALK.replace("mdp", "mdp\nconst double c;", 1).replace("x<4 : 1", "x<4 : 2*c + 1")
+    model = prism.loads(text)
+    (found,) = prism.answer(model, 'Rmin=? [ F "top" ]', np.array([0.5]))
+    assert found.lower == pytest.approx(40.0) and found.upper == pytest.approx(40.0)
+    with pytest.raises(prism.PrismError, match='"steps" contains a parameter'):
+        prism.load_property(model, 'Rmin=? [ F "top" ]')
+    assert prism.answer(model, 'Pmax=? [ F "top" ]', np.array([0.5]))[0].upper == pytest.approx(1.0)
+
+
+# -- words and arithmetic ---------------------------------------------------------------------------------------------
+def test_ordinary_comments_may_contain_the_word_range():
+    text = "mdp\nconst double p; // range p 0.2 0.4\n// range of probabilistic choice\n// constraint on all of it\n"
+    text += "module m x:[0..1]; [] x=0 -> p:(x'=1) + 1-p:true; [] x=1 -> true; endmodule"
+    assert prism.loads(text).pmdp.domain.upper.tolist() == [0.4]
+
+
+def test_power_is_an_operator():
+    text = "dtmc module m x:[0..9]; [] x<9 -> 2.0^-1:(x'=x^2^1-x^2+x+1) + 1-0.5^1:true; [] x=9 -> true; endmodule"
+    assert prism.loads(text).pmdp.num_states == 10
+
+
+# -- models that explode ----------------------------------------------------------------------------------------------
+def explodes(text: str, match: str, **keywords) -> None:
+    began = time.process_time()
+    with pytest.raises(prism.PrismError, match=match):
+        prism.loads(text, **keywords)
+    assert time.process_time() - began < 60
+
+
+def test_models_that_do_not_fit_end_in_one_line(monkeypatch):
+    monkeypatch.setattr(explore, "default_limit", lambda: 200 << 20)
+    bits = "".join(f"b{k} : bool;\n" for k in range(40))
+    flips = "".join(f"[] true -> (b{k}'=!b{k});\n" for k in range(40))
+    explodes(f"mdp module m\n{bits}{flips}endmodule", "does not fit in memory")
+    wide = "".join(
+        f"module m{i} x{i}:[0..1]; " + "".join(f"[s] true -> (x{i}'={k % 2}); " for k in range(8)) + "endmodule\n"
+        for i in range(12)
+    )
+    explodes(f"mdp\n{wide}", "does not fit in memory")
+    explodes("mdp module m x:[0..99999999]; [] x<99999999 -> (x'=x+1); [] true -> (x'=0); endmodule",
+             "more than 50000 states", max_states=50_000)  # fmt: skip
+
+
+def test_a_large_product_of_variables_with_few_reachable_states_is_small():
+    bits = "".join(f"b{k} : bool;\n" for k in range(20))
+    commands = "".join(f"[] b{k % 20} & b{(k + 1) % 20} -> (b{k % 20}'=false);\n" for k in range(60))
+    model = prism.loads(f"mdp module m\n{bits}[] !b0 -> (b0'=true);\n{commands}[] b0 -> true;\nendmodule")
+    assert model.pmdp.num_states == 2
+
+
+def test_progress_is_reported(monkeypatch):
+    monkeypatch.setattr(explore, "PAUSE", 1000)
+    seen: list[tuple[int, int]] = []
+    text = "mdp module m x:[0..99]; y:[0..99]; [] true -> (x'=mod(x+1,100)); [] true -> (y'=mod(y+1,100)); endmodule"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        prism.loads(text, progress=lambda expanded, found: seen.append((expanded, found)))
+    assert len(seen) >= 5 and all(a <= b for a, b in seen)
