@@ -1,8 +1,9 @@
 """Breadth-first exploration of a compiled program, one state at a time, in compiled loops.
 
-A state is W int64 words (`Code.var_word`, `Code.var_radix`: mixed radix within a word). States found are kept in a hash
-table. `explore` stops where it needs Python: an array is full, a value of the plain evaluator is missing, an assignment
-leaves its range. The state at which it stopped is then taken back and expanded anew, so stopping only costs time.
+A state is W int64 words, in which each variable has some bits (`Code.var_word`, `Code.var_shift`). States found are
+kept in a hash table. `explore` stops where it needs Python: an array is full, a value of the plain evaluator is
+missing, an assignment leaves its range. The state at which it stopped is then taken back and expanded anew: stopping
+costs time and nothing else.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Code(NamedTuple):
     """A program as arrays. V variables, C commands, U updates; ``x_ptr`` holds ranges of what x has."""
 
     var_word: np.ndarray  # (V,) which word of the key
-    var_radix: np.ndarray  # (V,)
+    var_shift: np.ndarray  # (V,)
+    var_mask: np.ndarray  # (V,)
     var_size: np.ndarray  # (V,)
     var_low: np.ndarray  # (V,)
     step: np.ndarray  # (K, 4) all tapes, one after the other
@@ -127,7 +129,7 @@ def find_value(owner, key, store):
     return place, np.int64(-1)
 
 
-@njit(borrows=True)
+@njit(borrows=True, error_model="numpy")
 def run_tape(tape, code, store, scratch, out):
     """Run a tape on the state in scratch.column; False where a value of the plain evaluator is missing."""
     start, column, step = code.tape_ptr[tape], scratch.column, code.step
@@ -206,7 +208,7 @@ def _updates(command, code, store, scratch):
                 if scratch.outside[u] < 0:
                     scratch.outside[u] = i
                 continue
-            scratch.delta[u, code.var_word[v]] += (new + code.var_low[v] - scratch.column[v]) * code.var_radix[v]
+            scratch.delta[u, code.var_word[v]] += (new + code.var_low[v] - scratch.column[v]) << code.var_shift[v]
     return True
 
 
@@ -370,8 +372,8 @@ def _action(state, action, code, store, scratch):
 @njit(borrows=True)
 def _expand(state, code, store, scratch):
     for v in range(len(code.var_word)):
-        digit = (store.keys[state, code.var_word[v]] // code.var_radix[v]) % code.var_size[v]
-        scratch.column[v] = digit + code.var_low[v]
+        digits = (store.keys[state, code.var_word[v]] >> code.var_shift[v]) & code.var_mask[v]
+        scratch.column[v] = digits + code.var_low[v]
     if not run_tape(0, code, store, scratch, scratch.guards):
         return NEEDS_VALUE
     before = store.counts[CHOICES]

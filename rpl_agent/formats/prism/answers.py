@@ -75,7 +75,7 @@ def _answer(query: Query, relax: Callable[[ParametricMDP], Relaxation], nature: 
             warnings.simplefilter("ignore", RPLWarning)
         solution = solve(relax(query.pmdp), query.objective, nature, precision=precision)
     low, high = (v if v.ndim == 1 else v[-1] for v in (solution.lower_values, solution.upper_values))
-    low, high = low[query.states], high[query.states]
+    low, high = low[query.states] + 0.0, high[query.states] + 0.0  # no minus zero
     if query.comparison and ((low < 1.0) & (high >= 1.0)).any():
         low = np.where(_surely(query, relax, nature, precision)[query.states], 1.0, low)
     if query.complement:

@@ -21,37 +21,38 @@ WORD = LIMIT
 
 
 class Codec:
-    """States as rows of W int64 words, and back. Each word is a mixed-radix number; rows sort as the variables do."""
+    """States as rows of W int64 words, and back: bit fields, so that rows sort as the variables do."""
 
     def __init__(self, variables: Sequence[StateVariable]):
         self.variables = variables
-        self.word, self.radix = [0] * len(variables), [1] * len(variables)
+        self.word, self.shift = [0] * len(variables), [0] * len(variables)
+        self.mask = [(1 << (v.size - 1).bit_length()) - 1 for v in variables]
         groups: list[list[int]] = [[]]
         size = 1
-        for i, v in enumerate(variables):
-            if groups[-1] and size * v.size >= WORD:
+        for i, mask in enumerate(self.mask):
+            if groups[-1] and size * (mask + 1) >= WORD:
                 groups.append([])
                 size = 1
             groups[-1].append(i)
-            size *= v.size
+            size *= mask + 1
         for word, group in enumerate(groups):
-            radix = 1
+            shift = 0
             for i in reversed(group):
-                self.word[i], self.radix[i] = word, radix
-                radix *= variables[i].size
+                self.word[i], self.shift[i] = word, shift
+                shift += self.mask[i].bit_length()
         self.words = len(groups)
 
     def encode(self, states: np.ndarray) -> np.ndarray:
         """(n, W) keys of (n, V) values."""
         keys = np.zeros((len(states), self.words), dtype=np.int64)
-        for v, word, radix in zip(self.variables, self.word, self.radix, strict=True):
-            keys[:, word] += (states[:, v.index] - v.low) * radix
+        for v, word, shift in zip(self.variables, self.word, self.shift, strict=True):
+            keys[:, word] += (states[:, v.index] - v.low) << shift
         return keys
 
     def columns(self, keys: np.ndarray) -> list[np.ndarray]:
         return [
-            (keys[:, word] // radix) % v.size + v.low
-            for v, word, radix in zip(self.variables, self.word, self.radix, strict=True)
+            ((keys[:, word] >> shift) & mask) + v.low
+            for v, word, shift, mask in zip(self.variables, self.word, self.shift, self.mask, strict=True)
         ]
 
     def name(self, key: np.ndarray) -> str:
@@ -111,9 +112,10 @@ class Machine:
         modules = [group for groups in self.alphabet for group in groups]
         lookups = [list(zip(k.projection.indices, _radices(k.projection), strict=True)) for k in self.lookups]
         self.code = Code(
-            _ints(self.codec.word), _ints(self.codec.radix), _ints([v.size for v in program.variables]),
-            _ints([v.low for v in program.variables]), _table([s for t in tapes for s in t.steps], 4),
-            _pointers([t.steps for t in tapes]), _ints(guards), _pointers([c.updates for c in self.commands]),
+            _ints(self.codec.word), _ints(self.codec.shift), _ints(self.codec.mask),
+            _ints([v.size for v in program.variables]), _ints([v.low for v in program.variables]),
+            _table([s for t in tapes for s in t.steps], 4), _pointers([t.steps for t in tapes]), _ints(guards),
+            _pointers([c.updates for c in self.commands]),
             _pointers(chance), _ints([s for steps in chance for s in steps]), _pointers(assign),
             _table([a for pairs in assign for a in pairs], 2), _pointers(self.alphabet), _pointers(modules),
             _ints([c for group in modules for c in group]), _pointers(lookups),
