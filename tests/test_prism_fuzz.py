@@ -29,9 +29,25 @@ module k = m [x=y, b=c] endmodule
 label "l" = x=N;
 rewards "r" x>0 : 1/x; [a] true : 2; endrewards
 """
+RICH = """mdp
+const double p;
+module m
+  x : [0..3]; b : bool;
+  [a] x<3 & b -> [0.1,0.5]:(x'=x+1) + [0.5,p]:(b'=!b);
+  [a] !b | x=3 -> true;
+endmodule
+init x<=1 & (b | x^2=1) endinit
+rewards "r" x>0 : 1; [a] true : 2; endrewards
+"""
+PROPERTIES = [
+    "Pmax=? [ F<=3 x=2 ]", "Pmin=? [ G (x<2 | (X b)) ]", "P>=0.5 [ x<2 U[1,4] (x=2 & !b) ]", "R{\"r\"}max=? [ F x=2 ]",
+    "filter(max, Pmax=? [ b W x=2 ], \"init\")", "Rmin=? [ C<=4 ]", "Rmax=? [ I=2 ]",
+    "Pmaxmin=? [ b R x<3 {x=0}{min} ]",
+]  # fmt: skip
 WORDS = (
     "mdp dtmc ctmc const int double bool formula label module endmodule rewards endrewards init global true false"
-    " min max pow mod floor ceil P Pmax F U clock x y p N 0 1 2 0.5 1e3 .. [ ] ( ) { } -> =>"
+    " min max pow mod floor ceil P Pmax Pmin R Rmax F U G X W C I filter init endinit clock"
+    " x y p N 0 1 2 0.5 1e3 .. [ ] ( ) { } -> =>"
     " <=> <= >= < > = != ! & | + - * / ? : ; , ' x' (x'=1) \"l\" // é \x00 \n"
 ).split(" ")
 
@@ -67,7 +83,7 @@ def test_any_words(words):
 @relaxed
 @given(st.data())
 def test_damaged_models(data):
-    text = data.draw(st.sampled_from([SMALL] * 6 + FILES))
+    text = data.draw(st.sampled_from([SMALL] * 4 + [RICH] * 4 + FILES))
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(text)))
         length = data.draw(st.integers(0, 12))
@@ -87,6 +103,25 @@ def test_any_property(words):
         assert error.column >= 1
     else:
         objective.resolve(model.pmdp)
+
+
+@relaxed
+@given(st.data())
+def test_damaged_properties_are_answered_or_refused(data):
+    text = data.draw(st.sampled_from(PROPERTIES))
+    for _ in range(data.draw(st.integers(0, 2))):
+        at = data.draw(st.integers(0, len(text)))
+        length = data.draw(st.integers(0, 5))
+        text = text[:at] + data.draw(st.sampled_from(WORDS)) + text[at + length :]
+    model = prism.loads(RICH if data.draw(st.booleans()) else SMALL.replace("1/x", "x"), parameters={"p": (0.5, 0.9)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            answers = prism.answer(model, text, np.array([0.75]))
+        except prism.PrismError as error:
+            assert error.line >= 1 and error.reason
+        else:
+            assert all(a.lower <= a.upper for a in answers)
 
 
 def test_texts_cannot_run_code(tmp_path):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 import warnings
 
 import numpy as np
 import pytest
 
+from rpl_agent.cli import main
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.formats import prism
 from rpl_agent.formats.prism import explore
@@ -275,3 +277,33 @@ def test_progress_is_reported(monkeypatch):
         warnings.simplefilter("error")
         prism.loads(text, progress=lambda expanded, found: seen.append((expanded, found)))
     assert len(seen) >= 5 and all(a <= b for a, b in seen)
+
+
+# -- the command line -------------------------------------------------------------------------------------------------
+def solved(capsys, *line: str) -> dict:
+    assert main(["solve", *line, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_rpl_solve_answers_properties_of_files(tmp_path, capsys):
+    walk, interval = tmp_path / "walk.prism", tmp_path / "interval.prism"
+    walk.write_text(WALK)
+    interval.write_text(INTERVAL)
+    found = solved(capsys, "--model", str(walk), "--property", "Pmin=? [ G x<4 ]")
+    assert found["upper"] <= 1e-9 and "1 minus" in found["objective"] and found["checked"]
+    assert solved(capsys, "--model", str(walk), "--property", "P>=1 [ F x=4 ]")["answer"] == "no"
+    assert solved(capsys, "--model", str(walk), "--property", 'Rmax=? [ F "top" ]')["lower"] == "inf"
+    found = solved(capsys, "--model", str(interval), "--property", "Pmax=? [ F x=1 ]", "--theta", "e=0.9")
+    assert (found["robust_lower"], found["optimistic_upper"]) == (pytest.approx(0.5), pytest.approx(0.9))
+    assert main(["info", "--model", str(interval), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["intervals"] == 5
+
+
+def test_bad_files_end_the_command_in_one_error(tmp_path, capsys):
+    walk = tmp_path / "walk.prism"
+    walk.write_text(WALK)
+    line = ["solve", "--model", str(walk), "--property", 'Pmax=? [ F "top" ]', "--max-states", "3", "--json"]
+    assert main(line) == 2
+    assert "more than 3 states" in json.loads(capsys.readouterr().out)["error"]
+    assert main(["solve", "--model", str(walk), "--property", "multi(Pmax=? [ F x=1 ])", "--json"]) == 2
+    assert "multi-objective" in json.loads(capsys.readouterr().out)["error"]
