@@ -16,10 +16,12 @@ corner. At the search's own optimum that costs what its barrier costs; a search 
 from __future__ import annotations
 
 import numpy as np
+from scipy import special
 
 from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.likelihood import _sums
+from rpl_agent.likelihood.blocks import Factorisation, factorisation
 from rpl_agent.likelihood.chart import Chart, domain_chart
 from rpl_agent.likelihood.expansion import rounding
 from rpl_agent.likelihood.fit import fit
@@ -39,20 +41,45 @@ def log_e_value(pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None
     ``estimate`` is a point estimate θ (d,), used as a warm start.
     """
     table = pmdp.table
-    if table.reduction.rank > MAX_RANK or counts.total == 0:
+    blocks = factorisation(pmdp)
+    if counts.total == 0 or (table.reduction.rank > MAX_RANK and not blocks.pays):
         return 0.0
     numerator = float(_sums.dirichlet_log_marginal(pmdp.row_ptr, counts.transitions))
     observed = np.flatnonzero(counts.successes)
     fixed = observed[table.is_constant[observed]]
     likelihood = float(counts.successes[fixed] @ np.log(table.constant[fixed]))
     free = observed[~table.is_constant[observed]]
-    if len(free):
+    if blocks.pays:
+        likelihood += _largest_by_blocks(blocks, counts)
+    elif len(free):
         seen = Observations.of(pmdp, free, counts.successes[free])
         chart = _box_chart(pmdp)
         start = None if estimate is None else table.reduction.coordinates(estimate)[0]
         best = fit(seen, chart, start, barrier=BARRIER)
         likelihood += _largest_likelihood(seen, best.x, chart)
     return numerator - likelihood
+
+
+def _largest_by_blocks(blocks: Factorisation, counts: Counts) -> float:
+    """The same over independent blocks: the maximum of a product is the product of the maxima.
+
+    Of a block that is one distribution it is that of the frequencies, Σ K_f ln(K_f / N); a smaller domain lowers it.
+    """
+    single = np.flatnonzero(blocks.single[blocks.block_of_expression] & (blocks.block_of_expression >= 0))
+    successes = counts.successes[single].astype(float)
+    trials = np.bincount(blocks.block_of_expression[single], successes, blocks.num_blocks)
+    total = float(special.xlogy(successes, successes).sum() - special.xlogy(trials, trials).sum())
+    size = float(special.xlogy(trials, trials + 1.0).sum())
+    total += 8.0 * np.finfo(float).eps * (len(single) + 8.0) * size
+    for block in blocks.others:
+        if block.model.table.reduction.rank > MAX_RANK:
+            return np.inf  # no bound: no claim
+        part = block.counts(counts)
+        free = observed_expressions(block.model, part.successes)
+        if len(free):
+            seen, chart = Observations.of(block.model, free, part.successes[free]), _box_chart(block.model)
+            total += _largest_likelihood(seen, fit(seen, chart, None, barrier=BARRIER).x, chart)
+    return total
 
 
 def _largest_likelihood(seen: Observations, x: np.ndarray, chart: Chart) -> float:
@@ -80,6 +107,8 @@ def point_estimate(pmdp: ParametricMDP, counts: Counts, warm: np.ndarray | None 
 
     Where parameters are not identifiable one by one this is one of many equally likely points.
     """
+    if factorisation(pmdp).pays:
+        return _estimate_by_blocks(pmdp, counts)
     if not 0 < pmdp.num_parameters <= MAX_PARAMETERS or pmdp.table.reduction.rank > MAX_RANK:
         return None
     core = without_unused(pmdp)
@@ -95,6 +124,33 @@ def point_estimate(pmdp: ParametricMDP, counts: Counts, warm: np.ndarray | None 
         return chart.start
     kept = observed_expressions(pmdp, counts.successes)
     return fit(Observations.of(pmdp, kept, counts.successes[kept]), chart, warm).z
+
+
+def _estimate_by_blocks(pmdp: ParametricMDP, counts: Counts) -> np.ndarray | None:
+    """Block by block; of one distribution the frequencies with half an observation more of each outcome."""
+    blocks, domain = factorisation(pmdp), pmdp.domain
+    successes = counts.successes + 0.5
+    theta, place = (domain.lower + domain.upper) / 2, {name: j for j, name in enumerate(domain.parameters)}
+    own = np.flatnonzero(blocks.block_of_expression >= 0)
+    trials = np.bincount(blocks.block_of_expression[own], successes[own], blocks.num_blocks)
+    of_coordinate = np.empty(len(blocks.order), dtype=np.int64)
+    of_coordinate[blocks.order] = np.repeat(np.arange(blocks.num_blocks), np.diff(blocks.block_ptr))
+    known = np.flatnonzero(blocks.first >= 0)
+    columns = known if pmdp.table.is_plain else _parameter_of_coordinate(pmdp)[known]
+    theta[columns] = successes[blocks.first[known]] / trials[of_coordinate[known]]
+    for block in blocks.others:
+        found = point_estimate(block.model, block.counts(counts))
+        if found is None:
+            return None
+        theta[[place[name] for name in block.model.table.parameters]] = found
+    theta = np.clip(theta, domain.lower, domain.upper)
+    return theta if domain.contains(theta) else None
+
+
+def _parameter_of_coordinate(pmdp: ParametricMDP) -> np.ndarray:
+    """(r,) the parameter of the first monomial of each coordinate."""
+    pivots = np.array(pmdp.table.reduction.pivots, dtype=np.int64)
+    return (pmdp.table.monomials[1:][pivots] != 0).argmax(axis=1)
 
 
 def _box_chart(pmdp: ParametricMDP) -> Chart:

@@ -82,7 +82,7 @@ def chart_of(table: ExpressionTable) -> Chart:
     Parameters
     ----------
     table : ExpressionTable
-        With dense reduction (at most 64 monomials; models with more go through `relaxations.umdp`).
+        With dense reduction (at most 64 monomials; models with more go through `likelihood.blocks`).
     """
     return per_model(table, "lifting chart", _chart_of)
 
@@ -91,7 +91,8 @@ def _chart_of(table: ExpressionTable) -> Chart:
     reduction = table.reduction
     if not isinstance(reduction.weights, np.ndarray):
         raise ModelError(
-            f"{len(table.monomials) - 1} monomials are too many for one region; hand the model in as an uncertain MDP"
+            f"{table.num_monomials - 1} monomials are too many for one region: choose confidence likelihood or "
+            "anytime, which work in independent blocks of parameters"
         )
     d = table.num_parameters
     rows: list[tuple[int, ...]] = [tuple(row) for row in np.eye(d, dtype=int).tolist()]
