@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -238,6 +239,33 @@ def test_ordinary_comments_may_contain_the_word_range():
 def test_power_is_an_operator():
     text = "dtmc module m x:[0..9]; [] x<9 -> 2.0^-1:(x'=x^2^1-x^2+x+1) + 1-0.5^1:true; [] x=9 -> true; endmodule"
     assert prism.loads(text).pmdp.num_states == 10
+
+
+def test_powers_that_are_irrational_may_be_compared_and_rounded():
+    text = """dtmc module m x:[0..50];
+    [] pow(x,0.5) < 7 & x*pow(x+1,1/3) < 1000 -> (x'=x+1);
+    [] pow(x,0.5) >= 7 -> 1/2:(x'=floor(pow(x,0.5))) + 1/2:true;
+    endmodule"""
+    assert prism.loads(text).pmdp.num_states == 50  # 0..49: the root of 49 is 7 exactly
+    for wrong, reason in [
+        ("[] true -> pow(2,0.5)/2 : true + 1-pow(2,0.5)/2 : true;", "only be compared or rounded"),
+        ("[] pow(2,0.5)*pow(2,0.5) = 2 -> true;", "too close"),
+        ("[] pow(x-1,0.5) > 0 -> true;", "pow.-1, 1/2. is not supported"),
+    ]:
+        with pytest.raises(prism.PrismError, match=reason):
+            prism.loads(f"dtmc module m x:[0..1]; {wrong} endmodule")
+
+
+def test_division_by_a_parameter_is_read_where_it_comes_out_even():
+    text = """mdp const double p; const double q;
+    formula f = (p*p*q - q) / ((1+p)*4);
+    module m x:[0..1]; [] x=0 -> -f:(x'=1) + 1+f:true; [] x=1 -> true; endmodule"""
+    pmdp = prism.loads(text).pmdp
+    values = {pmdp.table.polynomial(f).evaluate({"p": "1/2", "q": "1/2"}) for f in range(pmdp.num_expressions)}
+    assert values == {Fraction(1, 16), Fraction(15, 16), Fraction(1)}
+    with pytest.raises(prism.PrismError, match="does not come out even") as caught:
+        prism.loads(text.replace("(p*p*q - q)", "(p*p*q - q + 1)"))
+    assert caught.value.line == 3  # the command that uses it
 
 
 # -- models that explode ----------------------------------------------------------------------------------------------

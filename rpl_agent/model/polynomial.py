@@ -170,6 +170,27 @@ class Polynomial:
         return f"Polynomial({str(self)!r})"
 
 
+def divided(left: Polynomial, right: Polynomial) -> Polynomial | None:
+    """left / right where that is a polynomial, else None: long division by leading monomials."""
+    names = sorted(left.parameters | right.parameters)
+
+    def order(monomial: Monomial) -> tuple[int, ...]:
+        powers = dict(monomial)
+        return tuple(powers.get(name, 0) for name in names)
+
+    lead = max(right.terms, key=order)
+    quotient, rest = Polynomial({}), left
+    while rest.terms:
+        top = max(rest.terms, key=order)
+        powers = [a - b for a, b in zip(order(top), order(lead), strict=True)]
+        if min(powers, default=0) < 0:
+            return None
+        monomial = tuple((name, power) for name, power in zip(names, powers, strict=True) if power)
+        term = Polynomial({monomial: rest.terms[top] / right.terms[lead]})
+        quotient, rest = quotient + term, rest - term * right
+    return quotient
+
+
 def as_polynomial(value: Polynomial | Number) -> Polynomial:
     """Polynomials as they are, strings parsed, numbers as constants."""
     if isinstance(value, Polynomial):

@@ -17,8 +17,9 @@ from math import ceil, floor
 from typing import Any
 
 from rpl_agent.formats.prism.errors import Position, PrismError
+from rpl_agent.formats.prism.irrational import Enclosure, Undecided, rational_power
 from rpl_agent.formats.prism.syntax import MAX_DEPTH
-from rpl_agent.model.polynomial import Polynomial
+from rpl_agent.model.polynomial import Polynomial, divided
 
 # Exact arithmetic grows without end (x*x*x…): beyond this many bits a number is a mistake, not a probability.
 MAX_BITS = 20_000
@@ -136,7 +137,7 @@ def _check_polynomial(operator: str, arguments: tuple[Node, ...], position: Posi
     """Parameters may be added, multiplied, divided by numbers and raised to fixed powers; nothing else."""
     if operator in ("+", "*", "neg"):
         return
-    if operator == "/" and not arguments[1].parametric:
+    if operator == "/":  # by a parameter where it comes out even: found out by `evaluate`
         return
     if operator == "?:" and not arguments[0].parametric:
         return
@@ -145,12 +146,9 @@ def _check_polynomial(operator: str, arguments: tuple[Node, ...], position: Posi
         if power.is_literal and isinstance(power.value, int) and 0 <= power.value <= MAX_POWER:
             return
         raise PrismError(f"a parameter may only be raised to a fixed power 0..{MAX_POWER}", position)
-    reason = (
-        "division by a parameter is not a polynomial"
-        if operator == "/"
-        else f"a parameter may not occur under '{operator}'"
+    raise PrismError(
+        f"a parameter may not occur under '{operator}': probabilities must be polynomials in the parameters", position
     )
-    raise PrismError(f"{reason}: probabilities must be polynomials in the parameters", position)
 
 
 def evaluate(node: Node, state: Sequence[int]) -> Any:
@@ -158,7 +156,13 @@ def evaluate(node: Node, state: Sequence[int]) -> Any:
 
     A bool, an int, a Fraction, or a Polynomial where parameters occur.
     """
-    return _evaluate(node, state, {})
+    try:
+        value = _evaluate(node, state, {})
+    except Undecided:
+        raise PrismError("an irrational number is too close to another number to be compared", node.position) from None
+    if isinstance(value, Enclosure):
+        raise PrismError("an irrational number may only be compared or rounded", node.position)
+    return value
 
 
 def _evaluate(node: Node, state: Sequence[int], memo: dict[int, Any]) -> Any:
@@ -198,7 +202,16 @@ def _operate(node: Node, state: Sequence[int], memo: dict[int, Any]) -> Any:
     if operator == "/":
         if values[1] == 0:
             raise PrismError("division by zero", node.position)
-        if isinstance(values[0], Polynomial):
+        if isinstance(values[1], Polynomial) and not values[1].is_constant:
+            quotient = divided(Polynomial.constant(0) + values[0], values[1])
+            if quotient is None:
+                raise PrismError(
+                    f"({values[0]}) / ({values[1]}) is not a polynomial: the division by a parameter does not come "
+                    "out even (give a parameter to the quotient instead)",
+                    node.position,
+                )
+            return quotient
+        if isinstance(values[0], (Polynomial, Enclosure)) or isinstance(values[1], Enclosure):
             return values[0] / values[1]
         return Fraction(values[0]) / Fraction(values[1])
     if operator in ("min", "max"):
@@ -228,10 +241,18 @@ def _operate(node: Node, state: Sequence[int], memo: dict[int, Any]) -> Any:
 def _power(base: Any, exponent: Any, node: Node) -> Any:
     if isinstance(exponent, Fraction):
         if exponent.denominator != 1:
-            raise PrismError(f"pow with exponent {exponent} is not a rational number in general", node.position)
+            if not isinstance(base, (Polynomial, Enclosure)) and base == 0 and exponent > 0:
+                return Fraction(0)
+            if isinstance(base, (Polynomial, Enclosure)) or base <= 0 or exponent.denominator > MAX_POWER:
+                raise PrismError(f"pow({base}, {exponent}) is not supported", node.position)
+            if _bits(Fraction(base)) * abs(exponent.numerator) > 2 * MAX_BITS:
+                raise PrismError("number too large in pow", node.position)
+            return rational_power(Fraction(base), exponent)
         exponent = int(exponent)
     if isinstance(base, Polynomial):
         return base**exponent
+    if isinstance(base, Enclosure) or isinstance(exponent, Enclosure):
+        raise PrismError("pow of an irrational number is not supported", node.position)
     if exponent < 0 and (node.type is Type.INT or base == 0):
         raise PrismError(f"pow({base}, {exponent}): negative exponent", node.position)
     size = max(abs(base.numerator).bit_length(), base.denominator.bit_length())
@@ -252,6 +273,8 @@ def _checked(node: Node, value: Any) -> Any:
             raise PrismError(
                 f"polynomial too large (more than {MAX_TERMS} terms, or a degree above {MAX_POWER})", node.position
             )
+    elif isinstance(value, Enclosure):
+        return value
     elif _bits(value) > MAX_BITS:
         raise PrismError(f"number too large (more than {MAX_BITS} bits)", node.position)
     return value
