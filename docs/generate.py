@@ -1,7 +1,7 @@
 """Write what can be derived: `python docs/generate.py`.
 
 docs/cli.md comes from the parser; the result tables between the marks
-`<!-- results:NAME -->` and `<!-- /results -->` of README.md and docs/choosing.md come from results/rows.jsonl.
+`<!-- results:NAME -->` and `<!-- /results -->` of README.md, docs/choosing.md and docs/experiments.md come from results/rows.jsonl.
 `--check` writes nothing and fails if a page is out of date (run by the tests).
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 
 os.environ["COLUMNS"] = "110"  # help texts are wrapped to the terminal: fix its width
 
+from rpl_agent.certify import Config
 from rpl_agent.cli import build_parser
 from rpl_agent.experiments import suites
 from rpl_agent.experiments.published import published
@@ -26,7 +27,7 @@ DOCS = Path(__file__).resolve().parent
 
 RESULTS = DOCS.parent / "results" / "rows.jsonl"
 BLOCK = re.compile(r"(<!-- results:(\w+) -->\n).*?(<!-- /results -->)", re.S)
-OURS, THEIRS = ("likelihood", "rectangular"), ("clopper-pearson", "rectangular")
+OURS, THEIRS = (Config().confidence, Config().relaxation), ("clopper-pearson", "rectangular")
 
 
 def results(kind: str) -> list[dict]:
@@ -54,12 +55,27 @@ def gap_block() -> str:
     return _table(columns, lines)
 
 
+SMALLEST = ("Aircraft-50x10", "Betting-50", "Engagement-100", "MarsRover-50x50", "Glider-21x17", "ParallelBetting-5")
+
+
+def summary_block() -> str:
+    """The smallest instance of each benchmark: the paper's best set and ours."""
+    rows = {(r["task"]["instance"], r["task"]["confidence"], r["task"]["relaxation"]): r for r in results("uniform")}
+    lines = []
+    for name in SMALLEST:
+        mine, theirs, paper = rows.get((name, *OURS)), rows.get((name, *THEIRS)), published(name, *THEIRS)
+        if mine is None or theirs is None:
+            continue
+        gap, other = float(mine["result"]["relative_gap"]), float(theirs["result"]["relative_gap"])
+        said = "–" if paper is None else "time-out" if paper.timed_out else short(paper.gap)
+        lines.append([name, said, short(other), f"**{short(gap)}**", f"{gap / other:.2f}"])
+    return _table(("world", "P_R published", "P_R here", "ours", "ours / P_R"), lines)
+
+
 def method_block() -> str:
     """Relative gaps of every set on the smallest instance of each benchmark."""
     rows = {(r["task"]["instance"], r["task"]["confidence"], r["task"]["relaxation"]): r for r in results("uniform")}
-    names = [n for n in suites.TABLE_2_INSTANCES if n in {
-        "Aircraft-50x10", "Betting-50", "Engagement-100", "MarsRover-50x50", "Glider-21x17", "ParallelBetting-5"
-    }]  # fmt: skip
+    names = [n for n in suites.TABLE_2_INSTANCES if n in SMALLEST]
     lines = []
     for confidence, relaxation in suites.UNIFORM_SETS:
         found = [rows.get((n, confidence, relaxation)) for n in names]
@@ -77,7 +93,7 @@ def _table(columns, lines) -> str:
 
 
 def with_results(text: str) -> str:
-    blocks = {"gaps": gap_block, "methods": method_block, "online": online_block}
+    blocks = {"summary": summary_block, "gaps": gap_block, "methods": method_block, "online": online_block}
     return BLOCK.sub(lambda m: m[1] + blocks[m[2]]() + m[3], text)
 
 
@@ -99,7 +115,7 @@ def main() -> int:
     check = parser.parse_args().check
     stale = []
     pages = {DOCS / "cli.md": cli_page()}
-    for page in (DOCS.parent / "README.md", DOCS / "choosing.md"):
+    for page in (DOCS.parent / "README.md", DOCS / "choosing.md", DOCS / "experiments.md"):
         pages[page] = with_results(page.read_text())
     for path, text in pages.items():
         if check:

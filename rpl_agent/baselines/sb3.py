@@ -26,13 +26,14 @@ from rpl_agent.errors import DataError, ModelError
 from rpl_agent.model import ParametricMDP, Policy
 
 ALGORITHMS: dict[str, Any] = {"dqn": DQN, "ppo": PPO, "maskable-ppo": MaskablePPO}
-#: Small networks, because states are a handful of variables; almost no discount, because the objectives have none;
-#: shorter cycles than SB3's defaults, which are made for millions of steps.
+#: Small networks, because states are a handful of variables; almost no discount, because the objectives have none.
+#: What follows won the search of `rpl_agent.experiments.tuning`.
 _COMMON: dict[str, Any] = {"gamma": 0.999, "policy_kwargs": {"net_arch": [64, 64]}}
 DEFAULTS: dict[str, dict[str, Any]] = {
-    "dqn": _COMMON | {"learning_starts": 500, "exploration_fraction": 0.3, "target_update_interval": 500},
-    "ppo": _COMMON | {"n_steps": 512, "batch_size": 128},
-    "maskable-ppo": _COMMON | {"n_steps": 512, "batch_size": 128},
+    "dqn": _COMMON
+    | {"learning_starts": 500, "learning_rate": 2e-3, "exploration_fraction": 0.1, "target_update_interval": 250},
+    "ppo": _COMMON | {"learning_rate": 3e-4, "n_steps": 256, "batch_size": 128, "ent_coef": 0.0},
+    "maskable-ppo": _COMMON | {"learning_rate": 3e-4, "n_steps": 1024, "batch_size": 128, "ent_coef": 0.02},
 }
 FORMAT = 1
 #: States per forward pass when the whole policy is read out.

@@ -18,7 +18,7 @@ from rpl_agent.experiments.agents import Curve
 from rpl_agent.experiments.tasks import truth
 
 WORLDS = ("Aircraft-20x10", "Betting-25", "Glider-11x9")
-EPISODES = 1500
+EPISODES = 600
 #: not among the seeds 0, 1, … of the comparison
 SEED = 1000
 _POLICY_GRADIENT = {"learning_rate": (3e-4, 1e-3), "n_steps": (256, 1024), "ent_coef": (0.0, 0.02)}
