@@ -1,7 +1,8 @@
 """`python -m benchmarks`: run every bench_*.py beside this file and print its tables.
 
 --smoke runs each at the smallest size (so that benchmarks cannot rot), --full adds the long ones,
---json prints one JSON object per row instead of tables. Names select single benchmarks.
+--json prints one JSON object per row instead of tables. Names select single benchmarks. --compare FILE reads what
+--json printed before a change and lists the rows that differ (for results; times always do), with status 1 if any does.
 """
 
 from __future__ import annotations
@@ -10,7 +11,12 @@ import argparse
 import importlib
 import json
 import pkgutil
+import sys
 import time
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+from types import ModuleType
 
 from rich.console import Console
 from rich.table import Table
@@ -25,13 +31,12 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="largest sizes")
     parser.add_argument("--minutes", type=float, help="how long the fuzz runs")
     parser.add_argument("--json", action="store_true", help="one JSON object per row")
+    parser.add_argument("--compare", metavar="FILE", help="rows of an earlier run with --json")
     arguments = parser.parse_args()
+    if arguments.compare:
+        sys.exit(_compare(Path(arguments.compare), arguments))
     console = Console(width=160)
-    for info in sorted(pkgutil.iter_modules(benchmarks.__path__), key=lambda m: m.name):
-        name = info.name.removeprefix("bench_")
-        if not info.name.startswith("bench_") or (arguments.names and name not in arguments.names):
-            continue
-        module = importlib.import_module(f"benchmarks.{info.name}")
+    for name, module in _chosen(arguments.names):
         more = {"minutes": arguments.minutes} if name == "fuzz" and arguments.minutes is not None else {}
         start = time.perf_counter()
         rows = module.rows(smoke=arguments.smoke, full=arguments.full, **more)
@@ -49,6 +54,28 @@ def main() -> None:
             for row in group:
                 table.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()))
             console.print(table)
+
+
+def _chosen(names: list[str]) -> Iterator[tuple[str, ModuleType]]:
+    for info in sorted(pkgutil.iter_modules(benchmarks.__path__), key=lambda m: m.name):
+        name = info.name.removeprefix("bench_")
+        if info.name.startswith("bench_") and (not names or name in names):
+            yield name, importlib.import_module(f"benchmarks.{info.name}")
+
+
+def _compare(path: Path, arguments: argparse.Namespace) -> int:
+    """Print rows that are not exactly those of the file; the exit status."""
+    before = [line for line in path.read_text().splitlines() if line.startswith("{")]
+    now = [
+        json.dumps({"benchmark": name, **row}, default=str)
+        for name, module in _chosen(arguments.names)
+        for row in module.rows(smoke=arguments.smoke, full=arguments.full)
+    ]
+    differing = [(old, new) for old, new in zip_longest(before, now, fillvalue="(no row)") if old != new]
+    for old, new in differing:
+        print(f"- {old}\n+ {new}")
+    print(f"{len(now)} rows, {len(differing)} differ from {path}")
+    return int(bool(differing))
 
 
 if __name__ == "__main__":
