@@ -22,7 +22,7 @@ from rpl_agent.formats.export import write_uncertain
 from rpl_agent.model import Kind, Nature, Objective, Sense
 from rpl_agent.relaxations import Intervals
 from rpl_agent.relaxations._rows import row_range, scratch_size
-from rpl_agent.relaxations.row_set import workspace
+from rpl_agent.relaxations.row_set import RowArrays, workspace
 from rpl_agent.solver import solve, solve_both
 from rpl_agent.solver.problem import structures
 from rpl_envs.benchmark import Benchmark, benchmark
@@ -77,11 +77,12 @@ def sweep_against_product(name: str) -> Row:
     out, none = np.empty(pmdp.num_rows), np.zeros(0, dtype=np.int64)
     scratch = workspace(relaxation.compiled(), int(scratch_size(pmdp.row_ptr)))
 
+    model = RowArrays(pmdp.row_ptr, pmdp.successor, pmdp.expression)
+
     def sweep() -> None:
         row_range(
-            0, pmdp.num_rows, values, False, False, pmdp.row_ptr, pmdp.successor, pmdp.expression,
-            relaxation.compiled(), scratch, none, out,
-        )  # fmt: skip
+            0, pmdp.num_rows, values, False, False, model, *relaxation.compiled().arguments, scratch, none, out
+        )
 
     matrix = csr_array(
         (pmdp.instantiate(np.array(world.theta)).probability, pmdp.successor, pmdp.row_ptr),

@@ -86,10 +86,8 @@ def _sweep(problem: Problem, previous: Exploration | None) -> Exploration:
 
     def bellman_sweep(states: np.ndarray) -> float:
         return bellman(
-            states, values, values, rows, upward, problem.agent, problem.maximise, problem.gamma, 0.0, pmdp.state_ptr,
-            pmdp.row_ptr, pmdp.successor, pmdp.expression, problem.reward, problem.weights, problem.cs,
-            problem.scratch(),
-        )  # fmt: skip
+            states, values, values, rows, upward, 0.0, problem.game, *problem.cs.arguments, problem.scratch()
+        )
 
     for trivial, cyclic in structure.rounds:
         if len(trivial):

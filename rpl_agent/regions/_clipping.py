@@ -345,7 +345,7 @@ def first_vertex(data, basis):
     n = basis.shape[0]
     inverse = np.empty((n, n))
     point = np.empty(n)
-    if not pivot(data, basis, 0, basis[0], inverse, point):
+    if not pivot(data.rows, data.loose, basis, 0, basis[0], inverse, point):
         return False
     return insert_vertex(data, basis, inverse, point) == 0
 
@@ -371,8 +371,8 @@ def grow(data, directions, start):
                 basis = data.basis[vertex].copy()
                 inverse = inverse_of(data.table, n, vertex)
                 point = data.point[vertex].copy()
-                entering = entering_row(data, basis, inverse, point, leaving)
-                if entering < 0 or not pivot(data, basis, leaving, entering, inverse, point):
+                entering = entering_row(data.rows, data.loose, basis, inverse, point, leaving)
+                if entering < 0 or not pivot(data.rows, data.loose, basis, leaving, entering, inverse, point):
                     break
                 following = insert_vertex(data, basis, inverse, point)
                 if following < 0:

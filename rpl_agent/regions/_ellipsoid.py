@@ -7,7 +7,7 @@ import numpy as np
 from rpl_agent.jit import UNIT_ROUNDOFF, njit
 
 
-@njit(cache=True, inline="always")
+@njit(part=True)
 def support_ellipsoid(center, factor, radius, direction):
     """A certified lower bound of min c.x over {center + radius * factor z : |z| <= 1}.
 

@@ -91,6 +91,20 @@ class PolytopeData(NamedTuple):
     memory: np.ndarray
 
 
+class Walk(NamedTuple):
+    """What a query reads when it leaves the table: basis, point, rows, rhs and loose of a `PolytopeData`."""
+
+    basis: np.ndarray
+    point: np.ndarray
+    rows: np.ndarray
+    rhs: np.ndarray
+    loose: np.ndarray
+
+    @classmethod
+    def of(cls, data: PolytopeData) -> Walk:
+        return cls(data.basis, data.point, data.rows, data.rhs, data.loose)
+
+
 def empty_polytope_data(lower: np.ndarray, upper: np.ndarray) -> PolytopeData:
     """The box [lower, upper] as a table without vertices.
 
@@ -235,7 +249,7 @@ def write_record(data, vertex, basis, inverse, point):
 
 
 @njit(cache=True)
-def entering_row(data, basis, inverse, point, leaving):
+def entering_row(rows, loose, basis, inverse, point, leaving):
     """Ratio test: the row that stops the walk along the edge that leaves basis[leaving]; -1 if none does.
 
     ``inverse`` is transposed, so ``inverse[leaving]`` is the column of B^-1 along which that constraint changes.
@@ -244,10 +258,10 @@ def entering_row(data, basis, inverse, point, leaving):
     best = np.inf
     entering = -1
     best_rate = 0.0
-    for i in range(data.rows.shape[0]):
+    for i in range(rows.shape[0]):
         rate = 0.0
         for j in range(n):
-            rate -= data.rows[i, j] * inverse[leaving, j]
+            rate -= rows[i, j] * inverse[leaving, j]
         if rate <= PIVOT_TOLERANCE:
             continue
         in_basis = False
@@ -256,9 +270,9 @@ def entering_row(data, basis, inverse, point, leaving):
                 in_basis = True
         if in_basis:
             continue
-        gap = data.loose[i]
+        gap = loose[i]
         for j in range(n):
-            gap -= data.rows[i, j] * point[j]
+            gap -= rows[i, j] * point[j]
         step = max(gap, 0.0) / rate
         if step < best or (step == best and rate > best_rate):
             best = step
@@ -268,7 +282,7 @@ def entering_row(data, basis, inverse, point, leaving):
 
 
 @njit(cache=True)
-def pivot(data, basis, leaving, entering, inverse, point):
+def pivot(rows, loose, basis, leaving, entering, inverse, point):
     """Exchange a row of the basis, keep it sorted, refresh inverse and point; False if the new basis is singular."""
     n = basis.shape[0]
     basis[leaving] = entering
@@ -282,13 +296,13 @@ def pivot(data, basis, leaving, entering, inverse, point):
     matrix = np.empty((n, n))
     for k in range(n):
         for j in range(n):
-            matrix[k, j] = data.rows[basis[k], j]
+            matrix[k, j] = rows[basis[k], j]
     if not invert(matrix, inverse):
         return False
     for j in range(n):
         point[j] = 0.0
         for k in range(n):
-            point[j] += inverse[k, j] * data.loose[basis[k]]
+            point[j] += inverse[k, j] * loose[basis[k]]
     return True
 
 
@@ -316,31 +330,35 @@ def multipliers(inverse, direction, y):
 def inverse_of(table, n, vertex):
     """A copy of G of a vertex."""
     base = vertex * (n * n + 4 * n)
-    return table[base : base + n * n].copy().reshape(n, n)
+    inverse = np.empty((n, n))
+    for k in range(n):
+        for j in range(n):
+            inverse[k, j] = table[base + k * n + j]
+    return inverse
 
 
 @njit(cache=True)
-def _plain_simplex(data, direction, vertex):
+def plain_simplex(walk, table, lower, upper, direction, vertex):
     """Continue a walk from a table vertex without the table (read-only): the bound where it ends."""
     n = direction.shape[0]
-    basis = data.basis[vertex].copy()
-    inverse = inverse_of(data.table, n, vertex)
-    point = data.point[vertex].copy()
-    y = np.empty(n)
-    best = support_box(data.lower, data.upper, direction)
+    basis, point, y = np.empty(n, np.int32), np.empty(n), np.empty(n)
+    for j in range(n):
+        basis[j] = walk.basis[vertex, j]
+        point[j] = walk.point[vertex, j]
+    inverse = inverse_of(table, n, vertex)
+    best = support_box(lower, upper, direction)
     for _ in range(MAX_PIVOTS):
         leaving = multipliers(inverse, direction, y)
-        bound = safe_bound(data.rows, data.rhs, data.lower, data.upper, basis, direction, y)
-        best = max(best, bound)
+        best = max(best, safe_bound(walk.rows, walk.rhs, lower, upper, basis, direction, y))
         if leaving < 0:
             break
-        entering = entering_row(data, basis, inverse, point, leaving)
-        if entering < 0 or not pivot(data, basis, leaving, entering, inverse, point):
+        entering = entering_row(walk.rows, walk.loose, basis, inverse, point, leaving)
+        if entering < 0 or not pivot(walk.rows, walk.loose, basis, leaving, entering, inverse, point):
             break
     return best
 
 
-@njit(cache=True, inline="always")
+@njit(part=True)
 def walk_table(table, direction, vertex):
     """`support_polytope` on a non-empty table alone; the bound is -inf where the walk leaves the table.
 
@@ -408,7 +426,8 @@ def support_polytope(data, direction, start):
         return support_box(data.lower, data.upper, direction), 0
     bound, vertex = walk_table(data.table, direction, start if 0 <= start < count else 0)
     if bound == -np.inf:
-        bound = _plain_simplex(data, direction, vertex)
+        walk = Walk(data.basis, data.point, data.rows, data.rhs, data.loose)
+        bound = plain_simplex(walk, data.table, data.lower, data.upper, direction, vertex)
     return bound, vertex
 
 
@@ -424,6 +443,7 @@ def support_polytope_many(data, directions, memory, out):
     out : (k,) float64
     """
     count, table = data.counts[0], data.table
+    walk = Walk(data.basis, data.point, data.rows, data.rhs, data.loose)
     for i in range(directions.shape[0]):
         direction = directions[i]
         if count == 0:
@@ -432,4 +452,6 @@ def support_polytope_many(data, directions, memory, out):
             slot = i % memory.shape[0]
             bound, vertex = walk_table(table, direction, memory[slot])
             memory[slot] = vertex
-            out[i] = bound if bound > -np.inf else _plain_simplex(data, direction, vertex)
+            if bound == -np.inf:
+                bound = plain_simplex(walk, table, data.lower, data.upper, direction, vertex)
+            out[i] = bound

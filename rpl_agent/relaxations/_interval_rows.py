@@ -5,6 +5,9 @@ adds u |result|. Filling up intervals computes the remaining mass with an absolu
 subtractions are exact), which lands on the successor where the mass ran out. So rows that put all their mass on equal
 values are exact: end components and sinks keep their values to the last bit. A row whose bounds miss a distribution by
 rounding leaves a little mass undecided: it goes to the side that is being bounded.
+
+A ``part`` becomes part of the loop that calls it, because a call would cost more than the arithmetic; so do thin layers
+over parts (``inline="always"``, which for anything longer compiles for minutes).
 """
 
 from __future__ import annotations
@@ -15,11 +18,11 @@ from rpl_agent.jit import UNIT_ROUNDOFF, njit
 
 #: Bounds of a whole row may miss a distribution by this much: rounding of data, never used to decide between sets.
 FEASIBILITY_TOLERANCE = 1e-9
-#: Rows up to this length are sorted by insertion; longer ones by numpy.
+#: Rows up to this length are sorted by plain insertion; longer ones in larger strides first.
 INSERTION_LIMIT = 48
 
 
-@njit(cache=True)
+@njit()
 def _sign_of_sum(terms):
     """The sign of a sum of floats, without rounding; ``terms`` is overwritten.
 
@@ -40,7 +43,7 @@ def _sign_of_sum(terms):
             return np.sign(terms[n - 1])
 
 
-@njit(cache=True)
+@njit()
 def at_least_one(terms):
     """Whether non-negative floats sum to at least 1, exactly: which plays never end must not hang on rounding."""
     n = terms.shape[0]
@@ -51,55 +54,46 @@ def at_least_one(terms):
         return total > 1.0
     exact = np.empty(n + 1)
     exact[0] = -1.0
-    exact[1:] = terms
+    for i in range(n):
+        exact[i + 1] = terms[i]
     return _sign_of_sum(exact) >= 0.0
 
 
-@njit(cache=True, inline="always")
-def insert_row(a, b, values, sign, successor, expression, upper, scratch):
-    """`sort_row` for short rows, made part of the caller."""
-    n = 0
-    for t in range(a, b):
-        if upper[expression[t]] > 0.0:
-            x = sign * values[successor[t]]
-            j = n - 1
-            while j >= 0 and scratch[0, j] > x:
-                scratch[0, j + 1] = scratch[0, j]
-                scratch[1, j + 1] = scratch[1, j]
-                j -= 1
-            scratch[0, j + 1] = x
-            scratch[1, j + 1] = t
-            n += 1
-    return n
-
-
-@njit(cache=True)
-def sort_row(a, b, values, sign, successor, expression, upper, scratch):
-    """Sort sign * value of the possible transitions of a..b ascending into scratch[0], their numbers into scratch[1].
+@njit(part=True)
+def sort_row(a, b, values, cap, sign, successor, expression, upper, keys, order):
+    """Sort sign * min(value, cap) of the possible transitions of a..b ascending into keys, their numbers into order.
 
     Returns how many there are: successors with upper bound 0 do not count.
     """
-    if b - a <= INSERTION_LIMIT:
-        return insert_row(a, b, values, sign, successor, expression, upper, scratch)
     n = 0
-    keys = np.empty(b - a)
     for t in range(a, b):
-        keys[t - a] = sign * values[successor[t]]
-    order = np.argsort(keys)
-    for i in range(b - a):
-        t = a + order[i]
         if upper[expression[t]] > 0.0:
-            scratch[0, n] = keys[order[i]]
-            scratch[1, n] = t
+            x = values[successor[t]]
+            keys[n] = sign * (cap if x > cap else x)
+            order[n] = t
             n += 1
+    stride = 1
+    while stride < n // INSERTION_LIMIT:
+        stride = 3 * stride + 1
+    while stride > 0:
+        for i in range(stride, n):
+            x = keys[i]
+            t = order[i]
+            j = i - stride
+            while j >= 0 and keys[j] > x:
+                keys[j + stride] = keys[j]
+                order[j + stride] = order[j]
+                j -= stride
+            keys[j + stride] = x
+            order[j + stride] = t
+        stride //= 3
     return n
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def pair_bound(x, y, lower_x, upper_x, lower_y, upper_y, maximise, upward):
-    """`row_expectation` of a row with two successors of finite values x and y, in closed form.
+    """The bound of a row with two successors of finite values x and y, in closed form; numbers only.
 
-    Numbers only: array arguments would cost more (reference counts) than the arithmetic, and most rows are pairs.
     The share of the larger value carries a relative error only, so a share of 0 gives an exact result.
     """
     if maximise:
@@ -125,7 +119,7 @@ def pair_bound(x, y, lower_x, upper_x, lower_y, upper_y, maximise, upward):
     return -result if maximise else result
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def _surely_one(x, y, z):
     """Whether x + y + z >= 1, exactly; False in cases too close to call. Numbers only, for `triple_bound`."""
     total = x + y
@@ -138,9 +132,9 @@ def _surely_one(x, y, z):
     return surplus > 1e-30 or (surplus >= 0.0 and (first == 0.0 or second == 0.0))
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def triple_bound(x, y, z, lx, ux, ly, uy, lz, uz, maximise, upward):
-    """`row_expectation` of a row with three possible successors of finite values, in closed form; numbers only.
+    """The bound of a row with three possible successors of finite values, in closed form; numbers only.
 
     NaN where it does not apply: a value is infinite, a successor impossible, or the lower bounds leave nothing over.
     Sorted by value, the largest gets the least it can, then the middle one. The two subtractions are exact or carry
@@ -177,66 +171,60 @@ def triple_bound(x, y, z, lx, ux, ly, uy, lz, uz, maximise, upward):
     return -result if maximise else result
 
 
-@njit(cache=True)
-def _last_filled(i, n, expression, lower, upper, scratch):
+@njit()
+def _last_filled(i, n, expression, lower, upper, order):
     """Where the mass of a sorted row runs out, exactly, if not before position i."""
     terms = np.empty(n)
     for j in range(n):
-        f = expression[np.int64(scratch[1, j])]
+        f = expression[order[j]]
         terms[j] = upper[f] if j <= i else lower[f]
     while i + 1 < n and not at_least_one(terms):
         i += 1
-        terms[i] = upper[expression[np.int64(scratch[1, i])]]
+        terms[i] = upper[expression[order[i]]]
     return i
 
 
-@njit(cache=True)
-def _interval_row(a, b, values, sign, upward, successor, expression, lower, upper, scratch):
-    """Bound of min over intervals of sum p_i sign v_i, from below or (``upward``) from above; values finite.
+@njit(part=True)
+def fill_row(n, upward, expression, lower, upper, keys, order):
+    """Bound of min sum p_i keys_i over the intervals of a sorted row, from below or (``upward``) from above.
 
-    Fills the sorted row. ``exact`` follows whether every subtraction from the remaining mass was exact; if not, the
-    mass is off by at most n u, which moves between the successors up to the one where it runs out, exactly.
+    ``exact`` follows whether every subtraction from the remaining mass was exact; if not, the mass is off by at most
+    n u, which moves between the successors up to the one where it runs out, exactly.
     """
-    n = sort_row(a, b, values, sign, successor, expression, upper, scratch)
-    low = scratch[0, 0]
-    high = scratch[0, n - 1]
-    if low == high:
-        return low
+    low = keys[0]
+    high = keys[n - 1]
     rest = 1.0
     total = 0.0
     exact = True
     for i in range(n):
-        lo = lower[expression[np.int64(scratch[1, i])]]
+        lo = lower[expression[order[i]]]
         if lo > 0.0:
             exact = exact and rest - (rest - lo) == lo
             rest -= lo
-            total += lo * (scratch[0, i] - low)
+            total += lo * (keys[i] - low)
     if rest == 0.0 and exact:  # nothing to distribute: successors with lower bound 0 get nothing
-        first, last = n, 0
+        high = -np.inf
         for i in range(n):
-            if lower[expression[np.int64(scratch[1, i])]] > 0.0:
-                first = min(first, i)
-                last = i
-        low, high = scratch[0, first], scratch[0, last]
-        total = 0.0
-        for i in range(first, last + 1):
-            total += lower[expression[np.int64(scratch[1, i])]] * (scratch[0, i] - low)
-        if low == high:
-            return low
+            if lower[expression[order[i]]] > 0.0:
+                if high == -np.inf:
+                    low = keys[i]
+                    total = 0.0
+                high = keys[i]
+                total += lower[expression[order[i]]] * (high - low)
     moved = high
     undecided = max(-rest, 0.0)  # by lower bounds; further down, by upper bounds
     for i in range(n):
-        f = expression[np.int64(scratch[1, i])]
+        f = expression[order[i]]
         room = upper[f] - lower[f]
         share = min(room, max(rest, 0.0))
-        total += share * (scratch[0, i] - low)
+        total += share * (keys[i] - low)
         exact = exact and (lower[f] == 0.0 or room + lower[f] == upper[f])
         if share >= rest:
             slack = room - share
             rest = 0.0
-            moved = scratch[0, i]
+            moved = keys[i]
             if slack <= 8.0 * n * UNIT_ROUNDOFF and not exact:
-                moved = scratch[0, _last_filled(i, n, expression, lower, upper, scratch)]
+                moved = keys[_last_filled(i, n, expression, lower, upper, order)]
             break
         exact = exact and rest - (rest - share) == share
         rest -= share
@@ -245,109 +233,117 @@ def _interval_row(a, b, values, sign, upward, successor, expression, lower, uppe
     if not exact:
         error += UNIT_ROUNDOFF * 4.0 * n * (moved - low)
     error += undecided * (high - low)
-    if total == 0.0 and error == 0.0:
-        return low
-    result = low + total
-    error += 2.0 * UNIT_ROUNDOFF * abs(result)
-    if upward:
-        return min(result + error, high)
-    return min(max(result - error, low), high)
+    result = low
+    if low < high and (total > 0.0 or error > 0.0):
+        result = low + total
+        error += 2.0 * UNIT_ROUNDOFF * abs(result)
+        result = min(result + error, high) if upward else min(max(result - error, low), high)
+    return result
 
 
-@njit(cache=True)
-def _point_row(a, b, values, sign, upward, successor, expression, probability):
-    """Bound of sum p_i sign v_i for known p; values finite."""
-    low = np.inf
-    high = -np.inf
-    for t in range(a, b):
-        if probability[expression[t]] > 0.0:
-            x = sign * values[successor[t]]
-            low = min(low, x)
-            high = max(high, x)
-    if low == high:
-        return low
-    total = 0.0
-    for t in range(a, b):
-        if probability[expression[t]] > 0.0:
-            total += probability[expression[t]] * (sign * values[successor[t]] - low)
-    result = low + total
-    error = UNIT_ROUNDOFF * ((2.0 * (b - a) + 12.0) * total + 2.0 * abs(result))
-    if upward:
-        return min(result + error, high)
-    return min(max(result - error, low), high)
+@njit()
+def largest_finite(a, b, values, maximise, successor, expression, lower, upper):
+    """(infinite, cap) of a row with infinite successors.
 
-
-@njit(cache=True)
-def interval_row(a, b, values, maximise, upward, successor, expression, lower, upper, point, scratch):
-    """`row_expectation` for transitions a..b of an interval model (``point``: lower == upper)."""
-    if b - a == 1:
-        return values[successor[a]]
-    sign = -1.0 if maximise else 1.0
-    up = upward != maximise  # bounding max v from above is bounding min -v from below
-    for t in range(a, b):
-        if values[successor[t]] == np.inf:
-            infinite, capped = without_infinity(
-                a, b, values, maximise, upward, successor, expression, lower, upper, True
-            )
-            if infinite:
-                return np.inf
-            index = np.arange(b - a)
-            if point:
-                return sign * _point_row(0, b - a, capped, sign, up, index, expression[a:b], lower)
-            return sign * _interval_row(0, b - a, capped, sign, up, index, expression[a:b], lower, upper, scratch)
-    if point:
-        return sign * _point_row(a, b, values, sign, up, successor, expression, lower)
-    return sign * _interval_row(a, b, values, sign, up, successor, expression, lower, upper, scratch)
-
-
-@njit(cache=True, inline="always")
-def short_row(a, b, values, maximise, upward, successor, expression, lower, upper, scratch):
-    """`interval_row`, made part of the caller; rows of three in closed form where that applies."""
-    bound = np.nan
-    if b - a == 3:
-        f, g, h = expression[a], expression[a + 1], expression[a + 2]
-        bound = triple_bound(
-            values[successor[a]], values[successor[a + 1]], values[successor[a + 2]], lower[f], upper[f], lower[g],
-            upper[g], lower[h], upper[h], maximise, upward,
-        )  # fmt: skip
-    if bound != bound:
-        bound = interval_row(a, b, values, maximise, upward, successor, expression, lower, upper, False, scratch)
-    return bound
-
-
-@njit(cache=True)
-def without_infinity(a, b, values, maximise, upward, successor, expression, lower, upper, exact):
-    """(True, -) if the row's bound is inf, else (False, values of the row with inf capped at the largest finite one).
-
-    ``exact``: lower and upper are the set itself, not only its hull.
+    ``infinite``: the extremum over the intervals is inf. Nature minimising: mass must go there. Maximising: it can.
+    ``cap``: the largest finite value, by which others may be replaced where the extremum is finite; -inf: none.
     """
-    n = b - a
-    kept = 0  # successors of finite value: first in the arrays, their bounds decide whether mass can go there alone
-    finite_lo = np.empty(n)
-    finite_hi = np.empty(n)
-    infinite_lo = False
-    infinite_hi = False
-    largest = -np.inf
+    terms = np.empty(b - a)  # bounds of successors of finite value: can the mass go there alone?
+    kept = 0
+    forced = False
+    possible = False
+    cap = -np.inf
     for t in range(a, b):
         f = expression[t]
         v = values[successor[t]]
         if v == np.inf:
-            infinite_lo = infinite_lo or lower[f] > 0.0
-            infinite_hi = infinite_hi or upper[f] > 0.0
+            forced = forced or lower[f] > 0.0
+            possible = possible or upper[f] > 0.0
         else:
-            finite_lo[kept] = lower[f]
-            finite_hi[kept] = upper[f]
+            terms[kept] = lower[f] if maximise else upper[f]
             kept += 1
-            largest = max(largest, v)
-    capped = np.empty(n)
-    for t in range(a, b):
-        capped[t - a] = min(values[successor[t]], largest)
+            cap = max(cap, v)
     if kept == 0:
-        return True, capped
-    if maximise:
-        # From above, any possibility counts; from below, only one that certainly exists.
-        possible = infinite_lo or (infinite_hi and not at_least_one(finite_lo[:kept]))
-        return possible and (exact or upward), capped
-    if upward and not exact:  # the hull may show a way around that the set does not have
-        return infinite_hi, capped
-    return infinite_lo or (infinite_hi and not at_least_one(finite_hi[:kept])), capped
+        return True, cap
+    if forced or not possible:
+        return forced, cap
+    return not at_least_one(terms[:kept]), cap
+
+
+@njit(part=True)
+def hull_bound(a, b, values, cap, maximise, upward, successor, expression, lower, upper, scratch):
+    """Bound of the extremum of sum p_i min(values, cap) over intervals, for a row of three or more; inf as in
+    `largest_finite`, unless values above ``cap`` have been dealt with."""
+    sign = -1.0 if maximise else 1.0
+    bound = np.nan
+    if b - a == 3:
+        f, g, h = expression[a], expression[a + 1], expression[a + 2]
+        x, y, z = values[successor[a]], values[successor[a + 1]], values[successor[a + 2]]
+        bound = triple_bound(
+            cap if x > cap else x, cap if y > cap else y, cap if z > cap else z, lower[f], upper[f], lower[g],
+            upper[g], lower[h], upper[h], maximise, upward,
+        )  # fmt: skip
+    keys, order = scratch.keys, scratch.order
+    for _ in range(2):  # the second time without infinities
+        if bound == bound:
+            break
+        n = sort_row(a, b, values, cap, sign, successor, expression, upper, keys, order)
+        if keys[n - 1] < np.inf and keys[0] > -np.inf:
+            bound = sign * fill_row(n, upward != maximise, expression, lower, upper, keys, order)
+        else:
+            infinite, cap = largest_finite(a, b, values, maximise, successor, expression, lower, upper)
+            bound = np.inf if infinite else np.nan
+    return bound
+
+
+@njit(part=True)
+def interval_bound(a, b, values, maximise, upward, successor, expression, lower, upper, scratch):
+    """`row_bound` of an interval model for transitions a..b."""
+    if b - a == 1:
+        bound = values[successor[a]]
+    else:
+        x, y = values[successor[a]], values[successor[a + 1]]
+        if b - a == 2 and x < np.inf and y < np.inf:
+            f, g = expression[a], expression[a + 1]
+            bound = pair_bound(x, y, lower[f], upper[f], lower[g], upper[g], maximise, upward)
+        else:
+            bound = hull_bound(
+                a, b, values, np.inf, maximise, upward, successor, expression, lower, upper, scratch
+            )
+    return bound
+
+
+@njit(part=True)
+def point_bound(a, b, values, maximise, upward, successor, expression, probability):
+    """`row_bound` of a known MDP for transitions a..b: inf where an infinite value has probability."""
+    sign = -1.0 if maximise else 1.0
+    low = np.inf
+    high = -np.inf
+    infinite = False
+    for t in range(a, b):
+        if probability[expression[t]] > 0.0:
+            x = sign * values[successor[t]]
+            infinite = infinite or abs(x) == np.inf
+            low = x if x < low else low
+            high = x if x > high else high
+    bound = sign * low
+    if b - a == 1:
+        bound = values[successor[a]]
+    elif infinite:
+        bound = np.inf
+    elif b - a == 2 and low < high:
+        f, g = probability[expression[a]], probability[expression[a + 1]]
+        bound = pair_bound(values[successor[a]], values[successor[a + 1]], f, f, g, g, maximise, upward)
+    elif low < high:
+        total = 0.0
+        for t in range(a, b):
+            if probability[expression[t]] > 0.0:
+                total += probability[expression[t]] * (sign * values[successor[t]] - low)
+        result = low + total
+        error = UNIT_ROUNDOFF * ((2.0 * (b - a) + 12.0) * total + 2.0 * abs(result))
+        if upward != maximise:  # bounding max v from above is bounding min -v from below
+            result = min(result + error, high)
+        else:
+            result = min(max(result - error, low), high)
+        bound = sign * result
+    return bound

@@ -1,66 +1,38 @@
-"""Compiled rows over a region, on bare arrays: the fast path of the rectangular relaxation.
-
-A compiled call pays for every array in the tuples it is handed (reference counts), which at some hundred nanoseconds
-per row is more than the query itself. `region_row` therefore takes only what it reads, allocates nothing, and becomes
-part of the sweep that calls it.
-"""
+"""Compiled rows over a region: one support query each, in the direction of the Bellman gradient."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from rpl_agent.jit import UNIT_ROUNDOFF, njit
-from rpl_agent.regions._support import support_box, support_ellipsoid, walk_table
+from rpl_agent.regions._support import plain_simplex, support_box, support_ellipsoid, walk_table
+from rpl_agent.relaxations._interval_rows import hull_bound, interval_bound, largest_finite
 
 #: Masses up to this in a computed distribution are taken for rounding.
 TRACE = 1e-12
 
 
-@njit(cache=True, inline="always")
-def region_row(
-    a, b, values, maximise, upward, successor, expression, upper, constant, weights, mass, tightness,
-    use_polytope, table, box_lower, box_upper, use_ellipsoid, center, factor, radius, direction, start,
-):  # fmt: skip
-    """Bound of the extremum of sum_i p_i v_i over a region, for transitions a..b; the hull is the caller's.
+@njit(part=True)
+def query(a, b, values, cap, maximise, upward, successor, expression, region, scratch, start):
+    """Bound of the extremum of sum_i p_i min(v_i, cap) over a region, for the three or more transitions a..b.
 
     Computed as low + min over x of sum_i f_i(x) (v_i - low) over the successors that can have probability: terms of
     one sign, exact when all values agree. Rounding adds at most (4 n + 16) u (sum_i mass_i (v_i - low) + span) + 2 u
-    (|low| + |result|).
-
-    Parameters
-    ----------
-    values : (S,) float64
-    maximise, upward : bool
-        Direction of nature; side of the bound (as in `row_expectation`).
-    upper, constant, mass : (F,) float64
-        mass = |constant| + |weights| max |x|.
-    weights : (F, n) float64
-    tightness : float
-        Relative to the span of the values: how far the safe bound may be from the exact extremum.
-    use_polytope, use_ellipsoid : bool
-    table : float64
-        Of a `PolytopeData`; empty: the box [box_lower, box_upper].
-    center, factor, radius : the ellipsoid
-    direction : (n,) float64
-        Scratch.
-    start : int
-        A vertex of the table, best the one where a similar row ended.
+    (|low| + |result|). Where the region has an ellipsoid, the interval hull may tell more and is asked too.
 
     Returns
     -------
-    bound : float
-    vertex : int
-        Where the walk ended. -1: no bound; the walk left the table, or a value is infinite.
-    width : float
-        How far the bounds from the two sides are apart.
+    bound, vertex, width :
+        As of `row_bound`.
     """
     sign = -1.0 if maximise else 1.0
+    lower, upper, constant, weights, mass = region.lower, region.upper, region.constant, region.weights, region.mass
+    direction = scratch.direction
     n = direction.shape[0]
     low = np.inf
     for t in range(a, b):
-        x = sign * values[successor[t]]
-        if abs(x) == np.inf:
-            return 0.0, -1, 0.0
+        x = values[successor[t]]
+        x = sign * (cap if x > cap else x)
         if x < low and upper[expression[t]] > 0.0:
             low = x
     for j in range(n):
@@ -70,7 +42,8 @@ def region_row(
     span = 0.0
     for t in range(a, b):
         f = expression[t]
-        d = sign * values[successor[t]] - low
+        x = values[successor[t]]
+        d = sign * (cap if x > cap else x) - low
         if d > 0.0 and upper[f] > 0.0:
             offset += constant[f] * d
             size += mass[f] * d
@@ -80,54 +53,94 @@ def region_row(
                 direction[j] += weights[f, j] * d
     if span == 0.0:
         return sign * low, start, 0.0
-    bound = -np.inf
+    support = -np.inf
     vertex = start
-    if use_polytope:
-        if table.shape[0] == 0:
-            bound = support_box(box_lower, box_upper, direction)
+    if region.use_polytope:
+        if region.table.shape[0] == 0:
+            support = support_box(region.box_lower, region.box_upper, direction)
         else:
-            bound, vertex = walk_table(table, direction, start)
-            if bound == -np.inf:
-                return 0.0, -1, 0.0
-    if use_ellipsoid:
-        bound = max(bound, support_ellipsoid(center, factor, radius, direction))
-    result = low + (offset + bound)
+            support, vertex = walk_table(region.table, direction, start)
+            if support == -np.inf:
+                support = plain_simplex(
+                    region.walk, region.table, region.box_lower, region.box_upper, direction, vertex
+                )
+    if region.use_ellipsoid:
+        support = max(support, support_ellipsoid(region.center, region.factor, region.radius, direction))
+    result = low + (offset + support)
     error = (4.0 * (b - a) + 16.0) * UNIT_ROUNDOFF * (size + span) + 2.0 * UNIT_ROUNDOFF * (abs(low) + abs(result))
     if upward != maximise:  # bounding max v from above is bounding min -v from below
-        result = result + tightness * span + error
+        result = result + region.tightness * span + error
     else:
         result = result - error
-    return sign * min(max(result, low), low + span), vertex, tightness * span + 2.0 * error
+    bound = sign * min(max(result, low), low + span)
+    width = region.tightness * span + 2.0 * error
+    if region.use_ellipsoid:
+        hull = hull_bound(a, b, values, cap, maximise, upward, successor, expression, lower, upper, scratch)
+        if (hull < bound) == maximise and hull != bound:
+            bound = hull
+            width = np.inf
+    return bound, vertex, width
 
 
-@njit(cache=True, borrows=True)
-def region_strategies(
-    values, maximise, row_ptr, successor, expression, played, upper, constant, weights, use_polytope, table, point,
-    box_lower, box_upper, memory, use_ellipsoid, center, factor, radius, scratch, totals, p,
-):  # fmt: skip
-    """Nature's best distributions over a region, all rows in one loop: calls per row would cost three times as much.
+@njit(part=True)
+def limit_of_row(a, b, values, maximise, upward, successor, expression, lower, upper):
+    """(infinite, cap): whether the bound of a row is inf, else the value by which infinite ones may be replaced."""
+    most = -np.inf
+    for t in range(a, b):
+        x = values[successor[t]]
+        if x > most and upper[expression[t]] > 0.0:
+            most = x
+    if most < np.inf:
+        return False, np.inf
+    infinite, cap = largest_finite(a, b, values, maximise, successor, expression, lower, upper)
+    if maximise:  # from below, a possibility of the hull proves nothing: the region may not have it
+        return infinite and (upward or cap == -np.inf), cap
+    return infinite or upward, cap  # from above, a way around that the hull shows proves nothing
 
-    No rounding margins. Other parameters as in `region_row`.
+
+@njit(inline="always")
+def region_bound(a, b, values, maximise, upward, successor, expression, region, scratch, start):
+    """`row_bound` over a region for transitions a..b. Of two, f and 1 - f, the interval hull tells all."""
+    lower, upper = region.lower, region.upper
+    vertex = start
+    width = 0.0
+    if b - a <= 2:
+        bound = interval_bound(a, b, values, maximise, upward, successor, expression, lower, upper, scratch)
+    else:
+        infinite, cap = limit_of_row(a, b, values, maximise, upward, successor, expression, lower, upper)
+        if infinite:
+            bound = np.inf
+        else:
+            bound, vertex, width = query(
+                a, b, values, cap, maximise, upward, successor, expression, region, scratch, start
+            )
+    return bound, vertex, width
+
+
+@njit(borrows=True, nogil=True)
+def region_strategies(values, maximise, rows, played, region, scratch, totals, p):
+    """Nature's best distributions over a region, without rounding margins.
 
     Parameters
     ----------
+    rows : RowArrays
     played : (R,) float64
         Rows with 0 are left alone.
-    point : (V, n) float64
-        The table's vertices.
-    memory : (k,) integer
-        Where the walks of row % k ended, -1 before the first.
-    scratch : float64
-        A `row_set.workspace`.
+    region : RegionRows
     totals : (R,) float64
         Mean above the smallest value under the hull's distribution; rows where it is not finite are left alone.
     p : (T,) float64
         The hull's distributions on entry; rows of which the region tells more are overwritten.
     """
-    n = weights.shape[1]
-    direction, scaled = scratch[2, :n], scratch[3, :n]
+    row_ptr, successor, expression = rows.row_ptr, rows.successor, rows.expression
+    upper, constant, weights = region.upper, region.constant, region.weights
+    table, memory = region.table, region.memory
+    box_lower, box_upper, point = region.box_lower, region.box_upper, region.walk.point
+    center, factor, radius = region.center, region.factor, region.radius
+    direction, scaled = scratch.direction, scratch.other
+    n = direction.shape[0]
     sign = -1.0 if maximise else 1.0
-    last = np.int32(0)
+    last = np.int64(0)
     for row in range(row_ptr.shape[0] - 1):
         a, b = row_ptr[row], row_ptr[row + 1]
         if b - a < 3 or played[row] == 0.0 or not totals[row] < np.inf:  # of two, f and 1 - f, the hull tells all
@@ -150,7 +163,7 @@ def region_strategies(
         total = totals[row]
         found = 0
         vertex = 0
-        if use_polytope:
+        if region.use_polytope:
             if table.shape[0] == 0:
                 bound = support_box(box_lower, box_upper, direction)
             else:
@@ -161,7 +174,7 @@ def region_strategies(
                 total = offset + bound
                 found = 1
         norm = 0.0
-        if use_ellipsoid:
+        if region.use_ellipsoid:
             middle = 0.0
             for k in range(n):
                 entry = 0.0

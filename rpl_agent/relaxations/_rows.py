@@ -1,30 +1,25 @@
-"""Compiled one-row bounds: the only code that knows what nature may do in a row.
+"""Compiled row bounds: `row_bound` is the only code that knows what nature may do in a row, and part of every sweep.
 
-``row_expectation`` bounds the extremum over nature's set of sum_i p_i v_i for one row, from the side that is asked
-for: ``upward`` False gives a number <= the exact extremum, True a number >= it, rounding included. Everything is
-computed as ``min v + sum_i p_i (v_i - min v)``: terms of one sign, exact when all values agree, and the result is
-clipped to [min v, max v], which is a true bound because rows are distributions. Maximisation is minimisation of -v.
+It bounds the extremum over nature's set of sum_i p_i v_i from the side that is asked for: ``upward`` False gives a
+number <= the exact extremum, True a number >= it, rounding included. Everything is computed as
+``min v + sum_i p_i (v_i - min v)``: terms of one sign, exact when all values agree, and the result is clipped to
+[min v, max v], which is a true bound because rows are distributions. Maximisation is minimisation of -v.
+
+Values may be +inf. Nature minimising: inf if the hull forces mass there, else the minimum over distributions that avoid
+it (bounded with the inf replaced by the largest finite value: exact for intervals, a lower bound for regions). Nature
+maximising: inf if mass may go there.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF, njit
-from rpl_agent.regions._support import support_ellipsoid, support_polytope
-from rpl_agent.relaxations._interval_rows import (
-    _interval_row,
-    interval_row,
-    pair_bound,
-    short_row,
-    triple_bound,
-    without_infinity,
-)  # fmt: skip
-from rpl_agent.relaxations._region_rows import region_row
-from rpl_agent.relaxations.row_set import BEST, ELLIPSOID, INTERVAL, POINT, POLYTOPE
+from rpl_agent.jit import njit
+from rpl_agent.relaxations._interval_rows import interval_bound, point_bound, sort_row
+from rpl_agent.relaxations._region_rows import region_bound
 
 
-@njit(cache=True)
+@njit()
 def scratch_size(row_ptr):
     """Length of the scratch columns that the row kernels need: the longest row."""
     longest = 1
@@ -33,163 +28,122 @@ def scratch_size(row_ptr):
     return longest
 
 
-@njit(cache=True)
-def _gradient(a, b, values, sign, low, successor, expression, cs, direction):
-    """The row as a linear function of x: direction @ x + constant; returns (constant, size of rounding terms)."""
-    r = direction.shape[0]
-    constant = 0.0
-    size = 0.0
-    for j in range(r):
-        direction[j] = 0.0
-    for t in range(a, b):
-        f = expression[t]
-        if cs.upper[f] == 0.0:
-            continue
-        d = sign * values[successor[t]] - low
-        constant += cs.constant[f] * d
-        size += abs(cs.constant[f]) * d
-        for j in range(r):
-            direction[j] += cs.weights[f, j] * d
-    return constant, size
-
-
-@njit(cache=True)
-def _region_row(a, b, values, sign, upward, successor, expression, cs, scratch):
-    """Bound of the minimum over a region of x; the interval hull is always among the candidates."""
-    n = b - a
-    low = np.inf
-    high = -np.inf
-    for t in range(a, b):
-        if cs.upper[expression[t]] > 0.0:
-            x = sign * values[successor[t]]
-            low = min(low, x)
-            high = max(high, x)
-    span = high - low
-    if span == 0.0:
-        return low
-    hull = _interval_row(a, b, values, sign, False, successor, expression, cs.lower, cs.upper, scratch)
-    best = hull
-    if n > 2:  # with two successors f and 1 - f the region is the interval
-        direction = np.empty(cs.weights.shape[1])
-        constant, size = _gradient(a, b, values, sign, low, successor, expression, cs, direction)
-        # Rounding of the direction itself: each entry is a sum of n products, |x| is bounded through the rows.
-        for j in range(direction.shape[0]):
-            reach = 0.0
-            if cs.kind != ELLIPSOID:
-                reach = max(abs(cs.polytope.lower[j]), abs(cs.polytope.upper[j]))
-            if cs.kind != POLYTOPE:
-                extent = 0.0
-                for k in range(direction.shape[0]):
-                    extent += cs.factor[j, k] * cs.factor[j, k]
-                other = abs(cs.center[j]) + cs.radius * np.sqrt(extent)
-                reach = max(reach, other)
-            weight = 0.0
-            for t in range(a, b):
-                weight = max(weight, abs(cs.weights[expression[t], j]))
-            size += n * span * weight * reach
-        error = (4.0 * n + 16.0) * UNIT_ROUNDOFF * (size + span) + 2.0 * UNIT_ROUNDOFF * abs(low)
-        if cs.kind == POLYTOPE or cs.kind == BEST:
-            bound, _ = support_polytope(cs.polytope, direction, 0)
-            best = max(best, low + (constant + bound) - error)
-        if cs.kind == ELLIPSOID or cs.kind == BEST:
-            bound = support_ellipsoid(cs.center, cs.factor, cs.radius, direction)
-            best = max(best, low + (constant + bound) - error)
-    if upward:
-        best += cs.tightness * span + (8.0 * n + 32.0) * UNIT_ROUNDOFF * (span + abs(best))
-        return min(best, high)
-    return min(best, high)
-
-
-@njit(cache=True)
-def row_expectation(row, values, maximise, upward, row_ptr, successor, expression, cs, scratch):
-    """A bound of the extremum over nature's set of sum_i p_i values[successor_i].
+@njit(inline="always")
+def row_bound(a, b, values, maximise, upward, successor, expression, point, interval, region, scratch, start):
+    """The bound for the transitions a..b of a row; see the module.
 
     Parameters
     ----------
-    row : int
     values : (S,) float64
-        May be +inf. Nature minimising: inf if the hull forces mass there, else the minimum over distributions that
-        avoid it (bounded with the inf replaced by the largest finite value: exact for intervals, a lower bound for
-        regions). Nature maximising: inf if mass may go there.
     maximise, upward : bool
         Direction of nature; side of the bound. ``upward == maximise`` is the outward bound.
-    row_ptr : (R+1,) int64
     successor, expression : (T,) integer
-    cs : CompiledSet
-    scratch : (2 or more, longest row) float64
+    point, interval, region : `CompiledSet.arguments`
+    scratch : Scratch
+    start : int
+        Of a region: the vertex where the walk starts.
+
+    Returns
+    -------
+    bound : float
+    vertex : int
+        Where the walk of a region ended.
+    width : float
+        Of a region: how far the bounds from the two sides are apart; inf where the query does not say.
     """
-    a, b = row_ptr[row], row_ptr[row + 1]
-    if cs.kind <= INTERVAL or b - a <= 2:
-        return interval_row(
-            a, b, values, maximise, upward, successor, expression, cs.lower, cs.upper, cs.kind == POINT, scratch
+    vertex = start
+    width = 0.0
+    bound = 0.0
+    if point is not None:
+        bound = point_bound(a, b, values, maximise, upward, successor, expression, point)
+    if interval is not None:
+        bound = interval_bound(
+            a, b, values, maximise, upward, successor, expression, interval.lower, interval.upper, scratch
         )
-    sign = -1.0 if maximise else 1.0
-    up = upward != maximise
-    for t in range(a, b):
-        if values[successor[t]] == np.inf:
-            infinite, capped = without_infinity(
-                a, b, values, maximise, upward, successor, expression, cs.lower, cs.upper, False
-            )
-            if infinite:
-                return np.inf
-            index = np.arange(b - a)
-            return sign * _region_row(0, b - a, capped, sign, up, index, expression[a:b], cs, scratch)
-    return sign * _region_row(a, b, values, sign, up, successor, expression, cs, scratch)
+    if region is not None:
+        bound, vertex, width = region_bound(
+            a, b, values, maximise, upward, successor, expression, region, scratch, start
+        )
+    return bound, vertex, width
 
 
-@njit(cache=True, nogil=True, borrows=True)
-def row_range(first, last, values, maximise, upward, row_ptr, successor, expression, cs, scratch, rows, out):
-    """out[i] = row_expectation(rows[i]) for first <= i < last; row i itself when ``rows`` is empty.
+@njit(inline="always")
+def remembered(row, region, before):
+    """The vertex where the last walk of a row ended; where the row before it ended if there was none."""
+    start = before
+    if region is not None:
+        found = region.memory[row % region.memory.shape[0]]
+        start = found if found >= 0 else before
+    return start
+
+
+@njit(nogil=True, borrows=True)
+def row_range(first, last, values, maximise, upward, model, point, interval, region, scratch, rows, out):
+    """out[i] = bound of row rows[i] for first <= i < last; of row i itself when ``rows`` is empty.
 
     Parameters
     ----------
-    scratch : float64
-        A `row_set.workspace`.
+    model : RowArrays
     rows : (k,) int64
     out : (k,) or (R,) float64
     """
     everything = rows.shape[0] == 0
-    kind, lower, upper = cs.kind, cs.lower, cs.upper
-    constant, weights, mass, tightness = cs.constant, cs.weights, cs.mass, cs.tightness
-    table, box_lower, box_upper = cs.polytope.table, cs.polytope.lower, cs.polytope.upper
-    center, factor, radius = cs.center, cs.factor, cs.radius
-    memory = cs.polytope.memory
-    before = np.int32(0)  # where the walk of the row before ended
-    direction = scratch[2, : weights.shape[1]]
+    row_ptr, successor, expression = model.row_ptr, model.successor, model.expression
+    vertex = np.int64(0)
     for i in range(first, last):
         row = i if everything else rows[i]
+        start = remembered(row, region, vertex)
+        bound, vertex, _ = row_bound(
+            row_ptr[row], row_ptr[row + 1], values, maximise, upward, successor, expression, point, interval, region,
+            scratch, start,
+        )  # fmt: skip
+        out[i] = bound
+        if region is not None:
+            region.memory[row % region.memory.shape[0]] = vertex
+
+
+@njit(nogil=True, borrows=True)
+def hull_strategies(values, maximise, model, played, lower, upper, scratch, totals, p):
+    """Nature's best distribution of every row within intervals, without rounding margins (to find strategies).
+
+    Successors of value +inf get no mass when nature minimises.
+
+    Parameters
+    ----------
+    model : RowArrays
+    played : (R,) float64
+        Rows with 0 are not played: they get some distribution.
+    totals : (R,) float64
+        Written: the mean above the smallest value; inf where no set of distributions can do better.
+    p : (T,) float64
+        Written.
+    """
+    row_ptr, successor, expression = model.row_ptr, model.successor, model.expression
+    keys, order = scratch.keys, scratch.order
+    sign = -1.0 if maximise else 1.0
+    for row in range(row_ptr.shape[0] - 1):
         a, b = row_ptr[row], row_ptr[row + 1]
-        if b - a == 2:
-            x, y = values[successor[a]], values[successor[a + 1]]
-            if x < np.inf and y < np.inf:
-                f, g = expression[a], expression[a + 1]
-                out[i] = pair_bound(x, y, lower[f], upper[f], lower[g], upper[g], maximise, upward)
-                continue
-        elif b - a == 3 and kind == INTERVAL:
-            f, g, h = expression[a], expression[a + 1], expression[a + 2]
-            out[i] = triple_bound(
-                values[successor[a]], values[successor[a + 1]], values[successor[a + 2]], lower[f], upper[f], lower[g],
-                upper[g], lower[h], upper[h], maximise, upward,
-            )  # fmt: skip
-            if out[i] == out[i]:
-                continue
+        totals[row] = np.inf
         if b - a == 1:
-            out[i] = values[successor[a]]
-        elif kind <= INTERVAL:
-            out[i] = interval_row(
-                a, b, values, maximise, upward, successor, expression, lower, upper, kind == POINT, scratch
-            )
-        else:
-            slot = row % memory.shape[0]
-            bound, vertex, _ = region_row(
-                a, b, values, maximise, upward, successor, expression, upper, constant, weights, mass, tightness,
-                kind != ELLIPSOID, table, box_lower, box_upper, kind != POLYTOPE, center, factor, radius, direction,
-                memory[slot] if memory[slot] >= 0 else before,
-            )  # fmt: skip
-            out[i] = bound
-            memory[slot] = before = max(vertex, 0)
-            if vertex < 0:
-                out[i] = row_expectation(row, values, maximise, upward, row_ptr, successor, expression, cs, scratch)
-            elif kind != POLYTOPE:
-                hull = short_row(a, b, values, maximise, upward, successor, expression, lower, upper, scratch)
-                out[i] = min(out[i], hull) if maximise else max(out[i], hull)
+            p[a] = 1.0
+            continue
+        rest = 1.0
+        for t in range(a, b):
+            p[t] = lower[expression[t]]
+            rest -= p[t]
+        if played[row] == 0.0:  # any distribution will do
+            for t in range(a, b):
+                share = max(min(upper[expression[t]] - p[t], rest), 0.0)
+                p[t] += share
+                rest -= share
+            continue
+        n = sort_row(a, b, values, np.inf, sign, successor, expression, upper, keys, order)
+        total = 0.0
+        for i in range(n):
+            t = order[i]
+            share = max(min(upper[expression[t]] - p[t], rest), 0.0)
+            p[t] += share
+            rest -= share
+            total += p[t] * (keys[i] - keys[0])
+        if 0.0 < keys[n - 1] - keys[0] < np.inf:
+            totals[row] = total

@@ -15,7 +15,7 @@ import numpy as np
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.relaxations._rows import row_range, scratch_size
-from rpl_agent.relaxations.row_set import CompiledSet, workspace
+from rpl_agent.relaxations.row_set import CompiledSet, RowArrays, workspace
 
 _NO_ROWS = np.zeros(0, dtype=np.int64)
 #: rows that are worth a thread of their own
@@ -84,17 +84,17 @@ class CompiledRelaxation:
         self, values: np.ndarray, extremum: Sense, upward: bool, out: np.ndarray, rows: np.ndarray | None = None
     ) -> None:
         """Like `expectation`, with the side of the bound chosen: <= the extremum, or (upward) >= it."""
-        pmdp = self.pmdp
+        model = RowArrays(self.pmdp.row_ptr, self.pmdp.successor, self.pmdp.expression)
         rows = _NO_ROWS if rows is None else rows
         values = np.ascontiguousarray(values, dtype=np.float64)
         blocks = max(1, min(os.cpu_count() or 1, len(out) // _BLOCK))
         ends = np.linspace(0, len(out), blocks + 1).astype(np.int64)
 
         def block(first: int, last: int) -> None:
+            scratch = workspace(self._set, self._longest)
             row_range(
-                first, last, values, extremum is Sense.MAX, upward, pmdp.row_ptr, pmdp.successor, pmdp.expression,
-                self._set, workspace(self._set, self._longest), rows, out,
-            )  # fmt: skip
+                first, last, values, extremum is Sense.MAX, upward, model, *self._set.arguments, scratch, rows, out
+            )
 
         in_threads(*(lambda a=a, b=b: block(a, b) for a, b in pairwise(ends)))
 

@@ -152,32 +152,54 @@ def _tightness(data: PolytopeData) -> float:
 
 
 def _compile(pmdp: ParametricMDP, region: Region, lower: np.ndarray, upper: np.ndarray) -> CompiledSet | None:
-    weights, kernel = pmdp.table.reduction.weights, region.kernel()
+    """The rows for compiled sweeps; None where the region has no kernel for them."""
+    kernel = region.kernel()
     if isinstance(region, Product) and _rows_are_blocks(pmdp, region):
         return compiled_set(INTERVAL, lower, upper)
-    if kernel is None or sparse.issparse(weights):
+    if kernel is None or sparse.issparse(pmdp.table.reduction.weights):
         return None
-    parts: dict[str, object] = {"constant": pmdp.table.constant, "tightness": TIGHTNESS}
-    if kernel.polytope is not None:
-        parts["tightness"] = _tightness(kernel.polytope)
     polytope, ellipsoid, embedding = kernel
+    weights, mass = _in_coordinates(pmdp, region, polytope, embedding)
+    tightness = TIGHTNESS
     if polytope is not None:
+        tightness = _tightness(polytope)
         # every row remembers where its last walk ended; -1: none yet, it starts where the row before it ended
-        parts["polytope"] = polytope._replace(memory=np.full(max(pmdp.num_rows, 1), -1, np.int32))
-    if embedding is None or polytope is None:
-        mass = np.abs(weights) @ np.max(np.abs(region.box()), axis=0)
-    else:
-        mass = np.abs(weights) @ (np.abs(embedding) @ polytope.reach)
-        weights = weights @ embedding
-    members = len(region.members) if isinstance(region, Intersection) else 1
-    partial = members > (polytope is not None) + (ellipsoid is not None) or beyond_mccormick(region, pmdp)
-    if polytope is not None and ((partial and ellipsoid is None) or (embedding is not None and ellipsoid is not None)):
-        # BEST asks the hull too, which here knows more than the polytope (through an ellipsoid in x, other members,
-        # or the box of parameters); the ellipsoid around the polytope's own box says nothing new.
-        half = (polytope.upper - polytope.lower) / 2
-        ellipsoid = EllipsoidData((polytope.lower + polytope.upper) / 2, np.diag(half), 1.001 * np.sqrt(len(half)))
-    parts["mass"] = np.abs(pmdp.table.constant) + mass
-    if ellipsoid is not None:
-        parts |= {"center": ellipsoid.center, "factor": ellipsoid.factor, "radius": float(ellipsoid.radius)}
+        polytope = polytope._replace(memory=np.full(max(pmdp.num_rows, 1), -1, np.int32))
+        if _hull_tells_more(pmdp, region, ellipsoid, embedding):
+            ellipsoid = _around(polytope)
     kind = ELLIPSOID if polytope is None else POLYTOPE if ellipsoid is None else BEST
-    return compiled_set(kind, lower, upper, weights=np.ascontiguousarray(weights), **parts)
+    center, factor, radius = (None, None, 0.0) if ellipsoid is None else ellipsoid
+    return compiled_set(
+        kind, lower, upper, constant=pmdp.table.constant, weights=weights, polytope=polytope, center=center,
+        factor=factor, radius=float(radius), tightness=tightness, mass=mass,
+    )  # fmt: skip
+
+
+def _in_coordinates(
+    pmdp: ParametricMDP, region: Region, polytope: PolytopeData | None, embedding: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """(weights (F, n), mass (F,)) of the expressions in the coordinates of the region's kernel."""
+    weights = pmdp.table.reduction.weights
+    if embedding is None or polytope is None:
+        reach = np.max(np.abs(region.box()), axis=0)
+    else:
+        reach = np.abs(embedding) @ polytope.reach
+    mass = np.abs(pmdp.table.constant) + np.abs(weights) @ reach
+    if embedding is not None and polytope is not None:
+        weights = weights @ embedding
+    return np.ascontiguousarray(weights), mass
+
+
+def _hull_tells_more(
+    pmdp: ParametricMDP, region: Region, ellipsoid: EllipsoidData | None, embedding: np.ndarray | None
+) -> bool:
+    """Whether the hull knows more than the polytope: through an ellipsoid in x, other members, the parameters' box."""
+    members = len(region.members) if isinstance(region, Intersection) else 1
+    partial = members > 1 + (ellipsoid is not None) or beyond_mccormick(region, pmdp)
+    return (partial and ellipsoid is None) or (embedding is not None and ellipsoid is not None)
+
+
+def _around(polytope: PolytopeData) -> EllipsoidData:
+    """An ellipsoid around a polytope's own box: it says nothing new, but makes the kind BEST, which asks the hull."""
+    half = (polytope.upper - polytope.lower) / 2
+    return EllipsoidData((polytope.lower + polytope.upper) / 2, np.diag(half), 1.001 * np.sqrt(len(half)))

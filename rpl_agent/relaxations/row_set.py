@@ -1,85 +1,181 @@
-"""`CompiledSet`: what nature may do in every row, as arrays for compiled kernels."""
+"""`CompiledSet`: what nature may do in every row, as arrays for compiled kernels.
+
+Kernels take it as three arguments (`CompiledSet.arguments`): ``point``, ``interval`` and ``region``, two of which are
+None. Numba drops the branches of an argument that is None before it compiles, so each kernel is compiled for the kinds
+of sets that are used, and only with the code of that kind.
+"""
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from rpl_agent.regions._support import PolytopeData, empty_polytope_data
-
-POINT, INTERVAL, POLYTOPE, ELLIPSOID, BEST = 0, 1, 2, 3, 4
+from rpl_agent.regions._support import PolytopeData, Walk, empty_polytope_data
 
 
-class CompiledSet(NamedTuple):
-    """Nature's options as arrays; fields that a kind does not use are present but empty.
+class RowKind(IntEnum):
+    """Kinds of sets; those above INTERVAL are regions, and BEST is the better of polytope and ellipsoid per row."""
+
+    POINT = 0
+    INTERVAL = 1
+    POLYTOPE = 2
+    ELLIPSOID = 3
+    BEST = 4
+
+
+POINT, INTERVAL, POLYTOPE, ELLIPSOID, BEST = RowKind
+
+
+class IntervalRows(NamedTuple):
+    """Bounds of every expression: lower, upper (F,) float64."""
+
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+class RegionRows(NamedTuple):
+    """A region of reduced coordinates x, and the expressions f = constant + weights @ x.
 
     Attributes
     ----------
-    kind : int
-        POINT, INTERVAL, POLYTOPE, ELLIPSOID or BEST (per row the better of polytope and ellipsoid).
     lower, upper : (F,) float64
-        Interval hull of every expression; for POINT both are the probability.
+        The interval hull.
     constant : (F,) float64
     weights : (F, r) float64
-        Expressions in reduced coordinates: f = constant + weights @ x.
-    polytope : PolytopeData
+    mass : (F,) float64
+        |constant| + |weights| max |x| over the region: the size of an expression's rounding terms.
+    tightness : float
+        A bound from the far side (above a minimum, below a maximum) adds tightness * span of the row's values.
+    use_polytope, use_ellipsoid : bool
+    table, box_lower, box_upper, memory : of the polytope, see `PolytopeData`
+    walk : Walk
+        What a query needs that leaves the table.
     center : (r,) float64
     factor : (r, r) float64
     radius : float
         The ellipsoid {center + radius * factor @ z : |z| <= 1}.
-    tightness : float
-        A bound from the far side (above a minimum, below a maximum) adds tightness * span of the row's values.
-    mass : (F,) float64
-        |constant| + |weights| max |x| over the region: the size of an expression's rounding terms.
     """
 
-    kind: int
     lower: np.ndarray
     upper: np.ndarray
     constant: np.ndarray
     weights: np.ndarray
-    polytope: PolytopeData
+    mass: np.ndarray
+    tightness: float
+    use_polytope: bool
+    use_ellipsoid: bool
+    table: np.ndarray
+    box_lower: np.ndarray
+    box_upper: np.ndarray
+    memory: np.ndarray
+    walk: Walk
     center: np.ndarray
     factor: np.ndarray
     radius: float
-    tightness: float
-    mass: np.ndarray
 
 
-def compiled_set(kind: int, lower: np.ndarray, upper: np.ndarray, **parts: Any) -> CompiledSet:
-    """A CompiledSet with every unused part empty but of the right type."""
-    default: dict[str, Any] = {
-        "constant": np.zeros(0), "weights": np.zeros((0, 0)), "center": np.zeros(0), "factor": np.zeros((0, 0)),
-        "radius": 0.0, "tightness": 0.0,
-    }  # fmt: skip
-    if "polytope" not in parts:
-        default["polytope"] = empty_polytope_data(np.zeros(0), np.zeros(0))
-    merged = default | parts
-    merged.setdefault("mass", _mass(merged))
-    arrays = {name: _read_only(value) for name, value in merged.items()}
-    return CompiledSet(kind=int(kind), lower=_read_only(lower), upper=_read_only(upper), **arrays)
+class CompiledSet(NamedTuple):
+    """Nature's options as arrays.
+
+    Attributes
+    ----------
+    kind : RowKind
+    lower, upper : (F,) float64
+        Interval hull of every expression; for POINT both are the probability.
+    region : RegionRows, optional
+        For kinds above INTERVAL.
+    """
+
+    kind: RowKind
+    lower: np.ndarray
+    upper: np.ndarray
+    region: RegionRows | None = None
+
+    @property
+    def arguments(self) -> tuple[np.ndarray | None, IntervalRows | None, RegionRows | None]:
+        """(point, interval, region) for the kernels; ``point`` (F,) are probabilities."""
+        point = self.lower if self.kind == POINT else None
+        interval = IntervalRows(self.lower, self.upper) if self.kind == INTERVAL else None
+        return point, interval, self.region
+
+    @property
+    def tightness(self) -> float:
+        return 0.0 if self.region is None else self.region.tightness
+
+    @property
+    def dimension(self) -> int:
+        return 0 if self.region is None else self.region.weights.shape[1]
 
 
-def workspace(compiled: CompiledSet, longest: int) -> np.ndarray:
-    """Scratch of the kernels that bound rows of at most ``longest`` successors: two rows to sort, two vectors."""
-    return np.empty((4, max(longest, compiled.weights.shape[1])))
+class RowArrays(NamedTuple):
+    """Rows and their transitions: row_ptr (R+1,), successor (T,), expression (T,); of a model or a part of one."""
+
+    row_ptr: np.ndarray
+    successor: np.ndarray
+    expression: np.ndarray
 
 
-def _mass(parts: dict) -> np.ndarray:
-    """|constant| + |weights| max |x|, from the box of the polytope or the ellipsoid."""
-    constant, weights, polytope = parts["constant"], parts["weights"], parts["polytope"]
-    reach = polytope.reach
-    if not len(reach) and len(parts["center"]):
-        extent = np.sqrt(np.square(parts["factor"]).sum(axis=1))
-        reach = (np.abs(parts["center"]) + parts["radius"] * extent) * (1.0 + 1e-9)
-    return np.abs(constant) + np.abs(weights) @ reach if len(constant) else np.zeros(0)
+class Scratch(NamedTuple):
+    """Memory of one thread for the row kernels.
+
+    keys, order : (longest row,) float64, int64
+        A row's values, sorted, and the transitions they belong to.
+    direction, other : (r,) float64
+    """
+
+    keys: np.ndarray
+    order: np.ndarray
+    direction: np.ndarray
+    other: np.ndarray
 
 
-def _read_only(value: Any) -> Any:
+def compiled_set(
+    kind: int,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    *,
+    constant: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
+    polytope: PolytopeData | None = None,
+    center: np.ndarray | None = None,
+    factor: np.ndarray | None = None,
+    radius: float = 0.0,
+    tightness: float = 0.0,
+    mass: np.ndarray | None = None,
+) -> CompiledSet:
+    """A CompiledSet; the parts of a region that its kind does not use may be left out."""
+    kind = RowKind(kind)
+    lower, upper = _read_only(lower), _read_only(upper)
+    if kind <= INTERVAL:
+        return CompiledSet(kind, lower, upper)
+    assert constant is not None and weights is not None
+    size = weights.shape[1]
+    box = empty_polytope_data(np.zeros(size), np.zeros(size)) if polytope is None else polytope
+    center = np.zeros(size) if center is None else center
+    factor = np.zeros((size, size)) if factor is None else factor
+    if mass is None:
+        reach = box.reach
+        if polytope is None:
+            reach = (np.abs(center) + radius * np.sqrt(np.square(factor).sum(axis=1))) * (1.0 + 1e-9)
+        mass = np.abs(constant) + np.abs(weights) @ reach
+    region = RegionRows(
+        lower, upper, _read_only(constant), _read_only(weights), _read_only(mass), float(tightness), kind != ELLIPSOID,
+        kind != POLYTOPE, box.table, box.lower, box.upper, box.memory, Walk.of(box), _read_only(center),
+        _read_only(factor), float(radius),
+    )  # fmt: skip
+    return CompiledSet(kind, lower, upper, region)
+
+
+def workspace(compiled: CompiledSet, longest: int) -> Scratch:
+    """Scratch of the kernels that bound rows of at most ``longest`` successors."""
+    size = compiled.dimension
+    return Scratch(np.empty(longest), np.empty(longest, dtype=np.int64), np.empty(size), np.empty(size))
+
+
+def _read_only(value: Any) -> np.ndarray:
     """Arrays as contiguous read-only floats, so that the kernels are compiled for one kind of argument."""
-    if not isinstance(value, np.ndarray):
-        return value
     array = np.ascontiguousarray(value, dtype=np.float64).view()
     array.setflags(write=False)
     return array

@@ -3,7 +3,8 @@
 Lower and upper values differ by rounding only. Intervals: nature's distribution is found once per row, for the side on
 which it must be optimal (the outward one), and used for both: on the other side any distribution of the set gives a
 bound. Regions: the query is made once, on the outward side; on the other one its tightness is added, twice because a
-check may end at another vertex, and the largest distance between a successor's two values.
+check may end at another vertex, and the largest distance between a successor's two values. Where that does not apply,
+each side is bounded for itself.
 """
 
 from __future__ import annotations
@@ -11,24 +12,108 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.jit import UNIT_ROUNDOFF, njit
-from rpl_agent.relaxations._interval_rows import (
-    INSERTION_LIMIT,
-    insert_row,
-    interval_row,
-    pair_bound,
-    short_row,
-)
-from rpl_agent.relaxations._region_rows import region_row
-from rpl_agent.relaxations._rows import row_expectation
-from rpl_agent.relaxations.row_set import ELLIPSOID, INTERVAL, POLYTOPE
-from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT, MIN_AGENT
+from rpl_agent.relaxations._interval_rows import INSERTION_LIMIT, sort_row
+from rpl_agent.relaxations._rows import row_bound
+from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT, MIN_AGENT, mixed_in, mixture, paid
 
 
-@njit(cache=True, nogil=True, borrows=True)
-def backward(
-    order, low, high, low_rows, high_rows, agent, maximise, gamma, state_ptr, row_ptr, successor, expression, reward,
-    weights, cs, scratch,
-):  # fmt: skip
+@njit(part=True)
+def _shared(a, b, low, high, maximise, successor, expression, interval, scratch):
+    """(found, q_low, q_high) of an interval row by one distribution for both sides."""
+    lower, upper = interval.lower, interval.upper
+    n = b - a
+    keys, order = scratch.keys, scratch.order
+    sign = -1.0 if maximise else 1.0
+    leading = high if maximise else low
+    finite = sort_row(a, b, leading, np.inf, sign, successor, expression, upper, keys, order) == n
+    rest = 1.0
+    for t in range(a, b):
+        finite = finite and high[successor[t]] < np.inf
+        rest -= lower[expression[t]]
+    if not (finite and rest > 1e-9):
+        return False, 0.0, 0.0
+    span = keys[n - 1] - keys[0]
+    first = successor[order[0]]
+    bottom_low, bottom_high = low[first], high[first]
+    gain_low, gain_high = 0.0, 0.0
+    equal = True
+    for k in range(n):
+        t = order[k]
+        f = expression[t]
+        share = min(upper[f] - lower[f], rest)
+        rest -= share
+        share += lower[f]
+        x, y = low[successor[t]], high[successor[t]]
+        gain_low += share * (x - bottom_low)
+        gain_high += share * (y - bottom_high)
+        equal = equal and x == bottom_low and y == bottom_high
+    if not rest < 1e-12:
+        return False, 0.0, 0.0
+    if equal and gain_low == 0.0 and gain_high == 0.0:  # whatever the distribution, the value is exact
+        return True, bottom_low, bottom_high
+    # three times the margin of `fill_row`, whose sums are formed in another order
+    span = abs(span) + abs(high[first] - low[first])
+    margin = 3.0 * UNIT_ROUNDOFF * (6.0 * n + 12.0) * span + 3.0 * rest * span
+    q_low = bottom_low + gain_low
+    q_high = bottom_high + gain_high
+    q_low -= margin + 6.0 * UNIT_ROUNDOFF * abs(q_low)
+    q_high += margin + 6.0 * UNIT_ROUNDOFF * abs(q_high)
+    return True, q_low, q_high
+
+
+@njit(part=True)
+def _far_side(a, b, low, high, q, width, maximise, successor, expression, upper):
+    """The other side of a region's row, from the outward bound q that a query found up to ``width``; inf: unknown."""
+    sign = -1.0 if maximise else 1.0
+    apart = 0.0
+    bottom, top = np.inf, -np.inf
+    for t in range(a, b):
+        if upper[expression[t]] > 0.0:
+            j = successor[t]
+            apart = max(apart, high[j] - low[j])
+            bottom, top = min(bottom, low[j]), max(top, high[j])
+    far = q + sign * (2.0 * width + apart)
+    far += sign * 4.0 * UNIT_ROUNDOFF * abs(far)
+    far = max(far, bottom) if maximise else min(far, top)
+    return far if top < np.inf else np.inf
+
+
+@njit(inline="always")
+def both_bounds(a, b, low, high, maximise, successor, expression, point, interval, region, scratch, start):
+    """(q_low, q_high, vertex): a row's bounds from below under ``low`` and from above under ``high``."""
+    q_low, q_high = 0.0, 0.0
+    vertex = start
+    found = False
+    if interval is not None:
+        if 2 < b - a <= INSERTION_LIMIT:
+            found, q_low, q_high = _shared(a, b, low, high, maximise, successor, expression, interval, scratch)
+    for turn in range(2):
+        if found:
+            break
+        upward = maximise if turn == 0 else not maximise  # the outward side first
+        values = high if upward else low
+        q, vertex, width = row_bound(
+            a, b, values, maximise, upward, successor, expression, point, interval, region, scratch, vertex
+        )
+        far = np.inf
+        if region is not None:
+            if b - a > 2 and q < np.inf and width < np.inf:
+                if turn == 0:
+                    far = _far_side(a, b, low, high, q, width, maximise, successor, expression, region.upper)
+                else:  # a check may end at another vertex
+                    q += width if upward else -width
+        found = far < np.inf
+        if upward:
+            q_high = q
+            q_low = far if found else q_low
+        else:
+            q_low = q
+            q_high = far if found else q_high
+    return q_low, q_high, vertex
+
+
+@njit(nogil=True, borrows=True)
+def backward(order, low, high, low_rows, high_rows, game, point, interval, region, scratch):
     """low[s] <= (T low)(s) and high[s] >= (T high)(s) for s in order, successors first.
 
     Parameters
@@ -38,154 +123,44 @@ def backward(
         Read at successors, written at the states of ``order``.
     low_rows, high_rows : (S,) int64
         Written: the agent's best row for either side (untouched for a fixed policy).
-    agent, maximise, gamma, reward, weights, scratch :
-        As in `bellman`.
-    cs : CompiledSet
+    game, point, interval, region, scratch : as in `bellman`
     """
-    kind, lower, upper = cs.kind, cs.lower, cs.upper
-    constant, coefficients, mass, tightness = cs.constant, cs.weights, cs.mass, cs.tightness
-    table, box_lower, box_upper = cs.polytope.table, cs.polytope.lower, cs.polytope.upper
-    center, factor, radius = cs.center, cs.factor, cs.radius
-    last = 0  # a row is asked once: its walk starts where that of the row before it ended
-    direction = scratch[2, : coefficients.shape[1]]
-    sign = -1.0 if maximise else 1.0
-    leading = high if maximise else low
+    agent, maximise, gamma, state_ptr, row_ptr = game.agent, game.maximise, game.gamma, game.state_ptr, game.row_ptr
+    successor, expression, reward, weights = game.successor, game.expression, game.reward, game.weights
+    vertex = np.int64(0)  # a row is asked once: its walk starts where that of the row before it ended
     for i in range(order.shape[0]):
         s = order[i]
         worst = np.inf if agent == MIN_AGENT else -np.inf
         best_low, best_high = worst, worst
-        base_low, base_high = 0.0, 0.0
-        total_low, total_high = 0.0, 0.0
-        least_low, most_low, least_high, most_high = np.inf, -np.inf, np.inf, -np.inf
+        base_low, total_low, least_low, most_low = 0.0, 0.0, np.inf, -np.inf
+        base_high, total_high, least_high, most_high = 0.0, 0.0, np.inf, -np.inf
         drawn = 0
         for row in range(state_ptr[s], state_ptr[s + 1]):
             if agent == FIXED_AGENT and weights[row] == 0.0:
                 continue
-            a, b = row_ptr[row], row_ptr[row + 1]
-            n = b - a
-            slow = True
-            q_low, q_high = 0.0, 0.0
-            if n == 1:
-                q_low, q_high = low[successor[a]], high[successor[a]]
-                slow = False
-            elif n == 2:
-                j, k = successor[a], successor[a + 1]
-                if high[j] < np.inf and high[k] < np.inf:
-                    f, g = expression[a], expression[a + 1]
-                    q_low = pair_bound(low[j], low[k], lower[f], upper[f], lower[g], upper[g], maximise, False)
-                    q_high = pair_bound(high[j], high[k], lower[f], upper[f], lower[g], upper[g], maximise, True)
-                    slow = False
-            elif kind == INTERVAL and n <= INSERTION_LIMIT:
-                finite = insert_row(a, b, leading, sign, successor, expression, upper, scratch) == n
-                rest = 1.0
-                for t in range(a, b):
-                    finite = finite and high[successor[t]] < np.inf
-                    rest -= lower[expression[t]]
-                if finite and rest > 1e-9:
-                    span = scratch[0, n - 1] - scratch[0, 0]
-                    first = successor[np.int64(scratch[1, 0])]
-                    bottom_low, bottom_high = low[first], high[first]
-                    gain_low, gain_high = 0.0, 0.0
-                    for k in range(n):
-                        t = np.int64(scratch[1, k])
-                        f = expression[t]
-                        share = min(upper[f] - lower[f], rest)
-                        rest -= share
-                        share += lower[f]
-                        gain_low += share * (low[successor[t]] - bottom_low)
-                        gain_high += share * (high[successor[t]] - bottom_high)
-                    if rest < 1e-12:
-                        # three times the margin of `interval_row`, whose sums are formed in another order
-                        span = abs(span) + abs(high[first] - low[first])
-                        margin = 3.0 * UNIT_ROUNDOFF * (6.0 * n + 12.0) * span + 3.0 * rest * span
-                        q_low = bottom_low + gain_low
-                        q_high = bottom_high + gain_high
-                        q_low -= margin + 6.0 * UNIT_ROUNDOFF * abs(q_low)
-                        q_high += margin + 6.0 * UNIT_ROUNDOFF * abs(q_high)
-                        slow = False
-                        if gain_low == 0.0 and gain_high == 0.0:
-                            equal = True
-                            for t in range(a, b):
-                                j = successor[t]
-                                equal = equal and low[j] == bottom_low and high[j] == bottom_high
-                            if equal:  # whatever the distribution, the value is exact
-                                q_low, q_high = bottom_low, bottom_high
-            elif kind > INTERVAL:
-                q, vertex, width = region_row(
-                    a, b, leading, maximise, maximise, successor, expression, upper, constant, coefficients, mass,
-                    tightness, kind != ELLIPSOID, table, box_lower, box_upper, kind != POLYTOPE, center, factor,
-                    radius, direction, last,
-                )  # fmt: skip
-                last = max(vertex, 0)
-                apart = 0.0
-                bottom, top = np.inf, -np.inf
-                for t in range(a, b):
-                    if upper[expression[t]] > 0.0:
-                        j = successor[t]
-                        apart = max(apart, high[j] - low[j])
-                        bottom, top = min(bottom, low[j]), max(top, high[j])
-                if vertex >= 0 and top < np.inf:
-                    far = q + sign * (2.0 * width + apart)
-                    if kind != POLYTOPE:
-                        hull = short_row(
-                            a, b, leading, maximise, maximise, successor, expression, lower, upper, scratch
-                        )
-                        if (hull < q) == maximise and hull != q:  # the hull tells more than the region
-                            q = hull
-                            other = low if maximise else high
-                            hull = short_row(
-                                a, b, other, maximise, not maximise, successor, expression, lower, upper, scratch
-                            )
-                            far = min(far, hull) if maximise else max(far, hull)
-                    far += sign * 4.0 * UNIT_ROUNDOFF * abs(far)
-                    q_low, q_high = (max(far, bottom), q) if maximise else (q, min(far, top))
-                    slow = False
-                else:
-                    q_low = row_expectation(row, low, maximise, False, row_ptr, successor, expression, cs, scratch)
-                    q_high = row_expectation(row, high, maximise, True, row_ptr, successor, expression, cs, scratch)
-                    slow = False
-            if slow and kind == INTERVAL:  # as a check does it: both round alike
-                q_low = short_row(a, b, low, maximise, False, successor, expression, lower, upper, scratch)
-                q_high = short_row(a, b, high, maximise, True, successor, expression, lower, upper, scratch)
-            elif slow:
-                q_low = interval_row(a, b, low, maximise, False, successor, expression, lower, upper, True, scratch)
-                q_high = interval_row(a, b, high, maximise, True, successor, expression, lower, upper, True, scratch)
-            if reward[row] != 0.0 or gamma != 1.0:
-                if q_low < np.inf:
-                    q_low = reward[row] + gamma * q_low
-                    q_low -= 3.0 * UNIT_ROUNDOFF * (abs(q_low) + 2.0 * abs(reward[row]))
-                if q_high < np.inf:
-                    q_high = reward[row] + gamma * q_high
-                    q_high += 3.0 * UNIT_ROUNDOFF * (abs(q_high) + 2.0 * abs(reward[row]))
+            q_low, q_high, vertex = both_bounds(
+                row_ptr[row], row_ptr[row + 1], low, high, maximise, successor, expression, point, interval, region,
+                scratch, vertex,
+            )  # fmt: skip
+            q_low = paid(q_low, reward[row], gamma, -1.0)
+            q_high = paid(q_high, reward[row], gamma, 1.0)
             if agent == FIXED_AGENT:
-                if drawn == 0:
-                    base_low, base_high = q_low, q_high
-                if q_low == np.inf:
-                    base_low = np.inf
-                if q_high == np.inf:
-                    base_high = np.inf
-                if base_low < np.inf:
-                    total_low += weights[row] * (q_low - base_low)
-                if base_high < np.inf:
-                    total_high += weights[row] * (q_high - base_high)
-                least_low, most_low = min(least_low, q_low), max(most_low, q_low)
-                least_high, most_high = min(least_high, q_high), max(most_high, q_high)
-                drawn += 1
-            else:
-                if (agent == MAX_AGENT and q_low > best_low) or (agent == MIN_AGENT and q_low < best_low):
-                    best_low = q_low
-                    low_rows[s] = row
-                if (agent == MAX_AGENT and q_high > best_high) or (agent == MIN_AGENT and q_high < best_high):
-                    best_high = q_high
-                    high_rows[s] = row
-        if agent == FIXED_AGENT:
-            best_low, best_high = base_low, base_high
-            if best_low < np.inf and most_low > least_low:
-                best_low += total_low
-                best_low -= 3.0 * UNIT_ROUNDOFF * ((2.0 * drawn + 8.0) * (most_low - least_low) + 2.0 * abs(best_low))
-            if best_high < np.inf and most_high > least_high:
-                best_high += total_high
-                best_high += (
-                    3.0 * UNIT_ROUNDOFF * ((2.0 * drawn + 8.0) * (most_high - least_high) + 2.0 * abs(best_high))
+                w = weights[row]
+                base_low, total_low, least_low, most_low = mixed_in(
+                    q_low, w, drawn, base_low, total_low, least_low, most_low
                 )
+                base_high, total_high, least_high, most_high = mixed_in(
+                    q_high, w, drawn, base_high, total_high, least_high, most_high
+                )
+                drawn += 1
+                continue
+            if (agent == MAX_AGENT and q_low > best_low) or (agent == MIN_AGENT and q_low < best_low):
+                best_low = q_low
+                low_rows[s] = row
+            if (agent == MAX_AGENT and q_high > best_high) or (agent == MIN_AGENT and q_high < best_high):
+                best_high = q_high
+                high_rows[s] = row
+        if agent == FIXED_AGENT:
+            best_low = mixture(drawn, base_low, total_low, least_low, most_low, -1.0)
+            best_high = mixture(drawn, base_high, total_high, least_high, most_high, 1.0)
         low[s], high[s] = best_low, best_high

@@ -45,7 +45,7 @@ from functools import cached_property
 import numpy as np
 
 from rpl_agent.relaxations._rows import row_range
-from rpl_agent.relaxations.row_set import INTERVAL, POINT, compiled_set, workspace
+from rpl_agent.relaxations.row_set import INTERVAL, POINT, RowArrays, compiled_set, workspace
 from rpl_agent.solver._bellman import MIN_AGENT
 from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, attainable, finite_set, hold_set
 from rpl_agent.solver._states import runs_forward
@@ -232,8 +232,8 @@ class _Claim:
             each.setflags(write=False)
             means = np.empty(len(rows))
             row_range(
-                0, len(rows), self.values, problem.maximise, self.upward, pmdp.row_ptr, pmdp.successor, each, fixed,
-                workspace(fixed, problem.longest), rows, means,
+                0, len(rows), self.values, problem.maximise, self.upward, RowArrays(pmdp.row_ptr, pmdp.successor, each),
+                *fixed.arguments, workspace(fixed, problem.longest), rows, means,
             )  # fmt: skip
             charge = witness.charges(self.values)[rows]
             q[rows] = means + charge if self.upward else means - charge

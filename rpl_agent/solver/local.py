@@ -11,18 +11,11 @@ import numpy as np
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import splu
 
-from rpl_agent.relaxations._region_rows import TRACE
-from rpl_agent.relaxations.row_set import INTERVAL, POINT, CompiledSet, compiled_set, workspace
-from rpl_agent.solver._bellman import (
-    FIXED_AGENT,
-    assemble,
-    bellman,
-    extract,
-    relax_chain,
-    residual,
-    row_means,
-    row_values,
-)
+from rpl_agent.relaxations._region_rows import TRACE, region_strategies
+from rpl_agent.relaxations._rows import hull_strategies
+from rpl_agent.relaxations.row_set import POINT, CompiledSet, RowArrays, Scratch, compiled_set, workspace
+from rpl_agent.solver._bellman import FIXED_AGENT, Game, bellman
+from rpl_agent.solver._chain import assemble, extract, relax_chain, residual, row_means
 from rpl_agent.solver._components import retry_costs
 from rpl_agent.solver._graph import attainable, staying_rows
 from rpl_agent.solver._witness import SPECK, tidy
@@ -185,22 +178,30 @@ class Local:
         return sweeps
 
     def _sweep(self, order: np.ndarray, values: np.ndarray, out: np.ndarray, upward: bool, offset: float) -> float:
-        return bellman(
-            order, values, out, np.empty(self.n, dtype=np.int64), upward, self.agent, self.maximise, self.gamma,
-            offset, self.state_ptr, self.row_ptr, self.successor, self.expression, self.reward, self.weights, self.cs,
-            workspace(self.cs, self.longest),
+        game = Game(
+            self.agent, self.maximise, self.gamma, self.state_ptr, self.row_ptr, self.successor, self.expression,
+            self.reward, self.weights,
         )  # fmt: skip
+        chosen = np.empty(self.n, dtype=np.int64)
+        return bellman(order, values, out, chosen, upward, offset, game, *self.cs.arguments, self._scratch())
+
+    def _scratch(self) -> Scratch:
+        return workspace(self.cs, self.longest)
 
     def greedy(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(q (R,), p (T,)): nature's best distributions and the values of the rows under them."""
+        if self.nature_fixed:
+            return self.means(values, self.lo), self.lo
         q, p = np.empty(len(self.row_of)), np.empty(len(self.successor))
-        row_values(
-            values, self.maximise, self.gamma, self.row_ptr, self.successor, self.expression, self.reward, self.weights,
-            self.cs, workspace(self.cs, self.longest), q, p,
-        )  # fmt: skip
-        if self.cs.kind == INTERVAL:
-            tidy(p, values, self.maximise, self.successor, self.cs.lower, self.cs.upper, self.expression, self.row_ptr)
-        elif not self.nature_fixed:  # the distributions of a region are not free within its hull
+        rows, scratch = RowArrays(self.row_ptr, self.successor, self.expression), self._scratch()
+        lower, upper, region = self.cs.lower, self.cs.upper, self.cs.region
+        hull_strategies(values, self.maximise, rows, self.weights, lower, upper, scratch, q, p)
+        if region is not None:
+            region_strategies(values, self.maximise, rows, self.weights, region, scratch, q, p)
+        row_means(values, self.gamma, self.row_ptr, self.successor, self.reward, p, q)
+        if region is None:
+            tidy(p, values, self.maximise, self.successor, lower, upper, self.expression, self.row_ptr)
+        else:  # the distributions of a region are not free within its hull
             p[(p <= TRACE) & (self.lo == 0.0)] = 0.0
         return q, p
 

@@ -14,8 +14,8 @@ from rpl_agent.model.policy import Policy
 from rpl_agent.model.remember import per_model
 from rpl_agent.relaxations._rows import scratch_size
 from rpl_agent.relaxations.base import Relaxation
-from rpl_agent.relaxations.row_set import CompiledSet, workspace
-from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT, MIN_AGENT
+from rpl_agent.relaxations.row_set import CompiledSet, Scratch, workspace
+from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Game
 from rpl_agent.solver._components import CYCLIC, SINK, TRIVIAL, components, layers, numbered_forward
 
 #: more cyclic layers than this are solved together if they are small enough: one factorisation beats many
@@ -141,7 +141,16 @@ class Problem:
     def longest(self) -> int:
         return int(scratch_size(self.pmdp.row_ptr))
 
-    def scratch(self) -> np.ndarray:
+    @cached_property
+    def game(self) -> Game:
+        """The problem as the sweeps take it."""
+        pmdp = self.pmdp
+        return Game(
+            self.agent, self.maximise, self.gamma, pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, pmdp.expression,
+            self.reward, self.weights,
+        )  # fmt: skip
+
+    def scratch(self) -> Scratch:
         """A workspace for the row kernels."""
         return workspace(self.cs, self.longest)
 

@@ -170,11 +170,9 @@ def _backward(
     high_rows: np.ndarray,
 ) -> None:
     """Values of states whose successors are solved."""
-    pmdp = problem.pmdp
     backward(
-        states, lower, upper, low_rows, high_rows, problem.agent, problem.maximise, problem.gamma, pmdp.state_ptr,
-        pmdp.row_ptr, pmdp.successor, pmdp.expression, problem.reward, problem.weights, problem.cs, problem.scratch(),
-    )  # fmt: skip
+        states, lower, upper, low_rows, high_rows, problem.game, *problem.cs.arguments, problem.scratch()
+    )
 
 
 def _sinks(
