@@ -40,6 +40,24 @@ def _subset_key(basis, without):
 
 
 @njit(cache=True)
+def sort_numbers(keys, order):
+    """Sort the numbers in ``order`` in place by their keys, then by themselves (numpy's sorts compile for seconds)."""
+    n = order.shape[0]
+    stride = 1
+    while stride < n // 9:
+        stride = 3 * stride + 1
+    while stride > 0:
+        for i in range(stride, n):
+            e = order[i]
+            j = i - stride
+            while j >= 0 and (keys[order[j]] > keys[e] or (keys[order[j]] == keys[e] and order[j] > e)):
+                order[j + stride] = order[j]
+                j -= stride
+            order[j + stride] = e
+        stride //= 3
+
+
+@njit(cache=True)
 def clip(row_id, row, bound, basis, neighbour, point, alive, state):
     """Intersect a simple polytope with {x : row.x <= bound}, in place; nothing changes unless CUT is returned.
 
@@ -123,7 +141,8 @@ def clip(row_id, row, bound, basis, neighbour, point, alive, state):
             for q in range(n - 1):
                 keys[i * (n - 1) + q] = _subset_key(new_basis[i], q)
             i += 1
-    order = np.argsort(keys)
+    order = np.arange(keys.shape[0])
+    sort_numbers(keys, order)
     if order.shape[0] % 2 == 1:
         return INCONSISTENT
     for pair in range(0, order.shape[0], 2):
@@ -230,7 +249,8 @@ def cut_by_rows(rows, rhs, loose, tolerance, status, held, held_rhs, held_loose,
     worst = np.empty(rows.shape[0])
     while most_violated(rows, loose, tolerance, point, alive, state, status, worst) > 0:
         chosen = np.flatnonzero(status == CHOSEN)
-        for i in chosen[np.argsort(-worst[chosen], kind="mergesort")]:
+        sort_numbers(-worst, chosen)
+        for i in chosen:
             status[i] = REDUNDANT
             told = clip(size[0], rows[i], loose[i], basis, neighbour, point, alive, state)
             if told == CUT:

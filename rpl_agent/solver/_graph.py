@@ -13,7 +13,8 @@ import numpy as np
 from rpl_agent.jit import UNIT_ROUNDOFF, njit
 from rpl_agent.relaxations._interval_rows import FEASIBILITY_TOLERANCE, at_least_one
 
-ALL_ROWS, ANY_ROW = 0, 1
+#: who chooses the row of a state: the other side, oneself, or a fixed policy that draws it
+ALL_ROWS, ANY_ROW, DRAWN_ROW = 0, 1, 2
 
 
 @njit(cache=True)
@@ -232,7 +233,7 @@ def _keeps_finite(
                 loops = _stays(row, Z, row_ptr, successor, lo, hi)
             else:
                 loops = _only(row, Z, row_ptr, successor, hi)
-        if quantifier == 2:  # a policy that draws rows: all safe; one hits, or all are quiet
+        if quantifier == DRAWN_ROW:  # a policy that draws rows: all safe; one hits, or all are quiet
             good = good and safe
             progress = progress or hits
             quiet = quiet and loops
@@ -242,7 +243,7 @@ def _keeps_finite(
             return True
         if quantifier == ALL_ROWS and not fine:
             return False
-    return good and (progress or quiet) if quantifier == 2 else good
+    return good and (progress or quiet) if quantifier == DRAWN_ROW else good
 
 
 @njit(cache=True, nogil=True)
@@ -259,7 +260,7 @@ def finite_set(state_ptr, row_ptr, successor, lo, hi, played, pays, quantifier, 
     pays : (R,) bool
         Rows with a positive reward.
     quantifier : int
-        ANY_ROW: the minimiser chooses the row. ALL_ROWS: the other side chooses it, or (2) a fixed policy draws it.
+        ANY_ROW: the minimiser chooses the row. ALL_ROWS: the other side does. DRAWN_ROW: a fixed policy draws it.
     nature_helps : bool
         Whether nature is the minimiser.
     goal, start : (n + m,) bool

@@ -16,7 +16,7 @@ from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy
 from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT, MIN_AGENT
 from rpl_agent.solver._components import components, levels
-from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, attainable, finite_set, hold_set
+from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, attainable, finite_set, hold_set
 from rpl_agent.solver.check import prove
 from rpl_agent.solver.operator import generic_bounds, state_bounds
 from rpl_agent.solver.problem import Problem
@@ -43,7 +43,7 @@ def _graph(problem: Problem, weights: np.ndarray | None) -> _Graph:
     played = np.ones(pmdp.num_rows, dtype=bool) if weights is None else weights > 0.0
     infinite = np.zeros(states, dtype=bool)
     if not problem.is_reach:
-        quantifier = 2 if weights is not None else ANY_ROW if problem.agent == MIN_AGENT else ALL_ROWS
+        quantifier = DRAWN_ROW if weights is not None else ANY_ROW if problem.agent == MIN_AGENT else ALL_ROWS
         infinite = ~finite_set(
             pmdp.state_ptr, pmdp.row_ptr, problem.absorbing_successor, lo, hi, played, problem.reward > 0.0, quantifier,
             not problem.maximise, problem.must_reach, problem.task.target.copy(), np.ones(states, dtype=bool),

@@ -47,7 +47,7 @@ import numpy as np
 from rpl_agent.relaxations._rows import row_range
 from rpl_agent.relaxations.row_set import INTERVAL, POINT, RowArrays, compiled_set, workspace
 from rpl_agent.solver._bellman import MIN_AGENT
-from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, attainable, finite_set, hold_set
+from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, attainable, finite_set, hold_set
 from rpl_agent.solver._states import runs_forward
 from rpl_agent.solver.operator import row_bounds, state_bounds, total_bounds
 from rpl_agent.solver.policies import policy_issues, side_weights
@@ -250,7 +250,7 @@ class _Claim:
             return [f"an infinite lower bound rests on the interval hull in {_name(problem, claimed)}"]
         lo, hi = attainable(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
         played = np.ones(pmdp.num_rows, dtype=bool) if self.weights is None else self.weights > 0.0
-        quantifier = 2 if self.weights is not None else ANY_ROW if problem.agent == MIN_AGENT else ALL_ROWS
+        quantifier = DRAWN_ROW if self.weights is not None else ANY_ROW if problem.agent == MIN_AGENT else ALL_ROWS
         finite = finite_set(
             pmdp.state_ptr, pmdp.row_ptr, problem.absorbing_successor, lo, hi, played, problem.reward > 0.0,
             quantifier, not problem.maximise, problem.must_reach, problem.task.target.copy(),

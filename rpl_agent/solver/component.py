@@ -19,8 +19,8 @@ import numpy as np
 
 from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.relaxations.row_set import INTERVAL
-from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT
-from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, finite_set, hold_set, staying_rows
+from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT, MIN_AGENT
+from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, finite_set, hold_set, staying_rows
 from rpl_agent.solver.local import Local
 from rpl_agent.solver.problem import Problem
 from rpl_agent.solver.quotient import Quotient, collapse
@@ -165,7 +165,7 @@ def _finite(problem: Problem, local: Local, upper: np.ndarray) -> np.ndarray:
         return np.ones(local.n, dtype=bool)
     goal = np.concatenate([np.zeros(local.n, dtype=bool), exit_finite])
     start = np.concatenate([np.ones(local.n, dtype=bool), exit_finite])
-    quantifier = 2 if local.agent == FIXED_AGENT else ANY_ROW if local.agent == -1 else ALL_ROWS
+    quantifier = DRAWN_ROW if local.agent == FIXED_AGENT else ANY_ROW if local.agent == MIN_AGENT else ALL_ROWS
     played = local.weights > 0.0
     return finite_set(
         local.state_ptr, local.row_ptr, local.successor, local.lo, local.hi, played, pays, quantifier,
@@ -182,7 +182,7 @@ def _worthless(problem: Problem, local: Local) -> np.ndarray:
     if not problem.nature_proper:
         lo, hi = local.lo, local.hi
     start = np.concatenate([np.ones(local.n, dtype=bool), np.zeros(local.m, dtype=bool)])
-    quantifier = ANY_ROW if local.agent == -1 else ALL_ROWS
+    quantifier = ANY_ROW if local.agent == MIN_AGENT else ALL_ROWS
     return hold_set(local.state_ptr, local.row_ptr, local.successor, lo, hi, usable, quantifier, start)[: local.n]
 
 
