@@ -19,7 +19,7 @@ DEFAULT_TIGHTNESS = 1e-9
 def row_bounds(problem: Problem, values: np.ndarray, upward: bool) -> np.ndarray:
     """(R,) bounds of nature's extremum per row from the side asked for.
 
-    +inf among values is treated as in `row_expectation`; -inf (a lower bound that says nothing) passes on wherever it
+    +inf among values is treated as in `row_bound`; -inf (a lower bound that says nothing) passes on wherever it
     can be reached.
     """
     unknown = np.isneginf(values)
