@@ -20,7 +20,7 @@ from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, attainable, fi
 from rpl_agent.solver.check import prove
 from rpl_agent.solver.operator import generic_bounds, state_bounds
 from rpl_agent.solver.problem import Problem
-from rpl_agent.solver.solution import SMALLEST, Solution, finish
+from rpl_agent.solver.solution import Solution, finish, without_faint
 
 #: first relative distance of an optimistic guess, its growth, and the sweeps it gets to prove itself
 GUESS, GUESS_GROWTH, GUESS_SWEEPS, GUESSES = 1e-8, 16.0, 200, 9
@@ -109,8 +109,7 @@ def solve_batch(
     above = (fixed, own) if problem.objective.sense is Sense.MIN else (free, graph)
     high, more = _above(problem, blocks, above[0], above[1], low, max_iterations)
     below = fixed if problem.agent == MAX_AGENT else free
-    if not problem.discounted:
-        low[(low > 0.0) & (low < SMALLEST)] = 0.0
+    low, high = without_faint(problem, low, high)
     if prove(problem, low, False, below):
         low = _nothing(problem, False)
     if prove(problem, high, True, above[0]):

@@ -7,12 +7,16 @@ the solver left behind is trusted: numbers must be numbers, the policy a policy 
 of that charged), nature's witness an exact distribution within exact bounds, or it is not used.
 
 Trusted are the problem itself and its relaxation: bounds per row from the side asked for, in exact sets (intervals,
-known MDPs, rows of two successors) with rounding, in others up to the tightness that the relaxation states.
+known MDPs, rows of two successors) with rounding. Of other sets (regions) only the outward bounds are known without
+more: from below where nature minimises, from above where it maximises, the two that certificates use. Bounds from the
+inner side hold up to the tightness that the relaxation states, and there the hull's word is taken for where a
+minimising nature can hold the play at 0.
 
 Let b be the values of decided states (targets and avoided states, which absorb), L and U the values to be checked,
-"open" all other states. Arithmetic is rounded outward, relative to its results: a positive lower bound below 1e-290,
-where products lose their digits, is not accepted. -inf from below and +inf from above claim nothing and are always
-right. Rewards are >= 0 unless there is a discount or a horizon, so there L may be replaced by max(L, 0).
+"open" all other states. Arithmetic is rounded outward, relative to its results: bounds nearer to 0 than 1e-290, where
+products lose their digits, are not accepted: a positive lower bound, an upper one other than 0. -inf from below and
++inf from above claim nothing and are always right. Rewards are >= 0 unless there is a discount or a horizon, so there
+L may be replaced by max(L, 0).
 
 1. Horizon. L_0 <= b <= U_0 and L_k <= T' L_{k-1}, U_k >= T' U_{k-1}: induction.
 2. Discount. T' is a contraction. L <= T' L with L < inf everywhere gives L <= T'^n L -> V; the same for U > -inf.
@@ -49,7 +53,7 @@ from rpl_agent.relaxations.row_set import INTERVAL, POINT, RowArrays, compiled_s
 from rpl_agent.solver._bellman import MIN_AGENT
 from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, attainable, finite_set, hold_set
 from rpl_agent.solver._states import runs_forward
-from rpl_agent.solver.operator import row_bounds, state_bounds, total_bounds
+from rpl_agent.solver.operator import better_bounds, row_bounds, state_bounds, total_bounds
 from rpl_agent.solver.policies import policy_issues, side_weights
 from rpl_agent.solver.problem import Problem
 from rpl_agent.solver.solution import SMALLEST, Solution, is_converged
@@ -92,9 +96,12 @@ def _shape(solution: Solution) -> list[str]:
     sums_up = not (problem.is_reach or problem.discounted or horizon is not None)
     if not sums_up and np.isposinf(low).any():
         issues.append(f"lower is infinite in {_name(problem, np.isposinf(low))}, where no value is")
-    faint = (low > 0.0) & (low < SMALLEST)
-    if faint.any():
-        issues.append(f"lower is positive but too small for its rounding to be known in {_name(problem, faint)}")
+    for side, faint in (
+        ("lower", (low > 0.0) & (low < SMALLEST)),
+        ("upper", (high != 0.0) & (np.abs(high) < SMALLEST)),
+    ):
+        if faint.any():
+            issues.append(f"{side} is too small for its rounding to be known in {_name(problem, faint)}")
     # Written so that a bracket that is not a number fails.
     if not (solution.lower <= low[..., start].flat[-1] and solution.upper >= high[..., start].flat[-1]):
         issues.append("the bracket at the initial state is tighter than the values")
@@ -152,13 +159,36 @@ class _Claim:
             found = found & np.isfinite(self.values)
             if not self.upward:
                 found &= self.values > 0.0
+        elif self.upward and not self.problem.discounted and not self.problem.maximise and self.is_region:
+            found = found & ~self._held_at_zero(found & (self.values == 0.0))
         return found
+
+    @property
+    def is_region(self) -> bool:
+        """Whether the hull of nature's set may be larger than the set."""
+        compiled = self.problem.relaxation.compiled()
+        return compiled is None or compiled.kind > INTERVAL
+
+    def _held_at_zero(self, zero: np.ndarray) -> np.ndarray:
+        """(S,) the largest part of ``zero`` in which the hull lets a minimising nature hold the play unpaid."""
+        problem, pmdp = self.problem, self.problem.pmdp
+        if not zero.any():
+            return zero
+        lo, hi = attainable(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
+        played = np.ones(pmdp.num_rows, dtype=bool) if self.weights is None else self.weights > 0.0
+        usable = np.where(played, np.where(problem.reward > 0.0, 1, 2), 0).astype(np.int8)
+        quantifier = ANY_ROW if self.weights is None and problem.agent == MIN_AGENT else ALL_ROWS
+        return hold_set(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, lo, hi, usable, quantifier, zero)
 
     def issues(self) -> list[str]:
         found = self._boundary() + self._infinite()
         if found:
             return found
-        found = self._proof(row_bounds(self.problem, self.values, self.upward), None)
+        q = row_bounds(self.problem, self.values, self.upward)
+        found = self._proof(q, None)
+        if found and self.is_region:
+            q = better_bounds(self.problem, self.values, self.upward, q)
+            found = self._proof(q, None)
         if found and self.must_end and self.problem.nature_proper and self.witness is not None:
             return self._with_witness()
         return found
@@ -219,12 +249,10 @@ class _Claim:
         assert p is not None
         if p.shape != (pmdp.num_transitions,) or p.dtype != np.float64:
             return [f"nature's witness has shape {p.shape} and type {p.dtype}, not one float per transition"]
-        compiled = problem.relaxation.compiled()
-        is_region = compiled is None or compiled.kind > INTERVAL
         lower, upper = problem.relaxation.bounds()
         witness = Witness.of(p, lower, upper, pmdp.expression, pmdp.row_ptr, pmdp.successor, False)
         lengths = np.diff(pmdp.row_ptr)
-        usable = np.isfinite(witness.mass) & (lengths > 1) & ~(is_region & (lengths > 2))
+        usable = np.isfinite(witness.mass) & (lengths > 1) & ~(self.is_region & (lengths > 2))
         q = row_bounds(problem, self.values, self.upward)
         rows = np.flatnonzero(usable)
         if len(rows):
@@ -245,8 +273,7 @@ class _Claim:
         problem, pmdp, claimed = self.problem, self.problem.pmdp, np.isposinf(self.values)
         if self.upward or not claimed.any():
             return []
-        compiled = problem.relaxation.compiled()
-        if problem.maximise and (compiled is None or compiled.kind > INTERVAL):
+        if problem.maximise and self.is_region:
             return [f"an infinite lower bound rests on the interval hull in {_name(problem, claimed)}"]
         lo, hi = attainable(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
         played = np.ones(pmdp.num_rows, dtype=bool) if self.weights is None else self.weights > 0.0
@@ -275,6 +302,10 @@ def _horizon(solution: Solution) -> list[str]:
             q = row_bounds(problem, values[k - 1], upward)
             image = state_bounds(problem, q, upward, side_weights(solution, upward, horizon - k))
             wrong = _fails(values[k], np.where(decided, start, image), upward)
+            if wrong.any():
+                q = better_bounds(problem, values[k - 1], upward, q)
+                image = state_bounds(problem, q, upward, side_weights(solution, upward, horizon - k))
+                wrong = _fails(values[k], np.where(decided, start, image), upward)
             if wrong.any():
                 state = int(np.flatnonzero(wrong)[0])
                 issues.append(f"{side} does not follow from the step after it, {k} steps to go, state {state}")

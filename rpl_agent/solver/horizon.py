@@ -45,8 +45,8 @@ def solve_horizon(problem: Problem, precision: float, began: float) -> Solution:
         for side, q, upward, nothing in ((lower, low_q, False, -np.inf), (upper, high_q, True, np.inf)):
             image = state_bounds(problem, q, upward, weights)
             image[np.isnan(image)] = nothing  # differences beyond the largest float: a bound that says nothing
-            if not upward:
-                image[(image > 0.0) & (image < SMALLEST)] = 0.0
+            faint = (image != 0.0) & (np.abs(image) < SMALLEST)
+            image[faint & ((image > 0.0) | upward)] = SMALLEST if upward else 0.0
             side.append(np.where(decided, start, image))
     if not rules:  # no step to take: any rule will do
         rules = [problem.pmdp.state_ptr[:-1].copy()]

@@ -7,6 +7,7 @@ import numpy as np
 from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.objective import Sense
 from rpl_agent.relaxations.base import CompiledRelaxation
+from rpl_agent.relaxations.row_set import INTERVAL
 from rpl_agent.solver._bellman import FIXED_AGENT
 from rpl_agent.solver._graph import attainable, staying_rows
 from rpl_agent.solver._states import row_totals, state_images
@@ -14,6 +15,8 @@ from rpl_agent.solver.problem import Problem
 
 #: how far a relaxation that does not say otherwise may be from the exact extremum, relative to the values' span
 DEFAULT_TIGHTNESS = 1e-9
+#: vertices from which rows are asked again where one answer is not good enough
+STARTS = 16
 
 
 def row_bounds(problem: Problem, values: np.ndarray, upward: bool) -> np.ndarray:
@@ -36,6 +39,23 @@ def row_bounds(problem: Problem, values: np.ndarray, upward: bool) -> np.ndarray
     direct = CompiledRelaxation(problem.pmdp, compiled, problem.relaxation.name)
     direct.directed_expectation(values, Sense.MAX if problem.maximise else Sense.MIN, upward, out)
     return out
+
+
+def better_bounds(problem: Problem, values: np.ndarray, upward: bool, q: np.ndarray) -> np.ndarray:
+    """The best of q (R,) and of the bounds that walks from other vertices of the region's polytope end with.
+
+    Where several vertices are optimal the bounds that they prove differ by rounding, and all of them hold.
+    """
+    compiled = problem.relaxation.compiled()
+    if compiled is None or compiled.kind <= INTERVAL or not len(compiled.polytope.point):
+        return q
+    memory, before = compiled.polytope.memory, compiled.polytope.memory.copy()
+    for start in np.unique(np.linspace(0, len(compiled.polytope.point) - 1, STARTS).astype(np.int32)):
+        memory[:] = start
+        other = row_bounds(problem, values, upward)
+        q = np.minimum(q, other) if upward else np.maximum(q, other)
+    memory[:] = before
+    return q
 
 
 def generic_bounds(problem: Problem, values: np.ndarray, upward: bool, rows: np.ndarray | None = None) -> np.ndarray:

@@ -13,7 +13,7 @@ from rpl_agent.model.objective import Nature, Objective, Sense
 from rpl_agent.model.policy import Policy
 from rpl_agent.solver.problem import Problem
 
-#: positive numbers below this are no lower bounds: products of smaller ones are rounded by more than they are
+#: numbers nearer to 0 than this are no bounds: products of such numbers are rounded by more than they are
 SMALLEST = 1e-290
 
 
@@ -67,6 +67,20 @@ class Solution:
         return check(self)
 
 
+def without_faint(problem: Problem, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds (S,) away from numbers so small that their rounding is not known (see `SMALLEST`).
+
+    Adding one constant to all positive upper bounds keeps U >= T U. Lower bounds near the small ones become 0 with
+    them, because their inequality may rest on those.
+    """
+    some = SMALLEST * 1e20
+    if ((lower > 0.0) & (lower < SMALLEST)).any():
+        lower = np.where((lower > 0.0) & (lower < some), 0.0, lower)
+    if ((upper != 0.0) & (np.abs(upper) < SMALLEST)).any():
+        upper = np.where(~problem.task.decided & ((upper > 0.0) | problem.discounted), upper + some, upper)
+    return lower, upper
+
+
 def is_converged(low: float, high: float, precision: float) -> bool:
     """Whether a bracket is as narrow as asked for, relative to values above 1."""
     width = precision * max(1.0, abs(low), abs(high)) if np.isfinite(high) else 0.0
@@ -78,6 +92,8 @@ def finish(
     began: float, witness: np.ndarray | None,
 ) -> Solution:  # fmt: skip
     """Assemble a solution; warn where it is wider than asked for."""
+    if lower.ndim == 1:
+        lower, upper = without_faint(problem, lower, upper)
     start = problem.pmdp.initial_state
     rounding = problem.task.rounding
     low, high = float(lower[..., start].flat[-1]) - rounding, float(upper[..., start].flat[-1]) + rounding

@@ -23,7 +23,7 @@ from rpl_agent.solver.batch import solve_batch
 from rpl_agent.solver.component import solve_component
 from rpl_agent.solver.horizon import solve_horizon
 from rpl_agent.solver.problem import Problem
-from rpl_agent.solver.solution import SMALLEST, Solution, finish
+from rpl_agent.solver.solution import Solution, finish
 
 DEFAULT_PRECISION = 1e-6
 DEFAULT_ITERATIONS = 100_000
@@ -148,17 +148,7 @@ def _solve_compiled(
         chosen = problem.policy
     else:
         chosen = Policy.deterministic(low_rows if problem.agent == MAX_AGENT else high_rows)
-    _drop_faint(problem, lower)
     return finish(problem, lower, upper, chosen, iterations, precision, began, witness)
-
-
-def _drop_faint(problem: Problem, lower: np.ndarray) -> None:
-    """Lower bounds so small that their rounding is not known become 0, in place (see `SMALLEST`).
-
-    Everything within sixteen digits of them goes too: their inequality may rest on what was dropped.
-    """
-    if not problem.discounted and ((lower > 0.0) & (lower < SMALLEST)).any():
-        lower[(lower > 0.0) & (lower < SMALLEST * 1e20)] = 0.0
 
 
 def _backward(
