@@ -2,9 +2,9 @@
 
 Every model file below the folder is read by both, with the same values for its undefined constants; every property of
 the files beside it is answered by both. The table says how many files load, where the numbers of states, choices and
-transitions differ, which of Storm's exact values (and of those that
-PRISM's own tests publish) lie in our brackets, what was refused and why, and what reading cost
-in CPU seconds against Storm's builder, by number of states. A file that hangs or kills its process is counted as such.
+transitions differ, which of Storm's exact values (and of those that PRISM's tests publish) lie in our brackets, what
+was refused and why, and what reading cost in CPU seconds against Storm's builder, by number of states. A file that
+hangs or kills its process is counted as such.
 """
 
 from __future__ import annotations

@@ -92,7 +92,9 @@ def assemble(
         np.searchsorted(row_state, np.arange(states + 1)), row_action, row_ptr, successor, expression, table, domain,
         int(graph.initial[0]), labels, rewards, tuple(names), variables, name,
     )  # fmt: skip
-    later = {key: partial(choice_reward.of, program.rewards[key]) for key in program.rewards if key in parametric}
+    later: dict[str, Callable[[np.ndarray], Reward]] = {
+        key: partial(choice_reward.of, items) for key, items in program.rewards.items() if key in parametric
+    }
     return Assembled(model, row_combination, bounds, later)
 
 

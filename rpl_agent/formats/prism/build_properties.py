@@ -128,10 +128,11 @@ def _old_filter(items: tuple[Any, ...], question: dict[str, Any]) -> tuple[str, 
     if not items:
         return None
     states = next((i for i in items if isinstance(i, ast.Expression)), None)
-    names = [str(i) for i in items if isinstance(i, Token)]
+    names = [i for i in items if isinstance(i, Token)]
     if len(names) > 1 or len(items) > 1 + len(names):
-        raise PrismError("one filter {states}{min} or {states}{max} expected", at(next(iter(names), items[0])))
-    return (names[0] if names else "forall" if question else "state"), states
+        place = at(names[0]) if names else items[0].position
+        raise PrismError("one filter {states}{min} or {states}{max} expected", place)
+    return (str(names[0]) if names else "forall" if question else "state"), states
 
 
 def _senses(tokens: tuple[Token, ...]) -> dict[str, str]:

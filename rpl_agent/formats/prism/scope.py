@@ -188,9 +188,11 @@ class Scope:
 
     def extended(self, found: ast.PropertyFile, constants: Mapping[str, Number]) -> None:
         """Add the constants, formulas and labels of a properties file."""
-        for item in (*found.constants, *found.formulas):
-            if item.name in self.variables or item.name in self.constants or item.name in self.formulas:
-                raise PrismError(f"the name '{item.name}' is used twice", item.position)
+        for name, position in [(c.name, c.position) for c in found.constants] + [
+            (f.name, f.position) for f in found.formulas
+        ]:
+            if name in self.variables or name in self.constants or name in self.formulas:
+                raise PrismError(f"the name '{name}' is used twice", position)
         self.constants |= {c.name: c for c in found.constants}
         self.formulas |= {f.name: f for f in found.formulas}
         self._given |= constants
