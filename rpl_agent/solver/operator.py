@@ -7,7 +7,6 @@ import numpy as np
 from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.objective import Sense
 from rpl_agent.relaxations.base import CompiledRelaxation
-from rpl_agent.relaxations.row_set import INTERVAL
 from rpl_agent.solver._bellman import FIXED_AGENT
 from rpl_agent.solver._graph import attainable, staying_rows
 from rpl_agent.solver._states import row_totals, state_images
@@ -47,10 +46,11 @@ def better_bounds(problem: Problem, values: np.ndarray, upward: bool, q: np.ndar
     Where several vertices are optimal the bounds that they prove differ by rounding, and all of them hold.
     """
     compiled = problem.relaxation.compiled()
-    if compiled is None or compiled.kind <= INTERVAL or not len(compiled.polytope.point):
+    if compiled is None or compiled.region is None or not len(compiled.region.table):
         return q
-    memory, before = compiled.polytope.memory, compiled.polytope.memory.copy()
-    for start in np.unique(np.linspace(0, len(compiled.polytope.point) - 1, STARTS).astype(np.int32)):
+    memory, n = compiled.region.memory, compiled.dimension
+    before, vertices = memory.copy(), len(compiled.region.table) // (n * n + 4 * n)
+    for start in np.unique(np.linspace(0, vertices - 1, STARTS).astype(np.int32)):
         memory[:] = start
         other = row_bounds(problem, values, upward)
         q = np.minimum(q, other) if upward else np.maximum(q, other)

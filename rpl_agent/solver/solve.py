@@ -160,9 +160,7 @@ def _backward(
     high_rows: np.ndarray,
 ) -> None:
     """Values of states whose successors are solved."""
-    backward(
-        states, lower, upper, low_rows, high_rows, problem.game, *problem.cs.arguments, problem.scratch()
-    )
+    backward(states, lower, upper, low_rows, high_rows, problem.game, *problem.cs.arguments, problem.scratch())
 
 
 def _sinks(
