@@ -254,12 +254,9 @@ def certify_uncertainty(
     """The two solves of `certify`, for an uncertainty that is already there."""
     warm = warm if warm is not None else Solutions()
     timings = dict(learned.timings)
-    with _timed(timings, "solve"):
-        robust, optimistic = solve_both(
-            learned.relaxation, objective, policy=policy, precision=config.precision,
-            warm=(warm.robust, warm.optimistic),
-        )  # fmt: skip
-    warm.robust, warm.optimistic = robust, optimistic
+    robust, optimistic = warm.robust, warm.optimistic = _checked_solutions(
+        learned.relaxation, objective, policy, config.precision, warm, timings
+    )
     lower, upper, chosen = _rectangular_bounds(robust, optimistic, policy)
     gradient = None
     if config.relaxation == "coupled" and learned.region is not None and learned.fallback is None:
@@ -276,7 +273,7 @@ def certify_uncertainty(
         refuted=learned.refuted,
         empty=learned.empty, fallback=learned.fallback, model=pmdp.name, model_hash=pmdp.content_hash, timings=timings,
         slack=max(robust.upper - robust.lower, optimistic.upper - optimistic.lower),
-        iterations=robust.iterations + optimistic.iterations, versions=versions(),
+        iterations=robust.iterations + optimistic.iterations, versions=versions(), checked=True,
         **_explained(pmdp, counts, learned.estimate, gradient),
     )  # fmt: skip
 
@@ -290,6 +287,25 @@ def _explained(
     episodes = episodes_seen(pmdp, counts)
     found = {"half the gap": 3 * episodes} if episodes else {}
     return {"attribution": attribution(pmdp, counts, estimate, gradient), "episodes_for": found}
+
+
+def _checked_solutions(
+    relaxation: Relaxation, objective: Objective, policy: Policy | None, precision: float, warm: Solutions,
+    timings: dict[str, float],
+) -> tuple[Solution, Solution]:  # fmt: skip
+    """(robust, optimistic), both of which passed the check that knows nothing of how they were found.
+
+    What does not pass is solved once more without a warm start; bounds that never pass are not given out.
+    """
+    problems: list[str] = []
+    for start in ((warm.robust, warm.optimistic), (None, None)):
+        with _timed(timings, "solve"):
+            robust, optimistic = solve_both(relaxation, objective, policy=policy, precision=precision, warm=start)
+        with _timed(timings, "check"):
+            problems = robust.check() + optimistic.check()
+        if not problems:
+            return robust, optimistic
+    raise ModelError(f"the bounds did not pass their independent check, so there is no certificate: {problems[0]}")
 
 
 def _rectangular_bounds(robust: Solution, optimistic: Solution, policy: Policy | None) -> tuple[float, float, Policy]:

@@ -233,7 +233,7 @@ def test_no_array_in_a_checkpoint_gives_anything_but_a_refusal(tmp_path, stored,
                 RPLAgent.load(tmp_path / "any", CorridorEnv())._open_source()
             except (DataError, ModelError):
                 continue
-            assert name in ("returns", "lengths", "counts.schedule", "counts.planned", "counts.mark_totals"), (name, bad)
+            assert name in ("returns", "lengths"), (name, bad)
 
 
 def test_no_value_in_a_certificate_or_run_json_gives_anything_but_a_refusal(tmp_path, stored):

@@ -21,12 +21,17 @@ from rpl_agent.agent.logger import write_certificate
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.schedule import NAMED, EveryN, Schedule
 from rpl_agent.agent.target import Target
+from rpl_agent.certificate import Certificate
 from rpl_agent.certify import Config
 from rpl_agent.errors import DataError, ModelError
+from rpl_agent.evidence.counts import Counts
 from rpl_agent.jsonable import jsonable
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.verify import read_with_data, verify
 
 __all__ = [
-    "certify_run", "evaluate", "load_run", "parse_schedule", "read_source", "resume", "train", "watch", "write_gif",
+    "certify_run", "evaluate", "load_run", "parse_schedule", "read_source", "resume", "train", "verdict", "verify_run",
+    "watch", "write_gif",
 ]  # fmt: skip
 
 
@@ -167,6 +172,28 @@ def certify_run(folder: str | Path, env: Any) -> dict[str, Any]:
     return jsonable({**_summary(agent), "run": str(folder), "text": str(certificate)})
 
 
+def verify_run(folder: str | Path, env: Any) -> dict[str, Any]:
+    """The stored certificate of a run, checked from scratch against its model and its data."""
+    folder = Path(folder)
+    agent = load_run(folder, env)
+    certificate, _, _ = read_with_data(folder / "certificate.json")
+    return verdict(certificate, agent.pmdp, agent.experience.counts, folder / "certificate.json")
+
+
+def verdict(certificate: Certificate, pmdp: ParametricMDP, counts: Counts, path: Path) -> dict[str, Any]:
+    """What `rpl certify --verify` prints."""
+    found = verify(certificate, pmdp, counts)
+    lines = [f"{path}: {'NOT ' if found.problems else ''}verified against {counts.total:,} transitions"]
+    lines += [f"  {text}" for text in (*found.problems, *found.notes)]
+    lines.append(f"  claimed [{certificate.lower:.6g}, {certificate.upper:.6g}], ")
+    lines[-1] += f"computed anew [{found.lower:.6g}, {found.upper:.6g}]"
+    return jsonable({
+        "certificate": str(path), "verified": not found.problems, "problems": found.problems, "notes": found.notes,
+        "lower": certificate.lower, "upper": certificate.upper, "computed_lower": found.lower,
+        "computed_upper": found.upper, "samples": counts.total, "text": "\n".join(lines),
+    })  # fmt: skip
+
+
 def load_run(folder: Path, env: Any = None) -> RPLAgent:
     if not folder.is_dir():
         raise FileNotFoundError(f"no run folder {folder}")
@@ -206,7 +233,8 @@ def _summary(agent: RPLAgent) -> dict[str, Any]:
         "model": agent.pmdp.name, "objective": agent.objective.describe(), "lower": certificate.lower,
         "upper": certificate.upper, "gap": certificate.gap, "guarantee": certificate.guarantee,
         "estimate": certificate.estimate, "delta": certificate.delta, "confidence": certificate.confidence,
-        "relaxation": certificate.relaxation, "episodes": agent.num_episodes, "steps": agent.num_timesteps,
+        "relaxation": certificate.relaxation, "checked": certificate.checked,
+        "episodes": agent.num_episodes, "steps": agent.num_timesteps,
         "updates": agent.num_updates, "updates_skipped": agent.planner.skipped, "refuted": certificate.refuted,
         "empty": certificate.empty, "truncation": certificate.truncation,
         "seconds": agent.elapsed, "stages": dict(agent.planner.seconds),

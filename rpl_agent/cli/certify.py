@@ -33,6 +33,10 @@ def register(commands) -> None:
     certify.add_argument(
         "--output", type=output_file(".json"), metavar="FILE.json", help="write the whole certificate, policy included"
     )
+    certify.add_argument(
+        "--verify", action="store_true",
+        help="check a stored certificate (FILE.json of --output, or a RUN) from scratch against its model and data",
+    )  # fmt: skip
     add_json(certify)
     certify.set_defaults(run=run_certify)
 
@@ -88,6 +92,8 @@ def simulate_counts(source: Source, episodes: int, seed: int) -> Counts:
 def run_certify(arguments: argparse.Namespace) -> int:
     from rpl_agent.certify import certify
 
+    if arguments.verify:
+        return run_verify(arguments)
     if arguments.id is not None and Path(arguments.id).is_dir():
         from rpl_agent.agent.runs import certify_run
         from rpl_agent.cli.training import make_env, stored_source
@@ -120,18 +126,45 @@ def run_certify(arguments: argparse.Namespace) -> int:
         "build_seconds": certificate.build_seconds,
         "solve_seconds": certificate.solve_seconds,
         "timings": certificate.timings,
+        "checked": certificate.checked,
     }
     if source.theta is not None:
         value = _true_value(source, certificate.policy, config.precision)
         result |= {"value": value, "relative_gap": certificate.gap / abs(value) if value else float("inf")}
     if arguments.output:
-        certificate.to_json(arguments.output)
+        from rpl_agent.cli.common import source_defaults
+        from rpl_agent.verify import write_with_data
+
+        options = {key: getattr(arguments, key) for key in source_defaults()}
+        write_with_data(Path(arguments.output), certificate, counts, options)
     text = str(certificate)
     if "value" in result:
         text += f"\n  true value of the policy (known here, never used): {result['value']:.6g}"
         text += f"; relative gap {result['relative_gap']:.4g}"
     emit(arguments, result, "certificate", text)
     return 0
+
+
+def run_verify(arguments: argparse.Namespace) -> int:
+    """Exit code 0 if the stored certificate holds on its data, 1 if not."""
+    from rpl_agent.agent.runs import verdict, verify_run
+    from rpl_agent.cli.training import make_env, source_of, stored_source
+    from rpl_agent.verify import data_from_json, read_with_data
+
+    if arguments.id is None:
+        raise ModelError("--verify needs a certificate FILE.json or a RUN folder")
+    path = Path(arguments.id)
+    folder = path if path.is_dir() else path.parent
+    if path.is_dir() or (path.name == "certificate.json" and (folder / "run.json").is_file()):
+        result = verify_run(folder, make_env(stored_source(str(folder))))
+    else:
+        certificate, data, stored = read_with_data(path)
+        if data is None or stored is None:
+            raise ModelError(f"{path} holds no data to check it against: write it with rpl certify --output")
+        source = source_of(stored, str(path))
+        result = verdict(certificate, source.pmdp, data_from_json(source.pmdp, data), path)
+    emit(arguments, result, "verification", result.pop("text", None))
+    return 0 if result["verified"] else 1
 
 
 def _optimum(source: Source, precision: float):

@@ -118,7 +118,12 @@ def make_env(source: Source, render_mode: str | None = None):
 def stored_source(run_folder: str) -> Source:
     from rpl_agent.agent.runs import read_source
 
-    defaults, stored = source_defaults(), read_source(run_folder)
+    return source_of(read_source(run_folder), f"{run_folder}/run.json")
+
+
+def source_of(stored: dict, place: str) -> Source:
+    """The source that stored options name; ``place`` is where they were read from."""
+    defaults = source_defaults()
     if stored.get("kwargs") is not None:
         return _made_in_python(stored)
     return load_source(argparse.Namespace(**(defaults | stored)))
