@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from rpl_agent.baselines._kernels import optimistic_expectation, postorder
 from rpl_agent.baselines.certainty_equivalence import maximum_likelihood
 from rpl_agent.baselines.model_based import Planner
 from rpl_agent.errors import DataError, ModelError
-from rpl_agent.model import Objective
+from rpl_agent.model import Objective, StateIndex
 from tests.reference.baselines import best_in_l1_ball
 from tests.toy_worlds import WORLDS, ToyEnv, exact_value, ladder, retry, risk
 
@@ -35,7 +36,7 @@ def test_finds_the_optimal_policy(agent, world):
     assert learner.num_episodes == 3000
     assert exact_value(env, learner.policy) == pytest.approx(optimum, abs=1e-9)
     action, state = learner.predict(env.pmdp.initial_state)
-    assert state is None and env.pmdp.find_row(env.pmdp.initial_state, int(action)) >= 0
+    assert state[0] == 1 and env.pmdp.find_row(env.pmdp.initial_state, int(action)) >= 0
 
 
 @pytest.mark.parametrize("agent", AGENTS)
@@ -62,7 +63,7 @@ def test_save_and_resume_equals_never_having_stopped(agent, tmp_path):
     assert seen == [150, 400]
     again = type(first).load(tmp_path / "150.zip", ladder()[0])
     assert again.num_episodes == 150
-    again.learn(again._env, 250)
+    again.learn(again.world.env, 250)
     assert (again.num_episodes, again.num_timesteps) == (whole.num_episodes, whole.num_timesteps)
     for key, value in whole._arrays().items():
         np.testing.assert_array_equal(again._arrays()[key], value)
@@ -87,7 +88,7 @@ def test_budget_and_files_are_checked(tmp_path):
     with pytest.raises(DataError, match="another model"):
         RMax.load(tmp_path / "a.zip", ladder()[0])
     (tmp_path / "b.zip").write_bytes(b"nonsense")
-    with pytest.raises(DataError, match="not a saved baseline"):
+    with pytest.raises(DataError, match="not a checkpoint"):
         RMax.load(tmp_path / "b.zip")
     with pytest.raises(ModelError, match="differs from the one learned"):
         learner.learn(ladder()[0], 5)
@@ -160,3 +161,43 @@ def test_counts_of_a_learner_belong_together():
     totals = np.add.reduceat(learner.transition_count, env.pmdp.row_ptr[:-1])
     np.testing.assert_array_equal(totals, learner.row_count)
     assert learner.row_count.sum() == learner.num_timesteps
+
+
+# ---------------------------------------------------------------------- the same door as the agent's
+class Renamed(gym.ObservationWrapper):
+    """Observations are words, not numbers."""
+
+    observation_space = gym.spaces.Text(20)
+
+    def observation(self, observation):
+        return f"s{observation}"
+
+
+class Counting(gym.Wrapper):
+    steps = 0
+
+    def step(self, action):
+        self.steps += 1
+        return super().step(action)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_time_limits_and_wrappers_count_for_baselines(agent):
+    env = Counting(gym.wrappers.TimeLimit(retry()[0], 3))
+    learner = AGENTS[agent](seed=0).learn(env, 40)
+    assert env.steps == learner.num_timesteps <= 3 * 40  # a wrapper's step is called, and the limit cuts
+    compiled = AGENTS[agent](seed=0).learn(gym.wrappers.TimeLimit(retry()[0], 3), 40)
+    assert compiled.num_timesteps <= 3 * 40
+
+
+def test_baselines_read_observations_as_the_agent_does(tmp_path):
+    env, optimum = risk()
+    mapping = lambda text: StateIndex(int(text[1:]))  # noqa: E731
+    learner = RMax(known_after=60, seed=1, observation_to_state=mapping).learn(Renamed(env), 1500)
+    assert exact_value(env, learner.policy) == pytest.approx(optimum, abs=1e-9)
+    first = f"s{env.pmdp.initial_state}"
+    learner.save(tmp_path / "c.zip")
+    again = RMax.load(tmp_path / "c.zip", Renamed(risk()[0]), observation_to_state=mapping)
+    assert again.predict(first)[0] == learner.predict(first)[0]
+    with pytest.raises((ModelError, DataError)):
+        RMax().learn(Renamed(env), 5)

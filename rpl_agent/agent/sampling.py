@@ -41,12 +41,20 @@ class Experience:
         self.counts = Counts(pmdp, schedule="geometric") if counts is None else counts
         self.rows = self.counts.row_totals.astype(np.int64)  # (R,)
         self.expressions = self.counts.successes.copy()  # (F,)
+        self._trace: list[int] | None = None
+
+    def record(self) -> list[int]:
+        """A list that the transitions of the coming steps are added to, in their order, until the next call."""
+        self._trace = []
+        return self._trace
 
     def add_steps(self, transitions: list[int]) -> None:
         """Transitions (ids) in the order they happened."""
         pmdp = self.pmdp
         index = np.asarray(transitions, dtype=np.int64)
         rows = pmdp.transition_row[index]
+        if self._trace is not None:
+            self._trace.extend(transitions)
         with shield:
             self.counts.add_many(pmdp.row_state[rows], pmdp.action[rows], pmdp.successor[index])
 
@@ -149,6 +157,10 @@ class SimulatorSource:
             if done.due or done.interrupted:
                 break
         simulator.max_steps = self._max_steps
+
+    @property
+    def simulator(self) -> Simulator:
+        return self._simulator
 
     def get_state(self) -> dict[str, Any]:
         return {"kind": "simulator", "rng": [int(word) for word in self._simulator.state]}

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.attach import Attachment
-from rpl_agent.agent.sampling import Collected, Experience, Order, Source, _require_kind
+from rpl_agent.agent.sampling import Collected, Experience, Order, SimulatorSource, Source, _require_kind
 from rpl_agent.agent.tape import Tape, plays_again, reseeded
 from rpl_agent.errors import DataError, ModelError, RPLWarning
 from rpl_agent.model._kernels import seed_state
@@ -83,6 +83,11 @@ class Stream:
     @property
     def opening(self) -> list[Any]:
         return self._tape.opening
+
+    @property
+    def simulator(self) -> Any:
+        """The compiled simulator, for learners with loops of their own; None where there is none."""
+        return self._source.simulator if isinstance(self._source, SimulatorSource) else None
 
     def collect(self, order: Order, done: Collected) -> None:
         self._source.collect(order, done)

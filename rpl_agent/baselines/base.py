@@ -1,5 +1,8 @@
 """The surface that all baselines share with the agent: learn, predict, save, load.
 
+They go through the agent's own door: one attachment (wrappers, time limits, observation_to_state, rewards that are
+compared), one stream of episodes, one checkpoint format. A comparison then differs in the learner and in nothing else.
+
 A budget is an exact number of episodes. ``checkpoints`` are numbers of episodes (counted over all calls of
 `learn`) at which ``callback(agent)`` is called, and once more when the budget is spent: learning curves are
 drawn from there, outside the learner.
@@ -7,22 +10,30 @@ drawn from there, outside the learner.
 
 from __future__ import annotations
 
-import json
 import os
-import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from io import BytesIO
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from rpl_agent.baselines.sampling import World, world
+from rpl_agent.agent import checkpoint
+from rpl_agent.agent.acting import predict
+from rpl_agent.agent.attach import Attachment, attach
+from rpl_agent.agent.reading import StateOf
+from rpl_agent.agent.sampling import Collected, Experience, Order, plain_state, set_generator
+from rpl_agent.agent.schedule import Limits
+from rpl_agent.agent.stream import Stream
 from rpl_agent.errors import DataError, ModelError
-from rpl_agent.model import Policy
+from rpl_agent.evidence.counts import Counts
+from rpl_agent.model import Objective, ParametricMDP, Policy
+from rpl_agent.schema import Text, Whole, check
 
-FORMAT = 1
+#: Of a saved learner's state.json.
+SCHEMA = {
+    "learner": Text(), "config": {}, "model": Text(), "rng": {}, "source": {},
+    "progress": dict.fromkeys(("episodes", "timesteps", "updates", "planned", "sources"), Whole()),
+}  # fmt: skip
 
 
 class Baseline(ABC):
@@ -30,24 +41,30 @@ class Baseline(ABC):
 
     Parameters
     ----------
-    seed : of everything random in the learner and in the compiled simulator.
+    seed : of everything random in the learner and in the stream of episodes.
     compiled : use the environment's compiled simulator where it has one (same law, far faster).
+    observation_to_state : maps an observation to a state, where the environment's observations are not states.
     """
 
     name: ClassVar[str] = "baseline"
+    mode: ClassVar[str] = "robust"  # there is one policy to act with
 
-    def __init__(self, *, seed: int = 0, compiled: bool = True):
+    def __init__(self, *, seed: int = 0, compiled: bool = True, observation_to_state: StateOf | None = None):
         self.seed = seed
         self.compiled = compiled
+        self.observation_to_state = observation_to_state
         self.num_episodes = 0
         self.num_timesteps = 0
         self.num_updates = 0
         self.planned_episodes = 0  # where this call of learn will end; schedules may depend on it
         self.certificate: Any = None  # only learners with guarantees have one
-        self._world: World | None = None
-        self._env: Any = None
+        self.warned_of_steps = False
+        self.experience: Experience
+        self._world: Attachment | None = None
+        self._stream: Stream
+        self._sources = 0
         self._rng = np.random.default_rng(seed)
-        self._pending: dict[str, Any] | None = None
+        self._pending: tuple[dict[str, Any], dict[str, np.ndarray]] | None = None
 
     # ------------------------------------------------------------------ surface
     def learn(
@@ -73,24 +90,43 @@ class Baseline(ABC):
 
     def set_env(self, env: Any) -> None:
         """Attach an environment; a learner keeps what it knows when the model is the same one."""
-        if self._world is not None and env is self._env:
+        if self._world is not None and env is self._world.env:
             return
-        attached = world(env, self.seed, self.compiled)
+        attached = attach(env, state_of=self.observation_to_state, compiled=self.compiled)
+        if attached.objective.horizon is not None:
+            raise ModelError("baselines plan stationary policies: a finite-horizon objective is not supported")
         if self._world is not None and self._world.pmdp.content_hash != attached.pmdp.content_hash:
             raise ModelError(f"the environment's model {attached.pmdp!r} differs from the one learned so far")
-        fresh = self._world is None
-        self._env, self._world = env, attached
+        fresh, opening = self._world is None, [] if self._world is None else self._stream.opening
+        self._world = attached
+        stored = None
         if fresh:
+            self.experience = Experience(attached.pmdp)
             self._reset()
-        if self._pending is not None:
-            self._restore(self._pending)
-            self._pending = None
+            if self._pending is not None:
+                stored = self._restore(*self._pending)
+                opening, self._pending = stored["opening"], None
+        self._stream = Stream(attached, self.experience, self._rng, self._fresh_seed, opening, stored)
+
+    def _fresh_seed(self) -> int:
+        """As `Session.fresh_seed`: never one that data were drawn with before."""
+        words = np.random.SeedSequence([self.seed, 2, self.num_timesteps, self._sources])
+        self._sources += 1
+        return int(words.generate_state(1, np.uint64)[0])
 
     @property
-    def world(self) -> World:
+    def world(self) -> Attachment:
         if self._world is None:
             raise ModelError("no environment yet: call learn or set_env first")
         return self._world
+
+    @property
+    def pmdp(self) -> ParametricMDP:
+        return self.world.pmdp
+
+    @property
+    def objective(self) -> Objective:
+        return self.world.objective
 
     @property
     @abstractmethod
@@ -105,14 +141,20 @@ class Baseline(ABC):
         deterministic: bool = True,
         action_masks: Any = None,
     ) -> tuple[np.ndarray, Any]:
-        """Action(s) for state index observation(s); the other arguments are those of SB3."""
-        policy, pmdp = self.policy, self.world.pmdp
-        rng = None if deterministic else self._rng
-        states = np.atleast_1d(np.asarray(observation, dtype=np.int64))
-        actions = np.array([policy.action(pmdp, int(s), rng) for s in states])
-        return (actions if np.ndim(observation) else actions[0]), state
+        """Action(s) for one observation or a batch of them, as the agent's own; ``action_masks`` are not needed."""
+        _ = self.world
+        return predict(self, observation, state, episode_start, deterministic)  # type: ignore[arg-type]
 
     # ------------------------------------------------------------------ for subclasses
+    def _sample(self, policy: Policy, episodes: int, row_limit: np.ndarray | None = None) -> None:
+        """Up to so many episodes; ends after one in which a row's visits reach its limit (R,)."""
+        done = Collected()
+        try:
+            self._stream.collect(Order(policy, Limits(rows=row_limit), episodes, episodes), done)
+        finally:
+            self.num_episodes += done.episodes
+            self.num_timesteps += done.steps
+
     @abstractmethod
     def _reset(self) -> None:
         """Make the arrays for a model seen for the first time."""
@@ -127,54 +169,58 @@ class Baseline(ABC):
 
     @abstractmethod
     def _arrays(self) -> dict[str, np.ndarray]:
-        """Everything learned, as arrays."""
+        """Everything learned besides the counts, as arrays."""
 
     @abstractmethod
     def _set_arrays(self, arrays: dict[str, np.ndarray]) -> None:
         """Inverse of `_arrays`."""
 
-    # ------------------------------------------------------------------ files: JSON and npz in a zip, no pickle
+    # ------------------------------------------------------------------ files
     def save(self, path: str | os.PathLike) -> None:
-        """Write everything learned; the file appears whole or not at all."""
-        meta = {
-            "format": FORMAT, "class": type(self).__name__, "config": self._config(),
-            "model": self.world.pmdp.content_hash, "episodes": self.num_episodes, "timesteps": self.num_timesteps,
-            "updates": self.num_updates, "planned": self.planned_episodes, "rng": self._rng.bit_generator.state,
-            "sampler": self.world.sampler.get_state(),
+        """Write everything learned, in the agent's format; the file appears whole or not at all."""
+        state = {
+            "learner": type(self).__name__, "config": self._config(), "model": self.world.pmdp.content_hash,
+            "progress": {
+                "episodes": self.num_episodes, "timesteps": self.num_timesteps, "updates": self.num_updates,
+                "planned": self.planned_episodes, "sources": self._sources,
+            },
+            "rng": plain_state(self._rng.bit_generator.state), "source": self._stream.get_state(),
         }  # fmt: skip
-        buffer = BytesIO()
-        np.savez(buffer, **self._arrays())  # type: ignore[arg-type]  # taken for allow_pickle by the stubs
-        target = Path(path)
-        temporary = target.with_name(target.name + ".part")
-        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("meta.json", json.dumps(meta))
-            archive.writestr("arrays.npz", buffer.getvalue())
-        os.replace(temporary, target)
+        counts = {f"counts.{name}": array for name, array in self.experience.counts.to_arrays().items()}
+        checkpoint.write(path, state, self._arrays() | counts)
 
     @classmethod
-    def load(cls, path: str | os.PathLike, env: Any = None) -> Baseline:
+    def load(
+        cls, path: str | os.PathLike, env: Any = None, *, observation_to_state: StateOf | None = None
+    ) -> Baseline:
         """Read a saved learner; without an environment it waits for `set_env`."""
+        state, arrays = checkpoint.read_latest(path)
+        check(state, SCHEMA, os.fspath(path))
+        if state["learner"] != cls.__name__:
+            raise DataError(f"{os.fspath(path)!r} holds a {state['learner']}, not a {cls.__name__}")
         try:
-            with zipfile.ZipFile(path) as archive:
-                meta = json.loads(archive.read("meta.json"))
-                with np.load(BytesIO(archive.read("arrays.npz")), allow_pickle=False) as data:
-                    arrays = {key: data[key] for key in data.files}
-        except (zipfile.BadZipFile, KeyError, ValueError, OSError) as error:
-            raise DataError(f"{os.fspath(path)!r} is not a saved baseline: {error}") from None
-        if meta.get("class") != cls.__name__ or meta.get("format") != FORMAT:
-            raise DataError(f"{os.fspath(path)!r} holds a {meta.get('class')}, not a {cls.__name__}")
-        agent = cls(**meta["config"])
-        agent._pending = {"meta": meta, "arrays": arrays}
+            agent = cls(**state["config"], observation_to_state=observation_to_state)
+        except TypeError as error:
+            raise DataError(f"{os.fspath(path)!r}: {error}") from None
+        agent._pending = (state, arrays)
         if env is not None:
             agent.set_env(env)
         return agent
 
-    def _restore(self, pending: dict[str, Any]) -> None:
-        meta = pending["meta"]
-        if meta["model"] != self.world.pmdp.content_hash:
-            raise DataError(f"the saved learner is for another model than {self.world.pmdp!r}")
-        self.num_episodes, self.num_timesteps = meta["episodes"], meta["timesteps"]
-        self.num_updates, self.planned_episodes = meta["updates"], meta["planned"]
-        self._rng.bit_generator.state = meta["rng"]
-        self.world.sampler.set_state(meta["sampler"])
-        self._set_arrays(pending["arrays"])
+    def _restore(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+        """Everything but the stream, whose state is returned."""
+        if state["model"] != self.world.pmdp.content_hash:
+            self._world = None
+            raise DataError("the saved learner is for another model than this environment's")
+        progress = state["progress"]
+        self.num_episodes, self.num_timesteps = progress["episodes"], progress["timesteps"]
+        self.num_updates, self.planned_episodes = progress["updates"], progress["planned"]
+        self._sources = progress["sources"]
+        set_generator(self._rng, state["rng"])
+        counts = {k.removeprefix("counts."): v for k, v in arrays.items() if k.startswith("counts.")}
+        try:
+            self.experience = Experience(self.world.pmdp, Counts.from_arrays(self.world.pmdp, counts))
+            self._set_arrays(arrays)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DataError(f"the saved learner is not readable: {error}") from None
+        return state["source"]

@@ -47,10 +47,9 @@ class IntervalLearning(ModelBased):
         method: str = "anytime",
         delta: float = 1e-3,
         greedy_weight: float = 0.9,
-        seed: int = 0,
-        compiled: bool = True,
+        **common: Any,
     ):
-        super().__init__(seed=seed, compiled=compiled)
+        super().__init__(**common)
         if method not in METHODS:
             raise ModelError(f"interval method {method!r} is not one of {METHODS}")
         self.tied, self.method, self.greedy_weight = tied, method, greedy_weight
@@ -72,9 +71,7 @@ class IntervalLearning(ModelBased):
 
     def relaxation(self) -> tuple[Counts, Intervals]:
         """The interval MDP of all data so far."""
-        pmdp = self.world.pmdp
-        counts = Counts(pmdp, schedule="split")
-        counts.add_batch(self.transition_count)
+        pmdp, counts = self.world.pmdp, self.experience.counts
         if self.tied:
             return counts, tied_relaxation(pmdp, *confidence_intervals(pmdp, counts, self.method, self.config.delta))
         lower, upper = untied_intervals(pmdp, counts, self.method, self.config.delta)

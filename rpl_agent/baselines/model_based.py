@@ -80,8 +80,8 @@ class ModelBased(Baseline):
     prior : pseudo-count spread evenly over a row's successors in the estimated model.
     """
 
-    def __init__(self, *, recommend: str = "greedy", prior: float = 0.1, seed: int = 0, compiled: bool = True):
-        super().__init__(seed=seed, compiled=compiled)
+    def __init__(self, *, recommend: str = "greedy", prior: float = 0.1, **common: Any):
+        super().__init__(**common)
         if recommend not in ("greedy", "sampling"):
             raise ModelError(f"recommend {recommend!r} is neither 'greedy' nor 'sampling'")
         if prior <= 0:
@@ -94,15 +94,23 @@ class ModelBased(Baseline):
 
     def _reset(self) -> None:
         pmdp = self.world.pmdp
-        self.planner = Planner(pmdp, self.world.task)
-        self.transition_count = np.zeros(pmdp.num_transitions, dtype=np.int64)
-        self.row_count = np.zeros(pmdp.num_rows, dtype=np.int64)
+        self.planner = Planner(pmdp, self.world.objective.resolve(pmdp))
         self._limit = np.ones(pmdp.num_rows, dtype=np.int64)
         self._sampling: Policy | None = None
         self._values = self.planner.start.copy()  # of the last plan for sampling
         self._estimated = self.planner.start.copy()  # of the last plan in the estimated model
         self._until = 0  # number of episodes at which the sampling policy is renewed at the latest
         self._greedy: tuple[int, Policy] | None = None
+
+    @property
+    def transition_count(self) -> np.ndarray:
+        """(T,) observations of every transition."""
+        return self.experience.counts.transitions
+
+    @property
+    def row_count(self) -> np.ndarray:
+        """(R,) visits of every state-action pair."""
+        return self.experience.rows
 
     def _learn_until(self, episodes: int) -> None:
         while self.num_episodes < episodes:
@@ -111,12 +119,7 @@ class ModelBased(Baseline):
                 self.num_updates += 1
                 self._limit = np.maximum(1, 2 * self.row_count)
                 self._until = self.num_episodes + self._patience()
-            planned = min(episodes, self._until) - self.num_episodes
-            done, steps = self.world.sampler.run(
-                self._sampling, planned, self.transition_count, self.row_count, self._limit
-            )
-            self.num_episodes += done
-            self.num_timesteps += steps
+            self._sample(self._sampling, min(episodes, self._until) - self.num_episodes, self._limit)
             if self.num_episodes >= self._until or (self.row_count >= self._limit).any():
                 self._sampling = None
 
@@ -162,16 +165,13 @@ class ModelBased(Baseline):
 
     def _arrays(self) -> dict[str, np.ndarray]:
         arrays: dict[str, np.ndarray] = {
-            "transition_count": self.transition_count, "row_count": self.row_count, "limit": self._limit,
-            "until": np.array(self._until), "values": self._values,
+            "limit": self._limit, "until": np.array(self._until), "values": self._values,
         }  # fmt: skip
         if self._sampling is not None:
             arrays["sampling"] = self._sampling.as_weights(self.world.pmdp)
         return arrays
 
     def _set_arrays(self, arrays: dict[str, np.ndarray]) -> None:
-        self.transition_count[:] = arrays["transition_count"]
-        self.row_count[:] = arrays["row_count"]
         self._limit = arrays["limit"].copy()
         self._until = int(arrays["until"])
         self._values = arrays["values"].copy()

@@ -8,7 +8,6 @@ import numpy as np
 
 from rpl_agent.baselines._kernels import greedy, q_episodes
 from rpl_agent.baselines.base import Baseline
-from rpl_agent.baselines.sampling import CompiledSampler, StepSampler
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Kind, Policy, Sense
 from rpl_agent.model._kernels import cumulate
@@ -35,10 +34,9 @@ class QLearning(Baseline):
         epsilon_min: float = 0.05,
         exploration: float = 0.5,
         omega: float = 0.75,
-        seed: int = 0,
-        compiled: bool = True,
+        **common: Any,
     ):
-        super().__init__(seed=seed, compiled=compiled)
+        super().__init__(**common)
         if not 0 <= epsilon_min <= 1 or not 0 < exploration <= 1 or not 0.5 < omega <= 1:
             raise ModelError(f"epsilon_min {epsilon_min}, exploration {exploration}, omega {omega}: out of range")
         self.epsilon_min, self.exploration, self.omega = epsilon_min, exploration, omega
@@ -50,57 +48,59 @@ class QLearning(Baseline):
         }  # fmt: skip
 
     def _reset(self) -> None:
-        pmdp, task = self.world.pmdp, self.world.task
+        pmdp = self.world.pmdp
+        task = self._task = self.world.objective.resolve(pmdp)
         self.q = np.zeros(pmdp.num_rows)
         self.visits = np.zeros(pmdp.num_rows, dtype=np.int64)
         sign = 1.0 if task.objective.sense is Sense.MAX else -1.0
         self._reward = sign * task.reward
         self._bonus = sign * task.target if task.objective.kind is Kind.REACH else np.zeros(pmdp.num_states)
         self._discount = task.objective.discount
-        if isinstance(self.world.sampler, CompiledSampler):
-            simulator = self.world.sampler.simulator
-            self._cumulative = np.empty(pmdp.num_transitions)
-            cumulate(pmdp.row_ptr, simulator._mdp.probability, self._cumulative)
+        self._cumulative: np.ndarray | None = None
 
     @property
     def _decay(self) -> float:
         return max(1.0, self.exploration * self.planned_episodes)
 
     def _learn_until(self, episodes: int) -> None:
-        sampler = self.world.sampler
-        if isinstance(sampler, StepSampler):
+        simulator = self._stream.simulator
+        if simulator is None:
             while self.num_episodes < episodes:
-                self._step_episode(sampler)
+                self._step_episode()
             return
-        pmdp, simulator = self.world.pmdp, sampler.simulator
+        pmdp = self.world.pmdp
+        if self._cumulative is None:
+            self._cumulative = np.empty(pmdp.num_transitions)
+            cumulate(pmdp.row_ptr, simulator._mdp.probability, self._cumulative)
         self.num_timesteps += q_episodes(
             pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, self._cumulative, self._reward, self._bonus, simulator.stop,
-            self.world.task.decided, pmdp.initial_state, simulator.max_steps, episodes - self.num_episodes,
+            self._task.decided, pmdp.initial_state, simulator.max_steps, episodes - self.num_episodes,
             self.num_episodes, self._decay, self.epsilon_min, self.omega, self._discount, simulator.state, self.q,
             self.visits,
         )  # fmt: skip
         self.num_episodes = episodes
 
-    def _step_episode(self, sampler: StepSampler) -> None:
-        pmdp, decided = self.world.pmdp, self.world.task.decided
+    def _step_episode(self) -> None:
+        """One episode through the environment's ``step``; Q moves after it, in the order in which things happened."""
+        pmdp, decided = self.world.pmdp, self._task.decided
         epsilon = max(self.epsilon_min, 1.0 - self.num_episodes / self._decay)
-
-        def choose(state: int) -> int:
-            low, high = int(pmdp.state_ptr[state]), int(pmdp.state_ptr[state + 1])
-            if sampler.rng.random() < epsilon:
-                return int(sampler.rng.integers(low, high))
-            return int(greedy(self.q, low, high))
-
-        for row, transition in sampler.episode(choose):
-            following = int(pmdp.successor[transition])
+        trace = self.experience.record()
+        self._sample(self._explore(epsilon), 1)
+        for transition in trace:
+            row, following = int(pmdp.transition_row[transition]), int(pmdp.successor[transition])
             goal = self._reward[row] + self._bonus[following]
             if not decided[following]:
                 low, high = pmdp.state_ptr[following], pmdp.state_ptr[following + 1]
                 goal += self._discount * self.q[greedy(self.q, low, high)]
             self.visits[row] += 1
             self.q[row] += float(self.visits[row]) ** -self.omega * (goal - self.q[row])
-            self.num_timesteps += 1
-        self.num_episodes += 1
+
+    def _explore(self, epsilon: float) -> Policy:
+        """ε-greedy: evenly over the enabled actions with probability ε."""
+        sizes = np.diff(self.world.pmdp.state_ptr)
+        weights = np.repeat(epsilon / sizes, sizes)
+        weights[self.policy.rows] += 1.0 - epsilon
+        return Policy.randomised(weights)
 
     @property
     def policy(self) -> Policy:

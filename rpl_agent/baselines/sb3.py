@@ -7,12 +7,9 @@ state with k enabled actions means the (a mod k)-th enabled one, in training and
 
 from __future__ import annotations
 
-import json
 import os
-import zipfile
 from collections.abc import Callable, Sequence
 from io import BytesIO
-from pathlib import Path
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -22,8 +19,12 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.callbacks import BaseCallback
 
+from rpl_agent.agent import checkpoint
+from rpl_agent.agent.attach import Attachment, attach
+from rpl_agent.agent.reading import StateOf
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.model import ParametricMDP, Policy
+from rpl_agent.schema import Text, Whole, check
 
 ALGORITHMS: dict[str, Any] = {"dqn": DQN, "ppo": PPO, "maskable-ppo": MaskablePPO}
 #: Small networks, because states are a handful of variables; almost no discount, because the objectives have none.
@@ -35,7 +36,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "ppo": _COMMON | {"learning_rate": 3e-4, "n_steps": 256, "batch_size": 128, "ent_coef": 0.0},
     "maskable-ppo": _COMMON | {"learning_rate": 3e-4, "n_steps": 1024, "batch_size": 128, "ent_coef": 0.02},
 }
-FORMAT = 1
+#: Of a saved agent's state.json.
+SCHEMA = {"learner": Text(), "seed": Whole(), "model": Text(), "episodes": Whole(), "timesteps": Whole()}
 #: States per forward pass when the whole policy is read out.
 READ_OUT = 65_536
 
@@ -52,25 +54,28 @@ def state_features(pmdp: ParametricMDP) -> np.ndarray:
 
 
 class FeatureEnv(gym.Wrapper):
-    """State indices become features; where masks are not understood, actions are numbered among the enabled ones."""
+    """States become features; where masks are not understood, actions are numbered among the enabled ones.
 
-    def __init__(self, env: gym.Env, pmdp: ParametricMDP, features: np.ndarray, masked: bool):
-        super().__init__(env)
-        self.pmdp, self.features, self.masked = pmdp, features, masked
+    Observations are read as the agent reads them (``world.reader``), so wrappers and mappings count here too.
+    """
+
+    def __init__(self, world: Attachment, features: np.ndarray, masked: bool):
+        super().__init__(world.env)
+        pmdp = world.pmdp
+        self.world, self.pmdp, self.features, self.masked = world, pmdp, features, masked
         self.observation_space = gym.spaces.Box(0.0, 1.0, features.shape[1:], np.float32)
         self.action_space = gym.spaces.Discrete(pmdp.num_actions)
         self.state = pmdp.initial_state
 
     def reset(self, **keywords: Any) -> tuple[np.ndarray, dict[str, Any]]:
         observation, info = self.env.reset(**keywords)
-        self.state = int(observation)
+        self.state = self.world.reader.first(observation)
         return self.features[self.state], info
 
     def step(self, action: Any) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
-        if not self.masked:
-            action = remap(self.pmdp, self.state, int(action))
-        observation, reward, terminated, truncated, info = self.env.step(int(action))
-        self.state = int(observation)
+        action = int(action) if self.masked else remap(self.pmdp, self.state, int(action))
+        observation, reward, terminated, truncated, info = self.env.step(self.world.action_start + action)
+        self.state = self.world.reader.next(self.state, action, observation)
         return self.features[self.state], reward, terminated, truncated, info
 
     def action_masks(self) -> np.ndarray:
@@ -108,11 +113,15 @@ class SB3Agent:
 
     name: ClassVar[str] = "sb3"
 
-    def __init__(self, algorithm: str, *, seed: int = 0, tensorboard_log: str | None = None, **keywords: Any):
+    def __init__(
+        self, algorithm: str, *, seed: int = 0, tensorboard_log: str | None = None,
+        observation_to_state: StateOf | None = None, **keywords: Any,
+    ):  # fmt: skip
         if algorithm not in ALGORITHMS:
             raise ModelError(f"algorithm {algorithm!r} is not one of {sorted(ALGORITHMS)}")
         self.algorithm, self.seed, self.keywords = algorithm, seed, keywords
         self.tensorboard_log = tensorboard_log
+        self.observation_to_state = observation_to_state
         self.num_episodes = 0
         self.num_timesteps = 0
         self.certificate: Any = None
@@ -123,12 +132,11 @@ class SB3Agent:
         return self.algorithm == "maskable-ppo"
 
     def set_env(self, env: gym.Env) -> None:
-        """Attach an environment with Discrete observations and a known model."""
-        if not isinstance(env.observation_space, gym.spaces.Discrete):
-            raise ModelError("give the environment with discrete observations; the features are made from the model")
-        self.pmdp: ParametricMDP = env.get_wrapper_attr("pmdp")
+        """Attach an environment with a known model, through the agent's own door; features are made from the model."""
+        self.world = attach(env, state_of=self.observation_to_state, compiled=False)
+        self.pmdp: ParametricMDP = self.world.pmdp
         self.features = state_features(self.pmdp)
-        self._env = FeatureEnv(env, self.pmdp, self.features, self.masked)
+        self._env = FeatureEnv(self.world, self.features, self.masked)
         if self.model is None:
             arguments = {**DEFAULTS[self.algorithm], **self.keywords}
             self.model = ALGORITHMS[self.algorithm](
@@ -201,47 +209,44 @@ class SB3Agent:
         deterministic: bool = True,
         action_masks: Any = None,
     ) -> tuple[np.ndarray, Any]:
-        """Action(s) of the environment for state index observation(s)."""
+        """Action(s) of the environment for one observation or an array of them."""
         if self.model is None:
             raise ModelError("no environment yet: call learn or set_env first")
-        states = np.atleast_1d(np.asarray(observation, dtype=np.int64))
+        single = np.ndim(observation) == len(self.world.env.observation_space.shape or ())
+        states = [self.world.reader.first(item) for item in ([observation] if single else observation)]
         actions = []
         for s in states:
             extra = {"action_masks": self.pmdp.action_mask(int(s))} if self.masked else {}
             action, _ = self.model.predict(self.features[s], deterministic=deterministic, **extra)
-            actions.append(int(action) if self.masked else remap(self.pmdp, int(s), int(action)))
-        return (np.array(actions) if np.ndim(observation) else np.array(actions)[0]), state
+            chosen = int(action) if self.masked else remap(self.pmdp, int(s), int(action))
+            actions.append(self.world.action_start + chosen)
+        return (np.array(actions)[0] if single else np.array(actions)), state
 
     # ------------------------------------------------------------------ files
     def save(self, path: str | os.PathLike) -> None:
-        """A zip with our numbers beside SB3's own archive."""
+        """The agent's checkpoint format, with SB3's own archive as an array of bytes."""
         if self.model is None:
             raise ModelError("nothing to save: call learn first")
         buffer = BytesIO()
         self.model.save(buffer)
-        meta = {
-            "format": FORMAT, "algorithm": self.algorithm, "seed": self.seed, "model": self.pmdp.content_hash,
+        state = {
+            "learner": f"sb3:{self.algorithm}", "seed": self.seed, "model": self.pmdp.content_hash,
             "episodes": self.num_episodes, "timesteps": self.num_timesteps,
         }  # fmt: skip
-        temporary = Path(f"{os.fspath(path)}.part")
-        with zipfile.ZipFile(temporary, "w") as archive:
-            archive.writestr("meta.json", json.dumps(meta))
-            archive.writestr("sb3.zip", buffer.getvalue())
-        os.replace(temporary, path)
+        checkpoint.write(path, state, {"sb3": np.frombuffer(buffer.getvalue(), dtype=np.uint8)})
 
     @classmethod
-    def load(cls, path: str | os.PathLike, env: gym.Env) -> SB3Agent:
+    def load(cls, path: str | os.PathLike, env: gym.Env, *, observation_to_state: StateOf | None = None) -> SB3Agent:
         """Read a saved agent. SB3's archive contains pickled parts: load only files you trust."""
-        try:
-            with zipfile.ZipFile(path) as archive:
-                meta = json.loads(archive.read("meta.json"))
-                inner = archive.read("sb3.zip")
-        except (zipfile.BadZipFile, KeyError, ValueError, OSError) as error:
-            raise DataError(f"{os.fspath(path)!r} is not a saved SB3 agent: {error}") from None
-        agent = cls(meta["algorithm"], seed=meta["seed"])
-        if env.get_wrapper_attr("pmdp").content_hash != meta["model"]:
+        state, arrays = checkpoint.read_latest(path)
+        check(state, SCHEMA, os.fspath(path))
+        kind, _, algorithm = state["learner"].partition(":")
+        if kind != "sb3" or algorithm not in ALGORITHMS or "sb3" not in arrays:
+            raise DataError(f"{os.fspath(path)!r} holds a {state['learner']}, not an SB3 agent")
+        agent = cls(algorithm, seed=state["seed"], observation_to_state=observation_to_state)
+        if attach(env, state_of=observation_to_state, compiled=False).pmdp.content_hash != state["model"]:
             raise DataError(f"{os.fspath(path)!r} was learned on another model")
-        agent.model = ALGORITHMS[agent.algorithm].load(BytesIO(inner), device="cpu")
-        agent.num_episodes, agent.num_timesteps = meta["episodes"], meta["timesteps"]
+        agent.model = ALGORITHMS[agent.algorithm].load(BytesIO(arrays["sb3"].tobytes()), device="cpu")
+        agent.num_episodes, agent.num_timesteps = state["episodes"], state["timesteps"]
         agent.set_env(env)
         return agent
