@@ -175,6 +175,8 @@ class Certificate:
             lines.append(f"  NOTE: {self.fallback}")
         if self.truncation:
             lines.append(f"  NOTE: {self.truncation}")
+        if not self.checked:
+            lines.append("  NOTE: these bounds have not passed the solver's independent check")
         return "\n".join(lines)
 
 

@@ -16,7 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -47,6 +47,8 @@ from rpl_agent.relaxations.untied import untied
 from rpl_agent.solver import Solution, solve, solve_both
 
 CONFIDENCES = confidence_names()
+#: Relative widths by which bounds are widened, one after the other, until they pass their check.
+WIDENED = (0.0, 1e-11, 1e-9, 1e-7)
 
 
 @dataclass(frozen=True)
@@ -254,9 +256,10 @@ def certify_uncertainty(
     """The two solves of `certify`, for an uncertainty that is already there."""
     warm = warm if warm is not None else Solutions()
     timings = dict(learned.timings)
-    robust, optimistic = warm.robust, warm.optimistic = _checked_solutions(
+    robust, optimistic, checked = _checked_solutions(
         learned.relaxation, objective, policy, config.precision, warm, timings
     )
+    warm.robust, warm.optimistic = robust, optimistic
     lower, upper, chosen = _rectangular_bounds(robust, optimistic, policy)
     gradient = None
     if config.relaxation == "coupled" and learned.region is not None and learned.fallback is None:
@@ -273,7 +276,7 @@ def certify_uncertainty(
         refuted=learned.refuted,
         empty=learned.empty, fallback=learned.fallback, model=pmdp.name, model_hash=pmdp.content_hash, timings=timings,
         slack=max(robust.upper - robust.lower, optimistic.upper - optimistic.lower),
-        iterations=robust.iterations + optimistic.iterations, versions=versions(), checked=True,
+        iterations=robust.iterations + optimistic.iterations, versions=versions(), checked=checked,
         **_explained(pmdp, counts, learned.estimate, gradient),
     )  # fmt: skip
 
@@ -292,20 +295,38 @@ def _explained(
 def _checked_solutions(
     relaxation: Relaxation, objective: Objective, policy: Policy | None, precision: float, warm: Solutions,
     timings: dict[str, float],
-) -> tuple[Solution, Solution]:  # fmt: skip
-    """(robust, optimistic), both of which passed the check that knows nothing of how they were found.
+) -> tuple[Solution, Solution, bool]:  # fmt: skip
+    """(robust, optimistic, whether both passed the check that knows nothing of how they were found).
 
-    What does not pass is solved once more without a warm start; bounds that never pass are not given out.
+    What does not pass is solved once more without a warm start.
     """
-    problems: list[str] = []
     for start in ((warm.robust, warm.optimistic), (None, None)):
         with _timed(timings, "solve"):
             robust, optimistic = solve_both(relaxation, objective, policy=policy, precision=precision, warm=start)
         with _timed(timings, "check"):
-            problems = robust.check() + optimistic.check()
-        if not problems:
-            return robust, optimistic
-    raise ModelError(f"the bounds did not pass their independent check, so there is no certificate: {problems[0]}")
+            proved = [_proved(robust), _proved(optimistic)]
+        if proved[0] is not None and proved[1] is not None:
+            return proved[0], proved[1], True
+    problem = (robust.check() + optimistic.check())[0]
+    warnings.warn(f"the bounds did not pass their independent check: {problem}", RPLWarning, stacklevel=3)
+    return robust, optimistic, False
+
+
+def _proved(solution: Solution) -> Solution | None:
+    """The solution, widened by a little if only rounding keeps it from passing its check; None if it does not pass.
+
+    The check proves whatever passes it, so it does not matter how bounds were come by.
+    """
+    for slack in WIDENED:
+        wider = solution if slack == 0.0 else replace(
+            solution,
+            lower=solution.lower - slack * abs(solution.lower), upper=solution.upper + slack * abs(solution.upper),
+            lower_values=solution.lower_values - slack * np.abs(solution.lower_values),
+            upper_values=solution.upper_values + slack * np.abs(solution.upper_values),
+        )  # fmt: skip
+        if not wider.check():
+            return wider
+    return None
 
 
 def _rectangular_bounds(robust: Solution, optimistic: Solution, policy: Policy | None) -> tuple[float, float, Policy]:
