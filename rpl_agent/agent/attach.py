@@ -69,7 +69,7 @@ def attach(
     env: Any,
     *,
     pmdp: ParametricMDP | None = None,
-    objective: Objective | None = None,
+    objective: Objective | str | None = None,
     state_of: StateOf | None = None,
     compiled: bool = True,
     check_rewards: bool | None = None,
@@ -90,7 +90,7 @@ def attach(
             raise ModelError(_nothing_known(env))
         is_own = isinstance(named, ParametricMDP) and named.has_states_of(model)
         promised = attribute(inner, "objective") if binding is None else binding.objective
-        goal = objective if objective is not None else promised
+        goal = Objective.parse(objective) if isinstance(objective, str) else objective or promised
         if not isinstance(goal, Objective):
             raise ModelError(f"{name_of(env)} has no attribute 'objective': pass what is wanted as objective=...")
         limit = time_limit(env, inner)

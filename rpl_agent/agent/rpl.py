@@ -50,7 +50,8 @@ class RPLAgent(Surface):
     ----------
     confidence, relaxation, delta, precision : how to certify, see `Config`; or pass ``config``.
     env : the environment, here or in `learn`.
-    pmdp, objective : the model and what is wanted, where the environment does not carry them.
+    pmdp, objective : the model and what is wanted (an `Objective`, or words as in `Objective.parse`), where the
+        environment does not carry them.
     observation_to_state : maps an observation to the value of a state (or to ``StateIndex(number)``), where
         observations are not state values themselves.
     schedule : when to update; default `Doubling(of="state-action")`, the paper's.
@@ -75,7 +76,7 @@ class RPLAgent(Surface):
         precision: float = 1e-6,
         config: Config | None = None,
         pmdp: ParametricMDP | None = None,
-        objective: Objective | None = None,
+        objective: Objective | str | None = None,
         observation_to_state: StateOf | None = None,
         schedule: Schedule | None = None,
         weight: float = 0.9,
@@ -108,7 +109,8 @@ class RPLAgent(Surface):
         self.world: Attachment | None = None
         self._mode = "robust"
         self._logger: Logger = Logger()
-        self._given = (pmdp, objective)  # by the user; else the environment's own
+        goal = Objective.parse(objective) if isinstance(objective, str) else objective
+        self._given = (pmdp, goal)  # by the user; else the environment's own
         self._source: Stream | None = None
         if env is not None:
             self.set_env(env)

@@ -97,15 +97,25 @@ class Objective:
             raise ModelError("an undiscounted reward without horizon needs a target label")
 
     @classmethod
+    def parse(cls, text: str) -> Objective:
+        """From plain words, for example ``"minimise discounted cost, gamma 0.95"`` or ``"maximise probability of goal
+        avoiding hole within 100 steps"``; labels and rewards are called as in the model."""
+        from rpl_agent.model.words import parse_objective
+
+        return parse_objective(text)
+
+    @classmethod
     def reach(
         cls, target: str, *, avoid: str | None = None, sense: Sense = Sense.MAX, horizon: int | None = None
     ) -> Objective:
+        """The probability of reaching a label without visiting ``avoid`` before, within ``horizon`` steps if given."""
         return cls(Kind.REACH, sense, target, avoid=avoid, horizon=horizon)
 
     @classmethod
     def reward(
         cls, name: str, *, target: str | None, sense: Sense = Sense.MAX, horizon: int | None = None
     ) -> Objective:
+        """The expected total of a reward until a label is reached, or over ``horizon`` steps."""
         return cls(Kind.REWARD, sense, target, reward_name=name, horizon=horizon)
 
     @classmethod
@@ -127,12 +137,14 @@ class Objective:
 
     @classmethod
     def cost(cls, name: str, *, target: str | None, horizon: int | None = None) -> Objective:
+        """The least expected total of a cost until a label is reached; a play that never reaches it costs infinity."""
         return cls.reward(name, target=target, sense=Sense.MIN, horizon=horizon)
 
     @classmethod
     def discounted(
         cls, name: str, discount: float, *, target: str | None = None, sense: Sense = Sense.MAX
     ) -> Objective:
+        """The expected sum of discount^t times the reward of step t = 0, 1, …, until a label is reached if one is given."""
         return cls(Kind.REWARD, sense, target, reward_name=name, discount=discount)
 
     def describe(self) -> str:
