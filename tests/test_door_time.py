@@ -75,7 +75,7 @@ def walk_agent():
     def actions(c):
         if c == 3:
             return {"safe": {3: 1}, "leap": {3: 1}}
-        return {"safe": {c + 1: "p", c: "1-p"}, "leap": {3: "q", 0: "1-q"} if c else {3: "q", 0: "1-q"}}
+        return {"safe": {c + 1: "p", c: "1-p"}, "leap": {3: "q", 0: "1-q"}}
 
     pmdp = build(0, actions, domain=["p", "q"], labels={"there": lambda c: c == 3}, action_names=["safe", "leap"])
     agent = RPLAgent(pmdp=pmdp, objective=Objective.reach("there", horizon=3), seed=0)
@@ -157,7 +157,7 @@ def test_stable_baselines_vec_envs_are_refused_by_name():
         ("minimise discounted cost, gamma 0.95", 'R{"cost"}min=? [ C ] discount 0.95'),
         ("maximize discounted gain until end, gamma = 0.9", 'R{"gain"}max=? [ F "end" ] discount 0.9'),
         ("maximise probability of goal", 'Pmax=? [ F "goal" ]'),
-        ("maximise the probability of reaching goal avoiding hole within 100 steps", 'Pmax=? [ !"hole" U<=100 "goal" ]'),
+        ("maximise the probability of reaching goal avoiding hole within 9 steps", 'Pmax=? [ !"hole" U<=9 "goal" ]'),
         ("minimise cost until done", 'R{"cost"}min=? [ F "done" ]'),
         ("maximise money for 25 steps", 'R{"money"}max=? [ C<=25 ]'),
         ("minimise total cost until over", 'R{"cost"}min=? [ F "over" ]'),

@@ -83,7 +83,7 @@ def check_spaces(env: Any, pmdp: ParametricMDP, mapped: bool) -> int:
 
 def _check_observations(env: Any, pmdp: ParametricMDP) -> None:
     """Refuse a space in which some state of the model could never be seen."""
-    from gymnasium.spaces import Dict, Discrete
+    from gymnasium.spaces import Dict, Discrete, Text
 
     space = env.single_observation_space if is_vector(env) else env.observation_space
     seen = f"the observation space of {name_of(env)} is {space}"
@@ -102,6 +102,8 @@ def _check_observations(env: Any, pmdp: ParametricMDP) -> None:
             fits = hasattr(value, "__index__") and space.start <= int(value) < space.start + space.n
         elif isinstance(space, Dict):
             fits = isinstance(value, tuple) and len(value) == len(space.spaces)
+        elif isinstance(space, Text):
+            fits = isinstance(value, str)
         else:  # the values themselves are looked up when they are seen
             fits = not space.shape or np.shape(value) == space.shape
         if not fits:

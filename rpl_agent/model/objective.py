@@ -144,7 +144,7 @@ class Objective:
     def discounted(
         cls, name: str, discount: float, *, target: str | None = None, sense: Sense = Sense.MAX
     ) -> Objective:
-        """The expected sum of discount^t times the reward of step t = 0, 1, …, until a label is reached if one is given."""
+        """The expected sum of discount^t times the reward of step t = 0, 1, …, until ``target`` if one is given."""
         return cls(Kind.REWARD, sense, target, reward_name=name, discount=discount)
 
     def describe(self) -> str:

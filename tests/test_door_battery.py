@@ -1,0 +1,273 @@
+"""Gymnasium's own tabular worlds, unmodified: certificates against exact values and against real episodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rpl_agent import ModelError, RPLAgent, build
+from rpl_agent.agent import EveryN
+from rpl_agent.agent.evaluation import exact_value, monte_carlo, optimal_value
+from rpl_agent.model import Objective
+from rpl_envs.toy import bind
+from tests.agent_worlds import CorridorEnv
+
+#: id, keywords, true parameters, episodes
+WORLDS: dict[str, tuple[str, dict[str, Any], list[float], int]] = {
+    "lake": ("FrozenLake-v1", {}, [1 / 3], 150),
+    "lake of one's own": ("FrozenLake-v1", {"desc": ["SFS", "FHF", "FFG"], "success_rate": 0.7}, [0.7], 150),
+    "firm lake": ("FrozenLake-v1", {"is_slippery": False}, [1.0], 60),
+    "cliff": ("CliffWalking-v1", {}, [1.0], 40),
+    "slippery cliff": ("CliffWalkingSlippery-v1", {}, [1 / 3], 30),
+    "taxi": ("Taxi-v4", {}, [1.0], 40),
+    "rainy taxi": ("Taxi-v4", {"is_rainy": True, "fickle_passenger": True}, [0.8, 0.3], 60),
+    "blackjack": ("Blackjack-v1", {}, [4 / 13], 300),
+    "natural blackjack": ("Blackjack-v1", {"sab": False, "natural": True}, [4 / 13], 100),
+}
+WRAPPERS = {
+    "bare": lambda env: env.unwrapped,
+    "made": lambda env: env,
+    "wrapped": lambda env: gym.wrappers.TimeLimit(gym.wrappers.RecordEpisodeStatistics(env), 60),
+}
+
+
+def made(name: str, wrapper: str = "made") -> gym.Env:
+    id, keywords, _, _ = WORLDS[name]
+    env = gym.make(id, **keywords)
+    return WRAPPERS[wrapper](env)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrapper", ["made", "wrapped"])
+@pytest.mark.parametrize("name", WORLDS)
+def test_certificates_hold_in_the_unmodified_worlds(name, wrapper):
+    _, _, truth, episodes = WORLDS[name]
+    theta = np.array(truth)
+    agent = RPLAgent(seed=3, schedule=EveryN(20)).learn(made(name, wrapper), budget=episodes, log_interval=10_000)
+    certificate, pmdp, objective = agent.certificate, agent.pmdp, agent.objective
+    value, best = exact_value(pmdp, objective, certificate.policy, theta), optimal_value(pmdp, objective, theta)
+    assert not certificate.refuted and agent.num_episodes == episodes
+    slack = 1e-4 * (1 + abs(best))
+    assert certificate.lower - slack <= min(value, best) and max(value, best) <= certificate.upper + slack
+    sampled = monte_carlo(agent, made(name, "bare" if name != "firm lake" else "made"), 10_000, seed=4)
+    assert sampled.cut == 0 or name == "firm lake"
+    assert sampled.values.mean() == pytest.approx(value, abs=5 * sampled.value_error + slack)
+    # a game of blackjack is over long before any limit
+    assert (certificate.truncation is not None) == (agent.world.limit is not None and "blackjack" not in name)
+
+
+@pytest.mark.parametrize("name", ["lake", "slippery cliff", "rainy taxi"])
+def test_models_are_the_true_kernels(name):
+    """Row by row against the table that the agent does not read."""
+    env = made(name)
+    binding = bind(env)
+    pmdp, table = binding.pmdp, env.unwrapped.P
+    probability = pmdp.instantiate(WORLDS[name][2]).probability
+    for s in range(pmdp.num_states):
+        if pmdp.is_silent[s] or objective_decided(binding)[s]:
+            continue
+        value = pmdp.state_value(s)
+        if name == "rainy taxi":
+            row, column, passenger, destination, moved = value
+            if passenger == 4 and not moved:
+                continue  # the passenger's change of mind is no part of P (see test_toy_text.py)
+            code = ((row * 5 + column) * 5 + passenger) * 4 + destination
+        else:
+            code = value[0] * (12 if "cliff" in name else 4) + value[1]
+        for r in range(pmdp.state_ptr[s], pmdp.state_ptr[s + 1]):
+            expected: dict[tuple[int, float], float] = {}
+            for p, successor, reward, _ in table[code][int(pmdp.action[r])]:
+                expected[int(successor), float(reward)] = expected.get((int(successor), float(reward)), 0.0) + p
+            found: dict[tuple[int, float], float] = {}
+            paid = binding.paid if binding.paid is not None else -pmdp.on_transitions(pmdp.row_reward("cost"))
+            for t in range(pmdp.row_ptr[r], pmdp.row_ptr[r + 1]):
+                after = pmdp.state_value(int(pmdp.arrives[t]))
+                if name == "rainy taxi":
+                    number = ((after[0] * 5 + after[1]) * 5 + after[2]) * 4 + after[3]
+                else:
+                    number = after[0] * (12 if "cliff" in name else 4) + after[1]
+                key = (number, float(paid[t]))
+                found[key] = found.get(key, 0.0) + probability[t]
+            assert {k: v for k, v in found.items() if v > 0} == pytest.approx({k: v for k, v in expected.items() if v})
+
+
+def objective_decided(binding):
+    return binding.objective.resolve(binding.pmdp).decided
+
+
+def test_blackjack_deals_as_gymnasium_does():
+    binding = bind(gym.make("Blackjack-v1"))
+    pmdp = binding.pmdp
+    probability = pmdp.instantiate([4 / 13]).probability
+    row = int(pmdp.state_ptr[pmdp.initial_state])
+    env = gym.make("Blackjack-v1").unwrapped
+    seen: dict[Any, int] = {}
+    env.reset(seed=0)
+    for _ in range(20_000):
+        hand = binding.first(env.reset()[0])
+        seen[hand] = seen.get(hand, 0) + 1
+    assert set(seen) <= {pmdp.state_value(int(s)) for s in pmdp.successor[pmdp.row_ptr[row] : pmdp.row_ptr[row + 1]]}
+    naturals = sum(
+        probability[t]
+        for t in range(pmdp.row_ptr[row], pmdp.row_ptr[row + 1])
+        if pmdp.state_value(int(pmdp.successor[t]))[3]
+    )
+    assert naturals == pytest.approx(2 * (1 / 13) * (4 / 13))
+    for state in ((20, 10, 0, 0), (12, 5, 0, 0)):
+        t = pmdp.find_transition(row, pmdp.state_index(state))
+        chance = float(probability[t])
+        assert seen[state] / 20_000 == pytest.approx(chance, abs=5 * np.sqrt(chance / 20_000))
+
+
+# ---------------------------------------------------------------------- tables
+class Tabular(gym.Env):
+    """A stranger's environment with a table P: two rooms, a prize, costs on the way."""
+
+    observation_space, action_space = gym.spaces.Discrete(3), gym.spaces.Discrete(2)
+
+    def __init__(self):
+        self.P = {
+            0: {0: [(0.6, 1, -1.0, False), (0.4, 0, -2.0, False)], 1: [(0.3, 2, -5.0, True), (0.7, 0, -1.0, False)]},
+            1: {0: [(0.5, 2, -1.0, True), (0.5, 0, -1.0, False)], 1: [(1.0, 0, -3.0, False)]},
+            2: {0: [(1.0, 2, 0.0, True)], 1: [(1.0, 2, 0.0, True)]},
+        }
+        self.initial_state_distrib = np.array([1.0, 0.0, 0.0])
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.s = 0
+        return 0, {}
+
+    def step(self, action):
+        ways = self.P[self.s][int(action)]
+        _, self.s, reward, over = ways[int(self.np_random.choice(len(ways), p=[w[0] for w in ways]))]
+        return self.s, reward, over, False, {}
+
+
+def test_a_table_gives_the_graph_and_no_number():
+    agent = RPLAgent(seed=0, schedule=EveryN(50)).learn(Tabular(), budget=300, log_interval=1000)
+    pmdp = agent.pmdp
+    assert (agent.config.confidence, agent.config.relaxation) == ("anytime", "tied")
+    assert pmdp.num_parameters == 3 and pmdp.table.is_constant.sum() == 1  # the constant is 1: no number of P
+    theta = {"p_0_0_0": 0.6, "p_0_1_0": 0.3, "p_1_0_0": 0.5}
+    point = np.array([theta[name] for name in pmdp.table.parameters])
+    best = optimal_value(pmdp, agent.objective, point)
+    assert agent.certificate.lower <= best <= agent.certificate.upper
+    value = exact_value(pmdp, agent.objective, agent.certificate.policy, point)
+    sampled = monte_carlo(agent, Tabular(), 5000)
+    assert sampled.values.mean() == pytest.approx(value, abs=5 * sampled.value_error)
+    changed = Tabular()
+    for rows in changed.P.values():
+        for action, ways in rows.items():
+            rows[action] = [(float("nan"), *rest) for _, *rest in ways]
+    assert bind(changed).pmdp.content_hash == pmdp.content_hash
+
+
+def test_wrong_tables_are_named():
+    mixed = Tabular()
+    mixed.P[0][0][0] = (0.6, 1, 1.0, False)
+    with pytest.raises(ModelError, match="gains and costs"):
+        RPLAgent().set_env(mixed)
+    endless = Tabular()
+    for rows in endless.P.values():
+        for action, ways in rows.items():
+            rows[action] = [(*way[:3], False) for way in ways]
+    with pytest.raises(ModelError, match="never ends"):
+        RPLAgent().set_env(endless)
+
+
+def test_anything_else_says_what_a_structure_is():
+    with pytest.raises(ModelError, match=r"structure .* is which states .*continuous"):
+        RPLAgent().set_env(gym.make("CartPole-v1"))
+    with pytest.raises(ModelError, match="A structure is"):
+        RPLAgent().set_env(CorridorEnv(own_model=False))
+    with pytest.raises(ModelError, match="TransformObservation changes what is observed"):
+        RPLAgent().set_env(gym.wrappers.TransformObservation(made("lake"), lambda o: 15 - o, None))
+
+
+# ---------------------------------------------------------------------- renaming
+class Renamed(gym.Env):
+    """A random world whose observations are called by somebody else."""
+
+    def __init__(self, kernel: np.ndarray, names: list[Any], space: gym.Space):
+        self.kernel, self.names = kernel, names
+        self.observation_space, self.action_space = space, gym.spaces.Discrete(kernel.shape[1])
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.state = 0
+        return self.names[0], {}
+
+    def step(self, action):
+        cumulative = np.cumsum(self.kernel[self.state, action])
+        self.state = int(np.searchsorted(cumulative, self.np_random.random() * cumulative[-1], side="right"))
+        return self.names[self.state], -1.0, self.state == len(self.names) - 1, False, {}
+
+
+def random_world(rng: np.random.Generator, states: int, actions: int):
+    """(kernel at the truth, model over names): in every row two or three successors, with two shared parameters."""
+    rows, kernel = {}, np.zeros((states, actions, states))
+    p, q = 0.4, 0.7
+    for s in range(states - 1):
+        for a in range(actions):
+            first, second = rng.choice(states, size=2, replace=False)
+            name, value = [("p", p), ("q", q)][rng.integers(2)]
+            rows[s, a] = {int(first): f"0.5*{name}", int(second): f"0.5 - 0.5*{name}"}
+            kernel[s, a, first] += 0.5 * value
+            kernel[s, a, second] += 0.5 - 0.5 * value
+            rows[s, a][states - 1] = f"({rows[s, a].get(states - 1, 0)}) + 0.5"
+            kernel[s, a, states - 1] += 0.5
+
+    def model(names: list[Any]):
+        number = {name: s for s, name in enumerate(names)}
+
+        def described(name):
+            s = number[name]
+            if s == states - 1:
+                return {a: {name: 1} for a in range(actions)}
+            return {a: {names[t]: expression for t, expression in rows[s, a].items()} for a in range(actions)}
+
+        return build(
+            names[0], described, domain=["p", "q"], labels={"end": lambda n: number[n] == states - 1},
+            rewards={"cost": lambda n, a: float(number[n] != states - 1)},
+        )  # fmt: skip
+
+    return kernel, model
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_renaming_observations_changes_no_certificate_or_is_refused(seed):
+    rng = np.random.default_rng(seed)
+    states, actions = int(rng.integers(4, 8)), int(rng.integers(1, 4))
+    kernel, model = random_world(rng, states, actions)
+    objective = Objective.cost("cost", target="end")
+
+    def certificate(pmdp, env, **settings):
+        agent = RPLAgent(pmdp=pmdp, objective=objective, relaxation="expression", seed=seed, **settings)
+        agent.learn(env, budget=40, log_interval=1000)
+        return agent.certificate
+
+    plain = list(range(states))
+    discrete = gym.spaces.Discrete(10 * states)
+    reference = certificate(model(plain), Renamed(kernel, plain, discrete), schedule=EveryN(1000))
+    shuffled = [int(n) for n in rng.permutation(10 * states)[:states]]
+    texts = [f"room {n}" for n in shuffled]
+    pairs = [(n % 7, n) for n in shuffled]
+    spaces = {0: discrete, 1: gym.spaces.Text(20), 2: gym.spaces.MultiDiscrete([7, 10 * states])}
+    for kind, names in enumerate((shuffled, texts, pairs)):
+        shown = [np.array(n) for n in names] if kind == 2 else names
+        env = Renamed(kernel, shown, spaces[kind])
+        renamed = certificate(model(names), env, schedule=EveryN(1000))  # model and environment agree on names
+        assert (renamed.lower, renamed.upper) == pytest.approx((reference.lower, reference.upper), rel=1e-4)
+        if kind:  # names that the model does not have: refused when attached
+            with pytest.raises(ModelError, match="observation space"):
+                certificate(model(plain), Renamed(kernel, shown, spaces[kind]))
+        back = {str(n): s for s, n in enumerate(shown)}
+        mapped = certificate(
+            model(plain), Renamed(kernel, shown, spaces[kind]), schedule=EveryN(1000),
+            observation_to_state=lambda o, back=back: back[str(o)],
+        )  # fmt: skip
+        assert (mapped.lower, mapped.upper) == pytest.approx((reference.lower, reference.upper), rel=1e-9)
