@@ -349,8 +349,10 @@ def _better_bounds(
     found = coupled_bounds(learned.relaxation, learned.region, objective, policy, chosen, (lower, upper))
     if found is None:
         return lower, upper, chosen, None
-    better = found.lower > lower if objective.sense is Sense.MAX else found.upper < upper
-    low, high = max(lower, found.lower), min(upper, found.upper)
+    rounding = objective.resolve(learned.relaxation.pmdp).rounding  # in `lower` and `upper` already
+    one, other = found.lower - rounding, found.upper + rounding
+    better = one > lower if objective.sense is Sense.MAX else other < upper
+    low, high = max(lower, one), min(upper, other)
     if low > high:  # possible only where the region has missed the truth, or by rounding of equal bounds
         return lower, upper, chosen, found.gradient
     return low, high, found.policy if better else chosen, found.gradient
