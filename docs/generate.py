@@ -1,7 +1,8 @@
 """Write what can be derived: `python docs/generate.py`.
 
 docs/cli.md comes from the parser; the result tables between the marks
-`<!-- results:NAME -->` and `<!-- /results -->` of README.md, docs/choosing.md and docs/experiments.md come from results/rows.jsonl.
+`<!-- results:NAME -->` and `<!-- /results -->` of README.md, docs/choosing.md and docs/experiments.md come from
+results/rows.jsonl.
 `--check` writes nothing and fails if a page is out of date (run by the tests).
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -85,7 +86,7 @@ def test_a_run_never_loses_what_it_had(tmp_path):
     for _ in range(6):
         one.learn(gym.make("rpl/Betting-25-v0") if one.get_env() is None else None, 40, log_interval=5)
         seen.append((one.certificate.lower, one.certificate.upper))
-    assert all(b[0] >= a[0] and b[1] <= a[1] for a, b in zip(seen, seen[1:]))
+    assert all(b[0] >= a[0] and b[1] <= a[1] for a, b in pairwise(seen))
     one.save(tmp_path / "agent.zip")
     two = RPLAgent.load(tmp_path / "agent.zip")
     assert two.certificate.lower == one.certificate.lower and two.certificate.upper == one.certificate.upper

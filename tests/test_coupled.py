@@ -244,7 +244,7 @@ def test_never_worse_than_rectangular(name):
 
 def test_solutions_agree_on_a_single_parameter():
     """With one parameter that pulls one way, rectangular is exact to first order and coupled agrees with it."""
-    pmdp, region, relaxation = prepared(0, False, False, "intervals", 1e-4)
+    _, region, relaxation = prepared(0, False, False, "intervals", 1e-4)
     objective = Objective.reach("goal")
     robust, optimistic = solve_both(relaxation, objective)
     found = coupled_bounds(relaxation, region, objective, None, robust.policy)

@@ -1,7 +1,8 @@
 """Where figures go: TensorBoard events, ``progress.csv``, ``certificate.json``; SB3's ``record`` / ``dump`` surface.
 
 The x axis is the number of episodes (the bounds are there over time steps, too). TensorBoard stores 32-bit floats, so
-the exact numbers are in the CSV and JSON beside it. A resumed run hides what was logged after its checkpoint, so no point appears twice.
+the exact numbers are in the CSV and JSON beside it. A resumed run hides what was logged after its checkpoint, so no
+point appears twice.
 """
 
 from __future__ import annotations
