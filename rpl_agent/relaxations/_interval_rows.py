@@ -66,12 +66,21 @@ def sort_row(a, b, values, cap, sign, successor, expression, upper, keys, order)
     Returns how many there are: successors with upper bound 0 do not count.
     """
     n = 0
+    short = b - a <= INSERTION_LIMIT
     for t in range(a, b):
         if upper[expression[t]] > 0.0:
             x = values[successor[t]]
-            keys[n] = sign * (cap if x > cap else x)
-            order[n] = t
+            x = sign * (cap if x > cap else x)
+            j = n - 1
+            while short and j >= 0 and keys[j] > x:
+                keys[j + 1] = keys[j]
+                order[j + 1] = order[j]
+                j -= 1
+            keys[j + 1] = x
+            order[j + 1] = t
             n += 1
+    if short:
+        return n
     stride = 1
     while stride < n // INSERTION_LIMIT:
         stride = 3 * stride + 1

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.jit import UNIT_ROUNDOFF, njit
-from rpl_agent.relaxations._interval_rows import INSERTION_LIMIT, sort_row
+from rpl_agent.relaxations._interval_rows import INSERTION_LIMIT, pair_bound, sort_row
 from rpl_agent.relaxations._rows import row_bound
 from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT, MIN_AGENT, mixed_in, mixture, paid
 
@@ -84,6 +84,19 @@ def both_bounds(a, b, low, high, maximise, successor, expression, point, interva
     q_low, q_high = 0.0, 0.0
     vertex = start
     found = False
+    if point is not None:
+        lower, upper = point, point
+    if interval is not None:
+        lower, upper = interval.lower, interval.upper
+    if region is not None:
+        lower, upper = region.lower, region.upper
+    if b - a == 2:
+        j, k = successor[a], successor[a + 1]
+        if high[j] < np.inf and high[k] < np.inf:
+            f, g = expression[a], expression[a + 1]
+            q_low = pair_bound(low[j], low[k], lower[f], upper[f], lower[g], upper[g], maximise, False)
+            q_high = pair_bound(high[j], high[k], lower[f], upper[f], lower[g], upper[g], maximise, True)
+            found = True
     if interval is not None:
         if 2 < b - a <= INSERTION_LIMIT:
             found, q_low, q_high = _shared(a, b, low, high, maximise, successor, expression, interval, scratch)
