@@ -14,8 +14,9 @@ from rpl_agent.cli import main
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.formats import prism
 from rpl_agent.formats.prism import explore
-from rpl_agent.model import Kind, Objective, Sense
+from rpl_agent.model import Kind, Nature, Objective, Sense
 from rpl_agent.model.objective import Unreached
+from rpl_agent.solver import solve
 
 WALK = """mdp
 module m
@@ -148,6 +149,16 @@ def test_synchronised_intervals_multiply_and_equal_successors_add():
     ids = model.pmdp.expression[row]
     assert lower[ids].tolist() == pytest.approx([0.16, 0.16, 0.16, 0.16])
     assert upper[ids].tolist() == pytest.approx([0.36, 0.36, 0.36, 0.36])
+
+
+def test_an_interval_model_is_an_uncertain_mdp():
+    model = prism.loads(INTERVAL)
+    model.pmdp = model.pmdp.with_labels({"x=1": model.pmdp.variables["x"] == 1})
+    given = model.uncertain(np.array([0.9]))
+    found = solve(given.relaxation(), Objective.reach("x=1", sense=Sense.MAX), Nature.COOPERATIVE)
+    assert found.lower == pytest.approx(0.9)
+    with pytest.raises(prism.PrismError, match="no intervals"):
+        prism.loads(WALK).uncertain()
 
 
 def test_impossible_intervals_are_refused():

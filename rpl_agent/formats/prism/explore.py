@@ -75,7 +75,7 @@ class _Explorer:
         self.machine, self.progress = machine, progress
         self.max_states = max_states if max_states is not None else 2**31 - 2
         self.max_bytes = default_limit()
-        words, combinations = machine.codec.words, max(16, len(machine.commands))
+        words, combinations = machine.codec.words, max(1 << 10, len(machine.commands))
         room = max(1 << 10, len(initial))
 
         def ints(n: int, kind: type = np.int64) -> np.ndarray:

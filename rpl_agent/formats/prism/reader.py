@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from rpl_agent.formats.prism.parser import parse_model, parse_properties, parse_
 from rpl_agent.formats.prism.probability import Pool
 from rpl_agent.formats.prism.properties import Query, query_of
 from rpl_agent.formats.prism.scope import Number, Program
+from rpl_agent.formats.prism.typed import Node
 from rpl_agent.formats.prism.unknown import COMMANDS, ROWS, link_unknown
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP, Reward
@@ -38,6 +40,9 @@ from rpl_agent.model.polynomial import Polynomial
 from rpl_agent.model.unknown import learn_what
 from rpl_agent.model.validation import expression_range, require_valid, restrict_domain
 from rpl_agent.relaxations.interval import Intervals
+
+if TYPE_CHECKING:
+    from rpl_agent.relaxations.umdp import UncertainMDP
 
 
 @dataclass
@@ -68,6 +73,14 @@ class PrismModel:
     @property
     def num_initial_states(self) -> int:
         return int(self.pmdp.labels["init"].sum())
+
+    def uncertain(self, theta: np.ndarray | None = None) -> UncertainMDP:
+        """An interval model as an uncertain MDP, at parameters or for the widest intervals over their domain."""
+        from rpl_agent.relaxations.umdp import UncertainMDP
+
+        if self.bounds is None:
+            raise PrismError("this model has no intervals", NOWHERE, self.source)
+        return UncertainMDP.from_intervals(self.pmdp, *self.bounds.at(theta))
 
     def query(self, text: str | ast.Property | None = None, theta: np.ndarray | None = None) -> Query:
         """What a property asks: its text, or one of ``properties`` (without, the first of these).
@@ -217,11 +230,7 @@ def loads(
         domain = unknowns.domain(parameter_domain(text, program, parameters or {}))
         pool = Pool()
         graph, machine = explore(program, initial_states(program), max_states, progress)
-        low = [[u.probability for u in c.updates] for c in machine.commands]
-        high = [[u.upper or u.probability for u in c.updates] for c in machine.commands]
-        ends = [
-            expressions(graph, machine, pool, chances) for chances in ([low, high] if program.has_intervals else [low])
-        ]
+        ends = [expressions(graph, machine, pool, chances) for chances in _chances(program, machine)]
         made = assemble(program, graph, machine, pool, ends, domain, Path(source).stem)
         model = made.model
         if unknown != COMMANDS:  # distributions on simplices and their products are valid as they are
@@ -245,6 +254,14 @@ def loads(
     for item in [properties] if isinstance(properties, str) else properties:
         load_property(loaded, item)
     return loaded
+
+
+def _chances(program: Program, machine: Machine) -> list[list[list[Node | None]]]:
+    """The probabilities of all updates by command; for intervals their lower and their upper ends."""
+    low = [[u.probability for u in c.updates] for c in machine.commands]
+    if not program.has_intervals:
+        return [low]
+    return [low, [[u.upper or u.probability for u in c.updates] for c in machine.commands]]
 
 
 def load_property(model: PrismModel, text: str) -> Objective:
