@@ -1,0 +1,151 @@
+"""Coupled against rectangular certificates, episodes for a certificate, and coverage of the agent that uses both.
+
+First table: uniform episodes, δ = 0.001, the synthesised certificate. ``gap ratio`` is coupled over rectangular (median
+of the data sets), ``worst`` its largest value; ``cost`` is the processor time of a coupled certificate over that of a
+rectangular one, both from counts to bounds, least of several runs.
+
+Second table: episodes that ``exploration="certificate"`` needs for the gap with which ``"optimistic"`` ends, as a
+share; both with coupled certificates looked at when the episodes have grown by a quarter.
+
+Third table: runs of the whole agent (c-optimal sampling, running certificate, stop when certified) on a small world;
+a failure is a run in which some certificate on the way was wrong about its policy's true value or the true optimum.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from rpl_agent.agent.callbacks import BaseCallback
+from rpl_agent.agent.rpl import RPLAgent
+from rpl_agent.certificate import Certificate
+from rpl_agent.certify import Config, certify, true_value
+from rpl_agent.errors import RPLWarning
+from rpl_agent.evidence.counts import Counts
+from rpl_agent.evidence.sampling import uniform_counts
+from rpl_agent.model import Nature, Sense
+from rpl_agent.relaxations.point import Point
+from rpl_agent.solver import solve
+from rpl_envs.benchmark import Benchmark, benchmark
+from rpl_envs.registration import make_sized
+
+DELTA = 1e-3
+INSTANCES = ("Aircraft-50x10", "Glider-21x17", "Betting-50", "Engagement-100", "MarsRover-10x10", "ParallelBetting-5")
+SMOKE_INSTANCES = ("Aircraft-20x10", "Glider-11x9")
+ONLINE = (
+    "MarsRover-10x10", "Glider-11x9", "Aircraft-20x10", "Betting-25", "Engagement-50", "ParallelBetting-6",
+)  # fmt: skip
+SEEDS, RUNS = tuple(range(5, 20)), 3
+#: the agent's coverage: δ, runs, episodes at most, the gap to stop at, log interval
+COVERAGE = {"delta": 0.05, "runs": 400, "episodes": 300, "gap": 5.0, "log_interval": 10}
+
+
+def seconds(world: Benchmark, counts: Counts, relaxation: str) -> tuple[Certificate, float]:
+    """A certificate and its least processor time; every run gets counts without anything derived from them."""
+    least = np.inf
+    for _ in range(RUNS):
+        copy = Counts.from_arrays(world.pmdp, counts.to_arrays())
+        start = time.process_time()
+        found = certify(world.pmdp, copy, world.objective, Config(relaxation=relaxation, delta=DELTA))
+        least = min(least, time.process_time() - start)
+    return found, least
+
+
+def tightness(name: str, episodes: int, seeds: tuple[int, ...]) -> dict[str, Any]:
+    """One row of the first table."""
+    world = benchmark(name)
+    ratios, costs = [], []
+    for seed in seeds:
+        theta = np.array(world.theta)
+        counts = uniform_counts(world.pmdp, world.objective, theta, episodes, world.max_episode_steps + 1, seed)
+        wide, wide_seconds = seconds(world, counts, "rectangular")
+        tight, tight_seconds = seconds(world, counts, "coupled")
+        ratios.append(tight.gap / wide.gap)
+        costs.append(tight_seconds / wide_seconds)
+    return {
+        "instance": name, "episodes": episodes, "data sets": len(seeds), "gap ratio": float(np.median(ratios)),
+        "worst": float(max(ratios)), "cost": float(np.median(costs)),
+    }  # fmt: skip
+
+
+class Curve(BaseCallback):
+    """(episodes, gap) at every certificate of a run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.points: list[tuple[int, float]] = []
+
+    def on_certificate(self, certificate: Certificate) -> bool:
+        self.points.append((self.model.num_episodes, certificate.gap))
+        return True
+
+
+def needed(name: str, episodes: int, seeds: tuple[int, ...]) -> dict[str, Any]:
+    """One row of the second table."""
+    shares, gaps = [], []
+    for seed in seeds:
+        curves = {}
+        for exploration in ("optimistic", "certificate"):
+            curves[exploration] = Curve()
+            agent = RPLAgent(seed=seed, delta=DELTA, relaxation="coupled", exploration=exploration)
+            agent.learn(gym.make(f"rpl/{name}-v0"), episodes, callback=curves[exploration])
+        goal = curves["optimistic"].points[-1][1]
+        found = [n for n, gap in curves["certificate"].points if gap <= goal]
+        shares.append(found[0] / episodes if found else np.inf)
+        gaps.append(curves["certificate"].points[-1][1] / goal)
+    return {
+        "instance": name, "episodes": episodes, "seeds": len(seeds), "share of episodes": float(np.median(shares)),
+        "gap ratio at the end": float(np.median(gaps)),
+    }  # fmt: skip
+
+
+class Truth(BaseCallback):
+    """Whether every certificate of a run was right about the true model."""
+
+    def __init__(self, world: Benchmark, optimum: float) -> None:
+        super().__init__()
+        self.world, self.optimum, self.right = world, optimum, True
+
+    def on_certificate(self, certificate: Certificate) -> bool:
+        value = true_value(self.world.pmdp, self.world.objective, certificate.policy, np.array(self.world.theta), 1e-9)
+        low, high = (value, self.optimum) if certificate.objective.sense is Sense.MAX else (self.optimum, value)
+        slack = 1e-9 * (1.0 + abs(self.optimum))
+        self.right &= certificate.lower <= low + slack and high <= certificate.upper + slack
+        return True
+
+
+def coverage(runs: int) -> dict[str, Any]:
+    """The third table."""
+    world = benchmark("Betting", n=3)
+    best = solve(Point(world.pmdp.instantiate(np.array(world.theta))), world.objective, Nature.COOPERATIVE)
+    failures, episodes = 0, []
+    for seed in range(runs):
+        truth = Truth(world, (best.lower + best.upper) / 2)
+        agent = RPLAgent(seed=seed, delta=COVERAGE["delta"], relaxation="coupled", exploration="certificate")
+        agent.learn(
+            make_sized("Betting", n=3), int(COVERAGE["episodes"]),
+            stop_when_gap=COVERAGE["gap"], log_interval=int(COVERAGE["log_interval"]), callback=truth,
+        )  # fmt: skip
+        failures += not truth.right
+        episodes.append(agent.num_episodes)
+    return {
+        "world": "Betting-3", "δ": COVERAGE["delta"], "runs": runs, "failures": failures,
+        "share": failures / runs, "mean episodes": float(np.mean(episodes)),
+    }  # fmt: skip
+
+
+def rows(smoke: bool = False, full: bool = False) -> list[dict]:
+    """All three tables."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RPLWarning)
+        if smoke:
+            table = [tightness(name, 2000, SEEDS[:1]) for name in SMOKE_INSTANCES]
+            return [*table, needed("Glider-11x9", 300, (0,)), coverage(5)]
+        table = [tightness(name, 100_000, SEEDS) for name in INSTANCES]
+        table += [tightness("Aircraft-50x10", episodes, SEEDS) for episodes in (1000, 10_000)]
+        table += [needed(name, 100_000 if full else 10_000, (0, 1, 2) if full else (0,)) for name in ONLINE]
+        return [*table, coverage(int(COVERAGE["runs"]))]
