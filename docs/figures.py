@@ -2,10 +2,12 @@
 
 images/pipeline.png   the paper's Figure 1: a parametric MDP, the learned intervals, the confidence region
 images/sharpening.png the certified interval against episodes, our default and the paper's set
+images/one_parameter.png bounds of the drifting walk: rectangular, coupled, exact
 """
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import matplotlib
@@ -15,10 +17,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import rpl_envs
-from rpl_agent.certify import Config, certify
+from rpl_agent.certify import Config, certify, true_value
+from rpl_agent.coupled import coupled_bounds
 from rpl_agent.evidence.intervals import confidence_intervals
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.model import Domain, Objective, build
+from rpl_agent.regions.lifting import build_region
+from rpl_agent.relaxations.rectangular import Rectangular
+from rpl_agent.solver import solve_both
 
 IMAGES = Path(__file__).resolve().parent / "images"
 TRUE = {"t1": 0.45, "t2": 0.6}
@@ -146,7 +152,48 @@ def sharpening() -> None:
     figure.savefig(IMAGES / "sharpening.png", dpi=110)
 
 
+def one_parameter() -> None:
+    """The drifting walk of examples/: bounds for p in an interval around ½, and the exact range of the value."""
+    sys.path.insert(0, str(IMAGES.parent.parent / "examples"))
+    from drifting_walk import OBJECTIVE, PLACES, drifting_walk
+
+    model = drifting_walk()
+    widths = np.linspace(0.002, 0.05, 13)
+    bounds: dict[str, list[tuple[float, float]]] = {"rectangular": [], "coupled": [], "exact": []}
+    for width in widths:
+        lower, upper = (np.where(model.table.is_constant, model.table.constant, 0.5 + s * width) for s in (-1, 1))
+        region = build_region(model, lower, upper)
+        relaxation = Rectangular(model, region)
+        robust, optimistic = solve_both(relaxation, OBJECTIVE)
+        known = (robust.lower, optimistic.upper)
+        found = coupled_bounds(relaxation, region, OBJECTIVE, None, robust.policy, known, pieces=64)
+        grid = np.linspace(0.5 - width, 0.5 + width, 41)
+        values = [true_value(model, OBJECTIVE, robust.policy, np.array([p])) for p in grid]
+        bounds["rectangular"].append((robust.lower, optimistic.upper))
+        bounds["coupled"].append((max(found.lower, robust.lower), min(found.upper, optimistic.upper)))
+        bounds["exact"].append((min(values), max(values)))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 3.8), width_ratios=[1, 1.2], layout="constrained")
+    places = np.arange(-PLACES, PLACES + 1)
+    for sign, label, color in ((1, "p", "#1f6feb"), (-1, "1 − p", "#d1242f")):
+        chosen = places[(places >= 0) if sign > 0 else (places < 0)]
+        left.scatter(chosen, np.zeros(len(chosen)), s=260, color=color, alpha=0.25, edgecolor=color, zorder=3)
+        left.text(chosen.mean(), 0.35, f"right with {label}", ha="center", color=color, fontsize=11)
+    left.annotate("start", (0, 0), (0, -0.5), ha="center", arrowprops={"arrowstyle": "->"})
+    left.text(PLACES, -0.55, "goal", ha="center")
+    left.text(-PLACES, -0.55, "end", ha="center")
+    left.set(xlim=(-PLACES - 1, PLACES + 1), ylim=(-1, 1), title="one parameter that pulls both ways")
+    left.axis("off")
+    drawn = {name: np.array(pairs).T for name, pairs in bounds.items()}
+    right.fill_between(widths, *drawn["rectangular"], color="#999999", alpha=0.3, label="rectangular bounds")
+    right.fill_between(widths, *drawn["exact"], color="black", alpha=0.45, label="exact range of the value")
+    right.plot(widths, drawn["coupled"].T, color="#1f6feb", linewidth=2, label=["coupled bounds", None])
+    right.set(xlabel="p within ½ ± this", ylabel="probability of the goal", title="what can be said about the value")
+    right.legend(loc="upper left", fontsize=9)
+    figure.savefig(IMAGES / "one_parameter.png", dpi=110)
+
+
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
     pipeline()
     sharpening()
+    one_parameter()

@@ -60,6 +60,7 @@ class Config:
     delta: float = 1e-3
     precision: float = 1e-6
     intersect_tied: bool = False  # parameter-wise relaxation: also keep the tied intervals
+    pieces: int = 8  # coupled relaxation: pieces of the region to try on a side where the whole falls short
 
     def __post_init__(self) -> None:
         check_delta(self.delta)
@@ -264,7 +265,7 @@ def certify_uncertainty(
     gradient = None
     if config.relaxation == "coupled" and learned.region is not None and learned.fallback is None:
         with _timed(timings, "coupled"):
-            lower, upper, chosen, gradient = _better_bounds(learned, objective, policy, lower, upper, chosen)
+            lower, upper, chosen, gradient = _better_bounds(learned, objective, config, policy, lower, upper, chosen)
     estimate = math.nan
     if learned.estimate is not None:
         with _timed(timings, "solve"):
@@ -338,15 +339,18 @@ def _rectangular_bounds(robust: Solution, optimistic: Solution, policy: Policy |
 
 
 def _better_bounds(
-    learned: Uncertainty, objective: Objective, policy: Policy | None, lower: float, upper: float, chosen: Policy
-) -> tuple[float, float, Policy, np.ndarray | None]:
+    learned: Uncertainty, objective: Objective, config: Config, policy: Policy | None, lower: float, upper: float,
+    chosen: Policy,
+) -> tuple[float, float, Policy, np.ndarray | None]:  # fmt: skip
     """The better of rectangular and coupled bounds on each side: both hold on the same event, so no δ is spent.
 
     Without a given policy the agent's own side bounds whichever policy has the better guarantee. The last result is
     the gradient of the value in the reduced coordinates.
     """
     assert learned.region is not None
-    found = coupled_bounds(learned.relaxation, learned.region, objective, policy, chosen, (lower, upper))
+    found = coupled_bounds(
+        learned.relaxation, learned.region, objective, policy, chosen, (lower, upper), config.pieces
+    )
     if found is None:
         return lower, upper, chosen, None
     rounding = objective.resolve(learned.relaxation.pmdp).rounding  # in `lower` and `upper` already

@@ -13,6 +13,7 @@ from rpl_agent.coupled import Frame, Judge, Side, coupled_bounds, frame_of
 from rpl_agent.coupled.affine import chances_of, excess, groups_of
 from rpl_agent.coupled.bounds import _expansion
 from rpl_agent.coupled.find import find_bound
+from rpl_agent.coupled.pieces import Slab
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.model import Nature, Objective, Policy, Sense
 from rpl_agent.regions.ellipsoid import Ellipsoid
@@ -250,3 +251,57 @@ def test_solutions_agree_on_a_single_parameter():
     found = coupled_bounds(relaxation, region, objective, None, robust.policy)
     assert found is not None
     assert found.lower >= robust.lower - 1e-6 and found.upper <= optimistic.upper + 1e-6
+
+
+def test_slabs_bound_their_points_and_cover():
+    """Support values of a piece against points of it; the planes are felt, not only the region."""
+    for seed in range(4):
+        pmdp, region, _ = prepared(seed, seed % 2 == 1, True, ("intervals", "ellipsoid")[seed // 2], 0.05)
+        frame = frame_of(region, pmdp.table.reduction.weights)
+        rng = np.random.default_rng(seed)
+        normal = rng.normal(size=region.dimension)
+        low, high = region.minimize(normal[None])[0], -region.minimize(-normal[None])[0]
+        middle = (2 * low + high) / 3
+        thetas = CENTER + 0.05 * rng.uniform(-1, 1, (200, 2))
+        points = pmdp.table.reduction.coordinates(thetas)
+        directions = rng.normal(size=(40, region.dimension))
+        for part in (Slab(region, frame, normal, -np.inf, middle), Slab(region, frame, normal, middle, np.inf)):
+            inside = points[part.contains(points)]
+            assert len(inside) > 5
+            assert (part.minimize(directions)[:, None] <= directions @ inside.T + 1e-12).all()
+            assert part.minimize(normal[None])[0] >= part.low - 1e-9
+        assert (Slab(region, frame, normal, -np.inf, middle).contains(points)
+                | Slab(region, frame, normal, middle, np.inf).contains(points)).all()  # fmt: skip
+
+
+def walk(n=6):
+    """A random walk whose drift is p on one side and 1 − p on the other."""
+    from rpl_agent.model import Domain, build
+
+    def actions(place):
+        if abs(place) == n:
+            return {"stay": {place: 1}}
+        right, left = ("p", "1-p") if place >= 0 else ("1-p", "p")
+        return {"walk": {place + 1: right, place - 1: left}}
+
+    return build(0, actions, domain=Domain.box({"p": (0.2, 0.8)}), labels={"goal": lambda s: s == n})
+
+
+@pytest.mark.parametrize("width", [0.01, 0.04])
+def test_pieces_are_sound_and_sharper_where_the_whole_is_too_large(width):
+    pmdp, objective = walk(), Objective.reach("goal")
+    lower, upper = (np.where(pmdp.table.is_constant, pmdp.table.constant, 0.5 + s * width) for s in (-1, 1))
+    region = build_region(pmdp, lower, upper)
+    relaxation = Rectangular(pmdp, region)
+    robust, optimistic = solve_both(relaxation, objective)
+    known = (robust.lower, optimistic.upper)
+    gaps = []
+    for pieces in (1, 40):
+        found = coupled_bounds(relaxation, region, objective, None, robust.policy, known, pieces)
+        low, high = max(found.lower, known[0]), min(found.upper, known[1])
+        for k in range(-8, 9):
+            value = exact_value(pmdp, objective, [Fraction(1, 2) + Fraction(width) * k / 8], robust.policy)
+            assert Fraction(low) <= value <= Fraction(high)
+        gaps.append(high - low)
+    assert gaps[1] <= gaps[0]
+    assert gaps[1] < 0.35 * (known[1] - known[0])

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from rpl_agent.coupled.affine import AffineBound, Judge, Side
+from rpl_agent.coupled.affine import Judge, Side
 from rpl_agent.coupled.expansion import Expansion, backward_order, expand, expand_without_cycles, improved
 from rpl_agent.coupled.find import find_bound
 from rpl_agent.coupled.frame import Frame, frame_of
 from rpl_agent.coupled.horizon import find_horizon_bound, greedy_rules
+from rpl_agent.coupled.pieces import worst_of_pieces
 from rpl_agent.model.objective import Nature, Objective, Sense
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.base import Region
@@ -21,6 +23,8 @@ from rpl_agent.solver.problem import Problem
 IMPROVEMENTS = 12
 #: a side is left alone where even a bound without slack would gain less than this share of the gap
 WORTHWHILE = 0.02
+#: a side is split where the slack, or a bound that was not found, costs more than this share of the gap
+SPLIT = 0.1
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class CoupledBounds:
 
 def coupled_bounds(
     relaxation: Relaxation, region: Region, objective: Objective, policy: Policy | None, start: Policy,
-    known: tuple[float, float] = (-np.inf, np.inf),
+    known: tuple[float, float] = (-np.inf, np.inf), pieces: int = 1,
 ) -> CoupledBounds | None:  # fmt: skip
     """Bounds of a policy's value, or, without one, of the value of a policy found here and of the optimum.
 
@@ -57,6 +61,8 @@ def coupled_bounds(
         Where the search for the best policy at the centre begins.
     known : (float, float)
         Bounds that hold already: a side is worked on only where it may become better.
+    pieces : int
+        How many pieces of the region may be tried on a side on which the whole falls short.
     """
     problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
     if problem.task.decided[problem.pmdp.initial_state]:
@@ -65,9 +71,7 @@ def coupled_bounds(
     frame = frame_of(region, weights) if isinstance(weights, np.ndarray) else None
     if frame is None:
         return None
-    judge = Judge(problem, region)
     own = Side.LOWER if objective.sense is Sense.MAX else Side.UPPER
-    found = {Side.LOWER: -np.inf, Side.UPPER: np.inf}
     expansion = None
     if objective.horizon is not None:
         chosen = policy if policy is not None else greedy_rules(problem, frame)
@@ -76,36 +80,63 @@ def coupled_bounds(
         if expansion is None:
             return None
         chosen = expansion.policy
-    gradient = np.zeros(frame.dimension)
+    search = Search(problem, chosen)
+    judge = Judge(problem, region)
+    found, slope = {Side.LOWER: -np.inf, Side.UPPER: np.inf}, np.zeros(frame.dimension)
     for side in Side:
         every_policy = policy is None and side is not own
-        bound: AffineBound | None
         if expansion is None:
             bound = find_horizon_bound(problem, frame, chosen, side, every_policy)
-        else:
-            gradient = expansion.gradient[problem.pmdp.initial_state]
-            if not _worthwhile(expansion, region, side, problem.pmdp.initial_state, known):
-                continue
-            bound = find_bound(problem, expansion, side, every_policy)
-        if bound is not None and not judge.issues(bound):
-            found[side] = bound.at(region, problem.pmdp.initial_state)
-            gradient = bound.gradient[..., problem.pmdp.initial_state, :].reshape(-1, frame.dimension)[-1]
-    gradient = np.linalg.solve(frame.factor.T, gradient) / frame.radius
+            slope = bound.gradient[-1, problem.pmdp.initial_state]
+            found[side] = bound.at(region, problem.pmdp.initial_state) if not judge.issues(bound) else found[side]
+            continue
+        slope = expansion.gradient[problem.pmdp.initial_state]
+        best = _without_slack(expansion, region, side, problem.pmdp.initial_state)
+        limit = known[0] if side is Side.LOWER else known[1]
+        gap = known[1] - known[0]
+        if np.isfinite(gap) and side.value * (limit - best) <= WORTHWHILE * gap:
+            continue
+        found[side] = search.bound(judge, expansion, side, every_policy)
+        missed = side.value * (min if side is Side.UPPER else max)(found[side], limit) - side.value * best
+        if pieces > 1 and np.isfinite(gap) and missed > SPLIT * gap:
+            direction = np.linalg.solve(frame.factor.T, slope) / frame.radius
+            found[side] = side.value * worst_of_pieces(
+                region, frame, direction, side.value * (min if side is Side.UPPER else max)(found[side], limit),
+                partial(search.piece, side, every_policy), pieces,
+            )  # fmt: skip
+    gradient = np.linalg.solve(frame.factor.T, slope) / frame.radius
     return CoupledBounds(found[Side.LOWER], found[Side.UPPER], chosen, gradient)
 
 
-def _worthwhile(
-    expansion: Expansion, region: Region, side: Side, state: int, known: tuple[float, float]
-) -> bool:
-    """Whether a bound with the gradient of the expansion can beat the known one, if it needs no slack."""
-    lower, upper = known
-    sign = side.value
-    value, slope = -sign * float(expansion.values[state]), -sign * expansion.gradient[state]
-    best = -sign * expansion.frame.minimum(region, value, slope)
-    if not (np.isfinite(lower) and np.isfinite(upper)):
-        return True
-    gain = upper - best if side is Side.UPPER else best - lower
-    return gain > WORTHWHILE * (upper - lower)
+@dataclass(frozen=True)
+class Search:
+    """Bounds of one problem on any region, for one policy or for all of them."""
+
+    problem: Problem
+    policy: Policy
+
+    def bound(self, judge: Judge, expansion: Expansion, side: Side, every_policy: bool) -> float:
+        """The bound of the initial state that was found and proved, infinite if there is none."""
+        bound = find_bound(self.problem, expansion, side, every_policy)
+        if bound is None or judge.issues(bound):
+            return side.value * np.inf
+        return bound.at(judge.region, self.problem.pmdp.initial_state)
+
+    def piece(self, side: Side, every_policy: bool, region: Region) -> float:
+        """The bound on a piece, larger is worse."""
+        frame = frame_of(region, np.asarray(self.problem.pmdp.table.reduction.weights))
+        if frame is None:
+            return np.inf
+        expansion = _expansion(self.problem, frame, None if every_policy else self.policy, self.policy)
+        if expansion is None:
+            return np.inf
+        return side.value * self.bound(Judge(self.problem, region), expansion, side, every_policy)
+
+
+def _without_slack(expansion: Expansion, region: Region, side: Side, state: int) -> float:
+    """The bound that the expansion would give if it were exact."""
+    value, slope = -side.value * float(expansion.values[state]), -side.value * expansion.gradient[state]
+    return -side.value * expansion.frame.minimum(region, value, slope)
 
 
 def _expansion(problem: Problem, frame: Frame, policy: Policy | None, start: Policy) -> Expansion | None:

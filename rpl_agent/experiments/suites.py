@@ -40,8 +40,11 @@ ELLIPSOID_SETS = (("ellipsoid", "parameter"), ("ellipsoid", "expression"), ("ell
 OTHER_SETS = (
     ("l1", "rectangular"), ("anytime", "rectangular"), ("likelihood", "expression"), ("likelihood", "rectangular"),
 )  # fmt: skip
-UNIFORM_SETS = PAPER_SETS + ELLIPSOID_SETS + OTHER_SETS
-ONLINE_SETS = PAPER_SETS + (("anytime", "rectangular"), ("likelihood", "rectangular"))
+#: One common parameter, for the paper's own intervals and for our set.
+COUPLED_SETS = (("clopper-pearson", "coupled"), ("likelihood", "coupled"))
+UNIFORM_SETS = PAPER_SETS + ELLIPSOID_SETS + OTHER_SETS + COUPLED_SETS
+#: The coupled set is learned with the sampler that is made for it, ``exploration="certificate"``.
+ONLINE_SETS = PAPER_SETS + (("anytime", "rectangular"), ("likelihood", "rectangular"), ("likelihood", "coupled"))
 
 #: How a set is written in tables and figures.
 SET_NAMES = {
@@ -50,7 +53,8 @@ SET_NAMES = {
     ("ellipsoid", "parameter"): "P_Θ(E)", ("ellipsoid", "expression"): "P_Λ(E)",
     ("ellipsoid", "rectangular"): "P_R(E)", ("l1", "rectangular"): "P_R(L1)",
     ("anytime", "rectangular"): "anytime P_R", ("likelihood", "expression"): "likelihood P_Λ",
-    ("likelihood", "rectangular"): "likelihood P_R",
+    ("likelihood", "rectangular"): "likelihood P_R", ("clopper-pearson", "coupled"): "P_U(U)",
+    ("likelihood", "coupled"): "likelihood P_U",
 }  # fmt: skip
 
 #: The parts of `reproduce`.
@@ -115,6 +119,7 @@ def online(
         {
             "kind": "online", "instance": name, "confidence": confidence, "relaxation": relaxation,
             "episodes": episodes, "seed": seed, "delta": delta, "schedule": schedule,
+            **({"exploration": "certificate"} if relaxation == "coupled" else {}),
         }
         for seed in range(seeds)
         for name in instances

@@ -114,7 +114,9 @@ def uniform(task: Task) -> Outcome:
 
 def online(task: Task) -> Outcome:
     """Figures 2 and 4: value and guarantee of the robust policy along the way."""
-    agent = agents.rpl(task["confidence"], task["relaxation"], task["schedule"], task["delta"])(task["seed"])
+    exploration = task.get("exploration", "optimistic")
+    make = agents.rpl(task["confidence"], task["relaxation"], task["schedule"], task["delta"], exploration)
+    agent = make(task["seed"])
     return _learning(agent, task)
 
 

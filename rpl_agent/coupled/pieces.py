@@ -1,0 +1,127 @@
+"""Splitting: where the second order is too large for the whole region, pieces of it are bounded one by one.
+
+A piece is a region between two parallel planes, and its bound is a bound for the parameters in it; the worst piece
+bounds them all. The piece with the worst bound is split in two, until a budget of pieces is spent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from rpl_agent.coupled.frame import Frame
+from rpl_agent.jit import UNIT_ROUNDOFF
+from rpl_agent.regions.base import Region, RegionKernel, box_by_queries, checked_directions
+
+
+class Slab:
+    """{x in region : low ≤ normal·x ≤ high}.
+
+    For any μ, c·x = (c + μ normal)·x − μ normal·x, so the minimum over the region of (c + μ normal)·x, less μ · high
+    (μ · low where μ < 0), is a lower bound. The μ that is used is the best one for the ellipsoid of a frame.
+
+    Parameters
+    ----------
+    frame : Frame
+        Of the region.
+    normal : (r,) array
+    low, high : float
+        May be infinite.
+    """
+
+    def __init__(self, region: Region, frame: Frame, normal: np.ndarray, low: float, high: float) -> None:
+        self.region, self.frame, self.normal, self.low, self.high = region, frame, normal, low, high
+        root = frame.radius * frame.factor
+        self._sigma = root @ root.T
+        self._width = float(np.sqrt(normal @ self._sigma @ normal))
+        box = region.box()
+        self._reach = np.maximum(np.abs(box[0]), np.abs(box[1]))
+
+    @property
+    def dimension(self) -> int:
+        return self.region.dimension
+
+    @property
+    def is_empty(self) -> bool:
+        lower, upper = self.box()
+        return self.region.is_empty or bool((lower > upper).any())
+
+    def minimize(self, directions: np.ndarray) -> np.ndarray:
+        directions = checked_directions(directions, self.dimension)
+        mu = self._multipliers(directions)
+        turned = directions + mu[:, None] * self.normal
+        end = np.where(mu > 0.0, self.high, np.where(mu < 0.0, self.low, 0.0))
+        size = (np.abs(directions) + 2.0 * np.abs(mu)[:, None] * np.abs(self.normal)) @ self._reach
+        values = self.region.minimize(turned) - mu * end
+        return values - (2.0 * self.dimension + 8.0) * UNIT_ROUNDOFF * (size + np.abs(mu * end))
+
+    def _multipliers(self, directions: np.ndarray) -> np.ndarray:
+        """(n,) the multiplier of the planes in each direction; 0 where they do not matter."""
+        normal = self.normal / self._width
+        along = directions @ self._sigma @ normal
+        across = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", directions, self._sigma, directions) - along**2, 0.0))
+        middle = float(self.normal @ self.frame.center)
+        mu = np.zeros(len(directions))
+        for end, side in ((self.high, 1.0), (self.low, -1.0)):
+            t = (end - middle) / self._width
+            if abs(t) < 1.0:
+                best = -along - t * across / np.sqrt(1.0 - t * t)
+                mu = np.where(side * best > 0.0, best, mu)
+        return mu / self._width
+
+    def contains(self, points: np.ndarray) -> np.ndarray:
+        level = np.atleast_2d(points) @ self.normal
+        return self.region.contains(points) & (level >= self.low - 1e-9) & (level <= self.high + 1e-9)
+
+    def box(self) -> tuple[np.ndarray, np.ndarray]:
+        return box_by_queries(self)
+
+    def kernel(self) -> RegionKernel | None:
+        return None
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Values of the splitting direction, and what is known of the value there."""
+
+    low: float
+    high: float
+    bound: float  # the larger the worse, whatever the side
+
+
+def worst_of_pieces(
+    region: Region, frame: Frame, direction: np.ndarray, known: float, attempt: Callable[[Region], float], budget: int
+) -> float:
+    """A bound for the whole region from bounds of its pieces.
+
+    Parameters
+    ----------
+    direction : (r,) array
+        Pieces are cut across it, in the coordinates x.
+    known : float
+        A bound of the whole region; larger is worse.
+    attempt : Region -> float
+        A bound for one piece, inf if there is none.
+    budget : int
+        Attempts.
+    """
+    ends = region.minimize(np.stack([direction, -direction]))
+    least, most = float(ends[0]), -float(ends[1])
+    pieces = [Piece(least, most, known)]
+    while budget >= 2:
+        worst = max(range(len(pieces)), key=lambda k: (pieces[k].bound, pieces[k].high - pieces[k].low))
+        old = pieces[worst]
+        middle = (old.low + old.high) / 2
+        if not old.low < middle < old.high:
+            break
+        halves = []
+        for low, high in ((old.low, middle), (middle, old.high)):
+            # The outermost pieces have one plane only, so that together they are all of the region.
+            first, last = -np.inf if low == least else low, np.inf if high == most else high
+            bound = attempt(Slab(region, frame, direction, first, last))
+            halves.append(Piece(low, high, min(old.bound, bound)))
+        pieces[worst : worst + 1] = halves
+        budget -= 2
+    return max(piece.bound for piece in pieces)
