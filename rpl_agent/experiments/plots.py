@@ -24,6 +24,7 @@ COLOURS = {
     ("ellipsoid", "rectangular"): "#AA8800", ("l1", "rectangular"): "#CC79A7",
     ("anytime", "rectangular"): "#009E73", ("likelihood", "expression"): "#F4A582",
     ("likelihood", "rectangular"): "#D55E00",
+    ("clopper-pearson", "coupled"): "#0b7285", ("likelihood", "coupled"): "#c2255c",
 }  # fmt: skip
 PALETTE = (
     "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#5A6B7B", "#8C564B", "#7A68A6",
