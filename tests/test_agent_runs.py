@@ -100,21 +100,6 @@ def test_evaluate_by_sampling_and_exactly(run):
     json.dumps(result)
 
 
-def test_watch_as_text_and_as_animation(run, tmp_path):
-    text = runs.watch(run["run"], world("ansi"), episodes=1)
-    assert text["frames"] >= 2 and isinstance(text["returns"][0], float)
-    pytest.importorskip("PIL")
-    from PIL import Image
-
-    picture = tmp_path / "w.gif"
-    result = runs.watch(run["run"], world("rgb_array"), output=picture, mode="optimistic")
-    with Image.open(picture) as image:
-        assert image.n_frames >= 2
-    assert result["output"] == str(picture)
-    with pytest.raises(ModelError, match="render mode"):
-        runs.watch(run["run"], world())
-
-
 def test_certify_run_computes_the_certificate_anew(run, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(run["run"], folder)

@@ -89,21 +89,3 @@ def optimal_value(pmdp: ParametricMDP, objective: Objective, theta: np.ndarray) 
     point = Point(pmdp.instantiate(np.asarray(theta, dtype=float)))
     solution = solve(point, objective, Nature.COOPERATIVE)
     return solution.lower if solution.lower == solution.upper else (solution.lower + solution.upper) / 2
-
-
-def frames(agent: Any, env: Any, episodes: int, *, seed: int = 0) -> tuple[list[Any], list[float]]:
-    """What `env.render()` shows while the agent's current mode acts, and the returns."""
-    if getattr(env, "render_mode", None) is None:
-        raise ModelError("watching needs an environment with a render mode, e.g. render_mode='ansi' or 'rgb_array'")
-    shown, returns = [], []
-    for episode in range(episodes):
-        observation, _ = env.reset(seed=seed) if episode == 0 else env.reset()
-        shown.append(env.render())
-        memory, start, total, over = None, True, 0.0, False
-        while not over:
-            action, memory = agent.predict(observation, memory, np.array([start]), deterministic=True)
-            observation, reward, terminated, truncated, _ = env.step(int(action))
-            start, over, total = False, bool(terminated or truncated), total + float(reward)
-            shown.append(env.render())
-        returns.append(total)
-    return shown, returns

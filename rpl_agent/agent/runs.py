@@ -1,4 +1,4 @@
-"""Runs in folders: what `rpl train`, `resume`, `evaluate`, `watch` and `certify RUN` do.
+"""Runs in folders: what `rpl train`, `resume`, `evaluate` and `certify RUN` do.
 
 What a run folder holds is said in folder.py. Every function returns a JSON-able dict; ``text`` in it is for people.
 """
@@ -15,7 +15,7 @@ import numpy as np
 
 from rpl_agent.agent.callbacks import CheckpointCallback, OracleCallback
 from rpl_agent.agent.console import duration, shares_text, tensorboard_command
-from rpl_agent.agent.evaluation import exact_value, frames, monte_carlo, optimal_value
+from rpl_agent.agent.evaluation import exact_value, monte_carlo, optimal_value
 from rpl_agent.agent.folder import CHECKPOINT, new_folder, read_source, write_run
 from rpl_agent.agent.logger import write_certificate
 from rpl_agent.agent.rpl import RPLAgent
@@ -31,7 +31,6 @@ from rpl_agent.verify import read_with_data, verify
 
 __all__ = [
     "certify_run", "evaluate", "load_run", "parse_schedule", "read_source", "resume", "train", "verdict", "verify_run",
-    "watch", "write_gif",
 ]  # fmt: skip
 
 
@@ -142,28 +141,6 @@ def evaluate(
     return jsonable(result)
 
 
-def watch(
-    folder: str | Path,
-    env: Any,
-    *,
-    episodes: int = 1,
-    output: str | Path | None = None,
-    seed: int = 1,
-    mode: str = "robust",
-) -> dict[str, Any]:
-    """The policy acting: frames as text, or a GIF."""
-    agent = load_run(Path(folder), env)
-    agent.mode = mode
-    shown, returns = frames(agent, env, episodes, seed=seed)
-    result: dict[str, Any] = {"run": str(folder), "mode": mode, "frames": len(shown), "returns": returns}
-    if output is None:
-        result["text"] = "\n\n".join(str(frame) for frame in shown) + f"\nreturns: {returns}"
-        return jsonable(result)
-    write_gif(Path(output), shown)
-    result |= {"output": str(output), "text": f"wrote {len(shown)} frames to {output}; returns {returns}"}
-    return jsonable(result)
-
-
 def certify_run(folder: str | Path, env: Any) -> dict[str, Any]:
     """The certificate of a stored run, computed anew from its counts."""
     agent = load_run(Path(folder), env)
@@ -198,16 +175,6 @@ def load_run(folder: Path, env: Any = None) -> RPLAgent:
     if not folder.is_dir():
         raise FileNotFoundError(f"no run folder {folder}")
     return RPLAgent.load(folder / CHECKPOINT, env)
-
-
-def write_gif(path: Path, pictures: list[np.ndarray], milliseconds: int = 250) -> None:
-    """Frames (H, W, 3) uint8 as an animation."""
-    try:
-        from PIL import Image
-    except ImportError:
-        raise ModelError("writing a GIF needs pillow: pip install 'rpl-agent[plot]'") from None
-    images = [Image.fromarray(np.asarray(picture, dtype=np.uint8)) for picture in pictures]
-    images[0].save(path, save_all=True, append_images=images[1:], duration=milliseconds, loop=0)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 
 from rpl_agent.cli.common import (
     Source,
@@ -41,12 +42,14 @@ def register(commands) -> None:
     add_json(evaluate)
     evaluate.set_defaults(run=run_evaluate)
 
-    watch = commands.add_parser("watch", help="see the policy act: on the screen or as a GIF")
+    watch = commands.add_parser("watch", help="see the policy act: in the terminal, or as .gif, .mp4 or .html")
     _add_folder(watch)
     watch.add_argument("--episodes", type=count, default=1, metavar="N", help="to show (default 1)")
     watch.add_argument(
-        "--output", type=output_file(".gif"), metavar="FILE.gif", help="write an animation instead of printing frames"
-    )
+        "--output", type=output_file(".gif", ".mp4", ".html"), metavar="FILE",
+        help="write an animation instead: .gif, .mp4 (needs ffmpeg) or .html (one page with a slider)",
+    )  # fmt: skip
+    watch.add_argument("--fps", type=between(0, 100), default=4.0, help="steps shown in a second (default 4)")
     watch.add_argument(
         "--mode", choices=("robust", "optimistic"), default="robust", help="the certified policy or the exploring one"
     )
@@ -206,7 +209,7 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
 
 
 def run_watch(arguments: argparse.Namespace) -> int:
-    from rpl_agent.agent.runs import watch
+    from rpl_agent.agent.watching import watch
 
     mode = "rgb_array" if arguments.output else "ansi"
     result = watch(
@@ -216,6 +219,8 @@ def run_watch(arguments: argparse.Namespace) -> int:
         output=arguments.output,
         seed=arguments.seed,
         mode=arguments.mode,
+        fps=arguments.fps,
+        live=sys.stdout.isatty() and not arguments.json,
     )
     emit(arguments, result, "watch", result.pop("text", None))
     return 0

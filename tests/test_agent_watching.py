@@ -1,0 +1,185 @@
+"""`rpl watch`: what is shown is what happened, in a terminal, in a pipe and in files of every kind."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import rpl_envs  # noqa: F401 (registers the worlds)
+from rpl_agent.agent import animation, runs
+from rpl_agent.agent.watching import Frame, play, watch
+from rpl_agent.cli import main
+from rpl_agent.errors import DataError, ModelError
+from tests.browser import open_page
+
+ID = "rpl/Glider-11x9-v0"
+
+
+def world(render_mode=None):
+    return gym.make(ID, render_mode=render_mode)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    logs = tmp_path_factory.mktemp("logs")
+    return runs.train(world(), source={"id": ID}, log_dir=logs, name="shared", budget=60, seed=0, quiet=True)["run"]
+
+
+def replay(folder, seed):
+    """The actions and rewards of one episode, without anything of watching.py."""
+    agent, env = runs.load_run(runs.Path(folder), world()), world()
+    observation, _ = env.reset(seed=seed)
+    actions, rewards, over = [], [], False
+    while not over:
+        action, _ = agent.predict(observation, deterministic=True)
+        observation, reward, terminated, truncated, _ = env.step(int(action))
+        actions.append(agent.pmdp.action_names[int(action)])
+        rewards.append(reward)
+        over = terminated or truncated
+    return actions, rewards
+
+
+def test_frames_tell_the_actions_and_the_return(folder):
+    actions, rewards = replay(folder, 5)
+    agent = runs.load_run(runs.Path(folder), world())
+    frames = list(play(agent, world("ansi"), 2, seed=5))
+    first = [frame for frame in frames if frame.episode == 1]
+    assert [frame.action for frame in first] == [None, *actions]
+    assert [frame.total for frame in first] == pytest.approx([0.0, *np.cumsum(rewards)])
+    assert [frame.over for frame in first] == [False] * len(actions) + [True] and not first[-1].cut
+    assert f"action {actions[0]}   return" in first[1].caption and "(over)" in first[-1].caption
+    assert frames[-1].episode == 2
+
+
+def test_a_cut_episode_says_so(folder):
+    short = gym.make(ID, render_mode="ansi", max_episode_steps=2)
+    frames = list(play(runs.load_run(runs.Path(folder), world()), short, 1))
+    assert len(frames) == 3 and frames[-1].cut and "cut by the time limit" in frames[-1].caption
+
+
+def test_text_in_a_pipe(folder, capsys):
+    assert main(["watch", folder, "--seed", "5"]) == 0
+    text = capsys.readouterr().out
+    actions, rewards = replay(folder, 5)
+    assert re.findall(r"^episode 1   step \d+   action (\S+)", text, re.M) == ["–", *actions]
+    assert text.count("@ glider") == len(actions) + 1 and "\x1b" not in text
+    assert f"returns: [{sum(rewards)}]" in text
+    assert main(["watch", folder, "--seed", "5", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["actions"] == [None, *actions] and result["returns"] == [sum(rewards)]
+
+
+def test_a_terminal_is_drawn_in_place(folder):
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "rpl_agent.cli", "watch", folder, "--seed", "5", "--fps", "90"]
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"})
+    os.close(theirs)
+    written = b""
+    while True:
+        try:
+            part = os.read(ours, 4096)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        written += part
+    assert process.wait(timeout=60) == 0
+    text = written.decode()
+    actions, _ = replay(folder, 5)
+    assert all(f"step {k}   action {action}" in text for k, action in enumerate(actions, 1))
+    assert text.count("\x1b[1A") >= 10 * len(actions)  # the cursor goes up over the picture before each
+    assert "returns: [" in text[text.rindex("(over)") :]
+
+
+def test_gif_and_video_have_every_step(folder, tmp_path):
+    Image = pytest.importorskip("PIL.Image")
+    steps = len(replay(folder, 5)[0])
+    picture = tmp_path / "w.gif"
+    result = watch(folder, world("rgb_array"), output=picture, seed=5, fps=10)
+    assert result["frames"] == steps + 1 and result["output"] == str(picture)
+    with Image.open(picture) as image:
+        assert image.n_frames == steps + 1 and image.info["duration"] == 100
+    if shutil.which("ffprobe") is None:
+        pytest.skip("no ffprobe to look into the video")
+    video = tmp_path / "w.mp4"
+    watch(folder, world("rgb_array"), output=video, seed=5)
+    command = ["ffprobe", "-v", "error", "-count_frames", "-show_entries", "stream=nb_read_frames", "-of", "csv=p=0"]
+    found = subprocess.run([*command, str(video)], capture_output=True, text=True, check=True)
+    assert int(found.stdout) == steps + 1
+
+
+def test_pictures_of_different_heights_are_one_animation(tmp_path):
+    Image = pytest.importorskip("PIL.Image")
+    frames = [Frame(np.full((h, 51, 3), h, np.uint8), 1, i, None, 0.0) for i, h in enumerate((30, 45))]
+    animation.write_animation(tmp_path / "w.gif", frames, 4, "t")
+    with Image.open(tmp_path / "w.gif") as image:
+        assert image.size == (52, 72) and image.n_frames == 2
+
+
+def test_the_page_plays_pauses_and_slides(folder, tmp_path):
+    Image = pytest.importorskip("PIL.Image")
+    page_file = tmp_path / "w.html"
+    watch(folder, world("rgb_array"), output=page_file, seed=5, fps=90)
+    text = page_file.read_text()
+    assert "http" not in text.replace("http-equiv", "")
+    data = json.loads(re.search(r'type="application/json">(.*?)</script>', text, re.S)[1])
+    actions, _ = replay(folder, 5)
+    assert len(data["frames"]) == len(actions) + 1
+    env = world("rgb_array")
+    env.reset(seed=5)
+    shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(data["frames"][0]["picture"]))).convert("RGB"))
+    assert np.abs(shown.astype(int) - env.render()).mean() < 3  # a palette of 128 colours
+    with open_page(page_file.as_uri()) as (page, errors):
+        page.wait_for_function("document.getElementById('play').textContent === 'Play'")  # played to the end
+        assert page.input_value("#step") == str(len(actions)) and "(over)" in page.inner_text("#caption")
+        page.click("#back")
+        assert f"action {actions[-2]}" in page.inner_text("#caption")
+        page.evaluate("s = document.getElementById('step'); s.value = 1; s.dispatchEvent(new Event('input'))")
+        assert f"step 1   action {actions[0]}" in page.inner_text("#caption")
+        assert page.evaluate("document.getElementById('picture').naturalWidth") == env.render().shape[1]
+        page.click("#play")
+        assert page.inner_text("#play") == "Pause"
+        assert errors == []
+
+
+def test_what_is_missing_is_one_line(folder, tmp_path, monkeypatch, capsys):
+    with pytest.raises(ModelError, match="render mode"):
+        watch(folder, world())
+    with pytest.raises(ModelError, match=r"\.gif, \.mp4, \.html"):
+        watch(folder, world("rgb_array"), output=tmp_path / "w.avi")
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["watch", folder, "--output", str(tmp_path / "w.mp4")]) == 2
+    err = capsys.readouterr().err
+    assert "pip install imageio-ffmpeg" in err and err.count("\n") == 1 and not (tmp_path / "w.mp4").exists()
+    broken = tmp_path / "ffmpeg"
+    broken.write_text("#!/bin/sh\necho no such codec >&2\nexit 1\n")
+    broken.chmod(0o755)
+    with pytest.raises(DataError, match="no such codec"):
+        watch(folder, world("rgb_array"), output=tmp_path / "w.mp4")
+
+
+def test_worlds_of_others_say_what_they_cannot_draw(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    source = {"id": "FrozenLake-v1"}
+    run = runs.train(gym.make("FrozenLake-v1"), source=source, log_dir=tmp_path, name="lake", budget=5, quiet=True)
+    assert main(["watch", run["run"]]) == 0
+    assert "SFFF" in capsys.readouterr().out
+    assert main(["watch", run["run"], "--output", str(tmp_path / "w.gif")]) == 2
+    err = capsys.readouterr().err
+    assert "gymnasium[toy-text]" in err and err.count("\n") == 1
+    silent = gym.make("FrozenLake-v1", render_mode="ansi")
+    silent.unwrapped.metadata = {"render_modes": ["rgb_array"]}
+    with pytest.raises(ModelError, match="FrozenLake-v1 draws no text"):
+        watch(run["run"], silent)
