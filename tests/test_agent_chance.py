@@ -13,7 +13,7 @@ from rpl_agent.agent import RPLAgent
 from rpl_agent.agent.schedule import Never
 from rpl_agent.agent.tape import Tape, plays_again
 from rpl_agent.errors import ModelError, RPLWarning
-from rpl_agent.model import Objective, Simulator, build
+from rpl_agent.model import Objective, Simulator, StateIndex, build
 from rpl_envs.vector_env import PMDPVectorEnv
 from tests.agent_worlds import TRUE_P, CorridorEnv
 
@@ -32,6 +32,7 @@ def coin():
 class Coin(gym.Env):
     """One toss per episode: equal chunks are equal in steps too."""
 
+    observation_to_state = StateIndex
     observation_space, action_space = gym.spaces.Discrete(3), gym.spaces.Discrete(1)
 
     def __init__(self):

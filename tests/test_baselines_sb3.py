@@ -71,7 +71,7 @@ def test_errors_say_what_is_wrong(tmp_path):
     with pytest.raises(ModelError, match="no state variables"):
         sb3.SB3Agent("dqn").learn(risk()[0], 1)
     (tmp_path / "x.zip").write_bytes(b"no")
-    with pytest.raises(DataError, match="not a saved SB3 agent"):
+    with pytest.raises(DataError, match="not a checkpoint"):
         sb3.SB3Agent.load(tmp_path / "x.zip", env)
 
 
