@@ -262,3 +262,14 @@ def test_the_second_engine_ends_plays_in_the_target(sense, nature):
             assert solution.lower <= solution.upper and solution.check() == []
         assert second.lower <= first.upper and first.lower <= second.upper
         assert second.gap < 1e-6 and first.gap < 1e-6
+
+
+@pytest.mark.parametrize("nature", list(Nature))
+def test_a_minimiser_that_may_loop_for_nothing_pays_nothing(nature):
+    # State 0 can only loop, at a price of 1 or 0; nothing forces it to a target.
+    model = relaxation([[{0: ONE}, {0: ONE}], [{1: ONE}]], cost=[[1, 0], [0]])
+    solution = solve(model, Objective.total("cost", target="goal", sense=Sense.MIN), nature)
+    assert solution.lower == solution.upper == 0.0 and solution.check() == []
+    assert solution.policy.rows[0] == 1
+    solution = solve(model, Objective.total("cost", target="goal", sense=Sense.MAX), nature)
+    assert solution.lower == np.inf and solution.check() == []

@@ -18,7 +18,7 @@ from rpl_agent.model.policy import Policy
 from rpl_agent.relaxations.base import Relaxation, in_threads
 from rpl_agent.relaxations.umdp import UncertainMDP
 from rpl_agent.solver._backward import backward
-from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT
+from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT, MIN_AGENT
 from rpl_agent.solver.batch import solve_batch
 from rpl_agent.solver.component import solve_component
 from rpl_agent.solver.horizon import solve_horizon
@@ -182,6 +182,8 @@ def _sinks(
         pays = problem.reward[rows] > 0.0
         if problem.agent == FIXED_AGENT:
             pays &= problem.weights[rows] > 0.0
-        if pays.any():
+        if problem.agent == MIN_AGENT and not pays.all():  # looping for nothing is possible
+            low_rows[s] = high_rows[s] = rows[~pays][0]
+        elif pays.any():
             lower[s] = upper[s] = np.inf
             low_rows[s] = high_rows[s] = rows[pays][0]

@@ -85,17 +85,25 @@ def exact_weights(sample: Sample, policy: Policy) -> list[tuple]:
     return found
 
 
+def nearest(value: Number) -> float:
+    """The value as a float, inf beyond the largest one."""
+    try:
+        return float(value)
+    except OverflowError:
+        return INF
+
+
 def below(a: float, b: Number) -> bool:
     """a <= b, exactly; what is not a number is below nothing."""
     if math.isnan(a):
         return False
-    return a <= b if math.isinf(a) or math.isinf(b) else Fraction(a) <= b
+    return a <= b if math.isinf(a) or isinstance(b, float) else Fraction(a) <= b
 
 
 def above(a: float, b: Number) -> bool:
     if math.isnan(a):
         return False
-    return a >= b if math.isinf(a) or math.isinf(b) else Fraction(a) >= b
+    return a >= b if math.isinf(a) or isinstance(b, float) else Fraction(a) >= b
 
 
 @dataclass(frozen=True)
@@ -180,10 +188,10 @@ def _one(
     below_what, above_what = truth.sides(answer.policy)
     if sample.exact or not question.nature_max:
         if not all(map(below, low.tolist(), below_what)):
-            tally.failures.append(f"{name}: lower {low} is not below {[float(v) for v in below_what]}")
+            tally.failures.append(f"{name}: lower {low} is not below {[nearest(v) for v in below_what]}")
     if sample.exact or question.nature_max:
         if not all(map(above, high.tolist(), above_what)):
-            tally.failures.append(f"{name}: upper {high} is not above {[float(v) for v in above_what]}")
+            tally.failures.append(f"{name}: upper {high} is not above {[nearest(v) for v in above_what]}")
     issues = answer.check()
     if issues:
         tally.failures.append(f"{name}: false alarm {issues}")
@@ -203,7 +211,7 @@ def _moved(random: Random, values: np.ndarray, exact: list[Number]) -> np.ndarra
     values = values.copy()
     last = values if values.ndim == 1 else values[-1]
     where = slice(None) if random.random() < 0.3 else random.randrange(len(last))
-    truth = np.array([float(v) for v in exact])[where]
+    truth = np.array([nearest(v) for v in exact])[where]
     how = random.randrange(8)
     if how == 0:
         last[where] = random.choice([np.nan, np.inf, -np.inf, 0.0, 1.0, -1.0])
