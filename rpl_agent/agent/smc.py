@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rpl_agent.agent.rpl import RPLAgent
+from rpl_agent.agent.schedule import Doubling
 from rpl_agent.certificate import Certificate
 from rpl_agent.certify import Config
 
@@ -46,7 +47,8 @@ def check(env: Any, config: Config, epsilon: float, *, budget: int, seed: int = 
     ``config`` must be of a confidence set that holds at all times (the agent refuses others).
     """
     began = time.perf_counter()
-    agent = RPLAgent(config=config, seed=seed)
+    # One update per tenth of the episodes at most: a rule per row would update thousands of times in a large model.
+    agent = RPLAgent(config=config, seed=seed, schedule=Doubling("expression", spacing=0.1))
     agent.learn(env, budget, unit="steps", stop_when_gap=epsilon)
     found = agent.certificate
     assert found is not None
