@@ -26,8 +26,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
+import rpl_envs  # noqa: F401  (registers the ids)
 from rpl_agent.agent import RPLAgent, checkpoint
 from rpl_agent.errors import DataError, ModelError
 
@@ -50,6 +52,13 @@ else:
     agent = RPLAgent(seed=3).learn(gym.make(ID), budget=budget, log_interval=500, callback=kept, folder=folder)
 print("done", agent.num_episodes, agent.certificate.lower.hex(), agent.experience.counts.transitions.sum(), flush=True)
 """
+#: One kernel, compiled and called.
+SMALL_PROGRAM = """
+import gymnasium as gym
+import numpy as np
+from rpl_agent.model._kernels import seed_state
+print("done", *seed_state(np.uint64(7)), flush=True)
+"""
 
 
 def rows(smoke: bool = False, full: bool = False) -> list[dict]:
@@ -58,7 +67,7 @@ def rows(smoke: bool = False, full: bool = False) -> list[dict]:
         work = Path(folder)
         return [
             kills(work / "kills", KILLS[size]), full_disk(work / "disk"), hostile_files(work / "c.zip", size),
-            cold_cache(work / "cache"), long_run(work / "long", EPISODES[size]),
+            cold_cache(work / "cache", size), long_run(work / "long", EPISODES[size]),
         ]  # fmt: skip
 
 
@@ -66,8 +75,8 @@ def _row(fault: str, tried: int, survived: int, note: str) -> dict:
     return {"fault": fault, "tried": tried, "survived": survived, "lost": tried - survived, "note": note}
 
 
-def start(folder: Path, episodes: int, **environment: str) -> subprocess.Popen:
-    command = [sys.executable, "-c", PROGRAM, str(folder), str(episodes), ID]
+def start(folder: Path, episodes: int, program: str = PROGRAM, **environment: str) -> subprocess.Popen:
+    command = [sys.executable, "-c", program, str(folder), str(episodes), ID]
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables)
 
@@ -152,8 +161,6 @@ def leaves(value: Any, path: tuple = ()) -> Iterator[tuple]:
 
 
 def hostile_files(path: Path, size: str) -> dict:
-    import gymnasium as gym
-
     RPLAgent(seed=0).learn(gym.make(ID), budget=20, log_interval=20).save(path)
     state, arrays = checkpoint.read(path)
     env, tried, survived, refused = gym.make(ID), 0, 0, 0
@@ -177,17 +184,19 @@ def _replaced(value: Any, path: tuple, new: Any) -> Any:
     return new if not path else {**value, path[0]: _replaced(value[path[0]], path[1:], new)}
 
 
-def cold_cache(folder: Path, processes: int = 4) -> dict:
+def cold_cache(folder: Path, size: str, processes: int = 4) -> dict:
+    """A whole run each, or (smoke) one small kernel each: compiling all of them takes minutes."""
     folder.mkdir()
-    running = [start(folder / f"run{k}", 50, NUMBA_CACHE_DIR=str(folder / "numba")) for k in range(processes)]
+    program = SMALL_PROGRAM if size == "smoke" else PROGRAM
+    running = [
+        start(folder / f"run{k}", 50, program, NUMBA_CACHE_DIR=str(folder / "numba")) for k in range(processes)
+    ]
     ends = [finish(process) for process in running]
     survived = sum(end == ends[0] != "" for end in ends)
     return _row("cold cache", processes, survived, "processes that compile into one empty cache at once")
 
 
 def long_run(folder: Path, episodes: int) -> dict:
-    import gymnasium as gym
-
     sizes: list[tuple[int, int]] = []
 
     def look(local: dict, _: dict) -> None:
