@@ -157,13 +157,13 @@ class _Reader:
     def _sorted(self) -> tuple[np.ndarray, np.ndarray]:
         """Rows of a state by action, transitions of a row by successor, as models have them."""
         state = np.repeat(np.arange(len(self.state_ptr) - 1), np.diff(self.state_ptr))
-        rows = np.lexsort((self.action, state))
+        rows = np.lexsort((np.asarray(self.action), state))
         if len(np.unique(np.stack([state, self.action]), axis=1).T) != len(rows):
             raise ModelError(f"{self.name}: a state has two actions of one name")
         place = np.empty(len(rows), dtype=np.int64)
         place[rows] = np.arange(len(rows))
         row = np.repeat(place, np.diff(self.row_ptr))
-        transitions = np.lexsort((self.successor, row))
+        transitions = np.lexsort((np.asarray(self.successor), row))
         pairs = np.stack([row, self.successor])
         if len(np.unique(pairs, axis=1).T) != len(transitions):
             raise ModelError(f"{self.name}: an action names a successor twice")
