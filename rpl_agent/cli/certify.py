@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING
 
 from rpl_agent.cli.common import Source, add_json, add_method, add_seed, add_source, config_of, emit, load_source
 from rpl_agent.cli.parser import count, output_file
+from rpl_agent.cli.stored import ID_OR_RUN, run_of, true_parameters
 from rpl_agent.errors import ModelError
 
 if TYPE_CHECKING:
+    from rpl_agent.agent import RPLAgent
+    from rpl_agent.certify import Config
     from rpl_agent.evidence.counts import Counts
+    from rpl_agent.regions.base import Region
+
+#: Episodes whose region is drawn if nothing else is said.
+PLOTTED_EPISODES = 1000
 
 
 def register(commands) -> None:
@@ -41,9 +48,9 @@ def register(commands) -> None:
     certify.set_defaults(run=run_certify)
 
     plot = commands.add_parser("plot-region", help="a picture of the confidence region in two parameters")
-    add_source(plot)
+    add_source(plot, ID_OR_RUN)
     plot.add_argument(
-        "--episodes", type=count, default=1000, metavar="N", help="simulated uniform episodes (default 1000)"
+        "--episodes", type=count, metavar="N", help=f"simulated uniform episodes (default {PLOTTED_EPISODES})"
     )
     add_seed(plot)
     plot.add_argument(
@@ -183,25 +190,37 @@ def _true_value(source: Source, policy, precision: float) -> float:
 
 
 def run_plot(arguments: argparse.Namespace) -> int:
-    from rpl_agent.certify import uncertainty
     from rpl_agent.plotting.region import plot_region
 
-    source = load_source(arguments)
-    names = source.pmdp.table.parameters
+    agent = run_of(arguments)
+    if agent is None:
+        source = load_source(arguments)
+        pmdp, theta, config = source.pmdp, source.theta, config_of(arguments)
+    else:
+        pmdp, theta, config = agent.pmdp, true_parameters(arguments.id), agent.config
+    names = pmdp.table.parameters
     chosen = arguments.parameters or names[:2]
     for name in chosen:
         if name not in names:
             raise ModelError(f"no parameter {name!r}; the model has {names}")
-    config = config_of(arguments)
-    learned = uncertainty(source.pmdp, simulate_counts(source, arguments.episodes, arguments.seed), config)
-    if learned.region is None:
+    region = _region_of_data(arguments, source, config) if agent is None else _region_of_run(agent)
+    if region is None:
         raise ModelError(f"the {config.relaxation} relaxation of {config.confidence} intervals has no region to draw")
     plot_region(
-        learned.region,
-        source.pmdp,
-        parameters=tuple(names.index(n) for n in chosen),
-        true_theta=source.theta,
-        path=arguments.output,
+        region, pmdp, parameters=tuple(names.index(n) for n in chosen), true_theta=theta, path=arguments.output
     )
     emit(arguments, {"output": arguments.output, "parameters": list(chosen)}, "region", f"wrote {arguments.output}")
     return 0
+
+
+def _region_of_data(arguments: argparse.Namespace, source: Source, config: Config) -> Region | None:
+    from rpl_agent.certify import uncertainty
+
+    counts = simulate_counts(source, arguments.episodes or PLOTTED_EPISODES, arguments.seed)
+    return uncertainty(source.pmdp, counts, config).region
+
+
+def _region_of_run(agent: RPLAgent) -> Region | None:
+    agent.certify()
+    assert agent.planner.learned is not None
+    return agent.planner.learned.region

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from rpl_agent.cli.certify import add_data, read_data
 from rpl_agent.cli.common import add_json, add_method, add_source, config_of, emit, load_source
 from rpl_agent.cli.parser import output_file
+from rpl_agent.cli.stored import ID_OR_RUN, run_of
 from rpl_agent.errors import ModelError
+
+if TYPE_CHECKING:
+    from rpl_agent.certificate import Certificate
+    from rpl_agent.certify import Uncertainty
+    from rpl_agent.model import Objective, ParametricMDP
 
 
 def register(commands) -> None:
     export = commands.add_parser(
         "export", help="write the learned uncertain model (DRN, .tra, UMB) and the policy (CSV, JSON, PRISM)"
     )
-    add_source(export)
+    add_source(export, ID_OR_RUN)
     add_data(export)
     add_method(export)
     export.add_argument(
@@ -30,23 +37,18 @@ def register(commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from rpl_agent.certify import Solutions, certify_uncertainty, uncertainty
     from rpl_agent.formats import export as writers
 
     if not (arguments.uncertain or arguments.policy_file):
         raise ModelError("nothing to write: give --uncertain FILE and/or --policy-file FILE")
-    source = load_source(arguments)
-    counts, _ = read_data(arguments, source)
-    config = config_of(arguments)
-    learned = uncertainty(source.pmdp, counts, config)
-    certificate = certify_uncertainty(source.pmdp, counts, learned, source.objective, config, warm=Solutions())
+    pmdp, objective, learned, certificate = _learned(arguments)
     written = []
     if arguments.uncertain:
         lower, upper = learned.relaxation.bounds()
-        writers.write_uncertain(arguments.uncertain, learned.relaxation.pmdp, lower, upper, source.objective)
+        writers.write_uncertain(arguments.uncertain, learned.relaxation.pmdp, lower, upper, objective)
         written.append(arguments.uncertain)
     if arguments.policy_file:
-        writers.write_policy(arguments.policy_file, source.pmdp, certificate.policy)
+        writers.write_policy(arguments.policy_file, pmdp, certificate.policy)
         written.append(arguments.policy_file)
     emit(
         arguments,
@@ -55,3 +57,20 @@ def run(arguments: argparse.Namespace) -> int:
         "wrote " + ", ".join(written),
     )
     return 0
+
+
+def _learned(arguments: argparse.Namespace) -> tuple[ParametricMDP, Objective, Uncertainty, Certificate]:
+    """The model, the objective, the set and the certificate: of a stored run, or of the data that the options name."""
+    agent = run_of(arguments)
+    if agent is not None:
+        certificate = agent.certify()
+        assert agent.planner.learned is not None
+        return agent.pmdp, agent.objective, agent.planner.learned, certificate
+    from rpl_agent.certify import Solutions, certify_uncertainty, uncertainty
+
+    source = load_source(arguments)
+    counts, _ = read_data(arguments, source)
+    config = config_of(arguments)
+    learned = uncertainty(source.pmdp, counts, config)
+    certificate = certify_uncertainty(source.pmdp, counts, learned, source.objective, config, warm=Solutions())
+    return source.pmdp, source.objective, learned, certificate

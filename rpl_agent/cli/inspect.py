@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.common import add_json, add_source, emit, load_model, load_source, pairs
 from rpl_agent.cli.parser import between
+from rpl_agent.cli.stored import ID_OR_RUN, run_of
 
 if TYPE_CHECKING:
     from rpl_agent.formats.prism import PrismModel
+    from rpl_agent.model import Objective, ParametricMDP
     from rpl_agent.solver.solution import Solution
 
 
 def register(commands) -> None:
-    info = commands.add_parser("info", help="sizes, parameters, rank and objective of a model")
-    add_source(info)
+    info = commands.add_parser("info", help="sizes, parameters, rank and objective of a model or a run")
+    add_source(info, ID_OR_RUN)
     add_json(info)
     info.set_defaults(run=run_info)
     optimum = commands.add_parser(
@@ -34,25 +36,33 @@ def run_info(arguments: argparse.Namespace) -> None:
         if model.bounds is not None:
             _info_of_intervals(arguments, model)
             return
-    source = load_source(arguments)
-    pmdp = source.pmdp
-    emit(
-        arguments,
-        {
-            "model": source.name,
-            "states": pmdp.num_states,
-            "state_actions": pmdp.num_rows,
-            "transitions": pmdp.num_transitions,
-            "parameters": pmdp.num_parameters,
-            "parameter_names": list(pmdp.table.parameters),
-            "expressions": pmdp.num_expressions,
-            "degree": pmdp.table.degree,
-            "rank": pmdp.table.reduction.rank,
-            "objective": source.objective.describe(),
-            "hash": pmdp.content_hash,
-        },
-        "model",
-    )
+    agent = run_of(arguments)
+    if agent is None:
+        source = load_source(arguments)
+        emit(arguments, _facts(source.name, source.pmdp, source.objective), "model")
+        return
+    facts = {"run": arguments.id, **_facts(agent.pmdp.name, agent.pmdp, agent.objective)}
+    facts |= {"episodes": agent.num_episodes, "steps": agent.num_timesteps, "confidence": agent.config.confidence}
+    facts |= {"relaxation": agent.config.relaxation, "delta": agent.config.delta}
+    if agent.certificate is not None:
+        facts |= {"lower": agent.certificate.lower, "upper": agent.certificate.upper}
+    emit(arguments, facts, "run")
+
+
+def _facts(name: str, pmdp: ParametricMDP, objective: Objective) -> dict[str, Any]:
+    return {
+        "model": name,
+        "states": pmdp.num_states,
+        "state_actions": pmdp.num_rows,
+        "transitions": pmdp.num_transitions,
+        "parameters": pmdp.num_parameters,
+        "parameter_names": list(pmdp.table.parameters),
+        "expressions": pmdp.num_expressions,
+        "degree": pmdp.table.degree,
+        "rank": pmdp.table.reduction.rank,
+        "objective": objective.describe(),
+        "hash": pmdp.content_hash,
+    }
 
 
 def _info_of_intervals(arguments: argparse.Namespace, model: PrismModel) -> None:

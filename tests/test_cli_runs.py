@@ -1,0 +1,117 @@
+"""`rpl info`, `export` and `plot-region` of a run folder: what the run learned, not what could be simulated anew."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+
+import pytest
+
+import rpl_envs
+from rpl_agent.agent import RPLAgent
+from rpl_agent.cli import main
+from rpl_agent.formats.policies import read_csv
+
+ID = "rpl/Glider-11x9-v0"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    logs = tmp_path_factory.mktemp("logs")
+    method = ("--confidence", "anytime", "--relaxation", "parameter", "--delta", "0.01")
+    assert main(["train", ID, "--budget", "50", "--log-dir", str(logs), "--name", "run", "--quiet", *method]) == 0
+    return str(logs / "run")
+
+
+@pytest.fixture(scope="module")
+def certificate(run):
+    with open(f"{run}/certificate.json") as file:
+        return json.load(file)
+
+
+def test_info_of_a_run(run, certificate, capsys):
+    assert main(["info", run, "--json"]) == 0
+    info = json.loads(capsys.readouterr().out)
+    assert main(["info", ID, "--json"]) == 0
+    model = json.loads(capsys.readouterr().out)
+    assert info["hash"] == model["hash"] and info["states"] == model["states"] == 99
+    assert (info["episodes"], info["confidence"], info["delta"]) == (50, "anytime", 0.01)
+    assert (info["lower"], info["upper"]) == (certificate["lower"], certificate["upper"])
+    assert main(["info", run]) == 0
+    assert "parameter names" in capsys.readouterr().out
+
+
+def test_export_of_a_run(run, certificate, tmp_path, capsys):
+    model, policy = tmp_path / "learned.drn", tmp_path / "policy.csv"
+    assert main(["export", run, "--uncertain", str(model), "--policy-file", str(policy), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    # the same data and the same method: the same bounds as the run's own certificate
+    assert result["lower"] == pytest.approx(certificate["lower"], abs=1e-5)
+    assert result["upper"] == pytest.approx(certificate["upper"], abs=1e-5)
+    agent = RPLAgent.load(f"{run}/checkpoint.zip")
+    with policy.open() as file:
+        assert len(list(csv.DictReader(file))) == agent.pmdp.num_states
+    assert sorted(agent.policy.rows) == list(read_csv(policy, agent.pmdp).weights.nonzero()[0])
+    from rpl_agent.formats.drn import read_drn
+
+    assert read_drn(model).pmdp.num_states == agent.pmdp.num_states
+
+
+def test_plot_of_a_run(run, tmp_path, capsys, monkeypatch):
+    pytest.importorskip("matplotlib")
+    seen = {}
+    monkeypatch.setattr(
+        "rpl_agent.plotting.region.plot_region", lambda region, pmdp, **more: seen.update(more, U=region)
+    )
+    likelihood = tmp_path / "likelihood"
+    train = ["train", ID, "--budget", "20", "--log-dir", str(tmp_path), "--name", "likelihood", "--quiet"]
+    assert main(train) == 0
+    assert main(["plot-region", str(likelihood), "--output", str(tmp_path / "r.png")]) == 0
+    agent = RPLAgent.load(likelihood / "checkpoint.zip")
+    agent.certify()
+    low, high = seen["U"].box()
+    expected = agent.planner.learned.region.box()
+    assert low == pytest.approx(expected[0]) and high == pytest.approx(expected[1])
+    assert list(seen["true_theta"]) == list(rpl_envs.benchmark(ID).theta)
+    monkeypatch.undo()
+    assert main(["plot-region", str(likelihood), "--output", str(tmp_path / "r.png")]) == 0
+    assert (tmp_path / "r.png").stat().st_size > 5000
+    capsys.readouterr()
+    assert (
+        main(["plot-region", str(likelihood), "--parameters", "theta_h", "x", "--output", str(tmp_path / "r.png")]) == 2
+    )
+    assert "no parameter 'x'" in capsys.readouterr().err
+
+
+def test_options_that_a_run_answers_itself_are_refused(run, tmp_path, capsys):
+    out = ("--uncertain", str(tmp_path / "x.drn"))
+    for line, option in [
+        (["export", run, *out, "--episodes", "5"], "--episodes"),
+        (["export", run, *out, "--delta", "0.5"], "--delta"),
+        (["plot-region", run, "--episodes", "5"], "--episodes"),
+        (["plot-region", run, "--confidence", "hoeffding"], "--confidence"),
+        (["info", run, "--theta", "theta_h=0.5"], "--theta"),
+        (["info", run, "--model", "x.prism"], "--model"),
+    ]:
+        assert main(line) == 2
+        err = capsys.readouterr().err
+        assert f"{option} cannot be given with it" in err and err.count("\n") == 1
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_folder_without_a_run_is_one_line(tmp_path, capsys):
+    for line in (["info"], ["plot-region"], ["export", "--policy-file", str(tmp_path / "p.csv")]):
+        assert main([line[0], str(tmp_path), *line[1:]]) == 2
+        err = capsys.readouterr().err
+        assert str(tmp_path) in err and err.count("\n") == 1
+
+
+def test_a_run_without_a_registered_environment(run, tmp_path, capsys):
+    """Model, counts and method are in the checkpoint; only the simulator's truth is not known then."""
+    folder = tmp_path / "copy"
+    shutil.copytree(run, folder)
+    (folder / "run.json").write_text(json.dumps({"source": {}, "seed": 0}))
+    assert main(["info", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["episodes"] == 50
+    assert main(["export", str(folder), "--policy-file", str(tmp_path / "p.json")]) == 0
