@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
@@ -180,6 +178,7 @@ def test_certificates_hold_and_hierarchies_nest(make):
     assert widths[0] <= widths[1] + 1e-6
 
 
+@pytest.mark.slow
 def test_the_product_holds_the_truth_as_often_as_it_says():
     """Coverage under looking after every batch: 8 blocks, stated failure 0.2."""
     model, failures, runs = mixed(8), 0, 150
@@ -197,19 +196,16 @@ def test_the_product_holds_the_truth_as_often_as_it_says():
     assert failures <= 0.2 * runs
 
 
-def test_ten_thousand_parameters_cost_what_ten_times_a_thousand_do():
-    """Linear in the number of blocks: the ratio of two sizes in one run, generously."""
-    spent = {}
-    for n in (1_000, 10_000):
-        model = coins(n)
-        counts = Counts(model)
-        batch = np.random.default_rng(0).integers(0, 100, model.num_transitions)
-        counts.add_batch(batch)
-        uncertainty(model, counts, Config())
-        began = time.process_time()
-        uncertainty(model, counts, Config())
-        spent[n] = time.process_time() - began
-    assert spent[10_000] <= 40 * spent[1_000] + 0.5
+def test_ten_thousand_parameters_are_certified():
+    """No array of size d² is made on the way (400 MB each), and every block has its own interval."""
+    model = coins(10_000)
+    counts = Counts(model)
+    counts.add_batch(np.random.default_rng(0).integers(1, 100, model.num_transitions))
+    learned = uncertainty(model, counts, Config())
+    assert learned.fallback is None and learned.estimate.shape == (10_000,)
+    assert "monomials" not in model.table.__dict__
+    low, high = learned.region.box()
+    assert ((0 < low) & (low < learned.estimate) & (learned.estimate < high) & (high < 1)).all()
 
 
 @pytest.mark.parametrize("make", [coins, dice, mixed])
