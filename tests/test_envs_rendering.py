@@ -1,8 +1,10 @@
-"""Pictures: what must be visible is visible, at every size, without any drawing library."""
+"""Pictures: what must be visible is visible, at every size; texts without any drawing library."""
 
 from __future__ import annotations
 
 import builtins
+import subprocess
+import sys
 
 import gymnasium as gym
 import numpy as np
@@ -11,7 +13,6 @@ import pytest
 from rpl_envs import INSTANCES, benchmark
 from rpl_envs.rendering import window
 from rpl_envs.rendering.canvas import BLUE, GREEN, ORANGE, PAPER, PURPLE, RED, Canvas
-from rpl_envs.rendering.font import GLYPHS, strokes
 
 SMALL = [i.id for i in INSTANCES.values() if i.online]
 
@@ -133,19 +134,34 @@ def test_canvas_shapes_cover_what_they_should():
     canvas.disc((500, 500), 5, RED)
     canvas.text((95, 95), "clipped", RED)
     canvas.arrow((5, 5), (5, 5), RED)  # an arrow of length 0 is nothing
+    canvas.path([(5, 5)], RED)
     assert canvas.array().shape == (100, 100, 3)
 
 
-def test_letters_are_distinct_and_aligned():
-    assert len(set(GLYPHS.values())) >= len(GLYPHS) - 1  # only O and 0 look the same
-    assert strokes(" ") == [] and len(strokes("é")) == 1
-    for letter in GLYPHS:
-        assert all(0 <= x <= 4 and 0 <= y <= 8 for stroke in strokes(letter) for x, y in stroke), letter
+def test_texts_are_aligned():
     extents = {}
     for align in ("left", "center", "right"):
         canvas = Canvas(300, 30)
-        canvas.text((150, 8), "HHHH", RED, 9, align)
-        columns = np.flatnonzero((canvas.array() != np.array(PAPER)).any(axis=(0, 2)))
+        width = canvas.text((150, 8), "HHHH", RED, 9, align)
+        inked = (canvas.array() != np.array(PAPER)).any(axis=2)
+        columns, rows = np.flatnonzero(inked.any(axis=0)), np.flatnonzero(inked.any(axis=1))
         extents[align] = (columns.min(), columns.max())
+        assert abs(rows.min() - 8) <= 1 and abs(len(rows) - 9) <= 1  # capitals of 9 pixels
+        assert abs(columns.max() - columns.min() - width) <= 4
     assert extents["left"][0] >= 148 and extents["right"][1] <= 152
     assert abs(sum(extents["center"]) / 2 - 150) <= 2
+
+
+def test_without_pillow_there_are_texts_and_a_clear_error():
+    code = (
+        "import sys; sys.modules['PIL'] = None\n"
+        "import gymnasium as gym, rpl_envs\n"
+        "text = gym.make('rpl/Glider-11x9-v0', render_mode='ansi'); text.reset(seed=0)\n"
+        "assert '@ glider' in text.render()\n"
+        "picture = gym.make('rpl/Glider-11x9-v0', render_mode='rgb_array'); picture.reset(seed=0)\n"
+        "try: picture.render()\n"
+        "except rpl_envs.pmdp_env.ModelError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.startswith("pictures need pillow: pip install 'rpl-agent[plot]'"), done.stderr
+    assert done.stdout.count("\n") == 1

@@ -1,1 +1,1 @@
-"""Pictures of states: a small numpy rasteriser and one scene per benchmark."""
+"""Pictures of states: a canvas over Pillow and one scene per benchmark; texts need no library."""

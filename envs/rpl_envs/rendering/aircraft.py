@@ -57,7 +57,7 @@ class AircraftRenderer:
         self._plane(canvas, at(int(v["x"][-1]), int(v["y"][-1])), size, BLUE, 1)
         canvas.text((left, 12), f"Aircraft {self.X}x{self.Y}", size=10)
         verdict, color = self._verdict(pmdp, states)
-        canvas.text((canvas.pixels.shape[1] - 16, 12), verdict, color, 10, "right")
+        canvas.text((canvas.width - 16, 12), verdict, color, 10, "right")
         for y in sorted({0, self.Y // 2, self.Y}):
             canvas.text((left - 7, at(0, y)[1] - 4), str(y), FAINT, 8, "right")
         for x in sorted({0, self.X // 2, self.X}):

@@ -57,11 +57,10 @@ class BettingRenderer:
         canvas.frame(left, top, left + width, top + height, FAINT)
         title = "Parallel Betting" if len(self.games) > 1 else "Betting"
         canvas.text((left, 14), f"{title} {self.n}", size=10)
-        x = left + width
+        x: float = left + width
         for k in reversed(range(len(self.games))):
             label = f"{'game ' + str(k + 1) + ': ' if len(self.games) > 1 else 'money '}{int(v[self.games[k]][-1])}"
-            canvas.text((x, 14), label, COLORS[k], 10, "right")
-            x -= 10 * len(label) + 16
+            x -= canvas.text((x, 14), label, COLORS[k], 10, "right") + 16
         done = int(v["step"][-1]) > self.n
         status = "DONE" if done else f"step {int(v['step'][-1])} of {self.n}"
         canvas.text((left + width / 2, top + height + 26), status, INK, 9, "center")

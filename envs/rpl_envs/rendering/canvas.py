@@ -1,18 +1,15 @@
-"""A small rasteriser: anti-aliased shapes and text on a numpy array, no other library.
-
-Shapes are drawn from their signed distance: a pixel is covered by as much as its centre lies inside, so edges are
-smooth at any size. Coordinates are pixels, x to the right and y down.
-"""
+"""Anti-aliased shapes and text with Pillow, drawn large and reduced; coordinates are pixels, x right and y down."""
 
 from __future__ import annotations
 
-import itertools
+import math
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
-from rpl_envs.rendering.font import ADVANCE, DEPTH, EM, strokes
+from rpl_agent.errors import ModelError
 
 Color = tuple[int, int, int]
 Point = tuple[float, float]
@@ -28,82 +25,80 @@ GREEN: Color = (46, 139, 87)
 ORANGE: Color = (232, 140, 30)
 PURPLE: Color = (126, 75, 170)
 YELLOW: Color = (255, 202, 58)
+#: Every pixel is the mean of so many drawn ones in each direction.
+LARGER = 4
+#: Height of a capital of Pillow's own font, as a share of its size.
+CAPITAL = 0.72
+
+
+@lru_cache(maxsize=1)
+def _pillow() -> Any:
+    try:
+        from PIL import Image, ImageDraw, ImageFont
+    except ImportError:
+        raise ModelError(
+            "pictures need pillow: pip install 'rpl-agent[plot]' (render_mode='ansi' does without)"
+        ) from None
+    return Image, ImageDraw, ImageFont
+
+
+@lru_cache(maxsize=32)
+def _font(size: float) -> Any:
+    return _pillow()[2].load_default(size)
 
 
 class Canvas:
     """An RGB picture that one can draw on."""
 
     def __init__(self, width: int, height: int, background: Color = PAPER):
-        self.pixels = np.empty((height, width, 3))
-        self.pixels[:] = background
+        Image, ImageDraw, _ = _pillow()
+        self.width = width
+        self._image = Image.new("RGB", (width * LARGER, height * LARGER), background)
+        self._draw = ImageDraw.Draw(self._image, "RGBA")  # colours with an alpha are blended
 
     def array(self) -> np.ndarray:
         """(height, width, 3) uint8."""
-        return np.clip(np.rint(self.pixels), 0, 255).astype(np.uint8)
+        return np.array(self._image.reduce(LARGER))
 
     # ------------------------------------------------------------------ shapes
     def rect(self, x0: float, y0: float, x1: float, y1: float, color: Color, alpha: float = 1.0) -> None:
         """A filled rectangle on whole pixels."""
-        height, width = self.pixels.shape[:2]
-        left, right = sorted((min(max(round(x0), 0), width), min(max(round(x1), 0), width)))
-        top, bottom = sorted((min(max(round(y0), 0), height), min(max(round(y1), 0), height)))
-        area = self.pixels[top:bottom, left:right]
-        area += alpha * (np.array(color) - area)
+        (left, right), (top, bottom) = sorted((round(x0), round(x1))), sorted((round(y0), round(y1)))
+        if left < right and top < bottom:
+            box = (left * LARGER, top * LARGER, right * LARGER - 1, bottom * LARGER - 1)
+            self._draw.rectangle(box, _blended(color, alpha))
 
     def frame(self, x0: float, y0: float, x1: float, y1: float, color: Color, width: float = 1.0) -> None:
         self.path([(x0, y0), (x1, y0), (x1, y1), (x0, y1), (x0, y0)], color, width)
 
-    def line(self, a: Point, b: Point, color: Color, width: float = 1.5, alpha: float = 1.0) -> None:
-        """A segment with round ends."""
-        margin = width / 2 + 1
-        box = self._box(
-            min(a[0], b[0]) - margin, min(a[1], b[1]) - margin, max(a[0], b[0]) + margin, max(a[1], b[1]) + margin
-        )
-        if box is not None:
-            area, x, y = box
-            self._blend(area, width / 2 - _distance_to_segment(x, y, a, b), color, alpha)
+    def line(self, a: Point, b: Point, color: Color, width: float = 1.5) -> None:
+        self.path([a, b], color, width)
 
     def path(self, points: Sequence[Point], color: Color, width: float = 1.5, alpha: float = 1.0) -> None:
-        for a, b in itertools.pairwise(points):
-            self.line(a, b, color, width, alpha)
+        """Segments with round joints and, where nothing shines through, round ends."""
+        if len(points) > 1:
+            self._draw.line(_large(points), _blended(color, alpha), max(1, round(width * LARGER)), joint="curve")
+        if alpha == 1.0:
+            for end in (points[0], points[-1]):
+                self.disc(end, width / 2, color)
 
     def dashed(self, a: Point, b: Point, color: Color, width: float = 1.0, dash: float = 5.0) -> None:
-        length = max(np.hypot(b[0] - a[0], b[1] - a[1]), 1e-9)
-        unit = ((b[0] - a[0]) / length, (b[1] - a[1]) / length)
-        for start in np.arange(0.0, length, 2 * dash):
-            end = min(start + dash, length)
-            self.line(
-                (a[0] + unit[0] * start, a[1] + unit[1] * start),
-                (a[0] + unit[0] * end, a[1] + unit[1] * end),
-                color,
-                width,
-            )
+        length = math.dist(a, b)
+        ux, uy = (b[0] - a[0]) / length, (b[1] - a[1]) / length
+        along = [(a[0] + ux * t, a[1] + uy * t) for t in np.arange(0, length, dash)]
+        for start, end in zip(along[::2], along[1::2]):
+            self.line(start, end, color, width)
 
     def disc(self, center: Point, radius: float, color: Color, alpha: float = 1.0) -> None:
-        box = self._box(center[0] - radius - 1, center[1] - radius - 1, center[0] + radius + 1, center[1] + radius + 1)
-        if box is not None:
-            area, x, y = box
-            self._blend(area, radius - np.hypot(x - center[0], y - center[1]), color, alpha)
+        (x, y), r = center, radius
+        self._draw.ellipse(_large([(x - r, y - r), (x + r, y + r)]), _blended(color, alpha))
 
     def polygon(self, points: Sequence[Point], color: Color, alpha: float = 1.0) -> None:
-        """A filled convex polygon."""
-        xs, ys = [p[0] for p in points], [p[1] for p in points]
-        box = self._box(min(xs) - 1, min(ys) - 1, max(xs) + 1, max(ys) + 1)
-        if box is None:
-            return
-        area, x, y = box
-        middle = (sum(xs) / len(xs), sum(ys) / len(ys))
-        inside = np.full(area.shape[:2], np.inf)
-        for a, b in zip(points, [*points[1:], points[0]]):
-            normal = (b[1] - a[1], a[0] - b[0])
-            length = max(np.hypot(*normal), 1e-9)
-            side = 1.0 if normal[0] * (middle[0] - a[0]) + normal[1] * (middle[1] - a[1]) > 0 else -1.0
-            inside = np.minimum(inside, side * (normal[0] * (x - a[0]) + normal[1] * (y - a[1])) / length)
-        self._blend(area, inside, color, alpha)
+        self._draw.polygon(_large(points), _blended(color, alpha))
 
     def arrow(self, a: Point, b: Point, color: Color, width: float = 1.5, head: float = 5.0) -> None:
         """A line from a to b with a head at b."""
-        length = np.hypot(b[0] - a[0], b[1] - a[1])
+        length = math.dist(a, b)
         if length < 1e-6:
             return
         head = min(head, length * 0.7)
@@ -117,69 +112,30 @@ class Canvas:
         self, x0: float, y0: float, x1: float, y1: float, color: Color, spacing: int, slope: int, alpha: float
     ) -> None:
         """Diagonal stripes over a rectangle; slope 1 or −1."""
-        box = self._box(x0, y0, x1, y1)
-        if box is not None:
-            area, x, y = box
-            stripe = np.mod(x + slope * y, spacing) < spacing * 0.3
-            area += (alpha * stripe)[..., None] * (np.array(color) - area)
+        Image, ImageDraw, _ = _pillow()
+        width, height = round((x1 - x0) * LARGER), round((y1 - y0) * LARGER)
+        stripes = Image.new("L", (width, height))
+        for start in range(-height, width + height, spacing * LARGER):
+            ends = (start, 0, start - slope * height, height)
+            ImageDraw.Draw(stripes).line(ends, round(255 * alpha), round(0.22 * spacing * LARGER))
+        self._image.paste(color, (round(x0 * LARGER), round(y0 * LARGER)), stripes)
 
-    # ------------------------------------------------------------------ text
-    def text(self, position: Point, text: str, color: Color = INK, size: float = 9.0, align: str = "left") -> None:
-        """Text whose first capital has its top left corner at the position; ``align``: left, center or right."""
-        advance = ADVANCE * size / EM
-        width = advance * len(text) - (ADVANCE - 4) * size / EM
-        x = position[0] - {"left": 0.0, "center": width / 2, "right": width}[align]
-        height, limit = self.pixels.shape[:2]
-        for letter in text:
-            mask = _letter(letter, size)
-            left, top = round(x) - 1, round(position[1]) - 1
-            x0, y0, x1, y1 = (
-                max(left, 0),
-                max(top, 0),
-                min(left + mask.shape[1], limit),
-                min(top + mask.shape[0], height),
-            )
-            if x0 < x1 and y0 < y1:
-                area = self.pixels[y0:y1, x0:x1]
-                area += mask[y0 - top : y1 - top, x0 - left : x1 - left, None] * (np.array(color) - area)
-            x += advance
+    def cells(self, x: int, y: int, colors: np.ndarray, size: int) -> None:
+        """Squares of ``size`` pixels in the colours (rows, columns, 3), the first at the position."""
+        image = _pillow()[0].fromarray(np.rint(colors).astype(np.uint8))
+        large = image.resize((image.width * size * LARGER, image.height * size * LARGER), 0)  # nearest: sharp edges
+        self._image.paste(large, (x * LARGER, y * LARGER))
 
-    # ------------------------------------------------------------------ parts
-    def _box(self, x0: float, y0: float, x1: float, y1: float):
-        """The pixels of a rectangle with the coordinates of their centres, or None when it lies outside."""
-        height, width = self.pixels.shape[:2]
-        left, right = max(int(np.floor(x0)), 0), min(int(np.ceil(x1)), width)
-        top, bottom = max(int(np.floor(y0)), 0), min(int(np.ceil(y1)), height)
-        if left >= right or top >= bottom:
-            return None
-        return self.pixels[top:bottom, left:right], np.arange(left, right) + 0.5, np.arange(top, bottom)[:, None] + 0.5
-
-    @staticmethod
-    def _blend(area: np.ndarray, inside: np.ndarray, color: Color, alpha: float) -> None:
-        cover = np.clip(inside + 0.5, 0.0, 1.0) * alpha
-        area += cover[..., None] * (np.array(color) - area)
+    def text(self, position: Point, text: str, color: Color = INK, size: float = 9.0, align: str = "left") -> float:
+        """Text whose capitals are ``size`` pixels high, with their top at the position; its width is returned."""
+        font, anchor = _font(size / CAPITAL * LARGER), {"left": "ls", "center": "ms", "right": "rs"}[align]
+        self._draw.text(_large([(position[0], position[1] + size)])[0], text, color, font, anchor)
+        return font.getlength(text) / LARGER
 
 
-def _distance_to_segment(x: np.ndarray, y: np.ndarray, a: Point, b: Point) -> np.ndarray:
-    dx, dy = b[0] - a[0], b[1] - a[1]
-    length = dx * dx + dy * dy
-    t = np.clip(((x - a[0]) * dx + (y - a[1]) * dy) / length, 0.0, 1.0) if length else 0.0
-    return np.hypot(x - a[0] - t * dx, y - a[1] - t * dy)
+def _large(points: Sequence[Point]) -> list[Point]:
+    return [(x * LARGER, y * LARGER) for x, y in points]
 
 
-@lru_cache(maxsize=1024)
-def _letter(letter: str, size: float) -> np.ndarray:
-    """Coverage of a letter's pixels, with one pixel of margin."""
-    unit = size / EM
-    width = max(1.15, size / 7.5)
-    y, x = np.mgrid[0 : int(np.ceil(DEPTH * unit)) + 3, 0 : int(np.ceil(4 * unit)) + 3] + 0.5
-    mask = np.zeros(x.shape)
-    for stroke in strokes(letter):
-        points = [(1.5 + px * unit, 1.5 + py * unit) for px, py in stroke]
-        weight = width
-        if len(points) == 1:
-            points, weight = points * 2, width * 1.4
-        for a, b in itertools.pairwise(points):
-            mask = np.maximum(mask, np.clip(weight / 2 + 0.5 - _distance_to_segment(x, y, a, b), 0.0, 1.0))
-    mask.setflags(write=False)
-    return mask
+def _blended(color: Color, alpha: float) -> tuple[int, int, int, int]:
+    return (*color, round(255 * alpha))

@@ -56,8 +56,8 @@ class EngagementRenderer:
         pending, last = int(v["pending"][-1]), int(v["last"][-1])
         for k, (label, action) in enumerate((("chosen", pending), ("last", last))):
             x = 226 + 168 * k
-            canvas.text((x, 374), label, FAINT, 8)
-            canvas.text((x + 12 + 8 * len(label), 374), NAMES[action], ACTION_COLORS[action], 8)
+            width = canvas.text((x, 374), label, FAINT, 8)
+            canvas.text((x + width + 8, 374), NAMES[action], ACTION_COLORS[action], 8)
         canvas.text((534, 374), "cool", FAINT, 8)
         for k in range(2):
             canvas.rect(572 + 14 * k, 373, 583 + 14 * k, 384, PURPLE if k < int(v["cool"][-1]) else GRID)

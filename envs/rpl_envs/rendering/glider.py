@@ -38,7 +38,7 @@ class GliderRenderer:
 
         share = (self.strength / self.strength.max())[::-1]
         water = np.array(CALM) + share[..., None] * (np.array(STRONG) - np.array(CALM)).astype(float)
-        canvas.pixels[top : top + height, left : left + width] = np.repeat(np.repeat(water, cell, axis=0), cell, axis=1)
+        canvas.cells(left, top, water, cell)
         x0, x1 = max(self.goal[0] - self.radius + 1, 0), min(self.goal[0] + self.radius - 1, self.w - 1)
         y0, y1 = max(self.goal[1] - self.radius + 1, 0), min(self.goal[1] + self.radius - 1, self.h - 1)
         box = (left + x0 * cell, top + height - (y1 + 1) * cell, left + (x1 + 1) * cell, top + height - y0 * cell)
