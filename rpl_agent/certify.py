@@ -56,7 +56,7 @@ class Config:
     """How to certify. The defaults are the tightest sound choice for every use."""
 
     confidence: str = "likelihood"
-    relaxation: str = "rectangular"
+    relaxation: str = "coupled"
     delta: float = 1e-3
     precision: float = 1e-6
     intersect_tied: bool = False  # parameter-wise relaxation: also keep the tied intervals

@@ -35,7 +35,7 @@ def counts(world):
     return uniform_counts(world.pmdp, world.objective, np.asarray(world.theta), 300, world.max_episode_steps, 1)
 
 
-@pytest.mark.parametrize("relaxation", ["rectangular", "expression", "tied", "parameter"])
+@pytest.mark.parametrize("relaxation", ["coupled", "rectangular", "expression", "tied", "parameter"])
 def test_certificates_are_checked_and_verify(world, counts, relaxation):
     certificate = certify(world.pmdp, counts, world.objective, Config(relaxation=relaxation))
     assert (certificate.checked and "checked" in certificate.timings) or certificate.timings["check"] >= 0

@@ -69,7 +69,7 @@ class RPLAgent(Surface):
     def __init__(
         self,
         confidence: str = "likelihood",
-        relaxation: str = "rectangular",
+        relaxation: str = "coupled",
         delta: float = 1e-3,
         *,
         env: Any = None,

@@ -94,7 +94,9 @@ def coupled_bounds(
         best = _without_slack(expansion, region, side, problem.pmdp.initial_state)
         limit = known[0] if side is Side.LOWER else known[1]
         gap = known[1] - known[0]
-        if np.isfinite(gap) and side.value * (limit - best) <= WORTHWHILE * gap:
+        # A given policy is evaluated as sharply as one that was found here, whatever is known already.
+        least = WORTHWHILE * gap if policy is None else 0.0
+        if np.isfinite(gap) and side.value * (limit - best) <= least:
             continue
         found[side] = search.bound(judge, expansion, side, every_policy)
         missed = side.value * (min if side is Side.UPPER else max)(found[side], limit) - side.value * best
