@@ -189,9 +189,16 @@ def test_the_example_trains_and_resumes(tmp_path):
 def test_the_notebook_executes(tmp_path):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     notebook = nbformat.read(ROOT / "examples" / "train_aircraft.ipynb", as_version=4)
+    kinds = [_kinds_of_outputs(cell) for cell in notebook.cells if cell.cell_type == "code"]
+    assert {"image/png", "image/gif", "stream"} <= set().union(*kinds) and "error" not in set().union(*kinds)
     nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    assert [_kinds_of_outputs(cell) for cell in notebook.cells if cell.cell_type == "code"] == kinds  # as stored
     text = json.dumps(notebook)
     assert "with probability" in text and "certified at least" in text
+
+
+def _kinds_of_outputs(cell):
+    return {kind for output in cell.outputs for kind in (output.output_type, *output.get("data", {}))}
 
 
 # ---------------------------------------------------------------------- TensorBoard, in a browser
