@@ -62,7 +62,8 @@ def test_figures_and_hyperparameters_are_logged(run):
 
     events = EventAccumulator(run["run"], size_guidance={"images": 0, "scalars": 0, "tensors": 0}).Reload()
     assert {"region/outline", "policy/map"} <= set(events.Tags()["images"])
-    assert "guarantee_by_steps/gap" in events.Tags()["scalars"]
+    by_steps = EventAccumulator(str(Path(run["run"]) / "by_steps")).Reload().Scalars("guarantee_by_steps/gap")
+    assert [point.step for point in by_steps] == [2600, 5200, 7800, 10400]
     words = events.Tensors("guarantee/text_summary")[-1].tensor_proto.string_val[0].decode()
     assert "δ = 0.001" in words and "achieves at least" in words and repr(run["lower"]) in words
     assert any("hparams" in tag for tag in events.summary_metadata)

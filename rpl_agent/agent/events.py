@@ -51,6 +51,7 @@ class EventFile:
         self._begun = True
 
     def _append(self, data: bytes) -> None:
+        self._path.parent.mkdir(exist_ok=True)
         handle = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
             os.ftruncate(handle, self._size)  # what an earlier failure left

@@ -108,11 +108,13 @@ class Forward:
 class TensorBoardWriter:
     """Scalars, the margin chart, figures and hyper-parameters.
 
-    ``resume_at`` hides what was logged after so many episodes; what was logged up to ``logged`` is not logged again.
+    ``resume_at`` hides what was logged after so many episodes (and ``steps``); what was logged up to ``logged`` is not logged again.
     """
 
-    def __init__(self, folder: Path, resume_at: int | None = None, logged: int = -1):
+    def __init__(self, folder: Path, resume_at: int | None = None, logged: int = -1, steps: int = 0):
         self._file = EventFile(folder, None if resume_at is None else resume_at + 1)
+        # a folder of its own: what a resumed run hides is counted in steps there
+        self._by_steps = EventFile(folder / "by_steps", None if resume_at is None else steps + 1)
         self._logged = logged
         self._begun = False
 
@@ -129,7 +131,7 @@ class TensorBoardWriter:
         for name in BY_STEPS:
             value = values.get(f"guarantee/{name}", math.nan)
             if math.isfinite(value):
-                self._file.add(summary.scalar(f"guarantee_by_steps/{name}", value), int(values["counts/steps"]))
+                self._by_steps.add(summary.scalar(f"guarantee_by_steps/{name}", value), int(values["counts/steps"]))
         self._logged = step
 
     def text(self, tag: str, text: str, step: int) -> None:

@@ -69,14 +69,14 @@ def status(session: Session) -> Status:
     )
 
 
-def open_logs(current: Logger, folder: Path | None, resumed_at: int) -> Logger:
+def open_logs(current: Logger, folder: Path | None, session: Session) -> Logger:
     """The writers of a run folder; opened once, and again after loading."""
     if folder is None or current.dir == folder:
         return current
-    resumed = resumed_at or None
+    resumed = session.episodes or None
     table = CSVWriter(folder / "progress.csv", resumed)
     kept = [writer for writer in current.writers if isinstance(writer, Forward)]
-    return Logger(folder, [TensorBoardWriter(folder, resumed, table.logged), table, *kept])
+    return Logger(folder, [TensorBoardWriter(folder, resumed, table.logged, session.steps), table, *kept])
 
 
 def choose_folder(present: Path | None, given: Any, parent: Path | None, name: str) -> Path | None:

@@ -270,7 +270,7 @@ class RPLAgent(Surface):
         self.run_folder = reporting.choose_folder(self.run_folder, folder, self.tensorboard_log, name)
         if self.run_folder is not None and not (self.run_folder / "run.json").is_file():
             write_run(self.run_folder, session.env_spec or {}, self.seed)
-        self._logger = reporting.open_logs(self._logger, self.run_folder, session.episodes)
+        self._logger = reporting.open_logs(self._logger, self.run_folder, session)
         callbacks = self._callbacks(callback, target)
         view = make_view(progress_bar, self.verbose)
         loop = Loop(
