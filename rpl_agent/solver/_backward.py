@@ -78,28 +78,12 @@ def _far_side(a, b, low, high, q, width, maximise, successor, expression, upper)
     return far if top < np.inf else np.inf
 
 
-@njit(inline="always")
-def both_bounds(a, b, low, high, maximise, successor, expression, point, interval, region, scratch, start):
-    """(q_low, q_high, vertex): a row's bounds from below under ``low`` and from above under ``high``."""
+@njit(borrows=True)
+def _in_turn(a, b, low, high, maximise, successor, expression, point, interval, region, scratch, start):
+    """`both_bounds` of a row that needs a look from each side. A call, not a part: few rows of intervals come here."""
     q_low, q_high = 0.0, 0.0
     vertex = start
     found = False
-    if point is not None:
-        lower, upper = point, point
-    if interval is not None:
-        lower, upper = interval.lower, interval.upper
-    if region is not None:
-        lower, upper = region.lower, region.upper
-    if b - a == 2:
-        j, k = successor[a], successor[a + 1]
-        if high[j] < np.inf and high[k] < np.inf:
-            f, g = expression[a], expression[a + 1]
-            q_low = pair_bound(low[j], low[k], lower[f], upper[f], lower[g], upper[g], maximise, False)
-            q_high = pair_bound(high[j], high[k], lower[f], upper[f], lower[g], upper[g], maximise, True)
-            found = True
-    if interval is not None:
-        if 2 < b - a <= INSERTION_LIMIT:
-            found, q_low, q_high = _shared(a, b, low, high, maximise, successor, expression, interval, scratch)
     for turn in range(2):
         if found:
             break
@@ -122,6 +106,38 @@ def both_bounds(a, b, low, high, maximise, successor, expression, point, interva
         else:
             q_low = q
             q_high = far if found else q_high
+    return q_low, q_high, vertex
+
+
+@njit(inline="always")
+def both_bounds(a, b, low, high, maximise, successor, expression, point, interval, region, scratch, start):
+    """(q_low, q_high, vertex): a row's bounds from below under ``low`` and from above under ``high``."""
+    q_low, q_high = 0.0, 0.0
+    vertex = start
+    found = False
+    if point is not None:
+        lower, upper = point, point
+    if interval is not None:
+        lower, upper = interval.lower, interval.upper
+    if region is not None:
+        lower, upper = region.lower, region.upper
+    if b - a == 1:
+        q_low, q_high = low[successor[a]], high[successor[a]]
+        found = True
+    elif b - a == 2:
+        j, k = successor[a], successor[a + 1]
+        if high[j] < np.inf and high[k] < np.inf:
+            f, g = expression[a], expression[a + 1]
+            q_low = pair_bound(low[j], low[k], lower[f], upper[f], lower[g], upper[g], maximise, False)
+            q_high = pair_bound(high[j], high[k], lower[f], upper[f], lower[g], upper[g], maximise, True)
+            found = True
+    elif b - a <= INSERTION_LIMIT:
+        if interval is not None:
+            found, q_low, q_high = _shared(a, b, low, high, maximise, successor, expression, interval, scratch)
+    if not found:
+        q_low, q_high, vertex = _in_turn(
+            a, b, low, high, maximise, successor, expression, point, interval, region, scratch, start
+        )
     return q_low, q_high, vertex
 
 
