@@ -3,6 +3,7 @@
 images/pipeline.png   the paper's Figure 1: a parametric MDP, the learned intervals, the confidence region
 images/sharpening.png the certified interval against episodes, our default and the paper's set
 images/one_parameter.png bounds of the drifting walk: rectangular, coupled, exact
+images/aircraft.png … the six worlds of docs/environments.md
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import gymnasium as gym
 import matplotlib
 
 matplotlib.use("Agg")
@@ -21,10 +23,11 @@ from rpl_agent.certify import Config, certify, true_value
 from rpl_agent.coupled import coupled_bounds
 from rpl_agent.evidence.intervals import confidence_intervals
 from rpl_agent.evidence.sampling import uniform_counts
-from rpl_agent.model import Domain, Objective, build
+from rpl_agent.model import Domain, Nature, Objective, build
 from rpl_agent.regions.lifting import build_region
+from rpl_agent.relaxations.point import Point
 from rpl_agent.relaxations.rectangular import Rectangular
-from rpl_agent.solver import solve_both
+from rpl_agent.solver import solve, solve_both
 
 IMAGES = Path(__file__).resolve().parent / "images"
 TRUE = {"t1": 0.45, "t2": 0.6}
@@ -192,8 +195,31 @@ def one_parameter() -> None:
     figure.savefig(IMAGES / "one_parameter.png", dpi=110)
 
 
+#: picture: (world, seed, steps), chosen so that there is something to see
+WORLDS = {
+    "aircraft": ("Aircraft-20x10", 3, 8), "betting": ("Betting-25", 0, 18), "engagement": ("Engagement-50", 12, 40),
+    "glider": ("Glider-11x9", 3, 15), "mars_rover": ("MarsRover-10x10", 3, 12),
+    "parallel_betting": ("ParallelBetting-6", 14, 5),
+}  # fmt: skip
+
+
+def worlds() -> None:
+    """Each world some steps into an episode of its optimal policy."""
+    for picture, (name, seed, steps) in WORLDS.items():
+        world = rpl_envs.benchmark(name)
+        policy = solve(Point(world.pmdp.instantiate(world.theta)), world.objective, Nature.COOPERATIVE).policy
+        env = gym.make(f"rpl/{name}-v0", render_mode="rgb_array")
+        state, _ = env.reset(seed=seed)
+        for step in range(steps):
+            state, _, over, _, _ = env.step(int(world.pmdp.action[policy.at(step).rows[state]]))
+            if over:
+                break
+        plt.imsave(IMAGES / f"{picture}.png", env.render(), metadata={"Software": None})
+
+
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
+    worlds()
     pipeline()
     sharpening()
     one_parameter()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -47,8 +46,8 @@ class BettingRenderer:
             shift = offset * (2 * k - 1)
             points = [(x, y + shift) for x, y in (at(s, m) for s, m in zip(steps.tolist(), v[game].tolist()))]
             if len(self.games) == 1:
-                for a, b in itertools.pairwise(points):
-                    canvas.polygon([a, b, (b[0], top + height), (a[0], top + height)], COLORS[k], 0.12)
+                ground = [(points[-1][0], top + height), (points[0][0], top + height)]
+                canvas.polygon([*points, *ground], COLORS[k], 0.12)
             canvas.path(points, COLORS[k], 2.4)
             for point in points[:-1]:
                 canvas.disc(point, 2.6, COLORS[k])
