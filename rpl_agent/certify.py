@@ -32,7 +32,7 @@ from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import untied_intervals
 from rpl_agent.evidence.ledger import Ledger, check_delta
 from rpl_agent.likelihood.misspecification import log_e_value, point_estimate
-from rpl_agent.model.objective import Nature, Objective, Sense
+from rpl_agent.model.objective import Kind, Nature, Objective, Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.base import Region
@@ -257,15 +257,15 @@ def certify_uncertainty(
     """The two solves of `certify`, for an uncertainty that is already there."""
     warm = warm if warm is not None else Solutions()
     timings = dict(learned.timings)
-    robust, optimistic, checked = _checked_solutions(
-        learned.relaxation, objective, policy, config.precision, warm, timings
-    )
+    robust, optimistic = _checked_solutions(learned.relaxation, objective, policy, config.precision, warm, timings)
     warm.robust, warm.optimistic = robust, optimistic
     lower, upper, chosen = _rectangular_bounds(robust, optimistic, policy)
     gradient = None
     if config.relaxation == "coupled" and learned.region is not None and learned.fallback is None:
         with _timed(timings, "coupled"):
             lower, upper, chosen, gradient = _better_bounds(learned, objective, config, policy, lower, upper, chosen)
+    if lower > upper:  # bounds of one set cannot cross: nothing of this may leave
+        raise ModelError(f"the bounds [{lower!r}, {upper!r}] contradict each other: this is a defect, please report it")
     estimate = math.nan
     if learned.estimate is not None:
         with _timed(timings, "solve"):
@@ -277,7 +277,7 @@ def certify_uncertainty(
         refuted=learned.refuted,
         empty=learned.empty, fallback=learned.fallback, model=pmdp.name, model_hash=pmdp.content_hash, timings=timings,
         slack=max(robust.upper - robust.lower, optimistic.upper - optimistic.lower),
-        iterations=robust.iterations + optimistic.iterations, versions=versions(), checked=checked,
+        iterations=robust.iterations + optimistic.iterations, versions=versions(), checked=True,
         **_explained(pmdp, counts, learned.estimate, gradient),
     )  # fmt: skip
 
@@ -296,25 +296,29 @@ def _explained(
 def _checked_solutions(
     relaxation: Relaxation, objective: Objective, policy: Policy | None, precision: float, warm: Solutions,
     timings: dict[str, float],
-) -> tuple[Solution, Solution, bool]:  # fmt: skip
-    """(robust, optimistic, whether both passed the check that knows nothing of how they were found).
+) -> tuple[Solution, Solution]:  # fmt: skip
+    """(robust, optimistic), each proved on the side that a certificate takes from it.
 
-    What does not pass is solved once more without a warm start.
+    The proof knows nothing of how bounds were found. What does not pass is solved once more without a warm start; a
+    side that still does not pass claims nothing.
     """
+    upward = objective.sense is Sense.MIN  # of the robust side; the optimistic one is opposite
     for start in ((warm.robust, warm.optimistic), (None, None)):
         with _timed(timings, "solve"):
             robust, optimistic = solve_both(relaxation, objective, policy=policy, precision=precision, warm=start)
         with _timed(timings, "check"):
-            proved = [_proved(robust), _proved(optimistic)]
+            proved = _proved(robust, upward), _proved(optimistic, not upward)
         if proved[0] is not None and proved[1] is not None:
-            return proved[0], proved[1], True
-    problem = (robust.check() + optimistic.check())[0]
-    warnings.warn(f"the bounds did not pass their independent check: {problem}", RPLWarning, stacklevel=3)
-    return robust, optimistic, False
+            return proved[0], proved[1]
+    problem = (robust.check([upward]) + optimistic.check([not upward]))[0]
+    warnings.warn(
+        f"a bound did not pass its independent check and is not given: {problem}", RPLWarning, stacklevel=3
+    )
+    return proved[0] or _claiming_nothing(robust, upward), proved[1] or _claiming_nothing(optimistic, not upward)
 
 
-def _proved(solution: Solution) -> Solution | None:
-    """The solution, widened by a little if only rounding keeps it from passing its check; None if it does not pass.
+def _proved(solution: Solution, upward: bool) -> Solution | None:
+    """The solution, widened by a little if only rounding keeps one side from passing its check; None if it does not.
 
     The check proves whatever passes it, so it does not matter how bounds were come by.
     """
@@ -325,9 +329,19 @@ def _proved(solution: Solution) -> Solution | None:
             lower_values=solution.lower_values - slack * np.abs(solution.lower_values),
             upper_values=solution.upper_values + slack * np.abs(solution.upper_values),
         )  # fmt: skip
-        if not wider.check():
+        if not wider.check([upward]):
             return wider
     return None
+
+
+def _claiming_nothing(solution: Solution, upward: bool) -> Solution:
+    """The solution with bounds on one side that hold whatever the model does."""
+    objective = solution.objective
+    if upward:
+        value = 1.0 if objective.kind is Kind.REACH else math.inf
+        return replace(solution, upper=value, upper_values=np.full_like(solution.upper_values, value))
+    value = 0.0 if objective.kind is Kind.REACH else -math.inf
+    return replace(solution, lower=value, lower_values=np.full_like(solution.lower_values, value))
 
 
 def _rectangular_bounds(robust: Solution, optimistic: Solution, policy: Policy | None) -> tuple[float, float, Policy]:

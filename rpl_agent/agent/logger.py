@@ -108,7 +108,8 @@ class Forward:
 class TensorBoardWriter:
     """Scalars, the margin chart, figures and hyper-parameters.
 
-    ``resume_at`` hides what was logged after so many episodes (and ``steps``); what was logged up to ``logged`` is not logged again.
+    ``resume_at`` hides what was logged after so many episodes (and ``steps``); what was logged up to ``logged`` is not
+    logged again.
     """
 
     def __init__(self, folder: Path, resume_at: int | None = None, logged: int = -1, steps: int = 0):

@@ -43,6 +43,7 @@ L may be replaced by max(L, 0).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -60,14 +61,14 @@ from rpl_agent.solver.solution import SMALLEST, Solution, is_converged
 from rpl_agent.solver.witness import Witness
 
 
-def check(solution: Solution) -> list[str]:
-    """Problems of a solution; empty means that both bounds are proven."""
+def check(solution: Solution, sides: Sequence[bool] = (False, True)) -> list[str]:
+    """Problems of a solution; empty means that its bounds are proven: both, or one of ``sides`` (True: the upper)."""
     issues = _shape(solution)
     if issues:
         return issues
     if solution.objective.horizon is not None:
-        return _horizon(solution)
-    for upward in (False, True):
+        return _horizon(solution, sides)
+    for upward in sides:
         values = solution.upper_values if upward else solution.lower_values
         issues += prove(solution.problem, values, upward, side_weights(solution, upward), solution.nature_witness)
     return issues
@@ -287,13 +288,13 @@ class _Claim:
         return [f"lower is infinite but the graph allows a finite value in {_name(problem, bad)}"] if bad.any() else []
 
 
-def _horizon(solution: Solution) -> list[str]:
+def _horizon(solution: Solution, sides: Sequence[bool]) -> list[str]:
     """Point 1."""
     problem, horizon = solution.problem, solution.objective.horizon
     assert horizon is not None
     decided, start = problem.task.decided, problem.boundary()
     issues = []
-    for upward in (False, True):
+    for upward in sides:
         values = solution.upper_values if upward else solution.lower_values
         side = "upper" if upward else "lower"
         if _fails(values[0], start, upward).any():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,11 +61,12 @@ class Solution:
         """The bound on the agent's own side, the one its policy attains."""
         return self.lower if self.objective.sense is Sense.MAX else self.upper
 
-    def check(self) -> list[str]:
-        """Problems of the certificate, found without looking at how it was computed; empty means certified."""
+    def check(self, sides: Sequence[bool] = (False, True)) -> list[str]:
+        """Problems of the bounds (of one of ``sides``; True: the upper), found without looking at how they were
+        computed; empty means certified."""
         from rpl_agent.solver.check import check
 
-        return check(self)
+        return check(self, sides)
 
 
 def without_faint(problem: Problem, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
