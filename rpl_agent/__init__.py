@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rpl_agent.relaxations.umdp import UncertainMDP
     from rpl_agent.solver import Solution, solve
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 #: where each public name lives
 _HOMES = {
     "rpl_agent.agent.rpl": ("RPLAgent",),
