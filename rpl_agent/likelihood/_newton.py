@@ -115,8 +115,10 @@ def derivatives(z, A, b, barrier, exponents, matrix, constant, weights, counts, 
         for d in range(c):
             curvature[d, c] = curvature[c, d]
     if len(exponents) == 0:
-        gradient[:] = in_x
-        information[:] = curvature
+        for i in range(k):
+            gradient[i] = in_x[i]
+            for j in range(k):
+                information[i, j] = curvature[i, j]
     else:
         slopes = np.empty((r, k))
         jacobian(z, exponents, matrix, slopes)
@@ -129,7 +131,9 @@ def derivatives(z, A, b, barrier, exponents, matrix, constant, weights, counts, 
                 for c in range(r):
                     for d in range(r):
                         information[i, j] += slopes[c, i] * curvature[c, d] * slopes[d, j]
-    precision[:] = information
+    for i in range(k):
+        for j in range(k):
+            precision[i, j] = information[i, j]
     for i in range(len(b)):
         slack = b[i]
         for j in range(k):
@@ -217,19 +221,22 @@ def solve_positive(matrix, right, factor, out):
 def newton(z, A, b, barrier, exponents, matrix, constant, weights, counts, steps, tolerance, x, information, precision):
     """Damped Newton from an interior z, which is overwritten; returns the last predicted decrease."""
     k = len(z)
-    gradient, step, factor = np.empty(k), np.empty(k), np.empty((k, k))
+    gradient, step, candidate, factor = np.empty(k), np.empty(k), np.empty(k), np.empty((k, k))
     value = penalised(z, A, b, barrier, exponents, matrix, constant, weights, counts, x)
     derivatives(z, A, b, barrier, exponents, matrix, constant, weights, counts, x, gradient, information, precision)
     decrease = np.inf
     for _ in range(steps):
         solve_positive(precision, gradient, factor, step)
-        decrease = np.sum(gradient * step)
+        decrease = 0.0
+        for i in range(k):
+            decrease += gradient[i] * step[i]
         if decrease < tolerance:
             break
         length = 1.0
         moved = False
         while length > 1e-12:
-            candidate = z - length * step
+            for i in range(k):
+                candidate[i] = z[i] - length * step[i]
             trial = penalised(candidate, A, b, barrier, exponents, matrix, constant, weights, counts, x)
             if trial <= value - 1e-4 * length * decrease:
                 moved = True
@@ -237,7 +244,8 @@ def newton(z, A, b, barrier, exponents, matrix, constant, weights, counts, steps
             length *= 0.5
         if not moved:  # rounding: no further decrease can be resolved
             break
-        z[:] = candidate
+        for i in range(k):
+            z[i] = candidate[i]
         value = trial
         derivatives(z, A, b, barrier, exponents, matrix, constant, weights, counts, x, gradient, information, precision)
     coordinates(z, exponents, matrix, x)

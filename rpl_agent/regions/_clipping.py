@@ -298,7 +298,8 @@ def tighten_box(rows, rhs, basis, point, alive, state, low, high):
             if best < 0:
                 continue
             for k in range(n):
-                matrix[k] = rows[basis[best, k]]
+                for c in range(n):
+                    matrix[k, c] = rows[basis[best, k], c]
             if not invert(matrix, inverse):
                 continue
             direction = np.zeros(n)

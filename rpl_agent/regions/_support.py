@@ -224,8 +224,6 @@ def invert(matrix, inverse):
 def write_record(data, vertex, basis, inverse, point):
     """Store a vertex: its basis, its point and the numbers that queries read; neighbours unknown."""
     n = basis.shape[0]
-    data.basis[vertex] = basis
-    data.point[vertex] = point
     width = n * n + 4 * n
     record = data.table[vertex * width : (vertex + 1) * width]
     unit = (2.0 * n + 8.0) * UNIT_ROUNDOFF
@@ -241,6 +239,8 @@ def write_record(data, vertex, basis, inverse, point):
             total += data.reach[j] * (abs(defect) + 2.0 * unit * size)
         record[n * n + 2 * n + i] = total
     for k in range(n):
+        data.basis[vertex, k] = basis[k]
+        data.point[vertex, k] = point[k]
         for j in range(n):
             record[k * n + j] = inverse[k, j]
         record[n * n + k] = data.rhs[basis[k]]
