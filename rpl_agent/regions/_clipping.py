@@ -254,7 +254,8 @@ def cut_by_rows(rows, rhs, loose, tolerance, status, held, held_rhs, held_loose,
             status[i] = REDUNDANT
             told = clip(size[0], rows[i], loose[i], basis, neighbour, point, alive, state)
             if told == CUT:
-                held[size[0]] = rows[i]
+                for j in range(held.shape[1]):
+                    held[size[0], j] = rows[i, j]
                 held_rhs[size[0]] = rhs[i]
                 held_loose[size[0]] = loose[i]
                 size[0] += 1
