@@ -224,7 +224,8 @@ class Endless(CorridorEnv):
         if state != self._pmdp.initial_state:
             print("step", flush=True)
         return state, reward, False, False, info
-agent = RPLAgent(seed=0, compiled=False, verbose=1).learn(Endless(), budget=10**6)
+# it pays again for staying in the goal, which is not what this is about
+agent = RPLAgent(seed=0, compiled=False, verbose=1, check_rewards=False).learn(Endless(), budget=10**6)
 print("certified", agent.certificate.samples, agent.num_episodes, flush=True)
 """
 

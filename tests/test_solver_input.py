@@ -54,8 +54,10 @@ def test_shapes_and_probabilities(model):
 def test_objectives_and_policies(model):
     pmdp, lower, upper = model
     relaxation = Intervals(pmdp, lower, upper)
-    with pytest.raises(ModelError, match="nowhere"):
-        solve(relaxation, Objective.reach("nowhere"))
+    with pytest.warns(RPLWarning, match="'nowhere' holds in no state"):
+        assert solve(relaxation, Objective.reach("nowhere")).upper <= 1e-200
+    with pytest.raises(ModelError, match="anywhere"):
+        solve(relaxation, Objective.reach("anywhere"))
     with pytest.raises(ModelError, match="not enabled in state 1"):
         solve(relaxation, Objective.reach("goal"), policy=Policy.deterministic(np.array([0, 0])))
     with pytest.raises(ModelError, match="horizon"):
