@@ -303,7 +303,10 @@ def _proper_bound(
                 good = _verified(problem, free, values, is_upper)[1]
             if good:
                 return values, True, game.rows, game.p, steps
-    if is_upper or problem.discounted or (witness is not None and witness.mass.max() > 0.5 * FALLBACK_MARGIN):
+    # Iterating from below needs distributions that nature really has: those of a region are known to lie in its hull.
+    hull_only = problem.nature_proper and local.cs.kind > INTERVAL
+    lost_mass = witness is not None and witness.mass.max() > 0.5 * FALLBACK_MARGIN
+    if is_upper or problem.discounted or hull_only or lost_mass:
         return _trivial(problem, local, exits, is_upper), False, game.rows, game.p, steps
     values = _from_below(fixed, exits, budget)
     return values, False, game.rows, game.p, steps
