@@ -188,9 +188,7 @@ def cold_cache(folder: Path, size: str, processes: int = 4) -> dict:
     """A whole run each, or (smoke) one small kernel each: compiling all of them takes minutes."""
     folder.mkdir()
     program = SMALL_PROGRAM if size == "smoke" else PROGRAM
-    running = [
-        start(folder / f"run{k}", 50, program, NUMBA_CACHE_DIR=str(folder / "numba")) for k in range(processes)
-    ]
+    running = [start(folder / f"run{k}", 50, program, NUMBA_CACHE_DIR=str(folder / "numba")) for k in range(processes)]
     ends = [finish(process) for process in running]
     survived = sum(end == ends[0] != "" for end in ends)
     return _row("cold cache", processes, survived, "processes that compile into one empty cache at once")

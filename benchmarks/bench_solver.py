@@ -80,9 +80,7 @@ def sweep_against_product(name: str) -> Row:
     model = RowArrays(pmdp.row_ptr, pmdp.successor, pmdp.expression)
 
     def sweep() -> None:
-        row_range(
-            0, pmdp.num_rows, values, False, False, model, *relaxation.compiled().arguments, scratch, none, out
-        )
+        row_range(0, pmdp.num_rows, values, False, False, model, *relaxation.compiled().arguments, scratch, none, out)
 
     matrix = csr_array(
         (pmdp.instantiate(np.array(world.theta)).probability, pmdp.successor, pmdp.row_ptr),

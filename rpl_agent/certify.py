@@ -311,9 +311,7 @@ def _checked_solutions(
         if proved[0] is not None and proved[1] is not None:
             return proved[0], proved[1]
     problem = (robust.check([upward]) + optimistic.check([not upward]))[0]
-    warnings.warn(
-        f"a bound did not pass its independent check and is not given: {problem}", RPLWarning, stacklevel=3
-    )
+    warnings.warn(f"a bound did not pass its independent check and is not given: {problem}", RPLWarning, stacklevel=3)
     return proved[0] or _claiming_nothing(robust, upward), proved[1] or _claiming_nothing(optimistic, not upward)
 
 
@@ -362,9 +360,7 @@ def _better_bounds(
     the gradient of the value in the reduced coordinates.
     """
     assert learned.region is not None
-    found = coupled_bounds(
-        learned.relaxation, learned.region, objective, policy, chosen, (lower, upper), config.pieces
-    )
+    found = coupled_bounds(learned.relaxation, learned.region, objective, policy, chosen, (lower, upper), config.pieces)
     if found is None:
         return lower, upper, chosen, None
     rounding = objective.resolve(learned.relaxation.pmdp).rounding  # in `lower` and `upper` already

@@ -114,7 +114,11 @@ def in_chunks(make, path, seed, reload=True):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda _: Coin(), vector, OwnGenerator, lambda seed: OwnGenerator(seed, mixed=True), lambda _: FastCoin(),
+        lambda _: Coin(),
+        vector,
+        OwnGenerator,
+        lambda seed: OwnGenerator(seed, mixed=True),
+        lambda _: FastCoin(),
         UnseededCoin,
     ],
     ids=["gymnasium", "vector", "own", "mixed", "compiled", "unseeded simulator"],

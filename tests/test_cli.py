@@ -183,7 +183,7 @@ def test_a_damaged_run_is_one_line(source, capsys, tmp_path):
 def test_a_run_of_a_model_file_lives_on(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     Path("coin.prism").write_text(
-        'mdp const double p; module coin s:[0..2] init 0; [toss] s=0 -> p:(s\'=1)+(1-p):(s\'=2); [stay] s>0 -> true;'
+        "mdp const double p; module coin s:[0..2] init 0; [toss] s=0 -> p:(s'=1)+(1-p):(s'=2); [stay] s>0 -> true;"
         'endmodule label "goal" = s=1;'
     )
     model = ("--model", "coin.prism", "--property", 'Pmax=? [F "goal"]', "--theta", "p=0.4", "--max-states", "100")

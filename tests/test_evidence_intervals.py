@@ -87,9 +87,7 @@ def test_same_expression_twice_is_one_event_of_twice_the_probability():
     low, high = intervals.anytime([30], [100], 0.1)
     p = int(model.expression[model.find_transition(row, 1)])
     rest = int(model.expression[model.find_transition(row, 3)])
-    assert lower[p] == pytest.approx(low[0] / 2, abs=1e-10) and upper[p] == pytest.approx(
-        high[0] / 2, abs=1e-10
-    )
+    assert lower[p] == pytest.approx(low[0] / 2, abs=1e-10) and upper[p] == pytest.approx(high[0] / 2, abs=1e-10)
     assert lower[rest] == pytest.approx(1 - high[0], abs=1e-10)
 
 

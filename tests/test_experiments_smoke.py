@@ -39,9 +39,7 @@ def test_every_set_bounds_the_optimum(results):
         for r in rows
     }
     for name in ("Betting-25", "Glider-11x9"):  # the inclusion hierarchy of Theorem 2
-        tied, expression, rectangular = (
-            gap[name, "clopper-pearson", r] for r in ("tied", "expression", "rectangular")
-        )
+        tied, expression, rectangular = (gap[name, "clopper-pearson", r] for r in ("tied", "expression", "rectangular"))
         assert rectangular <= expression + 1e-6 <= tied + 2e-6
         assert gap[name, "likelihood", "rectangular"] < rectangular
 

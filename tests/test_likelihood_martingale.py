@@ -177,6 +177,7 @@ def test_closed_form_is_below_quadrature_in_one_dimension(seed):
     width = 1.0 / np.sqrt(center.precision[0, 0])
     base = slow.negative_log_likelihood(constant, weights, k, center.z)
     for prior in (Uniform(0.0), Gaussian(center.z + rng.normal(size=1) * width, center.precision / 9)):
+
         def integrand(p, prior=prior):
             value = np.exp(-(slow.negative_log_likelihood(constant, weights, k, [p]) - base))
             if isinstance(prior, Gaussian):

@@ -98,9 +98,7 @@ def _members(level_set, model, n, seed):
 
 
 def _tangents(level_set):
-    return level_sets.boundary(
-        level_set, level_sets.rays_of(level_set, cut_directions(level_set.chart.dimension))
-    )
+    return level_sets.boundary(level_set, level_sets.rays_of(level_set, cut_directions(level_set.chart.dimension)))
 
 
 @pytest.mark.parametrize("schedule", ["split", "geometric"])

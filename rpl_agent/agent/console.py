@@ -84,7 +84,6 @@ class Pace:
         return (working - before) / (status.done - done) * (status.goal - status.done)
 
 
-
 def sparkline(values: list[float], width: int = SPARK_WIDTH) -> str:
     """The last values as bars, on a logarithmic scale (gaps shrink by factors)."""
     shown = [v for v in values if math.isfinite(v)][-width:]

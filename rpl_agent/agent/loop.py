@@ -1,7 +1,7 @@
 """The loop of `RPLAgent.learn`: sample, update, look at the certificate, until the target is met.
 
-    source ─► Experience ─► Planner.plan ─► sampling policy ─► source …          (the loop)
-                  └───────► Planner.certify ─► Certificate, robust policy        (log points, the end)
+source ─► Experience ─► Planner.plan ─► sampling policy ─► source …          (the loop)
+              └───────► Planner.certify ─► Certificate, robust policy        (log points, the end)
 """
 
 from __future__ import annotations

@@ -190,9 +190,7 @@ class Baseline(ABC):
         checkpoint.write(path, state, self._arrays() | counts)
 
     @classmethod
-    def load(
-        cls, path: str | os.PathLike, env: Any = None, *, observation_to_state: StateOf | None = None
-    ) -> Baseline:
+    def load(cls, path: str | os.PathLike, env: Any = None, *, observation_to_state: StateOf | None = None) -> Baseline:
         """Read a saved learner; without an environment it waits for `set_env`."""
         state, arrays = checkpoint.read_latest(path)
         check(state, SCHEMA, os.fspath(path))

@@ -206,9 +206,7 @@ def run_plot(arguments: argparse.Namespace) -> int:
     region = _region_of_data(arguments, source, config) if agent is None else _region_of_run(agent)
     if region is None:
         raise ModelError(f"the {config.relaxation} relaxation of {config.confidence} intervals has no region to draw")
-    plot_region(
-        region, pmdp, parameters=tuple(names.index(n) for n in chosen), true_theta=theta, path=arguments.output
-    )
+    plot_region(region, pmdp, parameters=tuple(names.index(n) for n in chosen), true_theta=theta, path=arguments.output)
     emit(arguments, {"output": arguments.output, "parameters": list(chosen)}, "region", f"wrote {arguments.output}")
     return 0
 

@@ -77,9 +77,7 @@ def backward_order(problem: Problem) -> np.ndarray | None:
     return np.concatenate([trivial for trivial, _ in structure.rounds]).astype(np.int64)
 
 
-def expand_without_cycles(
-    problem: Problem, frame: Frame, order: np.ndarray, policy: Policy | None
-) -> Expansion | None:
+def expand_without_cycles(problem: Problem, frame: Frame, order: np.ndarray, policy: Policy | None) -> Expansion | None:
     """The expansion of a policy, or of the best one at the centre (None), everywhere in a model without cycles."""
     pmdp, chances = problem.pmdp, chances_of(problem, frame)
     sinks = problem.structure().sinks

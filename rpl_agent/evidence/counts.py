@@ -93,9 +93,7 @@ class Counts:
         """One episode: states (n+1,), actions (n,)."""
         states = np.asarray(states)
         if len(states) != len(actions) + 1:
-            raise DataError(
-                f"an episode of {len(actions)} actions needs {len(actions) + 1} states, got {len(states)}"
-            )
+            raise DataError(f"an episode of {len(actions)} actions needs {len(actions) + 1} states, got {len(states)}")
         self.add_many(states[:-1], actions, states[1:])
 
     def add_batch(self, transition_counts: np.ndarray) -> None:
@@ -106,9 +104,7 @@ class Counts:
         """
         batch = np.asarray(transition_counts)
         if batch.shape != self.transitions.shape:
-            raise DataError(
-                f"batch of shape {batch.shape}, the model has {self.transitions.shape[0]} transitions"
-            )
+            raise DataError(f"batch of shape {batch.shape}, the model has {self.transitions.shape[0]} transitions")
         if batch.dtype.kind not in "iu":
             rounded = np.rint(batch) if batch.dtype.kind == "f" else None
             if rounded is None or not np.isfinite(batch).all() or not (rounded == batch).all():
@@ -250,9 +246,7 @@ class Counts:
 
     def _impossible(self, s: int, a: int, s2: int, reason: int) -> str:
         p = self.pmdp
-        state = (
-            p.state_name(s) if 0 <= s < p.num_states else f"state {s} (the model has {p.num_states} states)"
-        )
+        state = p.state_name(s) if 0 <= s < p.num_states else f"state {s} (the model has {p.num_states} states)"
         action = p.action_names[a] if 0 <= a < p.num_actions else f"action {a}"
         if reason == _kernels.NO_ROW:
             return f"action {action} was observed in {state}, but the model does not enable it there"

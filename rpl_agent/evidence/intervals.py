@@ -75,9 +75,7 @@ def confidence_intervals(
     return event_intervals(pmdp, counts, method, per_event(delta, event_table(pmdp).num_events))
 
 
-def event_intervals(
-    pmdp: ParametricMDP, counts: Counts, method: str, gamma: float
-) -> tuple[np.ndarray, np.ndarray]:
+def event_intervals(pmdp: ParametricMDP, counts: Counts, method: str, gamma: float) -> tuple[np.ndarray, np.ndarray]:
     """Intervals per expression, (lower, upper) each (F,), where every event may fail with probability γ."""
     function = _function(method)
     table = event_table(pmdp)

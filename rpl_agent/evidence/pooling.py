@@ -108,12 +108,8 @@ class EventTable:
         event_low = np.where(self.positive[used], lower[e], 1.0 - upper[e])
         event_high = np.where(self.positive[used], upper[e], 1.0 - lower[e])
         # an expression with several multiplicities satisfies all of its events' intervals
-        np.maximum.at(
-            low, self.expression[used], np.where(k > 1, np.nextafter(event_low / k, 0.0), event_low)
-        )
-        np.minimum.at(
-            high, self.expression[used], np.where(k > 1, np.nextafter(event_high / k, 1.0), event_high)
-        )
+        np.maximum.at(low, self.expression[used], np.where(k > 1, np.nextafter(event_low / k, 0.0), event_low))
+        np.minimum.at(high, self.expression[used], np.where(k > 1, np.nextafter(event_high / k, 1.0), event_high))
         return low, high
 
 

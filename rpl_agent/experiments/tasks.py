@@ -32,7 +32,7 @@ Outcome = tuple[dict[str, Any], dict[str, float]]
 
 
 def instance_name(name: str) -> str:
-    """"rpl/Aircraft-20x10-v0" and "Aircraft-20x10" are the same world."""
+    """ "rpl/Aircraft-20x10-v0" and "Aircraft-20x10" are the same world."""
     return re.sub(r"^(rpl_envs:)?(rpl/)?|-v\d+$", "", name)
 
 

@@ -139,9 +139,7 @@ def product_region(
     f = blocks.first[order][own]
     low[own], high[own] = np.maximum(low[own], lower[f]), np.minimum(high[own], upper[f])
     rest_low, rest_high = np.zeros(blocks.num_blocks), np.ones(blocks.num_blocks)
-    rest_low[blocks.single], rest_high[blocks.single] = (
-        bound[blocks.rest[blocks.single]] for bound in (lower, upper)
-    )
+    rest_low[blocks.single], rest_high[blocks.single] = (bound[blocks.rest[blocks.single]] for bound in (lower, upper))
     others = {block.number: joint(block) for block in blocks.others}
     for k, region in others.items():
         span = slice(blocks.block_ptr[k], blocks.block_ptr[k + 1])

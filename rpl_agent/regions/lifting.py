@@ -363,9 +363,7 @@ def build_region(
     return region if chart.is_identity else Image(region, chart.embedding)
 
 
-def lies_inside(
-    pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray, ellipsoid: Ellipsoid, share: float
-) -> bool:
+def lies_inside(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray, ellipsoid: Ellipsoid, share: float) -> bool:
     """Whether no row of `build_region` cuts off more than ``share`` of the ellipsoid's width (affine models only)."""
     frame = per_model(pmdp, "frame", _frame_of)
     if frame.chart is not None and not frame.chart.is_identity:

@@ -182,9 +182,7 @@ class Polytope:
         return region
 
     @classmethod
-    def from_graph(
-        cls, graph: vertex_graph.VertexGraph, box: tuple[np.ndarray, np.ndarray] | None = None
-    ) -> Polytope:
+    def from_graph(cls, graph: vertex_graph.VertexGraph, box: tuple[np.ndarray, np.ndarray] | None = None) -> Polytope:
         """The polytope of a vertex graph, with its box if that is known; later cuts of the graph do not change it."""
         data = graph.data()
         region = cls.__new__(cls)

@@ -316,9 +316,7 @@ def interval_bound(a, b, values, maximise, upward, successor, expression, lower,
             f, g = expression[a], expression[a + 1]
             bound = pair_bound(x, y, lower[f], upper[f], lower[g], upper[g], maximise, upward)
         else:
-            bound = hull_bound(
-                a, b, values, np.inf, maximise, upward, successor, expression, lower, upper, scratch
-            )
+            bound = hull_bound(a, b, values, np.inf, maximise, upward, successor, expression, lower, upper, scratch)
     return bound
 
 
