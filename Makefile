@@ -26,6 +26,7 @@ test:
 lint:
 	@$(MAKE) --no-print-directory setup EXTRAS=dev
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 

@@ -203,7 +203,7 @@ def test_compare_says_what_to_install(agent, words, capsys, monkeypatch, tmp_pat
 
 def test_the_printed_tensorboard_command_runs(tmp_path):
     """The environment of `make train` has the core dependencies only; torch is hidden here as it is absent there."""
-    project = (Path(__file__).parent.parent / "pyproject.toml").read_text()
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     core, extras = project.split("[project.optional-dependencies]")
     assert '"tensorboard>=' in core and '"tensorboard>=' not in extras
     command = shlex.split(tensorboard_command(tmp_path))

@@ -15,7 +15,7 @@ import pytest
 
 from rpl_agent.cli import main
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(
     r"(?P<skip><!-- not run: [^>]+-->\s*\n)?^```(?P<language>python|bash)\n(?P<body>.*?)^```", re.S | re.M

@@ -22,7 +22,7 @@ from rpl_agent.agent.console import LinesView, LiveView, Status, View, duration,
 from rpl_agent.certify import Config
 from rpl_agent.errors import DataError, ModelError
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 ID = "rpl/Betting-25-v0"
 SOURCE = {"id": ID}
 

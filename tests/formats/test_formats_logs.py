@@ -16,7 +16,7 @@ from rpl_agent.formats import log_sources, prism, repeats
 from rpl_agent.formats.logs import read_log, simulate_log
 from rpl_agent.likelihood.windows import split_fraction
 
-MODELS = Path(__file__).parent.parent / "examples" / "models"
+MODELS = Path(__file__).parents[2] / "examples" / "models"
 HEADER = "level,broken,shift,action,next_level,next_broken,next_shift\n"
 
 

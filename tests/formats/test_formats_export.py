@@ -18,7 +18,7 @@ from rpl_agent.formats.export import write_policy, write_uncertain
 from rpl_agent.formats.policies import read_csv
 from rpl_agent.model import Policy
 
-MODELS = Path(__file__).parent.parent / "examples" / "models"
+MODELS = Path(__file__).parents[2] / "examples" / "models"
 
 
 @pytest.fixture(scope="module")

@@ -27,8 +27,8 @@ from rpl_agent.agent.evaluation import exact_value, monte_carlo, optimal_value
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError, RPLWarning
 from rpl_agent.model import Objective, StateIndex
+from tests.agent.test_agent_sampling import PATHS, Teleport
 from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor
-from tests.test_agent_sampling import PATHS, Teleport
 
 THETA = np.array([TRUE_P])
 

@@ -15,7 +15,7 @@ from rpl_agent.formats.prism.scope import link
 from rpl_agent.formats.prism.typed import Type, evaluate
 from rpl_agent.formats.prism.vector import Batch
 
-MODELS = Path(__file__).parent.parent / "examples" / "models"
+MODELS = Path(__file__).parents[2] / "examples" / "models"
 FILES = [path.read_text() for path in sorted(MODELS.glob("*.prism"))]
 SMALL = """mdp
 const double p; const int N = 2;

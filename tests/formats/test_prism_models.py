@@ -17,7 +17,7 @@ from rpl_agent.formats.prism.tape import NotVectorisable, Tape
 from rpl_agent.model import Polynomial
 from tests.reference.prism import build_slowly
 
-MODELS = Path(__file__).parent.parent / "examples" / "models"
+MODELS = Path(__file__).parents[2] / "examples" / "models"
 
 BENCHMARKS = [
     ("aircraft", "Aircraft-20x10", {}),

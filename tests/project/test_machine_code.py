@@ -15,7 +15,7 @@ from rpl_agent.agent.console import LinesView, LiveView, Pace, Status
 from rpl_agent.cli import warm_up
 from rpl_agent.compiling import KERNELS, Compilation
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 #: a small package with the one file that keeps machine code, a kernel, and a callee in another file
 KERNEL = """
 from rpl_agent.jit import njit

@@ -17,7 +17,7 @@ from rpl_agent.experiments.store import ROWS, Store, append, number, read, requi
 from rpl_agent.experiments.suites import key, uniform
 
 KIND = "tests.experiment_kinds:"
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)

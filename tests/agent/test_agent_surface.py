@@ -122,7 +122,7 @@ def test_progress_bar_of_sb3():
 
 
 def test_the_same_lines_for_all_agents():
-    script = Path(__file__).resolve().parent.parent / "examples" / "compare_with_sb3.py"
+    script = Path(__file__).resolve().parents[2] / "examples" / "compare_with_sb3.py"
     command = [sys.executable, str(script), "--steps", "600", "--episodes", "3", "--agents", "PPO", "RPL"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

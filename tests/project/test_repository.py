@@ -10,7 +10,7 @@ import pytest
 
 from rpl_agent.cli import build_parser, main
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("torch", "matplotlib", "stable_baselines3", "ray", "stormpy", "pyarrow", "minari")
 
 

@@ -16,7 +16,7 @@ from rpl_agent.relaxations._interval_rows import at_least_one
 from rpl_agent.solver import solve
 from rpl_agent.solver._graph import attainable
 from tests.reference.solver import exact_values, interval_model
-from tests.test_solver_exact import OBJECTIVES
+from tests.solver.test_solver_exact import OBJECTIVES
 
 #: a bracket may be wide here, with a warning; it may not be wrong
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -16,7 +16,7 @@ from rpl_agent.solver import solve
 
 stormpy = pytest.importorskip("stormpy", reason="the peer stormpy is not installed (extra 'peers')")
 
-MODELS = Path(__file__).parent.parent / "examples" / "models"
+MODELS = Path(__file__).parents[2] / "examples" / "models"
 TRUTH = {
     "aircraft": (0.4, 0.2, 0.15),
     "betting": (0.55,),
