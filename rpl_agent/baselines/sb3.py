@@ -18,6 +18,7 @@ import torch
 from sb3_contrib import MaskablePPO
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import DummyVecEnv
 
 from rpl_agent.agent import checkpoint
 from rpl_agent.agent.attach import Attachment, attach
@@ -28,13 +29,13 @@ from rpl_agent.schema import Text, Whole, check
 
 ALGORITHMS: dict[str, Any] = {"dqn": DQN, "ppo": PPO, "maskable-ppo": MaskablePPO}
 #: Small networks, because states are a handful of variables; almost no discount, because the objectives have none.
-#: What follows won the search of `rpl_agent.experiments.tuning`.
+#: What follows won the search of `rpl_agent.experiments.tuning`. ``rollout``: steps of all environments between updates.
 _COMMON: dict[str, Any] = {"gamma": 0.999, "policy_kwargs": {"net_arch": [64, 64]}}
 DEFAULTS: dict[str, dict[str, Any]] = {
     "dqn": _COMMON
     | {"learning_starts": 500, "learning_rate": 2e-3, "exploration_fraction": 0.1, "target_update_interval": 250},
-    "ppo": _COMMON | {"learning_rate": 3e-4, "n_steps": 256, "batch_size": 128, "ent_coef": 0.0},
-    "maskable-ppo": _COMMON | {"learning_rate": 3e-4, "n_steps": 1024, "batch_size": 128, "ent_coef": 0.02},
+    "ppo": _COMMON | {"learning_rate": 3e-4, "rollout": 256, "batch_size": 128, "ent_coef": 0.0},
+    "maskable-ppo": _COMMON | {"learning_rate": 3e-4, "rollout": 1024, "batch_size": 128, "ent_coef": 0.02},
 }
 #: Of a saved agent's state.json.
 SCHEMA = {"learner": Text(), "seed": Whole(), "model": Text(), "episodes": Whole(), "timesteps": Whole()}
@@ -89,18 +90,27 @@ def remap(pmdp: ParametricMDP, state: int, action: int) -> int:
 
 
 class _Budget(BaseCallback):
-    """Stops after an exact number of episodes and reports checkpoints on the way."""
+    """Stops after a number of episodes and reports checkpoints on the way.
+
+    The algorithms' own schedules run in time steps; how many steps the budget will take is known only as it goes, so
+    their total is estimated again after every episode.
+    """
 
     def __init__(self, agent: SB3Agent, end: int, checkpoints: Sequence[int], report: Callable[[Any], None] | None):
         super().__init__()
         self.agent, self.end, self.report = agent, end, report
+        self.began, self.first_step = agent.num_episodes, agent.num_timesteps
         self.pending = sorted({int(c) for c in checkpoints if agent.num_episodes < c < end})
 
     def _on_step(self) -> bool:
-        self.agent.num_timesteps += 1
-        if not self.locals["dones"][0]:
+        dones = self.locals["dones"]
+        self.agent.num_timesteps += len(dones)
+        if not np.any(dones):
             return True
-        self.agent.num_episodes += 1
+        self.agent.num_episodes += int(np.sum(dones))
+        share = (self.end - self.began) / (self.agent.num_episodes - self.began)
+        steps = self.agent.num_timesteps - self.first_step
+        self.model._total_timesteps = self.model._num_timesteps_at_start + max(round(steps * share), steps + 1)
         while self.pending and self.pending[0] <= self.agent.num_episodes:
             self.pending.pop(0)
             if self.report is not None:
@@ -109,17 +119,23 @@ class _Budget(BaseCallback):
 
 
 class SB3Agent:
-    """One algorithm by name ("dqn", "ppo", "maskable-ppo"); further keywords go to its constructor."""
+    """One algorithm by name ("dqn", "ppo", "maskable-ppo"); further keywords go to its constructor.
+
+    With ``num_envs`` above 1 it learns from that many copies of the environment side by side, which costs less per
+    step; episodes that end in the same step then count together, so a budget may be passed by ``num_envs`` − 1.
+    """
 
     name: ClassVar[str] = "sb3"
 
     def __init__(
-        self, algorithm: str, *, seed: int = 0, tensorboard_log: str | None = None,
+        self, algorithm: str, *, seed: int = 0, num_envs: int = 1, tensorboard_log: str | None = None,
         observation_to_state: StateOf | None = None, **keywords: Any,
     ):  # fmt: skip
         if algorithm not in ALGORITHMS:
             raise ModelError(f"algorithm {algorithm!r} is not one of {sorted(ALGORITHMS)}")
-        self.algorithm, self.seed, self.keywords = algorithm, seed, keywords
+        if num_envs < 1:
+            raise ModelError(f"num_envs {num_envs} must be at least one")
+        self.algorithm, self.seed, self.num_envs, self.keywords = algorithm, seed, num_envs, keywords
         self.tensorboard_log = tensorboard_log
         self.observation_to_state = observation_to_state
         self.num_episodes = 0
@@ -138,12 +154,38 @@ class SB3Agent:
         self.features = state_features(self.pmdp)
         self._env = FeatureEnv(self.world, self.features, self.masked)
         if self.model is None:
-            arguments = {**DEFAULTS[self.algorithm], **self.keywords}
+            arguments = self._settings()
             self.model = ALGORITHMS[self.algorithm](
-                "MlpPolicy", self._env, seed=self.seed, device="cpu", tensorboard_log=self.tensorboard_log, **arguments
+                "MlpPolicy",
+                self._copies(),
+                seed=self.seed,
+                device="cpu",
+                tensorboard_log=self.tensorboard_log,
+                **arguments,
             )
         else:
-            self.model.set_env(self._env)
+            self.model.set_env(self._copies())
+
+    def _settings(self) -> dict[str, Any]:
+        """The constructor's keywords: the defaults mean the same per time step for any number of environments."""
+        arguments = {**DEFAULTS[self.algorithm], **self.keywords}
+        if self.algorithm == "dqn":  # one gradient step for every eight time steps
+            return {"train_freq": max(1, 8 // self.num_envs), "gradient_steps": max(1, self.num_envs // 8)} | arguments
+        return {"n_steps": max(2, arguments.pop("rollout") // self.num_envs)} | arguments
+
+    def _copies(self) -> Any:
+        """The environment, or several side by side: the one given and others made from its specification."""
+        if self.num_envs == 1:
+            return self._env
+        specification = self.world.env.spec
+        if specification is None:
+            raise ModelError("num_envs above 1 needs an environment made by gymnasium.make, which can be made again")
+
+        def copy() -> FeatureEnv:
+            world = attach(gym.make(specification), state_of=self.observation_to_state, compiled=False)
+            return FeatureEnv(world, self.features, self.masked)
+
+        return DummyVecEnv([lambda: self._env] + [copy] * (self.num_envs - 1))
 
     def learn(
         self,
@@ -153,7 +195,7 @@ class SB3Agent:
         checkpoints: Sequence[int] = (),
         callback: Callable[[Any], None] | None = None,
     ) -> SB3Agent:
-        """Learn from exactly ``budget`` further episodes."""
+        """Learn from ``budget`` further episodes: exactly that many with one environment."""
         if budget < 1:
             raise ModelError(f"budget {budget} must be at least one episode")
         if self.model is None or self._env.env is not env:

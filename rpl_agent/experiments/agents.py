@@ -23,13 +23,15 @@ from rpl_agent.model import Policy
 
 #: The agent's own certificates while learning are switched off by an interval no budget reaches.
 NO_LOGS = 1 << 60
+#: Copies of the world that a deep agent learns from side by side.
+SB3_ENVS = 8
 
 
 def _sb3(algorithm: str) -> Callable[[int], Any]:
     def make(seed: int) -> Any:
         from rpl_agent.baselines.sb3 import SB3Agent  # torch is loaded only where it is used
 
-        return SB3Agent(algorithm, seed=seed)
+        return SB3Agent(algorithm, seed=seed, num_envs=SB3_ENVS)
 
     return make
 

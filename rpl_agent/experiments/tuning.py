@@ -14,18 +14,22 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from rpl_agent.experiments.agents import Curve
+from rpl_agent.experiments.agents import SB3_ENVS, Curve
 from rpl_agent.experiments.tasks import truth
 
 WORLDS = ("Aircraft-20x10", "Betting-25", "Glider-11x9")
-EPISODES = 600
+EPISODES = 2_000
 #: not among the seeds 0, 1, … of the comparison
 SEED = 1000
-_POLICY_GRADIENT = {"learning_rate": (3e-4, 1e-3), "n_steps": (256, 1024), "ent_coef": (0.0, 0.02)}
+_POLICY_GRADIENT = {"learning_rate": (3e-4, 1e-3), "rollout": (512, 2048), "ent_coef": (0.0, 0.02)}
 GRID: dict[str, dict[str, tuple]] = {
     "ppo": _POLICY_GRADIENT,
     "maskable-ppo": _POLICY_GRADIENT,
-    "dqn": {"learning_rate": (1e-4, 5e-4, 2e-3), "exploration_fraction": (0.1, 0.4), "target_update_interval": (250,)},
+    "dqn": {
+        "learning_rate": (1e-4, 5e-4, 2e-3),
+        "exploration_fraction": (0.1, 0.4),
+        "target_update_interval": (250, 1000),
+    },
 }
 
 
@@ -41,7 +45,7 @@ def loss(algorithm: str, settings: dict[str, Any], world: str, episodes: int = E
 
     from rpl_agent.baselines.sb3 import SB3Agent
 
-    agent = SB3Agent(algorithm, seed=seed, **settings).learn(gym.make(f"rpl/{world}-v0"), episodes)
+    agent = SB3Agent(algorithm, seed=seed, num_envs=SB3_ENVS, **settings).learn(gym.make(f"rpl/{world}-v0"), episodes)
     value, best = Curve(world).value(agent.policy), truth(world).value
     return min(1.0, abs(best - value) / abs(best)) if math.isfinite(value) else 1.0
 

@@ -78,3 +78,18 @@ def test_errors_say_what_is_wrong(tmp_path):
 def test_the_other_baselines_need_no_torch():
     code = "import sys, rpl_agent.baselines, rpl_agent.experiments; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_copies_side_by_side_share_the_budget_and_the_schedules():
+    import gymnasium as gym
+
+    agent = sb3.SB3Agent("dqn", seed=0, num_envs=4, learning_starts=50)
+    agent.learn(gym.make("rpl_envs:rpl/Betting-25-v0"), 20)
+    assert 20 <= agent.num_episodes < 24
+    assert agent.num_timesteps == agent.model.num_timesteps == 26 * agent.num_episodes
+    # the exploration rate follows the episodes that are left, not the longest play there could be
+    assert agent.model.exploration_rate == pytest.approx(agent.model.exploration_final_eps)
+    with pytest.raises(ModelError, match=r"made by gymnasium\.make"):
+        sb3.SB3Agent("ppo", num_envs=2).learn(corridor()[0], 1)
+    with pytest.raises(ModelError, match="at least one"):
+        sb3.SB3Agent("ppo", num_envs=0)
