@@ -125,7 +125,7 @@ class _Cache(caching.FunctionCache):
 
     def __init__(self, py_func: Any) -> None:
         super().__init__(py_func)
-        self._cache_file = _Files(self._cache_path, self._impl.filename_base)
+        self._cache_file: Any = _Files(self._cache_path, self._impl.filename_base)
 
 
 def njit(

@@ -233,14 +233,14 @@ def retry_costs(state_ptr, row_ptr, successor, p, reward, exit_values):
             cost[n + k] = exit_values[k]
             heapq.heappush(heap, (exit_values[k], np.int64(n + k)))
     while len(heap) > 0:
-        value, j = heapq.heappop(heap)
-        if done[j]:
+        value, node = heapq.heappop(heap)
+        if done[node]:
             continue
-        done[j] = True
-        if j < n:
-            order[count] = j
+        done[node] = True
+        if node < n:
+            order[count] = node
             count += 1
-        for e in range(start[j], start[j + 1]):
+        for e in range(start[node], start[node + 1]):
             s = source[e]
             through = value + weight[e]
             if not done[s] and through < cost[s]:
