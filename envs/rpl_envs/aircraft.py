@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -18,6 +19,33 @@ DOWN = np.array([(12, -2), (9, 3), (12, -4), (12, -1)])
 #: Half the height of the collision zone in the paper's instances.
 COLLISION_HEIGHT = {(20, 10): 2, (50, 10): 2, (100, 20): 4, (200, 40): 11}
 COLLISION_LENGTH = 2
+
+
+def mixture(weights: np.ndarray) -> np.ndarray:
+    """(n, 4) integers per mode -> numerators of 1, θ_1, θ_2, θ_3, with θ_4 eliminated."""
+    return np.column_stack([weights[:, 3], weights[:, :3] - weights[:, 3:]])
+
+
+def expand(X: int, Y: int, states: Mapping[str, np.ndarray]) -> Iterator[Block]:
+    """Blocks of transitions from each state; numerators are integers over the square of 100 X."""
+    scale = 100 * X  # every mode's probability is an integer over this
+    x, y, ax, ay = (states[v] for v in ("x", "y", "ax", "ay"))
+    here = np.arange(len(x))
+    end, fly = here[x == X], here[x < X]
+    for action in ("up", "down", "stay"):
+        loop = np.zeros((len(end), 4), dtype=np.int64)
+        loop[:, 0] = scale**2
+        yield Block(action, end, {v: states[v][end] for v in states}, loop)
+    x, y, ax, ay = x[fly], y[fly], ax[fly], ay[fly]
+    modes = [X * a[:, 0] + np.multiply.outer(x, a[:, 1]) for a in (RESPONSE, UP, DOWN)]  # (n, 4) each
+    response, up, down = modes
+    other = ((up, np.maximum(ay - 1, 0)), (down, np.minimum(ay + 1, Y)), (scale - up - down, ay))
+    for weight, height_after in other:
+        after = {"x": x + 1, "ax": ax - 1, "ay": height_after}
+        yield Block("stay", fly, after | {"y": y}, mixture(scale * weight))
+        for action, moved in (("up", np.minimum(y + 1, Y)), ("down", np.maximum(y - 1, 0))):
+            yield Block(action, fly, after | {"y": moved}, mixture(response * weight))
+            yield Block(action, fly, after | {"y": y}, mixture((scale - response) * weight))
 
 
 def aircraft(X: int = 20, Y: int = 10, collision_height: int | None = None) -> Benchmark:
@@ -53,38 +81,13 @@ def aircraft(X: int = 20, Y: int = 10, collision_height: int | None = None) -> B
     """
     check_size("Aircraft", X=(X, 2), Y=(Y, 1))
     height = COLLISION_HEIGHT.get((X, Y), max(1, round(Y / 5))) if collision_height is None else collision_height
-    scale = 100 * X  # every mode's probability is an integer over this
-
-    def mixture(weights: np.ndarray) -> np.ndarray:
-        """(n, 4) integers per mode -> numerators of 1, θ_1, θ_2, θ_3, with θ_4 eliminated."""
-        return np.column_stack([weights[:, 3], weights[:, :3] - weights[:, 3:]])
-
-    def expand(states: Mapping[str, np.ndarray]) -> Iterator[Block]:
-        x, y, ax, ay = (states[v] for v in ("x", "y", "ax", "ay"))
-        here = np.arange(len(x))
-        end, fly = here[x == X], here[x < X]
-        for action in ("up", "down", "stay"):
-            loop = np.zeros((len(end), 4), dtype=np.int64)
-            loop[:, 0] = scale**2
-            yield Block(action, end, {v: states[v][end] for v in states}, loop)
-        x, y, ax, ay = x[fly], y[fly], ax[fly], ay[fly]
-        modes = [X * a[:, 0] + np.multiply.outer(x, a[:, 1]) for a in (RESPONSE, UP, DOWN)]  # (n, 4) each
-        response, up, down = modes
-        other = ((up, np.maximum(ay - 1, 0)), (down, np.minimum(ay + 1, Y)), (scale - up - down, ay))
-        for weight, height_after in other:
-            after = {"x": x + 1, "ax": ax - 1, "ay": height_after}
-            yield Block("stay", fly, after | {"y": y}, mixture(scale * weight))
-            for action, moved in (("up", np.minimum(y + 1, Y)), ("down", np.maximum(y - 1, 0))):
-                yield Block(action, fly, after | {"y": moved}, mixture(response * weight))
-                yield Block(action, fly, after | {"y": y}, mixture((scale - response) * weight))
-
     pmdp = build_arrays(
         {"x": 0, "y": 1, "ax": X, "ay": 1},
         {"x": (0, X), "y": (0, Y), "ax": (0, X), "ay": (0, Y)},
-        expand,
+        partial(expand, X, Y),
         domain=Domain.box(("theta1", "theta2", "theta3")).with_simplex(),
         monomials=np.vstack([np.zeros(3, dtype=int), np.eye(3, dtype=int)]),
-        denominators=[scale**2] * 4,
+        denominators=[(100 * X) ** 2] * 4,
         action_names=("up", "down", "stay"),
         labels={
             "arrived": lambda s: s["x"] == X,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -27,6 +28,55 @@ HASTY = 7  # tenths: what an aggressive action is worth before the cool-down is 
 SCALE = 10**7  # tenths (repeated) · tenths (hasty) · hundredths (zone) · thousandths (type)
 COST = {"step": 1.0, "light": 0.05, "medium": 0.10, "aggressive": 0.30, "churn": 5.0}
 EPISODE = {50: 50, 100: 150, 300: 300, 1000: 1000}
+
+
+def mixture(factor: np.ndarray, types: np.ndarray, offset: np.ndarray) -> np.ndarray:
+    """(n, 5) numerators of 1, θ_1, …, θ_4 over SCALE, with θ_5 eliminated."""
+    weighted = factor[:, None] * types  # (n, 5) over SCALE
+    numerators = np.column_stack([weighted[:, 4], weighted[:, :4] - weighted[:, 4:]])
+    numerators[:, 0] += offset * (SCALE // 100)
+    return numerators
+
+
+def expand(L: int, churn_penalty: bool, states: Mapping[str, np.ndarray]) -> Iterator[Block]:
+    """Blocks of transitions from each state: choose in phase 0, react in phase 1."""
+    e, last, cool, phase, pending = (states[v] for v in ("e", "last", "cool", "phase", "pending"))
+    here = np.arange(len(e))
+    certain = np.zeros((len(here), 5), dtype=np.int64)
+    certain[:, 0] = SCALE
+    final = (e == 0) | (e == L)
+    end = here[final & ((phase == 0) | (pending == 0))]
+    after = {v: states[v][end] for v in states}
+    if churn_penalty:  # one more step at level 0, on which the penalty is paid
+        after["phase"] = np.where(e[end] == 0, 1, 0)
+    yield Block("light", end, after, certain[end])
+    choose = here[~final & (phase == 0)]
+    for number, action in enumerate(ACTIONS, start=1):
+        after = {v: states[v][choose] for v in states} | {
+            "phase": np.ones(len(choose)),
+            "pending": np.full(len(choose), number),
+        }
+        yield Block(action, choose, after, certain[choose])
+    react = here[(phase == 1) & (pending > 0)]
+    e, last, cool, chosen = e[react], last[react], cool[react], pending[react]
+    a = chosen - 1
+    zone = np.where(e <= 3, 0, np.where(e >= L - 2, 2, 1))
+    worth = np.where(last == chosen, REPEATED[a], 10) * np.where((chosen == AGGRESSIVE) & (cool < 2), HASTY, 10)
+    up = mixture(worth * FACTOR_UP[zone, a], UP[a], OFFSET_UP[zone, a])
+    down = mixture(worth * FACTOR_DOWN[zone, a], DOWN[a], OFFSET_DOWN[zone, a])
+    after = {
+        "last": chosen, "cool": np.where(chosen == AGGRESSIVE, 0, np.minimum(cool + 1, 2)),
+        "phase": np.zeros(len(react)), "pending": np.zeros(len(react)),
+    }  # fmt: skip
+    for move, chance in ((1, up), (-1, down), (0, certain[react] - up - down)):
+        yield Block("light", react, after | {"e": e + move}, chance)
+
+
+def cost(L: int, s: Mapping[str, np.ndarray]) -> np.ndarray:
+    """(n,) cost of leaving each state."""
+    by_phase = np.where(s["phase"] == 0, COST["step"], np.array([0.0, *(COST[a] for a in ACTIONS)])[s["pending"]])
+    churned = np.where((s["e"] == 0) & (s["phase"] == 0), COST["churn"], 0.0)
+    return np.where((s["e"] == 0) | (s["e"] == L), churned, by_phase)
 
 
 def engagement(L: int = 50, churn_penalty: bool = False) -> Benchmark:
@@ -66,54 +116,11 @@ def engagement(L: int = 50, churn_penalty: bool = False) -> Benchmark:
     """
     check_size("Engagement", L=(L, 7))
 
-    def mixture(factor: np.ndarray, types: np.ndarray, offset: np.ndarray) -> np.ndarray:
-        weighted = factor[:, None] * types  # (n, 5) over SCALE
-        numerators = np.column_stack([weighted[:, 4], weighted[:, :4] - weighted[:, 4:]])
-        numerators[:, 0] += offset * (SCALE // 100)
-        return numerators
-
-    def expand(states: Mapping[str, np.ndarray]) -> Iterator[Block]:
-        e, last, cool, phase, pending = (states[v] for v in ("e", "last", "cool", "phase", "pending"))
-        here = np.arange(len(e))
-        certain = np.zeros((len(here), 5), dtype=np.int64)
-        certain[:, 0] = SCALE
-        final = (e == 0) | (e == L)
-        end = here[final & ((phase == 0) | (pending == 0))]
-        after = {v: states[v][end] for v in states}
-        if churn_penalty:  # one more step at level 0, on which the penalty is paid
-            after["phase"] = np.where(e[end] == 0, 1, 0)
-        yield Block("light", end, after, certain[end])
-        choose = here[~final & (phase == 0)]
-        for number, action in enumerate(ACTIONS, start=1):
-            after = {v: states[v][choose] for v in states} | {
-                "phase": np.ones(len(choose)),
-                "pending": np.full(len(choose), number),
-            }
-            yield Block(action, choose, after, certain[choose])
-        react = here[(phase == 1) & (pending > 0)]
-        e, last, cool, chosen = e[react], last[react], cool[react], pending[react]
-        a = chosen - 1
-        zone = np.where(e <= 3, 0, np.where(e >= L - 2, 2, 1))
-        worth = np.where(last == chosen, REPEATED[a], 10) * np.where((chosen == AGGRESSIVE) & (cool < 2), HASTY, 10)
-        up = mixture(worth * FACTOR_UP[zone, a], UP[a], OFFSET_UP[zone, a])
-        down = mixture(worth * FACTOR_DOWN[zone, a], DOWN[a], OFFSET_DOWN[zone, a])
-        after = {
-            "last": chosen, "cool": np.where(chosen == AGGRESSIVE, 0, np.minimum(cool + 1, 2)),
-            "phase": np.zeros(len(react)), "pending": np.zeros(len(react)),
-        }  # fmt: skip
-        for move, chance in ((1, up), (-1, down), (0, certain[react] - up - down)):
-            yield Block("light", react, after | {"e": e + move}, chance)
-
-    def cost(s: Mapping[str, np.ndarray]) -> np.ndarray:
-        by_phase = np.where(s["phase"] == 0, COST["step"], np.array([0.0, *(COST[a] for a in ACTIONS)])[s["pending"]])
-        churned = np.where((s["e"] == 0) & (s["phase"] == 0), COST["churn"], 0.0)
-        return np.where((s["e"] == 0) | (s["e"] == L), churned, by_phase)
-
     final_phase = 1 if churn_penalty else 0
     pmdp = build_arrays(
         {"e": 2, "last": 0, "cool": 2, "phase": 0, "pending": 0},
         {"e": (0, L), "last": (0, 3), "cool": (0, 2), "phase": (0, 1), "pending": (0, 3)},
-        expand,
+        partial(expand, L, churn_penalty),
         domain=Domain.box(("theta1", "theta2", "theta3", "theta4")).with_simplex(),
         monomials=np.vstack([np.zeros(4, dtype=int), np.eye(4, dtype=int)]),
         denominators=[SCALE] * 5,
@@ -123,7 +130,7 @@ def engagement(L: int = 50, churn_penalty: bool = False) -> Benchmark:
             "purchase": lambda s: (s["e"] == L) & (s["phase"] == 0),
             "done": lambda s: ((s["e"] == 0) & (s["phase"] == final_phase)) | ((s["e"] == L) & (s["phase"] == 0)),
         },
-        state_rewards={"cost": cost},
+        state_rewards={"cost": partial(cost, L)},
         name=f"Engagement-{L}",
         validate=False,
     )

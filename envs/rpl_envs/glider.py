@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -21,6 +22,57 @@ def current(w: int, h: int, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, n
     """Currents (cu, cv) at cells, as integers over the third value."""
     fx, fy = (2 * x - (w - 1)) * (h - 1), (2 * y - (h - 1)) * (w - 1)
     return 6 * fx + 2 * fy, -2 * fx + 7 * fy, 10 * (w - 1) * (h - 1)
+
+
+def outside(w: int, h: int, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """(n,) bool: cells beyond the grid."""
+    return (x < 0) | (x >= w) | (y < 0) | (y >= h)
+
+
+def expand(w: int, h: int, goal: tuple[int, int], states: Mapping[str, np.ndarray]) -> Iterator[Block]:
+    """Blocks of transitions from each cell; numerators are those of 1, θ_h, θ_v and θ_h·θ_v."""
+    x, y = states["x"], states["y"]
+    here = np.arange(len(x))
+    at_goal = (x == goal[0]) & (y == goal[1])
+    certain = np.zeros((len(here), 4), dtype=np.int64)
+    certain[:, 0] = 1
+    yield Block("west", here[at_goal], {"x": x[at_goal], "y": y[at_goal]}, certain[at_goal])
+    here = here[~at_goal]
+    x, y = x[here], y[here]
+    certain = certain[here]
+    cu, cv, _ = current(w, h, x, y)
+    zero = np.zeros_like(cu)
+    fail_and_drift = np.column_stack([zero, zero, zero, np.abs(cu) * np.abs(cv)])  # aθh·bθv
+    fail = np.column_stack([zero, np.abs(cu), zero, zero])  # aθh
+    drift = np.column_stack([zero, zero, np.abs(cv), zero])  # bθv
+    outcomes = {
+        (True, False): certain - fail - drift + fail_and_drift,
+        (True, True): drift - fail_and_drift,
+        (False, False): fail - fail_and_drift,
+        (False, True): fail_and_drift,
+    }
+    for action, (dx, dy) in ACTIONS.items():
+        sideways_x = np.where(cu >= 0, 1, -1) if dx == 0 else zero
+        sideways_y = np.where(cv >= 0, 1, -1) if dy == 0 else zero
+        move_blocked = outside(w, h, x + dx, y + dy)
+        drift_blocked = outside(w, h, x + sideways_x, y + sideways_y)
+        stuck = move_blocked & (drift_blocked | (dy != 0))
+        only_drift = move_blocked & ~stuck
+        only_move = drift_blocked & ~move_blocked
+        free = ~move_blocked & ~drift_blocked
+        yield Block(action, here[stuck], {"x": x[stuck], "y": y[stuck]}, certain[stuck])
+        for k, step_x, step_y in (
+            (only_drift, sideways_x, sideways_y),
+            (only_move, np.full_like(x, dx), np.full_like(y, dy)),
+        ):
+            yield Block(action, here[k], {"x": x[k] + step_x[k], "y": y[k] + step_y[k]}, drift[k])
+            yield Block(action, here[k], {"x": x[k], "y": y[k]}, (certain - drift)[k])
+        for (moves, drifts), chance in outcomes.items():
+            after = {
+                "x": (x + moves * dx + drifts * sideways_x)[free],
+                "y": (y + moves * dy + drifts * sideways_y)[free],
+            }
+            yield Block(action, here[free], after, chance[free])
 
 
 def glider(w: int = 11, h: int = 9, goal: Sequence[int] | None = None, radius: int = 0) -> Benchmark:
@@ -63,59 +115,12 @@ def glider(w: int = 11, h: int = 9, goal: Sequence[int] | None = None, radius: i
     if radius and abs(gx) < radius and abs(gy) < radius:
         raise ModelError(f"Glider: the start (0, 0) lies in the goal region of radius {radius} around {(gx, gy)}")
 
-    def expand(states: Mapping[str, np.ndarray]) -> Iterator[Block]:
-        x, y = states["x"], states["y"]
-        here = np.arange(len(x))
-        at_goal = (x == gx) & (y == gy)
-        certain = np.zeros((len(here), 4), dtype=np.int64)
-        certain[:, 0] = 1
-        yield Block("west", here[at_goal], {"x": x[at_goal], "y": y[at_goal]}, certain[at_goal])
-        here = here[~at_goal]
-        x, y = x[here], y[here]
-        certain = certain[here]
-        cu, cv, _ = current(w, h, x, y)
-        zero = np.zeros_like(cu)
-        fail_and_drift = np.column_stack([zero, zero, zero, np.abs(cu) * np.abs(cv)])  # aθh·bθv
-        fail = np.column_stack([zero, np.abs(cu), zero, zero])  # aθh
-        drift = np.column_stack([zero, zero, np.abs(cv), zero])  # bθv
-        outcomes = {
-            (True, False): certain - fail - drift + fail_and_drift,
-            (True, True): drift - fail_and_drift,
-            (False, False): fail - fail_and_drift,
-            (False, True): fail_and_drift,
-        }
-        for action, (dx, dy) in ACTIONS.items():
-            sideways_x = np.where(cu >= 0, 1, -1) if dx == 0 else zero
-            sideways_y = np.where(cv >= 0, 1, -1) if dy == 0 else zero
-            move_blocked = outside(x + dx, y + dy)
-            drift_blocked = outside(x + sideways_x, y + sideways_y)
-            stuck = move_blocked & (drift_blocked | (dy != 0))
-            only_drift = move_blocked & ~stuck
-            only_move = drift_blocked & ~move_blocked
-            free = ~move_blocked & ~drift_blocked
-            yield Block(action, here[stuck], {"x": x[stuck], "y": y[stuck]}, certain[stuck])
-            for k, step_x, step_y in (
-                (only_drift, sideways_x, sideways_y),
-                (only_move, np.full_like(x, dx), np.full_like(y, dy)),
-            ):
-                yield Block(action, here[k], {"x": x[k] + step_x[k], "y": y[k] + step_y[k]}, drift[k])
-                yield Block(action, here[k], {"x": x[k], "y": y[k]}, (certain - drift)[k])
-            for (moves, drifts), chance in outcomes.items():
-                after = {
-                    "x": (x + moves * dx + drifts * sideways_x)[free],
-                    "y": (y + moves * dy + drifts * sideways_y)[free],
-                }
-                yield Block(action, here[free], after, chance[free])
-
-    def outside(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return (x < 0) | (x >= w) | (y < 0) | (y >= h)
-
     scale = current(w, h, np.zeros(1), np.zeros(1))[2]
     half_width = max(radius, 1)
     pmdp = build_arrays(
         {"x": 0, "y": 0},
         {"x": (0, w - 1), "y": (0, h - 1)},
-        expand,
+        partial(expand, w, h, (gx, gy)),
         domain=Domain.box(("theta_h", "theta_v")),
         monomials=[[0, 0], [1, 0], [0, 1], [1, 1]],
         denominators=[1, scale, scale, scale**2],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from math import lcm
 
 import numpy as np
@@ -45,6 +46,40 @@ def jammed(channel: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return inside
 
 
+def scale_of(X: int, Y: int) -> tuple[int, int]:
+    """Denominators of a position along an axis, and of all probabilities."""
+    grid = lcm(X - 1, Y - 1)
+    return grid, 10**7 * grid  # ten-thousandths (modes) · hundredths (zones) · tenths (jamming) · position
+
+
+def expand(X: int, Y: int, T: int, states: Mapping[str, np.ndarray]) -> Iterator[Block]:
+    """Blocks of transitions from each state; numerators are integers over `scale_of` the grid."""
+    grid, scale = scale_of(X, Y)
+    x, y, u, h, t = (states[v] for v in ("x", "y", "u", "h", "t"))
+    here = np.arange(len(x))
+    certain = np.zeros((len(here), 5), dtype=np.int64)
+    certain[:, 0] = scale
+    goal = (x == X) & (y == Y)
+    yield Block("up", here[goal], {v: states[v][goal] for v in states}, certain[goal])
+    moved = {"u": np.where(h == 1, 0, np.minimum(u + 1, BUDGET)), "h": np.zeros_like(h), "t": t}
+    up, right = here[x < X], here[y < Y]
+    yield Block("up", up, {v: c[up] for v, c in moved.items()} | {"x": x[up] + 1, "y": y[up]}, certain[up])
+    yield Block(
+        "right", right, {v: c[right] for v, c in moved.items()} | {"x": x[right], "y": y[right] + 1}, certain[right]
+    )
+    send = here[~goal & (h == 0) & (t < T)]
+    x, y, u, t = x[send], y[send], u[send], t[send]
+    for channel, position in (("sendL", (x - 1) * (grid // (X - 1))), ("sendH", (y - 1) * (grid // (Y - 1)))):
+        base, slope = CHANNELS[channel]
+        modes = grid * base + np.multiply.outer(position, slope)  # (n, 5)
+        worth = ZONES[channel][zone(x), zone(y)] * np.where(jammed(channel, x, y), JAMMED_TENTHS, 10)
+        modes *= worth[:, None]
+        success = np.column_stack([modes[:, 4], modes[:, :4] - modes[:, 4:]])
+        there = {"x": x, "y": y, "u": u}
+        yield Block(channel, send, there | {"h": np.ones_like(x), "t": np.zeros_like(x)}, success)
+        yield Block(channel, send, there | {"h": np.zeros_like(x), "t": t + 1}, certain[send] - success)
+
+
 def mars_rover(X: int = 10, Y: int = 10, tries: int | None = None) -> Benchmark:
     """Drive from (1, 1) to (X, Y) and keep in touch.
 
@@ -79,41 +114,13 @@ def mars_rover(X: int = 10, Y: int = 10, tries: int | None = None) -> Benchmark:
     """
     check_size("MarsRover", X=(X, 2), Y=(Y, 2))
     T = TRIES.get((X, Y), 6) if tries is None else tries
-    grid = lcm(X - 1, Y - 1)
-    scale = 10**7 * grid  # ten-thousandths (modes) · hundredths (zones) · tenths (jamming) · position
-
-    def expand(states: Mapping[str, np.ndarray]) -> Iterator[Block]:
-        x, y, u, h, t = (states[v] for v in ("x", "y", "u", "h", "t"))
-        here = np.arange(len(x))
-        certain = np.zeros((len(here), 5), dtype=np.int64)
-        certain[:, 0] = scale
-        goal = (x == X) & (y == Y)
-        yield Block("up", here[goal], {v: states[v][goal] for v in states}, certain[goal])
-        moved = {"u": np.where(h == 1, 0, np.minimum(u + 1, BUDGET)), "h": np.zeros_like(h), "t": t}
-        up, right = here[x < X], here[y < Y]
-        yield Block("up", up, {v: c[up] for v, c in moved.items()} | {"x": x[up] + 1, "y": y[up]}, certain[up])
-        yield Block(
-            "right", right, {v: c[right] for v, c in moved.items()} | {"x": x[right], "y": y[right] + 1}, certain[right]
-        )
-        send = here[~goal & (h == 0) & (t < T)]
-        x, y, u, t = x[send], y[send], u[send], t[send]
-        for channel, position in (("sendL", (x - 1) * (grid // (X - 1))), ("sendH", (y - 1) * (grid // (Y - 1)))):
-            base, slope = CHANNELS[channel]
-            modes = grid * base + np.multiply.outer(position, slope)  # (n, 5)
-            worth = ZONES[channel][zone(x), zone(y)] * np.where(jammed(channel, x, y), JAMMED_TENTHS, 10)
-            modes *= worth[:, None]
-            success = np.column_stack([modes[:, 4], modes[:, :4] - modes[:, 4:]])
-            there = {"x": x, "y": y, "u": u}
-            yield Block(channel, send, there | {"h": np.ones_like(x), "t": np.zeros_like(x)}, success)
-            yield Block(channel, send, there | {"h": np.zeros_like(x), "t": t + 1}, certain[send] - success)
-
     pmdp = build_arrays(
         {"x": 1, "y": 1, "u": 0, "h": 0, "t": 0},
         {"x": (1, X), "y": (1, Y), "u": (0, BUDGET), "h": (0, 1), "t": (0, T)},
-        expand,
+        partial(expand, X, Y, T),
         domain=Domain.box(("theta1", "theta2", "theta3", "theta4")).with_simplex(),
         monomials=np.vstack([np.zeros(4, dtype=int), np.eye(4, dtype=int)]),
-        denominators=[scale] * 5,
+        denominators=[scale_of(X, Y)[1]] * 5,
         action_names=("up", "right", "sendL", "sendH"),
         labels={
             "goal": lambda s: (s["x"] == X) & (s["y"] == Y),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from rpl_envs.benchmark import Benchmark, check_size
 from rpl_envs.rendering.betting import BettingRenderer
 
 THETA = (0.55, 0.53)
+Game = tuple[int, Mapping[int, tuple[int, int, int]]]
 START = 10
 BETS = (1, 2, 5, 10)
 #: Win probabilities of a game over its scale: bet -> (constant, constant per unit of money, p).
@@ -19,6 +21,30 @@ FIXED = (20, {1: (0, 0, 20), 2: (2, 0, 20), 5: (1, 0, 20), 10: (6, 0, 10)})
 STEEP = (1_000, {1: (0, 0, 1_000), 2: (0, 2, 1_000), 5: (0, 3, 1_000), 10: (0, 4, 500)})
 CAPITAL = (10_000, {1: (0, 0, 10_000), 2: (0, 2, 10_000), 5: (0, 3, 10_000), 10: (0, 4, 5_000)})
 VARIANTS = {"mixed": (FIXED, STEEP), "capital": (CAPITAL, CAPITAL)}
+
+
+def win(game: Game, bet: int, money: np.ndarray) -> np.ndarray:
+    """(n, 2) constant and coefficient of p."""
+    constant, slope, p = game[1][bet]
+    return np.column_stack([constant + slope * money, np.full(len(money), p)])
+
+
+def expand(n: int, games: tuple[Game, Game], states: Mapping[str, np.ndarray]) -> Iterator[Block]:
+    """Blocks of transitions from each state; numerators are those of 1, p1, p2 and p1·p2."""
+    money, step = (states["money1"], states["money2"]), states["step"]
+    here = np.arange(len(step))
+    certain = np.tile(np.array([[games[0][0] * games[1][0], 0, 0, 0]]), (len(here), 1))
+    after = {"money1": money[0], "money2": money[1], "step": np.minimum(step + 1, n + 1)}
+    yield Block("bet 0", here, after, certain)
+    for bet in BETS:
+        at = here[(step < n) & (np.minimum(*money) >= bet) & (np.maximum(*money) <= 10 * n)]
+        m1, m2 = money[0][at], money[1][at]
+        win1, win2 = win(games[0], bet, m1), win(games[1], bet, m2)
+        for sign1, f in ((1, win1), (-1, [games[0][0], 0] - win1)):
+            for sign2, g in ((1, win2), (-1, [games[1][0], 0] - win2)):
+                after = {"money1": m1 + sign1 * bet, "money2": m2 + sign2 * bet, "step": step[at] + 1}
+                product = np.column_stack([f[:, 0] * g[:, 0], f[:, 1] * g[:, 0], f[:, 0] * g[:, 1], f[:, 1] * g[:, 1]])
+                yield Block(f"bet {bet}", at, after, product)
 
 
 def parallel_betting(n: int = 6, variant: str | None = None) -> Benchmark:
@@ -61,39 +87,14 @@ def parallel_betting(n: int = 6, variant: str | None = None) -> Benchmark:
     if variant not in VARIANTS:
         raise ModelError(f"ParallelBetting: variant {variant!r} is not one of {sorted(VARIANTS)}")
     games = VARIANTS[variant]
-    scale = games[0][0] * games[1][0]
-
-    def win(game: int, bet: int, money: np.ndarray) -> np.ndarray:
-        """(n, 2) constant and coefficient of p."""
-        constant, slope, p = games[game][1][bet]
-        return np.column_stack([constant + slope * money, np.full(len(money), p)])
-
-    def expand(states: Mapping[str, np.ndarray]) -> Iterator[Block]:
-        money, step = (states["money1"], states["money2"]), states["step"]
-        here = np.arange(len(step))
-        certain = np.tile(np.array([[scale, 0, 0, 0]]), (len(here), 1))
-        after = {"money1": money[0], "money2": money[1], "step": np.minimum(step + 1, n + 1)}
-        yield Block("bet 0", here, after, certain)
-        for bet in BETS:
-            at = here[(step < n) & (np.minimum(*money) >= bet) & (np.maximum(*money) <= 10 * n)]
-            m1, m2 = money[0][at], money[1][at]
-            win1, win2 = win(0, bet, m1), win(1, bet, m2)
-            for sign1, f in ((1, win1), (-1, [games[0][0], 0] - win1)):
-                for sign2, g in ((1, win2), (-1, [games[1][0], 0] - win2)):
-                    after = {"money1": m1 + sign1 * bet, "money2": m2 + sign2 * bet, "step": step[at] + 1}
-                    product = np.column_stack(
-                        [f[:, 0] * g[:, 0], f[:, 1] * g[:, 0], f[:, 0] * g[:, 1], f[:, 1] * g[:, 1]]
-                    )
-                    yield Block(f"bet {bet}", at, after, product)
-
     most = START + 10 * n
     pmdp = build_arrays(
         {"money1": START, "money2": START, "step": 0},
         {"money1": (0, most), "money2": (0, most), "step": (0, n + 1)},
-        expand,
+        partial(expand, n, games),
         domain=Domain.box({"p1": (0.0, largest(games[0], n)), "p2": (0.0, largest(games[1], n))}),
         monomials=[[0, 0], [1, 0], [0, 1], [1, 1]],
-        denominators=[scale] * 4,
+        denominators=[games[0][0] * games[1][0]] * 4,
         action_names=("bet 0", *(f"bet {b}" for b in BETS)),
         labels={"done": lambda s: s["step"] == n + 1},
         state_rewards={"money": lambda s: np.where(s["step"] == n, s["money1"] + s["money2"], 0)},
@@ -103,7 +104,7 @@ def parallel_betting(n: int = 6, variant: str | None = None) -> Benchmark:
     return Benchmark(pmdp, objective, THETA, n + 1, BettingRenderer(n, ("money1", "money2")))
 
 
-def largest(game: tuple[int, Mapping[int, tuple[int, int, int]]], n: int) -> float:
+def largest(game: Game, n: int) -> float:
     """The largest p for which a game's win probabilities stay below 1 up to the money 10 n that can be bet."""
     scale, odds = game
     return min(1.0, *((scale - constant - slope * 10 * n) / p for constant, slope, p in odds.values()))

@@ -31,6 +31,34 @@ IN_TAXI = 4
 DELIVERY_BONUS = 20.0
 
 
+def shift(desc: Sequence[str], cell: tuple[int, int], change: tuple[int, int]) -> tuple[int, int]:
+    """The cell after a change of (row, column), which a wall or the border may prevent."""
+    row, column = cell[0] + change[0], cell[1] + change[1]
+    wall = 2 * max(cell[1], column)
+    if not (0 <= row < 5 and 0 <= column < 5) or (change[1] and desc[1 + cell[0]][wall] != ":"):
+        return cell
+    return row, column
+
+
+def beginnings() -> list[tuple[int, ...]]:
+    """The states in which Taxi starts, all of them equally likely."""
+    return [(r, c, p, d, 0) for r in range(5) for c in range(5) for p in range(4) for d in range(4) if p != d]
+
+
+def cost(state: tuple[int, ...], action: str) -> float:
+    """What an action costs: 10 where it is illegal, nothing for the delivery, else 1."""
+    row, column, passenger, destination, _ = state
+    if passenger == destination:
+        return 0.0
+    if action == "pickup":
+        return 1.0 if passenger < IN_TAXI and (row, column) == STANDS[passenger] else 10.0
+    if action == "dropoff":
+        if passenger != IN_TAXI or (row, column) not in STANDS:
+            return 10.0
+        return 0.0 if (row, column) == STANDS[destination] else 1.0
+    return 1.0
+
+
 def taxi_model(desc: Sequence[str], rainy: bool = True, fickle: bool = True) -> tuple[ParametricMDP, Objective]:
     """The parametric MDP of Taxi-v4's map; state (row, column, passenger, destination, moved with the passenger)."""
     rainy = rainy or not fickle  # something must be unknown: in dry weather the probability happens to be 1
@@ -38,20 +66,13 @@ def taxi_model(desc: Sequence[str], rainy: bool = True, fickle: bool = True) -> 
     rain = Polynomial.parameter("rainy_probability") if rainy else one
     mind = Polynomial.parameter("fickle_probability") if fickle else Polynomial.constant(0)
 
-    def shift(cell: tuple[int, int], change: tuple[int, int]) -> tuple[int, int]:
-        row, column = cell[0] + change[0], cell[1] + change[1]
-        wall = 2 * max(cell[1], column)
-        if not (0 <= row < 5 and 0 <= column < 5) or (change[1] and desc[1 + cell[0]][wall] != ":"):
-            return cell
-        return row, column
-
     def driven(cell: tuple[int, int], heading: str) -> dict[tuple[int, int], Polynomial]:
         ahead, left, right = HEADINGS[heading]
-        if shift(cell, ahead) == cell:
+        if shift(desc, cell, ahead) == cell:
             return {cell: one}  # where the way ahead is blocked the taxi does not drift either
         cells: dict[tuple[int, int], Polynomial] = {}
         for change, chance in ((ahead, rain), (left, (1 - rain) / 2), (right, (1 - rain) / 2)):
-            cells[shift(cell, change)] = cells.get(shift(cell, change), Polynomial({})) + chance
+            cells[shift(desc, cell, change)] = cells.get(shift(desc, cell, change), Polynomial({})) + chance
         return cells
 
     def actions(state: tuple[int, ...]) -> Mapping[str, Row]:
@@ -74,21 +95,6 @@ def taxi_model(desc: Sequence[str], rainy: bool = True, fickle: bool = True) -> 
         stand = STANDS.index(cell) if cell in STANDS and passenger == IN_TAXI else passenger
         choices["dropoff"] = {(row, column, stand, destination, moved): one}
         return choices
-
-    def beginnings() -> list[tuple[int, ...]]:
-        return [(r, c, p, d, 0) for r in range(5) for c in range(5) for p in range(4) for d in range(4) if p != d]
-
-    def cost(state: tuple[int, ...], action: str) -> float:
-        row, column, passenger, destination, _ = state
-        if passenger == destination:
-            return 0.0
-        if action == "pickup":
-            return 1.0 if passenger < IN_TAXI and (row, column) == STANDS[passenger] else 10.0
-        if action == "dropoff":
-            if passenger != IN_TAXI or (row, column) not in STANDS:
-                return 10.0
-            return 0.0 if (row, column) == STANDS[destination] else 1.0
-        return 1.0
 
     names = [name for name, unknown in (("rainy_probability", rainy), ("fickle_probability", fickle)) if unknown]
     pmdp = build(
