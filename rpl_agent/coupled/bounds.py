@@ -99,15 +99,18 @@ def coupled_bounds(
         if np.isfinite(gap) and side.value * (limit - best) <= least:
             continue
         found[side] = search.bound(judge, expansion, side, every_policy)
-        missed = side.value * (min if side is Side.UPPER else max)(found[side], limit) - side.value * best
-        if pieces > 1 and np.isfinite(gap) and missed > SPLIT * gap:
-            direction = np.linalg.solve(frame.factor.T, slope) / frame.radius
+        so_far = (min if side is Side.UPPER else max)(found[side], limit)
+        if pieces > 1 and np.isfinite(gap) and side.value * so_far - side.value * best > SPLIT * gap:
             found[side] = side.value * worst_of_pieces(
-                region, frame, direction, side.value * (min if side is Side.UPPER else max)(found[side], limit),
+                region, frame, _in_region(frame, slope), side.value * so_far,
                 partial(search.piece, side, every_policy), pieces,
             )  # fmt: skip
-    gradient = np.linalg.solve(frame.factor.T, slope) / frame.radius
-    return CoupledBounds(found[Side.LOWER], found[Side.UPPER], chosen, gradient)
+    return CoupledBounds(found[Side.LOWER], found[Side.UPPER], chosen, _in_region(frame, slope))
+
+
+def _in_region(frame: Frame, slope: np.ndarray) -> np.ndarray:
+    """(r,) a gradient in the frame's coordinates, in those of the region."""
+    return np.linalg.solve(frame.factor.T, slope) / frame.radius
 
 
 @dataclass(frozen=True)

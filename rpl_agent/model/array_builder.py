@@ -61,75 +61,99 @@ def build_arrays(
     """
     codec = Codec(bounds)
     action_names = tuple(action_names)
-    action_id = {a: i for i, a in enumerate(action_names)}
-    interner = _Interner(len(denominators))
-    ids = _StateIds(codec.size)
-    frontier = codec.encode({k: np.array([v]) for k, v in initial.items()})
-    ids.add(frontier)
-    key_levels, parts = [frontier], []
-    base = 0
-    while len(frontier):
-        columns = codec.decode(frontier)
-        source, action, target, numerators = _collect(expand(columns), codec, action_id, len(denominators))
-        # one transition per (source, action, successor): sort, then add the polynomials of equal keys
-        order = np.lexsort((target, action, source))
-        source, action, target, numerators = source[order], action[order], target[order], numerators[order]
-        first = np.ones(len(source), dtype=bool)
-        first[1:] = (np.diff(source) != 0) | (np.diff(action) != 0) | (np.diff(target) != 0)
-        starts = np.flatnonzero(first)
-        if len(starts) < len(source):
-            numerators = np.add.reduceat(numerators, starts, axis=0)
-            source, action, target = source[starts], action[starts], target[starts]
-        nonzero = numerators.any(axis=1)
-        source, action, target, numerators = source[nonzero], action[nonzero], target[nonzero], numerators[nonzero]
-        expression = interner.intern(numerators)
-        fresh = np.unique(target[ids.lookup(target) < 0])
-        ids.add(fresh)
-        parts.append(((source + base).astype(np.int32), action, ids.lookup(target), expression))
-        base += len(frontier)
-        frontier = fresh
-        if len(fresh):
-            key_levels.append(fresh)
-
-    columns = codec.decode(np.concatenate(key_levels))
-    states = base
-    source = np.concatenate([p[0] for p in parts])
-    action = np.concatenate([p[1] for p in parts])
-    successor = np.concatenate([p[2] for p in parts])
-    expression = np.concatenate([p[3] for p in parts])
-    del parts
-    # within a row successors must be sorted by id (they were sorted by key)
-    row_key = source.astype(np.int64) * len(action_names) + action
-    order = np.lexsort((successor, row_key))
-    if (np.diff(order) != 1).any():
-        source, action, successor = source[order], action[order], successor[order]
-        expression, row_key = expression[order], row_key[order]
-    row_start = np.flatnonzero(np.diff(row_key, prepend=-1) != 0)
-    row_ptr = np.concatenate([row_start, [len(row_key)]])
-    state_ptr = np.searchsorted(source[row_start], np.arange(states + 1))
+    found = _explore(
+        codec, codec.encode({k: np.array([v]) for k, v in initial.items()}), expand, action_names, len(denominators)
+    )
+    state_ptr, row_ptr, row_action = found.rows(len(action_names))
+    row_state = found.source[row_ptr[:-1]]
     table, rank = ExpressionTable.from_integers(
-        domain.parameters, np.array(monomials), interner.rows(), denominators
+        domain.parameters, np.array(monomials), found.numerators, denominators
     ).sorted()
-    row_action, row_state = action[row_start], source[row_start]
+    columns = codec.decode(found.keys)
+    on_states, on_actions = state_rewards or {}, action_rewards or {}
     rewards = {}
-    for key in {*(state_rewards or {}), *(action_rewards or {})}:
-        on_states = (state_rewards or {}).get(key)
-        on_actions = (action_rewards or {}).get(key)
-        per_row = np.zeros(len(row_start))
-        if on_actions is not None:
-            for i, a in enumerate(action_names):
-                at = np.flatnonzero(row_action == i)
-                per_row[at] = on_actions({k: v[row_state[at]] for k, v in columns.items()}, a)
-        per_state = np.zeros(states) if on_states is None else np.asarray(on_states(columns), dtype=float)
+    for key in sorted({*on_states, *on_actions}):
+        per_state = np.zeros(len(found.keys))
+        if key in on_states:
+            per_state = np.asarray(on_states[key](columns), dtype=float)
+        per_row = np.zeros(len(row_action))
+        for i, a in enumerate(action_names if key in on_actions else ()):
+            at = np.flatnonzero(row_action == i)
+            per_row[at] = on_actions[key]({k: v[row_state[at]] for k, v in columns.items()}, a)
         rewards[key] = Reward(per_state, per_row)
     model = ParametricMDP(
-        state_ptr, row_action, row_ptr, successor, rank[expression], table, domain, 0,
+        state_ptr, row_action, row_ptr, found.successor, rank[found.expression], table, domain, 0,
         {k: np.asarray(f(columns), dtype=bool) for k, f in (labels or {}).items()},
-        dict(sorted(rewards.items())), action_names, {k: v.astype(np.int32) for k, v in columns.items()}, name,
+        rewards, action_names, {k: v.astype(np.int32) for k, v in columns.items()}, name,
     )  # fmt: skip
     if validate:
         require_valid(model)
     return model
+
+
+@dataclass
+class _Transitions:
+    """All transitions that were found, ordered by source, action and successor.
+
+    keys : (S,) int64 of the states; numerators : (F, M) int64 of the distinct expressions; the others are (T,).
+    """
+
+    keys: np.ndarray
+    source: np.ndarray
+    action: np.ndarray
+    successor: np.ndarray
+    expression: np.ndarray
+    numerators: np.ndarray
+
+    def rows(self, actions: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(state_ptr (S+1,), row_ptr (R+1,), action (R,))."""
+        row_key = self.source.astype(np.int64) * actions + self.action
+        starts = np.flatnonzero(np.diff(row_key, prepend=-1) != 0)
+        state_ptr = np.searchsorted(self.source[starts], np.arange(len(self.keys) + 1))
+        return state_ptr, np.concatenate([starts, [len(row_key)]]), self.action[starts]
+
+
+def _explore(
+    codec: Codec, frontier: np.ndarray, expand: Callable[[Columns], Iterable[Block]], actions: tuple[str, ...],
+    width: int,
+) -> _Transitions:  # fmt: skip
+    """Breadth-first from the keys of a frontier; states are numbered level by level, by key within a level."""
+    action_id = {a: i for i, a in enumerate(actions)}
+    interner, ids = _Interner(width), _StateIds(codec.size)
+    ids.add(frontier)
+    levels: list[np.ndarray] = []
+    parts: list[tuple[np.ndarray, ...]] = []
+    base = 0
+    while len(frontier):
+        levels.append(frontier)
+        source, action, target, numerators = _merged(*_collect(expand(codec.decode(frontier)), codec, action_id, width))
+        fresh = np.unique(target[ids.lookup(target) < 0])
+        ids.add(fresh)
+        parts.append(((source + base).astype(np.int32), action, ids.lookup(target), interner.intern(numerators)))
+        base += len(frontier)
+        frontier = fresh
+    source, action, successor, expression = (np.concatenate(column) for column in zip(*parts))
+    # within a row successors must be sorted by id (they were sorted by key)
+    order = np.lexsort((successor, source.astype(np.int64) * len(actions) + action))
+    if (np.diff(order) != 1).any():
+        source, action, successor, expression = source[order], action[order], successor[order], expression[order]
+    return _Transitions(np.concatenate(levels), source, action, successor, expression, interner.rows())
+
+
+def _merged(
+    source: np.ndarray, action: np.ndarray, target: np.ndarray, numerators: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """One transition per (source, action, successor): the polynomials of equal keys are added, zeros dropped."""
+    order = np.lexsort((target, action, source))
+    source, action, target, numerators = source[order], action[order], target[order], numerators[order]
+    first = np.ones(len(source), dtype=bool)
+    first[1:] = (np.diff(source) != 0) | (np.diff(action) != 0) | (np.diff(target) != 0)
+    starts = np.flatnonzero(first)
+    if len(starts) < len(source):
+        numerators = np.add.reduceat(numerators, starts, axis=0)
+        source, action, target = source[starts], action[starts], target[starts]
+    nonzero = numerators.any(axis=1)
+    return source[nonzero], action[nonzero], target[nonzero], numerators[nonzero]
 
 
 def _collect(blocks: Iterable[Block], codec: Codec, action_id: Mapping[str, int], width: int):

@@ -168,10 +168,9 @@ def _compile(pmdp: ParametricMDP, region: Region, lower: np.ndarray, upper: np.n
         if _hull_tells_more(pmdp, region, ellipsoid, embedding):
             ellipsoid = _around(polytope)
     kind = ELLIPSOID if polytope is None else POLYTOPE if ellipsoid is None else BEST
-    center, factor, radius = (None, None, 0.0) if ellipsoid is None else ellipsoid
     return compiled_set(
-        kind, lower, upper, constant=pmdp.table.constant, weights=weights, polytope=polytope, center=center,
-        factor=factor, radius=float(radius), tightness=tightness, mass=mass,
+        kind, lower, upper, constant=pmdp.table.constant, weights=weights, polytope=polytope, ellipsoid=ellipsoid,
+        tightness=tightness, mass=mass,
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rpl_agent.regions._support import PolytopeData, Walk, empty_polytope_data
+from rpl_agent.regions.base import EllipsoidData
 
 
 class RowKind(IntEnum):
@@ -139,9 +140,7 @@ def compiled_set(
     constant: np.ndarray | None = None,
     weights: np.ndarray | None = None,
     polytope: PolytopeData | None = None,
-    center: np.ndarray | None = None,
-    factor: np.ndarray | None = None,
-    radius: float = 0.0,
+    ellipsoid: EllipsoidData | None = None,
     tightness: float = 0.0,
     mass: np.ndarray | None = None,
 ) -> CompiledSet:
@@ -153,17 +152,16 @@ def compiled_set(
     assert constant is not None and weights is not None
     size = weights.shape[1]
     box = empty_polytope_data(np.zeros(size), np.zeros(size)) if polytope is None else polytope
-    center = np.zeros(size) if center is None else center
-    factor = np.zeros((size, size)) if factor is None else factor
+    ball = EllipsoidData(np.zeros(size), np.zeros((size, size)), 0.0) if ellipsoid is None else ellipsoid
     if mass is None:
         reach = box.reach
         if polytope is None:
-            reach = (np.abs(center) + radius * np.sqrt(np.square(factor).sum(axis=1))) * (1.0 + 1e-9)
+            reach = (np.abs(ball.center) + ball.radius * np.sqrt(np.square(ball.factor).sum(axis=1))) * (1.0 + 1e-9)
         mass = np.abs(constant) + np.abs(weights) @ reach
     region = RegionRows(
         lower, upper, _read_only(constant), _read_only(weights), _read_only(mass), float(tightness), kind != ELLIPSOID,
-        kind != POLYTOPE, box.table, box.lower, box.upper, box.memory, Walk.of(box), _read_only(center),
-        _read_only(factor), float(radius),
+        kind != POLYTOPE, box.table, box.lower, box.upper, box.memory, Walk.of(box), _read_only(ball.center),
+        _read_only(ball.factor), float(ball.radius),
     )  # fmt: skip
     return CompiledSet(kind, lower, upper, region)
 

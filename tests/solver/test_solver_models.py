@@ -10,6 +10,7 @@ import pytest
 import rpl_envs  # noqa: F401
 from rpl_agent.model import Nature, Objective, Sense, build
 from rpl_agent.regions._support import empty_polytope_data
+from rpl_agent.regions.base import EllipsoidData
 from rpl_agent.regions.box import Box
 from rpl_agent.relaxations import CompiledRelaxation, Intervals, Point
 from rpl_agent.relaxations.base import in_threads
@@ -138,8 +139,8 @@ def test_a_hand_made_ball_of_parameters():
     around_ball = pmdp.table.evaluate(points)
     lower, upper = around_ball.min(axis=0) - 1e-4, around_ball.max(axis=0) + 1e-4
     parts = {"constant": pmdp.table.constant, "weights": np.ascontiguousarray(reduction.weights)}
-    parts |= {"center": center, "factor": np.eye(2), "radius": radius}
-    ball = CompiledRelaxation(pmdp, compiled_set(ELLIPSOID, lower, upper, **parts), "ball")
+    ellipsoid = EllipsoidData(center, np.eye(2), radius)
+    ball = CompiledRelaxation(pmdp, compiled_set(ELLIPSOID, lower, upper, **parts, ellipsoid=ellipsoid), "ball")
     for nature in Nature:
         solution = solve(ball, Objective.reach("goal"), nature)
         values = points[:, 1] / (1 - points[:, 0])  # stationary points of the ball suffice: both rows are alike
