@@ -54,13 +54,13 @@ def read_drn(path: str | Path) -> UncertainMDP:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ModelError(f"{path}: {error}") from None
-    reader = _Reader(path.name)
+    reader = _DrnReader(path.name)
     for number, line in enumerate(lines, start=1):
         reader.line(number, line.strip())
     return reader.model()
 
 
-class _Reader:
+class _DrnReader:
     """The file, line by line."""
 
     def __init__(self, name: str) -> None:

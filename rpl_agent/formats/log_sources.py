@@ -21,7 +21,7 @@ BLOCK = 1 << 16
 
 
 @dataclass
-class Block:
+class LogRows:
     """Some rows of a log; `broken` maps rows that could not be read at all to the reason."""
 
     columns: Mapping[str, Sequence[Any]]
@@ -30,7 +30,7 @@ class Block:
     broken: dict[int, str] = field(default_factory=dict)
 
 
-def open_log(source: str | Path) -> Iterator[Block]:
+def open_log(source: str | Path) -> Iterator[LogRows]:
     """The blocks of ``log.csv``, ``log.parquet`` or ``minari:NAME``."""
     text = str(source)
     if text.startswith("minari:"):
@@ -67,7 +67,7 @@ def _step(name: str, episode: int, k: int) -> str:
     return f"{name} episode {episode}, step {k}"
 
 
-def _csv(path: Path, separator: str) -> Iterator[Block]:
+def _csv(path: Path, separator: str) -> Iterator[LogRows]:
     with open(path, encoding="utf-8", newline="") as file:
         reader = csv.reader(file, delimiter=separator, strict=True)
         try:
@@ -82,7 +82,7 @@ def _csv(path: Path, separator: str) -> Iterator[Block]:
                 if not rows:
                     return
                 columns = dict(zip(names, zip(*rows, strict=True), strict=True))
-                yield Block(columns, len(rows), partial(_line, path.name, lines), broken)
+                yield LogRows(columns, len(rows), partial(_line, path.name, lines), broken)
         except (csv.Error, UnicodeDecodeError) as error:
             raise DataError(f"{path}:{reader.line_num}: {error}") from None
 
@@ -115,14 +115,14 @@ def _parquet_file(path: Path):
         raise DataError(f"{path.name}: {error}") from None
 
 
-def _parquet(path: Path) -> Iterator[Block]:
+def _parquet(path: Path) -> Iterator[LogRows]:
     first = 0
     for batch in _parquet_file(path).iter_batches(batch_size=BLOCK):
         columns = {}
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             whole = str(column.type).startswith(("int", "uint")) and column.null_count == 0
             columns[name] = column.to_numpy(zero_copy_only=False) if whole else column.to_pylist()
-        yield Block(columns, batch.num_rows, partial(_row, path.name, first))
+        yield LogRows(columns, batch.num_rows, partial(_row, path.name, first))
         first += batch.num_rows
 
 
@@ -137,7 +137,7 @@ def _minari_dataset(name: str):
         raise DataError(f"minari dataset {name!r}: {error}") from None
 
 
-def _minari(name: str) -> Iterator[Block]:
+def _minari(name: str) -> Iterator[LogRows]:
     """One block per episode; observations are state numbers, or one number per state variable."""
     for number, episode in enumerate(_minari_dataset(name).iterate_episodes()):
         observations, actions = np.asarray(episode.observations), np.asarray(episode.actions)
@@ -154,4 +154,4 @@ def _minari(name: str) -> Iterator[Block]:
         else:
             for j in range(observations.shape[1]):
                 columns |= {f"#{j}": observations[:-1, j], f"next_#{j}": observations[1:, j]}
-        yield Block(columns, steps, partial(_step, name, number))
+        yield LogRows(columns, steps, partial(_step, name, number))

@@ -25,7 +25,7 @@ import numpy as np
 from rpl_agent.errors import DataError, RPLWarning
 from rpl_agent.evidence import _kernels
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.formats.log_sources import Block, length, open_log
+from rpl_agent.formats.log_sources import LogRows, length, open_log
 from rpl_agent.formats.repeats import Repeats
 from rpl_agent.likelihood.windows import split_fraction
 from rpl_agent.model.pmdp import ParametricMDP
@@ -131,7 +131,7 @@ class _Forbidden:
         if self._file is not None:
             self._file.close()
 
-    def add(self, block: Block, k: int, reason: str) -> None:
+    def add(self, block: LogRows, k: int, reason: str) -> None:
         if self._writer is not None:
             if not self.count:
                 self._writer.writerow(["place", "reason", *block.columns])
@@ -149,7 +149,7 @@ class _Decoder:
         self.action_number = {name: i for i, name in enumerate(pmdp.action_names)}
         self._values: list[np.ndarray] | None = None
 
-    def decode(self, block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[int, str]]:
+    def decode(self, block: LogRows) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[int, str]]:
         """States, actions, successors and transitions (n,) each, and the reasons of rows that are none."""
         reasons = dict(block.broken)
         columns = block.columns

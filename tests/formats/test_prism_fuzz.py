@@ -13,7 +13,7 @@ from rpl_agent.formats import prism
 from rpl_agent.formats.prism.parser import parse_expression, parse_model
 from rpl_agent.formats.prism.scope import link
 from rpl_agent.formats.prism.typed import Type, evaluate
-from rpl_agent.formats.prism.vector import Batch
+from rpl_agent.formats.prism.vector import ExpressionBatch
 
 MODELS = Path(__file__).parents[2] / "examples" / "models"
 FILES = [path.read_text() for path in sorted(MODELS.glob("*.prism"))]
@@ -177,7 +177,7 @@ def test_compiled_numbers_are_exact(text):
             failed.append(k)
             exact.append(None)
     try:
-        batch = Batch([node], PROGRAM.variables)
+        batch = ExpressionBatch([node], PROGRAM.variables)
         got = batch(columns, len(GRID))[0] if node.type is Type.INT else batch.numbers(columns, len(GRID))[0]
     except prism.PrismError:
         assert failed, "only partial operations may fail"
@@ -197,5 +197,5 @@ def test_compiled_conditions_are_exact(text):
             expected.append(evaluate(node, state))
         except prism.PrismError:
             return
-    got = Batch([node], PROGRAM.variables)(list(GRID.T.astype(np.int64)), len(GRID))[0]
+    got = ExpressionBatch([node], PROGRAM.variables)(list(GRID.T.astype(np.int64)), len(GRID))[0]
     assert got.tolist() == expected

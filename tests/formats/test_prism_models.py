@@ -79,7 +79,7 @@ def test_compiled_tapes_keys_of_many_words_and_the_plain_evaluator_agree(file, m
     text = (MODELS / f"{file}.prism").read_text()
     model = prism.loads(text, small)
     monkeypatch.setattr(lower, "WORD", 2)  # one word per variable
-    assert lower.Codec(model.program.variables).words == max(len(model.program.variables), 1)
+    assert lower.BitFields(model.program.variables).words == max(len(model.program.variables), 1)
     assert_same(prism.loads(text, small).pmdp, model.pmdp)
 
     def refuse(*_):

@@ -17,7 +17,7 @@ from rpl_agent.jit import njit
 
 # Why `explore` came back.
 DONE, PAUSED, FULL_STATES, FULL_CHOICES, FULL_TRANSITIONS, FULL_COMBINATIONS, NEEDS_VALUE, OUTSIDE = range(8)
-# Places in `Store.counts`.
+# Places in `StateStore.counts`.
 STATES, NEXT, CHOICES, TRANSITIONS, COMBINATIONS, MEMBERS, VALUES = range(7)
 DEADLOCK = -1
 
@@ -52,7 +52,7 @@ class Code(NamedTuple):
     lookup: np.ndarray  # (., 2) variable, radix of the combination's number
 
 
-class Store(NamedTuple):
+class StateStore(NamedTuple):
     """What exploration has found."""
 
     counts: np.ndarray  # (7,) int64
@@ -74,7 +74,7 @@ class Store(NamedTuple):
     value_table: np.ndarray
 
 
-class Scratch(NamedTuple):
+class ExploreScratch(NamedTuple):
     column: np.ndarray  # (V,)
     guards: np.ndarray  # steps of tape 0
     steps: np.ndarray  # steps of the longest other tape

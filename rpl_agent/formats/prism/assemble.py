@@ -11,10 +11,10 @@ import numpy as np
 from rpl_agent.formats.prism.errors import Position, PrismError
 from rpl_agent.formats.prism.explore import DEADLOCK, Graph, Machine
 from rpl_agent.formats.prism.interval import IntervalBounds, skeleton
-from rpl_agent.formats.prism.probability import Pool, Source
+from rpl_agent.formats.prism.probability import Pool, ProbabilityColumn
 from rpl_agent.formats.prism.scope import Program, RewardItem, StateVariable
 from rpl_agent.formats.prism.typed import Node
-from rpl_agent.formats.prism.vector import Batch
+from rpl_agent.formats.prism.vector import ExpressionBatch
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.pmdp import ParametricMDP, Reward
 
@@ -84,7 +84,7 @@ def assemble(
     labels["deadlock"] = np.zeros(states, dtype=bool)
     labels["deadlock"][graph.choice_state[graph.choice_combination == DEADLOCK]] = True
     label_index = np.array([*graph.combination_action.tolist(), len(machine.actions)])[combination]
-    choice_reward = _Rewards(program, columns, states, choice_state, label_index, base_label, row_of_sorted, rows)
+    choice_reward = _RewardTable(program, columns, states, choice_state, label_index, base_label, row_of_sorted, rows)
     parametric = {key for key, items in program.rewards.items() if any(i.value.parametric for i in items)}
     rewards = {key: choice_reward.of(items) for key, items in program.rewards.items() if key not in parametric}
     variables = {v.name: _narrowed(v, column) for v, column in zip(program.variables, columns, strict=True)}
@@ -104,7 +104,7 @@ def _narrowed(variable: StateVariable, column: np.ndarray) -> np.ndarray:
 
 def state_mask(node: Node, program: Program, columns: list[np.ndarray], states: int) -> np.ndarray:
     """(S,) bool: where a state formula holds."""
-    return np.array(Batch([node], program.variables)(columns, states)[0], dtype=bool)
+    return np.array(ExpressionBatch([node], program.variables)(columns, states)[0], dtype=bool)
 
 
 def _actions(program: Program, machine: Machine) -> tuple[list[str], list[str | None]]:
@@ -171,7 +171,7 @@ def _merge(row: np.ndarray, successor: np.ndarray, ends: list[np.ndarray], state
     return row, successor, ends
 
 
-class _Rewards:
+class _RewardTable:
     """Reward structures over states and rows (for a DTMC: the mean over its choices)."""
 
     def __init__(self, program, columns, states, choice_state, label_index, base_label, row_of_sorted, rows):
@@ -201,11 +201,11 @@ class _Rewards:
         here = [c[at] for c in self.columns]
         if item.value.parametric:
             pool = Pool()
-            ids = Source(item.value, self.program.variables, pool).ids(here, len(at))
+            ids = ProbabilityColumn(item.value, self.program.variables, pool).ids(here, len(at))
             table, ids = pool.table(self.program.parameters, ids)
             values = table.evaluate(np.asarray(theta, dtype=float))[ids]
         else:
-            values = Batch([item.value], self.program.variables).numbers(here, len(at))[0]
+            values = ExpressionBatch([item.value], self.program.variables).numbers(here, len(at))[0]
         if len(values) and not np.isfinite(values).all():
             raise PrismError("the reward is not a finite number", item.position)
         return values

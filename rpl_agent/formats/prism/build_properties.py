@@ -79,7 +79,7 @@ class PropertyBuilder(Transformer):
         reward: str | int | None = None
         if isinstance(number, ast.LabelName):
             reward = number.name
-        elif isinstance(number, ast.Number) and number.is_integer:
+        elif isinstance(number, ast.NumberLiteral) and number.is_integer:
             reward = int(number.value)
         elif number is not None:
             raise PrismError("a reward structure is given by its name or its number", number.position)

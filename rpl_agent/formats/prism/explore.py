@@ -15,10 +15,10 @@ from itertools import pairwise
 import numpy as np
 
 from rpl_agent.formats.prism import _explore_kernels as kernels
-from rpl_agent.formats.prism._explore_kernels import DEADLOCK, Scratch, Store
+from rpl_agent.formats.prism._explore_kernels import DEADLOCK, ExploreScratch, StateStore
 from rpl_agent.formats.prism.errors import NOWHERE, PrismError
 from rpl_agent.formats.prism.lower import Machine
-from rpl_agent.formats.prism.probability import Pool, Source
+from rpl_agent.formats.prism.probability import Pool, ProbabilityColumn
 from rpl_agent.formats.prism.scope import Program
 from rpl_agent.formats.prism.typed import Node
 
@@ -68,7 +68,7 @@ def default_limit() -> int:
     return free // 2
 
 
-class _Explorer:
+class _Exploration:
     """The store that the kernels fill, and what happens where they stop."""
 
     def __init__(self, machine: Machine, initial: np.ndarray, max_states: int | None, progress: Progress | None):
@@ -81,7 +81,7 @@ class _Explorer:
         def ints(n: int, kind: type = np.int64) -> np.ndarray:
             return np.empty(n, dtype=kind)
 
-        self.store = Store(
+        self.store = StateStore(
             np.zeros(7, dtype=np.int64), np.empty((room, words), dtype=np.int64), ints(room, np.int32), _table(room),
             ints(room, np.int32), ints(room, np.int32), ints(room), ints(room, np.int32), ints(room),
             np.zeros(combinations + 1, dtype=np.int64), ints(combinations), ints(4 * combinations),
@@ -93,7 +93,7 @@ class _Explorer:
         self.store.counts[kernels.STATES] = len(initial)
         kernels.rehash(self.store.keys, len(initial), self.store.table)
 
-    def run(self) -> Store:
+    def run(self) -> StateStore:
         counts = self.store.counts
         while True:
             status = kernels.explore(self.machine.code, self.store, self.scratch, self.max_states, PAUSE)
@@ -199,7 +199,7 @@ def _longer(array: np.ndarray) -> np.ndarray:
     return longer
 
 
-def _scratch(machine: Machine) -> Scratch:
+def _scratch(machine: Machine) -> ExploreScratch:
     code = machine.code
     commands, updates, words = len(code.guard), len(code.chance_ptr) - 1, machine.codec.words
     tapes = np.diff(code.tape_ptr)
@@ -208,7 +208,7 @@ def _scratch(machine: Machine) -> Scratch:
     def ints(n: int) -> np.ndarray:
         return np.zeros(n, dtype=np.int64)
 
-    return Scratch(
+    return ExploreScratch(
         ints(len(code.var_word)), ints(int(tapes[0])), ints(int(tapes[1:].max(initial=0))), np.full(commands, -1),
         np.zeros(updates, dtype=bool), np.zeros((updates, words), dtype=np.int64), ints(updates), ints(commands),
         ints(modules + 1), ints(modules), ints(2 * modules), ints(words), ints(4),
@@ -220,7 +220,7 @@ def explore(
 ) -> tuple[Graph, Machine]:
     """The part of a program that can be reached from the initial states, (n, V) values of the variables."""
     machine = Machine(program)
-    store = _Explorer(machine, machine.codec.encode(initial), max_states, progress).run()
+    store = _Exploration(machine, machine.codec.encode(initial), max_states, progress).run()
     states, choices, transitions = (
         int(store.counts[i]) for i in (kernels.STATES, kernels.CHOICES, kernels.TRANSITIONS)
     )
@@ -242,7 +242,7 @@ def explore(
 
 def expressions(graph: Graph, machine: Machine, pool: Pool, chances: list[list[Node | None]]) -> np.ndarray:
     """(T',) pool ids of the transitions: products of the probabilities of their updates, by command and update."""
-    sources = [[Source(node, machine.codec.variables, pool) for node in nodes] for nodes in chances]
+    sources = [[ProbabilityColumn(node, machine.codec.variables, pool) for node in nodes] for nodes in chances]
     factors = [tuple(c for c in members if not _is_one(chances[c])) for members in graph.combinations]
     depth = max(map(len, factors), default=0)
     result = np.ones(len(graph.successor), dtype=np.int32)
@@ -280,7 +280,7 @@ def _digits(graph: Graph, factors: list[tuple[int, ...]], chances: list[list[Nod
     return first, width
 
 
-def _ids(sources: list[Source], update: np.ndarray, state: np.ndarray, keys: np.ndarray, machine: Machine):
+def _ids(sources: list[ProbabilityColumn], update: np.ndarray, state: np.ndarray, keys: np.ndarray, machine: Machine):
     """(n,) pool ids of the probabilities of updates in states: constants by table, others by their source."""
     used = np.unique(update)
     table = np.full(len(sources), -1, dtype=np.int32)

@@ -140,7 +140,7 @@ def _until(true: ltl.Formula, f: ltl.Formula, low: int, high: int | None, positi
 # -- text -------------------------------------------------------------------------------------------------------------
 def unparse(expression: ast.Expression, outer: int = -1) -> str:
     """PRISM text of an expression: the name of the label made for it."""
-    if isinstance(expression, ast.Number):
+    if isinstance(expression, ast.NumberLiteral):
         value = expression.value
         return str(value.numerator) if value.denominator == 1 else str(float(value))
     if isinstance(expression, ast.Boolean):

@@ -7,7 +7,7 @@ import numpy as np
 from rpl_agent.formats.prism.errors import PrismError
 from rpl_agent.formats.prism.scope import Program
 from rpl_agent.formats.prism.typed import Node
-from rpl_agent.formats.prism.vector import Batch
+from rpl_agent.formats.prism.vector import ExpressionBatch
 
 #: partial assignments held at a time while the initial states are found
 MAX_CANDIDATES = 1 << 23
@@ -42,7 +42,7 @@ def initial_states(program: Program) -> np.ndarray:
         ready = [c for c in pending if c.support <= known]
         pending = [c for c in pending if not c.support <= known]
         for c in ready:
-            found = found[Batch([c], variables)(list(found.T), len(found))[0]]
+            found = found[ExpressionBatch([c], variables)(list(found.T), len(found))[0]]
     if not len(found):
         raise PrismError("no state satisfies init … endinit", program.initial.position)
     return found[np.lexsort(found.T[::-1])] if len(variables) else found

@@ -20,7 +20,7 @@ from rpl_agent.formats.prism.vector import Projection
 WORD = LIMIT
 
 
-class Codec:
+class BitFields:
     """States as rows of W int64 words, and back: bit fields, so that rows sort as the variables do."""
 
     def __init__(self, variables: Sequence[StateVariable]):
@@ -96,7 +96,7 @@ class Machine:
 
     def __init__(self, program: Program):
         self.program = program
-        self.codec = Codec(program.variables)
+        self.codec = BitFields(program.variables)
         self.commands: list[Command] = [c for module in program.modules for c in module]
         self.actions, self.alphabet = _synchronise(program)
         self.lookups: list[Lookup] = []

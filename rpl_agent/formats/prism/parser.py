@@ -93,12 +93,12 @@ def _lark() -> Lark:
     )
 
 
-def _number(token: Token) -> ast.Number:
+def _number(token: Token) -> ast.NumberLiteral:
     text = str(token)
     mantissa, _, exponent = text.lower().partition("e")
     if len(mantissa) > MAX_DIGITS or len(exponent) > 6 or (exponent and abs(int(exponent)) > MAX_EXPONENT):
         raise PrismError(f"number '{text[:40]}' is out of range", at(token))
-    return ast.Number(at(token), Fraction(text), text.isdigit())
+    return ast.NumberLiteral(at(token), Fraction(text), text.isdigit())
 
 
 @v_args(inline=True)
@@ -221,26 +221,26 @@ class _Builder(PropertyBuilder):
     def assignments(self, *items: Any) -> tuple[ast.Assignment, ...]:
         return tuple(i for i in items if isinstance(i, ast.Assignment))
 
-    def certain_update(self, assignments: tuple[ast.Assignment, ...]) -> ast.Update:
-        return ast.Update(None, assignments, assignments[0].position if assignments else Position(1, 1))
+    def certain_update(self, assignments: tuple[ast.Assignment, ...]) -> ast.ParsedUpdate:
+        return ast.ParsedUpdate(None, assignments, assignments[0].position if assignments else Position(1, 1))
 
     def interval(self, left: Token, low: Any, _comma: Token, high: Any, _right: Token) -> tuple[Any, Any, Position]:
         return low, high, at(left)
 
-    def likely_update(self, chance: Any, _colon: Token, assignments: tuple[ast.Assignment, ...]) -> ast.Update:
+    def likely_update(self, chance: Any, _colon: Token, assignments: tuple[ast.Assignment, ...]) -> ast.ParsedUpdate:
         if type(chance) is tuple:
-            return ast.Update(chance[0], assignments, chance[2], chance[1])
-        return ast.Update(chance, assignments, chance.position)
+            return ast.ParsedUpdate(chance[0], assignments, chance[2], chance[1])
+        return ast.ParsedUpdate(chance, assignments, chance.position)
 
-    def updates(self, *items: Any) -> tuple[ast.Update, ...]:
-        return tuple(i for i in items if isinstance(i, ast.Update))
+    def updates(self, *items: Any) -> tuple[ast.ParsedUpdate, ...]:
+        return tuple(i for i in items if isinstance(i, ast.ParsedUpdate))
 
-    def command(self, action: Any, guard: Any, _arrow: Token, updates: Any, _end: Token) -> ast.Command:
-        return ast.Command(action[0], guard, updates, action[1])
+    def command(self, action: Any, guard: Any, _arrow: Token, updates: Any, _end: Token) -> ast.ParsedCommand:
+        return ast.ParsedCommand(action[0], guard, updates, action[1])
 
     def module(self, _word: Token, name: Token, *items: Any) -> ast.Module:
         variables = tuple(i for i in items if isinstance(i, ast.Variable))
-        commands = tuple(i for i in items if isinstance(i, ast.Command))
+        commands = tuple(i for i in items if isinstance(i, ast.ParsedCommand))
         return ast.Module(str(name), variables, commands, at(name))
 
     def pair(self, old: Token, _eq: Token, new: Token) -> tuple[str, str]:
@@ -249,15 +249,15 @@ class _Builder(PropertyBuilder):
     def renaming(self, _word: Token, name: Token, _eq: Token, base: Token, *rest: Any) -> ast.Renaming:
         return ast.Renaming(str(name), str(base), tuple(r for r in rest if type(r) is tuple), at(name))
 
-    def reward_item(self, *items: Any) -> ast.RewardItem:
+    def reward_item(self, *items: Any) -> ast.ParsedRewardItem:
         on_transition = type(items[0]) is tuple
         guard, value = (i for i in items if isinstance(i, ast.Expression))
         action, position = items[0] if on_transition else (None, guard.position)
-        return ast.RewardItem(on_transition, action, guard, value, position)
+        return ast.ParsedRewardItem(on_transition, action, guard, value, position)
 
-    def rewards(self, word: Token, *items: Any) -> ast.Rewards:
+    def rewards(self, word: Token, *items: Any) -> ast.ParsedRewards:
         name = next((i[1:-1] for i in items if isinstance(i, Token) and i.type == "STRING"), None)
-        return ast.Rewards(name, tuple(i for i in items if isinstance(i, ast.RewardItem)), at(word))
+        return ast.ParsedRewards(name, tuple(i for i in items if isinstance(i, ast.ParsedRewardItem)), at(word))
 
     def model(self, *items: Any) -> ast.ModelFile:
         kinds = [i for i in items if type(i) is tuple]
@@ -274,6 +274,6 @@ class _Builder(PropertyBuilder):
             of(ast.Label),
             of(ast.Variable),
             of(ast.Module, ast.Renaming),
-            of(ast.Rewards),
+            of(ast.ParsedRewards),
             of(ast.InitialStates),
         )

@@ -1,8 +1,8 @@
 """Probabilities: polynomials in the parameters whose coefficients depend on the state, evaluated exactly and interned.
 
-`Source` is one probability expression of the file; asked for many states, it evaluates only combinations of its
-variables that are new, and answers with ids into a `Pool` of distinct polynomials. Products (synchronisation) and
-sums (equal successors) of pooled polynomials are taken once per distinct pair.
+`ProbabilityColumn` is one probability expression of the file; asked for many states, it evaluates only combinations
+of its variables that are new, and answers with ids into a `Pool` of distinct polynomials. Products (synchronisation)
+and sums (equal successors) of pooled polynomials are taken once per distinct pair.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class Pool:
         return table, rank[inverse.reshape(-1)].astype(np.int32)
 
 
-class Source:
+class ProbabilityColumn:
     """One probability expression, asked for whole columns of states."""
 
     def __init__(self, node: Node | None, variables: Sequence[StateVariable], pool: Pool):

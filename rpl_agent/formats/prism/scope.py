@@ -119,7 +119,7 @@ class Scope:
 
     def resolve(self, expression: ast.Expression, renaming: Mapping[str, str] | None = None) -> Node:
         """A typed expression; names are first passed through the module's renaming."""
-        if isinstance(expression, ast.Number):
+        if isinstance(expression, ast.NumberLiteral):
             value = expression.value
             return literal(int(value) if expression.is_integer else value, expression.position)
         if isinstance(expression, ast.Boolean):
@@ -335,7 +335,7 @@ def _typed(expression: ast.Expression, kind: Type, what: str, scope: Scope, rena
 
 
 def _command(
-    c: ast.Command, number: int, module: str, owner: int, renaming: Mapping[str, str], scope: Scope
+    c: ast.ParsedCommand, number: int, module: str, owner: int, renaming: Mapping[str, str], scope: Scope
 ) -> Command:
     action = renaming.get(c.action, c.action) if c.action is not None else None
     guard = _typed(c.guard, Type.BOOL, "a guard", scope, renaming)
@@ -374,7 +374,7 @@ def _chance(node: Node, position: Position) -> Node:
     return node
 
 
-def _reward(item: ast.RewardItem, scope: Scope) -> RewardItem:
+def _reward(item: ast.ParsedRewardItem, scope: Scope) -> RewardItem:
     guard = _typed(item.guard, Type.BOOL, "a reward's guard", scope, {})
     value = scope.resolve(item.value)
     if value.type is Type.BOOL:

@@ -25,7 +25,7 @@ class Expression:
 
 
 @dataclass(frozen=True, eq=False)
-class Number(Expression):
+class NumberLiteral(Expression):
     value: Fraction
     is_integer: bool
 
@@ -135,7 +135,7 @@ class Assignment:
 
 
 @dataclass(frozen=True)
-class Update:
+class ParsedUpdate:
     """``probability : (x'=…) & (y'=…)``; no probability means one; `upper` is the right end of ``[low, high]``."""
 
     probability: Expression | None
@@ -145,10 +145,10 @@ class Update:
 
 
 @dataclass(frozen=True)
-class Command:
+class ParsedCommand:
     action: str | None
     guard: Expression
-    updates: tuple[Update, ...]
+    updates: tuple[ParsedUpdate, ...]
     position: Position
 
 
@@ -156,7 +156,7 @@ class Command:
 class Module:
     name: str
     variables: tuple[Variable, ...]
-    commands: tuple[Command, ...]
+    commands: tuple[ParsedCommand, ...]
     position: Position
 
 
@@ -171,7 +171,7 @@ class Renaming:
 
 
 @dataclass(frozen=True)
-class RewardItem:
+class ParsedRewardItem:
     """One line of a rewards block; `on_transition` with action None is for unlabelled commands (``[] g : v;``)."""
 
     on_transition: bool
@@ -182,9 +182,9 @@ class RewardItem:
 
 
 @dataclass(frozen=True)
-class Rewards:
+class ParsedRewards:
     name: str | None
-    items: tuple[RewardItem, ...]
+    items: tuple[ParsedRewardItem, ...]
     position: Position
 
 
@@ -206,7 +206,7 @@ class ModelFile:
     labels: tuple[Label, ...]
     variables: tuple[Variable, ...]  # global ones
     modules: tuple[Module | Renaming, ...]
-    rewards: tuple[Rewards, ...]
+    rewards: tuple[ParsedRewards, ...]
     initial: tuple[InitialStates, ...] = ()
 
 

@@ -44,7 +44,7 @@ class Projection:
         return result
 
 
-class Batch:
+class ExpressionBatch:
     """Several boolean or integer expressions evaluated together on columns."""
 
     def __init__(self, nodes: Sequence[Node], variables: Sequence[StateVariable]):
