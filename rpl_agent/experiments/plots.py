@@ -17,7 +17,7 @@ from rpl_agent.experiments.store import Row, number
 from rpl_envs import INSTANCES
 
 #: One colour per set, the same in every figure; safe for colour-blind readers (Okabe and Ito).
-COLOURS = {
+COLOURS: dict[tuple[str, ...], str] = {
     ("clopper-pearson", "tied"): "#999999", ("clopper-pearson", "parameter"): "#E69F00",
     ("clopper-pearson", "expression"): "#56B4E9", ("clopper-pearson", "rectangular"): "#0072B2",
     ("ellipsoid", "parameter"): "#F0E442", ("ellipsoid", "expression"): "#CCBB44",
@@ -25,6 +25,7 @@ COLOURS = {
     ("anytime", "rectangular"): "#009E73", ("likelihood", "expression"): "#F4A582",
     ("likelihood", "rectangular"): "#D55E00",
     ("clopper-pearson", "coupled"): "#0b7285", ("likelihood", "coupled"): "#c2255c",
+    ("likelihood", "coupled", "certificate"): "#5f3dc4",
 }  # fmt: skip
 PALETTE = (
     "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#5A6B7B", "#8C564B", "#7A68A6",
@@ -79,9 +80,9 @@ def _limits(axis: Any, value: float, lines: Sequence[np.ndarray], maximise: bool
 
 def _panel(top: Any, bottom: Any, rows: Sequence[Row], title: str) -> None:
     """Values above, seconds below, for one world's online runs."""
-    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
     for row in rows:
-        groups[row["task"]["confidence"], row["task"]["relaxation"]].append(row)
+        groups[suites.set_of(row["task"])].append(row)
     value, maximise = number(rows[0]["result"]["value"]), rows[0]["result"]["sense"] == "max"
     lines = []
     order = {s: i for i, s in enumerate(suites.ONLINE_SETS)}
@@ -142,14 +143,14 @@ def gaps_figure(rows: Sequence[Row], path: Path) -> Path:
     known = list(INSTANCES)
     names = sorted({r["task"]["instance"] for r in rows}, key=lambda n: known.index(n) if n in known else len(known))
     figure, axis = plt.subplots(figsize=(9, 0.36 * len(names) + 1.6), layout="constrained")
-    used = {(r["task"]["confidence"], r["task"]["relaxation"]) for r in rows}
+    used = {suites.set_of(r["task"]) for r in rows}
     sets = [s for s in suites.UNIFORM_SETS if s in used]
     for chosen in sets:
         label: str | None = suites.set_name(*chosen)
         for row in rows:
             task = row["task"]
             gap = number(row["result"]["relative_gap"])
-            if (task["confidence"], task["relaxation"]) != chosen or math.isnan(gap) or gap <= 0:
+            if suites.set_of(task) != chosen or math.isnan(gap) or gap <= 0:
                 continue
             y = names.index(task["instance"])
             marker = ">" if gap > WIDEST else "D" if chosen[0] == "likelihood" else "o"

@@ -43,8 +43,11 @@ OTHER_SETS = (
 #: One common parameter, for the paper's own intervals and for our set.
 COUPLED_SETS = (("clopper-pearson", "coupled"), ("likelihood", "coupled"))
 UNIFORM_SETS = PAPER_SETS + ELLIPSOID_SETS + OTHER_SETS + COUPLED_SETS
-#: The coupled set is learned with the sampler that is made for it, ``exploration="certificate"``.
-ONLINE_SETS = PAPER_SETS + (("anytime", "rectangular"), ("likelihood", "rectangular"), ("likelihood", "coupled"))
+#: Online, a third word names the sampler where it is not the optimistic one.
+ONLINE_SETS: tuple[tuple[str, ...], ...] = PAPER_SETS + (
+    ("anytime", "rectangular"), ("likelihood", "rectangular"), ("likelihood", "coupled"),
+    ("likelihood", "coupled", "certificate"),
+)  # fmt: skip
 
 #: How a set is written in tables and figures.
 SET_NAMES = {
@@ -55,14 +58,21 @@ SET_NAMES = {
     ("anytime", "rectangular"): "anytime P_R", ("likelihood", "expression"): "likelihood P_Λ",
     ("likelihood", "rectangular"): "likelihood P_R", ("clopper-pearson", "coupled"): "P_U(U)",
     ("likelihood", "coupled"): "likelihood P_U",
+    ("likelihood", "coupled", "certificate"): "likelihood P_U, sampled for it",
 }  # fmt: skip
 
 #: The parts of `reproduce`.
 PARTS = ("sizes", "uniform", "online")
 
 
-def set_name(confidence: str, relaxation: str) -> str:
-    return SET_NAMES.get((confidence, relaxation), f"{confidence} {relaxation}")
+def set_name(*chosen: str) -> str:
+    return SET_NAMES.get(chosen, " ".join(chosen))
+
+
+def set_of(task: Task) -> tuple[str, ...]:
+    """(confidence, relaxation), and the sampler where it is not the optimistic one."""
+    sampler = task.get("exploration", "optimistic")
+    return (task["confidence"], task["relaxation"], *([sampler] if sampler != "optimistic" else []))
 
 
 def agent_order(names: Iterable[str]) -> list[str]:
@@ -108,7 +118,7 @@ def uniform(
 
 def online(
     instances: Iterable[str],
-    sets: Sequence[tuple[str, str]] = ONLINE_SETS,
+    sets: Sequence[tuple[str, ...]] = ONLINE_SETS,
     episodes: int = ONLINE_EPISODES,
     seeds: int = 3,
     delta: float = DELTA,
@@ -119,11 +129,11 @@ def online(
         {
             "kind": "online", "instance": name, "confidence": confidence, "relaxation": relaxation,
             "episodes": episodes, "seed": seed, "delta": delta, "schedule": schedule,
-            **({"exploration": "certificate"} if relaxation == "coupled" else {}),
+            **({"exploration": sampler[0]} if sampler else {}),
         }
         for seed in range(seeds)
         for name in instances
-        for confidence, relaxation in sets
+        for confidence, relaxation, *sampler in sets
     ]  # fmt: skip
 
 

@@ -192,16 +192,17 @@ def times_table(rows: Sequence[Row]) -> Table:
 # ---------------------------------------------------------------------- Figures 2 and 4, in numbers
 def online_table(rows: Sequence[Row]) -> Table:
     """Final guarantees, and the share of episodes with which a set reaches P_R(U)'s final guarantee."""
-    groups = _grouped(rows, "instance", "confidence", "relaxation")
+    groups: dict[tuple[str, tuple[str, ...]], list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row["task"]["instance"], suites.set_of(row["task"])].append(row)
     order = {s: i for i, s in enumerate(suites.ONLINE_SETS)}
     lines = []
-    for name in ordered_instances(n for n, _, _ in groups):
-        goals = [groups.get((name, confidence, "rectangular")) for confidence in ("clopper-pearson", "anytime")]
-        sets = sorted(((c, r) for n, c, r in groups if n == name), key=lambda s: order.get(s, len(order)))
-        for confidence, relaxation in sets:
-            some = groups[name, confidence, relaxation]
+    for name in ordered_instances(n for n, _ in groups):
+        goals = [groups.get((name, (confidence, "rectangular"))) for confidence in ("clopper-pearson", "anytime")]
+        for chosen in sorted((s for n, s in groups if n == name), key=lambda s: order.get(s, len(order))):
+            some = groups[name, chosen]
             lines.append([
-                name, suites.set_name(confidence, relaxation), str(len(some)), f"{some[0]['task']['episodes']:,}",
+                name, suites.set_name(*chosen), str(len(some)), f"{some[0]['task']['episodes']:,}",
                 short(number(some[0]["result"]["value"]), 5), short(_final(some, "true"), 5),
                 short(_final(some, "certified"), 5), *(share_for(some, goal) for goal in goals),
                 short(_mean_updates(some)), short(_mean(some, "learning", "timing")),

@@ -152,13 +152,13 @@ def _worlds(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def _set(row: Row) -> tuple[str, str]:
-    chosen = (row["task"]["confidence"], row["task"]["relaxation"])
+    chosen = suites.set_of(row["task"])
     return suites.set_name(*chosen), COLOURS.get(chosen, "#666666")
 
 
 def online_chart(rows: Sequence[Row]) -> Chart:
     order = {s: i for i, s in enumerate(suites.ONLINE_SETS)}
-    ranked = sorted(rows, key=lambda r: order.get((r["task"]["confidence"], r["task"]["relaxation"]), len(order)))
+    ranked = sorted(rows, key=lambda r: order.get(suites.set_of(r["task"]), len(order)))
     panels = {name: _curves(some, _set) for name, some in _worlds(ranked).items()}
     note = "Interquartile means over seeds. Click a name to hide it, click twice to see it alone."
     return Chart("online", "Learning online: values and guarantees", note, panels, KINDS)
@@ -190,11 +190,9 @@ def share_chart(rows: Sequence[Row]) -> Chart:
     for chosen in suites.ONLINE_SETS:
         shares = []
         for some in worlds.values():
-            groups = {
-                s: [r for r in some if (r["task"]["confidence"], r["task"]["relaxation"]) == s]
-                for s in (chosen, ("anytime", "rectangular"))
-            }
-            mine, goal = groups[chosen], groups["anytime", "rectangular"]
+            mine, goal = (
+                [row for row in some if suites.set_of(row["task"]) == s] for s in (chosen, ("anytime", "rectangular"))
+            )
             found = share(mine, goal) if mine and goal else None
             shares.append(None if found is None else 100 * found)
         bars.append({
@@ -217,7 +215,7 @@ def uniform_chart(rows: Sequence[Row]) -> Chart:
             name: number(row["result"]["relative_gap"])
             for name, some in worlds.items()
             for row in some
-            if (row["task"]["confidence"], row["task"]["relaxation"]) == chosen
+            if suites.set_of(row["task"]) == chosen
         }
         if not found:
             continue

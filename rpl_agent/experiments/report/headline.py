@@ -11,7 +11,7 @@ from rpl_agent.experiments.report.charts import by_kind
 from rpl_agent.experiments.store import Row, number
 from rpl_agent.experiments.tables import share
 
-OURS = ("likelihood", "rectangular")
+OURS = ("likelihood", "coupled")
 THEIRS = ("clopper-pearson", "rectangular")
 
 
@@ -27,7 +27,7 @@ def _of(rows: Sequence[Row], chosen: tuple[str, str]) -> dict[tuple, Row]:
     return {
         (r["task"]["instance"], r["task"]["seed"], r["task"]["episodes"]): r
         for r in rows
-        if (r["task"]["confidence"], r["task"]["relaxation"]) == chosen
+        if suites.set_of(r["task"]) == chosen
     }
 
 
