@@ -47,8 +47,9 @@ def rpl(
 
 #: name -> seed -> agent.
 AGENTS: dict[str, Callable[[int], Any]] = {
-    "rpl": rpl("likelihood", "rectangular"),
+    "rpl": lambda seed: RPLAgent(delta=1e-3, seed=seed),
     "rpl-certificate": rpl("likelihood", "coupled", exploration="certificate"),
+    "rpl-rectangular": rpl("likelihood", "rectangular"),
     "rpl-pooled": rpl("likelihood", "rectangular", "expression"),
     "rpl-anytime": rpl("anytime", "rectangular"),
     "rpl-expression": rpl("likelihood", "expression"),
