@@ -36,8 +36,7 @@ class World:
         self.renderer = source.renderer
         self.max_episode_steps = source.max_episode_steps
         sign = 1.0 if source.objective.sense is Sense.MAX else -1.0
-        scale = source.objective.discount if pmdp.has_random_start else 1.0  # see `Task`
-        self.reward = sign * scale * task.reward + 0.0  # (R,); + 0.0 turns −0.0 into 0.0
+        self.reward = sign * task.paid(pmdp) + 0.0  # (R,); + 0.0 turns −0.0 into 0.0
         self.arrival = np.where(task.target, sign if source.objective.kind is Kind.REACH else 0.0, 0.0)  # (S,)
         self.terminal = task.decided | absorbing(pmdp)
         self._mdp = pmdp.instantiate(np.array(theta))
@@ -100,7 +99,7 @@ def absorbing(pmdp: ParametricMDP) -> np.ndarray:
     """(S,) bool, states that every action keeps for sure."""
     leaves = np.zeros(pmdp.num_states, dtype=bool)
     source = pmdp.row_state[pmdp.transition_row]
-    leaves[source[pmdp.successor != source]] = True
+    leaves[source[pmdp.arrives != source]] = True
     return ~leaves
 
 

@@ -59,8 +59,7 @@ def predict(
     start = 0 if agent.world is None else agent.world.action_start
     before = None if state is None else state[1:]
     states = [_state(agent, item, int(k), before, i) for i, (item, k) in enumerate(zip(observations, steps))]
-    first = int(agent.pmdp.has_random_start)  # the first rule of such a policy belongs to the draw of the start
-    rows = [policy.row(agent.pmdp, s, rng, first + int(k)) for s, k in zip(states, steps)]
+    rows = [policy.row(agent.pmdp, s, rng, agent.pmdp.moment(int(k))) for s, k in zip(states, steps)]
     actions = agent.pmdp.action[rows].astype(np.int64)
     result = start + actions
     return (result[0] if single else result), (steps + 1, np.array(states), actions)

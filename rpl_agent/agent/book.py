@@ -66,7 +66,7 @@ class StepBook:
         """Row drawn with a uniform number, at a step of the episode."""
         if self._weights is None:
             assert self._policy is not None
-            return self._policy.row(self.pmdp, state, None, step + self.pmdp.has_random_start)
+            return self._policy.row(self.pmdp, state, None, self.pmdp.moment(step))
         choice = self._choices.get(state)
         if choice is None:
             lo, hi = int(self.pmdp.state_ptr[state]), int(self.pmdp.state_ptr[state + 1])
@@ -189,8 +189,7 @@ def gains(pmdp: ParametricMDP, task: Task) -> np.ndarray:
     """(T,) what a transition adds to the objective: its reward, or 1 on entering the target."""
     if task.objective.kind is Kind.REACH:
         return (task.target[pmdp.arrives] & ~task.decided[pmdp.row_state[pmdp.transition_row]]).astype(float)
-    scale = task.objective.discount if pmdp.has_random_start else 1.0  # see `Task`
-    return scale * pmdp.on_transitions(task.reward)
+    return pmdp.on_transitions(task.paid(pmdp))
 
 
 def settled(pmdp: ParametricMDP, task: Task) -> np.ndarray:

@@ -35,31 +35,31 @@ class Surface:
         already taken. These are the bounds of the rectangular relaxation, also where the certificate is tighter.
         """
         low, high = self._sides()
-        return _values(low, low.lower_values, step), _values(high, high.upper_values, step)
+        return _values(low, False, step), _values(high, True, step)
 
     def q_bounds(self, step: int = 0) -> Bounds:
         """(lower (S, A), upper (S, A)): the action once, then as in `value_bounds`; nan where it is not enabled."""
         low, high = self._sides()
         pmdp = self.session.pmdp
         tables = []
-        for solution, values, upward in ((low, low.lower_values, False), (high, high.upper_values, True)):
-            after = _values(solution, values, step + 1)
+        for solution, upward in ((low, False), (high, True)):
             q = np.full((pmdp.num_states, pmdp.num_actions), np.nan)
-            q[pmdp.row_state, pmdp.action] = _row_values(solution, after, upward)
+            q[pmdp.row_state, pmdp.action] = _row_values(solution, upward, step)
             tables.append(q)
         return tables[0], tables[1]
 
     def policy_table(self) -> list[dict[str, Any]]:
-        """One line per state: its name, the certified policy's action, and the bounds of its value."""
+        """One line per state that can be seen: its name, the certified policy's first action, bounds of its value."""
         pmdp = self.session.pmdp
         certificate = self.session.certificate or self.session.certify()
         lower, upper = self.value_bounds()
+        first = pmdp.moment(0)
         return [
             {
                 "state": s, "name": pmdp.state_name(s), "lower": float(lower[s]), "upper": float(upper[s]),
-                "action": pmdp.action_names[certificate.policy.action(pmdp, s)],
+                "action": pmdp.action_names[certificate.policy.action(pmdp, s, None, first)],
             }
-            for s in range(pmdp.num_states)
+            for s in np.flatnonzero(~pmdp.is_silent).tolist()
         ]  # fmt: skip
 
     def _sides(self) -> tuple[Solution, Solution]:
@@ -102,21 +102,52 @@ class Surface:
         return text + ")"
 
 
-def _values(solution: Solution, values: np.ndarray, step: int) -> np.ndarray:
-    """(S,) of one step: a horizon's values are stored by steps to go."""
-    if values.ndim == 1:
-        return values.copy()
-    to_go = len(values) - 1 - step
-    if step < 0 or to_go < 0:
-        raise ModelError(f"step {step} is outside the horizon of {len(values) - 1} steps")
-    return values[to_go].copy()
+def _moment(solution: Solution, upward: bool, passed: int) -> np.ndarray:
+    """(S,) the solver's values when ``passed`` of its steps are over; a horizon's are stored by steps to go."""
+    values = solution.upper_values if upward else solution.lower_values
+    return values if values.ndim == 1 else values[len(values) - 1 - passed]
 
 
-def _row_values(solution: Solution, values: np.ndarray, upward: bool) -> np.ndarray:
+def _values(solution: Solution, upward: bool, step: int) -> np.ndarray:
+    """(S,) bounds when ``step`` steps of an episode are over, in the environment's time; nan in silent states."""
+    passed = _passed(solution, step)
+    values = _in_steps(solution, _moment(solution, upward, passed), upward)
+    pmdp = solution.problem.pmdp
+    values[pmdp.is_silent] = np.nan
+    if step == 0:
+        values[pmdp.initial_state] = solution.upper if upward else solution.lower
+    return values
+
+
+def _row_values(solution: Solution, upward: bool, step: int) -> np.ndarray:
     """(R,) reward and expectation of every row, rounded outward; decided states keep their value."""
-    problem = solution.problem
-    q = problem.reward + problem.gamma * row_bounds(problem, values, upward)
+    problem, passed = solution.problem, _passed(solution, step)
+    horizon = problem.objective.horizon
+    if horizon is not None and passed >= horizon:
+        raise ModelError(f"no step is left after step {step} of the horizon")
+    q = problem.reward + problem.gamma * row_bounds(problem, _moment(solution, upward, passed + 1), upward)
     finite = np.isfinite(q)
     q[finite] += (1.0 if upward else -1.0) * 4.0 * UNIT_ROUNDOFF * (np.abs(q[finite]) + np.abs(problem.reward[finite]))
-    decided = problem.task.decided[problem.pmdp.row_state]
-    return np.where(decided, values[problem.pmdp.row_state], q)
+    row_state = problem.pmdp.row_state
+    q = np.where(problem.task.decided[row_state], _moment(solution, upward, passed)[row_state], q)
+    q = _in_steps(solution, q, upward)
+    q[problem.pmdp.is_silent[row_state]] = np.nan
+    return q
+
+
+def _passed(solution: Solution, step: int) -> int:
+    """Steps of the solver before a step of an episode."""
+    problem = solution.problem
+    passed, horizon = problem.pmdp.moment(step), problem.objective.horizon
+    if horizon is not None and not 0 <= step <= (horizon - problem.pmdp.moment(0)) // problem.pmdp.pace:
+        raise ModelError(f"step {step} is outside the horizon of the objective")
+    return passed
+
+
+def _in_steps(solution: Solution, values: np.ndarray, upward: bool) -> np.ndarray:
+    """Values of the solver as those of an environment: before a random start lies one more step (see `Task`)."""
+    problem, side = solution.problem, 1.0 if upward else -1.0
+    scaled = values * problem.gamma ** problem.pmdp.moment(0) + side * problem.task.rounding
+    if problem.task.rounding:
+        scaled += side * 4.0 * UNIT_ROUNDOFF * np.abs(scaled)
+    return scaled

@@ -135,20 +135,21 @@ def value_iteration(
 
 @njit(cache=True)
 def q_episodes(
-    state_ptr, row_ptr, successor, cumulative, reward, bonus, stop, terminal, initial, max_steps, episodes, first,
-    decay, epsilon_min, omega, discount, rng, q, visits,
+    state_ptr, row_ptr, successor, cumulative, reward, bonus, stop, terminal, silent, initial, max_steps, episodes,
+    first, decay, epsilon_min, omega, discount, rng, q, visits,
 ):  # fmt: skip
     """Q-learning for a number of episodes, ε-greedy; updates q (R,) and visits (R,) in place; returns the steps.
 
     reward (R,) is what is to be maximised on leaving a state, bonus (S,) on entering one; ``cumulative`` plays the
-    environment and is never looked at by the update. A cut episode bootstraps from its last state.
+    environment and is never looked at by the update. A cut episode bootstraps from its last state. A silent state takes
+    no step of an environment.
     """
     steps = 0
     for k in range(episodes):
         epsilon = max(epsilon_min, 1.0 - (first + k) / decay)
         s = initial
         length = 0
-        while length < max_steps and not stop[s]:
+        while (length < max_steps or silent[s]) and not stop[s]:
             low, high = state_ptr[s], state_ptr[s + 1]
             if next_double(rng) < epsilon:
                 r = low + int(next_double(rng) * (high - low))
@@ -161,8 +162,9 @@ def q_episodes(
                 goal += discount * q[greedy(q, state_ptr[following], state_ptr[following + 1])]
             visits[r] += 1
             q[r] += visits[r] ** -omega * (goal - q[r])
+            if not silent[s]:
+                length += 1
             s = following
-            length += 1
         steps += length
     return steps
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from rpl_agent.agent.book import gains
 from rpl_agent.baselines._kernels import greedy, q_episodes
 from rpl_agent.baselines.base import Baseline
 from rpl_agent.errors import ModelError
@@ -55,7 +56,8 @@ class QLearning(Baseline):
         sign = 1.0 if task.objective.sense is Sense.MAX else -1.0
         self._reward = sign * task.reward
         self._bonus = sign * task.target if task.objective.kind is Kind.REACH else np.zeros(pmdp.num_states)
-        self._discount = task.objective.discount
+        self._discount = task.objective.discount  # of the compiled episodes, which pass silent states as steps
+        self._gain = sign * gains(pmdp, task)
         self._cumulative: np.ndarray | None = None
 
     @property
@@ -74,7 +76,7 @@ class QLearning(Baseline):
             cumulate(pmdp.row_ptr, simulator._mdp.probability, self._cumulative)
         self.num_timesteps += q_episodes(
             pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, self._cumulative, self._reward, self._bonus, simulator.stop,
-            self._task.decided, pmdp.initial_state, simulator.max_steps, episodes - self.num_episodes,
+            self._task.decided, pmdp.is_silent, pmdp.initial_state, simulator.max_steps, episodes - self.num_episodes,
             self.num_episodes, self._decay, self.epsilon_min, self.omega, self._discount, simulator.state, self.q,
             self.visits,
         )  # fmt: skip
@@ -82,16 +84,16 @@ class QLearning(Baseline):
 
     def _step_episode(self) -> None:
         """One episode through the environment's ``step``; Q moves after it, in the order in which things happened."""
-        pmdp, decided = self.world.pmdp, self._task.decided
+        pmdp, decided, discount = self.world.pmdp, self._task.decided, self.world.objective.discount
         epsilon = max(self.epsilon_min, 1.0 - self.num_episodes / self._decay)
         trace = self.experience.record()
         self._sample(self._explore(epsilon), 1)
         for transition in trace:
-            row, following = int(pmdp.transition_row[transition]), int(pmdp.successor[transition])
-            goal = self._reward[row] + self._bonus[following]
+            row, following = int(pmdp.transition_row[transition]), int(pmdp.arrives[transition])
+            goal = self._gain[transition]
             if not decided[following]:
                 low, high = pmdp.state_ptr[following], pmdp.state_ptr[following + 1]
-                goal += self._discount * self.q[greedy(self.q, low, high)]
+                goal += discount * self.q[greedy(self.q, low, high)]
             self.visits[row] += 1
             self.q[row] += float(self.visits[row]) ** -self.omega * (goal - self.q[row])
 

@@ -31,6 +31,8 @@ SPLIT_WEIGHT = (1.0 - ORIGIN_WEIGHT["split"]) / len(SPLIT_MARKS)
 #: Share of what is left of the weight that an explicit mark takes when the caller gives none.
 EXPLICIT_SHARE = 0.97
 _SCHEDULES = ("geometric", "split")
+#: What `locate` says of a state that a row leads to on several ways, besides the codes of its kernel.
+AMBIGUOUS = -3
 
 
 @dataclass(frozen=True, eq=False)  # identity: what is derived from a mark is cached by it
@@ -236,9 +238,7 @@ class Counts:
             if len(column) != len(columns[0]):
                 raise DataError("states, actions and successors must have one length")
         s, a, s2 = (c.astype(np.int64) for c in columns)
-        out = np.empty(len(s), dtype=np.int64)
-        p = self.pmdp
-        _kernels.locate(s, a, s2, p.state_ptr, p.action, p.row_ptr, p.successor, out)
+        out = locate(self.pmdp, s, a, s2)
         if (out < 0).any():
             k = int(np.argmax(out < 0))
             raise DataError(self._impossible(int(s[k]), int(a[k]), int(s2[k]), int(out[k])))
@@ -251,6 +251,8 @@ class Counts:
         if reason == _kernels.NO_ROW:
             return f"action {action} was observed in {state}, but the model does not enable it there"
         target = p.state_name(s2) if 0 <= s2 < p.num_states else f"state {s2}"
+        if reason == AMBIGUOUS:
+            return f"{state} --{action}--> {target} happens on several ways, and only the reward tells them apart"
         return f"observed {state} --{action}--> {target}, which has probability zero in the model"
 
     def _describe(self, t: int) -> str:
@@ -258,3 +260,18 @@ class Counts:
         row = int(np.searchsorted(p.row_ptr, t, side="right") - 1)
         action = p.action_names[int(p.action[row])]
         return f"{p.state_name(int(p.row_state[row]))} --{action}--> {p.state_name(int(p.successor[t]))}"
+
+
+def locate(pmdp: ParametricMDP, states: np.ndarray, actions: np.ndarray, successors: np.ndarray) -> np.ndarray:
+    """(n,) the transition of each record; NO_ROW, NO_SUCCESSOR or AMBIGUOUS where there is none to be found.
+
+    Successors are those of the transitions, or the states that are seen behind silent ones.
+    """
+    out = np.empty(len(states), dtype=np.int64)
+    _kernels.locate(states, actions, successors, pmdp.state_ptr, pmdp.action, pmdp.row_ptr, pmdp.successor, out)
+    if pmdp.has_payments and (out == _kernels.NO_SUCCESSOR).any():
+        seen = np.empty_like(out)
+        _kernels.locate(states, actions, successors, pmdp.state_ptr, pmdp.action, pmdp.row_ptr, pmdp.arrives, seen)
+        seen[(seen >= 0) & pmdp.told_by_reward[seen]] = AMBIGUOUS
+        out = np.where(out == _kernels.NO_SUCCESSOR, seen, out)
+    return out

@@ -24,7 +24,7 @@ import numpy as np
 
 from rpl_agent.errors import DataError, RPLWarning
 from rpl_agent.evidence import _kernels
-from rpl_agent.evidence.counts import Counts
+from rpl_agent.evidence.counts import AMBIGUOUS, Counts, locate
 from rpl_agent.formats.log_sources import LogRows, length, open_log
 from rpl_agent.formats.repeats import Repeats
 from rpl_agent.likelihood.windows import split_fraction
@@ -163,13 +163,11 @@ class _Decoder:
             states = self._states([columns[n] for n in names], names, reasons)
             successors = self._states([columns[f"next_{n}"] for n in names], [f"next_{n}" for n in names], reasons)
         actions = self._actions(columns["action"], reasons)
-        found = np.empty(block.size, dtype=np.int64)
-        p = self.pmdp
-        _kernels.locate(states, actions, successors, p.state_ptr, p.action, p.row_ptr, p.successor, found)
+        found = locate(self.pmdp, states, actions, successors)
         for k in np.flatnonzero(found < 0).tolist():
             if k not in reasons:
                 reasons[k] = self._reason(int(states[k]), int(actions[k]), int(successors[k]), int(found[k]))
-        return states, actions, successors, found, reasons
+        return states, actions, np.where(found >= 0, self.pmdp.successor[found], successors), found, reasons
 
     def _variable_columns(self, columns) -> list[str]:
         names = list(self.pmdp.variables)
@@ -233,18 +231,19 @@ class _Decoder:
 
     def _index(self) -> None:
         """Sorted keys of all states, by the ranks of their variables' values."""
-        columns = [np.asarray(c, dtype=np.int64) for c in self.pmdp.variables.values()]
+        shown = np.flatnonzero(~self.pmdp.is_silent)  # the others have the variables of a state that is shown
+        columns = [np.asarray(c, dtype=np.int64)[shown] for c in self.pmdp.variables.values()]
         self._values = [np.unique(c) for c in columns]
         size = 1
         for values in self._values:
             size *= len(values)
         if size >= 2**62:
             raise DataError("the state variables take too many combinations: use the columns state and next_state")
-        key = np.zeros(self.pmdp.num_states, dtype=np.int64)
+        key = np.zeros(len(shown), dtype=np.int64)
         for column, values in zip(columns, self._values, strict=True):
             key = key * len(values) + np.searchsorted(values, column)
-        self._order = np.argsort(key, kind="stable")
-        self._keys = key[self._order]
+        order = np.argsort(key, kind="stable")
+        self._keys, self._order = key[order], shown[order]
 
     def _reason(self, state: int, action: int, successor: int, found: int) -> str:
         p = self.pmdp
@@ -257,6 +256,8 @@ class _Decoder:
             return f"{shown} is not enabled"
         if not 0 <= successor < p.num_states:
             return f"the model has no state {successor} (it has {p.num_states})"
+        if found == AMBIGUOUS:
+            return f"{shown} leads to {p.state_name(successor)} on several ways, and only the reward tells them apart"
         return f"{shown} never leads to {p.state_name(successor)}"
 
 
@@ -299,10 +300,12 @@ def simulate_log(
                     break
                 row = _pick(draw[0], weights, int(pmdp.state_ptr[state]), int(pmdp.state_ptr[state + 1]))
                 t = _pick(draw[1], mdp.probability, int(pmdp.row_ptr[row]), int(pmdp.row_ptr[row + 1]))
-                successor = int(pmdp.successor[t])
-                action = pmdp.action_names[pmdp.action[row]]
-                writer.writerow([*(c[state] for c in columns), action, *(c[successor] for c in columns)])
-                state, rows = successor, rows + 1
+                successor = int(pmdp.arrives[t])
+                if not pmdp.is_silent[state]:  # the draw of a random start is no step
+                    action = pmdp.action_names[pmdp.action[row]]
+                    writer.writerow([*(c[state] for c in columns), action, *(c[successor] for c in columns)])
+                    rows += 1
+                state = successor
     return rows
 
 

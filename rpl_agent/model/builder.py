@@ -9,7 +9,10 @@ Two things that people have are put into states that no environment shows (``sil
 
 - a random start is one state before the first, whose only row draws the state that is seen after a reset;
 - rewards r(s, a, s') that differ within a row: the row pays the least of them, and the rest is paid by a state between
-  the row and its successor. Its expectation then needs no new mathematics, also where probabilities are unknown.
+  the row and its successor. Its expectation then needs no new mathematics, also where probabilities are unknown. Where
+  one row of a model needs that, all transitions get such a state, most of which pay nothing: then every step of an
+  environment is two steps of the solver, and discounts and horizons can be said in the solver's time. (Left out are
+  states that are never left and pay nothing, whose value no time changes.)
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP, Reward
 from rpl_agent.model.polynomial import Number, Polynomial, as_polynomial
-from rpl_agent.model.states import START, Paid, paying
+from rpl_agent.model.states import START, Paid
 from rpl_agent.model.validation import Problem, raise_problems, require_valid
 
 State = Hashable
@@ -100,6 +103,8 @@ class _Explorer:
 
     def run(self, initial: Any) -> None:
         random = isinstance(initial, Mapping)
+        if any(isinstance(state, Paid) for state in (initial if random else [initial])):
+            raise ModelError("nothing is paid before the first step: the start is a state, not paying(...)")
         level = [START if random else initial]
         self._add(level)
         while level:
@@ -208,34 +213,55 @@ class _Payments:
         self._rewards = {name: (function, _takes_successor(function)) for name, function in rewards.items()}
         self._row: dict[tuple[int, str], list[float]] = {}
         self._explorer = explorer
-        for index in range(len(explorer.rows)):  # silent states that are added on the way pay by themselves
-            state = explorer.order[index]
+        shown = [i for i, s in enumerate(explorer.order) if s is not START and not isinstance(s, Paid)]
+        between = {
+            (index, action): self._pay(index, action, successors)
+            for index in shown
+            for action, successors in explorer.rows[index]
+        }
+        if not any(silent.extra for row in between.values() for silent in row.values()):
+            return
+        for index in shown:
+            if self._rests(index):
+                continue
             for action, successors in explorer.rows[index]:
-                if state is not START and not isinstance(state, Paid):
-                    self._row[index, action] = self._pay(state, action, successors)
+                passed: dict[int, Polynomial] = {}
+                for s, silent in between[index, action].items():
+                    number = self._silent(silent)
+                    passed[number] = passed.get(number, Polynomial({})) + successors[s]
+                successors.clear()
+                successors.update(passed)
 
-    def _pay(self, state: Any, action: str, successors: dict[int, Polynomial]) -> list[float]:
-        """The least reward of each name; successors that pay more are replaced by silent states."""
-        least, extras = [], {s: {} for s in successors}  # type: ignore[var-annotated]
+    def _pay(self, index: int, action: str, successors: dict[int, Polynomial]) -> dict[int, Paid]:
+        """Notes the least reward of each name; successor -> the silent state that pays the rest."""
+        state, order = self._explorer.order[index], self._explorer.order
+        ends = {s: order[s] for s in successors}
+        extras = {s: dict(end.extra) if isinstance(end, Paid) else {} for s, end in ends.items()}
+        ends = {s: end.successor if isinstance(end, Paid) else end for s, end in ends.items()}
+        least = self._row[index, action] = []
         for name, (function, arrival) in self._rewards.items():
             if not arrival:
                 least.append(float(function(state, action)))
                 continue
-            paid = {s: float(function(state, action, self._explorer.order[s])) for s in successors}
+            paid = {s: float(function(state, action, end)) for s, end in ends.items()}
             least.append(min(paid.values(), default=0.0))
             for s, amount in paid.items():
-                extras[s][name] = amount - least[-1]
-        for s, extra in extras.items():
-            between = paying(self._explorer.order[s], **extra)
-            if isinstance(between, Paid) and between != self._explorer.order[s]:
-                successors[self._silent(between, s)] = successors.pop(s)
-        return least
+                extras[s][name] = extras[s].get(name, 0.0) + amount - least[-1]
+        amounts = {s: tuple((n, a) for n, a in sorted(extra.items()) if a) for s, extra in extras.items()}
+        return {s: Paid(end, amounts[s]) for s, end in ends.items()}
 
-    def _silent(self, between: Paid, successor: int) -> int:
+    def _rests(self, index: int) -> bool:
+        """Whether a state is never left and pays nothing."""
+        return all(
+            list(successors) == [index] and not any(self._row[index, action])
+            for action, successors in self._explorer.rows[index]
+        )
+
+    def _silent(self, between: Paid) -> int:
         explorer = self._explorer
         if between not in explorer.number:
             explorer._add([between])
-            explorer.rows.append([("", {successor: Polynomial.constant(1)})])
+            explorer.rows.append([("", {explorer.number[between.successor]: Polynomial.constant(1)})])
         return explorer.number[between]
 
     def arrays(self, pieces: _Rows, names: tuple[str, ...]) -> dict[str, Reward]:

@@ -18,9 +18,11 @@ INSTANT expected reward of the state in which the play is after exactly ``horizo
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -198,25 +200,37 @@ class Objective:
                 f"reward {self.reward_name!r} is negative ({reward[row]}) at {pmdp.row_name(row)}: "
                 "undiscounted totals need rewards ≥ 0"
             )
-        rounding = 0.0
-        if self.discount < 1.0 and pmdp.has_random_start:
-            # the draw of the start is a step to the solver: rewards are scaled up by what that step takes off
-            reward = reward / self.discount
-            rounding = 2.0**-50 * float(np.abs(reward).max(initial=0.0)) / (1.0 - self.discount)
-        return Task(timed, target, avoid, reward, rounding=rounding)
+        scaled, rounding = self._scaled(pmdp, reward, timed.discount)
+        return Task(timed, target, avoid, scaled, rounding=rounding)
 
     def _timed(self, pmdp: ParametricMDP) -> Objective:
-        """The objective in the solver's time, in which silent states take a step."""
-        if self.horizon is None and self.discount == 1.0:
-            return self
-        if pmdp.has_payments:
-            raise ModelError(
-                "rewards r(s, a, s') are paid in states of their own: they go with total rewards and costs, not with "
-                "a discount or a horizon; let the state remember what was paid, and pay r(s, a) on leaving it"
-            )
-        if self.horizon is None or not pmdp.has_random_start:
-            return self
-        return replace(self, horizon=self.horizon + 1)
+        """The objective in the solver's time, in which silent states take a step (see `ParametricMDP.moment`)."""
+        horizon, discount = self.horizon, self.discount
+        if horizon is not None:
+            horizon = pmdp.moment(horizon)
+        if discount < 1.0 and pmdp.pace > 1:
+            # not rounded to 1, where a discounted objective would turn into a total
+            discount = min(discount ** (1.0 / pmdp.pace), math.nextafter(1.0, 0.0))
+        return replace(self, horizon=horizon, discount=discount)
+
+    def _scaled(self, pmdp: ParametricMDP, reward: np.ndarray, discount: float) -> tuple[np.ndarray, float]:
+        """Rewards (R,) for a solver that discounts every step of its own, and what that may be off at the start.
+
+        A step t of an episode counts γ^t. The solver takes it at the moment m(t) = b + n t, where b is 1 with a random
+        start and n is `ParametricMDP.pace`, and multiplies with g^m(t), the silent state behind it with one g more: so
+        rewards are divided by g^b and g^(b + 1). Rounded are these quotients, and g^n is not quite γ. With rewards of
+        at most r per step the values are off by at most 2^-50 r / (1 − γ) and |γ − g^n| r / (1 − γ)², because
+        |γ^t − g^(n t)| ≤ t γ^(t−1) |γ − g^n| for the larger of the two factors.
+        """
+        late = int(pmdp.has_random_start) + pmdp.is_silent[pmdp.row_state]
+        if self.discount == 1.0 or not late.any():
+            return reward, 0.0
+        scaled = reward / discount**late
+        most = pmdp.pace * Fraction(float(np.abs(scaled).max(initial=0.0)))
+        wanted, given = Fraction(self.discount), Fraction(discount) ** pmdp.pace
+        left = 1 - max(wanted, given)
+        rounding = Fraction(1, 2**50) * most / left + abs(wanted - given) * most / left**2
+        return scaled, math.nextafter(float(rounding), math.inf)
 
     @staticmethod
     def _mask(pmdp: ParametricMDP, label: str | None, role: str) -> np.ndarray:
@@ -229,10 +243,11 @@ class Objective:
 
 @dataclass(frozen=True)
 class Task:
-    """An objective resolved against a model.
+    """An objective resolved against a model, in the solver's time.
 
-    With a random start the objective's horizon is one step longer here, and discounted rewards are scaled: the draw of
-    the start is a step to the solver and none to the user.
+    Silent states take a step in the solver and none in an environment. So with a random start the horizon is one
+    step longer here, with rewards r(s, a, s') it is doubled and the discount is a square root, and discounted rewards
+    are scaled (see `ParametricMDP.moment` and `Objective._scaled`).
     """
 
     objective: Objective
@@ -241,6 +256,12 @@ class Task:
     reward: np.ndarray  # (R,) float64, 0 on rows of target states
     final: np.ndarray | None = None  # (S,) what a state is worth when no step is left, for INSTANT
     rounding: float = 0.0  # how far values at the start may be off by the scaling of rewards
+
+    def paid(self, pmdp: ParametricMDP) -> np.ndarray:
+        """(R,) what an environment pays for each row: the rewards without their scaling."""
+        discount = self.objective.discount
+        late = int(pmdp.has_random_start) + pmdp.is_silent[pmdp.row_state]
+        return self.reward if discount == 1.0 or not late.any() else self.reward * discount**late
 
     @property
     def decided(self) -> np.ndarray:

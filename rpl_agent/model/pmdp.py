@@ -145,14 +145,32 @@ class ParametricMDP:
 
     @cached_property
     def has_payments(self) -> bool:
-        """Whether silent states pay rewards r(s, a, s') on the way to a successor."""
+        """Whether silent states pay rewards r(s, a, s') on the way to all successors (see builder.py)."""
         return bool(self.is_silent.sum() > self.has_random_start)
+
+    @property
+    def pace(self) -> int:
+        """Steps of the solver for one step of an environment: two where every transition passes a silent state."""
+        return 1 + int(self.has_payments)
+
+    def moment(self, step: int) -> int:
+        """The number of solver steps before step number ``step`` (from 0) of an episode is taken."""
+        return int(self.has_random_start) + self.pace * step
 
     @cached_property
     def arrives(self) -> np.ndarray:
         """(T,) int32 the state that is seen after each transition: behind a silent state on the way."""
         first = self.successor[self.row_ptr[self.state_ptr[:-1]]]  # of each state; silent ones have no other
-        return np.where(self.is_silent[self.successor], first[self.successor], self.successor)
+        arrives = np.where(self.is_silent[self.successor], first[self.successor], self.successor)
+        arrives.setflags(write=False)  # like the other arrays, so that kernels need no second signature
+        return arrives
+
+    @cached_property
+    def told_by_reward(self) -> np.ndarray:
+        """(T,) bool, transitions whose row leads to the same state on another way too, which pays differently."""
+        pairs = self.transition_row.astype(np.int64) * self.num_states + self.arrives
+        _, which, ways = np.unique(pairs, return_inverse=True, return_counts=True)
+        return ways[which] > 1
 
     def on_transitions(self, reward: np.ndarray) -> np.ndarray:
         """(T,) what each transition pays, from rewards (R,) of rows: a silent state on the way adds its own."""

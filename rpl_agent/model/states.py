@@ -54,7 +54,8 @@ class Paid:
     extra: tuple[tuple[str, float], ...]
 
     def __repr__(self) -> str:
-        return f"{self.successor!r} paying {', '.join(f'{amount:g} {name}' for name, amount in self.extra)} more"
+        more = ", ".join(f"{amount:g} {name}" for name, amount in self.extra)
+        return f"{self.successor!r} paying {more or 'nothing'} more"
 
 
 def paying(successor: Hashable, **extra: float) -> Hashable:

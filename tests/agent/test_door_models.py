@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import rpl_envs
-from rpl_agent import DataError, ModelError, Objective, RPLAgent, Sense, build
+from rpl_agent import DataError, ModelError, Objective, RPLAgent, build
 from rpl_agent.agent.evaluation import exact_value, monte_carlo, optimal_value
-from rpl_agent.model import Policy, StateIndex
+from rpl_agent.model import Policy, StateIndex, paying
 
 CARDS = {2: "1/2", 5: "1/3", 9: "1/6"}
 
@@ -152,8 +152,8 @@ def test_rewards_of_the_successor_are_expected_and_compared():
     assert sampled.values.mean() == pytest.approx(-sampled.mean)
     with pytest.raises(DataError, match=r"reward -1\.5 contradicts the model, which pays -1 for state"):
         RPLAgent(pmdp=pmdp, objective=objective, seed=0).learn(Paying(back=1.5), budget=300)
-    with pytest.raises(ModelError, match="not with a discount or a horizon"):
-        Objective.discounted("cost", 0.9, sense=Sense.MIN).resolve(pmdp)
+    with pytest.raises(ModelError, match="nothing is paid before the first step"):
+        build({paying(0, cost=1): "p", 0: "1-p"}, lambda s: {"hit": {s: 1}}, domain=["p"])
 
 
 def test_states_that_are_never_shown_are_refused():
