@@ -25,6 +25,8 @@ from numba.core.options import DefaultOptions
 PACKAGE = Path(__file__).resolve().parent
 #: of floats: one operation is off by at most this share of its result
 UNIT_ROUNDOFF = 2.0**-53
+#: added to the size of a rounding term: products of positive numbers may underflow, and no bound of them may be 0
+FAINT = 1e-291
 Function = TypeVar("Function", bound=Callable[..., Any])
 _IMPORT = re.compile(rb"^\s*(?:from|import)\s+(rpl_agent[\w.]*)", re.MULTILINE)
 

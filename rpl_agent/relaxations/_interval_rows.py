@@ -1,10 +1,11 @@
 """Compiled rows of interval models and known MDPs; closed forms for two and three successors.
 
 Rounding, with u = 2**-53. A sum of n terms of one sign has a relative error of at most (n + 3) u; the last addition
-adds u |result|. Filling up intervals computes the remaining mass with an absolute error of at most n u (none where the
-subtractions are exact), which lands on the successor where the mass ran out. So rows that put all their mass on equal
-values are exact: end components and sinks keep their values to the last bit. A row whose bounds miss a distribution by
-rounding leaves a little mass undecided: it goes to the side that is being bounded.
+adds u |result|. Products may underflow: u `FAINT` covers that wherever mass lies above the smallest value, so that no
+bound from above is 0 where the mean is not. Filling up intervals computes the remaining mass with an absolute error of
+at most n u (none where the subtractions are exact), which lands on the successor where the mass ran out. So rows that
+put all their mass on equal values are exact: end components and sinks keep their values to the last bit. A row whose
+bounds miss a distribution by rounding leaves a little mass undecided: it goes to the side that is being bounded.
 
 A ``part`` becomes part of the loop that calls it, because a call would cost more than the arithmetic; so do thin layers
 over parts (``inline="always"``, which for anything longer compiles for minutes).
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF, njit
+from rpl_agent.jit import FAINT, UNIT_ROUNDOFF, njit
 
 #: Bounds of a whole row may miss a distribution by this much: rounding of data, never used to decide between sets.
 FEASIBILITY_TOLERANCE = 1e-9
@@ -114,7 +115,7 @@ def pair_bound(x, y, lower_x, upper_x, lower_y, upper_y, maximise, upward):
     most = min(upper_y, 1.0 - lower_x) if x < y else min(upper_x, 1.0 - lower_y)
     total = share * (high - low)
     result = low + total
-    error = UNIT_ROUNDOFF * (8.0 * total + 2.0 * abs(result))
+    error = UNIT_ROUNDOFF * (8.0 * total + 2.0 * abs(result) + FAINT)
     if share > most:  # bounds that miss a distribution by rounding
         error += (share - most) * (high - low)
     if share == 0.0 or high == low:
@@ -171,9 +172,9 @@ def triple_bound(x, y, z, lx, ux, ly, uy, lz, uz, maximise, upward):
         if not _surely_one(ux, uy, lz):  # else the largest gets its lower bound
             error += 8.0 * UNIT_ROUNDOFF * (z - x)
     result = x
-    if total > 0.0 or error > 0.0:
+    if error > 0.0 or (middle > 0.0 and y > x) or (top > 0.0 and z > x):
         result = x + total
-        error += 2.0 * UNIT_ROUNDOFF * abs(result)
+        error += UNIT_ROUNDOFF * (2.0 * abs(result) + FAINT)
         result = result - error if upward == maximise else result + error
         result = z if result > z else result
         result = x if result < x else result
@@ -205,9 +206,11 @@ def fill_row(n, upward, expression, lower, upper, keys, order):
     rest = 1.0
     total = 0.0
     exact = True
+    forced = low  # the largest value that must get mass
     for i in range(n):
         lo = lower[expression[order[i]]]
         if lo > 0.0:
+            forced = keys[i]
             exact = exact and rest - (rest - lo) == lo
             rest -= lo
             total += lo * (keys[i] - low)
@@ -243,9 +246,9 @@ def fill_row(n, upward, expression, lower, upper, keys, order):
         error += UNIT_ROUNDOFF * 4.0 * n * (moved - low)
     error += undecided * (high - low)
     result = low
-    if low < high and (total > 0.0 or error > 0.0):
+    if low < high and (forced > low or moved > low or undecided > 0.0):
         result = low + total
-        error += 2.0 * UNIT_ROUNDOFF * abs(result)
+        error += UNIT_ROUNDOFF * (2.0 * abs(result) + FAINT)
         result = min(result + error, high) if upward else min(max(result - error, low), high)
     return result
 
@@ -347,7 +350,7 @@ def point_bound(a, b, values, maximise, upward, successor, expression, probabili
             if probability[expression[t]] > 0.0:
                 total += probability[expression[t]] * (sign * values[successor[t]] - low)
         result = low + total
-        error = UNIT_ROUNDOFF * ((2.0 * (b - a) + 12.0) * total + 2.0 * abs(result))
+        error = UNIT_ROUNDOFF * ((2.0 * (b - a) + 12.0) * total + 2.0 * abs(result) + FAINT)
         if upward != maximise:  # bounding max v from above is bounding min -v from below
             result = min(result + error, high)
         else:

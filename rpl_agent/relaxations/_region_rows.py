@@ -40,26 +40,30 @@ def query(a, b, values, cap, maximise, upward, successor, expression, region, sc
     offset = 0.0
     size = 0.0
     span = 0.0
+    high = low
     for t in range(a, b):
         f = expression[t]
         x = values[successor[t]]
-        d = sign * (cap if x > cap else x) - low
+        x = sign * (cap if x > cap else x)
+        d = x - low
         if d > 0.0 and upper[f] > 0.0:
             offset += constant[f] * d
             size += mass[f] * d
-            if d > span:
+            if x > high:
+                high = x
                 span = d
             for j in range(n):
                 direction[j] += weights[f, j] * d
     if span == 0.0:
         return sign * low, start, 0.0
     support = -np.inf
+    gap = 0.0
     vertex = start
     if region.use_polytope:
         if region.table.shape[0] == 0:
             support = support_box(region.box_lower, region.box_upper, direction)
         else:
-            support, vertex = walk_table(region.table, direction, start)
+            support, vertex, gap = walk_table(region.table, direction, start)
             if support == -np.inf:
                 support = plain_simplex(
                     region.walk, region.table, region.box_lower, region.box_upper, direction, vertex
@@ -68,12 +72,14 @@ def query(a, b, values, cap, maximise, upward, successor, expression, region, sc
         support = max(support, support_ellipsoid(region.center, region.factor, region.radius, direction))
     result = low + (offset + support)
     error = (4.0 * (b - a) + 16.0) * UNIT_ROUNDOFF * (size + span) + 2.0 * UNIT_ROUNDOFF * (abs(low) + abs(result))
+    error += 2e-300  # underflow, here and in the support
+    gap += region.tightness * span
     if upward != maximise:  # bounding max v from above is bounding min -v from below
-        result = result + region.tightness * span + error
+        result = result + gap + error
     else:
         result = result - error
-    bound = sign * min(max(result, low), low + span)
-    width = region.tightness * span + 2.0 * error
+    bound = sign * min(max(result, low), high)
+    width = gap + 2.0 * error
     if region.use_ellipsoid:
         hull = hull_bound(a, b, values, cap, maximise, upward, successor, expression, lower, upper, scratch)
         if (hull < bound) == maximise and hull != bound:
@@ -168,7 +174,7 @@ def region_strategies(values, maximise, rows, played, region, scratch, totals, p
                 bound = support_box(box_lower, box_upper, direction)
             else:
                 slot = row % memory.shape[0]
-                bound, vertex = walk_table(table, direction, memory[slot] if memory[slot] >= 0 else last)
+                bound, vertex, _ = walk_table(table, direction, memory[slot] if memory[slot] >= 0 else last)
                 memory[slot] = last = vertex
             if offset + bound > total:
                 total = offset + bound

@@ -83,9 +83,9 @@ class Rectangular:
         reach = np.maximum(np.abs(box_low), np.abs(box_high))
         size = part @ (np.abs(table.constant) + abs(weights) @ reach)
         longest = int(np.diff(part.indptr).max(initial=1))
-        slack = (4 * longest + 16) * UNIT_ROUNDOFF * (
-            size + part.max(axis=1).toarray().ravel()
-        ) + 2 * UNIT_ROUNDOFF * np.abs(low)
+        slack = (4 * longest + 16) * UNIT_ROUNDOFF * (size + part.max(axis=1).toarray().ravel()) + (
+            2 * UNIT_ROUNDOFF * np.abs(low) + 1e-300
+        )
         bound = low + (part @ table.constant + self.region.minimize(gradients)) - slack
         high = low + part.max(axis=1).toarray().ravel()
         best = np.minimum(np.maximum(sign * out[wide], bound), high)

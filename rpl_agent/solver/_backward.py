@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF, njit
+from rpl_agent.jit import FAINT, UNIT_ROUNDOFF, njit
 from rpl_agent.relaxations._interval_rows import INSERTION_LIMIT, pair_bound, sort_row
 from rpl_agent.relaxations._rows import row_bound
 from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT, MIN_AGENT, mixed_in, mixture, paid
@@ -53,7 +53,7 @@ def _shared(a, b, low, high, maximise, successor, expression, interval, scratch)
         return True, bottom_low, bottom_high
     # three times the margin of `fill_row`, whose sums are formed in another order
     span = abs(span) + abs(high[first] - low[first])
-    margin = 3.0 * UNIT_ROUNDOFF * (6.0 * n + 12.0) * span + 3.0 * rest * span
+    margin = 3.0 * UNIT_ROUNDOFF * ((6.0 * n + 12.0) * span + FAINT) + 3.0 * rest * span
     q_low = bottom_low + gain_low
     q_high = bottom_high + gain_high
     q_low -= margin + 6.0 * UNIT_ROUNDOFF * abs(q_low)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF, njit
+from rpl_agent.jit import FAINT, UNIT_ROUNDOFF, njit
 from rpl_agent.relaxations._rows import remembered, row_bound
 
 MAX_AGENT, MIN_AGENT, FIXED_AGENT = 1, -1, 0
@@ -43,9 +43,9 @@ class Game(NamedTuple):
 @njit(part=True)
 def paid(q, reward, gamma, side):
     """reward + gamma q, rounded to a side (1.0: up, -1.0: down)."""
-    if q < np.inf and (reward != 0.0 or gamma != 1.0):
+    if q < np.inf and (reward != 0.0 or (gamma != 1.0 and q != 0.0)):
         q = reward + gamma * q
-        q += side * 3.0 * UNIT_ROUNDOFF * (abs(q) + 2.0 * abs(reward))
+        q += side * 3.0 * UNIT_ROUNDOFF * (abs(q) + 2.0 * abs(reward) + FAINT)
     return q
 
 
@@ -64,7 +64,7 @@ def mixture(drawn, base, total, least, most, side):
     """The mean of ``drawn`` rows, rounded to a side."""
     mean = base + total
     if most > least and mean < np.inf:
-        mean += side * 3.0 * UNIT_ROUNDOFF * ((2.0 * drawn + 8.0) * (most - least) + 2.0 * abs(mean))
+        mean += side * 3.0 * UNIT_ROUNDOFF * ((2.0 * drawn + 8.0) * (most - least) + 2.0 * abs(mean) + FAINT)
     return mean
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF, njit
+from rpl_agent.jit import FAINT, UNIT_ROUNDOFF, njit
 from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT
 
 LARGEST = np.finfo(np.float64).max
@@ -29,10 +29,10 @@ def row_totals(q, reward, gamma, upward, out):
     """out (k,) = bounds of reward + gamma * q, for row expectations q (k,) that may be infinite."""
     for i in range(q.shape[0]):
         total = q[i]
-        if abs(total) < np.inf and (reward[i] != 0.0 or gamma != 1.0):
+        if abs(total) < np.inf and (reward[i] != 0.0 or (gamma != 1.0 and total != 0.0)):
             total = reward[i] + gamma * total
             size = min(abs(total), LARGEST)
-            total = _rounded(total, 3.0 * UNIT_ROUNDOFF * size + 6.0 * UNIT_ROUNDOFF * abs(reward[i]), upward)
+            total = _rounded(total, 3.0 * UNIT_ROUNDOFF * (size + FAINT) + 6.0 * UNIT_ROUNDOFF * abs(reward[i]), upward)
         out[i] = total
 
 
@@ -58,7 +58,7 @@ def _drawn(a, b, totals, weights, upward):
     extra = min(extra, LARGEST)
     result = base + extra
     size = min(abs(result), LARGEST)
-    return _rounded(result, UNIT_ROUNDOFF * (2.0 * count + 8.0) * extra + 2.0 * UNIT_ROUNDOFF * size, upward)
+    return _rounded(result, UNIT_ROUNDOFF * ((2.0 * count + 8.0) * extra + 2.0 * size + FAINT), upward)
 
 
 @njit(cache=True, nogil=True)

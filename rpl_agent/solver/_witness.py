@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF, njit
+from rpl_agent.jit import FAINT, UNIT_ROUNDOFF, njit
 from rpl_agent.relaxations._interval_rows import FEASIBILITY_TOLERANCE, at_least_one
 from rpl_agent.relaxations._region_rows import TRACE
 
@@ -153,5 +153,6 @@ def moving_costs(values, p, mass, row_ptr, successor):
                 high = max(high, v)
         out[row] = mass[row]
         if mass[row] < np.inf:
-            out[row] *= max(high - low, 0.0)
+            some = mass[row] > 0.0 and high > low
+            out[row] = mass[row] * (high - low) + UNIT_ROUNDOFF * FAINT if some else 0.0
     return out

@@ -265,7 +265,9 @@ class _Claim:
                 *fixed.arguments, workspace(fixed, problem.longest), rows, means,
             )  # fmt: skip
             charge = witness.charges(self.values)[rows]
-            q[rows] = means + charge if self.upward else means - charge
+            side = np.inf if self.upward else -np.inf
+            charged = np.nextafter(means + np.copysign(charge, side), side)
+            q[rows] = np.where(charge > 0.0, charged, means)
         support = np.where(usable[pmdp.transition_row], (p > 0.0).astype(float), -1.0)
         return self._proof(q, support)
 

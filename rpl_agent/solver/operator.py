@@ -88,7 +88,9 @@ def generic_bounds(problem: Problem, values: np.ndarray, upward: bool, rows: np.
         seen = finite_values[pmdp.successor[each]]
         span = np.maximum.reduceat(seen, starts) - np.minimum.reduceat(seen, starts)
         tightness = getattr(relaxation, "tightness", DEFAULT_TIGHTNESS)
-        out += (1.0 if upward else -1.0) * (tightness * span + 4.0 * UNIT_ROUNDOFF * np.abs(out) * (span > 0))
+        out += (1.0 if upward else -1.0) * (
+            tightness * span + (4.0 * UNIT_ROUNDOFF * np.abs(out) + 2e-300) * (span > 0)
+        )
     out[forced] = np.inf
     return out
 

@@ -19,12 +19,23 @@ import numpy as np
 from rpl_agent.model import Kind, Nature, Objective, Policy, Sense
 from rpl_agent.model.objective import Unreached
 from rpl_agent.solver import Solution, solve
-from tests.reference.oracle import Number, Question, best_values, policy_values
+from tests.reference.oracle import Number, Question, best_values, policy_values, rule_values
 from tests.reference.random_models import Sample, interval_sample, region_sample
+from tests.reference.random_regions import space_sample
 
 INF = float("inf")
 #: chains that the oracle may have to solve for one question
 MOST_CHAINS = 800
+#: last digits of the seeds whose models are over regions made of others
+SPACES = (1, 7)
+
+
+class Dice(Random):
+    """``aside`` draws what was added later, so that a seed goes on to give the models and questions that it gave."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.aside = Random(~seed)
 
 
 @dataclass
@@ -85,6 +96,14 @@ def exact_weights(sample: Sample, policy: Policy) -> list[tuple]:
     return found
 
 
+def values_of(sample: Sample, question: Question, policy: Policy) -> list[Number]:
+    """Exact values of a policy, with one rule for all steps or one for each."""
+    if policy.rows is None or policy.rows.ndim == 1:
+        return policy_values(sample.corners, question, exact_weights(sample, policy))
+    rules = (policy.rows - sample.relaxation.pmdp.state_ptr[:-1]).tolist()
+    return rule_values(sample.corners, question, rules)
+
+
 def nearest(value: Number) -> float:
     """The value as a float, inf beyond the largest one."""
     try:
@@ -119,9 +138,7 @@ class Truth:
         """(what lower must be below, what upper must be above) for an answer with this policy."""
         if self.given is not None:
             return self.given, self.given
-        if policy.rows is not None and policy.rows.ndim == 2:  # rules per step: the check follows them, not the oracle
-            return self.best, self.best
-        own = policy_values(self.sample.corners, self.question, exact_weights(self.sample, policy))
+        own = values_of(self.sample, self.question, policy)
         return (own, self.best) if self.question.agent_max else (self.best, own)
 
     def is_false(self, answer: Solution) -> bool:
@@ -153,17 +170,32 @@ def random_policy(random: Random, sample: Sample) -> Policy | None:
     return Policy.randomised(np.array(weights)) if chains <= MOST_CHAINS else None
 
 
+def random_rules(random: Random, sample: Sample, horizon: int) -> Policy:
+    """A deterministic policy with a rule for every step, or for all but the last ones."""
+    ends = list(zip(sample.relaxation.pmdp.state_ptr, sample.relaxation.pmdp.state_ptr[1:]))
+    steps = random.randint(1, horizon)
+    return Policy.deterministic(np.array([[random.randrange(a, b) for a, b in ends] for _ in range(steps)]))
+
+
+def random_sample(random: Random, seed: int) -> Sample:
+    if seed % 10 in SPACES:
+        return space_sample(random)
+    return interval_sample(random) if random.random() < 0.6 else region_sample(random)
+
+
 def round_of(seed: int, lies: int = 6) -> Tally:
     """One model and all questions about it, with ``lies`` false answers to each."""
-    random = Random(seed)
+    random = Dice(seed)
     while True:
-        sample = interval_sample(random) if random.random() < 0.6 else region_sample(random)
+        sample = random_sample(random, seed)
         if math.prod(sum(map(len, choices)) for choices in sample.corners) <= MOST_CHAINS:
             break
     tally = Tally()
     for objective in objectives(random, bool(sample.avoid)):
         for nature in Nature:
             policy = random_policy(random, sample)
+            if policy is None and objective.horizon and random.aside.random() < 0.25:
+                policy = random_rules(random.aside, sample, objective.horizon)
             name = f"seed {seed}, {sample.kind}, {objective.describe()}, {nature.value}, policy {policy is not None}"
             try:
                 _one(random, sample, objective, nature, policy, name, lies, tally)
@@ -173,15 +205,15 @@ def round_of(seed: int, lies: int = 6) -> Tally:
 
 
 def _one(
-    random: Random, sample: Sample, objective: Objective, nature: Nature, policy: Policy | None, name: str, lies: int,
+    random: Dice, sample: Sample, objective: Objective, nature: Nature, policy: Policy | None, name: str, lies: int,
     tally: Tally,
 ) -> None:  # fmt: skip
     question = question_of(sample, objective, nature)
-    given = None if policy is None else policy_values(sample.corners, question, exact_weights(sample, policy))
+    given = None if policy is None else values_of(sample, question, policy)
     truth = Truth(sample, question, given, best_values(sample.corners, question) if given is None else given)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        steps = 100_000 if sample.relaxation.compiled() is not None else 300  # the second engine takes small steps
+        steps = 100_000 if sample.relaxation.compiled() is not None else 100  # the second engine is slow
         answer = solve(sample.relaxation, objective, nature, policy=policy, max_iterations=steps)
     tally.problems[sample.kind] += 1
     low, high = np.atleast_2d(answer.lower_values)[-1], np.atleast_2d(answer.upper_values)[-1]
@@ -228,7 +260,7 @@ def _moved(random: Random, values: np.ndarray, exact: list[Number]) -> np.ndarra
     return values
 
 
-def tampered(random: Random, answer: Solution, truth: Truth) -> tuple[str, Solution]:
+def tampered(random: Dice, answer: Solution, truth: Truth) -> tuple[str, Solution]:
     """(what was changed, the answer with some of its fields changed)."""
     pmdp, changes = answer.problem.pmdp, {}
     sides = random.choice([("lower",), ("upper",), ("lower", "upper")])
@@ -248,6 +280,8 @@ def tampered(random: Random, answer: Solution, truth: Truth) -> tuple[str, Solut
         changes["nature_witness"] = _witness(random, answer)
     if truth.given is None and answer.objective.horizon is None and random.random() < 0.4:
         changes["policy"] = _policy(random, answer)
+    elif truth.given is None and answer.objective.horizon and random.aside.random() < 0.4:
+        changes["policy"] = random_rules(random.aside, truth.sample, answer.objective.horizon)
     changes["converged"] = False
     return ", ".join(changes), replace(answer, **changes)
 

@@ -119,7 +119,7 @@ def policy_values(rows: list[list[list[Distribution]]], question: Question, weig
         options[s] = options[s][:1]
     reward = [sum((w * r for w, r in zip(weights[s], question.reward[s])), Fraction(0)) for s in range(len(rows))]
     if question.horizon is not None:
-        return _steps(question, [[(r, o)] for r, o in zip(reward, options)])
+        return _steps(question, [[[(r, o)] for r, o in zip(reward, options)]])
     result: list[Number] | None = None
     for natures in product(*options):
         values = chain_values(list(natures), reward, question)
@@ -131,7 +131,7 @@ def policy_values(rows: list[list[list[Distribution]]], question: Question, weig
 def best_values(rows: list[list[list[Distribution]]], question: Question) -> list[Number]:
     """Values of the best policy."""
     if question.horizon is not None:
-        return _steps(question, [list(zip(question.reward[s], rows[s])) for s in range(len(rows))])
+        return _steps(question, [[list(zip(question.reward[s], rows[s])) for s in range(len(rows))]])
     extremum = max if question.agent_max else min
     result: list[Number] | None = None
     sizes = [1 if s in question.decided else len(choices) for s, choices in enumerate(rows)]
@@ -143,13 +143,19 @@ def best_values(rows: list[list[list[Distribution]]], question: Question) -> lis
     return result
 
 
-def _steps(question: Question, rows: list[list[tuple[Fraction, list[Distribution]]]]) -> list[Number]:
-    """Backward induction over the horizon; rows[s] lists (reward, distributions)."""
+def rule_values(rows: list[list[list[Distribution]]], question: Question, rules: list[list[int]]) -> list[Number]:
+    """Values of the policy that takes row rules[k][s] at step k of the horizon; the last rule persists."""
+    return _steps(question, [[[(question.reward[s][a], rows[s][a])] for s, a in enumerate(rule)] for rule in rules])
+
+
+def _steps(question: Question, rules: list[list[list[tuple[Fraction, list[Distribution]]]]]) -> list[Number]:
+    """Backward induction over the horizon; rules[k][s] lists (reward, distributions), the last one persists."""
     agent, nature = max if question.agent_max else min, max if question.nature_max else min
     assert question.horizon is not None
-    start = [Fraction(int(question.kind == "reach" and s in question.target)) for s in range(len(rows))]
+    start = [Fraction(int(question.kind == "reach" and s in question.target)) for s in range(len(rules[0]))]
     values: list = start
-    for _ in range(question.horizon):
+    for k in reversed(range(question.horizon)):
+        rows = rules[min(k, len(rules) - 1)]
         values = [
             start[s]
             if s in question.decided
@@ -158,6 +164,6 @@ def _steps(question: Question, rows: list[list[tuple[Fraction, list[Distribution
                 + question.gamma * nature(sum((p * values[j] for j, p in o.items()), Fraction(0)) for o in options)
                 for r, options in rows[s]
             )
-            for s in range(len(rows))
+            for s in range(len(start))
         ]
     return values

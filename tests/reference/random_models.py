@@ -58,7 +58,7 @@ class Uncompiled:
         return None
 
 
-def _skeleton(random: Random, rows: list[list[dict[int, Polynomial]]], names: tuple[str, ...]):
+def skeleton(random: Random, rows: list[list[dict[int, Polynomial]]], names: tuple[str, ...]):
     """(pmdp, target, avoid, cost, signed) for rows of polynomials; targets may have rows that leave them."""
     states = len(rows)
     flat = [row for choices in rows for row in choices]
@@ -142,7 +142,7 @@ def interval_sample(random: Random) -> Sample:
             polynomials.append(row)
         bounds.append(choices)
         rows.append(polynomials)
-    pmdp, target, avoid, cost, signed = _skeleton(random, rows, tuple(names))
+    pmdp, target, avoid, cost, signed = skeleton(random, rows, tuple(names))
     flat = [row[j] for choices in bounds for row in choices for j in sorted(row)]
     relaxation = Intervals(pmdp, np.array([float(lo) for lo, _ in flat]), np.array([float(hi) for _, hi in flat]))
     corners = [[interval_corners(row) for row in choices] for choices in bounds]
@@ -209,7 +209,7 @@ def region_sample(random: Random) -> Sample:
         rows.append(choices)
     for i in unused:  # every parameter is a coordinate: it stands alone somewhere
         rows[random.randrange(states)][0] = {0: x[i], 1: 1 - x[i]}
-    pmdp, target, avoid, cost, signed = _skeleton(random, rows, names)
+    pmdp, target, avoid, cost, signed = skeleton(random, rows, names)
     if not pmdp.table.reduction.is_identity:
         return region_sample(random)
     kind, region, points, exact = _region(random, d)
@@ -237,12 +237,12 @@ def _row_corners(row: dict[int, Polynomial], points: list, d: int) -> list[Distr
         chosen = [{name: Fraction(point[int(name[1:])]) for name in names} for point in points]
     found = {}
     for theta in chosen or [{}]:
-        p = {j: _value(f, theta) for j, f in row.items()}
+        p = {j: value_at(f, theta) for j, f in row.items()}
         found[tuple(sorted(p.items()))] = p
     return list(found.values())
 
 
-def _value(f: Polynomial, theta: dict[str, Fraction]) -> Fraction:
+def value_at(f: Polynomial, theta: dict[str, Fraction]) -> Fraction:
     total = Fraction(0)
     for monomial, coefficient in f.terms.items():
         term = Fraction(coefficient)

@@ -46,3 +46,15 @@ def test_the_oracle_knows_a_coin():
 def test_what_the_hull_allows_is_not_taken_for_the_region(seed):
     """Nature's distributions of a region were iterated from below although only its hull has them (1 for 1/3)."""
     assert round_of(seed).failures == []
+
+
+@pytest.mark.parametrize("seed", [600304, 900035, 1500164])
+def test_products_that_underflow_leave_upper_bounds_positive(seed):
+    """An upper bound was 0 for a value near 1e-600."""
+    assert round_of(seed).failures == []
+
+
+@pytest.mark.parametrize("seed", [1400393])
+def test_what_a_query_gives_away_is_charged_to_the_inner_side(seed):
+    """A multiplier just below 0 was clipped; a lower bound, taken from above by a fixed margin, exceeded the value."""
+    assert round_of(seed).failures == []

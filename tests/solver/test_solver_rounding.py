@@ -158,3 +158,22 @@ def test_nothing_to_gain_is_bracketed_without_underflow(nature):
     pmdp, lower, upper = interval_model(table, labels={"goal": {3}}, cost=[[0, 0], [0], [0], [0]])
     solution = solve(Intervals(pmdp, lower, upper), Objective.discounted("cost", 0.9, target="goal"), nature)
     assert solution.lower <= 0.0 <= solution.upper < 1e-200 and solution.check() == []
+
+
+@pytest.mark.parametrize("others", [1, 2, 3, 4])
+@pytest.mark.parametrize("nature", list(Nature))
+@pytest.mark.parametrize("horizon", [None, 3])
+@pytest.mark.parametrize("sense", list(Sense))
+def test_a_chance_too_small_for_a_float_is_not_taken_for_none(others, nature, horizon, sense):
+    # Three steps of probability 1e-200 each lead from 0 to the goal 3; all other mass goes to dead ends.
+    tiny = (Fraction(1e-200), Fraction(1e-200))
+    rest = (Fraction(0), Fraction(1))
+    ends = range(4, 4 + others)
+    model = [[{s + 1: tiny, **dict.fromkeys(ends, rest)}] for s in range(3)]
+    model += [[{s: ONE}] for s in range(3, 4 + others)]
+    pmdp, lower, upper = interval_model(model, labels={"goal": {3}})
+    found = solve(Intervals(pmdp, lower, upper), Objective.reach("goal", sense=sense, horizon=horizon), nature)
+    high = np.atleast_2d(found.upper_values)[-1]
+    assert (high[:4] > 0.0).all() and (high[4:] == 0.0).all()
+    assert (np.atleast_2d(found.lower_values)[-1][:2] <= 0.0).all()
+    assert found.check() == []
