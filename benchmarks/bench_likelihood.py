@@ -34,7 +34,7 @@ from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import clopper_pearson, confidence_intervals
 from rpl_agent.evidence.ledger import split_main
 from rpl_agent.evidence.sampling import uniform_counts
-from rpl_agent.likelihood.chart import chart_of
+from rpl_agent.likelihood.chart import parameter_chart
 from rpl_agent.likelihood.region import likelihood_region
 from rpl_agent.likelihood.windows import likelihood_set
 from rpl_agent.model import Domain, Nature, ParametricMDP, Policy
@@ -80,7 +80,7 @@ def widths(region: Region, directions: np.ndarray) -> np.ndarray:
 
 def wilks_widths(pmdp: ParametricMDP, counts: Counts, theta: np.ndarray, directions: np.ndarray) -> np.ndarray:
     """Widths of directions over {v : (v−θ)'I(v−θ) ≤ χ²_d quantile}, I the Fisher information of all the data."""
-    chart = chart_of(pmdp)
+    chart = parameter_chart(pmdp)
     z = theta if chart.reduction is not None else pmdp.table.reduction.coordinates(theta)[0]
     jacobian = chart.jacobian(z)
     turn = (lambda w: w) if jacobian is None else (lambda w: w @ jacobian)
@@ -148,7 +148,7 @@ def explain(name: str, episodes: int, seed: int) -> dict:
     world = benchmark(name)
     pmdp, theta = world.pmdp, np.array(world.theta)
     counts = uniform_counts(pmdp, world.objective, theta, episodes, world.max_episode_steps + 1, seed)
-    chart = chart_of(pmdp)
+    chart = parameter_chart(pmdp)
     found = likelihood_set(pmdp, counts, split_main(DELTA)[0], chart)
     directions = pmdp.table.reduction.weights[~pmdp.table.is_constant]
     level = found.level - float(found.values(found.center.x)[0])

@@ -60,7 +60,7 @@ class ConfidenceSet(Protocol):
 
 
 @dataclass(frozen=True)
-class Intervals:
+class IntervalSet:
     """U: the domain cut by one interval per event, by union bound (the paper's Sec. 2 and 3)."""
 
     name: str
@@ -164,7 +164,8 @@ def confidence_names() -> tuple[str, ...]:
     return tuple(_registry)
 
 
-for _kind in (
-    Likelihood(), Intervals("anytime"), Intervals("clopper-pearson"), Intervals("hoeffding"), L1(), LeastSquares(),
-):  # fmt: skip
-    register(_kind)
+register(Likelihood())
+for _method in ("anytime", "clopper-pearson", "hoeffding"):
+    register(IntervalSet(_method))
+register(L1())
+register(LeastSquares())

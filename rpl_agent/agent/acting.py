@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rpl_agent.agent.probing import is_vector
-from rpl_agent.agent.reading import Observed, Reader
+from rpl_agent.agent.reading import Observed, StateReader
 from rpl_agent.errors import ModelError, RPLWarning
 
 if TYPE_CHECKING:
@@ -106,7 +106,9 @@ def _split(observation: Any) -> list[Any]:
 
 
 def _state(agent: RPLAgent, observation: Any, step: int, before: Any, i: int) -> int:
-    reader: Reader = Observed(agent.pmdp, agent.observation_to_state) if agent.world is None else agent.world.reader
+    reader: StateReader = (
+        Observed(agent.pmdp, agent.observation_to_state) if agent.world is None else agent.world.reader
+    )
     try:
         if step == 0 or before is None:
             return reader.first(observation)

@@ -19,14 +19,14 @@ import numpy as np
 from rpl_agent.errors import DataError, ModelError
 
 if TYPE_CHECKING:
-    from rpl_agent.agent.watching import Frame
+    from rpl_agent.agent.watching import Shown
 
 ENDINGS = (".gif", ".mp4", ".html")
 #: Pixels of the line below a picture that says which action was taken.
 CAPTION = 26
 
 
-def write_animation(path: Path, frames: Sequence[Frame], fps: float, title: str) -> None:
+def write_animation(path: Path, frames: Sequence[Shown], fps: float, title: str) -> None:
     """The ending of ``path`` decides the format."""
     ending = path.suffix.lower()
     if ending not in ENDINGS:
@@ -49,7 +49,7 @@ def _pillow() -> Any:
     return Image, ImageDraw, ImageFont
 
 
-def _captioned(frames: Sequence[Frame]) -> list[Any]:
+def _captioned(frames: Sequence[Shown]) -> list[Any]:
     """Images of one size with the caption below; the picture of a plain model grows with its labels."""
     Image, ImageDraw, ImageFont = _pillow()
     pictures = [np.asarray(frame.picture, dtype=np.uint8) for frame in frames]
@@ -90,7 +90,7 @@ def _write_mp4(path: Path, images: Sequence[Any], fps: float) -> None:
         raise DataError(f"ffmpeg could not write {path}: {words[-1] if words else f'status {done.returncode}'}")
 
 
-def _page(frames: Sequence[Frame], fps: float, title: str) -> str:
+def _page(frames: Sequence[Shown], fps: float, title: str) -> str:
     """One file with everything in it: no network, no other files."""
     shown = [{"picture": _png(frame.picture), "caption": frame.caption} for frame in frames]
     data = json.dumps({"fps": fps, "frames": shown}).replace("</", "<\\/")  # a script ends at the first "</"

@@ -23,7 +23,7 @@ from rpl_agent.agent.probing import (
     require_environment,
     time_limit,
 )
-from rpl_agent.agent.reading import Bound, Observed, Reader, StateOf, check_spaces
+from rpl_agent.agent.reading import Bound, Observed, StateOf, StateReader, check_spaces
 from rpl_agent.agent.sampling import EnvSource, Experience, SimulatorSource, Source
 from rpl_agent.agent.truncation import can_cut
 from rpl_agent.agent.vector_sampling import VectorSource
@@ -46,7 +46,7 @@ class Attachment:
     is_vector: bool
     spec: dict[str, Any] | None  # how to make the environment again, as JSON
     paid: np.ndarray | None  # (T,) what the environment pays for a transition, None where it is not compared
-    reader: Reader  # from observations to states
+    reader: StateReader  # from observations to states
     action_start: int
     compiled: bool
     limit: int | None = None  # steps after which episodes are cut

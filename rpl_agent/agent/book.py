@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import breadth_first_order
 
-from rpl_agent.agent.reading import Reader
+from rpl_agent.agent.reading import StateReader
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.errors import DataError
 from rpl_agent.model.objective import Kind, Objective, Task
@@ -37,7 +37,7 @@ class StepBook:
     paid : (T,) what the environment pays for each transition according to the model, or None: not compared.
     """
 
-    def __init__(self, experience: Experience, reader: Reader, objective: Objective, paid: np.ndarray | None):
+    def __init__(self, experience: Experience, reader: StateReader, objective: Objective, paid: np.ndarray | None):
         self.experience = experience
         self.pmdp = experience.pmdp
         self.reader = reader

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from rpl_agent.coupled.attribution import information
-from rpl_agent.coupled.expansion import Expansion, backward_order, expand, expand_without_cycles, improved
+from rpl_agent.coupled.expansion import ValueExpansion, backward_order, expand, expand_without_cycles, improved
 from rpl_agent.coupled.frame import Frame
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Task
@@ -103,7 +103,7 @@ def _collecting(problem: Problem, reward: np.ndarray, discount: float) -> Proble
     return replace(problem, task=Task(aim, decided, np.zeros_like(decided), paid))
 
 
-def _best(problem: Problem, frame: Frame, start: Policy) -> Expansion | None:
+def _best(problem: Problem, frame: Frame, start: Policy) -> ValueExpansion | None:
     """The expansion of the best policy at the estimate."""
     order = backward_order(problem)
     if order is not None:

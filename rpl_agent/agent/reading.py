@@ -19,7 +19,7 @@ StateOf = Callable[[Any], Any]
 CHECKED_STATES = 10_000
 
 
-class Reader(Protocol):
+class StateReader(Protocol):
     """Says which state of the model an environment is in."""
 
     def first(self, observation: Any) -> int:

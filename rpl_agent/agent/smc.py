@@ -17,7 +17,7 @@ from rpl_agent.certify import Config
 
 
 @dataclass(frozen=True)
-class Answer:
+class SampledAnswer:
     """The value of a property, sampled."""
 
     certificate: Certificate
@@ -41,7 +41,7 @@ class Answer:
         return self.upper - self.lower <= self.epsilon
 
 
-def check(env: Any, config: Config, epsilon: float, *, budget: int, seed: int = 0) -> Answer:
+def check(env: Any, config: Config, epsilon: float, *, budget: int, seed: int = 0) -> SampledAnswer:
     """Sample ``env`` until upper − lower ≤ ``epsilon``, at most ``budget`` transitions.
 
     ``config`` must be of a confidence set that holds at all times (the agent refuses others).
@@ -52,6 +52,6 @@ def check(env: Any, config: Config, epsilon: float, *, budget: int, seed: int = 
     agent.learn(env, budget, unit="steps", stop_when_gap=epsilon)
     found = agent.certificate
     assert found is not None
-    return Answer(
+    return SampledAnswer(
         found, epsilon, agent.num_timesteps, agent.num_episodes, agent.num_updates, time.perf_counter() - began
     )

@@ -21,7 +21,7 @@ import numpy as np
 
 from rpl_agent.agent.attach import Attachment
 from rpl_agent.agent.sampling import Collected, Experience, Order, SimulatorSource, Source, _require_kind
-from rpl_agent.agent.tape import Tape, plays_again, reseeded
+from rpl_agent.agent.tape import Recorder, plays_again, reseeded
 from rpl_agent.errors import DataError, ModelError, RPLWarning
 from rpl_agent.model._kernels import seed_state
 
@@ -35,7 +35,7 @@ class Stream:
     Parameters
     ----------
     fresh_seed : gives a seed that was never used before.
-    opening : the first calls of the run, where it has begun (see `Tape`).
+    opening : the first calls of the run, where it has begun (see `Recorder`).
     stored : the state of an earlier stream to go on from.
     """
 
@@ -44,7 +44,7 @@ class Stream:
         opening: list[Any], stored: Mapping[str, Any] | None = None,
     ):  # fmt: skip
         self._world, self._experience, self._rng, self._fresh_seed = world, experience, rng, fresh_seed
-        self._tape = Tape(world.env, keep_tail=not world.is_vector)
+        self._tape = Recorder(world.env, keep_tail=not world.is_vector)
         #: Whether the run went on bit for bit whenever it was resumed.
         self.exact = True if stored is None else bool(stored["exact"])
         whole = stored is not None and bool(stored["whole"])  # every call is on the tape: nothing else need be asked

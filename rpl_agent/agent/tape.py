@@ -1,4 +1,4 @@
-"""`Tape`: an environment that remembers how its episodes began and how the last of them went.
+"""`Recorder`: an environment that remembers how its episodes began and how the last of them went.
 
 Played again, the last calls show whether an environment that was made anew stands where the old one stood; the first
 ones show whether it starts with the same random numbers every time it is made. Only actions and a digest of
@@ -25,7 +25,7 @@ LONGEST = 4096
 Call = tuple[str, Any, Any]
 
 
-class Tape:
+class Recorder:
     """Passes everything through and records ``reset`` and ``step``; of a vector environment the opening only."""
 
     def __init__(self, env: Any, keep_tail: bool = True):

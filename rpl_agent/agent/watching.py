@@ -19,7 +19,7 @@ FPS = 4.0
 
 
 @dataclass(frozen=True)
-class Frame:
+class Shown:
     """One picture of an episode with what led to it."""
 
     picture: Any  # what env.render() gives: a text, or (H, W, 3) uint8
@@ -37,19 +37,19 @@ class Frame:
         return "   ".join([*words, f"return {self.total:.6g}{end}"])
 
 
-def play(agent: Any, env: Any, episodes: int, *, seed: int = 0) -> Iterator[Frame]:
+def play(agent: Any, env: Any, episodes: int, *, seed: int = 0) -> Iterator[Shown]:
     """The frames of episodes in which the agent's current mode acts, each as soon as it is there."""
     _check_render_mode(env)
     names = agent.pmdp.action_names
     for episode in range(1, episodes + 1):
         observation, _ = env.reset(seed=seed) if episode == 1 else env.reset()
-        yield Frame(_render(env), episode, 0, None, 0.0)
+        yield Shown(_render(env), episode, 0, None, 0.0)
         memory, step, total, over = None, 0, 0.0, False
         while not over:
             action, memory = agent.predict(observation, memory, np.array([step == 0]), deterministic=True)
             observation, reward, terminated, truncated, _ = env.step(int(action))
             step, total, over = step + 1, total + float(reward), bool(terminated or truncated)
-            yield Frame(_render(env), episode, step, names[int(action)], total, over, over and not terminated)
+            yield Shown(_render(env), episode, step, names[int(action)], total, over, over and not terminated)
 
 
 def _check_render_mode(env: Any) -> None:
@@ -99,7 +99,7 @@ def watch(
     return jsonable(result)
 
 
-def _shown_in_place(frames: Iterator[Frame], fps: float) -> Iterator[Frame]:
+def _shown_in_place(frames: Iterator[Shown], fps: float) -> Iterator[Shown]:
     """The same frames, each drawn over the one before; the last one stays on the screen."""
     from rich.console import Group
     from rich.live import Live

@@ -32,7 +32,7 @@ class Plan(NamedTuple):
     sweeps: int
 
 
-class Planner:
+class TabularPlanner:
     """Value iteration over one skeleton and task, from given row distributions, L1 radii and bonuses.
 
     Undiscounted objectives are iterated from 0, which gives the least fixed point: the value, for
@@ -94,7 +94,7 @@ class ModelBased(Baseline):
 
     def _reset(self) -> None:
         pmdp = self.world.pmdp
-        self.planner = Planner(pmdp, self.world.objective.resolve(pmdp))
+        self.planner = TabularPlanner(pmdp, self.world.objective.resolve(pmdp))
         self._limit = np.ones(pmdp.num_rows, dtype=np.int64)
         self._sampling: Policy | None = None
         self._values = self.planner.start.copy()  # of the last plan for sampling

@@ -182,7 +182,7 @@ class SB3Agent:
         if specification is None:
             raise ModelError("num_envs above 1 needs an environment made by gymnasium.make, which can be made again")
 
-        def copy() -> FeatureEnv:
+        def copy() -> gym.Env:
             world = attach(gym.make(specification), state_of=self.observation_to_state, compiled=False)
             return FeatureEnv(world, self.features, self.masked)
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rpl_agent.cli.common import Source, add_json, add_method, add_seed, add_source, config_of, emit, load_source
+from rpl_agent.cli.common import ModelSource, add_json, add_method, add_seed, add_source, config_of, emit, load_source
 from rpl_agent.cli.parser import count, output_file
 from rpl_agent.cli.stored import ID_OR_RUN, run_of, true_parameters
 from rpl_agent.errors import ModelError
@@ -75,7 +75,7 @@ def add_data(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--quarantine", metavar="FILE", help="write rows that the model forbids here, do not fail")
 
 
-def read_data(arguments: argparse.Namespace, source: Source) -> tuple[Counts, int]:
+def read_data(arguments: argparse.Namespace, source: ModelSource) -> tuple[Counts, int]:
     """The counts that `add_data` asked for, and the number of rows in quarantine."""
     if (arguments.episodes is None) == (arguments.data is None):
         raise ModelError("give either --episodes N (simulated) or --data LOG")
@@ -87,7 +87,7 @@ def read_data(arguments: argparse.Namespace, source: Source) -> tuple[Counts, in
     return log.counts, log.quarantined
 
 
-def simulate_counts(source: Source, episodes: int, seed: int) -> Counts:
+def simulate_counts(source: ModelSource, episodes: int, seed: int) -> Counts:
     """Counts of uniform episodes at the true parameters, marked for the likelihood's split."""
     from rpl_agent.evidence.sampling import uniform_counts
 
@@ -174,7 +174,7 @@ def run_verify(arguments: argparse.Namespace) -> int:
     return 0 if result["verified"] else 1
 
 
-def _optimum(source: Source, precision: float):
+def _optimum(source: ModelSource, precision: float):
     from rpl_agent.model import Nature
     from rpl_agent.relaxations.point import Point
     from rpl_agent.solver import solve
@@ -183,7 +183,7 @@ def _optimum(source: Source, precision: float):
     return solve(Point(mdp), source.objective, Nature.COOPERATIVE, precision=precision)
 
 
-def _true_value(source: Source, policy, precision: float) -> float:
+def _true_value(source: ModelSource, policy, precision: float) -> float:
     from rpl_agent.certify import true_value
 
     return true_value(source.pmdp, source.objective, policy, source.require_theta("the true value"), precision)
@@ -211,7 +211,7 @@ def run_plot(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _region_of_data(arguments: argparse.Namespace, source: Source, config: Config) -> Region | None:
+def _region_of_data(arguments: argparse.Namespace, source: ModelSource, config: Config) -> Region | None:
     from rpl_agent.certify import uncertainty
 
     counts = simulate_counts(source, arguments.episodes or PLOTTED_EPISODES, arguments.seed)

@@ -24,7 +24,7 @@ DEFAULT_STEPS = 1000
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelSource:
     """A model and objective, with the truth where the model is a simulator's."""
 
     name: str
@@ -137,7 +137,7 @@ def load_model(arguments: argparse.Namespace) -> PrismModel:
             print("\r\033[K", end="", file=sys.stderr)
 
 
-def load_source(arguments: argparse.Namespace) -> Source:
+def load_source(arguments: argparse.Namespace) -> ModelSource:
     theta_given = pairs(arguments.theta, "--theta", float)
     if (arguments.id is None) == (arguments.model is None):
         raise ModelError("give either a registered ID or --model FILE")
@@ -147,7 +147,7 @@ def load_source(arguments: argparse.Namespace) -> Source:
         theta = model.truth
         if theta_given:
             theta = pmdp.instantiate(theta_given).theta
-        return Source(arguments.model, pmdp, objective, theta, arguments.max_steps or DEFAULT_STEPS)
+        return ModelSource(arguments.model, pmdp, objective, theta, arguments.max_steps or DEFAULT_STEPS)
     import numpy as np
 
     import rpl_envs
@@ -163,10 +163,10 @@ def load_source(arguments: argparse.Namespace) -> Source:
     name = known_id(arguments.id)
     world = rpl_envs.benchmark(name)
     theta = world.pmdp.instantiate(theta_given).theta if theta_given else np.asarray(world.theta)
-    return Source(name, world.pmdp, world.objective, theta, arguments.max_steps or world.max_episode_steps)
+    return ModelSource(name, world.pmdp, world.objective, theta, arguments.max_steps or world.max_episode_steps)
 
 
-def _gymnasium_source(name: str, max_steps: int | None) -> Source | None:
+def _gymnasium_source(name: str, max_steps: int | None) -> ModelSource | None:
     """A world that Gymnasium registers and whose structure is known, such as FrozenLake-v1; None if it is none."""
     import gymnasium as gym
 
@@ -182,7 +182,7 @@ def _gymnasium_source(name: str, max_steps: int | None) -> Source | None:
     if binding is None:
         raise ModelError(f"nothing is known about the structure of {name}: write a model of it (docs/first_model.md)")
     steps = max_steps or (env.spec.max_episode_steps if env.spec else None) or DEFAULT_STEPS
-    return Source(name, binding.pmdp, binding.objective, None, steps)
+    return ModelSource(name, binding.pmdp, binding.objective, None, steps)
 
 
 def pairs(items: list[str], option: str, convert: type) -> dict[str, Any]:

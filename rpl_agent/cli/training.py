@@ -7,7 +7,7 @@ import math
 import sys
 
 from rpl_agent.cli.common import (
-    Source,
+    ModelSource,
     add_json,
     add_method,
     add_seed,
@@ -100,7 +100,7 @@ def _horizon(text: str) -> int | str:
     return int(text)
 
 
-def make_env(source: Source, render_mode: str | None = None):
+def make_env(source: ModelSource, render_mode: str | None = None):
     """The Gymnasium environment of a source: the registered one, or one over the user's model."""
     import gymnasium as gym
 
@@ -118,13 +118,13 @@ def make_env(source: Source, render_mode: str | None = None):
     )
 
 
-def stored_source(run_folder: str) -> Source:
+def stored_source(run_folder: str) -> ModelSource:
     from rpl_agent.agent.runs import read_source
 
     return source_of(read_source(run_folder), f"{run_folder}/run.json")
 
 
-def source_of(stored: dict, place: str) -> Source:
+def source_of(stored: dict, place: str) -> ModelSource:
     """The source that stored options name; ``place`` is where they were read from."""
     defaults = source_defaults()
     if stored.get("kwargs") is not None:
@@ -132,7 +132,7 @@ def source_of(stored: dict, place: str) -> Source:
     return load_source(argparse.Namespace(**(defaults | stored)))
 
 
-def _made_in_python(stored: dict) -> Source:
+def _made_in_python(stored: dict) -> ModelSource:
     """The source of a run whose environment was made by id and keywords."""
     import numpy as np
 
@@ -144,7 +144,7 @@ def _made_in_python(stored: dict) -> Source:
     theta = kwargs.get("theta")
     if theta is None and name.startswith("rpl/"):
         theta = rpl_envs.benchmark(name).theta
-    return Source(
+    return ModelSource(
         name, world.pmdp, world.objective, None if theta is None else np.asarray(theta, dtype=float), world.limit or 0,
         kwargs,
     )  # fmt: skip

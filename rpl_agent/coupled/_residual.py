@@ -72,7 +72,7 @@ class Functions(NamedTuple):
     next_g: np.ndarray
 
 
-class Scratch(NamedTuple):
+class ResidualScratch(NamedTuple):
     l: np.ndarray  # (r,)
     M: np.ndarray  # (r, r)
 

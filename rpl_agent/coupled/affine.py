@@ -31,7 +31,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rpl_agent.coupled._residual import Chances, Functions, Groups, Rule, Scratch, residuals
+from rpl_agent.coupled._residual import Chances, Functions, Groups, ResidualScratch, Rule, residuals
 from rpl_agent.coupled.frame import Frame
 from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.policy import Policy
@@ -120,7 +120,7 @@ def sweep(
     states, r = problem.pmdp.num_states, functions.g.shape[1]
     first = np.arange(states + 1) if len(groups.state) == states else np.array(problem.pmdp.state_ptr)
     out = np.zeros(states)
-    scratch = Scratch(np.empty(r), np.empty((r, r)))
+    scratch = ResidualScratch(np.empty(r), np.empty((r, r)))
     residuals(order, first, groups, chances, problem.reward, rule, functions, scratch, out)
     return out
 

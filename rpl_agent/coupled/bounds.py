@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from rpl_agent.coupled.affine import Judge, Side
-from rpl_agent.coupled.expansion import Expansion, backward_order, expand, expand_without_cycles, improved
+from rpl_agent.coupled.expansion import ValueExpansion, backward_order, expand, expand_without_cycles, improved
 from rpl_agent.coupled.find import find_bound
 from rpl_agent.coupled.frame import Frame, frame_of
 from rpl_agent.coupled.horizon import find_horizon_bound, greedy_rules
@@ -120,7 +120,7 @@ class Search:
     problem: Problem
     policy: Policy
 
-    def bound(self, judge: Judge, expansion: Expansion, side: Side, every_policy: bool) -> float:
+    def bound(self, judge: Judge, expansion: ValueExpansion, side: Side, every_policy: bool) -> float:
         """The bound of the initial state that was found and proved, infinite if there is none."""
         bound = find_bound(self.problem, expansion, side, every_policy)
         if bound is None or judge.issues(bound):
@@ -138,13 +138,13 @@ class Search:
         return side.value * self.bound(Judge(self.problem, region), expansion, side, every_policy)
 
 
-def _without_slack(expansion: Expansion, region: Region, side: Side, state: int) -> float:
+def _without_slack(expansion: ValueExpansion, region: Region, side: Side, state: int) -> float:
     """The bound that the expansion would give if it were exact."""
     value, slope = -side.value * float(expansion.values[state]), -side.value * expansion.gradient[state]
     return -side.value * expansion.frame.minimum(region, value, slope)
 
 
-def _expansion(problem: Problem, frame: Frame, policy: Policy | None, start: Policy) -> Expansion | None:
+def _expansion(problem: Problem, frame: Frame, policy: Policy | None, start: Policy) -> ValueExpansion | None:
     """The expansion of the policy, or of the best one at the centre."""
     order = backward_order(problem)
     if order is not None:

@@ -35,7 +35,7 @@ IMPROVEMENT = 1e-12
 
 
 @dataclass(frozen=True)
-class Expansion:
+class ValueExpansion:
     """v + g·y, the value of a policy to first order.
 
     Attributes
@@ -77,7 +77,9 @@ def backward_order(problem: Problem) -> np.ndarray | None:
     return np.concatenate([trivial for trivial, _ in structure.rounds]).astype(np.int64)
 
 
-def expand_without_cycles(problem: Problem, frame: Frame, order: np.ndarray, policy: Policy | None) -> Expansion | None:
+def expand_without_cycles(
+    problem: Problem, frame: Frame, order: np.ndarray, policy: Policy | None
+) -> ValueExpansion | None:
     """The expansion of a policy, or of the best one at the centre (None), everywhere in a model without cycles."""
     pmdp, chances = problem.pmdp, chances_of(problem, frame)
     sinks = problem.structure().sinks
@@ -94,10 +96,10 @@ def expand_without_cycles(problem: Problem, frame: Frame, order: np.ndarray, pol
     if not (np.isfinite(values).all() and np.isfinite(gradient).all()):
         return None
     chosen, scope = policy if policy is not None else Policy.deterministic(rows), ~problem.task.decided
-    return Expansion(chosen, frame, chances, values, gradient, scope, scope, order)
+    return ValueExpansion(chosen, frame, chances, values, gradient, scope, scope, order)
 
 
-def expand(problem: Problem, frame: Frame, policy: Policy) -> Expansion | None:
+def expand(problem: Problem, frame: Frame, policy: Policy) -> ValueExpansion | None:
     """The expansion of a policy in a model with cycles, None where it is infinite or too large to be factorised."""
     pmdp, decided = problem.pmdp, problem.task.decided
     groups, chances = groups_of(problem, policy), chances_of(problem, frame)
@@ -131,10 +133,10 @@ def expand(problem: Problem, frame: Frame, policy: Policy) -> Expansion | None:
         return None
     values[lost] = LOST * (1.0 + float(np.abs(values).max()))
     reached = _reachable(pmdp.initial_state, source, target, size)
-    return Expansion(policy, frame, chances, values, gradient, ~decided, ~decided & reached, None, solved, factors)
+    return ValueExpansion(policy, frame, chances, values, gradient, ~decided, ~decided & reached, None, solved, factors)
 
 
-def improved(problem: Problem, expansion: Expansion) -> Policy | None:
+def improved(problem: Problem, expansion: ValueExpansion) -> Policy | None:
     """The policy that is greedy for an expansion's values at the centre; None if it is the same."""
     pmdp, rows = problem.pmdp, expansion.policy.rows
     assert rows is not None

@@ -15,7 +15,7 @@ import numpy as np
 
 from rpl_agent.coupled._residual import Functions, Rule
 from rpl_agent.coupled.affine import AffineBound, Side, excess, groups_of, sweep
-from rpl_agent.coupled.expansion import Expansion
+from rpl_agent.coupled.expansion import ValueExpansion
 from rpl_agent.solver.problem import Problem
 
 #: rounds of payments; each one is over-paid by this share, so that higher orders need no rounds of their own
@@ -28,7 +28,7 @@ SETTLED = 1e-6
 DIVERGED = 30.0
 
 
-def find_bound(problem: Problem, expansion: Expansion, side: Side, every_policy: bool) -> AffineBound | None:
+def find_bound(problem: Problem, expansion: ValueExpansion, side: Side, every_policy: bool) -> AffineBound | None:
     """A bound with the gradient of the expansion; None if none was found. It is to be checked."""
     policy = None if every_policy else expansion.policy
     zero = np.zeros_like(expansion.values)
@@ -48,7 +48,7 @@ def find_bound(problem: Problem, expansion: Expansion, side: Side, every_policy:
 
 
 def _with_slack(
-    problem: Problem, expansion: Expansion, bound: AffineBound, margin: float, leave_rest: bool
+    problem: Problem, expansion: ValueExpansion, bound: AffineBound, margin: float, leave_rest: bool
 ) -> AffineBound | None:
     groups, open_states = groups_of(problem, bound.policy), bound.scope & ~problem.task.decided
     slack, first, limit = bound.slack, 0.0, np.inf
@@ -68,7 +68,7 @@ def _with_slack(
     return None
 
 
-def _with_factor(problem: Problem, expansion: Expansion, bound: AffineBound) -> AffineBound | None:
+def _with_factor(problem: Problem, expansion: ValueExpansion, bound: AffineBound) -> AffineBound | None:
     """The bound divided by 1 + κ, with every row costing something."""
     open_states = bound.scope & ~problem.task.decided
     least = np.minimum.reduceat(problem.reward, problem.pmdp.state_ptr[:-1])

@@ -43,7 +43,7 @@ JOINT_RANK = 6
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class JointBlock:
     """One block that is not a single distribution, with its own small model.
 
     Attributes
@@ -103,7 +103,7 @@ class Factorisation:
     single: np.ndarray
     rest: np.ndarray
     first: np.ndarray
-    others: tuple[Block, ...]
+    others: tuple[JointBlock, ...]
 
     @property
     def num_sets(self) -> int:
@@ -123,7 +123,7 @@ def factorisation(pmdp: ParametricMDP) -> Factorisation:
 
 
 def product_region(
-    pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray, joint: Callable[[Block], Region]
+    pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray, joint: Callable[[JointBlock], Region]
 ) -> Product:
     """The product of the blocks' regions.
 
@@ -250,7 +250,7 @@ def _constrained(domain: Domain, of_parameter: np.ndarray, blocks: int) -> np.nd
 # ---------------------------------------------------------------------- the small models of the other blocks
 def _sub_models(
     pmdp: ParametricMDP, of_parameter: np.ndarray, expression_block: np.ndarray, numbers: np.ndarray
-) -> tuple[Block, ...]:
+) -> tuple[JointBlock, ...]:
     if not len(numbers):
         return ()
     of_row = np.full(pmdp.num_rows, -1)
@@ -270,7 +270,7 @@ def _grouped(label: np.ndarray) -> dict[int, np.ndarray]:
     return {int(v): part for v, part in zip(values, parts) if v >= 0}
 
 
-def _sub_model(pmdp: ParametricMDP, number: int, rows: np.ndarray, parameters: np.ndarray) -> Block:
+def _sub_model(pmdp: ParametricMDP, number: int, rows: np.ndarray, parameters: np.ndarray) -> JointBlock:
     sizes = pmdp.row_ptr[rows + 1] - pmdp.row_ptr[rows]
     row_ptr = np.concatenate([[0], np.cumsum(sizes)])
     transitions = np.repeat(pmdp.row_ptr[rows] - row_ptr[:-1], sizes) + np.arange(row_ptr[-1])
@@ -283,7 +283,7 @@ def _sub_model(pmdp: ParametricMDP, number: int, rows: np.ndarray, parameters: n
         initial_state=0, labels={}, rewards={}, action_names=("",), variables={}, state_values=None, silent=None,
         name=f"block {number}",
     )  # fmt: skip
-    return Block(number, expressions, transitions, model)
+    return JointBlock(number, expressions, transitions, model)
 
 
 def _sub_table(table: ExpressionTable, expressions: np.ndarray, parameters: np.ndarray) -> ExpressionTable:

@@ -19,7 +19,7 @@ MAX_PROJECTED = 8
 
 
 @dataclass(frozen=True)
-class Chart:
+class ParameterChart:
     """Coordinates z in which probabilities over parameters live, with the domain's rows A z ≤ b there.
 
     Affine models: z = x, the reduced coordinates (``reduction`` is None). Polynomial models: z = θ, and
@@ -73,14 +73,14 @@ class Chart:
         return (np.atleast_2d(z) @ self.A.T <= self.b).all(axis=1)
 
 
-def domain_chart(pmdp: ParametricMDP) -> Chart:
+def domain_chart(pmdp: ParametricMDP) -> ParameterChart:
     """z = θ with the domain's own rows, for any model."""
     A, b = pmdp.domain.constraints()
     reduction = pmdp.table.reduction
-    return Chart(A, b, pmdp.domain.center(), None if reduction.is_identity else reduction)
+    return ParameterChart(A, b, pmdp.domain.center(), None if reduction.is_identity else reduction)
 
 
-def chart_of(pmdp: ParametricMDP) -> Chart:
+def parameter_chart(pmdp: ParametricMDP) -> ParameterChart:
     """The coordinates in which the mixtures live, cached with the model.
 
     Affine models whose parameters are not all identifiable: the reduced coordinates x, over the exact
@@ -89,7 +89,7 @@ def chart_of(pmdp: ParametricMDP) -> Chart:
     return per_model(pmdp, "likelihood chart", _chart_of)
 
 
-def _chart_of(pmdp: ParametricMDP) -> Chart:
+def _chart_of(pmdp: ParametricMDP) -> ParameterChart:
     pmdp = without_unused(pmdp)
     reduction, domain = pmdp.table.reduction, pmdp.domain
     if not pmdp.table.is_affine or reduction.is_identity:
@@ -115,7 +115,7 @@ def _chart_of(pmdp: ParametricMDP) -> Chart:
     return _hull_chart(vertices)
 
 
-def _hull_chart(vertices: np.ndarray) -> Chart:
+def _hull_chart(vertices: np.ndarray) -> ParameterChart:
     """Chart of the convex hull of points x (n, r), a hair inside so that every point of it is a parameter."""
     if vertices.shape[1] == 1:
         A, b = np.array([[1.0], [-1.0]]), np.array([vertices.max(), -vertices.min()])
@@ -124,4 +124,4 @@ def _hull_chart(vertices: np.ndarray) -> Chart:
 
         equations = ConvexHull(vertices).equations
         A, b = equations[:, :-1], -equations[:, -1]
-    return Chart(A, b - 1e-9 * (1.0 + np.abs(b)), vertices.mean(axis=0))
+    return ParameterChart(A, b - 1e-9 * (1.0 + np.abs(b)), vertices.mean(axis=0))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rpl_agent.likelihood import _newton, _sums
-from rpl_agent.likelihood.chart import Chart
+from rpl_agent.likelihood.chart import ParameterChart
 from rpl_agent.likelihood.fit import Fit, inverse_factor
 from rpl_agent.likelihood.observations import Observations
 
@@ -22,7 +22,7 @@ EXPANDED = 20.0
 
 
 @dataclass(frozen=True)
-class Expansion:
+class LikelihoodExpansion:
     """Taylor coefficients at x of g_j for J windows, and what bounds the rest.
 
     Attributes
@@ -56,7 +56,7 @@ class Expansion:
         return float(np.sqrt(self.ratio * self.reach))
 
 
-def expand(observed: Observations, chart: Chart, center: Fit) -> Expansion | None:
+def expand(observed: Observations, chart: ParameterChart, center: Fit) -> LikelihoodExpansion | None:
     """Expansions of all windows at the centre; None where they would cost more than they save."""
     (n, r), x = observed.weights.shape, center.x
     if r > EXPANDED_RANK:
@@ -74,7 +74,7 @@ def expand(observed: Observations, chart: Chart, center: Fit) -> Expansion | Non
     drift = 4.0 * np.finfo(float).eps * (n + 16.0) * size
     jacobian = chart.jacobian(center.z)
     near = metric if jacobian is None else jacobian.T @ metric @ jacobian
-    return Expansion(x, value, linear, quadratic, cubic, metric, near, float(ratio), error, drift)
+    return LikelihoodExpansion(x, value, linear, quadratic, cubic, metric, near, float(ratio), error, drift)
 
 
 def _root(metric: np.ndarray) -> np.ndarray | None:

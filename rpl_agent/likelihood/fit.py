@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rpl_agent.likelihood import _newton
-from rpl_agent.likelihood.chart import Chart
+from rpl_agent.likelihood.chart import ParameterChart
 from rpl_agent.likelihood.observations import Observations
 
 #: Weight of the barrier: as strong as one pseudo-observation per domain row.
@@ -45,7 +45,9 @@ class Fit:
     decrement: float  # predicted distance (nats, doubled) to the optimum; the rule's own error estimate
 
 
-def fit(observed: Observations, chart: Chart, start: np.ndarray | None = None, barrier: float = BARRIER) -> Fit:
+def fit(
+    observed: Observations, chart: ParameterChart, start: np.ndarray | None = None, barrier: float = BARRIER
+) -> Fit:
     """Minimise the penalised negative log-likelihood of one window; ``start`` (k,) is used if it is strictly inside."""
     observed = observed.used
     x, k = np.empty(observed.weights.shape[1]), chart.dimension

@@ -25,8 +25,8 @@ import numpy as np
 from scipy import special
 
 from rpl_agent.likelihood import _ellipsoid, _newton, _sums
-from rpl_agent.likelihood.chart import Chart
-from rpl_agent.likelihood.expansion import Expansion, expand, rounding
+from rpl_agent.likelihood.chart import ParameterChart
+from rpl_agent.likelihood.expansion import LikelihoodExpansion, expand, rounding
 from rpl_agent.likelihood.fit import Fit, fit, inverse_factor
 from rpl_agent.likelihood.observations import Observations
 
@@ -53,10 +53,10 @@ class LevelSet:
     observed: Observations
     offsets: np.ndarray
     level: float
-    chart: Chart
+    chart: ParameterChart
     center: Fit
     expressions: np.ndarray
-    expansion: Expansion | None = None
+    expansion: LikelihoodExpansion | None = None
 
     @property
     def dimension(self) -> int:
@@ -233,7 +233,9 @@ def boundary(target: LevelSet, guess: Rays, steps: int = 6) -> Tangents:
     return Tangents(x[keep], values[keep], gradients[keep], shares[keep])
 
 
-def _ray_slopes(chart: Chart, z: np.ndarray, t: np.ndarray, rays: np.ndarray, gradients: np.ndarray) -> np.ndarray:
+def _ray_slopes(
+    chart: ParameterChart, z: np.ndarray, t: np.ndarray, rays: np.ndarray, gradients: np.ndarray
+) -> np.ndarray:
     """d/dt G(x(z + t·ray)) per ray."""
     if chart.reduction is None:
         return (gradients * rays).sum(axis=1)

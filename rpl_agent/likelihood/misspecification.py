@@ -22,7 +22,7 @@ from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.likelihood import _sums
 from rpl_agent.likelihood.blocks import Factorisation, factorisation
-from rpl_agent.likelihood.chart import Chart, domain_chart
+from rpl_agent.likelihood.chart import ParameterChart, domain_chart
 from rpl_agent.likelihood.expansion import rounding
 from rpl_agent.likelihood.fit import fit
 from rpl_agent.likelihood.observations import Observations, observed_expressions
@@ -82,7 +82,7 @@ def _largest_by_blocks(blocks: Factorisation, counts: Counts) -> float:
     return total
 
 
-def _largest_likelihood(seen: Observations, x: np.ndarray, chart: Chart) -> float:
+def _largest_likelihood(seen: Observations, x: np.ndarray, chart: ParameterChart) -> float:
     """A number that Σ K_f ln f[y] does not exceed for any y in the chart's box; x (r,) is any point inside."""
     rank, values = len(x), seen.values(x)
     if not (values > 0).all():
@@ -153,10 +153,10 @@ def _parameter_of_coordinate(pmdp: ParametricMDP) -> np.ndarray:
     return (pmdp.table.monomials[1:][pivots] != 0).argmax(axis=1)
 
 
-def _box_chart(pmdp: ParametricMDP) -> Chart:
+def _box_chart(pmdp: ParametricMDP) -> ParameterChart:
     """Coordinates x with bounds that every point of the domain satisfies strictly."""
     lower, upper = coordinate_box(pmdp)
     eye = np.eye(len(lower))
     start = pmdp.table.reduction.coordinates(pmdp.domain.center())[0]
     # a margin keeps the domain's own points inside the barrier; a larger box only lowers E
-    return Chart(np.vstack([eye, -eye]), np.concatenate([upper + 1e-6, 1e-6 - lower]), start)
+    return ParameterChart(np.vstack([eye, -eye]), np.concatenate([upper + 1e-6, 1e-6 - lower]), start)

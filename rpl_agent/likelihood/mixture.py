@@ -23,7 +23,7 @@ g need not be evaluated at every particle: with e_f = b_f·(x − c), b_f the gr
     −ln(1+e) ≤ −e + e²/2 − e³/3 + e⁴/(4(1−ε)),    |e| ≤ ε < 1,
 
 so g(x) ≤ g(c) − Σ K e + ½ Σ K e² − ⅓ Σ K e³ + ε²/(4(1−ε)) Σ K e²: three tensors, made once, bound g at all
-particles (`Expansion`), and an upper bound on g is a lower bound on Q.
+particles (`LikelihoodExpansion`), and an upper bound on g is a lower bound on Q.
 
 Affine models use both, W = PARTICLE_SHARE · particles + the rest · Gaussian: particles are the better half
 near the domain's boundary, the Gaussian where the window holds so much more data than the prior that no
@@ -39,8 +39,8 @@ import numpy as np
 from scipy import special
 
 from rpl_agent.likelihood import _newton, _sums
-from rpl_agent.likelihood.chart import Chart
-from rpl_agent.likelihood.expansion import Expansion, rounding
+from rpl_agent.likelihood.chart import ParameterChart
+from rpl_agent.likelihood.expansion import LikelihoodExpansion, rounding
 from rpl_agent.likelihood.fit import Fit, fit, inverse_factor
 from rpl_agent.likelihood.observations import Observations
 from rpl_agent.model.remember import per_model
@@ -73,7 +73,7 @@ class Uniform:
     log_volume: float
 
 
-def closed_form(prior: Gaussian | Uniform, observed: Observations, chart: Chart, center: Fit) -> float:
+def closed_form(prior: Gaussian | Uniform, observed: Observations, chart: ParameterChart, center: Fit) -> float:
     """Lower bound on ln Q for f affine in z, all of ``observed`` seen; the ball is around the point m of ``center``."""
     m, d = center.z, chart.dimension
     constant, weights, counts = observed
@@ -106,7 +106,7 @@ def closed_form(prior: Gaussian | Uniform, observed: Observations, chart: Chart,
     return best - rounding(observed, m)
 
 
-def particle_set(prior: Gaussian | Uniform, chart: Chart) -> tuple[np.ndarray, int]:
+def particle_set(prior: Gaussian | Uniform, chart: ParameterChart) -> tuple[np.ndarray, int]:
     """Particles z (M, k) inside the domain, and M ≥ 1.
 
     The points are a fixed low-discrepancy set pushed through the prior, so they depend on nothing but the
@@ -122,7 +122,7 @@ def particle_set(prior: Gaussian | Uniform, chart: Chart) -> tuple[np.ndarray, i
     return points[:number], max(number, 1)
 
 
-def _uniform_particles(chart: Chart) -> np.ndarray:
+def _uniform_particles(chart: ParameterChart) -> np.ndarray:
     """(M, k) points of the domain, spread over its box."""
     low, high = bounding_box(chart)
     points = low + _cube(chart.dimension) * (high - low)
@@ -132,9 +132,9 @@ def _uniform_particles(chart: Chart) -> np.ndarray:
 def particles(
     prior: Gaussian | Uniform,
     observed: Observations,
-    chart: Chart,
+    chart: ParameterChart,
     center: Fit,
-    expansion: Expansion | None = None,
+    expansion: LikelihoodExpansion | None = None,
     window: int = 0,
 ) -> tuple[float, float]:
     """Lower bound on ln Q for the particle law of `particle_set`, any model; the likelihoods' sum over the largest."""
@@ -155,7 +155,7 @@ def particles(
     return np.log(total) - least - np.log(count) - error, total
 
 
-def _exact(points: np.ndarray, observed: Observations, chart: Chart, center: Fit) -> np.ndarray:
+def _exact(points: np.ndarray, observed: Observations, chart: ParameterChart, center: Fit) -> np.ndarray:
     """g of those particles that the quadratic model at the centre prefers."""
     evaluated = EVALUATED * chart.dimension
     if len(points) > evaluated:
@@ -199,9 +199,9 @@ def quadratic_forms(vectors: np.ndarray, matrix: np.ndarray) -> np.ndarray:
 def log_mixture(
     prior: Gaussian | Uniform,
     observed: Observations,
-    chart: Chart,
+    chart: ParameterChart,
     center: Fit,
-    expansion: Expansion | None = None,
+    expansion: LikelihoodExpansion | None = None,
     window: int = 0,
 ) -> float:
     """Lower bound on ln Q of the window's law W, whatever the model.
@@ -226,7 +226,7 @@ def _truncated_moments(d: int, radius2: float) -> tuple[float, float, float]:
     return mass, special.chdtr(d + 2, radius2) / mass, 3.0 * special.chdtr(d + 4, radius2) / mass
 
 
-def bounding_box(chart: Chart) -> tuple[np.ndarray, np.ndarray]:
+def bounding_box(chart: ParameterChart) -> tuple[np.ndarray, np.ndarray]:
     """Bounds of the chart's domain from its axis-parallel rows, which every domain lists."""
     low, high = np.full(chart.dimension, -np.inf), np.full(chart.dimension, np.inf)
     for row, bound in zip(chart.A, chart.b):

@@ -16,8 +16,8 @@ from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import confidence_intervals, event_intervals
 from rpl_agent.evidence.ledger import check_delta, per_event, split_main
-from rpl_agent.likelihood.blocks import Block, factorisation, product_region
-from rpl_agent.likelihood.chart import chart_of
+from rpl_agent.likelihood.blocks import JointBlock, factorisation, product_region
+from rpl_agent.likelihood.chart import parameter_chart
 from rpl_agent.likelihood.level_set import LevelSet, boundary, cuts, ellipsoid, interval, rays_of
 from rpl_agent.likelihood.observations import Observations
 from rpl_agent.likelihood.windows import MAX_RANK, likelihood_set, supports
@@ -57,7 +57,7 @@ def likelihood_region(pmdp: ParametricMDP, counts: Counts, delta: float, *, warm
         return interval_region(pmdp, *confidence_intervals(pmdp, counts, "anytime", delta))
     level_share, interval_share = split_main(delta)
     lower, upper = confidence_intervals(pmdp, counts, "anytime", interval_share)
-    chart = chart_of(pmdp)
+    chart = parameter_chart(pmdp)
     start = None
     if warm is not None:
         start = np.asarray(warm, dtype=float)
@@ -92,7 +92,7 @@ def interval_region(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -
     """U = D with lower_f ≤ f ≤ upper_f, in blocks where there are many; of a huge block only its bounds are kept."""
     if factorisation(pmdp).pays:
 
-        def joint(block: Block) -> Region:
+        def joint(block: JointBlock) -> Region:
             return interval_region(block.model, lower[block.expressions], upper[block.expressions])
 
         return product_region(pmdp, lower, upper, joint)

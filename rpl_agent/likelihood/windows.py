@@ -11,7 +11,7 @@ import weakref
 import numpy as np
 
 from rpl_agent.evidence.counts import Counts, Mark
-from rpl_agent.likelihood.chart import Chart, chart_of
+from rpl_agent.likelihood.chart import ParameterChart, parameter_chart
 from rpl_agent.likelihood.expansion import expand
 from rpl_agent.likelihood.fit import Fit, fit
 from rpl_agent.likelihood.level_set import LevelSet, recentred
@@ -32,7 +32,7 @@ EARLIEST, LATEST = 1e-3, 0.9
 
 def supports(pmdp: ParametricMDP) -> bool:
     """Whether the region is built for this model (decided by the model alone, never by data)."""
-    return 0 < pmdp.table.reduction.rank <= MAX_RANK and chart_of(pmdp).has_interior
+    return 0 < pmdp.table.reduction.rank <= MAX_RANK and parameter_chart(pmdp).has_interior
 
 
 def split_fraction(pmdp: ParametricMDP) -> float:
@@ -50,7 +50,7 @@ def _mixture_dimension(pmdp: ParametricMDP) -> int:
 
 
 def likelihood_set(
-    pmdp: ParametricMDP, counts: Counts, alpha: float, chart: Chart, start: np.ndarray | None = None
+    pmdp: ParametricMDP, counts: Counts, alpha: float, chart: ParameterChart, start: np.ndarray | None = None
 ) -> LevelSet | None:
     """C at level α from everything in ``counts``; None while no window has data.
 
@@ -97,7 +97,7 @@ def _windows(counts: Counts) -> list[tuple[Mark | None, float]]:
 _priors: weakref.WeakKeyDictionary[Mark, Fit] = weakref.WeakKeyDictionary()
 
 
-def window_prior(pmdp: ParametricMDP, mark: Mark, chart: Chart) -> Gaussian:
+def window_prior(pmdp: ParametricMDP, mark: Mark, chart: ParameterChart) -> Gaussian:
     """W of the window that starts at ``mark``: a function of the data before it and of nothing else."""
     found = _priors.get(mark)
     if found is None:
@@ -107,7 +107,7 @@ def window_prior(pmdp: ParametricMDP, mark: Mark, chart: Chart) -> Gaussian:
     return Gaussian(found.z, found.precision / KAPPA)
 
 
-def _uniform(chart: Chart) -> Uniform:
+def _uniform(chart: ParameterChart) -> Uniform:
     """Uniform prior with an upper bound on the domain's volume: its box, or its hull where that is cheap."""
     low, high = bounding_box(chart)
     log_volume = float(np.log(high - low).sum())

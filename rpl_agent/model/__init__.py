@@ -11,13 +11,14 @@ from rpl_agent.model.policy import Policy
 from rpl_agent.model.polynomial import Polynomial, as_polynomial
 from rpl_agent.model.simulate import Batch, Simulator
 from rpl_agent.model.states import StateIndex, paying
-from rpl_agent.model.validation import Problem, require_valid, restrict_domain, validate
+from rpl_agent.model.validation import Defect, require_valid, restrict_domain, validate
 
 __all__ = [
     "MDP",
     "Batch",
     "Binding",
     "Block",
+    "Defect",
     "Domain",
     "ExpressionTable",
     "Kind",
@@ -26,7 +27,6 @@ __all__ = [
     "ParametricMDP",
     "Policy",
     "Polynomial",
-    "Problem",
     "Reduction",
     "Reward",
     "Sense",

@@ -30,7 +30,7 @@ from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP, Reward
 from rpl_agent.model.polynomial import Number, Polynomial, as_polynomial
 from rpl_agent.model.states import START, Paid
-from rpl_agent.model.validation import Problem, raise_problems, require_valid
+from rpl_agent.model.validation import Defect, raise_problems, require_valid
 
 State = Hashable
 Row = Mapping[State, "Polynomial | Number"]
@@ -99,7 +99,7 @@ class _Explorer:
         self.order: list[State] = []
         self.rows: Described = []
         self.listed: dict[tuple[Any, ...], None] = {}  # the orders in which states list their actions
-        self._problems: list[Problem] = []
+        self._problems: list[Defect] = []
 
     def run(self, initial: Any) -> None:
         random = isinstance(initial, Mapping)
@@ -152,12 +152,12 @@ class _Explorer:
             try:
                 polynomial = as_polynomial(expression)
             except ModelError as error:
-                self._problems.append(Problem("expression", f"{place}: {error}"))
+                self._problems.append(Defect("expression", f"{place}: {error}"))
                 continue
             if not polynomial.parameters <= self._known:
                 unknown = sorted(polynomial.parameters - self._known)
                 message = f"{place}: expression {polynomial} uses unknown parameters {unknown}"
-                self._problems.append(Problem("unknown-parameter", message))
+                self._problems.append(Defect("unknown-parameter", message))
             polynomials[successor] = polynomial
         return polynomials
 

@@ -26,14 +26,14 @@ LISTED = 8
 
 
 @dataclass(frozen=True)
-class Problem:
+class Defect:
     """One defect: ``kind`` for programs, ``message`` for people."""
 
     kind: str
     message: str
 
 
-def validate(pmdp: ParametricMDP) -> list[Problem]:
+def validate(pmdp: ParametricMDP) -> list[Defect]:
     """All problems of a model; empty if it is well formed on its whole domain."""
     return [
         *_structure(pmdp),
@@ -47,7 +47,7 @@ def require_valid(pmdp: ParametricMDP) -> None:
     raise_problems(pmdp.name, validate(pmdp))
 
 
-def raise_problems(name: str, problems: list[Problem]) -> None:
+def raise_problems(name: str, problems: list[Defect]) -> None:
     """Raise one ModelError that lists the problems, if there are any."""
     if not problems:
         return
@@ -60,24 +60,22 @@ def raise_problems(name: str, problems: list[Problem]) -> None:
     raise ModelError(f"model {name!r} has {len(problems)} problem(s):\n  " + "\n  ".join(lines))
 
 
-def _structure(pmdp: ParametricMDP) -> list[Problem]:
+def _structure(pmdp: ParametricMDP) -> list[Defect]:
     problems = []
     name = pmdp.state_name
     for s in np.flatnonzero(np.diff(pmdp.state_ptr) == 0).tolist():
-        problems.append(Problem("actionless", f"state {s} = {name(s)} has no action"))
+        problems.append(Defect("actionless", f"state {s} = {name(s)} has no action"))
     for r in np.flatnonzero(np.diff(pmdp.row_ptr) == 0).tolist():
-        problems.append(Problem("empty-row", f"{pmdp.row_name(r)} has no successor"))
+        problems.append(Defect("empty-row", f"{pmdp.row_name(r)} has no successor"))
     same_state = np.diff(pmdp.row_state) == 0
     for r in np.flatnonzero(same_state & (np.diff(pmdp.action) == 0)).tolist():
-        problems.append(Problem("duplicate-action", f"{pmdp.row_name(r)} appears twice"))
+        problems.append(Defect("duplicate-action", f"{pmdp.row_name(r)} appears twice"))
     for t in np.flatnonzero((pmdp.successor < 0) | (pmdp.successor >= pmdp.num_states)):
         row = int(pmdp.transition_row[t])
-        problems.append(
-            Problem("unknown-successor", f"{pmdp.row_name(row)} leads to unknown state {pmdp.successor[t]}")
-        )
+        problems.append(Defect("unknown-successor", f"{pmdp.row_name(row)} leads to unknown state {pmdp.successor[t]}"))
     if not any(p.kind == "unknown-successor" for p in problems):
         for s in np.flatnonzero(~reachable(pmdp)).tolist():
-            problems.append(Problem("unreachable", f"state {s} = {name(s)} is not reachable from the initial state"))
+            problems.append(Defect("unreachable", f"state {s} = {name(s)} is not reachable from the initial state"))
     return problems
 
 
@@ -97,7 +95,7 @@ def reachable(pmdp: ParametricMDP) -> np.ndarray:
     return seen[:-1]
 
 
-def _row_sums(pmdp: ParametricMDP) -> list[Problem]:
+def _row_sums(pmdp: ParametricMDP) -> list[Defect]:
     """Rows must sum to 1 as polynomials: decided exactly, one monomial at a time."""
     table = pmdp.table
     if not pmdp.num_rows or (np.diff(pmdp.row_ptr) == 0).any():
@@ -118,7 +116,7 @@ def _row_sums(pmdp: ParametricMDP) -> list[Problem]:
     return [_row_problem(pmdp, int(r)) for r in np.flatnonzero(bad)]
 
 
-def _row_sums_sparse(pmdp: ParametricMDP) -> list[Problem]:
+def _row_sums_sparse(pmdp: ParametricMDP) -> list[Defect]:
     """Many monomials (untied models): add each row's polynomials in a dictionary."""
     table, problems = pmdp.table, []
     for r in range(pmdp.num_rows):
@@ -132,14 +130,14 @@ def _row_sums_sparse(pmdp: ParametricMDP) -> list[Problem]:
     return problems
 
 
-def _row_problem(pmdp: ParametricMDP, r: int) -> Problem:
+def _row_problem(pmdp: ParametricMDP, r: int) -> Defect:
     parts = [pmdp.table.polynomial(int(f)) for f in pmdp.expression[pmdp.row_ptr[r] : pmdp.row_ptr[r + 1]]]
     total = sum(parts[1:], parts[0])
     shown = " ; ".join(str(p) for p in parts)
-    return Problem("row-sum", f"{pmdp.row_name(r)}: expressions {shown} sum to {total}, not to 1")
+    return Defect("row-sum", f"{pmdp.row_name(r)}: expressions {shown} sum to {total}, not to 1")
 
 
-def _ranges(pmdp: ParametricMDP) -> list[Problem]:
+def _ranges(pmdp: ParametricMDP) -> list[Defect]:
     """Expressions must stay in [0, 1] on the domain (sound for polynomials: enclosures by monomials)."""
     low, high = expression_range(pmdp.table, pmdp.domain)
     problems = []
@@ -147,7 +145,7 @@ def _ranges(pmdp: ParametricMDP) -> list[Problem]:
         at = np.flatnonzero(pmdp.expression == f)
         where = pmdp.row_name(int(pmdp.transition_row[at[0]])) if len(at) else "no transition"
         problems.append(
-            Problem(
+            Defect(
                 "range",
                 f"{where}: expression {pmdp.table.polynomial(int(f))} ranges over [{low[f]:.6g}, {high[f]:.6g}] on the "
                 "domain; restrict the domain (see model.validation.restrict_domain) or mend the expression",

@@ -11,7 +11,7 @@ from rpl_agent.errors import ModelError
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.intersection import Image
-from rpl_agent.regions.lifting import chart_of
+from rpl_agent.regions.lifting import linear_chart
 from rpl_agent.regions.lp import LinearProgram
 from rpl_agent.relaxations.projections import affine_program, parameter_box
 
@@ -99,7 +99,7 @@ def parameter_support(region: Region | None, pmdp: ParametricMDP, directions: np
         return np.maximum(values, affine_program(region, pmdp).minimize(directions))
     for member in getattr(region, "members", [region]):
         inner = member.inner if isinstance(member, Image) else member
-        if isinstance(member, Image) or chart_of(table).is_identity:  # coordinates that begin with the parameters
+        if isinstance(member, Image) or linear_chart(table).is_identity:  # coordinates that begin with the parameters
             padded = np.zeros((len(directions), inner.dimension))
             padded[:, : directions.shape[1]] = directions
             values = np.maximum(values, inner.minimize(padded))

@@ -40,7 +40,7 @@ OBBT_SETTLED = 5e-4
 
 
 @dataclass(frozen=True)
-class Chart:
+class LinearChart:
     """Coordinates z in which all expressions are linear.
 
     Attributes
@@ -76,7 +76,7 @@ class Chart:
         return self.embedding.shape == (n, n) and bool((self.embedding == np.eye(n)).all())
 
 
-def chart_of(table: ExpressionTable) -> Chart:
+def linear_chart(table: ExpressionTable) -> LinearChart:
     """The chart of a table: parameters, monomials of higher degree, intermediate products; computed once.
 
     Parameters
@@ -87,7 +87,7 @@ def chart_of(table: ExpressionTable) -> Chart:
     return per_model(table, "lifting chart", _chart_of)
 
 
-def _chart_of(table: ExpressionTable) -> Chart:
+def _chart_of(table: ExpressionTable) -> LinearChart:
     reduction = table.reduction
     if not isinstance(reduction.weights, np.ndarray):
         raise ModelError(
@@ -111,7 +111,7 @@ def _chart_of(table: ExpressionTable) -> Chart:
     weights[:, columns] = table.coefficients[:, list(range(1, len(table.monomials)))].todense()
     embedding = np.zeros((reduction.rank, len(rows)))
     embedding[:, columns] = reduction.matrix
-    return Chart(np.array(rows).reshape(-1, d), np.array(products, int).reshape(-1, 3), weights, embedding)
+    return LinearChart(np.array(rows).reshape(-1, d), np.array(products, int).reshape(-1, 3), weights, embedding)
 
 
 def _add_chain(monomial: tuple[int, ...], rows: list[tuple[int, ...]], index: dict[tuple[int, ...], int]) -> None:
@@ -158,7 +158,7 @@ class ExpressionRows:
         return np.concatenate([upper[self.used] - c + slack, c - lower[self.used] + slack])
 
 
-def mccormick_rows(chart: Chart, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def mccormick_rows(chart: LinearChart, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """McCormick's inequalities of all products over the bounds of z, and a middle tangent for squares.
 
     Parameters
@@ -168,14 +168,14 @@ def mccormick_rows(chart: Chart, lower: np.ndarray, upper: np.ndarray) -> tuple[
     return _products.mccormick(chart.products, lower, upper)
 
 
-def propagate(chart: Chart, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def propagate(chart: LinearChart, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Bounds of z tightened by z_k = z_i z_j in interval arithmetic (products in order of degree)."""
     lower, upper = lower.copy(), upper.copy()
     _products.propagate(chart.products, chart.by_degree, lower, upper)
     return lower, upper
 
 
-def initial_bounds(chart: Chart, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
+def initial_bounds(chart: LinearChart, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
     """Bounds (lower (n,), upper (n,)) of z over the box of the domain."""
     d = len(domain.lower)
     lower, upper = np.full(chart.dimension, -np.inf), np.full(chart.dimension, np.inf)
@@ -185,7 +185,7 @@ def initial_bounds(chart: Chart, domain: Domain) -> tuple[np.ndarray, np.ndarray
 
 # ---------------------------------------------------------------------- OBBT
 def relax(
-    chart: Chart,
+    chart: LinearChart,
     rows: np.ndarray,
     rhs: np.ndarray,
     lower: np.ndarray,
@@ -227,7 +227,7 @@ def relax(
 
 
 def _relax_graph(
-    chart: Chart,
+    chart: LinearChart,
     rows: np.ndarray,
     rhs: np.ndarray,
     lower: np.ndarray,
@@ -259,7 +259,7 @@ def _relax_graph(
 
 
 def _tightened(
-    chart: Chart, lower: np.ndarray, upper: np.ndarray, low: np.ndarray, high: np.ndarray
+    chart: LinearChart, lower: np.ndarray, upper: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The better of two boxes, propagated through the products; crossing by rounding is undone (a wider box)."""
     low, high = propagate(chart, np.maximum(lower, low), np.minimum(upper, high))
@@ -269,7 +269,7 @@ def _tightened(
 
 # ---------------------------------------------------------------------- regions of a model
 @dataclass(frozen=True)
-class _Frame:
+class _Skeleton:
     """What `build_region` needs of a model whatever the data say; computed once per model.
 
     Attributes
@@ -283,7 +283,7 @@ class _Frame:
     expressions : ExpressionRows
     """
 
-    chart: Chart | None
+    chart: LinearChart | None
     lower: np.ndarray
     upper: np.ndarray
     rows: np.ndarray
@@ -291,17 +291,17 @@ class _Frame:
     expressions: ExpressionRows
 
 
-def _frame_of(pmdp: ParametricMDP) -> _Frame:
+def _frame_of(pmdp: ParametricMDP) -> _Skeleton:
     pmdp = without_unused(pmdp)
     table, domain, reduction = pmdp.table, pmdp.domain, pmdp.table.reduction
-    chart = chart_of(table)
+    chart = linear_chart(table)
     lower, upper = initial_bounds(chart, domain)
     rows = np.zeros((len(domain.b), chart.dimension))
     rows[:, : domain.dimension] = domain.A
     expressions = ExpressionRows.of(table.constant, chart.weights, _reach(lower, upper))
     few = reduction.rank == 1 or (reduction.rank <= GRAPH_DIMENSION < chart.dimension)
     if not few or chart.is_identity:
-        return _Frame(chart, lower, upper, rows, domain.b, expressions)
+        return _Skeleton(chart, lower, upper, rows, domain.b, expressions)
     # Few coordinates matter: bound each over the domain, then stay in x (exact for one coordinate).
     zeros, ones = np.zeros(len(table)), np.ones(len(table))
     rows, rhs = np.vstack([rows, expressions.rows]), np.concatenate([domain.b, expressions.rhs(zeros, ones)])
@@ -310,7 +310,7 @@ def _frame_of(pmdp: ParametricMDP) -> _Frame:
     if start.is_empty:
         lower, upper = upper, lower - 1.0
     expressions = ExpressionRows.of(table.constant, reduction.weights, _reach(lower, upper))
-    return _Frame(None, lower, upper, np.zeros((0, reduction.rank)), np.zeros(0), expressions)
+    return _Skeleton(None, lower, upper, np.zeros((0, reduction.rank)), np.zeros(0), expressions)
 
 
 def build_region(

@@ -14,7 +14,7 @@ from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.intersection import Image, Intersection
-from rpl_agent.regions.lifting import chart_of, checked_bounds
+from rpl_agent.regions.lifting import checked_bounds, linear_chart
 from rpl_agent.regions.lp import LinearProgram
 from rpl_agent.regions.polytope import Polytope
 from rpl_agent.regions.ranges import range_on_box
@@ -119,7 +119,7 @@ def parameter_box(region: Region, pmdp: ParametricMDP) -> tuple[np.ndarray, np.n
         low, high = region.box()
         return _crossing_undone(np.maximum(lower, low), np.minimum(upper, high), lower, upper)
     d = domain.dimension
-    direct = not table.is_affine and chart_of(table).is_identity  # x begins with the parameters
+    direct = not table.is_affine and linear_chart(table).is_identity  # x begins with the parameters
     for member in region.members if isinstance(region, Intersection) else [region]:
         # The bounds that McCormick rows were made for are the ones over which those rows are exact.
         inner = member.inner if isinstance(member, Image) else member if direct else None

@@ -27,18 +27,18 @@ GUESS, GUESS_GROWTH, GUESS_SWEEPS, GUESSES = 1e-8, 16.0, 200, 9
 
 
 @dataclass(frozen=True)
-class _Graph:
+class _HullGraph:
     """What the hull says, for one choice of the agent: held (S,) and infinite (S,), see `solve_batch`."""
 
     held: np.ndarray
     infinite: np.ndarray
 
 
-def _graph(problem: Problem, weights: np.ndarray | None) -> _Graph:
+def _graph(problem: Problem, weights: np.ndarray | None) -> _HullGraph:
     """Where the proper side's opponents can hold the play unpaid, and where the value can only be infinite."""
     pmdp, states = problem.pmdp, problem.pmdp.num_states
     if problem.discounted:
-        return _Graph(np.zeros(states, dtype=bool), np.zeros(states, dtype=bool))
+        return _HullGraph(np.zeros(states, dtype=bool), np.zeros(states, dtype=bool))
     lo, hi = attainable(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
     played = np.ones(pmdp.num_rows, dtype=bool) if weights is None else weights > 0.0
     infinite = np.zeros(states, dtype=bool)
@@ -54,11 +54,13 @@ def _graph(problem: Problem, weights: np.ndarray | None) -> _Graph:
     usable = np.where(played, np.where(unpaid, 2, 1), 0).astype(np.int8)
     quantifier = ANY_ROW if weights is None and not problem.agent_proper else ALL_ROWS
     start = ~problem.task.decided & ~infinite
-    return _Graph(hold_set(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, lo, hi, usable, quantifier, start), infinite)
+    return _HullGraph(
+        hold_set(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, lo, hi, usable, quantifier, start), infinite
+    )
 
 
 @dataclass(frozen=True)
-class _Block:
+class _Level:
     """States of one level with their rows."""
 
     states: np.ndarray
@@ -72,7 +74,7 @@ class _Block:
         return np.minimum(result, 1.0) if problem.is_reach else result
 
 
-def _blocks(problem: Problem) -> list[_Block]:
+def _blocks(problem: Problem) -> list[_Level]:
     pmdp, decided = problem.pmdp, problem.task.decided
     order, component, count = components(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, decided)
     level = levels(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, decided, order, component)
@@ -86,7 +88,7 @@ def _blocks(problem: Problem) -> list[_Block]:
                 sizes = pmdp.state_ptr[states + 1] - pmdp.state_ptr[states]
                 starts = np.cumsum(sizes) - sizes
                 rows = np.repeat(pmdp.state_ptr[states] - starts, sizes) + np.arange(int(sizes.sum()))
-                found.append(_Block(states, rows, cyclic))
+                found.append(_Level(states, rows, cyclic))
     return found
 
 
@@ -118,7 +120,7 @@ def solve_batch(
 
 
 def _below(
-    problem: Problem, blocks: list[_Block], weights: np.ndarray | None, graph: _Graph, precision: float, limit: int
+    problem: Problem, blocks: list[_Level], weights: np.ndarray | None, graph: _HullGraph, precision: float, limit: int
 ) -> tuple[np.ndarray, int]:
     """Iterates that stay below the value; a tiny cost per step keeps them inductive on cycles."""
     values = problem.boundary()
@@ -149,7 +151,7 @@ def _below(
 
 
 def _above(
-    problem: Problem, blocks: list[_Block], weights: np.ndarray | None, graph: _Graph, low: np.ndarray, limit: int
+    problem: Problem, blocks: list[_Level], weights: np.ndarray | None, graph: _HullGraph, low: np.ndarray, limit: int
 ) -> tuple[np.ndarray, int]:
     """Upper bounds: on cycles the first guess above the lower bound that T maps below itself."""
     values = problem.boundary()
@@ -199,7 +201,7 @@ def _trivial(problem: Problem, values: np.ndarray) -> float:
     return np.inf
 
 
-def _rows(problem: Problem, blocks: list[_Block], values: np.ndarray) -> np.ndarray:
+def _rows(problem: Problem, blocks: list[_Level], values: np.ndarray) -> np.ndarray:
     """(S,) rows that are best for the agent; among equals, rows that surely come nearer to a decided state."""
     pmdp = problem.pmdp
     sign = 1.0 if problem.agent == MAX_AGENT else -1.0

@@ -11,7 +11,7 @@ from scipy import stats
 
 from rpl_agent.agent import RPLAgent
 from rpl_agent.agent.schedule import Never
-from rpl_agent.agent.tape import Tape, plays_again
+from rpl_agent.agent.tape import Recorder, plays_again
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.model import Objective, Simulator, StateIndex, build
 from rpl_envs.vector_env import PMDPVectorEnv
@@ -187,7 +187,7 @@ def test_short_runs_of_any_single_environment_resume_exactly(tmp_path):
 
 
 def test_a_tape_plays_again_only_where_it_should():
-    env = Tape(CorridorEnv())
+    env = Recorder(CorridorEnv())
     rng = np.random.default_rng(0)
     env.reset(seed=4)
     for _ in range(200):

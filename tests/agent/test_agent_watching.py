@@ -18,7 +18,7 @@ import pytest
 
 import rpl_envs  # noqa: F401 (registers the worlds)
 from rpl_agent.agent import animation, runs
-from rpl_agent.agent.watching import Frame, play, watch
+from rpl_agent.agent.watching import Shown, play, watch
 from rpl_agent.cli import main
 from rpl_agent.errors import DataError, ModelError
 from tests.browser import open_page
@@ -121,7 +121,7 @@ def test_gif_and_video_have_every_step(folder, tmp_path):
 
 def test_pictures_of_different_heights_are_one_animation(tmp_path):
     Image = pytest.importorskip("PIL.Image")
-    frames = [Frame(np.full((h, 51, 3), h, np.uint8), 1, i, None, 0.0) for i, h in enumerate((30, 45))]
+    frames = [Shown(np.full((h, 51, 3), h, np.uint8), 1, i, None, 0.0) for i, h in enumerate((30, 45))]
     animation.write_animation(tmp_path / "w.gif", frames, 4, "t")
     with Image.open(tmp_path / "w.gif") as image:
         assert image.size == (52, 72) and image.n_frames == 2

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rpl_agent.baselines import PSRL, UCBVI, UCRL2, CertaintyEquivalence, QLearning, RMax
 from rpl_agent.baselines._kernels import optimistic_expectation, postorder
 from rpl_agent.baselines.certainty_equivalence import maximum_likelihood
-from rpl_agent.baselines.model_based import Planner
+from rpl_agent.baselines.model_based import TabularPlanner
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.model import Objective, StateIndex
 from tests.reference.baselines import best_in_l1_ball
@@ -123,12 +123,12 @@ def test_a_bonus_never_leads_past_the_best_successor():
 def test_planning_at_the_truth_gives_the_known_values():
     for world in WORLDS.values():
         env, optimum = world()
-        planner = Planner(env.pmdp, env.objective.resolve(env.pmdp))
+        planner = TabularPlanner(env.pmdp, env.objective.resolve(env.pmdp))
         plan = planner.plan(env._mdp.probability)
         assert plan.values[env.pmdp.initial_state] == pytest.approx(optimum, rel=1e-5)
     # the whole simplex on every row: only the graph and the rewards are left
     env, _ = retry()
-    planner = Planner(env.pmdp, env.objective.resolve(env.pmdp))
+    planner = TabularPlanner(env.pmdp, env.objective.resolve(env.pmdp))
     free = planner.plan(env._mdp.probability, radius=np.full(env.pmdp.num_rows, 2.0))
     assert free.values[0] == pytest.approx(1.0)
 

@@ -10,7 +10,7 @@ from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.ledger import split_main
 from rpl_agent.likelihood import _ellipsoid, _newton, windows
 from rpl_agent.likelihood import level_set as level_sets
-from rpl_agent.likelihood.chart import chart_of, domain_chart
+from rpl_agent.likelihood.chart import domain_chart, parameter_chart
 from rpl_agent.likelihood.fit import fit, inverse_factor
 from rpl_agent.likelihood.observations import Observations
 from rpl_agent.likelihood.region import cut_directions, likelihood_region
@@ -106,7 +106,7 @@ def _tangents(level_set):
 @pytest.mark.parametrize("name", MODELS)
 def test_points_of_the_set_satisfy_cuts_ellipsoid_and_region(name, episodes, schedule):
     model, theta, counts = _data(MODELS[name], episodes, seed=episodes, schedule=schedule)
-    level_set = windows.likelihood_set(model, counts, DELTA, chart_of(model))
+    level_set = windows.likelihood_set(model, counts, DELTA, parameter_chart(model))
     assert level_set is not None
     points = _members(level_set, model, 150, seed=1)
     assert len(points) > 50
@@ -146,7 +146,7 @@ def test_the_ellipsoid_alone_holds_the_set_and_is_almost_as_small():
     region = likelihood_region(model, counts, DELTA)
     assert isinstance(region, Ellipsoid)
     alpha = split_main(DELTA)[0]
-    level_set = windows.likelihood_set(model, counts, alpha, chart_of(model))
+    level_set = windows.likelihood_set(model, counts, alpha, parameter_chart(model))
     points = _members(level_set, model, 2000, seed=2)
     assert region.contains(points).all() and region.contains(theta[None]).all()
     directions = np.random.default_rng(1).normal(size=(6, 3))
@@ -181,7 +181,7 @@ def test_a_domain_that_cuts_the_ellipsoid_stays_in_the_region():
 @pytest.mark.parametrize("name", MODELS)
 def test_tangents_equal_their_definition(name):
     model, _, counts = _data(MODELS[name], 60, seed=7)
-    level_set = windows.likelihood_set(model, counts, DELTA, chart_of(model))
+    level_set = windows.likelihood_set(model, counts, DELTA, parameter_chart(model))
     points = _members(level_set, model, 20, seed=3)[:5]
     values, gradients, shares = level_set.tangents(points)
     np.testing.assert_allclose(shares.sum(axis=1), 1.0)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,6 +68,16 @@ def test_functions_have_few_arguments():
 def test_files_are_short():
     long = {str(p.relative_to(ROOT)) for p in SOURCES if p.read_text().count("\n") > FILE_LINES}
     beyond(long, LONG_FILES)
+
+
+def test_class_names_are_unique():
+    """A noun can be searched for; private ones too, because they are read in the same traces."""
+    homes = defaultdict(list)
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                homes[node.name.lstrip("_")].append(str(path.relative_to(ROOT)))
+    assert {name: files for name, files in homes.items() if len(files) > 1} == {}
 
 
 def test_every_module_is_in_the_layers():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Domain, Polynomial, build
 from rpl_agent.regions import Image, Polytope, build_region, domain_region
-from rpl_agent.regions.lifting import chart_of, initial_bounds, mccormick_rows, relax
+from rpl_agent.regions.lifting import initial_bounds, linear_chart, mccormick_rows, relax
 from tests.reference.regions import affine_model, intervals_around, polynomial_model
 
 P = Polynomial.parameter
@@ -76,7 +76,7 @@ def test_polynomial_region_contains_every_feasible_point(seed, degree):
 
 @pytest.mark.parametrize("degree", [2, 3, 4])
 def test_mccormick_rows_hold_on_the_box(degree):
-    chart = chart_of(polynomial_model(3, degree).table)
+    chart = linear_chart(polynomial_model(3, degree).table)
     lower, upper = initial_bounds(chart, Domain.box(["u", "v"], 0.2, 0.7))
     z = lifted(chart, np.random.default_rng(0).uniform(0.2, 0.7, (500, 2)))
     assert (z >= lower).all() and (z <= upper).all()
@@ -91,7 +91,7 @@ def test_mccormick_rows_hold_on_the_box(degree):
 def test_chains_reach_down_to_the_parameters():
     x, y = P("x"), P("y")
     pmdp = model([x**3 * y / 4, x * y], Domain.box(["x", "y"]))
-    chart = chart_of(pmdp.table)
+    chart = linear_chart(pmdp.table)
     known = {tuple(row) for row in chart.exponents.tolist()}
     assert {(1, 0), (0, 1), (3, 1), (1, 1)} <= known
     for k, i, j in chart.products:
@@ -126,7 +126,7 @@ def test_high_dimension_relaxes_by_linear_programs():
     pmdp = model(expressions, Domain.box(names, 0.2, 0.8))
     theta = np.full(6, 0.5)
     lower, upper = intervals_around(pmdp, theta, 0, 0.01)
-    chart = chart_of(pmdp.table)
+    chart = linear_chart(pmdp.table)
     assert chart.dimension == 11
     region = build_region(pmdp, lower, upper)
     values = -region.minimize(-pmdp.table.reduction.weights)
@@ -198,6 +198,6 @@ def test_bad_bounds_are_named():
 
 
 def test_relax_without_products_is_the_polytope():
-    chart = chart_of(affine_model(0, 2).table)
+    chart = linear_chart(affine_model(0, 2).table)
     region = relax(chart, np.array([[1.0, 1.0]]), np.array([1.0]), np.zeros(2), np.ones(2))
     assert isinstance(region, Polytope) and region.minimize([[-1.0, -1.0]])[0] == pytest.approx(-1.0)

@@ -32,7 +32,7 @@ WIDEST = 10.0
 
 
 @dataclass(frozen=True)
-class Chart:
+class ReportChart:
     """One figure of the page; ``panels`` maps the name of a world to its traces, layout and note."""
 
     id: str
@@ -52,7 +52,7 @@ def by_kind(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return groups
 
 
-def charts(rows: Sequence[Row]) -> list[Chart]:
+def charts(rows: Sequence[Row]) -> list[ReportChart]:
     """Every chart that the rows allow."""
     groups = by_kind(rows)
     found = []
@@ -156,15 +156,15 @@ def _set(row: Row) -> tuple[str, str]:
     return suites.set_name(*chosen), COLOURS.get(chosen, "#666666")
 
 
-def online_chart(rows: Sequence[Row]) -> Chart:
+def online_chart(rows: Sequence[Row]) -> ReportChart:
     order = {s: i for i, s in enumerate(suites.ONLINE_SETS)}
     ranked = sorted(rows, key=lambda r: order.get(suites.set_of(r["task"]), len(order)))
     panels = {name: _curves(some, _set) for name, some in _worlds(ranked).items()}
     note = "Interquartile means over seeds. Click a name to hide it, click twice to see it alone."
-    return Chart("online", "Learning online: values and guarantees", note, panels, KINDS)
+    return ReportChart("online", "Learning online: values and guarantees", note, panels, KINDS)
 
 
-def gap_chart(rows: Sequence[Row]) -> Chart:
+def gap_chart(rows: Sequence[Row]) -> ReportChart:
     """Upper − lower relative to V*, both axes logarithmic."""
     panels = {}
     for name, some in _worlds(rows).items():
@@ -180,10 +180,10 @@ def gap_chart(rows: Sequence[Row]) -> Chart:
         for trace in traces:
             trace["meta"] = {}
         panels[name] = panel(traces, "episodes", "gap / V*", "Lower is better.", log_x=True, log_y=True)
-    return Chart("gap", "How the certified interval closes", "Relative gap against episodes, log axes.", panels)
+    return ReportChart("gap", "How the certified interval closes", "Relative gap against episodes, log axes.", panels)
 
 
-def share_chart(rows: Sequence[Row]) -> Chart:
+def share_chart(rows: Sequence[Row]) -> ReportChart:
     """How many of the episodes a set needs for the guarantee with which the paper's set ends."""
     worlds = _worlds(rows)
     bars = []
@@ -202,10 +202,10 @@ def share_chart(rows: Sequence[Row]) -> Chart:
     note = "No bar: not reached within the budget. P_I … P_R(U) are not valid online; anytime P_R is P_R made valid."
     shown = panel(bars, "", "episodes needed [%]", note)
     title = "Episodes needed for the guarantee with which anytime P_R ends"
-    return Chart("shares", title, "Lower is better.", {"all": shown})
+    return ReportChart("shares", title, "Lower is better.", {"all": shown})
 
 
-def uniform_chart(rows: Sequence[Row]) -> Chart:
+def uniform_chart(rows: Sequence[Row]) -> ReportChart:
     """Relative gaps after uniform sampling, one line of points per set; the paper's own figures as crosses."""
     most = max(row["task"]["episodes"] for row in rows)
     worlds = _worlds([row for row in rows if row["task"]["episodes"] == most])
@@ -228,7 +228,9 @@ def uniform_chart(rows: Sequence[Row]) -> Chart:
     shown["layout"]["yaxis"] |= {"autorange": "reversed", "type": "category"}
     shown["layout"]["height"] = 120 + 26 * len(worlds)
     title = f"Relative gaps after {most:,} uniform episodes"
-    return Chart("gaps", title, "Bounds on the value of the true-optimal policy; lower is better.", {"all": shown})
+    return ReportChart(
+        "gaps", title, "Bounds on the value of the true-optimal policy; lower is better.", {"all": shown}
+    )
 
 
 def _points(gaps: dict[str, float], name: str, colour: str, symbol: str) -> dict[str, Any]:
@@ -240,7 +242,7 @@ def _points(gaps: dict[str, float], name: str, colour: str, symbol: str) -> dict
     }  # fmt: skip
 
 
-def compare_chart(rows: Sequence[Row]) -> Chart:
+def compare_chart(rows: Sequence[Row]) -> ReportChart:
     agents = suites.agent_order(row["task"]["agent"] for row in rows)
     colour = {agent: PALETTE[i % len(PALETTE)] for i, agent in enumerate(agents)}
     ranked = sorted(rows, key=lambda row: agents.index(row["task"]["agent"]))
@@ -249,4 +251,4 @@ def compare_chart(rows: Sequence[Row]) -> Chart:
         for name, some in _worlds(ranked).items()
     }
     note = "Only agents that certify have a guarantee. Click a name to hide it, click twice to see it alone."
-    return Chart("agents", "Agents side by side", note, panels, KINDS)
+    return ReportChart("agents", "Agents side by side", note, panels, KINDS)

@@ -14,7 +14,7 @@ from string import Template
 from typing import Any
 
 from rpl_agent.errors import ModelError
-from rpl_agent.experiments.report.charts import Chart
+from rpl_agent.experiments.report.charts import ReportChart
 from rpl_agent.experiments.tables import Table
 
 
@@ -27,7 +27,7 @@ class Section:
     body: str
 
 
-def page(title: str, headline: Sequence[str], sections: Sequence[Section], charts: Sequence[Chart]) -> str:
+def page(title: str, headline: Sequence[str], sections: Sequence[Section], charts: Sequence[ReportChart]) -> str:
     """The whole text; ``charts`` are the data of the chart sections among ``sections``."""
     folder = files("rpl_agent.experiments.report")
     data = json.dumps([chart.to_dict() for chart in charts], allow_nan=False).replace("</", "<\\/")
@@ -51,7 +51,7 @@ def plotly_script() -> str:
     return get_plotlyjs()
 
 
-def chart_section(chart: Chart) -> Section:
+def chart_section(chart: ReportChart) -> Section:
     body = (
         f"<section class='figure' id='{chart.id}'><h2>{html.escape(chart.title)}</h2>"
         f"<p class='note'>{html.escape(chart.note)}</p><div class='controls'></div><div class='chart'></div>"

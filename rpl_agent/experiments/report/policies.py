@@ -7,16 +7,16 @@ from collections.abc import Mapping
 import numpy as np
 
 from rpl_agent.experiments.plots import PALETTE
-from rpl_agent.experiments.report.charts import Chart, panel
+from rpl_agent.experiments.report.charts import ReportChart, panel
 from rpl_agent.plotting.policy_map import PolicyMap
 
 #: more cells than this get no symbols: they could not be read
 READABLE = 1500
 
 
-def policy_chart(maps: Mapping[str, PolicyMap], note: str) -> Chart:
+def policy_chart(maps: Mapping[str, PolicyMap], note: str) -> ReportChart:
     panels = {name: _panel(shown) for name, shown in maps.items()}
-    return Chart("policies", "Policies on their worlds", note, panels)
+    return ReportChart("policies", "Policies on their worlds", note, panels)
 
 
 def _panel(shown: PolicyMap) -> dict:

@@ -13,7 +13,7 @@ import numpy as np
 
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError
-from rpl_agent.experiments.report.charts import Chart, line, panel
+from rpl_agent.experiments.report.charts import ReportChart, line, panel
 from rpl_agent.experiments.report.page import chart_section, data_section, page, table_section
 from rpl_agent.experiments.report.policies import policy_chart
 from rpl_agent.experiments.tables import Table, short
@@ -61,7 +61,7 @@ def _none(path: Path) -> dict[str, np.ndarray]:
     raise DataError(f"{path} has no log points yet")
 
 
-def _bounds(points: dict[str, np.ndarray], certificate: Certificate) -> Chart:
+def _bounds(points: dict[str, np.ndarray], certificate: Certificate) -> ReportChart:
     x = points["episodes"]
     maximise = certificate.objective.sense is Sense.MAX
     names = ("guarantee", "bound on every policy")
@@ -75,23 +75,23 @@ def _bounds(points: dict[str, np.ndarray], certificate: Certificate) -> Chart:
     for trace in traces:
         trace["meta"] = {}
     better = "higher is better" if maximise else "lower is better"
-    return Chart(
+    return ReportChart(
         "bounds", "The certified interval", f"δ = {certificate.delta:g}; {better}.",
         {"run": panel(traces, "episodes", "value", log_x=True)},
     )  # fmt: skip
 
 
-def _gap(points: dict[str, np.ndarray]) -> Chart:
+def _gap(points: dict[str, np.ndarray]) -> ReportChart:
     trace = {**line(points["episodes"], points["guarantee/gap"], "gap", "#D55E00"), "meta": {}}
     shown = panel([trace], "episodes", "upper − lower", log_x=True, log_y=True)
     note = "Both axes logarithmic; the raw numbers, without smoothing."
-    return Chart("gap", "How the gap closes", note, {"run": shown})
+    return ReportChart("gap", "How the gap closes", note, {"run": shown})
 
 
-def _time(points: dict[str, np.ndarray]) -> Chart:
+def _time(points: dict[str, np.ndarray]) -> ReportChart:
     spent = {stage: points[f"time/{stage}"][-1] for stage in STAGES if f"time/{stage}" in points}
     bar = {"type": "bar", "x": list(spent), "y": [float(v) for v in spent.values()], "marker": {"color": "#0072B2"}}
-    return Chart("time", "Where the time went", "Seconds of the whole run.", {"run": panel([bar], "", "seconds")})
+    return ReportChart("time", "Where the time went", "Seconds of the whole run.", {"run": panel([bar], "", "seconds")})
 
 
 def _figures(certificate: Certificate) -> Table:

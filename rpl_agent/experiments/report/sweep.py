@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from rpl_agent.experiments import plots
-from rpl_agent.experiments.report.charts import Chart, charts
+from rpl_agent.experiments.report.charts import ReportChart, charts
 from rpl_agent.experiments.report.headline import headline
 from rpl_agent.experiments.report.page import chart_section, data_section, page, pictures_section, table_section
 from rpl_agent.experiments.report.policies import policy_chart
@@ -61,7 +61,7 @@ def write_report(results: str | os.PathLike, output: str | os.PathLike) -> dict[
     }  # fmt: skip
 
 
-def _policies(names: Sequence[str]) -> list[Chart]:
+def _policies(names: Sequence[str]) -> list[ReportChart]:
     """The policy that is optimal at the true parameters, for one world per family."""
     maps: dict[str, PolicyMap] = {}
     for name in names:

@@ -68,7 +68,7 @@ def default_limit() -> int:
     return free // 2
 
 
-class _Exploration:
+class _StateSearch:
     """The store that the kernels fill, and what happens where they stop."""
 
     def __init__(self, machine: Machine, initial: np.ndarray, max_states: int | None, progress: Progress | None):
@@ -220,7 +220,7 @@ def explore(
 ) -> tuple[Graph, Machine]:
     """The part of a program that can be reached from the initial states, (n, V) values of the variables."""
     machine = Machine(program)
-    store = _Exploration(machine, machine.codec.encode(initial), max_states, progress).run()
+    store = _StateSearch(machine, machine.codec.encode(initial), max_states, progress).run()
     states, choices, transitions = (
         int(store.counts[i]) for i in (kernels.STATES, kernels.CHOICES, kernels.TRANSITIONS)
     )
