@@ -35,8 +35,8 @@ _COMMON: dict[str, Any] = {"gamma": 0.999, "policy_kwargs": {"net_arch": [64, 64
 DEFAULTS: dict[str, dict[str, Any]] = {
     "dqn": _COMMON
     | {"learning_starts": 500, "learning_rate": 2e-3, "exploration_fraction": 0.1, "target_update_interval": 250},
-    "ppo": _COMMON | {"learning_rate": 3e-4, "rollout": 256, "batch_size": 128, "ent_coef": 0.0},
-    "maskable-ppo": _COMMON | {"learning_rate": 3e-4, "rollout": 1024, "batch_size": 128, "ent_coef": 0.02},
+    "ppo": _COMMON | {"learning_rate": 1e-3, "rollout": 2048, "batch_size": 128, "ent_coef": 0.02},
+    "maskable-ppo": _COMMON | {"learning_rate": 1e-3, "rollout": 2048, "batch_size": 128, "ent_coef": 0.0},
 }
 #: Of a saved agent's state.json.
 SCHEMA = {"learner": Text(), "seed": Whole(), "model": Text(), "episodes": Whole(), "timesteps": Whole()}
