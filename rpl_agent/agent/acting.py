@@ -56,12 +56,11 @@ def predict(
         steps[np.atleast_1d(np.asarray(episode_start, dtype=bool))] = 0
     if agent.mode == "optimistic" and not deterministic and policy.is_deterministic:
         policy, rng = policy.at(0).mixed(agent.pmdp, agent.weight), agent.acting_rng
-    start = 0 if agent.world is None else agent.world.action_start
     before = None if state is None else state[1:]
     states = [_state(agent, item, int(k), before, i) for i, (item, k) in enumerate(zip(observations, steps))]
     rows = [policy.row(agent.pmdp, s, rng, agent.pmdp.moment(int(k))) for s, k in zip(states, steps)]
     actions = agent.pmdp.action[rows].astype(np.int64)
-    result = start + actions
+    result = actions if agent.world is None else agent.world.actions[actions]
     return (result[0] if single else result), (steps + 1, np.array(states), actions)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from rpl_agent.agent.actions import ActionToEnv, match_actions
 from rpl_agent.agent.book import StepBook, gains
 from rpl_agent.agent.probing import (
     attribute,
@@ -23,7 +24,7 @@ from rpl_agent.agent.probing import (
     require_environment,
     time_limit,
 )
-from rpl_agent.agent.reading import Bound, Observed, StateOf, StateReader, check_spaces
+from rpl_agent.agent.reading import Bound, Observed, StateOf, StateReader, check_observations
 from rpl_agent.agent.sampling import EnvSource, Experience, SimulatorSource, Source
 from rpl_agent.agent.truncation import can_cut
 from rpl_agent.agent.vector_sampling import VectorSource
@@ -47,7 +48,7 @@ class Attachment:
     spec: dict[str, Any] | None  # how to make the environment again, as JSON
     paid: np.ndarray | None  # (T,) what the environment pays for a transition, None where it is not compared
     reader: StateReader  # from observations to states
-    action_start: int
+    actions: np.ndarray  # (A,) the environment's number of each action of the model
     compiled: bool
     limit: int | None = None  # steps after which episodes are cut
     cuts: bool = False  # whether that can happen before the objective is decided
@@ -62,7 +63,7 @@ class Attachment:
             return SimulatorSource(simulator, experience, self.objective)
         book = StepBook(experience, self.reader, self.objective, self.paid)
         kind = VectorSource if self.is_vector else EnvSource
-        return kind(self.env, book, rng, int(seed % 2**31), self.action_start)
+        return kind(self.env, book, rng, int(seed % 2**31), self.actions)
 
 
 def attach(
@@ -74,6 +75,7 @@ def attach(
     compiled: bool = True,
     check_rewards: bool | None = None,
     horizon: int | str | None = None,
+    action_to_env: ActionToEnv | None = None,
 ) -> Attachment:
     """Check an environment against the model; errors say what to pass.
 
@@ -100,7 +102,9 @@ def attach(
             _refuse_changes(env, inner, "pmdp", state_of is not None)
             state_of = state_of if state_of is not None else attribute(inner, "observation_to_state")
         simulator = attribute(inner, "simulator") if is_own else None
-    action_start = check_spaces(env, model, state_of is not None or binding is not None)
+        actions = match_actions(env, inner, model, is_own or binding is not None, action_to_env)
+    if state_of is None and binding is None:
+        check_observations(env, model)
     fast = compiled and not is_vector(env) and simulator is not None and _is_transparent(env)
     if check_rewards is None:
         check_rewards = goal.kind is Kind.REWARD or binding is not None or (is_own and promised == goal)
@@ -110,7 +114,7 @@ def attach(
         paid = paid if binding is None or binding.paid is None else binding.paid
     reader = Observed(model, state_of, _observation_start(env, model)) if binding is None else Bound(binding)
     return Attachment(
-        env, model, goal, is_vector(env), _spec(env), paid, reader, action_start, fast, limit,
+        env, model, goal, is_vector(env), _spec(env), paid, reader, actions, fast, limit,
         cuts=can_cut(model, goal.resolve(model), limit, goal.horizon),
         method=None if binding is None else binding.method,
     )  # fmt: skip

@@ -1,8 +1,9 @@
 """`StepBook`: what is seen is compared with what is modelled, step by step, and counted.
 
 Compared are the state after every reset with the model's start, every successor with the graph, every reward with what
-the model pays, and every end with the end of the objective. A contradiction is an error that names the episode, the
-step, the state, what was expected and what was seen; everything before it has been counted.
+the model pays, every end with the end of the objective, and an action mask, where there is one, with the actions that
+the model has. A contradiction is an error that names the episode, the step, the state, what was expected and what was
+seen; everything before it has been counted.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class StepBook:
         self._settled: np.ndarray | None = None
         self._ways: dict[tuple[int, int], list[int]] = {}  # transitions from a row to a state
         self._choices: dict[int, tuple[int, list[float]]] = {}
+        self._masked: set[int] = set()  # states whose mask has been compared
         self._policy: Policy | None = None
         self._weights: np.ndarray | None = None
 
@@ -112,6 +114,24 @@ class StepBook:
                 "decided and the model goes on; label such states as target or avoid, or make them absorbing"
             )
         return successor, t
+
+    def compare_mask(self, state: int, mask: Any, places: np.ndarray, where: Where) -> None:
+        """An action that the model has in a state must be allowed by the mask that an environment gives for it.
+
+        places : (A,) where the mask says whether an action of the model is allowed.
+        """
+        if mask is None or state in self._masked:
+            return
+        self._masked.add(state)
+        pmdp, allowed = self.pmdp, np.asarray(mask).astype(bool).ravel()
+        actions = pmdp.action[pmdp.state_ptr[state] : pmdp.state_ptr[state + 1]]
+        for action in actions[
+            (places[actions] >= len(allowed)) | ~allowed[np.minimum(places[actions], len(allowed) - 1)]
+        ]:
+            raise DataError(
+                f"{where()}: the environment's action_mask forbids action {pmdp.action_names[action]!r} in "
+                f"{self._name(state)}, where the model has it"
+            )
 
     def _transition(self, row: int, successor: int, reward: float, where: Where) -> int:
         """The transition that leads from a row to a state and pays this reward."""
@@ -212,24 +232,29 @@ def settled(pmdp: ParametricMDP, task: Task) -> np.ndarray:
 
 
 # ---------------------------------------------------------------------- what reset and step return
-def unpack_reset(returned: Any, where: Where) -> Any:
-    """The observation of ``env.reset()``."""
+def unpack_reset(returned: Any, where: Where) -> tuple[Any, Any]:
+    """(observation, action mask or None) of ``env.reset()``."""
     if not (isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Mapping)):
         raise DataError(f"{where()}: reset() must return (observation, info), it returned {_short(returned)}")
-    return returned[0]
+    return returned[0], mask_in(returned[1])
 
 
-def unpack_step(returned: Any, where: Where) -> tuple[Any, float, bool, bool]:
-    """(observation, reward, terminated, truncated) of ``env.step()``, checked."""
+def mask_in(info: Any) -> Any:
+    """Gymnasium's action mask, all that is ever read of an ``info``; None where there is none."""
+    return info["action_mask"] if isinstance(info, Mapping) and "action_mask" in info else None
+
+
+def unpack_step(returned: Any, where: Where) -> tuple[Any, float, bool, bool, Any]:
+    """(observation, reward, terminated, truncated, action mask or None) of ``env.step()``, checked."""
     if not (isinstance(returned, tuple) and len(returned) == 5):
         count = f"{len(returned)} values" if isinstance(returned, tuple) else type(returned).__name__
         raise DataError(
             f"{where()}: step() must return (observation, reward, terminated, truncated, info), it returned {count}"
             + ("; that is the interface of gym before 0.26" if count == "4 values" else "")
         )
-    observation, reward, terminated, truncated, _ = returned
+    observation, reward, terminated, truncated, info = returned
     ends = flag(terminated, "terminated", where), flag(truncated, "truncated", where)
-    return observation, number(reward, where), *ends
+    return observation, number(reward, where), *ends, mask_in(info)
 
 
 def number(reward: Any, where: Where) -> float:

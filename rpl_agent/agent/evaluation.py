@@ -71,6 +71,7 @@ def monte_carlo(agent: Any, env: Any, episodes: int, *, seed: int = 0, policy: P
     attachment = attach(
         env, pmdp=agent.pmdp, objective=objective, state_of=getattr(agent, "observation_to_state", None),
         compiled=compiled and agent.compiled, check_rewards=getattr(agent, "check_rewards", None),
+        action_to_env=getattr(agent, "action_to_env", None),
     )  # fmt: skip
     done = Collected()
     seeds = np.random.SeedSequence([seed, 3])

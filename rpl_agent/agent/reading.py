@@ -66,22 +66,7 @@ class Bound:
         )  # fmt: skip
 
 
-def check_spaces(env: Any, pmdp: ParametricMDP, mapped: bool) -> int:
-    """Raise unless actions (and, unless they are ``mapped``, observations) can be the model's; the first action."""
-    from gymnasium.spaces import Discrete
-
-    action_space = env.single_action_space if is_vector(env) else env.action_space
-    if not isinstance(action_space, Discrete) or action_space.n != pmdp.num_actions:
-        raise ModelError(
-            f"the action space of {name_of(env)} is {action_space}, the model has {pmdp.num_actions} actions "
-            f"{pmdp.action_names[:8]}: it must be Discrete({pmdp.num_actions})"
-        )
-    if not mapped:
-        _check_observations(env, pmdp)
-    return int(action_space.start)
-
-
-def _check_observations(env: Any, pmdp: ParametricMDP) -> None:
+def check_observations(env: Any, pmdp: ParametricMDP) -> None:
     """Refuse a space in which some state of the model could never be seen."""
     from gymnasium.spaces import Dict, Discrete, Text
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent import acting, checkpoint, reporting
+from rpl_agent.agent.actions import ActionToEnv
 from rpl_agent.agent.attach import Attachment, attach, make_env
 from rpl_agent.agent.board import BoardCallback
 from rpl_agent.agent.callbacks import CallbackList, CheckpointCallback, StopOnGap, as_callback
@@ -62,6 +63,8 @@ class RPLAgent(Surface):
     check_rewards : compare rewards with the model's; default: where the objective is about rewards, and where the
         environment names model and objective itself.
     horizon : only so many steps of a play count; ``"env"`` takes the environment's time limit.
+    action_to_env : the environment's number of each action of the model, ``{"left": 0, …}``, where names, numbers and
+        order do not tell (see `rpl_agent.agent.actions`).
     tensorboard_log : folder for runs; each `learn` writes to a numbered folder in it.
     seed : of everything random; None draws one and keeps it.
     """
@@ -84,6 +87,7 @@ class RPLAgent(Surface):
         compiled: bool = True,
         check_rewards: bool | None = None,
         horizon: int | str | None = None,
+        action_to_env: ActionToEnv | None = None,
         tensorboard_log: str | os.PathLike | None = None,
         seed: int | None = None,
         verbose: int = 0,
@@ -99,7 +103,7 @@ class RPLAgent(Surface):
         self.check_rewards = check_rewards
         self.horizon = horizon
         self.warned_of_steps = False
-        self.observation_to_state = observation_to_state
+        self.observation_to_state, self.action_to_env = observation_to_state, action_to_env
         self.tensorboard_log = None if tensorboard_log is None else Path(tensorboard_log)
         self.verbose = verbose
         self.seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else int(seed)
@@ -125,7 +129,7 @@ class RPLAgent(Surface):
             objective = session.objective
         world = attach(
             env, pmdp=pmdp, objective=objective, state_of=self.observation_to_state, compiled=self.compiled,
-            check_rewards=self.check_rewards, horizon=self.horizon,
+            check_rewards=self.check_rewards, horizon=self.horizon, action_to_env=self.action_to_env,
         )  # fmt: skip
         if not session.started:
             self.config = session.config = _method(self.config, world.method)
@@ -378,6 +382,7 @@ class RPLAgent(Surface):
         *,
         pmdp: ParametricMDP | None = None,
         observation_to_state: StateOf | None = None,
+        action_to_env: ActionToEnv | None = None,
         schedule: Schedule | None = None,
         tensorboard_log: str | os.PathLike | None = None,
         verbose: int = 0,
@@ -389,8 +394,8 @@ class RPLAgent(Surface):
         state, arrays = checkpoint.read_latest(path if Path(path).exists() else _zipped(path))
         settings = settings_from_state(state, schedule)
         agent = cls(
-            **settings, pmdp=pmdp, observation_to_state=observation_to_state, tensorboard_log=tensorboard_log,
-            verbose=verbose,
+            **settings, pmdp=pmdp, observation_to_state=observation_to_state, action_to_env=action_to_env,
+            tensorboard_log=tensorboard_log, verbose=verbose,
         )  # fmt: skip
         if env is None and pmdp is None:
             env = make_env(state.get("env"))

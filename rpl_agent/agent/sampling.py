@@ -177,13 +177,14 @@ class EnvSource:
     """Steps one `gymnasium.Env`, wrapped as it may be."""
 
     def __init__(
-        self, env: Any, book: StepBook, rng: np.random.Generator, seed: int | None, action_start: int = 0
+        self, env: Any, book: StepBook, rng: np.random.Generator, seed: int | None, actions: np.ndarray
     ):  # fmt: skip
         self._env = env
         self._book = book
         self._rng = rng
         self._seed = seed  # given to the first reset only
-        self._action_start = action_start
+        self._actions = actions  # (A,) the environment's numbers of the model's
+        self._places = actions - int(getattr(env.action_space, "start", 0))  # in an action mask
         self._episode = 0
 
     def collect(self, order: Order, done: Collected) -> None:
@@ -202,15 +203,16 @@ class EnvSource:
         def where() -> str:
             return f"episode {episode}, step {length + 1}"
 
-        state, drawn = self._reset(lambda: f"episode {episode}, reset")
+        state, drawn, mask = self._reset(lambda: f"episode {episode}, reset")
         if drawn is not None:
             seen.append(drawn)
             book.count(book.pmdp.transition_row[drawn], drawn, order.limits)
         try:
             while done.steps < order.steps_left:
+                book.compare_mask(state, mask, self._places, where)
                 row = book.choose(state, uniform(), length)
-                returned = self._env.step(self._action_start + int(book.pmdp.action[row]))
-                observation, reward, terminated, truncated = unpack_step(returned, where)
+                returned = self._env.step(int(self._actions[book.pmdp.action[row]]))
+                observation, reward, terminated, truncated, mask = unpack_step(returned, where)
                 state, t = book.follow(state, row, observation, reward, terminated, where)
                 seen.append(t)
                 total += reward
@@ -231,10 +233,11 @@ class EnvSource:
             if seen:
                 book.experience.add_steps(seen)
 
-    def _reset(self, where: Callable[[], str]) -> tuple[int, int | None]:
+    def _reset(self, where: Callable[[], str]) -> tuple[int, int | None, Any]:
         returned = self._env.reset(seed=self._seed) if self._seed is not None else self._env.reset()
         self._seed = None
-        return self._book.begin(unpack_reset(returned, where), where)
+        observation, mask = unpack_reset(returned, where)
+        return *self._book.begin(observation, where), mask
 
     def get_state(self) -> dict[str, Any]:
         """The environment's generator; kept at episode boundaries, where nothing else matters."""

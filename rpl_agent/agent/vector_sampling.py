@@ -24,12 +24,14 @@ from rpl_agent.errors import ModelError
 class VectorSource:
     """Steps n sub-environments at once."""
 
-    def __init__(self, env: Any, book: StepBook, rng: np.random.Generator, seed: int | None, action_start: int = 0):
+    def __init__(self, env: Any, book: StepBook, rng: np.random.Generator, seed: int | None, actions: np.ndarray):
         self._env = env
         self._book = book
         self._rng = rng
         self._seed = seed
-        self._action_start = action_start
+        self._actions = actions  # (A,) the environment's numbers of the model's
+        self._places = actions - int(env.single_action_space.start)  # in an action mask
+        self._info: Mapping[str, Any] = {}
         self._mode = _autoreset_mode(env)
         self._count = int(env.num_envs)
         self._states: np.ndarray | None = None  # (n,) current states; None: reset first
@@ -61,7 +63,9 @@ class VectorSource:
 
     def _reset(self) -> None:
         self._tick += 1
-        observations = unpack_reset(self._env.reset(seed=self._seed), lambda: f"vector step {self._tick}, reset")
+        returned = self._env.reset(seed=self._seed)
+        observations, _ = unpack_reset(returned, lambda: f"vector step {self._tick}, reset")
+        self._info = returned[1]
         self._seed = None
         self._states = np.zeros(self._count, dtype=np.int64)
         for i in range(self._count):
@@ -88,11 +92,14 @@ class VectorSource:
         assert self._states is not None
         book, pmdp = self._book, self._book.pmdp
         self._tick += 1
+        for i in np.flatnonzero(~self._resetting).tolist():
+            book.compare_mask(int(self._states[i]), self._mask(i), self._places, partial(self._where, i))
         uniform = self._rng.random(self._count)
         steps = np.where(self._active, self._length, 0)
         rows = [book.choose(int(s), float(u), int(k)) for s, u, k in zip(self._states, uniform, steps)]
-        actions = self._action_start + pmdp.action[rows].astype(np.int64)
+        actions = self._actions[pmdp.action[rows]]
         observations, rewards, terminated, truncated, info = self._env.step(actions)
+        self._info = info
         final = info.get("final_obs") if self._mode == "SAME_STEP" else None
         over = np.zeros(self._count, dtype=bool)
         for i in range(self._count):
@@ -111,6 +118,11 @@ class VectorSource:
                 self._fresh[i] = False  # it moved on outside any episode of ours: wait for its next reset
         if self._mode == "DISABLED" and over.any():
             self._reset_some(over)
+
+    def _mask(self, i: int) -> Any:
+        """The action mask of one sub-environment, where it gave one."""
+        given = "action_mask" in self._info and "_action_mask" in self._info and self._info["_action_mask"][i]
+        return self._info["action_mask"][i] if given else None
 
     def _advance(
         self, i: int, row: int, observation: Any, reward: float, ends: tuple[bool, bool], order: Order,
@@ -146,7 +158,8 @@ class VectorSource:
     def _reset_some(self, over: np.ndarray) -> None:
         assert self._states is not None
         returned = self._env.reset(options={"reset_mask": over})
-        observations = unpack_reset(returned, lambda: f"vector step {self._tick}, reset")
+        observations, _ = unpack_reset(returned, lambda: f"vector step {self._tick}, reset")
+        self._info = returned[1]
         for i in np.flatnonzero(over):
             self._begin(observations, int(i))
             self._fresh[i] = True

@@ -76,7 +76,7 @@ class FeatureEnv(gym.Wrapper):
 
     def step(self, action: Any) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
         action = int(action) if self.masked else remap(self.pmdp, self.state, int(action))
-        observation, reward, terminated, truncated, info = self.env.step(self.world.action_start + action)
+        observation, reward, terminated, truncated, info = self.env.step(int(self.world.actions[action]))
         self.state = self.world.reader.next(self.state, action, observation)
         return self.features[self.state], reward, terminated, truncated, info
 
@@ -262,7 +262,7 @@ class SB3Agent:
             extra = {"action_masks": self.pmdp.action_mask(int(s))} if self.masked else {}
             action, _ = self.model.predict(self.features[s], deterministic=deterministic, **extra)
             chosen = int(action) if self.masked else remap(self.pmdp, int(s), int(action))
-            actions.append(self.world.action_start + chosen)
+            actions.append(int(self.world.actions[chosen]))
         return (np.array(actions)[0] if single else np.array(actions)), state
 
     # ------------------------------------------------------------------ files

@@ -208,7 +208,7 @@ def _single_distributions(
     weights, constant = sparse.csr_array(pmdp.table.reduction.weights), pmdp.table.constant
     entries = np.diff(weights.indptr)
     total, most = np.asarray(weights.sum(axis=1)).ravel(), np.asarray(abs(weights).sum(axis=1)).ravel()
-    size = np.bincount(coordinate_block, minlength=blocks)
+    size = np.bincount(coordinate_block, minlength=max(blocks, 1))  # a model may have nothing unknown
     free = expression_block >= 0
     is_first = free & (entries == 1) & (total == 1.0) & (constant == 0.0)
     is_rest = free & (total == -entries) & (most == entries) & (constant == 1.0)

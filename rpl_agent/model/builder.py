@@ -20,6 +20,8 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -64,13 +66,13 @@ def build(
     labels : name -> predicate on states.
     rewards : name -> function of (state, action), paid on leaving the state, or of (state, action, successor).
     variables : names of the components when states are tuples.
-    action_names : all actions in the order of the environment's action space; needed where states list them in
-        different orders.
+    action_names : all actions in the order of the environment's action space; needed where the orders in which states
+        list them leave open which action is which, and the environment does not name its actions itself.
     """
     domain = domain if isinstance(domain, Domain) else Domain.box(domain)
     explorer = _Explorer(actions, domain, name, max_states)
     explorer.run(initial_state)
-    names = _action_order(explorer.listed, action_names, name)
+    names, ordered = _action_order(explorer.listed, action_names, name)
     payments = _Payments(explorer, rewards or {})
     pieces = _Rows(explorer.rows, names)
     table, rank = ExpressionTable.from_polynomials(list(pieces.distinct), domain.parameters).sorted()
@@ -83,7 +85,7 @@ def build(
         {k: np.array([not quiet and bool(f(s)) for s, quiet in zip(order, silent)]) for k, f in (labels or {}).items()},
         payments.arrays(pieces, names), names, columns, name,
         None if columns and integers and not silent.any() else tuple(order),  # columns of integers take less memory
-        silent if silent.any() else None,
+        silent if silent.any() else None, ordered,
     )  # fmt: skip
     if validate:
         require_valid(model)
@@ -162,28 +164,36 @@ class _Explorer:
         return polynomials
 
 
-def _action_order(listed: Mapping[tuple[Any, ...], None], declared: Sequence[str] | None, name: str) -> tuple[str, ...]:
-    """The actions in the order of the environment's action space: as declared, by number, or as every state lists them.
+def _action_order(
+    listed: Mapping[tuple[Any, ...], None], declared: Sequence[str] | None, name: str
+) -> tuple[tuple[str, ...], bool]:
+    """The actions in the order of the environment's action space, and whether that order is the only possible one.
 
-    Where states list them in different orders nobody can tell which action of the environment is meant.
+    It is given by ``declared``, by their numbers, or by the orders in which states list their actions, if only one
+    order of all actions fits them. Otherwise nobody can tell which action of an environment is meant.
     """
     actions = dict.fromkeys(action for order in listed for action in order)
     numbers = [a for a in actions if isinstance(a, (int, np.integer)) and not isinstance(a, bool)]
     if numbers and len(numbers) == len(actions) and declared is None:
-        return tuple(str(a) for a in range(min(numbers), max(numbers) + 1))
-    names = tuple(dict.fromkeys([*(declared or ()), *(str(a) for a in actions)]))
-    if declared is None:
-        place = {action: i for i, action in enumerate(names)}
-        for order in listed:
-            found = [place[str(action)] for action in order]
-            if found != sorted(found):
-                warnings.warn(
-                    f"{name}: states list their actions in different orders, the model takes {names}: pass "
-                    "action_names=[...] in the order of the environment's action space",
-                    RPLWarning, stacklevel=3,
-                )  # fmt: skip
-                break
-    return names
+        return tuple(str(a) for a in range(min(numbers), max(numbers) + 1)), True
+    first_seen = tuple(dict.fromkeys([*(declared or ()), *(str(a) for a in actions)]))
+    if declared is not None:
+        return first_seen, set(first_seen) == set(declared)
+    before: dict[str, set[str]] = {action: set() for action in first_seen}
+    for order in listed:
+        for action, following in pairwise(map(str, order)):
+            before[following].add(action)
+    try:
+        names = tuple(TopologicalSorter(before).static_order())
+    except CycleError:
+        warnings.warn(
+            f"{name}: states list their actions in different orders, the model takes {first_seen}: pass "
+            "action_names=[...] in the order of the environment's action space",
+            RPLWarning, stacklevel=3,
+        )  # fmt: skip
+        return first_seen, False
+    only = all(action in before[following] for action, following in pairwise(names))
+    return (names, True) if only else (first_seen, False)
 
 
 class _Rows:

@@ -49,6 +49,7 @@ class ParametricMDP:
     name: str = "model"
     state_values: Sequence[Hashable] | None = None  # (S,) the user's own; None: the variables, or numbers only
     silent: np.ndarray | None = None  # (S,) bool, states that take no step and are never observed (see builder.py)
+    actions_ordered: bool = True  # whether the order of action_names can be that of an environment's action space
 
     def __post_init__(self) -> None:
         for attribute, dtype in (

@@ -22,16 +22,35 @@ BINDERS = {
 }
 
 
+#: What the documentation of these worlds calls their actions, in their order.
+ACTIONS = {
+    "gymnasium.envs.toy_text.frozen_lake:FrozenLakeEnv": ("left", "down", "right", "up"),
+    "gymnasium.envs.toy_text.taxi:TaxiEnv": ("south", "north", "east", "west", "pickup", "dropoff"),
+    "gymnasium.envs.toy_text.cliffwalking:CliffWalkingEnv": ("up", "right", "down", "left"),
+    "gymnasium.envs.toy_text.blackjack:BlackjackEnv": ("stick", "hit"),
+}
+
+
 def bind(env: Any) -> Binding | None:
     """The model of an environment, or None where nothing is known about it."""
-    kind = type(env.unwrapped)
-    for entry_point, binder in BINDERS.items():
-        module, name = entry_point.split(":")
-        if any(base.__module__ == module and base.__name__ == name for base in kind.__mro__):
-            return _function(binder)(env)
+    entry_point = _entry_point(env)
+    if entry_point is not None:
+        return _function(BINDERS[entry_point])(env)
     if "P" in vars(env.unwrapped):  # an attribute; a property may compute what nobody may know
         return _function("rpl_envs.toy.table:bind_table")(env)
     return None
+
+
+def known_actions(env: Any) -> tuple[str, ...] | None:
+    """The names of the actions of a world that is known by its rules."""
+    entry_point = _entry_point(env)
+    return None if entry_point is None else ACTIONS[entry_point]
+
+
+def _entry_point(env: Any) -> str | None:
+    """Which of Gymnasium's worlds this is."""
+    found = {f"{base.__module__}:{base.__name__}" for base in type(env.unwrapped).__mro__}
+    return next((entry_point for entry_point in BINDERS if entry_point in found), None)
 
 
 def _function(name: str) -> Callable[[Any], Binding]:

@@ -1,0 +1,216 @@
+"""What actions mean: the model's are matched with the environment's by name, by number or by order, or refused."""
+
+from __future__ import annotations
+
+import warnings
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rpl_agent import DataError, ModelError, Objective, RPLAgent, build
+from rpl_agent.agent.evaluation import monte_carlo
+from rpl_agent.errors import RPLWarning
+
+OBJECTIVE = Objective.reach("right end")
+
+
+class Walk(gym.Env):
+    """Cells 0..4 from 2: ``left`` goes left with 0.9, ``right`` right with 0.9; numbered in the order of ``names``."""
+
+    observation_space = gym.spaces.Discrete(5)
+
+    def __init__(self, names=("left", "right"), start=0, mask=None, **attributes):
+        self.order, self.mask = names, mask
+        self.action_space = gym.spaces.Discrete(len(names), start=start)
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.cell = 2
+        return 2, self.info()
+
+    def info(self):
+        return {} if self.mask is None else {"action_mask": np.array(self.mask(self.cell), dtype=np.int8)}
+
+    def step(self, action):
+        assert self.action_space.contains(int(action))
+        way = {"left": -1, "right": 1, "wait": 0}[self.order[int(action) - self.action_space.start]]
+        self.cell += way if self.np_random.random() < 0.9 else -way
+        return self.cell, float(self.cell == 4), self.cell in (0, 4), False, self.info()
+
+
+def rows(cell, left="left", right="right"):
+    if cell in (0, 4):
+        return {left: {cell: 1}, right: {cell: 1}}
+    return {left: {cell - 1: "p", cell + 1: "1-p"}, right: {cell + 1: "p", cell - 1: "1-p"}}
+
+
+def walk_model(actions=rows, **keywords):
+    return build(2, actions, domain={"p": (0.5, 1.0)}, labels={"right end": lambda c: c == 4}, **keywords)
+
+
+def shuffled(cell):
+    """Lists its actions in another order in every second cell."""
+    listed = rows(cell)
+    return listed if cell % 2 == 0 else dict(reversed(listed.items()))
+
+
+def goes_right(pmdp, env, **settings):
+    """Learn, and look that the certified policy goes right in the environment: 0.9^2 / (0.9^2 + 0.1^2)."""
+    agent = RPLAgent(pmdp=pmdp, objective=OBJECTIVE, seed=0, **settings).learn(env, budget=200, log_interval=1000)
+    assert not agent.certificate.refuted and agent.certificate.lower <= 0.81 / 0.82 <= agent.certificate.upper
+    assert agent.certificate.lower > 0.8
+    sampled = monte_carlo(agent, env, 300)
+    assert sampled.values.mean() > 0.95
+    action, _ = agent.predict(2)
+    assert env.order[int(action) - env.action_space.start] == "right"
+    return agent
+
+
+# ---------------------------------------------------------------------- orders
+def test_states_that_list_actions_in_different_orders_are_refused_without_names():
+    with pytest.warns(RPLWarning, match="different orders"):
+        pmdp = walk_model(shuffled)
+    with pytest.raises(ModelError, match=r"which action of Walk is which of \('left', 'right'\)\?.*action_names"):
+        RPLAgent(pmdp=pmdp, objective=OBJECTIVE).set_env(Walk())
+    goes_right(walk_model(shuffled, action_names=["right", "left"]), Walk(("right", "left")))
+    goes_right(pmdp, Walk(("right", "left")), action_to_env={"left": 1, "right": 0})
+
+
+def test_an_order_that_the_states_leave_open_is_refused():
+    """One state knows only one action, another only the other: the order of discovery means nothing."""
+
+    def actions(cell):
+        listed = rows(cell)
+        return {"right": listed["right"]} if cell == 2 else {"left": listed["left"]}
+
+    pmdp = walk_model(actions)
+    with pytest.raises(ModelError, match="which action of Walk is which"):
+        RPLAgent(pmdp=pmdp, objective=OBJECTIVE).set_env(Walk())
+
+
+def test_the_only_order_that_fits_is_taken():
+    """The first state lists `right` alone; the others say that `left` comes before it."""
+
+    def actions(cell):
+        return {"right": rows(cell)["right"]} if cell == 2 else rows(cell)
+
+    pmdp = walk_model(actions)
+    assert pmdp.action_names == ("left", "right") and pmdp.actions_ordered
+    goes_right(pmdp, Walk())
+
+
+# ---------------------------------------------------------------------- names
+NAMED = {
+    "action_names": lambda names: {"action_names": list(names)},
+    "action_meanings": lambda names: {"action_meanings": dict(enumerate(names))},
+    "by name": lambda names: {"action_names": {name: i for i, name in enumerate(names)}},
+    "ALE": lambda names: {"get_action_meanings": lambda: [name.upper() for name in names]},
+}
+
+
+@pytest.mark.parametrize("kind", NAMED)
+def test_names_are_matched_by_name(kind):
+    for names in (("left", "right"), ("right", "left"), ("wait", "right", "left")):
+        goes_right(walk_model(), Walk(names, start=3, **NAMED[kind](names)))
+
+
+def test_names_that_differ_are_refused():
+    for names in (("west", "east"), ("left", "east")):
+        with pytest.raises(ModelError, match=rf"Walk calls its actions \('{names[0]}', '{names[1]}'\), the model"):
+            RPLAgent(pmdp=walk_model(), objective=OBJECTIVE).set_env(Walk(action_names=names))
+    turned = gym.wrappers.TransformAction(Walk(action_names=["left", "right"]), lambda a: 1 - a, gym.spaces.Discrete(2))
+    with pytest.raises(ModelError, match="the wrapper TransformAction changes what they mean"):
+        RPLAgent(pmdp=walk_model(), objective=OBJECTIVE).set_env(turned)
+
+
+def test_names_in_vectors():
+    def make():
+        return Walk(("right", "left"), action_names=["right", "left"])
+
+    env = gym.vector.SyncVectorEnv([make] * 2)
+    agent = RPLAgent(pmdp=walk_model(), objective=OBJECTIVE, seed=0).learn(env, budget=200, log_interval=1000)
+    assert agent.certificate.lower > 0.8 and not agent.certificate.refuted
+    assert agent.predict(np.array([2, 3]))[0].tolist() == [0, 0]
+
+
+def test_gymnasium_s_worlds_have_the_names_of_their_documentation():
+    """A model of one's own with the actions in another order than FrozenLake has them."""
+
+    def actions(cell):
+        row, column = divmod(cell, 2)
+        moves = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
+        places = {name: 2 * min(max(row + dy, 0), 1) + min(max(column + dx, 0), 1) for name, (dy, dx) in moves.items()}
+        return {name: {cell: 1} if cell == 3 else {place: 1} for name, place in places.items()}
+
+    pmdp = build(0, actions, domain=["p"], labels={"goal": lambda c: c == 3}, name="lake")
+    env = gym.make("FrozenLake-v1", desc=["SF", "FG"], is_slippery=False)
+    agent = RPLAgent(pmdp=pmdp, objective=Objective.reach("goal"))
+    agent.set_env(env)
+    assert agent.world.actions.tolist() == [3, 1, 0, 2]  # up, down, left, right
+    agent.learn(budget=5)
+
+
+# ---------------------------------------------------------------------- numbers and spaces
+def test_numbers_are_those_of_the_space():
+    def numbered(cell):
+        return {number: row for number, row in zip((4, 5), rows(cell).values(), strict=True)}
+
+    goes_right(walk_model(numbered), Walk(start=4))
+    for start in (0, 5):  # not shifted in silence
+        with pytest.raises(
+            ModelError, match=rf"the model has the action \d, the action space of Walk the numbers {start}"
+        ):
+            RPLAgent(pmdp=walk_model(numbered), objective=OBJECTIVE).set_env(Walk(start=start))
+
+
+SPACES = {
+    "MultiDiscrete": gym.spaces.MultiDiscrete([2, 2]),
+    "Dict": gym.spaces.Dict(way=gym.spaces.Discrete(2)),
+    "Box": gym.spaces.Box(-1, 1, (1,)),
+    "MultiBinary": gym.spaces.MultiBinary(2),
+}
+
+
+@pytest.mark.parametrize("kind", SPACES)
+def test_other_action_spaces_are_refused_by_name(kind):
+    env = Walk()
+    env.action_space = SPACES[kind]
+    with pytest.raises(ModelError, match=rf"the action space of Walk is {kind}\(.*it must be Discrete"):
+        RPLAgent(pmdp=walk_model(), objective=OBJECTIVE).set_env(env)
+
+
+def test_what_the_user_says_must_be_a_numbering():
+    pmdp = walk_model()
+    for wrong in ({"left": 0}, {"left": 0, "right": 0}, {"left": 0, "right": 2}, {"left": 0, "right": 1.5}, ["left"]):
+        with pytest.raises(ModelError, match="action_to_env must"):
+            RPLAgent(pmdp=pmdp, objective=OBJECTIVE, action_to_env=wrong).set_env(Walk())
+
+
+# ---------------------------------------------------------------------- masks
+def test_a_mask_that_forbids_what_the_model_has_is_a_contradiction():
+    fits = Walk(mask=lambda cell: [cell > 0, cell < 4])
+    goes_right(walk_model(), fits)
+    for make in (
+        lambda: Walk(mask=lambda cell: [1, cell < 3]),
+        lambda: gym.vector.SyncVectorEnv([lambda: Walk(mask=lambda cell: [1, cell < 3])] * 2),
+    ):
+        agent = RPLAgent(pmdp=walk_model(), objective=OBJECTIVE, seed=0)
+        with pytest.raises(
+            DataError, match=r"action_mask forbids action 'right' in state \d = .*, where the model has it"
+        ):
+            agent.learn(make(), budget=100)
+
+
+# ---------------------------------------------------------------------- statistics
+def test_a_permutation_inside_the_graph_is_refuted_by_the_data():
+    """Both actions have the same successors everywhere: only how often they come shows that they are exchanged."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RPLWarning)  # the agent says what this test is about
+        exchanged = RPLAgent(pmdp=walk_model(), objective=OBJECTIVE, seed=0)
+        exchanged.learn(Walk(("right", "left")), budget=300, log_interval=1000)
+    assert exchanged.certificate.refuted
+    right = RPLAgent(pmdp=walk_model(), objective=OBJECTIVE, seed=0).learn(Walk(), budget=300, log_interval=1000)
+    assert not right.certificate.refuted
