@@ -23,6 +23,9 @@ from rich.table import Table
 
 import benchmarks
 
+#: options that only some benchmarks take
+OPTIONS = {"fuzz": ("minutes", "jobs", "first"), "faults": ("only",)}
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
@@ -30,6 +33,9 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="smallest sizes")
     parser.add_argument("--full", action="store_true", help="largest sizes")
     parser.add_argument("--minutes", type=float, help="how long the fuzz runs")
+    parser.add_argument("--jobs", type=int, help="processes of the fuzz")
+    parser.add_argument("--first", type=int, help="first seed of the fuzz")
+    parser.add_argument("--only", help="one part of a benchmark that has parts, e.g. kills of faults")
     parser.add_argument("--json", action="store_true", help="one JSON object per row")
     parser.add_argument("--compare", metavar="FILE", help="rows of an earlier run with --json")
     arguments = parser.parse_args()
@@ -37,7 +43,7 @@ def main() -> None:
         sys.exit(_compare(Path(arguments.compare), arguments))
     console = Console(width=160)
     for name, module in _chosen(arguments.names):
-        more = {"minutes": arguments.minutes} if name == "fuzz" and arguments.minutes is not None else {}
+        more = {key: getattr(arguments, key) for key in OPTIONS.get(name, ()) if getattr(arguments, key) is not None}
         start = time.perf_counter()
         rows = module.rows(smoke=arguments.smoke, full=arguments.full, **more)
         if arguments.json:

@@ -1,15 +1,20 @@
 """Fuzz: random models of every kind against an exact oracle in rationals, and false solutions against the check.
 
-`python -m benchmarks fuzz --minutes 10` runs rounds (one random model, all objectives, both natures) for so long and
-prints problems per minute and failures; every failure names its seed. The oracle (`tests/reference/oracle.py`) shares
-no code with the solver.
+`python -m benchmarks fuzz --minutes 10 --jobs 4` runs rounds (one random model, all objectives, both natures) for so
+long, each process with seeds of its own, and prints problems per minute and failures; every failure names its seed and
+is written to stderr when it is found. `--first N` chooses the first seed. The oracle (`tests/reference/oracle.py`)
+shares no code with the solver.
 """
 
 from __future__ import annotations
 
-import argparse
+import sys
 import time
+import warnings
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
 from itertools import count
+from multiprocessing import get_context
 from typing import Any
 
 from tests.reference.fuzz import Tally, round_of
@@ -17,34 +22,48 @@ from tests.reference.fuzz import Tally, round_of
 Row = dict[str, Any]
 
 
-def rows(smoke: bool = False, full: bool = False, minutes: float | None = None, first: int = 0) -> list[Row]:
+def rows(
+    smoke: bool = False, full: bool = False, minutes: float | None = None, jobs: int = 1, first: int = 0
+) -> list[Row]:
     """One row per kind of model, one in all, one per failure."""
     limit = 60.0 * (minutes if minutes is not None else 10.0 if full else 1.0)
-    began, tally, by_kind = time.perf_counter(), Tally(), {}
-    for seed in count(first):
-        result = round_of(seed)
-        tally.add(result)
-        for kind in result.problems:
-            by_kind[kind] = by_kind.get(kind, 0) + len(result.failures)
-        if (smoke and seed >= first + 3) or time.perf_counter() - began > limit:
-            break
+    most = 4 if smoke else None
+    began = time.perf_counter()
+    if jobs == 1:
+        parts = [_rounds(first, 1, limit, most)]
+    else:
+        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+            tasks = [pool.submit(_rounds, first + k, jobs, limit, most) for k in range(jobs)]
+            parts = [task.result() for task in tasks]
     spent = (time.perf_counter() - began) / 60.0
+    tally, by_kind, last = Tally(), Counter[str](), first
+    for part, kinds, seed in parts:
+        tally.add(part)
+        by_kind += kinds
+        last = max(last, seed)
     found: list[Row] = [
         {"models": kind, "problems": number, "failures": by_kind[kind]} for kind, number in tally.problems.items()
     ]
     problems = sum(tally.problems.values())
     found.append({
-        "seeds": f"{first} to {seed}", "problems": problems, "false solutions": tally.lies,
+        "seeds": f"{first} to {last}", "problems": problems, "false solutions": tally.lies,
         "wider than asked": tally.wide,
         "problems per minute": problems / spent, "failures": len(tally.failures),
     })  # fmt: skip
     return found + [{"failure": text} for text in tally.failures]
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_fuzz", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=1.0)
-    parser.add_argument("--first", type=int, default=0, help="first seed")
-    arguments = parser.parse_args()
-    for row in rows(minutes=arguments.minutes, first=arguments.first):
-        print(row, flush=True)
+def _rounds(first: int, step: int, limit: float, most: int | None) -> tuple[Tally, Counter[str], int]:
+    """(what happened, failures by kind, last seed) of the seeds first, first + step, ... for ``limit`` seconds."""
+    warnings.simplefilter("ignore")  # false solutions with numbers near the largest float overflow in the check
+    began, tally, by_kind, seed = time.perf_counter(), Tally(), Counter[str](), first
+    for number, seed in enumerate(count(first, step), start=1):
+        result = round_of(seed)
+        tally.add(result)
+        for kind in result.problems:
+            by_kind[kind] += len(result.failures)
+        for text in result.failures:
+            print(text, file=sys.stderr, flush=True)
+        if number == most or time.perf_counter() - began > limit:
+            break
+    return tally, by_kind, seed
