@@ -17,6 +17,7 @@ import numpy as np
 
 from rpl_agent.agent.checkpoint import CheckpointError
 from rpl_agent.agent.evaluation import exact_value, monte_carlo, optimal_value
+from rpl_agent.agent.interrupt import interruptible
 from rpl_agent.agent.learner import Learner
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import ModelError, RPLWarning
@@ -126,30 +127,37 @@ class CallbackList(BaseCallback):
         for callback in self.callbacks:
             callback.init_callback(self.agent)
 
+    @interruptible
     def on_training_start(self, locals_: dict[str, Any], globals_: dict[str, Any]) -> None:
         for callback in self.callbacks:
             callback.on_training_start(locals_, globals_)
 
+    @interruptible
     def _on_rollout_start(self) -> None:
         for callback in self.callbacks:
             callback.on_rollout_start()
 
+    @interruptible
     def _on_step(self) -> bool:
         return all([callback.on_step() for callback in self.callbacks])
 
+    @interruptible
     def _on_rollout_end(self) -> None:
         for callback in self.callbacks:
             callback.on_rollout_end()
 
     # SB3's callbacks know nothing of updates and certificates
+    @interruptible
     def _on_update(self) -> None:
         for callback in self.callbacks:
             if hasattr(callback, "on_update"):
                 callback.on_update()
 
+    @interruptible
     def _on_certificate(self, certificate: Certificate) -> bool:
         return all([c.on_certificate(certificate) for c in self.callbacks if hasattr(c, "on_certificate")])
 
+    @interruptible
     def _on_training_end(self) -> None:
         for callback in self.callbacks:
             callback.on_training_end()

@@ -1,32 +1,48 @@
-"""Ctrl-C: once asks the run to finish, twice stops it at once."""
+"""Ctrl-C: once asks the run to finish, twice stops it at once; no observed step is lost by either.
+
+The second one is raised only while the environment, the planner or a callback works (`interruptible`), where nothing
+that was observed is waiting to be counted. Anywhere else, between a step of the environment and the checkpoint that
+holds it, it waits: the run asks for it (`Interrupt.asked`) as soon as the last step is counted.
+"""
 
 from __future__ import annotations
 
 import signal
 import threading
 from collections.abc import Callable
-from types import FrameType, TracebackType
-from typing import Any
+from types import CodeType, FrameType, TracebackType
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+_interruptible: set[CodeType] = set()
+_calls_environment: set[CodeType] = set()
 
 
-class _Shield:
-    """Lets a second Ctrl-C wait until what was observed has been counted; `with shield:` around the counting."""
-
-    def __init__(self) -> None:
-        self.depth = 0
-        self.pending = False
-
-    def __enter__(self) -> None:
-        self.depth += 1
-
-    def __exit__(self, *_: object) -> None:
-        self.depth -= 1
-        if self.pending and not self.depth:
-            self.pending = False
-            raise KeyboardInterrupt
+def interruptible(function: Function) -> Function:
+    """A function that may be left at any point: it counts nothing."""
+    _interruptible.add(function.__code__)  # type: ignore[attr-defined]
+    return function
 
 
-shield = _shield = _Shield()
+def calls_environment(function: Function) -> Function:
+    """A function that may be left while foreign code that it called is at work, and at no other point.
+
+    Once its environment has answered, what was seen is to be counted.
+    """
+    _calls_environment.add(function.__code__)  # type: ignore[attr-defined]
+    return function
+
+
+def _may_leave(frame: FrameType | None) -> bool:
+    """Whether the work that a signal found in ``frame`` may be left there."""
+    callee = None
+    while frame is not None:
+        if frame.f_code in _interruptible:
+            return True
+        if frame.f_code in _calls_environment:
+            return callee is not None and callee.f_globals is not frame.f_globals
+        callee, frame = frame, frame.f_back
+    return False
 
 
 class Interrupt:
@@ -37,6 +53,7 @@ class Interrupt:
 
     def __init__(self, notify: Callable[[str], None] | None = None):
         self.requested = False
+        self._waiting = False  # a second one that has not been raised yet
         self._notify = notify
         self._previous: Any = None
         self._installed = False
@@ -49,13 +66,19 @@ class Interrupt:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.requested:
-            if _shield.depth:  # data are being counted: a moment later
-                _shield.pending = True
-                return
-            raise KeyboardInterrupt
+            if _may_leave(frame):
+                raise KeyboardInterrupt
+            self._waiting = True
+            return
         self.requested = True
         if self._notify is not None:
             self._notify("interrupted: certifying what there is, then saving (Ctrl-C again stops at once)")
+
+    def asked(self) -> bool:
+        """Whether the run shall finish; raises KeyboardInterrupt if a second Ctrl-C had to wait."""
+        if self._waiting:
+            raise KeyboardInterrupt
+        return self.requested
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

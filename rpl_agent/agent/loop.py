@@ -49,6 +49,7 @@ class Loop:
         while go_on and not target.is_done(session.episodes, session.steps) and not session.interrupted:
             limits = session.limits
             assert limits is not None
+            interrupt.asked()
             callbacks.on_rollout_start()
             log_at = next_log(session.episodes, target.log_interval)
             self._collect(source, self._order(limits, target, interrupt))
@@ -62,6 +63,7 @@ class Loop:
                 certified_at = session.steps
                 go_on = self._certify() and go_on
             self._view.show(reporting.status(session))
+        interrupt.asked()
         if certified_at != session.steps or session.certificate is None:
             self._certify()
 
@@ -83,7 +85,7 @@ class Loop:
         )
         return Order(
             sampling, Limits() if waiting else limits, pause, *target.left(episodes, self._session.steps),
-            lambda: interrupt.requested,
+            interrupt.asked,
         )  # fmt: skip
 
     def _collect(self, source: Stream, order: Order) -> None:

@@ -25,6 +25,7 @@ from scipy import sparse
 
 from rpl_agent.agent.exploration import Aim, Exploration, explore
 from rpl_agent.agent.information import informative_policy
+from rpl_agent.agent.interrupt import interruptible
 from rpl_agent.certificate import Certificate
 from rpl_agent.certify import Config, Solutions, Uncertainty, certify_uncertainty, uncertainty
 from rpl_agent.evidence.counts import Counts
@@ -58,6 +59,7 @@ class Planner:
         self.seen: np.ndarray | None = None  # successes of unknown expressions at the last update
         self._warned: set[str] = set()
 
+    @interruptible
     def plan(self, counts: Counts, aim: Aim | None = None) -> Policy | None:
         """The optimistic policy for all data so far; None if nothing was learned since the last call.
 
@@ -99,6 +101,7 @@ class Planner:
         matrix = directions.T @ (weight[:, None] * directions)
         return bool(np.linalg.eigvalsh(matrix)[0] < 0.0)
 
+    @interruptible
     def certify(self, counts: Counts) -> Certificate:
         """The robust policy and its certificate for all data so far."""
         self.learned = self._uncertainty(counts, None)

@@ -285,21 +285,22 @@ class RPLAgent(Surface):
         callbacks.init_callback(self)
         view.start()
         try:
-            with Interrupt(view.message) as interrupt:
-                callbacks.on_training_start({"self": self}, {})
-                loop.run(self._open_source(), target, interrupt)
-                self.mode = "robust"
-                callbacks.on_training_end()
-        except BaseException:  # what was learned is saved before the error is shown
-            try:
+            with Interrupt(view.message) as interrupt:  # to the last save
+                try:
+                    callbacks.on_training_start({"self": self}, {})
+                    loop.run(self._open_source(), target, interrupt)
+                    self.mode = "robust"
+                    callbacks.on_training_end()
+                except BaseException:  # what was learned is saved before the error is shown
+                    try:
+                        self._keep()
+                    except checkpoint.CheckpointError as error:
+                        warnings.warn(str(error), RPLWarning, stacklevel=3)
+                    raise
                 self._keep()
-            except checkpoint.CheckpointError as error:
-                warnings.warn(str(error), RPLWarning, stacklevel=3)
-            raise
         finally:
             session.clock.end()
             view.stop()
-        self._keep()
         return self
 
     def _callbacks(self, callback: Any, target: Target) -> CallbackList:
@@ -373,6 +374,7 @@ class RPLAgent(Surface):
             "exploration": self.exploration,
         }  # fmt: skip
         checkpoint.write(_zipped(path), *capture(self.session, self.schedule, settings, stream))
+        self.session.stored_steps = self.session.steps
 
     @classmethod
     def load(
@@ -414,8 +416,13 @@ class RPLAgent(Surface):
         self._logger = Logger()
 
     def _keep(self) -> None:
-        if self.run_folder is not None:
+        if self.run_folder is None:
+            return
+        try:
             self.save(self.run_folder / CHECKPOINT)
+        except checkpoint.CheckpointError as error:
+            lost = self.session.steps - self.session.stored_steps
+            raise checkpoint.CheckpointError(f"{error}; {lost} steps are in no checkpoint") from error
 
 
 def _zipped(path: str | os.PathLike) -> Path:

@@ -18,7 +18,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from rpl_agent.agent.book import StepBook, unpack_reset, unpack_step
-from rpl_agent.agent.interrupt import shield
 from rpl_agent.agent.schedule import NEVER, Limits
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
@@ -55,8 +54,7 @@ class Experience:
         rows = pmdp.transition_row[index]
         if self._trace is not None:
             self._trace.extend(transitions)
-        with shield:
-            self.counts.add_many(pmdp.row_state[rows], pmdp.action[rows], pmdp.successor[index])
+        self.counts.add_many(pmdp.row_state[rows], pmdp.action[rows], pmdp.successor[index])
 
     def recount(self) -> None:
         """The running visit counts from the counts, after an error came in between."""
@@ -134,24 +132,23 @@ class SimulatorSource:
             chunk = max(1, min(CHUNK_STEPS, left, 1 + experience.counts.total // 8) // self._max_steps)
             simulator.max_steps = min(self._max_steps, left)
             episodes = int(min(chunk, order.pause - done.episodes, order.episodes_left - done.episodes))
-            with shield:
-                batch = simulator.run(
-                    order.policy, episodes, self._batch, limits.rows, limits.expressions, experience.rows,
-                    experience.expressions,
-                )  # fmt: skip
-                experience.counts.add_batch(self._batch)
-                self._batch[:] = 0
-                if limits.rows is None:  # the kernel keeps running counts only of what it watches
-                    experience.rows[:] = experience.counts.row_totals
-                if limits.expressions is None:
-                    experience.expressions[:] = experience.counts.successes
-                done.episodes += batch.episodes
-                done.steps += batch.steps
-                done.returns.extend(batch.returns.tolist())
-                done.lengths.extend(batch.lengths.tolist())
-                done.values.extend((self._sign * batch.returns).tolist())
-                if self._can_cut and simulator.max_steps == self._max_steps:  # else the budget ended it, not the limit
-                    done.cut += batch.cut
+            batch = simulator.run(
+                order.policy, episodes, self._batch, limits.rows, limits.expressions, experience.rows,
+                experience.expressions,
+            )  # fmt: skip
+            experience.counts.add_batch(self._batch)
+            self._batch[:] = 0
+            if limits.rows is None:  # the kernel keeps running counts only of what it watches
+                experience.rows[:] = experience.counts.row_totals
+            if limits.expressions is None:
+                experience.expressions[:] = experience.counts.successes
+            done.episodes += batch.episodes
+            done.steps += batch.steps
+            done.returns.extend(batch.returns.tolist())
+            done.lengths.extend(batch.lengths.tolist())
+            done.values.extend((self._sign * batch.returns).tolist())
+            if self._can_cut and simulator.max_steps == self._max_steps:  # else the budget ended it, not the limit
+                done.cut += batch.cut
             done.due = batch.stopped
             done.interrupted = order.interrupted()
             if done.due or done.interrupted:

@@ -44,6 +44,7 @@ class Session:
         self.rng = np.random.default_rng(seed)  # of the sampling policy's choices
         self.episodes = 0
         self.steps = 0
+        self.stored_steps = 0  # of them, in a checkpoint
         self.updates = 0
         self.time_limit: int | None = None  # of the environment, and whether it can end a play too early
         self.limit_cuts = False
@@ -145,7 +146,7 @@ class Session:
 
     def reset_counters(self) -> None:
         """Count from zero again; what was learned stays."""
-        self.episodes = self.steps = self.updates = self.cut = 0
+        self.episodes = self.steps = self.stored_steps = self.updates = self.cut = 0
         self.clock = Clock()
         self.limits = None
 

@@ -159,6 +159,7 @@ def _restore(session: Session, state: dict[str, Any], arrays: dict[str, np.ndarr
     )
     session.experience = Experience(pmdp, counts)
     session.episodes, session.steps = int(progress["episodes"]), int(progress["steps"])
+    session.stored_steps = session.steps
     session.updates, session.clock = int(progress["updates"]), Clock(float(progress["elapsed"]))
     session.interrupted, session.sources = bool(progress["interrupted"]), int(progress["sources"])
     session.cut = int(progress.get("cut", 0))

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from rpl_agent.agent.interrupt import calls_environment, interruptible
 from rpl_agent.agent.sampling import plain_state, set_generator
 
 #: Calls kept of the opening, and at least so many of the end (where there were as many); an episode longer than the
@@ -41,6 +42,7 @@ class Recorder:
     def unwrapped(self) -> Any:
         return self._env.unwrapped
 
+    @calls_environment
     def reset(self, **keywords: Any) -> Any:
         if self._keep_tail and (not self._pieces or len(self._pieces[-1][1]) >= TAIL):
             self._pieces.append((generator_state(self._env), []))
@@ -54,6 +56,7 @@ class Recorder:
             self.opening.extend([("end", None, None)] * (OPENING - len(self.opening)))  # cannot be played again
         return returned
 
+    @calls_environment
     def step(self, action: Any) -> Any:
         returned = self._env.step(action)
         played = action.tolist() if isinstance(action, np.ndarray) else int(action)
@@ -81,6 +84,7 @@ class Recorder:
         }
 
 
+@interruptible
 def plays_again(env: Any, calls: list[Any], anchor: Any = None) -> bool:
     """Whether an environment answers recorded calls as it did; stops at the first difference.
 

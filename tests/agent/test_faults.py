@@ -6,6 +6,8 @@ import csv
 import errno
 import json
 import os
+import signal
+import time
 from pathlib import Path
 
 import gymnasium as gym
@@ -43,6 +45,81 @@ def test_what_was_observed_before_an_exit_inside_a_step_is_kept(tmp_path, kind):
     stored = RPLAgent.load(agent.run_folder / "checkpoint.zip", CorridorEnv())
     assert stored.experience.counts.total == stored.num_timesteps == 200
     assert np.array_equal(stored.experience.rows, stored.experience.counts.row_totals)
+
+
+class Counted(CorridorEnv):
+    """Writes down, where another process can read it, how many steps it has answered."""
+
+    def __init__(self, answered):
+        super().__init__()
+        self.answered = answered
+
+    def step(self, action):
+        before = self.answered[0]
+        try:
+            returned = super().step(action)
+            self.answered[0] = before + 1
+            return returned
+        except BaseException:  # it did not answer
+            self.answered[0] = before
+            raise
+
+
+def learn_until_stopped(folder, answered):
+    """A child process: 0 if it ended by itself, 1 if it was stopped at once, 2 if anything else happened."""
+    try:
+        agent = RPLAgent(seed=0, compiled=False, schedule=Never())
+        agent.learn(Counted(answered), budget=10**6, log_interval=40, folder=folder)
+        return 0
+    except KeyboardInterrupt:
+        return 1
+    except BaseException:
+        return 2
+
+
+def test_two_interrupts_at_any_moment_lose_no_step(tmp_path):
+    """Signals fall between the environment's answer and its count, into the planner, the callbacks and the saving."""
+    RPLAgent(seed=0, compiled=False, schedule=Never()).learn(CorridorEnv(), budget=40)  # compiles, before the forks
+    rng, stopped, answers = np.random.default_rng(5), 0, 0
+    for trial in range(60):
+        answered = np.memmap(tmp_path / f"{trial}.steps", dtype=np.int64, mode="w+", shape=1)
+        folder = tmp_path / f"run{trial}"
+        child = os.fork()
+        if child == 0:
+            os._exit(learn_until_stopped(folder, answered))
+        while answered[0] < 20:
+            time.sleep(0.001)
+        time.sleep(rng.uniform(0, 0.05))
+        for _ in range(rng.integers(2, 5)):
+            os.kill(child, signal.SIGINT)
+            time.sleep(rng.choice([0.0, 1e-5, 1e-4, 1e-3, 1e-2]))
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert status in (0, 1)
+        stored = RPLAgent.load(folder / "checkpoint.zip", CorridorEnv())
+        assert stored.experience.counts.total == stored.num_timesteps == answered[0], trial
+        stopped += status
+        answers += int(answered[0])
+    assert stopped > 20 and answers > 60 * 20
+
+
+def test_what_no_checkpoint_holds_is_reported_with_a_number(tmp_path, monkeypatch):
+    disk = Disk(monkeypatch)
+
+    class Leaves(CorridorEnv):
+        steps = 0
+
+        def step(self, action):
+            self.steps += 1
+            if self.steps > 30:
+                raise KeyboardInterrupt
+            disk.full = True
+            return super().step(action)
+
+    with pytest.warns(RPLWarning, match=r"No space left.*stays good; 30 steps are in no checkpoint"):
+        with pytest.raises(KeyboardInterrupt):
+            RPLAgent(seed=0, compiled=False).learn(Leaves(), budget=10_000, log_interval=10**9, folder=tmp_path / "run")
+    disk.full = False
+    assert RPLAgent.load(tmp_path / "run" / "checkpoint.zip", CorridorEnv()).num_timesteps == 0
 
 
 # ---------------------------------------------------------------------- full disks
