@@ -222,13 +222,12 @@ class ExpressionTable:
     @cached_property
     def coefficients(self) -> sparse.csr_array:
         """(F, M) float64, each entry the correctly rounded quotient."""
-        denominators = np.array([float(q) for q in self.denominators])
         if self.data.dtype == object or max(self.denominators) > 2**53 or np.abs(self.data).max(initial=0) > 2**53:
             values = np.array(
                 [float(Fraction(int(v), self.denominators[i])) for v, i in zip(self.data, self.indices)], dtype=float
             )
         else:
-            values = self.data / denominators[self.indices]  # both exact in double, one rounding
+            values = self.data / np.array(self.denominators, dtype=float)[self.indices]  # one rounding of exact numbers
         shape = (self.num_expressions, self.num_monomials)
         return sparse.csr_array((values, self.indices, self.indptr), shape=shape)
 

@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import breadth_first_order
 
 from rpl_agent.errors import ModelError
 from rpl_agent.highs import minimiser
-from rpl_agent.model import bernstein
+from rpl_agent.model import ranges
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import DENSE_COLUMNS, INT64_SAFE
 from rpl_agent.model.pmdp import ParametricMDP
@@ -155,16 +155,16 @@ def _ranges(pmdp: ParametricMDP) -> list[Defect]:
 
 
 def expression_range(table, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
-    """(F,), (F,) enclosures of every expression on the domain.
+    """(F,), (F,) enclosures of every expression on the domain, up to rounding; callers compare with a tolerance.
 
     Exact at box corners for multilinear expressions; affine ones for which the box is too wide are optimised over
     the polytope: at its vertices where they are few, by LPs otherwise.
     """
-    low, high = _box_range(table, domain)
+    low, high, _ = ranges.enclosure(table, domain.lower, domain.upper)
     outside = (low < -RANGE_TOLERANCE) | (high > 1 + RANGE_TOLERANCE)
-    if not table.is_affine and domain.dimension > 10:  # corners of all parameters are too many, of its own are few
+    if not table.is_affine and not ranges.fits(table.monomials):
         for f in np.flatnonzero(outside):
-            low[f], high[f] = _own_corners(table, domain, int(f), low[f], high[f])
+            low[f], high[f] = ranges.range_of_one(table, int(f), domain.lower, domain.upper) or (low[f], high[f])
         outside = (low < -RANGE_TOLERANCE) | (high > 1 + RANGE_TOLERANCE)
     if not len(domain.b) or not outside.any():
         return low, high
@@ -185,20 +185,6 @@ def expression_range(table, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
         values = constant[:, None] + B @ vertices.T
         low[affine], high[affine] = values.min(axis=1), values.max(axis=1)
     return low, high
-
-
-def _own_corners(table, domain: Domain, f: int, low: float, high: float) -> tuple[float, float]:
-    """The range of one multilinear expression in few parameters, at the corners of their box; else what is known."""
-    span = slice(table.indptr[f], table.indptr[f + 1])
-    exponents = table.monomials[table.indices[span]]
-    used = np.flatnonzero(exponents.any(axis=0))
-    if exponents.max(initial=0) > 1 or len(used) > 10:
-        return low, high
-    corners = np.array(np.meshgrid(*zip(domain.lower[used], domain.upper[used]), indexing="ij")).reshape(len(used), -1)
-    terms = np.prod(np.where(exponents[:, used, None] == 1, corners[None], 1.0), axis=1)
-    coefficients = table.coefficients.data[table.coefficients.indptr[f] : table.coefficients.indptr[f + 1]]
-    values = coefficients @ terms
-    return float(values.min()), float(values.max())
 
 
 def linear_part(table) -> np.ndarray:
@@ -225,34 +211,6 @@ def _vertices(domain: Domain) -> np.ndarray | None:
     bases = bases[size >= 1e-6]
     points = np.linalg.solve(A[bases], b[bases][..., None])[..., 0]
     return points[(points @ A.T <= b + RANGE_TOLERANCE).all(axis=1)]
-
-
-def _box_range(table, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
-    positive, negative = table.coefficients.maximum(0), table.coefficients.minimum(0)
-    if table.is_plain:
-        low, high = np.append(1.0, domain.lower), np.append(1.0, domain.upper)
-        return positive @ low + negative @ high, positive @ high + negative @ low
-    if table.monomials.max(initial=0) <= 1 and domain.dimension <= 10 and not table.is_affine:
-        corners = np.array(np.meshgrid(*zip(domain.lower, domain.upper), indexing="ij")).reshape(domain.dimension, -1).T
-        low = np.full(table.num_expressions, np.inf)
-        high = -low
-        for corner in corners:  # multilinear: extremes over a box lie at its corners
-            values = table.evaluate(corner)
-            np.minimum(low, values, out=low)
-            np.maximum(high, values, out=high)
-        return low, high
-    if not table.is_affine and bernstein.applies(table.monomials):
-        return bernstein.bernstein_range(table.coefficients, table.monomials, domain.lower, domain.upper)
-    powers = table.monomials
-    mono_low, mono_high = np.ones(len(powers)), np.ones(len(powers))
-    for j in range(domain.dimension):
-        for i in np.flatnonzero(powers[:, j]):
-            ends = sorted((domain.lower[j] ** powers[i, j], domain.upper[j] ** powers[i, j]))
-            if powers[i, j] % 2 == 0 and domain.lower[j] < 0 < domain.upper[j]:
-                ends[0] = 0.0
-            products = [mono_low[i] * ends[0], mono_low[i] * ends[1], mono_high[i] * ends[0], mono_high[i] * ends[1]]
-            mono_low[i], mono_high[i] = min(products), max(products)
-    return positive @ mono_low + negative @ mono_high, positive @ mono_high + negative @ mono_low
 
 
 def restrict_domain(table, domain: Domain) -> Domain:

@@ -12,12 +12,12 @@ from scipy import sparse
 from rpl_agent.errors import ModelError
 from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.ranges import range_on_box
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.intersection import Image, Intersection
 from rpl_agent.regions.lifting import checked_bounds, linear_chart
 from rpl_agent.regions.lp import LinearProgram
 from rpl_agent.regions.polytope import Polytope
-from rpl_agent.regions.ranges import range_on_box
 from rpl_agent.relaxations.interval import Intervals
 
 #: support queries in one batch

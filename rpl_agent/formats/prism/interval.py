@@ -16,7 +16,8 @@ from rpl_agent.errors import ModelError
 from rpl_agent.formats.prism.probability import Pool
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
-from rpl_agent.model.validation import expression_range
+from rpl_agent.model.ranges import RangeEnclosure, enclosure
+from rpl_agent.model.validation import RANGE_TOLERANCE
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class IntervalBounds:
     def at(self, theta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """(lower, upper) bounds (F,) at parameters; without, the hull over their domain, rounded outward."""
         if theta is None and self.domain.parameters:
-            least, most = expression_range(self.low, self.domain)[0], expression_range(self.high, self.domain)[1]
+            box = self.domain.lower, self.domain.upper
+            least, most = _outward(enclosure(self.low, *box))[0], _outward(enclosure(self.high, *box))[1]
         else:
             point = np.zeros(0) if theta is None else np.asarray(theta, dtype=float)
             if point.shape != (len(self.domain.parameters),) or not self.domain.contains(point):
@@ -43,6 +45,13 @@ class IntervalBounds:
         lower = np.where((lower <= 0.0) | (lower >= 1.0), lower, np.nextafter(lower, 0.0))
         upper = np.where((upper <= 0.0) | (upper >= 1.0), upper, np.nextafter(upper, 1.0))
         return np.where(lower > upper, upper, lower), upper
+
+
+def _outward(found: RangeEnclosure) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds past rounding, which may not leave [0, 1] by rounding alone."""
+    lower, upper = found.lower - found.slack, found.upper + found.slack
+    lower = np.where((lower < 0.0) & (found.lower >= -RANGE_TOLERANCE), 0.0, lower)
+    return lower, np.where((upper > 1.0) & (found.upper <= 1.0 + RANGE_TOLERANCE), 1.0, upper)
 
 
 def skeleton(
