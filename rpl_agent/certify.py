@@ -32,19 +32,18 @@ from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import untied_intervals
 from rpl_agent.evidence.ledger import Ledger, check_delta
 from rpl_agent.likelihood.misspecification import log_e_value, point_estimate
-from rpl_agent.model.objective import Kind, Nature, Objective, Sense
+from rpl_agent.model.objective import Kind, Objective, Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.product import Product
 from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.relaxations.interval import Intervals
-from rpl_agent.relaxations.point import Point
 from rpl_agent.relaxations.projections import expression_wise, parameter_wise, tied
 from rpl_agent.relaxations.rectangular import Rectangular
 from rpl_agent.relaxations.umdp import UncertainMDP
 from rpl_agent.relaxations.untied import untied
-from rpl_agent.solver import Solution, solve, solve_both
+from rpl_agent.solver import Solution, solve_at, solve_both
 
 CONFIDENCES = confidence_names()
 #: Relative widths by which bounds are widened, one after the other, until they pass their check.
@@ -376,8 +375,7 @@ def true_value(
     pmdp: ParametricMDP, objective: Objective, policy: Policy, theta: np.ndarray, precision: float = 1e-6
 ) -> float:
     """The value of a policy at one θ (the middle of a certified bracket)."""
-    solution = solve(Point(pmdp.instantiate(theta)), objective, Nature.COOPERATIVE, policy=policy, precision=precision)
-    return solution.lower if solution.lower == solution.upper else (solution.lower + solution.upper) / 2
+    return solve_at(pmdp, theta, objective, policy=policy, precision=precision).middle
 
 
 @cache

@@ -16,11 +16,10 @@ from rpl_agent.agent.sampling import Collected, Experience, Order
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.certify import true_value
 from rpl_agent.errors import ModelError
-from rpl_agent.model.objective import Nature, Objective
+from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
-from rpl_agent.relaxations.point import Point
-from rpl_agent.solver import solve
+from rpl_agent.solver import solve_at
 
 
 @dataclass(frozen=True)
@@ -82,11 +81,9 @@ def monte_carlo(agent: Any, env: Any, episodes: int, *, seed: int = 0, policy: P
 
 def exact_value(pmdp: ParametricMDP, objective: Objective, policy: Policy, theta: np.ndarray) -> float:
     """The value of a policy at the true parameters."""
-    return true_value(pmdp, objective, policy, np.asarray(theta, dtype=float))
+    return true_value(pmdp, objective, policy, theta)
 
 
 def optimal_value(pmdp: ParametricMDP, objective: Objective, theta: np.ndarray) -> float:
     """V* at the true parameters."""
-    point = Point(pmdp.instantiate(np.asarray(theta, dtype=float)))
-    solution = solve(point, objective, Nature.COOPERATIVE)
-    return solution.lower if solution.lower == solution.upper else (solution.lower + solution.upper) / 2
+    return solve_at(pmdp, theta, objective).middle

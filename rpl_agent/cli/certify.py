@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rpl_agent.certify import Config
     from rpl_agent.evidence.counts import Counts
     from rpl_agent.regions.base import Region
+    from rpl_agent.solver import Solution
 
 #: Episodes whose region is drawn if nothing else is said.
 PLOTTED_EPISODES = 1000
@@ -174,13 +175,11 @@ def run_verify(arguments: argparse.Namespace) -> int:
     return 0 if result["verified"] else 1
 
 
-def _optimum(source: ModelSource, precision: float):
-    from rpl_agent.model import Nature
-    from rpl_agent.relaxations.point import Point
-    from rpl_agent.solver import solve
+def _optimum(source: ModelSource, precision: float) -> Solution:
+    from rpl_agent.solver import solve_at
 
-    mdp = source.pmdp.instantiate(source.require_theta("--evaluate optimal"))
-    return solve(Point(mdp), source.objective, Nature.COOPERATIVE, precision=precision)
+    theta = source.require_theta("--evaluate optimal")
+    return solve_at(source.pmdp, theta, source.objective, precision=precision)
 
 
 def _true_value(source: ModelSource, policy, precision: float) -> float:

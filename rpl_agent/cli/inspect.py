@@ -88,13 +88,11 @@ def _info_of_intervals(arguments: argparse.Namespace, model: PrismModel) -> None
 def run_solve(arguments: argparse.Namespace) -> int:
     if arguments.model is not None and arguments.id is None:
         return _solve_property(arguments)
-    from rpl_agent.model import Nature
-    from rpl_agent.relaxations.point import Point
-    from rpl_agent.solver import solve
+    from rpl_agent.solver import solve_at
 
     source = load_source(arguments)
-    mdp = source.pmdp.instantiate(source.require_theta("rpl solve"))
-    solution = solve(Point(mdp), source.objective, Nature.COOPERATIVE, precision=arguments.precision)
+    theta = source.require_theta("rpl solve")
+    solution = solve_at(source.pmdp, theta, source.objective, precision=arguments.precision)
     problems = solution.check()
     data = {"model": source.name, "objective": source.objective.describe()}
     data |= _numbers(solution.lower, solution.upper, solution, problems)
@@ -103,8 +101,10 @@ def run_solve(arguments: argparse.Namespace) -> int:
 
 
 def _numbers(lower: float, upper: float, solution: Solution, problems: list[str]) -> dict[str, Any]:
+    from rpl_agent.solver.solution import midpoint
+
     return {
-        "value": lower if lower == upper else (lower + upper) / 2,
+        "value": midpoint(lower, upper),
         "lower": lower,
         "upper": upper,
         "iterations": solution.iterations,

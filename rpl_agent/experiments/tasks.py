@@ -21,9 +21,8 @@ from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.experiments import agents
 from rpl_agent.experiments.suites import Task, checkpoints
-from rpl_agent.model import Nature, Policy
-from rpl_agent.relaxations.point import Point
-from rpl_agent.solver import solve
+from rpl_agent.model import Policy
+from rpl_agent.solver import solve_at
 
 #: Solver precision of the tables: far below what the paper prints.
 PRECISION = 1e-6
@@ -48,11 +47,10 @@ class Truth(NamedTuple):
 def truth(instance: str) -> Truth:
     """V* and an optimal policy of the true model."""
     world = rpl_envs.benchmark(instance)
-    mdp = world.pmdp.instantiate(np.asarray(world.theta))
-    solution = solve(Point(mdp), world.objective, Nature.COOPERATIVE, precision=PRECISION)
+    solution = solve_at(world.pmdp, world.theta, world.objective, precision=PRECISION)
     if not solution.upper - solution.lower <= 1e-3 * abs(solution.upper):
         raise DataError(f"the optimum of {instance} is only known to lie in [{solution.lower}, {solution.upper}]")
-    return Truth((solution.lower + solution.upper) / 2, solution.policy, solution.seconds)
+    return Truth(solution.middle, solution.policy, solution.seconds)
 
 
 @lru_cache(maxsize=1)

@@ -18,6 +18,11 @@ from rpl_agent.solver.problem import Problem
 SMALLEST = 1e-290
 
 
+def midpoint(lower: float, upper: float) -> float:
+    """The middle of a bracket whose ends may both be infinite."""
+    return lower if lower == upper else (lower + upper) / 2
+
+
 @dataclass(frozen=True)
 class Solution:
     """Bounds of the value under one direction of nature.
@@ -55,6 +60,11 @@ class Solution:
     def gap(self) -> float:
         """upper - lower; 0 where both are infinite."""
         return 0.0 if self.lower == self.upper else self.upper - self.lower
+
+    @property
+    def middle(self) -> float:
+        """The middle of the bracket: a value for people and tables, not a bound."""
+        return midpoint(self.lower, self.upper)
 
     @property
     def value(self) -> float:

@@ -8,14 +8,17 @@ bound must satisfy and why that suffices.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 
 from rpl_agent.errors import ModelError
 from rpl_agent.model.objective import Nature, Objective
+from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 from rpl_agent.relaxations.base import Relaxation, in_threads
+from rpl_agent.relaxations.point import Point
 from rpl_agent.relaxations.umdp import UncertainMDP
 from rpl_agent.solver._backward import backward
 from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT, MIN_AGENT
@@ -80,6 +83,19 @@ def solve(
     if relaxation.compiled() is None:
         return solve_batch(problem, precision, max_iterations, warm, began)
     return _solve_compiled(problem, precision, max_iterations, warm, began)
+
+
+def solve_at(
+    pmdp: ParametricMDP,
+    theta: np.ndarray | Sequence[float],
+    objective: Objective,
+    *,
+    policy: Policy | None = None,
+    precision: float = DEFAULT_PRECISION,
+) -> Solution:
+    """The optimum at one θ (d,), or the value of a policy there."""
+    point = Point(pmdp.instantiate(np.asarray(theta, dtype=float)))
+    return solve(point, objective, Nature.COOPERATIVE, policy=policy, precision=precision)
 
 
 def solve_both(

@@ -17,10 +17,8 @@ from rpl_agent.experiments.report.page import chart_section, data_section, page,
 from rpl_agent.experiments.report.policies import policy_chart
 from rpl_agent.experiments.store import Row, require_rows
 from rpl_agent.experiments.tables import Table, tables
-from rpl_agent.model.objective import Nature
 from rpl_agent.plotting.policy_map import PolicyMap, policy_map
-from rpl_agent.relaxations.point import Point
-from rpl_agent.solver import solve
+from rpl_agent.solver import solve_at
 from rpl_envs import INSTANCES, benchmark
 
 TITLE = "Robust parameter learning: measured results"
@@ -66,8 +64,8 @@ def _policies(names: Sequence[str]) -> list[ReportChart]:
     maps: dict[str, PolicyMap] = {}
     for name in names:
         world = benchmark(name)
-        mdp = world.pmdp.instantiate(np.array(world.theta))
-        shown = policy_map(mdp, solve(Point(mdp), world.objective, Nature.COOPERATIVE).policy)
+        best = solve_at(world.pmdp, world.theta, world.objective).policy
+        shown = policy_map(world.pmdp.instantiate(np.array(world.theta)), best)
         if shown is not None:
             maps[name] = shown
     return [policy_chart(maps, "The optimal policy at the true parameters.")] if maps else []
