@@ -1,28 +1,33 @@
 """Faults: kills, a full disk, hostile files, a race on a cold cache, a long run: tried, survived, lost.
 
-- kill: a run is killed (SIGKILL) at a random moment, resumed until it is done, and compared bit for bit with one that
+`python -m benchmarks faults --only kills` runs one part: kills, disk, files, cache or long.
+
+- kills: a run is killed (SIGKILL) at a random moment, resumed until it is done, and compared bit for bit with one that
   was never killed. Lost would be a run that cannot be resumed or ends elsewhere.
-- full disk: a run on a file system with little room. Survived: it ends by itself, its last checkpoint loads, and
+- disk: a run on a file system with little room. Survived: it ends by itself, its last checkpoint loads, and
   resuming that elsewhere gives the bits of an undisturbed run. Needs the right to mount a tmpfs; else files are limited
   in size.
-- hostile files: every field of a checkpoint replaced by values of wrong type or range. Survived: refused in one line,
-  or harmless; lost would be any other error.
-- cold cache: processes that compile into one empty cache at once.
-- long run: resident memory and log files of a run, second half against first.
+- files: every field of a checkpoint replaced by values of wrong type or range, and its bytes changed or cut.
+  Survived: refused in one line, or harmless; lost would be any other error.
+- cache: processes that compile into one empty cache at once.
+- long: resident memory and log files of a run, second half against first.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import resource
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any
 
@@ -30,29 +35,20 @@ import gymnasium as gym
 import numpy as np
 
 import rpl_envs  # noqa: F401  (registers the ids)
-from rpl_agent.agent import RPLAgent, checkpoint
+from rpl_agent.agent import CheckpointCallback, RPLAgent, checkpoint
 from rpl_agent.errors import DataError, ModelError
 
 KILLS = {"smoke": 2, "usual": 20, "full": 100}
 EPISODES = {"smoke": 20_000, "usual": 100_000, "full": 1_000_000}
 WRONG: tuple[Any, ...] = ("x", -1, 1 << 70, 1e300, None, True, [], {}, "inf")
 ID = "rpl/Betting-25-v0"
-#: Learns in a run folder, or goes on there: argv = folder, episodes, id.
+#: A whole run, which compiles everything it needs, or one kernel: argv = folder.
 PROGRAM = """
-import sys, gymnasium as gym, rpl_envs
+import sys
 from pathlib import Path
-from rpl_agent.agent import CheckpointCallback, RPLAgent
-folder, budget, ID = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-kept = CheckpointCallback(folder / "checkpoint.zip", every=50, seconds=None)
-if (folder / "checkpoint.zip").is_file():
-    agent = RPLAgent.load(folder / "checkpoint.zip", gym.make(ID))
-    agent.run_folder = folder
-    agent.resume(kept)
-else:
-    agent = RPLAgent(seed=3).learn(gym.make(ID), budget=budget, log_interval=500, callback=kept, folder=folder)
-print("done", agent.num_episodes, agent.certificate.lower.hex(), agent.experience.counts.transitions.sum(), flush=True)
+from benchmarks.bench_faults import learn
+print("done", learn(Path(sys.argv[1]), 50), flush=True)
 """
-#: One kernel, compiled and called.
 SMALL_PROGRAM = """
 import gymnasium as gym
 import numpy as np
@@ -61,48 +57,95 @@ print("done", *seed_state(np.uint64(7)), flush=True)
 """
 
 
-def rows(smoke: bool = False, full: bool = False) -> list[dict]:
+def rows(smoke: bool = False, full: bool = False, only: str | None = None) -> list[dict]:
     size = "smoke" if smoke else "full" if full else "usual"
-    with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder)
-        return [
-            kills(work / "kills", KILLS[size]), full_disk(work / "disk"), hostile_files(work / "c.zip", size),
-            cold_cache(work / "cache", size), long_run(work / "long", EPISODES[size]),
-        ]  # fmt: skip
+    parts: dict[str, Callable[[Path], dict]] = {
+        "kills": lambda work: kills(work / "kills", KILLS[size]),
+        "disk": lambda work: full_disk(work / "disk"),
+        "files": lambda work: hostile_files(work / "c.zip", size),
+        "cache": lambda work: cold_cache(work / "cache", size),
+        "long": lambda work: long_run(work / "long", EPISODES[size]),
+    }
+    if only is not None and only not in parts:
+        raise SystemExit(f"faults: no part {only!r}; parts: {', '.join(parts)}")
+    found = []
+    for name, part in parts.items():
+        if only in (None, name):
+            with tempfile.TemporaryDirectory() as folder:
+                found.append(part(Path(folder)))
+    return found
 
 
 def _row(fault: str, tried: int, survived: int, note: str) -> dict:
     return {"fault": fault, "tried": tried, "survived": survived, "lost": tried - survived, "note": note}
 
 
-def start(folder: Path, episodes: int, program: str = PROGRAM, **environment: str) -> subprocess.Popen:
-    command = [sys.executable, "-c", program, str(folder), str(episodes), ID]
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables)
+def learn(folder: Path, episodes: int) -> str:
+    """Learn in a run folder, or go on there; every bit of what was learned, in short."""
+    kept = CheckpointCallback(folder / "checkpoint.zip", every=50, seconds=None)
+    if (folder / "checkpoint.zip").is_file():
+        agent = RPLAgent.load(folder / "checkpoint.zip", gym.make(ID))
+        agent.run_folder = folder
+        agent.resume(kept)
+    else:
+        agent = RPLAgent(seed=3).learn(gym.make(ID), budget=episodes, log_interval=500, callback=kept, folder=folder)
+    certificate = agent.certificate
+    assert certificate is not None
+    learned = hashlib.sha256(agent.experience.counts.transitions.tobytes())
+    learned.update(certificate.policy.as_weights(agent.pmdp).tobytes())
+    return f"{agent.num_episodes} {certificate.lower.hex()} {certificate.upper.hex()} {learned.hexdigest()[:16]}"
 
 
-def finish(process: subprocess.Popen) -> str:
-    """Its last line, or an empty text if it failed."""
-    out, _ = process.communicate(timeout=600)
-    return out.strip().splitlines()[-1] if process.returncode == 0 and out.strip() else ""
+def _child(folder: Path, episodes: int, result: Path, file_size: int | None) -> None:
+    warnings.simplefilter("ignore")
+    if file_size is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
+    try:
+        result.write_text(learn(folder, episodes))
+    except DataError as error:
+        raise SystemExit(str(error)) from None
+
+
+def start(folder: Path, episodes: int, result: Path, file_size: int | None = None) -> ForkProcess:
+    """A process of its own that learns in a folder; a fork, so that kills fall into learning and saving."""
+    result.unlink(missing_ok=True)
+    process = get_context("fork").Process(target=_child, args=(folder, episodes, result, file_size))
+    sys.stderr.flush()
+    process.start()
+    return process
+
+
+def finish(process: ForkProcess, result: Path, limit: float = 600.0) -> str:
+    """What it has learned, or an empty text if it failed or never ended."""
+    process.join(limit)
+    if process.is_alive():
+        process.kill()
+    process.join()
+    return result.read_text() if process.exitcode == 0 else ""
 
 
 def kills(folder: Path, number: int, episodes: int = 3_000) -> dict:
-    whole = finish(start(folder / "whole", episodes))
+    folder.mkdir()
+    result = folder / "result"
+    learn(folder / "compiled", 500)
+    began = time.perf_counter()
+    whole = finish(start(folder / "whole", episodes, result), result)
+    usual = time.perf_counter() - began
     rng, killed, survived, attempt = np.random.default_rng(0), 0, 0, 0
     while killed < number:
         attempt += 1
         place, in_this_run = folder / f"run{attempt}", 0
         while True:
-            process = start(place, episodes)
-            try:  # at most three kills in a run, so that it ends; they fall from the first import to the last write
-                process.wait(timeout=rng.uniform(0.5, 8.0) if killed < number and in_this_run < 3 else 600)
-                break
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGKILL)
-                process.communicate()
-                killed, in_this_run = killed + 1, in_this_run + 1
-        same = finish(process) == whole != ""
+            process = start(place, episodes, result)
+            if killed < number and in_this_run < 3:  # so that it ends; they fall anywhere into the run
+                process.join(rng.uniform(0.0, usual))
+                if process.is_alive():
+                    process.kill()
+                    process.join()
+                    killed, in_this_run = killed + 1, in_this_run + 1
+                    continue
+            break
+        same = finish(process, result) == whole != ""
         with (place / "progress.csv").open() as file:
             steps = [line.split(",")[0] for line in file][1:]
         survived += in_this_run if same and len(set(steps)) == len(steps) else 0
@@ -124,32 +167,24 @@ def small_disk(folder: Path, kilobytes: int) -> Iterator[str]:
 
 
 def full_disk(folder: Path, episodes: int = 3_000) -> dict:
-    whole, survived, sizes = finish(start(folder / "whole", episodes)), 0, (60, 90, 140)
-    used = ""
+    folder.mkdir()
+    result, survived, sizes = folder / "result", 0, (28, 40, 60, 90, 140)
+    whole = finish(start(folder / "whole", episodes, result), result)
     for kilobytes in sizes:
         with small_disk(folder / f"disk{kilobytes}", kilobytes) as kind:
-            used = kind
             run = folder / f"disk{kilobytes}" / "run"
-            if kind == "tmpfs":
-                process = start(run, episodes)
-            else:
-                limit = (kilobytes * 512, kilobytes * 512)
-                process = subprocess.Popen(
-                    [sys.executable, "-c", PROGRAM, str(run), str(episodes), ID], stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-                    preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
-                )  # fmt: skip
-            try:
-                process.communicate(timeout=300)
-            except subprocess.TimeoutExpired:
+            process = start(run, episodes, result, None if kind == "tmpfs" else kilobytes * 512)
+            process.join(300.0)
+            if process.is_alive():
                 process.kill()
+                process.join()
                 continue
             rescued = folder / f"rescued{kilobytes}"
             rescued.mkdir()
             if (run / "checkpoint.zip").is_file():
                 shutil.copy(run / "checkpoint.zip", rescued)
-            survived += finish(start(rescued, episodes)) == whole != ""
-    return _row("full disk", len(sizes), survived, f"{used}; ends by itself, what is saved goes on bit for bit")
+            survived += finish(start(rescued, episodes, result), result) == whole != ""
+    return _row("full disk", len(sizes), survived, f"{kind}; ends by itself, what is saved goes on bit for bit")
 
 
 def leaves(value: Any, path: tuple = ()) -> Iterator[tuple]:
@@ -163,21 +198,32 @@ def leaves(value: Any, path: tuple = ()) -> Iterator[tuple]:
 def hostile_files(path: Path, size: str) -> dict:
     RPLAgent(seed=0).learn(gym.make(ID), budget=20, log_interval=20).save(path)
     state, arrays = checkpoint.read(path)
-    env, tried, survived, refused = gym.make(ID), 0, 0, 0
-    for place in list(leaves(state))[:: 9 if size == "smoke" else 1]:
-        for wrong in WRONG:
-            changed = _replaced(state, place, wrong)
-            tried += 1
-            try:
-                checkpoint.write(path, changed, arrays)
-                RPLAgent.load(path, env)
-                survived += 1
-            except (DataError, ModelError) as error:
-                survived += "\n" not in str(error)
-                refused += 1
-            except Exception as error:
-                print(f"{place} = {wrong!r}: {error!r}")
+    good, rng = path.read_bytes(), np.random.default_rng(0)
+    tried, survived, refused = 0, 0, 0
+    cases = [(place, wrong) for place in list(leaves(state))[:: 9 if size == "smoke" else 1] for wrong in WRONG]
+    for place, wrong in cases + [(None, k) for k in range(20 if size == "smoke" else 300)]:
+        tried += 1
+        blob = _damaged(good, rng) if place is None else checkpoint.pack(_replaced(state, place, wrong), arrays)
+        path.write_bytes(blob)
+        try:
+            RPLAgent.load(path, gym.make(ID))
+            survived += 1
+        except (DataError, ModelError) as error:
+            survived += "\n" not in str(error)
+            refused += 1
+        except Exception as error:
+            print(f"{place} = {wrong!r}: {error!r}")
     return _row("hostile file", tried, survived, f"{refused} refused in one line, the others harmless")
+
+
+def _damaged(blob: bytes, rng: np.random.Generator) -> bytes:
+    """Some bytes changed, or the end cut off."""
+    if rng.random() < 0.3:
+        return blob[: rng.integers(len(blob))]
+    changed = bytearray(blob)
+    for place in rng.integers(len(blob), size=rng.integers(1, 9)):
+        changed[place] ^= 1 << int(rng.integers(8))
+    return bytes(changed)
 
 
 def _replaced(value: Any, path: tuple, new: Any) -> Any:
@@ -188,9 +234,15 @@ def cold_cache(folder: Path, size: str, processes: int = 4) -> dict:
     """A whole run each, or (smoke) one small kernel each: compiling all of them takes minutes."""
     folder.mkdir()
     program = SMALL_PROGRAM if size == "smoke" else PROGRAM
-    running = [start(folder / f"run{k}", 50, program, NUMBA_CACHE_DIR=str(folder / "numba")) for k in range(processes)]
-    ends = [finish(process) for process in running]
-    survived = sum(end == ends[0] != "" for end in ends)
+    path = os.pathsep.join([str(Path(__file__).resolve().parents[1]), *sys.path])
+    variables = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(folder / "numba")}
+    running = [
+        subprocess.Popen([sys.executable, "-c", program, str(folder / f"run{k}")], stdout=subprocess.PIPE, text=True,
+                         env=variables)
+        for k in range(processes)
+    ]  # fmt: skip
+    ends = [process.communicate(timeout=3600)[0].strip().split("\n")[-1] for process in running]
+    survived = sum(end == ends[0] and end.startswith("done") for end in ends)
     return _row("cold cache", processes, survived, "processes that compile into one empty cache at once")
 
 

@@ -263,7 +263,7 @@ def certify_uncertainty(
     if config.relaxation == "coupled" and learned.region is not None and learned.fallback is None:
         with _timed(timings, "coupled"):
             lower, upper, chosen, gradient = _better_bounds(learned, objective, config, policy, lower, upper, chosen)
-    if lower > upper:  # bounds of one set cannot cross: nothing of this may leave
+    if not lower <= upper:  # bounds of one set cannot cross, nor be no numbers: nothing of this may leave
         raise ModelError(f"the bounds [{lower!r}, {upper!r}] contradict each other: this is a defect, please report it")
     estimate = math.nan
     if learned.estimate is not None:

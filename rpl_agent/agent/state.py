@@ -38,7 +38,8 @@ _WHOLE = (
     "transitions", "planned", "mark_totals", "mark_successes", "lengths", "seen", "rows", "expressions",
 )  # fmt: skip
 _OBJECTIVE = {
-    "kind": Text(), "sense": Text(), "target": Maybe(Text()), "avoid": Maybe(Text()), "reward": Maybe(Text()),
+    "kind": Text(), "sense": Text(), "target": Maybe(Text()), "avoid": Maybe(Text()), "reward_name": Maybe(Text()),
+    "unreached": Maybe(Text()),
     "discount": Maybe(Number(0.0, 1.0)), "horizon": Maybe(Whole(0)),
 }  # fmt: skip
 #: Of state.json; arrays are checked against the model where they are used.

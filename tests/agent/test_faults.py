@@ -296,6 +296,22 @@ def test_no_value_in_a_checkpoint_gives_anything_but_a_refusal(tmp_path, stored,
 
 
 @pytest.mark.filterwarnings("ignore::rpl_agent.errors.RPLWarning")
+def test_no_value_in_an_objective_about_rewards_gives_anything_but_a_refusal(tmp_path, monkeypatch):
+    env = gym.make("rpl/Betting-25-v0")
+    RPLAgent(seed=0).learn(env, budget=5).save(tmp_path / "c.zip")
+    state, arrays = checkpoint.read(tmp_path / "c.zip")
+    assert state["objective"]["reward_name"] is not None
+    for name in state["objective"]:
+        for wrong in WRONG:
+            changed = replaced(state, ("objective", name), wrong)
+            monkeypatch.setattr(checkpoint, "read_latest", lambda _, s=changed: (s, dict(arrays)))
+            try:
+                RPLAgent.load(tmp_path / "any", env)
+            except (DataError, ModelError) as error:
+                assert "\n" not in str(error)
+
+
+@pytest.mark.filterwarnings("ignore::rpl_agent.errors.RPLWarning")
 def test_no_array_in_a_checkpoint_gives_anything_but_a_refusal(tmp_path, stored, monkeypatch):
     (state, arrays), _ = stored
     for name, array in arrays.items():
