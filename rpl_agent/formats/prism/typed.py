@@ -9,7 +9,8 @@ conditions) must not depend on parameters.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -179,66 +180,53 @@ def _evaluate(node: Node, state: Sequence[int], memo: dict[int, Any]) -> Any:
 
 
 def _operate(node: Node, state: Sequence[int], memo: dict[int, Any]) -> Any:
-    operator, arguments = node.operator, node.arguments
+    kind, arguments = node.operator, node.arguments
     # lazy operators first: the other side may be undefined, as in x>0 & 10/x>2
-    if operator == "&":
+    if kind == "&":
         return all(_evaluate(a, state, memo) for a in arguments)
-    if operator == "|":
+    if kind == "|":
         return any(_evaluate(a, state, memo) for a in arguments)
-    if operator == "=>":
+    if kind == "=>":
         return not _evaluate(arguments[0], state, memo) or bool(_evaluate(arguments[1], state, memo))
-    if operator == "?:":
+    if kind == "?:":
         return _evaluate(arguments[1] if _evaluate(arguments[0], state, memo) else arguments[2], state, memo)
     values = [_evaluate(a, state, memo) for a in arguments]
-    if operator == "+":
-        return sum(values[1:], values[0])
-    if operator == "*":
-        product = values[0]
-        for value in values[1:]:
-            product = _checked(node, product * value)
-        return product
-    if operator == "neg":
-        return -values[0]
-    if operator == "/":
-        if values[1] == 0:
-            raise PrismError("division by zero", node.position)
-        if isinstance(values[1], Polynomial) and not values[1].is_constant:
-            quotient = divided(Polynomial.constant(0) + values[0], values[1])
-            if quotient is None:
-                raise PrismError(
-                    f"({values[0]}) / ({values[1]}) is not a polynomial: the division by a parameter does not come "
-                    "out even (give a parameter to the quotient instead)",
-                    node.position,
-                )
-            return quotient
-        if isinstance(values[0], (Polynomial, Enclosure)) or isinstance(values[1], Enclosure):
-            return values[0] / values[1]
-        return Fraction(values[0]) / Fraction(values[1])
-    if operator in ("min", "max"):
-        return (min if operator == "min" else max)(values)
-    if operator == "floor":
-        return floor(values[0])
-    if operator == "ceil":
-        return ceil(values[0])
-    if operator == "round":
-        return floor(values[0] + Fraction(1, 2))
-    if operator == "mod":
-        if values[1] <= 0:
-            raise PrismError(f"mod by {values[1]}: the divisor must be positive", node.position)
-        return values[0] % values[1]
-    if operator == "pow":
-        return _power(values[0], values[1], node)
-    if operator == "!":
-        return not values[0]
-    if operator in ("=", "<=>"):
-        return values[0] == values[1]
-    if operator == "!=":
-        return values[0] != values[1]
-    left, right = values
-    return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[operator]
+    if kind in _WITH_POSITION:
+        return _WITH_POSITION[kind](node, *values)
+    return _PLAIN[kind](*values)
 
 
-def _power(base: Any, exponent: Any, node: Node) -> Any:
+def _product(node: Node, *values: Any) -> Any:
+    product = values[0]
+    for value in values[1:]:
+        product = _checked(node, product * value)
+    return product
+
+
+def _quotient(node: Node, left: Any, right: Any) -> Any:
+    if right == 0:
+        raise PrismError("division by zero", node.position)
+    if isinstance(right, Polynomial) and not right.is_constant:
+        quotient = divided(Polynomial.constant(0) + left, right)
+        if quotient is None:
+            raise PrismError(
+                f"({left}) / ({right}) is not a polynomial: the division by a parameter does not come "
+                "out even (give a parameter to the quotient instead)",
+                node.position,
+            )
+        return quotient
+    if isinstance(left, (Polynomial, Enclosure)) or isinstance(right, Enclosure):
+        return left / right
+    return Fraction(left) / Fraction(right)
+
+
+def _remainder(node: Node, left: Any, right: Any) -> Any:
+    if right <= 0:
+        raise PrismError(f"mod by {right}: the divisor must be positive", node.position)
+    return left % right
+
+
+def _power(node: Node, base: Any, exponent: Any) -> Any:
     if isinstance(exponent, Fraction):
         if exponent.denominator != 1:
             if not isinstance(base, (Polynomial, Enclosure)) and base == 0 and exponent > 0:
@@ -282,3 +270,14 @@ def _checked(node: Node, value: Any) -> Any:
 
 def _bits(value: int | Fraction) -> int:
     return max(abs(value.numerator).bit_length(), value.denominator.bit_length())
+
+
+#: operators that may fail, with the node that says where
+_WITH_POSITION: dict[str, Callable[..., Any]] = {"*": _product, "/": _quotient, "mod": _remainder, "pow": _power}
+_PLAIN: dict[str, Callable[..., Any]] = {
+    "+": lambda first, *rest: sum(rest, first), "neg": operator.neg, "!": operator.not_,
+    "min": lambda *values: min(values), "max": lambda *values: max(values),
+    "floor": floor, "ceil": ceil, "round": lambda value: floor(value + Fraction(1, 2)),
+    "=": operator.eq, "<=>": operator.eq, "!=": operator.ne,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
