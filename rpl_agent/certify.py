@@ -4,6 +4,9 @@
               (evidence)       (where θ   (what nature    (adversarial: the guarantee,
                                 can be)    may do)          cooperative: the bound on every policy)
 
+Theorem 1 (the set holds the truth with probability ≥ 1 − δ, hence robust values bound true ones) is why the two numbers
+of a certificate are bounds; Theorem 2 (inclusion hierarchy) orders the relaxations by tightness.
+
 `uncertainty` does the part that depends on the data only; `certify` adds the two solves. The agent
 calls the same two functions: nature COOPERATIVE explores, nature ADVERSARIAL certifies.
 """

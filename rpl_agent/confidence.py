@@ -1,5 +1,6 @@
 """Confidence sets: where θ can be, given the data. One protocol, one registry.
 
+Theorem 1 of the paper is the contract of every set: the truth lies in it with probability at least 1 − δ.
 A set spends the δ that `evidence.ledger` gives it, and nothing else. Its `region` gets every relaxation that asks a
 region, its `intervals` the tied one. A new set is one class here or anywhere, and `register`.
 """

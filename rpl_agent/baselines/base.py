@@ -1,6 +1,6 @@
 """The surface that all baselines share with the agent: learn, predict, save, load.
 
-They go through the agent's own door: one attachment (wrappers, time limits, observation_to_state, rewards that are
+They use the agent's own parts: one attachment (wrappers, time limits, observation_to_state, rewards that are
 compared), one stream of episodes, one checkpoint format. A comparison then differs in the learner and in nothing else.
 
 A budget is an exact number of episodes. ``checkpoints`` are numbers of episodes (counted over all calls of

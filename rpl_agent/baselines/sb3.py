@@ -149,7 +149,7 @@ class SB3Agent:
         return self.algorithm == "maskable-ppo"
 
     def set_env(self, env: gym.Env) -> None:
-        """Attach an environment with a known model, through the agent's own door; features are made from the model."""
+        """Attach an environment with a known model, as the agent does; features are made from the model."""
         self.world = attach(env, state_of=self.observation_to_state, compiled=False)
         self.pmdp: ParametricMDP = self.world.pmdp
         self.features = state_features(self.pmdp)

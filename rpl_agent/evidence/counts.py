@@ -91,13 +91,6 @@ class Counts:
             self._mark_if_due()
             begin = end
 
-    def add_path(self, states, actions) -> None:
-        """One episode: states (n+1,), actions (n,)."""
-        states = np.asarray(states)
-        if len(states) != len(actions) + 1:
-            raise DataError(f"an episode of {len(actions)} actions needs {len(actions) + 1} states, got {len(states)}")
-        self.add_many(states[:-1], actions, states[1:])
-
     def add_batch(self, transition_counts: np.ndarray) -> None:
         """Counts (T,) of one batch, e.g. from the simulator; a mark may fall due after it.
 
@@ -132,12 +125,12 @@ class Counts:
 
     def copy(self) -> Counts:
         """An independent table; marks are immutable and shared."""
-        twin = Counts(self.pmdp, schedule=self.schedule, planned=self.planned)
-        twin.transitions = self.transitions.copy()
-        twin.successes = self.successes.copy()
-        twin.total = self.total
-        twin.marks = list(self.marks)
-        return twin
+        copy = Counts(self.pmdp, schedule=self.schedule, planned=self.planned)
+        copy.transitions = self.transitions.copy()
+        copy.successes = self.successes.copy()
+        copy.total = self.total
+        copy.marks = list(self.marks)
+        return copy
 
     # ------------------------------------------------------------------ reading
     @property

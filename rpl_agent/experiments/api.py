@@ -64,9 +64,9 @@ def compare(
     unknown = [name for name in names if name not in INSTANCES]
     if unknown:
         raise ModelError(f"no world {unknown}; there are {[i.id for i in INSTANCES.values()]}")
-    strangers = [name for name in agents if name not in AGENTS]
-    if strangers:
-        raise ModelError(f"no agent {strangers}; there are {sorted(AGENTS)}")
+    missing = [name for name in agents if name not in AGENTS]
+    if missing:
+        raise ModelError(f"no agent {missing}; there are {sorted(AGENTS)}")
     require_installed(agents)
     if seeds < 1 or budget < 1:
         raise ModelError(f"seeds {seeds} and budget {budget} must be at least 1")

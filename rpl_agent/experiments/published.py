@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-TIMEOUT_SECONDS = 7200.0
-
 
 class Published(NamedTuple):
     """One cell of the paper; None where it timed out or is not given."""

@@ -174,13 +174,6 @@ class Polytope:
         return None if self._data is None else RegionKernel(self._data, None, None)
 
     # ------------------------------------------------------------------ making new ones
-    def with_rows(self, A: np.ndarray, b: np.ndarray) -> Polytope:
-        """The intersection with {x : A x <= b}."""
-        A = np.asarray(A, dtype=np.float64).reshape(-1, self.dimension)
-        region = Polytope(np.vstack([self.A, A]), np.concatenate([self.b, np.ravel(b)]), self.lower, self.upper)
-        region._empty = region._empty or self._empty
-        return region
-
     @classmethod
     def from_graph(cls, graph: vertex_graph.VertexGraph, box: tuple[np.ndarray, np.ndarray] | None = None) -> Polytope:
         """The polytope of a vertex graph, with its box if that is known; later cuts of the graph do not change it."""

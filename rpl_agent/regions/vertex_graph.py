@@ -106,13 +106,13 @@ class VertexGraph:
         self._make_room(len(rhs))
         self._data = None
         while not self.empty:
-            told, i = clipping.cut_by_rows(
+            outcome, i = clipping.cut_by_rows(
                 rows, rhs, loose, tolerance, status, self._rows, self._rhs, self._loose, self._held,
                 self._basis, self._neighbour, self._point, self._alive, self._state,
             )  # fmt: skip
-            if told == clipping.CUT:
+            if outcome == clipping.CUT:
                 return
-            self._refused(told, rows[i], float(rhs[i]))
+            self._refused(outcome, rows[i], float(rhs[i]))
 
     def _make_room(self, count: int) -> None:
         """Room for ``count`` more rows, and for a few more cuts like those of OBBT."""
@@ -123,11 +123,11 @@ class VertexGraph:
                 for a in (self._rows, self._rhs, self._loose)
             )
 
-    def _refused(self, told: int, row: np.ndarray, rhs: float) -> None:
+    def _refused(self, outcome: int, row: np.ndarray, rhs: float) -> None:
         """A row that could not cut: only a certified bound proves emptiness, else it is left out, which is sound."""
-        if told == clipping.FULL:
+        if outcome == clipping.FULL:
             raise GraphError(f"more than {len(self._alive)} vertices")
-        if told == clipping.INCONSISTENT:
+        if outcome == clipping.INCONSISTENT:
             raise GraphError("rounding has spoilt the vertex graph")
         bound, _ = support_polytope(self._table(), row, 0)
         self.empty = bool(bound > rhs)

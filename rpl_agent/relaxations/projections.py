@@ -1,5 +1,7 @@
 """The interval relaxations: tied (P_I), parameter-wise (P_Theta) and expression-wise (P_Lambda).
 
+Theorem 2 of the paper: P_I ⊇ P_Lambda(U) ⊇ P_R(U) ⊇ P_U and P_Theta(U) ⊇ P_Lambda(U), while P_I and P_Theta(U) are
+incomparable. Each relaxation of a set that holds the truth (Theorem 1) therefore holds it, too.
 Each is a pair of vectors over the expressions. Bounds are moved outward past rounding, so inclusion of the truth
 survives floating point.
 """
