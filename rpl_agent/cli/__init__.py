@@ -53,6 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         where = f" {error.filename!r}" if error.filename is not None else ""
         options.report_error(argv, f"{name}: {(error.strerror or str(error))}{where}")
         return WRONG
+    except MemoryError as error:
+        options.report_error(argv, f"{name}: out of memory: {str(error) or 'the model or the data are too large'}")
+        return WRONG
     except KeyboardInterrupt as interrupt:  # a run says how to go on
         options.report_error(argv, f"{name}: stopped at once; {interrupt}".rstrip("; "))
         return INTERRUPTED

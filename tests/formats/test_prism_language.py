@@ -301,6 +301,29 @@ def test_models_that_do_not_fit_end_in_one_line(monkeypatch):
              "more than 50000 states", max_states=50_000)  # fmt: skip
 
 
+def test_the_memory_limit_is_what_this_process_may_use(monkeypatch):
+    resource = pytest.importorskip("resource")
+    with open("/proc/self/statm", encoding="ascii") as file:
+        now = int(file.read().split()[0]) * resource.getpagesize()
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (now + (64 << 20), now + (64 << 20)))
+    assert explore.default_limit() <= 32 << 20
+    explodes("mdp module m x:[0..99999999]; [] x<99999999 -> (x'=x+1); endmodule", "does not fit in memory")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (now - 1, now - 1))
+    assert explore.default_limit() == 0
+
+
+def test_running_out_of_memory_is_one_line(monkeypatch, capsys, tmp_path):
+    walk = tmp_path / "walk.prism"
+    walk.write_text(WALK)
+
+    def full(*_, **__):
+        raise MemoryError("Unable to allocate 2.00 GiB")
+
+    monkeypatch.setattr(prism.reader, "explore", full)
+    assert main(["info", "--model", str(walk), "--json"]) == 2
+    assert json.loads(capsys.readouterr().out) == {"error": "rpl info: out of memory: Unable to allocate 2.00 GiB"}
+
+
 def test_a_large_product_of_variables_with_few_reachable_states_is_small():
     bits = "".join(f"b{k} : bool;\n" for k in range(20))
     commands = "".join(f"[] b{k % 20} & b{(k + 1) % 20} -> (b{k % 20}'=false);\n" for k in range(60))

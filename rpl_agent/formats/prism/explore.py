@@ -8,6 +8,7 @@ a time. States are numbered by breadth-first level, and by variables within a le
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -56,7 +57,7 @@ class Graph:
 
 
 def default_limit() -> int:
-    """Bytes that reading a model may take: half of what the machine has free."""
+    """Bytes that reading a model may take: half of what the machine has free and this process may use."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             free = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
@@ -65,7 +66,28 @@ def default_limit() -> int:
             free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         except (OSError, ValueError):
             free = 8 << 30
-    return free // 2
+    return max(0, min(free, _allowed())) // 2
+
+
+def _allowed() -> int:
+    """Bytes that this process may still ask for: what `ulimit -v` and the control group leave."""
+    left = sys.maxsize
+    try:
+        import resource
+
+        most = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if most != resource.RLIM_INFINITY:
+            with open("/proc/self/statm", encoding="ascii") as file:
+                left = most - int(file.read().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError):  # not a Unix, or no /proc
+        pass
+    try:
+        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as bound:
+            with open("/sys/fs/cgroup/memory.current", encoding="ascii") as used:
+                left = min(left, int(bound.read()) - int(used.read()))
+    except (OSError, ValueError):  # no control group, or one without a bound ("max")
+        pass
+    return left
 
 
 class _StateSearch:
