@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rpl_agent.formats.prism import PrismModel
     from rpl_agent.model import Objective, ParametricMDP
 
+#: What is a model's file and not the name of a world.
+MODEL_ENDINGS = (".prism", ".nm", ".pm", ".drn")
 #: Steps after which an episode of a user's own model is cut when nothing else is said.
 DEFAULT_STEPS = 1000
 
@@ -51,11 +53,15 @@ def add_seed(parser: argparse._ActionsContainer, default: int = 0) -> None:
 
 
 def add_source(parser: argparse.ArgumentParser, what: str = "") -> None:
-    """ID, or --model FILE with --param and --property."""
+    """ID or FILE, or --model FILE, with --param and --property."""
     text = what or "a registered world, e.g. rpl/Aircraft-20x10-v0 (see rpl worlds)"
     parser.add_argument("id", nargs="?", help=text)
     group = parser.add_argument_group("your own model, in place of ID")
-    group.add_argument("--model", metavar="FILE", help="a model in the PRISM language")
+    group.add_argument(
+        "--model",
+        metavar="FILE",
+        help="a model in the PRISM language (.prism, .nm, .pm), or Storm's explicit format (.drn)",
+    )
     group.add_argument(
         "--param", action="append", default=[], metavar="NAME=LO:HI", help="range of an unknown parameter (default 0:1)"
     )
@@ -118,6 +124,12 @@ def load_model(arguments: argparse.Namespace) -> PrismModel:
     """The file of --model; a line on a terminal says how far a long exploration is."""
     from rpl_agent.formats import prism
 
+    if arguments.model.endswith(".drn"):
+        from rpl_agent.formats.drn_model import load_drn
+
+        if arguments.param or arguments.const or arguments.unknown or arguments.tie:
+            raise ModelError("--param, --const, --unknown and --tie belong to models in the PRISM language")
+        return load_drn(arguments.model)
     ranges = {name: _range(text) for name, text in pairs(arguments.param, "--param", str).items()}
     constants = pairs(arguments.const, "--const", str)
     shows = sys.stderr.isatty()
@@ -137,7 +149,14 @@ def load_model(arguments: argparse.Namespace) -> PrismModel:
             print("\r\033[K", end="", file=sys.stderr)
 
 
+def file_as_model(arguments: argparse.Namespace) -> None:
+    """FILE in place of ID is --model FILE."""
+    if arguments.id is not None and arguments.model is None and arguments.id.endswith(MODEL_ENDINGS):
+        arguments.id, arguments.model = None, arguments.id
+
+
 def load_source(arguments: argparse.Namespace) -> ModelSource:
+    file_as_model(arguments)
     theta_given = pairs(arguments.theta, "--theta", float)
     if (arguments.id is None) == (arguments.model is None):
         raise ModelError("give either a registered ID or --model FILE")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from rpl_agent.cli.common import add_json, add_source, emit, load_model, load_source, pairs
+from rpl_agent.cli.common import add_json, add_source, emit, file_as_model, load_model, load_source, pairs
 from rpl_agent.cli.parser import between
 from rpl_agent.cli.stored import ID_OR_RUN, run_of
 
@@ -31,6 +31,7 @@ def register(commands) -> None:
 
 
 def run_info(arguments: argparse.Namespace) -> None:
+    file_as_model(arguments)
     if arguments.model is not None and arguments.id is None:
         model = load_model(arguments)
         if model.bounds is not None:
@@ -86,6 +87,7 @@ def _info_of_intervals(arguments: argparse.Namespace, model: PrismModel) -> None
 
 
 def run_solve(arguments: argparse.Namespace) -> int:
+    file_as_model(arguments)
     if arguments.model is not None and arguments.id is None:
         return _solve_property(arguments)
     from rpl_agent.solver import solve_at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from rpl_agent.cli.common import add_json, add_method, add_seed, add_source, config_of, emit, load_source
+from rpl_agent.cli.common import add_json, add_method, add_seed, add_source, config_of, emit, file_as_model, load_source
 from rpl_agent.cli.parser import between, count
 
 #: Steps after which a run without an answer gives up when nothing else is said.
@@ -31,8 +31,9 @@ def run_smc(arguments: argparse.Namespace) -> int:
     from rpl_agent.cli.training import make_env
     from rpl_agent.errors import ModelError
 
-    if arguments.id is not None and arguments.model is None and arguments.id.endswith((".prism", ".nm", ".pm")):
-        arguments.id, arguments.model = None, arguments.id
+    file_as_model(arguments)
+    if arguments.model is not None and arguments.model.endswith(".drn"):
+        raise ModelError("a .drn file says nothing of what is tied: rpl smc samples models in the PRISM language")
     if arguments.model is not None and not arguments.unknown and not arguments.theta:
         arguments.unknown = ["commands"]
     source = load_source(arguments)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from scipy import sparse
 
 from rpl_agent.coupled.affine import Judge, Side
 from rpl_agent.coupled.expansion import ValueExpansion, backward_order, expand, expand_without_cycles, improved
@@ -16,7 +17,9 @@ from rpl_agent.coupled.pieces import worst_of_pieces
 from rpl_agent.model.objective import Nature, Objective, Sense
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.base import Region
+from rpl_agent.regions.product import Product
 from rpl_agent.relaxations.base import Relaxation
+from rpl_agent.relaxations.rectangular import Rectangular
 from rpl_agent.solver.problem import Problem
 
 #: steps of policy iteration at the centre of a frame
@@ -68,7 +71,11 @@ def coupled_bounds(
     if problem.task.decided[problem.pmdp.initial_state]:
         return None
     weights = problem.pmdp.table.reduction.weights
-    frame = frame_of(region, weights) if isinstance(weights, np.ndarray) else None
+    if not isinstance(weights, np.ndarray):
+        return None
+    if objective.horizon is None and is_rectangular(relaxation, region):
+        return _gradient_only(problem, region, policy, start)
+    frame = frame_of(region, weights)
     if frame is None:
         return None
     own = Side.LOWER if objective.sense is Sense.MAX else Side.UPPER
@@ -111,6 +118,36 @@ def coupled_bounds(
 def _in_region(frame: Frame, slope: np.ndarray) -> np.ndarray:
     """(r,) a gradient in the frame's coordinates, in those of the region."""
     return np.linalg.solve(frame.factor.T, slope) / frame.radius
+
+
+def is_rectangular(relaxation: Relaxation, region: Region) -> bool:
+    """Whether one common parameter is nothing but one choice per row, so that rectangular bounds are coupled ones.
+
+    So it is in a product of which every block has one row of the model: nature's choices in two rows are independent,
+    and without a horizon a choice that stays the same is as good as one that changes. A relaxation that knows only the
+    hull of a row has less than the region in it.
+    """
+    if not (isinstance(region, Product) and isinstance(relaxation, Rectangular)):
+        return False
+    pmdp = relaxation.pmdp
+    weights = sparse.coo_array(pmdp.table.reduction.weights)
+    uses = sparse.csr_array(
+        (np.ones(weights.nnz), (weights.coords[0], region.block_of[weights.coords[1]])),
+        shape=(pmdp.num_expressions, len(region.block_ptr) - 1),
+    )
+    ones = np.ones(pmdp.num_transitions)
+    carries = sparse.csr_array((ones, pmdp.expression, pmdp.row_ptr), shape=(pmdp.num_rows, pmdp.num_expressions))
+    rows_of_block = np.bincount(sparse.csr_array(carries @ uses).indices, minlength=uses.shape[1])
+    return bool((rows_of_block <= 1).all())
+
+
+def _gradient_only(problem: Problem, region: Region, policy: Policy | None, start: Policy) -> CoupledBounds | None:
+    """No better bounds, but the gradient that says where the gap comes from."""
+    low, high = region.box()
+    expansion = _expansion(problem, Frame((low + high) / 2, np.eye(len(low)), 1.0), policy, start)
+    if expansion is None:
+        return None
+    return CoupledBounds(-np.inf, np.inf, expansion.policy, expansion.gradient[problem.pmdp.initial_state])
 
 
 @dataclass(frozen=True)

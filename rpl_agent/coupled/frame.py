@@ -22,6 +22,7 @@ import numpy as np
 from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.regions.base import Region
+from rpl_agent.regions.product import Product
 
 #: up to this dimension all 3^r − 1 directions are asked for
 FULL = 6
@@ -118,7 +119,8 @@ def _metrics(region: Region) -> list[tuple[np.ndarray, np.ndarray]]:
     middle, half = _half_widths(region, np.eye(r))
     half = np.maximum(half, NARROW * (1.0 + np.abs(middle)))
     sigma = np.eye(r)
-    pairs = [(j, k) for j in range(r) for k in range(j)]
+    block_of = region.block_of if isinstance(region, Product) else np.zeros(r)  # blocks are independent
+    pairs = [(j, k) for j in range(r) for k in range(j) if block_of[j] == block_of[k]]
     if pairs:
         units = np.eye(r) / half[:, None]
         sums = np.array([units[j] + sign * units[k] for j, k in pairs for sign in (1.0, -1.0)])

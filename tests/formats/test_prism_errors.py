@@ -33,7 +33,7 @@ def refused(text: str, reason: str, line: int, column: int, **keywords) -> None:
         (HEAD + BODY + "init x=1 endinit", "'x' has an initial value, and the model init", 5, 3),
         (HEAD + BODY.replace(" init 0", "") + "init x>N endinit", "no state satisfies init", 9, 7),
         (HEAD + BODY.replace("x<N ->", "F x<N ->"), "path operator 'F' may only stand in a property", 6, 7),
-        (HEAD + BODY.replace("-> p :", "-> [p,2*p] :").replace("1-p", "[0.1,0.1]"), "bounds leave", 1, 1),
+        (HEAD + BODY.replace("-> p :", "-> [p,2*p] :").replace("1-p", "[0.1,0.1]"), "bounds leave", 6, 3),
         (HEAD + BODY + "system m endsystem", "system … endsystem", 9, 1),
         (HEAD + BODY + 'label "l" = log(x, 2) > 1;', "'log' is not supported", 9, 13),
         (HEAD + BODY.replace("p :", "q :"), "unknown name 'q'", 6, 14),
@@ -74,6 +74,64 @@ def refused(text: str, reason: str, line: int, column: int, **keywords) -> None:
 )
 def test_refusals_name_the_place(text, reason, line, column):
     refused(text, reason, line, column)
+
+
+#: the place that the error must name stands after the mark
+MARK = "@"
+LOOP = "module m\n  x : [0..3] init 0;\n  [] true -> true;\nendmodule\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("mdp\n" + LOOP + "rewards\n  x=0 : @pow(10, 400);\nendrewards", "out of the 62-bit range"),
+        ("mdp\n" + LOOP.replace("true -> true", "x = @floor(x, 1) -> true"), "takes 1"),
+        ("mdp\n" + LOOP.replace("true -> true", "x < func(@sqrt, 4) -> true"), "unknown function 'sqrt'"),
+        ("mdp\n" + LOOP + "@dtmc\n", "the model type is given twice"),
+        ("mdp\n" + LOOP.replace(" init 0", "") + "init x=0 endinit\n@init x=1 endinit", "given twice"),
+        ("mdp\n" + LOOP.replace("-> true", "-> (x@=1) : true"), "a probability must be a number"),
+        ("mdp\n" + LOOP + "rewards\n  x=0 : x@=1;\nendrewards", "a reward must be a number"),
+        ("mdp\nconst int k = 2;\n" + LOOP.replace("x :", "@k :"), "the name 'k' is used twice"),
+        ("mdp\n" + LOOP + "const int c = @x + 1;", "unknown name 'x'"),
+        ("mdp\n" + LOOP + "const int @c = 0.5;", "constant 'c' is int, its value double"),
+        ("mdp\n" + LOOP + 'rewards "r" true : 1; endrewards\n@rewards "r" true : 1; endrewards', "defined twice"),
+        ("mdp\n" + LOOP + "module @k = n [x=y] endmodule", "unknown module 'n'"),
+        ("mdp\n" + LOOP + "module @k = m [x=y, x=z] endmodule", "a name is renamed twice"),
+        ("mdp\nmodule m\n  @b : bool init 1+1;\nendmodule", "must be a constant boolean"),
+        ("mdp\n" + LOOP.replace("[0..3]", "[0..@true]"), "must be a constant integer"),
+        ("mdp\n" + LOOP + 'formula f = @"l";\nlabel "k" = f;', 'unknown label "l"'),
+        ("mdp\n" + LOOP.replace("-> true", "-> (x'=1) & (@x'=2)"), "'x' is assigned twice"),
+        ("mdp\n" + LOOP.replace("true ->", "mod(x, 0-1) @= 0 ->"), "the divisor must be positive"),
+        ("mdp\n" + LOOP.replace("true ->", "x @< pow(2, 0-1) ->"), "negative exponent"),
+        ("mdp\n" + LOOP.replace("true ->", "x @< pow(10, 100000) ->"), "number too large in pow"),
+        ("mdp\n" + LOOP.replace("-> true", "-> [0.5, 0.5] : (x'=0) + [0.6, 0.7] : (x'=1)").replace("  []", "  @[]"),
+         "lower bounds sum to more than 1"),
+        ("mdp\n" + LOOP.replace("-> true", "-> [0.1, 0.2] : (x'=0) + [0.6, 0.7] : (x'=1)").replace("  []", "  @[]"),
+         "upper bounds sum to less than 1"),
+        ("mdp\n" + LOOP.replace("-> true", "-> [0.9, 0.2] : (x'=0) + [0.6, 0.7] : (x'=1)").replace("  []", "  @[]"),
+         "bounds"),
+    ],
+)  # fmt: skip
+def test_every_other_refusal_names_its_place_too(text, reason):
+    line, column = text[: text.index(MARK)].count("\n") + 1, text.index(MARK) - text.rfind("\n", 0, text.index(MARK))
+    refused(text.replace(MARK, ""), reason, line, column)
+
+
+@pytest.mark.parametrize(
+    ("unknown", "text", "reason"),
+    [
+        ("commands", "mdp\n" + LOOP.replace("[] true -> true", "@[] true -> [0.4, 0.6] : (x'=0) + [0.4, 0.6] : (x'=1)"),
+         "an interval command is not known"),
+        ("commands",
+         "mdp\nconst double p;\n" + LOOP.replace("[] true -> true", "@[] true -> p : (x'=0) + 1-p : (x'=1)"),
+         "may not depend on a parameter"),
+        (["p"], "mdp\nconst double @p;\n" + LOOP.replace("-> true", "-> p : (x'=0) + 1-p : (x'=1)"),
+         "it is unknown already"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_unknown_names_its_place(unknown, text, reason):
+    line, column = text[: text.index(MARK)].count("\n") + 1, text.index(MARK) - text.rfind("\n", 0, text.index(MARK))
+    refused(text.replace(MARK, ""), reason, line, column, unknown=unknown)
 
 
 def test_the_offending_line_is_shown():
@@ -117,6 +175,14 @@ def test_a_missing_file_is_a_clear_error(tmp_path):
         ("Pmax=? [ F<0 x=1 ]", "allows -1 steps", 12),
         ("Pmax=? [ F x=1", "unexpected end of the text", 15),
         ("", "one property expected, 0 found", 1),
+        ("Pmax=? [ F x=1 {x=0}{min}{max} ]", "one filter", 22),
+        ("Pmaxmin=? [ F x=1 {x=0}{x=1} ]", "one filter", 21),
+        ("Rmax=? [ Fx x=1 ]", "unknown path operator 'Fx'", 10),
+        ("filter(min, filter(max, Pmax=? [ F x=1 ]))", "unexpected 'filter'", 13),
+        ("R{x+1}max=? [ F x=1 ]", "by its name or its number", 4),
+        ("filter(state, Pmax=? [ F x=1 ], x<=1)", "needs one state, 2 satisfy it", 15),
+        ("P>=x [ F x=1 ]", "must be a constant number", 4),
+        ("Pmax>=0.5 [ F x=1 ]", "a comparison takes no 'max'", 1),
     ],
 )
 def test_properties_that_are_not_supported(text, reason, column):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rpl_agent import Config, Counts, Domain, Objective, build, certify
+import rpl_envs
+from rpl_agent import Config, Counts, Domain, Nature, Objective, RPLAgent, build, certify, learn_what, solve
 from rpl_agent.certify import CONFIDENCES, RELAXATIONS, uncertainty
+from rpl_agent.coupled.bounds import is_rectangular
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.evidence.intervals import anytime
 from rpl_agent.evidence.ledger import per_event
@@ -14,9 +16,11 @@ from rpl_agent.likelihood import blocks as blocks_module
 from rpl_agent.likelihood.blocks import factorisation
 from rpl_agent.likelihood.misspecification import log_e_value, point_estimate
 from rpl_agent.likelihood.region import likelihood_region
+from rpl_agent.model.expressions import DENSE_COLUMNS
 from rpl_agent.model.policy import Policy
 from rpl_agent.model.simulate import Simulator
 from rpl_agent.regions import Product
+from rpl_agent.relaxations.point import Point
 from rpl_agent.relaxations.projections import expression_bounds
 from rpl_agent.relaxations.rectangular import Rectangular
 
@@ -245,3 +249,67 @@ def test_estimates_of_many_blocks_are_near_the_truth(make):
     counts.add_batch(np.rint(2000 * model.instantiate(theta).probability).astype(int))
     found = point_estimate(model, counts)
     np.testing.assert_allclose(model.table.evaluate(found), model.table.evaluate(theta), atol=0.02)
+
+
+def squares(side: int):
+    """A square that is walked from corner to corner, every row an unknown coin of its own; up to 2 side² blocks."""
+
+    def actions(s):
+        x, y = s
+        if s == (side, side) or x < 0:
+            return {"stay": {s: "1"}}
+        right, up = (min(x + 1, side), y), (x, min(y + 1, side))
+        if right == s or up == s:
+            return {"go": {(side, side): "9/10", (-1, 0): "1/10"}}
+        return {"right": {right: "9/10", up: "1/10"}, "up": {up: "7/10", right: "3/10"}}
+
+    labels = {"goal": lambda s: s == (side, side), "lost": lambda s: s[0] < 0}
+    return learn_what(build((0, 0), actions, domain=[], labels=labels))
+
+
+def test_agents_of_many_blocks_update_as_often_as_the_data_grow(monkeypatch):
+    """No matrix of all coordinates on the way, and not one update per row."""
+
+    def refuse(*_):
+        raise AssertionError("an eigenvalue problem of all coordinates")
+
+    monkeypatch.setattr("rpl_agent.agent.planner.np.linalg.eigvalsh", refuse)
+    world = squares(12)
+    assert world.pmdp.num_parameters > DENSE_COLUMNS
+    env = rpl_envs.make_own(world.pmdp, Objective.reach("goal"), world.theta, max_episode_steps=30)
+    agent = RPLAgent(config=Config(delta=0.05), seed=1)
+    agent.learn(env, 20_000, unit="steps")
+    found = agent.certificate
+    planned = agent.num_updates - agent.session.planner.skipped
+    assert planned <= 10 + np.log(20_000) / np.log(1.05)  # logarithmic in the data
+    assert agent.session.planner.skipped > planned  # rows alone would have asked for more
+    truth = solve(Point(world.mdp), Objective.reach("goal"), Nature.COOPERATIVE)
+    assert found.lower <= truth.lower and truth.upper <= found.upper
+
+
+def test_blocks_of_one_row_each_have_nothing_to_be_coupled():
+    """One choice per row is all that one common parameter is there; shared coins are another matter."""
+    objective = Objective.reach("goal")
+    for make, rectangular in ((coins, True), (dice, True), (shared_coins, False)):
+        model = make(12)
+        theta = (
+            np.tile([0.85, 0.1], 12)[: model.num_parameters] if make is dice else np.full(model.num_parameters, 0.85)
+        )
+        counts = data(model, theta, 20_000, seed=4)
+        learned = uncertainty(model, counts, Config(delta=0.05))
+        assert isinstance(learned.region, Product)
+        assert is_rectangular(learned.relaxation, learned.region) is rectangular
+        wide, tight = (
+            certify(model, counts, objective, Config(relaxation=r, delta=0.05)) for r in ("rectangular", "coupled")
+        )
+        assert wide.lower <= tight.lower <= tight.upper <= wide.upper
+        if rectangular:
+            assert (tight.lower, tight.upper) == (wide.lower, wide.upper)
+            assert sum(tight.attribution.values()) == pytest.approx(
+                1.0
+            )  # where the gap comes from is known all the same
+
+
+def shared_coins(n: int):
+    """n coins, each thrown in three states one after the other."""
+    return chain(3 * n, lambda s: {1: f"p{s // 3}", -2 - s: f"1-p{s // 3}"}, [f"p{k}" for k in range(n)])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 from rpl_agent import Config, Counts, Nature, Objective, UncertainMDP, build, certify, solve
+from rpl_agent.cli import main
 from rpl_agent.errors import ModelError
 from rpl_agent.formats.drn import read_drn
+from rpl_agent.formats.drn_model import load_drn
 from rpl_agent.formats.export import write_uncertain
 
 GOAL = Objective.reach("goal", avoid="lost")
@@ -74,6 +78,68 @@ def test_data_narrow_an_uncertain_mdp():
     found = certify(given, counts, GOAL, Config(delta=0.05))
     exact = solve(UncertainMDP.from_intervals(pmdp, *[pmdp.table.evaluate(np.array([0.6, 0.2]))] * 2), GOAL)
     assert before[0].lower < found.lower <= exact.lower + 1e-6 and exact.upper - 1e-6 <= found.upper < before[1].upper
+
+
+def ask(capsys, *arguments: str) -> dict:
+    assert main([*arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_drn_files_on_the_command_line(tmp_path, capsys):
+    """Sizes, and properties over labels, rewards and the number of a state; as Python answers them."""
+    pmdp = model()
+    path = tmp_path / "m.drn"
+    write_uncertain(path, pmdp, *intervals(pmdp))
+    sizes = ask(capsys, "info", str(path))
+    assert (sizes["states"], sizes["transitions"]) == (pmdp.num_states, pmdp.num_transitions)
+    found = ask(capsys, "solve", str(path), "--property", 'Pmax=? [ !"lost" U "goal" ]')
+    for nature, name in ((Nature.ADVERSARIAL, "robust"), (Nature.COOPERATIVE, "optimistic")):
+        wanted = solve(read_drn(path), GOAL, nature)
+        assert (found[f"{name}_lower"], found[f"{name}_upper"]) == (wanted.lower, wanted.upper)
+    goal = int(np.flatnonzero(load_drn(path).pmdp.labels["goal"])[0])
+    same = ask(capsys, "solve", "--model", str(path), "--property", f'Pmaxmin=? [ !"lost" U x={goal} ]')
+    assert same["lower"] == found["robust_lower"]
+    cost = ask(capsys, "solve", str(path), "--property", 'R{"time"}maxmax=? [ F ("goal" | "lost") ]')
+    assert 1 < cost["lower"] <= cost["upper"] < 20
+
+
+def test_data_narrow_a_drn_file_and_go_back_into_one(tmp_path, capsys):
+    pmdp = model()
+    path, log, out = tmp_path / "m.drn", tmp_path / "log.csv", tmp_path / "narrow.drn"
+    write_uncertain(path, pmdp, *intervals(pmdp), GOAL)
+    skeleton = load_drn(path).pmdp
+    rng, lines = np.random.default_rng(3), ["x,action,next_x"]
+    truth = pmdp.table.evaluate(np.array([0.6, 0.2]))[pmdp.expression]
+    for row in range(skeleton.num_rows):
+        part = slice(skeleton.row_ptr[row], skeleton.row_ptr[row + 1])
+        name = skeleton.action_names[skeleton.action[row]]
+        for successor in rng.choice(skeleton.successor[part], size=4000, p=truth[part] / truth[part].sum()):
+            lines.append(f"{skeleton.row_state[row]},{name},{successor}")
+    log.write_text("\n".join(lines) + "\n")
+    before = [solve(read_drn(path), GOAL, nature) for nature in (Nature.ADVERSARIAL, Nature.COOPERATIVE)]
+    found = ask(capsys, "certify", "--model", str(path), "--data", str(log), "--delta", "0.05")
+    assert before[0].lower < found["lower"] < found["upper"] < before[1].upper
+    assert found["upper"] - found["lower"] < 0.9 * (before[1].upper - before[0].lower)
+    ask(capsys, "export", "--model", str(path), "--data", str(log), "--delta", "0.05", "--uncertain", str(out))
+    assert (read_drn(out).lower >= read_drn(path).lower - 1e-9).all()
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["solve", "m.drn", "--property", 'Pmax=? [ F "nowhere" ]'], 'unknown label "nowhere"'),
+        (["solve", "m.drn"], "no property given"),
+        (["solve", "m.drn", "--const", "N=3", "--property", "Pmax=? [ F x=1 ]"], "belong to models in the PRISM"),
+        (["smc", "m.drn", "--property", "Pmax=? [ F x=1 ]"], "says nothing of what is tied"),
+        (["solve", "none.drn", "--property", "Pmax=? [ F x=1 ]"], "No such file"),
+    ],
+)
+def test_bad_requests_about_drn_files_end_in_one_line(tmp_path, capsys, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    pmdp = model()
+    write_uncertain("m.drn", pmdp, *intervals(pmdp))
+    assert main(arguments) == 2
+    assert words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -20,6 +21,20 @@ from rpl_agent.model.ranges import RangeEnclosure, enclosure
 from rpl_agent.model.validation import RANGE_TOLERANCE
 
 
+class Bounds(Protocol):
+    """Bounds of a skeleton's F expressions, at values of the parameters that stand in them.
+
+    is_learnable : whether the skeleton is a parametric MDP that data may narrow.
+    """
+
+    is_learnable: bool
+
+    @property
+    def domain(self) -> Domain: ...
+
+    def at(self, theta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]: ...
+
+
 @dataclass(frozen=True)
 class IntervalBounds:
     """Bounds of the skeleton's F expressions as polynomials in the file's parameters."""
@@ -29,6 +44,7 @@ class IntervalBounds:
     low_id: np.ndarray  # (F,)
     high_id: np.ndarray  # (F,)
     domain: Domain
+    is_learnable = False
 
     def at(self, theta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """(lower, upper) bounds (F,) at parameters; without, the hull over their domain, rounded outward."""

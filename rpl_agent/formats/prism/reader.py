@@ -26,7 +26,7 @@ from rpl_agent.formats.prism.assemble import assemble, row_position
 from rpl_agent.formats.prism.errors import NOWHERE, PrismError
 from rpl_agent.formats.prism.explore import Graph, Machine, Progress, explore, expressions
 from rpl_agent.formats.prism.initial import initial_states
-from rpl_agent.formats.prism.interval import IntervalBounds
+from rpl_agent.formats.prism.interval import Bounds, IntervalBounds
 from rpl_agent.formats.prism.parameter_domain import parameter_domain
 from rpl_agent.formats.prism.parser import parse_model, parse_properties, parse_property_file
 from rpl_agent.formats.prism.probability import Pool
@@ -66,7 +66,7 @@ class PrismModel:
     source: str = "<text>"
     objectives: dict[str, Objective] = field(default_factory=dict)
     properties: list[ast.Property] = field(default_factory=list)
-    bounds: IntervalBounds | None = None
+    bounds: Bounds | None = None
     parametric_rewards: dict[str, Callable[[np.ndarray], Reward]] = field(default_factory=dict)
     truth: np.ndarray | None = None
 
@@ -126,7 +126,7 @@ class PrismModel:
         return self._learnable(self.query(text), text)
 
     def _learnable(self, query: Query, text: str | None) -> tuple[ParametricMDP, Objective]:
-        if self.bounds is not None:
+        if self.bounds is not None and not self.bounds.is_learnable:
             raise PrismError(
                 "this is an interval model: its uncertainty is given, there is nothing to learn (rpl solve gives its "
                 "robust and optimistic values)", NOWHERE, self.source,
@@ -287,10 +287,13 @@ def _validated(
 ) -> ParametricMDP:
     """The model on a domain where it is valid; defects are reported at the command that causes them."""
     if bounds is not None:
+        lower, upper = bounds.at(None)
         try:
-            Intervals(model, *bounds.at(None))
+            Intervals(model, lower, upper)
         except ModelError as error:
-            raise PrismError(str(error), NOWHERE) from None
+            row = _first_row_without_distribution(model, lower, upper)
+            position = None if row is None else row_position(row, row_combination, graph, machine)
+            raise PrismError(str(error), position or NOWHERE) from None
         return model
     low, high = expression_range(model.table, model.domain)
     if ((low < -1e-9) | (high > 1 + 1e-9)).any() and model.table.is_affine and model.num_parameters:
@@ -303,6 +306,15 @@ def _validated(
         lines = str(error).splitlines()
         raise PrismError("\n".join(line.strip() for line in (lines[1:] or lines)), position or NOWHERE) from None
     return model
+
+
+def _first_row_without_distribution(model: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> int | None:
+    """The first row with bounds (F,) outside [0, 1], or within which no distribution lies."""
+    low, high = lower[model.expression], upper[model.expression]
+    outside = np.logical_or.reduceat((low < 0.0) | (high > 1.0) | (low > high), model.row_ptr[:-1])
+    least, most = np.add.reduceat(low, model.row_ptr[:-1]), np.add.reduceat(high, model.row_ptr[:-1])
+    bad = np.flatnonzero(outside | (least > 1.0 + 1e-9) | (most < 1.0 - 1e-9))
+    return int(bad[0]) if len(bad) else None
 
 
 def _first_bad_row(model: ParametricMDP) -> int | None:
