@@ -122,6 +122,24 @@ def test_what_no_checkpoint_holds_is_reported_with_a_number(tmp_path, monkeypatc
     assert RPLAgent.load(tmp_path / "run" / "checkpoint.zip", CorridorEnv()).num_timesteps == 0
 
 
+@pytest.mark.parametrize("seen", [2.9, "2", None, np.float64(1.5), np.array(["1"]), [1], np.nan, -1, 10**30])
+def test_an_observation_that_is_no_number_of_a_state_is_refused(seen):
+    """2.9 and "2" were taken for state 2."""
+
+    class Wrong(CorridorEnv):
+        steps = 0
+
+        def step(self, action):
+            self.steps += 1
+            returned = super().step(action)
+            return returned if self.steps <= 20 else (seen, *returned[1:])
+
+    agent = RPLAgent(seed=0, compiled=False)
+    with pytest.raises(DataError, match=r"episode \d+, step \d+: ") as refusal:
+        agent.learn(Wrong(), budget=1000, log_interval=10**9)
+    assert "\n" not in str(refusal.value) and agent.experience.counts.total == agent.num_timesteps == 20
+
+
 # ---------------------------------------------------------------------- full disks
 class Disk:
     """Takes nothing more while it is full."""
