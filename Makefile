@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 SOURCES := pyproject.toml constraints.txt
 EXTRAS ?= plot
 
-.PHONY: setup train test lint docs bench bench-full check clean
+.PHONY: setup train test test-fast lint docs bench bench-full check clean
 
 setup: $(VENV)/.installed-$(EXTRAS)
 
@@ -22,6 +22,11 @@ train: setup
 test:
 	@$(MAKE) --no-print-directory setup EXTRAS=test
 	$(BIN)/python -m pytest
+
+# the tests that are not marked slow: about a minute and a half of one core
+test-fast:
+	@$(MAKE) --no-print-directory setup EXTRAS=test
+	$(BIN)/python -m pytest -m "not slow"
 
 lint:
 	@$(MAKE) --no-print-directory setup EXTRAS=dev

@@ -10,10 +10,9 @@ from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
 from rpl_agent.errors import ModelError
-from rpl_agent.model import Objective, ParametricMDP, Simulator, StateIndex
 from rpl_envs.benchmark import Benchmark
 from rpl_envs.rendering.window import Window
-from rpl_envs.world import Theta, world
+from rpl_envs.world import PublicKnowledge, Theta, world
 
 
 class EnabledActions(spaces.Discrete):
@@ -29,7 +28,7 @@ class EnabledActions(spaces.Discrete):
         return super().sample(mask=mask, probability=probability)
 
 
-class PMDPEnv(gym.Env[Any, Any]):
+class PMDPEnv(PublicKnowledge, gym.Env[Any, Any]):
     """One environment for every benchmark and every model of one's own.
 
     Parameters
@@ -66,28 +65,10 @@ class PMDPEnv(gym.Env[Any, Any]):
         self._trail = [self._state]
         self._window: Window | None = None
 
-    # ------------------------------------------------------------------ public knowledge
-    @property
-    def pmdp(self) -> ParametricMDP:
-        """The known structure; the parameters are not in it."""
-        return self._world.pmdp
-
-    @property
-    def objective(self) -> Objective:
-        return self._world.objective
-
     @property
     def max_episode_steps(self) -> int:
         """The benchmark's episode length, which the registered ids hand to Gymnasium's TimeLimit."""
         return self._world.max_episode_steps
-
-    def observation_to_state(self, observation: Any) -> StateIndex:
-        """The state that is observed: its number, or the one with these features."""
-        return self._world.state_of_features(observation) if self._features else StateIndex(observation)
-
-    def simulator(self, seed: int = 0, max_steps: int | None = None) -> Simulator:
-        """Compiled episodes with the law of this environment; use its ``run`` only, its parameters are hidden."""
-        return self._world.simulator(seed, max_steps)
 
     def action_masks(self) -> np.ndarray:
         """(A,) int8, 1 where an action is enabled now (the method that sb3-contrib's MaskablePPO asks for)."""

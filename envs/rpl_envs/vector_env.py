@@ -18,10 +18,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from rpl_agent.errors import ModelError
-from rpl_agent.model import Objective, ParametricMDP, Simulator, StateIndex
 from rpl_envs import _kernels
 from rpl_envs.benchmark import Benchmark
-from rpl_envs.world import Theta, world
+from rpl_envs.world import PublicKnowledge, Theta, world
 
 MODES = {
     AutoresetMode.NEXT_STEP: _kernels.NEXT_STEP,
@@ -30,7 +29,7 @@ MODES = {
 }
 
 
-class PMDPVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+class PMDPVectorEnv(PublicKnowledge, VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     """N lanes of a benchmark (see `PMDPEnv` for the common parameters).
 
     Parameters
@@ -76,23 +75,6 @@ class PMDPVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._rows = np.empty(num_envs, dtype=np.int64)
         self._rng = np.zeros((num_envs, 4), dtype=np.uint64)
         self._started = False
-
-    @property
-    def pmdp(self) -> ParametricMDP:
-        """The known structure; the parameters are not in it."""
-        return self._world.pmdp
-
-    @property
-    def objective(self) -> Objective:
-        return self._world.objective
-
-    def observation_to_state(self, observation: Any) -> StateIndex:
-        """The state that one lane shows: its number, or the one with these features."""
-        return self._world.state_of_features(observation) if self._features else StateIndex(observation)
-
-    def simulator(self, seed: int = 0, max_steps: int | None = None) -> Simulator:
-        """Compiled episodes with the law of one lane."""
-        return self._world.simulator(seed, max_steps)
 
     def action_masks(self) -> np.ndarray:
         """(N, A) int8, 1 where a lane's action is enabled."""

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from gymnasium.error import InvalidAction
 
 from rpl_agent.errors import ModelError
-from rpl_agent.model import Kind, ParametricMDP, Sense, Simulator, StateIndex
+from rpl_agent.model import Kind, Objective, ParametricMDP, Sense, Simulator, StateIndex
 from rpl_agent.model._kernels import cumulate
 from rpl_envs.benchmark import Benchmark, benchmark
 
@@ -93,6 +93,30 @@ class World:
         """Compiled episodes of this world, under its law and with its returns."""
         steps = self.max_episode_steps if max_steps is None else max_steps
         return Simulator(self._mdp, self.terminal, steps, seed, self.reward, self.arrival)
+
+
+class PublicKnowledge:
+    """What an environment, or each lane of a vector of them, tells about its world: all but the parameters."""
+
+    _world: World
+    _features: bool
+
+    @property
+    def pmdp(self) -> ParametricMDP:
+        """The known structure; the parameters are not in it."""
+        return self._world.pmdp
+
+    @property
+    def objective(self) -> Objective:
+        return self._world.objective
+
+    def observation_to_state(self, observation: Any) -> StateIndex:
+        """The state that is observed: its number, or the one with these features."""
+        return self._world.state_of_features(observation) if self._features else StateIndex(observation)
+
+    def simulator(self, seed: int = 0, max_steps: int | None = None) -> Simulator:
+        """Compiled episodes with the law of the environment; use its ``run`` only, its parameters are hidden."""
+        return self._world.simulator(seed, max_steps)
 
 
 def absorbing(pmdp: ParametricMDP) -> np.ndarray:
