@@ -139,15 +139,12 @@ def test_asynchronous_vector_environments():
 
 
 def test_stable_baselines_vec_envs_are_refused_by_name():
-    class DummyVecEnv:  # the parts that tell one
-        num_envs, action_space, observation_space = 2, gym.spaces.Discrete(2), gym.spaces.Discrete(2)
-
-        def step(self, actions): ...
-        def step_wait(self): ...
-        def reset(self): ...
-
-    with pytest.raises(ModelError, match="DummyVecEnv is a VecEnv of Stable-Baselines3"):
-        RPLAgent().set_env(DummyVecEnv())
+    vec_env = pytest.importorskip("stable_baselines3.common.vec_env")
+    make = [lambda: gym.make("FrozenLake-v1")] * 2
+    dummy = vec_env.DummyVecEnv(make)
+    for env, name in ((dummy, "DummyVecEnv"), (vec_env.VecMonitor(dummy), "VecMonitor")):
+        with pytest.raises(ModelError, match=f"{name} is a VecEnv of Stable-Baselines3"):
+            RPLAgent().set_env(env)
 
 
 # ---------------------------------------------------------------------- words
