@@ -47,6 +47,7 @@ class StepBook:
         self.horizon = objective.horizon
         self._gain = gains(self.pmdp, self.task)
         self._discount = objective.discount
+        self._pace = self.pmdp.moment(0), self.pmdp.pace  # of `ParametricMDP.moment`, asked in every step
         self._settled: np.ndarray | None = None
         self._ways: dict[tuple[int, int], list[int]] = {}  # transitions from a row to a state
         self._choices: dict[int, tuple[int, list[float]]] = {}
@@ -67,8 +68,9 @@ class StepBook:
     def choose(self, state: int, u: float, step: int) -> int:
         """Row drawn with a uniform number, at a step of the episode."""
         if self._weights is None:
-            assert self._policy is not None
-            return self._policy.row(self.pmdp, state, None, self.pmdp.moment(step))
+            assert self._policy is not None and self._policy.rows is not None
+            rules, (first, pace) = self._policy.rows, self._pace  # the last rule persists, as in `Policy.at`
+            return int(rules[min(first + pace * step, len(rules) - 1), state])
         choice = self._choices.get(state)
         if choice is None:
             lo, hi = int(self.pmdp.state_ptr[state]), int(self.pmdp.state_ptr[state + 1])

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
-from rpl_agent import ModelError, RPLAgent, build
+from rpl_agent import DataError, ModelError, RPLAgent, build
 from rpl_agent.agent import EveryN
 from rpl_agent.agent.evaluation import exact_value, monte_carlo, optimal_value
+from rpl_agent.errors import RPLWarning
 from rpl_agent.model import Objective
 from rpl_envs.toy import bind
 from rpl_envs.toy.table import bind_table
@@ -341,3 +344,45 @@ def test_renaming_observations_changes_no_certificate_or_is_refused(seed):
             observation_to_state=lambda o, back=back: back[str(o)],
         )  # fmt: skip
         assert (mapped.lower, mapped.upper) == pytest.approx((reference.lower, reference.upper), rel=1e-9)
+    # Numbers that the model has too, but for other states: no space tells. What is seen contradicts the graph, or the
+    # counts refute the model, or the exchange makes no difference to what is certified.
+    for _ in range(3):
+        permuted = [int(n) for n in rng.permutation(states)]
+        env = Renamed(kernel, permuted, gym.spaces.Discrete(states))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RPLWarning)
+            try:
+                found = certificate(model(plain), env, schedule=EveryN(1000))
+            except DataError:
+                assert permuted != plain
+                continue
+        pmdp = model(plain)
+        exact = optimal_value(pmdp, objective, np.array([0.4, 0.7]))
+        assert found.refuted or found.lower - 1e-4 <= exact <= found.upper + 1e-4
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_renumbering_actions_changes_no_certificate_or_is_refused(seed):
+    """The environment numbers its actions in another order: by name nothing changes, by order nothing is silent."""
+    rng = np.random.default_rng(seed)
+    states, actions = int(rng.integers(4, 7)), 3
+    kernel, model = random_world(rng, states, actions)
+    objective, names = Objective.cost("cost", target="end"), list(range(states))
+    order = [int(a) for a in rng.permutation(actions)]
+    called = [f"way {a}" for a in range(actions)]
+    pmdp = replace(model(names), action_names=tuple(called))
+
+    def certificate(env):
+        agent = RPLAgent(
+            pmdp=pmdp, objective=objective, relaxation="expression", seed=seed, schedule=EveryN(1000)
+        )  # fmt: skip
+        return agent.learn(env, budget=40, log_interval=1000).certificate
+
+    reference = certificate(Renamed(kernel, names, gym.spaces.Discrete(states)))
+    turned = Renamed(kernel[:, order], names, gym.spaces.Discrete(states))
+    turned.action_names = [called[a] for a in order]
+    renumbered = certificate(turned)
+    assert (renumbered.lower, renumbered.upper) == (reference.lower, reference.upper)
+    with pytest.raises(ModelError, match="which action of"):
+        del turned.action_names
+        RPLAgent(pmdp=replace(pmdp, actions_ordered=False), objective=objective).set_env(turned)
