@@ -118,22 +118,23 @@ class StepBook:
         return successor, t
 
     def compare_mask(self, state: int, mask: Any, places: np.ndarray, where: Where) -> None:
-        """An action that the model has in a state must be allowed by the mask that an environment gives for it.
+        """A mask must not forbid an action by which the model can leave the state.
+
+        Masks also leave out actions that are possible and do nothing, as in Taxi before a wall.
 
         places : (A,) where the mask says whether an action of the model is allowed.
         """
         if mask is None or state in self._masked:
             return
         self._masked.add(state)
-        pmdp, allowed = self.pmdp, np.asarray(mask).astype(bool).ravel()
-        actions = pmdp.action[pmdp.state_ptr[state] : pmdp.state_ptr[state + 1]]
-        for action in actions[
-            (places[actions] >= len(allowed)) | ~allowed[np.minimum(places[actions], len(allowed) - 1)]
-        ]:
-            raise DataError(
-                f"{where()}: the environment's action_mask forbids action {pmdp.action_names[action]!r} in "
-                f"{self._name(state)}, where the model has it"
-            )
+        pmdp, allowed = self.pmdp, np.append(np.asarray(mask).astype(bool).ravel(), False)
+        for row in range(int(pmdp.state_ptr[state]), int(pmdp.state_ptr[state + 1])):
+            moves = (pmdp.arrives[pmdp.row_ptr[row] : pmdp.row_ptr[row + 1]] != state).any()
+            if moves and not allowed[min(places[pmdp.action[row]], len(allowed) - 1)]:
+                raise DataError(
+                    f"{where()}: the environment's action_mask forbids action "
+                    f"{pmdp.action_names[pmdp.action[row]]!r} in {self._name(state)}, where the model has it"
+                )
 
     def _transition(self, row: int, successor: int, reward: float, where: Where) -> int:
         """The transition that leads from a row to a state and pays this reward."""

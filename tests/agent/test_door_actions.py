@@ -204,6 +204,12 @@ def test_a_mask_that_forbids_what_the_model_has_is_a_contradiction():
             agent.learn(make(), budget=100)
 
 
+def test_a_mask_may_leave_out_what_does_nothing():
+    """Taxi's mask leaves out moves against walls, which are possible."""
+    agent = RPLAgent(seed=0).learn(gym.make("Taxi-v4"), budget=2, log_interval=10)
+    assert agent.num_episodes == 2
+
+
 # ---------------------------------------------------------------------- statistics
 def test_a_permutation_inside_the_graph_is_refuted_by_the_data():
     """Both actions have the same successors everywhere: only how often they come shows that they are exchanged."""

@@ -115,7 +115,7 @@ def test_an_observation_wrapper_and_its_mapping(name):
 
     agent = RPLAgent(
         pmdp=binding.pmdp, objective=binding.objective, observation_to_state=back, seed=3, schedule=EveryN(20),
-        check_rewards=False,
+        check_rewards=None if name != "taxi" else False,  # Taxi pays a bonus that the cost leaves out
     )  # fmt: skip
     with pytest.raises(ModelError, match="TransformObservation changes what is observed"):
         RPLAgent().set_env(wrapped(made(name)))
