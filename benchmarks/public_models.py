@@ -50,6 +50,15 @@ def constants_of(text: str) -> dict[str, Any]:
     return {name: OPEN[kind or "int"] for kind, name in _OPEN.findall(text)}
 
 
+def stated(properties: Path) -> dict[str, str]:
+    """The constants that PRISM's tests run a properties file with: the first line of NAME.props.args."""
+    arguments = properties.with_name(f"{properties.name}.args")
+    lines = arguments.read_text(encoding="utf-8", errors="replace").splitlines() if arguments.is_file() else []
+    found = re.search(r"-const\s+(\S+)", lines[0]) if lines else None
+    items = [item.split("=", 1) for item in found[1].split(",")] if found else []
+    return {n: v for n, v in items if ":" not in v}
+
+
 def judge(path: Path, max_states: int) -> dict[str, Any]:
     """Everything about one file, as a row."""
     from rpl_agent.formats import prism
@@ -57,6 +66,8 @@ def judge(path: Path, max_states: int) -> dict[str, Any]:
     row: dict[str, Any] = {"file": str(path)}
     warnings.simplefilter("ignore")
     given = constants_of(path.read_text(encoding="utf-8", errors="replace"))
+    for beside in property_files(path)[:1]:
+        given |= {n: v for n, v in stated(beside).items() if n in given}
     began = time.process_time()
     try:
         model = prism.load(path, given, max_states=max_states)
@@ -99,8 +110,9 @@ def _properties(model: Any, beside: Path, program: Any) -> Iterator[dict[str, An
     from rpl_agent.formats import prism
 
     text = beside.read_text(encoding="utf-8", errors="replace")
+    given = {**constants_of(text), **{n: v for n, v in stated(beside).items() if n in constants_of(text)}}
     try:
-        found = prism.load_properties(model, beside, constants_of(text))
+        found = prism.load_properties(model, beside, given)
     except prism.PrismError as error:
         yield {"refused": error.reason.splitlines()[0]}
         return
@@ -116,7 +128,7 @@ def _properties(model: Any, beside: Path, program: Any) -> Iterator[dict[str, An
         except Exception as error:
             row["crashed"] = f"{type(error).__name__}: {error}"[:200]
         if program is not None:
-            row |= _storm_value(program, _substituted(lines[parsed.position.line - 1], text))
+            row |= _storm_value(program, _substituted(lines[parsed.position.line - 1], text, given))
         yield row
 
 
@@ -136,9 +148,9 @@ def _published(lines: list[str], number: int) -> dict[str, Any]:
     return {}
 
 
-def _substituted(line: str, text: str) -> str:
+def _substituted(line: str, text: str, given: dict[str, Any]) -> str:
     """A property on one line with the values of the file's constants in place of their names."""
-    values = {n: str(v) for n, v in constants_of(text).items()}
+    values = {n: str(v) for n, v in given.items()}
     values |= dict(re.findall(r"const\s+(?:int\s+|double\s+)?(\w+)\s*=\s*([\d.]+)\s*;", text))
     line = re.sub(r"//.*", "", line).strip().rstrip(";")
     return re.sub(r"\b[A-Za-z_]\w*\b", lambda m: values.get(m.group(0), m.group(0)), line)

@@ -167,6 +167,7 @@ def _above(
         proven = False
         for k in range(GUESSES):
             guess = start + GUESS * GUESS_GROWTH**k * max(float(np.abs(start).max()), 1e-3)
+            guess = np.minimum(guess, 1.0) if problem.is_reach else guess
             values[states] = np.where(infinite, np.inf, np.where(zero, 0.0, guess))
             for _ in range(GUESS_SWEEPS):
                 image = block.image(problem, values, True, weights)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -20,6 +22,7 @@ from rpl_agent.model.expressions import DENSE_COLUMNS
 from rpl_agent.model.policy import Policy
 from rpl_agent.model.simulate import Simulator
 from rpl_agent.regions import Product
+from rpl_agent.relaxations.interval import Intervals
 from rpl_agent.relaxations.point import Point
 from rpl_agent.relaxations.projections import expression_bounds
 from rpl_agent.relaxations.rectangular import Rectangular
@@ -308,6 +311,44 @@ def test_blocks_of_one_row_each_have_nothing_to_be_coupled():
             assert sum(tight.attribution.values()) == pytest.approx(
                 1.0
             )  # where the gap comes from is known all the same
+
+
+def ladder(n: int):
+    """n steps without a way back, every one a joint block of three outcomes: one parameter moves all of them."""
+
+    def actions(s):
+        if s == -1 or s >= n:
+            return {"go": {s: "1"}}
+        # the best and the worst outcome grow together: the hull lets nature have only one of them
+        return {"go": {s + 1: f"0.5-0.5*p{s}", s + 2: f"0.5+0.25*p{s}", -1: f"0.25*p{s}"}}
+
+    labels = {"goal": lambda s: s >= n, "lost": lambda s: s == -1}
+    return build(0, actions, domain=[f"p{s}" for s in range(n)], labels=labels)
+
+
+def test_rows_of_joint_blocks_are_exact_in_a_model_without_cycles():
+    """Against the ends of every parameter's interval, row by row: a row is linear in its one parameter."""
+    model, objective = ladder(9), Objective.reach("goal")
+    counts = data(model, np.full(9, 0.6), 4000, seed=2)
+    learned = uncertainty(model, counts, Config(relaxation="rectangular", delta=0.05))
+    assert isinstance(learned.relaxation, Rectangular) and isinstance(learned.region, Product)
+    low, high = learned.region.box()
+    value = {9: 1.0, 10: 1.0}
+    for s in range(8, -1, -1):
+        ends = (low[s], high[s])
+        value[s] = min((0.5 - p / 2) * value[s + 1] + (0.5 + p / 4) * value[s + 2] for p in ends)
+    found = certify(model, counts, objective, Config(relaxation="rectangular", delta=0.05))
+    assert found.lower <= value[0] and found.lower == pytest.approx(value[0], abs=1e-6)
+    hull = certify(model, counts, objective, Config(relaxation="expression", delta=0.05))
+    assert hull.lower < found.lower < found.upper < hull.upper
+
+
+def test_many_joint_rows_and_cycles_keep_their_hull(monkeypatch):
+    counts = data(mixed(12), np.full(mixed(12).num_parameters, 0.8), 500, seed=5)
+    assert isinstance(uncertainty(counts.pmdp, counts, Config()).relaxation, Intervals)
+    monkeypatch.setattr(sys.modules["rpl_agent.certify"], "QUERIED_ROWS", 5)
+    counts = data(ladder(9), np.full(9, 0.6), 500, seed=2)
+    assert isinstance(uncertainty(counts.pmdp, counts, Config()).relaxation, Intervals)
 
 
 def shared_coins(n: int):
