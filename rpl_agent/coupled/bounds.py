@@ -78,26 +78,15 @@ def coupled_bounds(
     frame = frame_of(region, weights)
     if frame is None:
         return None
-    own = Side.LOWER if objective.sense is Sense.MAX else Side.UPPER
-    expansion = None
     if objective.horizon is not None:
-        chosen = policy if policy is not None else greedy_rules(problem, frame)
-    else:
-        expansion = _expansion(problem, frame, policy, start)
-        if expansion is None:
-            return None
-        chosen = expansion.policy
-    search = Search(problem, chosen)
-    judge = Judge(problem, region)
-    found, slope = {Side.LOWER: -np.inf, Side.UPPER: np.inf}, np.zeros(frame.dimension)
+        return _horizon_bounds(problem, region, frame, policy)
+    expansion = _expansion(problem, frame, policy, start)
+    if expansion is None:
+        return None
+    search, judge = Search(problem, expansion.policy), Judge(problem, region)
+    found, slope = {Side.LOWER: -np.inf, Side.UPPER: np.inf}, expansion.gradient[problem.pmdp.initial_state]
     for side in Side:
-        every_policy = policy is None and side is not own
-        if expansion is None:
-            bound = find_horizon_bound(problem, frame, chosen, side, every_policy)
-            slope = bound.gradient[-1, problem.pmdp.initial_state]
-            found[side] = bound.at(region, problem.pmdp.initial_state) if not judge.issues(bound) else found[side]
-            continue
-        slope = expansion.gradient[problem.pmdp.initial_state]
+        every_policy = policy is None and side is not _own_side(objective)
         best = _without_slack(expansion, region, side, problem.pmdp.initial_state)
         limit = known[0] if side is Side.LOWER else known[1]
         gap = known[1] - known[0]
@@ -112,7 +101,24 @@ def coupled_bounds(
                 region, frame, _in_region(frame, slope), side.value * so_far,
                 partial(search.piece, side, every_policy), pieces,
             )  # fmt: skip
-    return CoupledBounds(found[Side.LOWER], found[Side.UPPER], chosen, _in_region(frame, slope))
+    return CoupledBounds(found[Side.LOWER], found[Side.UPPER], expansion.policy, _in_region(frame, slope))
+
+
+def _horizon_bounds(problem: Problem, region: Region, frame: Frame, policy: Policy | None) -> CoupledBounds:
+    """The same for an objective with a horizon, which has a bound for each number of steps to go."""
+    chosen, judge = policy if policy is not None else greedy_rules(problem, frame), Judge(problem, region)
+    found, state = {Side.LOWER: -np.inf, Side.UPPER: np.inf}, problem.pmdp.initial_state
+    for side in Side:
+        every_policy = policy is None and side is not _own_side(problem.objective)
+        bound = find_horizon_bound(problem, frame, chosen, side, every_policy)
+        if not judge.issues(bound):
+            found[side] = bound.at(region, state)
+    return CoupledBounds(found[Side.LOWER], found[Side.UPPER], chosen, _in_region(frame, bound.gradient[-1, state]))
+
+
+def _own_side(objective: Objective) -> Side:
+    """The side on which the agent's policy is bounded."""
+    return Side.LOWER if objective.sense is Sense.MAX else Side.UPPER
 
 
 def _in_region(frame: Frame, slope: np.ndarray) -> np.ndarray:
