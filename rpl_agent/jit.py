@@ -22,6 +22,8 @@ import numba
 from numba.core import caching
 from numba.core.options import DefaultOptions
 
+from rpl_agent.kernel import Kernel
+
 PACKAGE = Path(__file__).resolve().parent
 #: of floats: one operation is off by at most this share of its result
 UNIT_ROUNDOFF = 2.0**-53
@@ -148,7 +150,7 @@ def njit(
         options["_nrt"] = not borrows  # said of both kinds, because callees take it over from their first caller
 
     def decorate(function: Function) -> Function:
-        dispatcher = numba.njit(**options)(function)
+        dispatcher = Kernel(function, options)
         if cache:
             try:
                 dispatcher._cache = _Cache(function)

@@ -77,7 +77,7 @@ class ResidualScratch(NamedTuple):
     M: np.ndarray  # (r, r)
 
 
-@njit(inline="always")
+@njit(part=True)
 def _largest_eigenvalue(M):
     """An upper bound of the largest eigenvalue of M (r, r), symmetric, rounding included."""
     r = M.shape[0]
@@ -92,7 +92,7 @@ def _largest_eigenvalue(M):
     return mean + np.sqrt(max(spread, 0.0) * (r - 1.0)) + 32.0 * r * UNIT_ROUNDOFF * np.sqrt(square)
 
 
-@njit(inline="always")
+@njit(part=True)
 def _curvature(k, groups, chances, scale, g, next_g, M):
     """M = scale · sym Σ β_i Γ_i' of group k."""
     r = M.shape[0]
@@ -116,7 +116,7 @@ def _curvature(k, groups, chances, scale, g, next_g, M):
             M[n, j] = both
 
 
-@njit(inline="always")
+@njit(part=True)
 def _residual(k, groups, chances, reward, gamma, sign, u, g, next_u, next_g, l, M):
     """A number ≥ sign · (T U − U) of group k for all |y| ≤ 1, with U(s, y) = u + g·y; l and M are scratch."""
     r = g.shape[0]

@@ -318,4 +318,5 @@ def ray_lengths(
                 total += shares[i, j]
             rise = level + log(total) - base
             out[i] = min(out[i] * sqrt((level - base) / rise) if rise > 0.0 else 2.0 * out[i], longest[i])
-            shares[i] /= total
+            for j in range(len(offsets)):
+                shares[i, j] /= total

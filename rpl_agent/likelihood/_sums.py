@@ -172,7 +172,7 @@ def largest_ratio(constant, weights, x, factor):
     return largest
 
 
-@njit(cache=True, inline="always")
+@njit(part=True)
 def taylor(step, j, value, linear, quadratic, cubic):
     """(third-order value, form step' quadratic step) of window j's g at a step (r,) from the centre."""
     form, third, first = 0.0, 0.0, 0.0
@@ -190,7 +190,7 @@ def taylor(step, j, value, linear, quadratic, cubic):
     return value[j] + first + 0.5 * form - third / 3.0, form
 
 
-@njit(cache=True, inline="always")
+@njit(part=True)
 def half_form(matrix, step):
     """step' matrix step of a symmetric matrix."""
     total = 0.0

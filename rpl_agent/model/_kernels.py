@@ -8,7 +8,7 @@ from numba import uint64
 from rpl_agent.jit import njit
 
 
-@njit(cache=True, inline="always")
+@njit(part=True)
 def _rotate(x, k):
     return (x << uint64(k)) | (x >> uint64(64 - k))
 

@@ -104,7 +104,7 @@ def limit_of_row(a, b, values, maximise, upward, successor, expression, lower, u
     return infinite or upward, cap  # from above, a way around that the hull shows proves nothing
 
 
-@njit(inline="always")
+@njit(part=True)
 def region_bound(a, b, values, maximise, upward, successor, expression, region, scratch, start):
     """`row_bound` over a region for transitions a..b. Of two, f and 1 - f, the interval hull tells all."""
     lower, upper = region.lower, region.upper

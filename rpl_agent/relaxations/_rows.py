@@ -28,7 +28,7 @@ def scratch_size(row_ptr):
     return longest
 
 
-@njit(inline="always")
+@njit(part=True)
 def row_bound(a, b, values, maximise, upward, successor, expression, point, interval, region, scratch, start):
     """The bound for the transitions a..b of a row; see the module.
 
@@ -67,7 +67,7 @@ def row_bound(a, b, values, maximise, upward, successor, expression, point, inte
     return bound, vertex, width
 
 
-@njit(inline="always")
+@njit(part=True)
 def remembered(row, region, before):
     """The vertex where the last walk of a row ended; where the row before it ended if there was none."""
     start = before

@@ -109,7 +109,7 @@ def _in_turn(a, b, low, high, maximise, successor, expression, point, interval, 
     return q_low, q_high, vertex
 
 
-@njit(inline="always")
+@njit(part=True)
 def both_bounds(a, b, low, high, maximise, successor, expression, point, interval, region, scratch, start):
     """(q_low, q_high, vertex): a row's bounds from below under ``low`` and from above under ``high``."""
     q_low, q_high = 0.0, 0.0

@@ -1,0 +1,180 @@
+"""`Kernel`: numba's dispatcher, in a tenth of the passes and with no work that nobody uses.
+
+Numba makes a library of its own for every function and signature: wrappers for Python and C, a full optimisation, and
+machine code. A caller takes none of that: it takes the LLVM code of its callees and optimises it with its own. Here a
+function that compiled code calls is a *part*: it gets as far as that LLVM code. What Python calls is compiled whole.
+Kernels are plain loops over arrays, so the passes for closures, comprehensions, array expressions and the like are left
+out, and what a call means is found out once for each kind of arguments. The machine code is the same, made in half the time.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite.binding.newpassmanagers import create_new_function_pass_manager
+from numba.core import compiler, sigutils, typed_passes, typing, untyped_passes
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.compiler_machinery import PassManager
+from numba.core.dispatcher import _FunctionCompiler
+from numba.core.registry import CPUDispatcher
+from numba.core.targetconfig import ConfigStack
+from numba.core.types.functions import BaseFunction
+from numba.core.typing.templates import _OverloadFunctionTemplate
+
+#: (pass, what it does), in this order
+PASSES = (
+    (untyped_passes.TranslateByteCode, "analyse bytecode"),
+    (untyped_passes.FixupArgs, "arguments"),
+    (untyped_passes.IRProcessing, "process"),
+    (untyped_passes.RewriteSemanticConstants, "constants such as a number of dimensions"),
+    (untyped_passes.DeadBranchPrune, "leave out branches on arguments that are None"),
+    (untyped_passes.GenericRewrites, "constant indices"),
+    (untyped_passes.ReconstructSSA, "one assignment for each variable"),
+    (typed_passes.NopythonTypeInference, "types"),
+    (typed_passes.PreLowerStripPhis, "remove phis"),
+    (typed_passes.InlineOverloads, "functions of numba that are always inlined"),
+    (typed_passes.IRLegalization, "legalise"),
+    (typed_passes.NativeLowering, "to LLVM"),
+    (typed_passes.NoPythonBackend, "result"),
+)
+
+
+class _Library(JITCodeLibrary):
+    """Numba's library, without a full optimisation of each function for itself: that comes once, at the end."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+        builder = self._codegen._pass_builder()
+        passes = create_new_function_pass_manager()
+        passes.add_sroa_pass()
+        passes.add_simplify_cfg_pass()
+        passes.add_instruction_combine_pass()
+        for function in ll_module.functions:
+            if not function.is_declaration:
+                passes.run(function, builder)
+
+
+class _PartLibrary(_Library):
+    """LLVM code for others to link."""
+
+    def finalize(self) -> None:
+        self._raise_if_finalized()
+        for library in dict.fromkeys(self._linking_libraries):
+            self._reload_init.update(library._reload_init)
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._finalized = True
+
+
+class _Compiler(compiler.CompilerBase):
+    """Whole kernels, in few passes."""
+
+    def define_pipelines(self) -> list[PassManager]:
+        passes = PassManager("kernel")
+        for step, text in PASSES:
+            passes.add_pass(step, text)
+        passes.finalize()
+        return [passes]
+
+    def compile_extra(self, func: Any) -> Any:
+        self.state.library = _Library(self.state.targetctx.codegen(), func.__qualname__)
+        self.state.library.enable_object_caching()
+        return super().compile_extra(func)
+
+
+class _NumbasCompiler(compiler.Compiler):
+    """Parts of numba's own, which use all of its passes."""
+
+    def __init__(self, typingctx: Any, targetctx: Any, library: Any, args: Any, return_type: Any, flags: Any, locals: Any):
+        flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+        super().__init__(typingctx, targetctx, library, args, return_type, flags, locals)
+
+    def compile_extra(self, func: Any) -> Any:
+        self.state.library = _PartLibrary(self.state.targetctx.codegen(), func.__qualname__)
+        result = super().compile_extra(func)
+        key = object()  # by which callers find it; never called
+        self.state.targetctx.insert_user_function(key, result.fndesc, [result.library])
+        return result._replace(entry_point=key)
+
+
+class _PartCompiler(_NumbasCompiler):
+    """Parts of kernels."""
+
+    define_pipelines = _Compiler.define_pipelines
+
+
+class Kernel(CPUDispatcher):
+    """A compiled function; its parts are the signatures that compiled code calls."""
+
+    def __init__(self, function: Any, options: dict[str, Any], part_compiler: type = _PartCompiler) -> None:
+        options = {"nopython": True, "boundscheck": None, "no_cfunc_wrapper": True, **options}
+        super().__init__(function, targetoptions=options, pipeline_class=_Compiler)
+        self._parts: dict[tuple, Any] = {}
+        self._part_compiler = _FunctionCompiler(function, self.targetdescr, options, self.locals, part_compiler)
+
+    def compile(self, sig: Any) -> Any:
+        with _quick():
+            return super().compile(sig)
+
+    def get_call_template(self, args: Any, kws: Any) -> tuple:
+        """What a caller needs to know: as numba's, of the parts."""
+        pysig, args = self._compiler.fold_argument_types(args, kws)
+        if tuple(args) not in self._parts:
+            self._parts[tuple(args)] = self._part_compiler.compile(tuple(args), None)
+        name = self.py_func.__name__
+        signatures = [part.signature for part in self._parts.values()]
+        template = typing.make_concrete_template(f"CallTemplate({name})", key=name, signatures=signatures)
+        return template, pysig, args, {}
+
+    def get_overload(self, sig: Any) -> Any:
+        args, _ = sigutils.normalize_signature(sig)
+        return self._parts[tuple(args)].entry_point
+
+
+_known: dict[tuple, tuple] = {}
+_flags: list[Any] = [None, None]
+_find_call_type = BaseFunction.get_call_type
+
+
+def _call_type(self: Any, context: Any, args: Any, kws: Any) -> Any:
+    """`BaseFunction.get_call_type`, which tries every implementation that any type has, asked once."""
+    flags = ConfigStack.top_or_none()
+    if flags is not _flags[0]:
+        _flags[:] = flags, flags and flags.summary()
+    key = (id(self), tuple(args), tuple(kws.items()), _flags[1])
+    if key not in _known:
+        signature = _find_call_type(self, context, args, kws)
+        if signature is None:
+            return None
+        _known[key] = signature, self._impl_keys[signature.args], self  # held, so that no other has its id
+    signature, self._impl_keys[signature.args], _ = _known[key]
+    return signature
+
+
+def _numbas_kernel(self: Any) -> Any:
+    return lambda **options: lambda function: Kernel(function, options, _NumbasCompiler)
+
+
+@contextmanager
+def _quick() -> Iterator[None]:
+    """What numba does not let one choose, for the time of a compilation.
+
+    The compiler makes millions of objects that live until it is done: looking for garbage among them is in vain.
+    """
+    with global_compiler_lock:
+        if BaseFunction.get_call_type is _call_type:
+            yield
+            return
+        collects = gc.isenabled()
+        find_jit = _OverloadFunctionTemplate._get_jit_decorator
+        BaseFunction.get_call_type, _OverloadFunctionTemplate._get_jit_decorator = _call_type, _numbas_kernel
+        gc.disable()
+        try:
+            yield
+        finally:
+            BaseFunction.get_call_type, _OverloadFunctionTemplate._get_jit_decorator = _find_call_type, find_jit
+            if collects:
+                gc.enable()
