@@ -14,9 +14,8 @@ from typing import Any
 from numba.core import event
 from numba.core.dispatcher import Dispatcher
 
-#: Kernels that a default run on one world asks for by itself; callees are compiled as a part of them. Only a display
-#: depends on it (a test compares it with a run).
-KERNELS = 31
+from rpl_agent.preparing import RUNS, Helper, recorded
+
 _KIND = "numba:compile"
 _PACKAGES = ("rpl_agent", "rpl_envs")
 
@@ -24,41 +23,41 @@ _PACKAGES = ("rpl_agent", "rpl_envs")
 class Compilation(event.Listener):
     """Counts and times the package's kernels while it is installed (`start` … `stop`)."""
 
-    def __init__(self, notify: Callable[[Compilation], None] | None = None, total: int = KERNELS):
-        self._notify, self._total = notify, total
+    def __init__(self, notify: Callable[[Compilation], None] | None = None, runs: tuple[str, ...] = RUNS[:1]):
+        self._notify, self._runs = notify, runs
+        self._helper = Helper(runs)
         self.compiled = 0
         self.current: str | None = None  # the kernel that is being compiled now
         self._seconds = 0.0
         self._begun = 0.0
         self._depth = 0
-        self._loaded_before = 0
-        self._callees = 0  # loaded as a part of kernels that were compiled
 
     def start(self) -> None:
         event.register(_KIND, self)
 
     def stop(self) -> None:
         event.unregister(_KIND, self)
+        self._helper.stop()
 
     def on_start(self, event: Any) -> None:
         function = event.data["dispatcher"].py_func
         self._depth += 1
         if self._depth == 1:
-            self._loaded_before = loaded()
             self.current, self._begun = function.__name__, time.perf_counter()
-            self._tell(function.__module__)
+            if self.compiled == 0 and loaded() == 0 and _is_ours(function):  # nothing is there yet
+                self._helper.start()
+            self._tell(function)
 
     def on_end(self, event: Any) -> None:
         self._depth -= 1
         if self._depth == 0:
             self._seconds = self.seconds
-            self._callees += loaded() - self._loaded_before
             self.current = None
             self.compiled += 1
-            self._tell(event.data["dispatcher"].py_func.__module__)
+            self._tell(event.data["dispatcher"].py_func)
 
-    def _tell(self, module: str) -> None:
-        if self._notify is not None and module.split(".")[0] in _PACKAGES:
+    def _tell(self, function: Any) -> None:
+        if self._notify is not None and _is_ours(function):
             self._notify(self)
 
     @property
@@ -69,9 +68,14 @@ class Compilation(event.Listener):
     @property
     def text(self) -> str:
         """For people: what is being compiled, and how far that is."""
-        number = self.compiled + (self.current is not None) + loaded() - self._callees
-        of = f"{number}/{self._total}" if number <= self._total else str(number)
-        return f"preparing machine code {of}, once per installation"
+        number, total = self.compiled + (self.current is not None) + loaded(), len(recorded(self._runs))
+        of = f"{number}/{total}" if number <= total else str(number)
+        cores = " on 2 cores" if self._helper.cores == 2 else ""
+        return f"preparing machine code {of}{cores}, once per installation"
+
+
+def _is_ours(function: Any) -> bool:
+    return function.__module__.split(".")[0] in _PACKAGES
 
 
 def kernels() -> list[Dispatcher]:

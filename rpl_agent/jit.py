@@ -22,7 +22,7 @@ import numba
 from numba.core import caching
 from numba.core.options import DefaultOptions
 
-from rpl_agent.kernel import Kernel
+from rpl_agent.dispatcher import Kernel
 
 PACKAGE = Path(__file__).resolve().parent
 #: of floats: one operation is off by at most this share of its result
@@ -150,7 +150,7 @@ def njit(
         options["_nrt"] = not borrows  # said of both kinds, because callees take it over from their first caller
 
     def decorate(function: Function) -> Function:
-        dispatcher = Kernel(function, options)
+        dispatcher = Kernel(function, targetoptions=options)
         if cache:
             try:
                 dispatcher._cache = _Cache(function)

@@ -10,13 +10,13 @@ from rpl_agent.model._kernels import draw, next_double, seed_state
 NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def seed_lanes(seeds, rng):
     for i in range(len(seeds)):
         rng[i] = seed_state(np.uint64(seeds[i]))
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def find_rows(state_ptr, row_action, states, actions, skip, rows):
     """Row of every lane's state and action; −1 where it is not enabled. Returns the first such lane, or −1."""
     bad = -1
@@ -32,7 +32,7 @@ def find_rows(state_ptr, row_action, states, actions, skip, rows):
     return bad
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def pass_silent(state_ptr, row_ptr, successor, cumulative, reward, silent, s, rng):
     """(state, reward) after the silent states that begin at s: a drawn start, or what is paid on the way."""
     paid = 0.0
@@ -44,7 +44,7 @@ def pass_silent(state_ptr, row_ptr, successor, cumulative, reward, silent, s, rn
     return s, paid
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def step_lanes(
     state_ptr, row_ptr, successor, cumulative, reward, arrival, terminal, silent, initial, max_steps, mode, rows, rng,
     states, steps, over, final, rewards, terminations, truncations,
@@ -77,7 +77,7 @@ def step_lanes(
         states[i] = s
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def action_masks(state_ptr, row_action, states, out):
     """out (N, A) int8: 1 where an action is enabled."""
     out[:] = 0

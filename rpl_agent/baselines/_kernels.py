@@ -43,7 +43,7 @@ def postorder(state_ptr, row_ptr, successor, initial):
     return order
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def optimistic_expectation(low, high, successor, probability, values, radius, bonus, maximise, work):
     """Best expectation of ``values`` over the L1 ball of a radius around a row's distribution, plus a bonus.
 
@@ -133,7 +133,7 @@ def value_iteration(
     return max_sweeps
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def q_episodes(
     state_ptr, row_ptr, successor, cumulative, reward, bonus, stop, terminal, silent, initial, max_steps, episodes,
     first, decay, epsilon_min, omega, discount, rng, q, visits,
@@ -169,7 +169,7 @@ def q_episodes(
     return steps
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def greedy(q, low, high):
     """First row of the largest q."""
     best = low

@@ -8,12 +8,7 @@ from collections.abc import Callable
 
 from rpl_agent.cli.common import add_json, emit
 
-#: Small worlds whose runs ask for all that default runs on any registered world ask for: affine and reach-avoid,
-#: polynomial and cost.
-WORLDS = ("rpl/Aircraft-20x10-v0", "rpl/Glider-11x9-v0")
 EPISODES = 300
-#: Kernels that these runs ask for by themselves, for the display only (a test compares it with a run).
-KERNELS = 51
 
 
 def register(commands) -> None:
@@ -39,23 +34,30 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def compile_all(tell: Callable[[str], None] | None) -> tuple[int, float]:
-    """(kernels compiled, seconds that took)."""
-    import gymnasium as gym
-
-    import rpl_envs  # noqa: F401 (registers the ids)
-    from rpl_agent.agent.runs import train
+    """(kernels compiled here, seconds that took)."""
     from rpl_agent.compiling import Compilation
+    from rpl_agent.preparing import RUNS
 
     def notify(compilation: Compilation) -> None:
         if tell is not None and compilation.current is not None:
             tell(f"{compilation.text}: {compilation.current}")
 
-    compilation = Compilation(notify, total=KERNELS)
+    compilation = Compilation(notify, RUNS)
     compilation.start()
     try:
-        for world in WORLDS:
-            with tempfile.TemporaryDirectory() as folder:
-                train(gym.make(world), log_dir=folder, budget=EPISODES, quiet=True)
+        for world in RUNS:
+            run_briefly(world)
     finally:
         compilation.stop()
     return compilation.compiled, compilation.seconds
+
+
+def run_briefly(world: str) -> None:
+    """A default run, long enough to ask for every kernel that longer ones do."""
+    import gymnasium as gym
+
+    import rpl_envs  # noqa: F401 (registers the ids)
+    from rpl_agent.agent.runs import train
+
+    with tempfile.TemporaryDirectory() as folder:
+        train(gym.make(world), log_dir=folder, budget=EPISODES, quiet=True)

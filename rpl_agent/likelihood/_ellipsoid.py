@@ -19,7 +19,7 @@ SETTLED = 1e-4
 MAX_CONDITION, MAX_DEFECT = 1e10, 0.1
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def curvature(excess):
     """φ(ε) = 2(ε − ln(1+ε))/ε², rounded down; φ(0) = 1."""
     if abs(excess) < 1e-3:

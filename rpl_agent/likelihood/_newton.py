@@ -17,7 +17,7 @@ from rpl_agent.likelihood._sums import half_form, taylor
 RAY_STEPS = 5
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def coordinates(z, exponents, matrix, out):
     """out (r,) = x(z)."""
     if len(exponents) == 0:
@@ -35,14 +35,14 @@ def coordinates(z, exponents, matrix, out):
             out[c] += matrix[c, i] * monomial
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def coordinates_many(z, exponents, matrix, out):
     """out (n, r) = x(z) for each of the points (n, k)."""
     for i in range(len(z)):
         coordinates(z[i], exponents, matrix, out[i])
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def jacobian(z, exponents, matrix, out):
     """out (r, k) = ∂x/∂z."""
     out[:] = 0.0
@@ -65,16 +65,18 @@ def jacobian(z, exponents, matrix, out):
 @njit(cache=True)
 def velocities(z, t, rays, exponents, matrix, out):
     """out (n, r) = d/dt x(z + t·ray) for each ray (n, k) at its t (n,)."""
-    slopes = np.empty((out.shape[1], len(z)))
+    slopes, place = np.empty((out.shape[1], len(z))), np.empty(len(z))
     for i in range(len(rays)):
-        jacobian(z + t[i] * rays[i], exponents, matrix, slopes)
+        for j in range(len(z)):
+            place[j] = z[j] + t[i] * rays[i, j]
+        jacobian(place, exponents, matrix, slopes)
         for c in range(out.shape[1]):
             out[i, c] = 0.0
             for j in range(len(z)):
                 out[i, c] += slopes[c, j] * rays[i, j]
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def penalised(z, A, b, barrier, exponents, matrix, constant, weights, counts, x):
     """−Σ K_f ln f[x(z)] − barrier Σ ln(b − A z), inf outside; x (r,) is written."""
     value = 0.0
@@ -144,7 +146,7 @@ def derivatives(z, A, b, barrier, exponents, matrix, constant, weights, counts, 
                 precision[j, l] += barrier * A[i, j] * A[i, l] / slack**2
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def cholesky(matrix, factor):
     """Lower triangle of ``factor`` (k, k) with factor factor' = matrix; False where the matrix is not positive.
 
@@ -200,7 +202,7 @@ def factor_defect(matrix, factor):
     return sqrt(total) * (1.0 + 1e-9) + (2.0 * r + 16.0) * UNIT_ROUNDOFF * (size + r)
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def solve_positive(matrix, right, factor, out):
     """out = matrix⁻¹ right for a positive definite matrix, by Cholesky in ``factor`` (scratch, k × k)."""
     k = len(right)
@@ -303,10 +305,12 @@ def ray_lengths(
     value ``base`` < level there. It rises almost as t² does, which makes scaling t the right step. ``shares`` (k, J)
     are those of the windows there.
     """
-    place, step = np.empty(len(x)), np.empty(len(x))
+    moved, place, step = np.empty(len(z)), np.empty(len(x)), np.empty(len(x))
     for i in range(len(rays)):
         for _ in range(RAY_STEPS):
-            coordinates(z + out[i] * rays[i], exponents, matrix, place)
+            for c in range(len(z)):
+                moved[c] = z[c] + out[i] * rays[i, c]
+            coordinates(moved, exponents, matrix, place)
             for c in range(len(x)):
                 step[c] = place[c] - x[c]
             total = 0.0

@@ -25,7 +25,7 @@ def log_likelihoods(constant, weights, counts, points, out):
         _log_likelihoods_at(constant, columns, counts, points[i], values, logarithms, out[i])
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def _log_likelihoods_at(constant, columns, counts, point, values, logarithms, out):
     """g_j at one point, and ``values`` (n,) of the expressions there and their logarithms (0 where there is none).
 
@@ -88,7 +88,7 @@ def tangents(constant, weights, counts, offsets, points, values, gradients, shar
             gradients[i, c] = -np.dot(columns[c], mixed)
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def rounding_size(constant, weights, counts, x):
     """Σ_f K_f (1 + |ln f[x]| + (2 + r) (|constant_f| + |weights_f|·|x|) / f[x])."""
     r = weights.shape[1]
@@ -155,7 +155,7 @@ def expand(constant, weights, counts, x, value, linear, quadratic, cubic, size):
                         cubic[j, c, d, e] *= 3.0
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def largest_ratio(constant, weights, x, factor):
     """max_f |factor b_f|², b_f = weights_f / f[x]."""
     r = weights.shape[1]
@@ -239,7 +239,7 @@ def particles_inside(normals, longest2, mean, factor, A, b, out):
     return count
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def exponential_sum(g):
     """(least g, Σ e^{least − g}) of an array (n,); (inf, 0) where nothing is finite."""
     least = np.inf
@@ -253,7 +253,7 @@ def exponential_sum(g):
     return least, total
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def dirichlet_log_marginal(row_ptr, transitions):
     """ln Π_rows of the Dirichlet(½)-multinomial probability of the observed sequences of successors."""
     total = 0.0

@@ -27,7 +27,7 @@ UNCHANGED, CUT, EMPTY, FULL, INCONSISTENT = 0, 1, 2, 3, 4
 CHOSEN, VIOLATED, REDUNDANT = 2, 1, 0
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def _subset_key(basis, without):
     """A 64-bit hash of the basis with one slot left out."""
     key = np.uint64(1469598103934665603)
@@ -39,7 +39,7 @@ def _subset_key(basis, without):
     return key
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def sort_numbers(keys, order):
     """Sort the numbers in ``order`` in place by their keys, then by themselves (numpy's sorts compile for seconds)."""
     n = order.shape[0]
@@ -247,9 +247,18 @@ def cut_by_rows(rows, rhs, loose, tolerance, status, held, held_rhs, held_loose,
         CUT when done, otherwise what `clip` said and of which row, which then is REDUNDANT.
     """
     worst = np.empty(rows.shape[0])
-    while most_violated(rows, loose, tolerance, point, alive, state, status, worst) > 0:
-        chosen = np.flatnonzero(status == CHOSEN)
-        sort_numbers(-worst, chosen)
+    while True:
+        count = most_violated(rows, loose, tolerance, point, alive, state, status, worst)
+        if count == 0:
+            return CUT, -1
+        chosen = np.empty(count, np.int64)
+        count = 0
+        for i in range(rows.shape[0]):
+            if status[i] == CHOSEN:
+                worst[i] = -worst[i]  # descending; most_violated writes it anew
+                chosen[count] = i
+                count += 1
+        sort_numbers(worst, chosen)
         for i in chosen:
             status[i] = REDUNDANT
             told = clip(size[0], rows[i], loose[i], basis, neighbour, point, alive, state)
@@ -264,10 +273,9 @@ def cut_by_rows(rows, rhs, loose, tolerance, status, held, held_rhs, held_loose,
                     if status[k] == CHOSEN:
                         status[k] = VIOLATED
                 return told, i
-    return CUT, -1
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def box_graph(loose, basis, neighbour, point, alive, state):
     """The 2**n vertices of a box whose rows are (x_j <= loose[2j], -x_j <= loose[2j + 1])."""
     n = basis.shape[1]
@@ -335,7 +343,7 @@ def fill_table(data, basis, point, neighbour):
     return singular
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def _same(first, second):
     for k in range(first.shape[0]):
         if first[k] != second[k]:
@@ -343,7 +351,7 @@ def _same(first, second):
     return True
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def insert_vertex(data, basis, inverse, point):
     """The number of the vertex with this basis, added if new; -1 if the table is full."""
     mask = data.slots.shape[0] - 1

@@ -7,7 +7,7 @@ import numpy as np
 from rpl_agent.jit import UNIT_ROUNDOFF, njit
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def _inequality(place, k, i, j, a, b, sign, lower, upper, rows, rhs):
     """sign * z_k <= sign * (a z_j + b z_i - a b), where z_i touches a and z_j touches b."""
     rows[place, k] += sign
@@ -42,7 +42,7 @@ def mccormick(products, lower, upper):
     return rows, rhs
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def propagate(products, order, lower, upper):
     """Tighten bounds of z in place by z_k = z_i z_j in interval arithmetic, products in ``order``."""
     for m in order:

@@ -139,7 +139,7 @@ def polytope_data(
     )  # fmt: skip
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def support_box(lower, upper, direction):
     """A lower bound of min c.x over the box [lower, upper]."""
     n = direction.shape[0]
@@ -220,7 +220,7 @@ def invert(matrix, inverse):
     return True
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def write_record(data, vertex, basis, inverse, point):
     """Store a vertex: its basis, its point and the numbers that queries read; neighbours unknown."""
     n = basis.shape[0]
@@ -248,7 +248,7 @@ def write_record(data, vertex, basis, inverse, point):
         record[n * n + 3 * n + k] = -1.0
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def entering_row(rows, loose, basis, inverse, point, leaving):
     """Ratio test: the row that stops the walk along the edge that leaves basis[leaving]; -1 if none does.
 
@@ -306,7 +306,7 @@ def pivot(rows, loose, basis, leaving, entering, inverse, point):
     return True
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def multipliers(inverse, direction, y):
     """y = -B^-T c; returns the index of the most negative one beyond tolerance, or -1 at an optimal vertex."""
     n = direction.shape[0]
@@ -407,7 +407,7 @@ def walk_table(table, direction, vertex):
     return bound - slack, vertex, 2.0 * slack
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def support_polytope(data, direction, start):
     """A certified lower bound of min c.x over the polytope, by walking the vertex graph.
 
@@ -453,7 +453,7 @@ def support_polytope_many(data, directions, memory, out):
             out[i] = support_box(data.lower, data.upper, direction)
         else:
             slot = i % memory.shape[0]
-            bound, vertex, _ = walk_table(table, direction, memory[slot])
+            bound, vertex, _ = walk_table(table, direction, np.int64(memory[slot]))
             memory[slot] = vertex
             if bound == -np.inf:
                 bound = plain_simplex(walk, table, data.lower, data.upper, direction, vertex)

@@ -23,7 +23,7 @@ FEASIBILITY_TOLERANCE = 1e-9
 INSERTION_LIMIT = 48
 
 
-@njit()
+@njit(borrows=True)
 def _sign_of_sum(terms):
     """The sign of a sum of floats, without rounding; ``terms`` is overwritten.
 

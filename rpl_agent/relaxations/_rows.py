@@ -19,7 +19,7 @@ from rpl_agent.relaxations._interval_rows import interval_bound, point_bound, so
 from rpl_agent.relaxations._region_rows import region_bound
 
 
-@njit()
+@njit(borrows=True)
 def scratch_size(row_ptr):
     """Length of the scratch columns that the row kernels need: the longest row."""
     longest = 1

@@ -7,7 +7,7 @@ import numpy as np
 from rpl_agent.jit import njit
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True, borrows=True)
 def row_means(values, gamma, row_ptr, successor, reward, p, q):
     """q[row] = reward + gamma * sum p v under nature's distributions p (T,), as min v + sum p (v - min v).
 
@@ -25,7 +25,7 @@ def row_means(values, gamma, row_ptr, successor, reward, p, q):
         q[row] = reward[row] + gamma * (low + total)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True, borrows=True)
 def assemble(
     rows, weights, values, gamma, offset, state_ptr, row_ptr, successor, reward, p, indptr, indices, data, rhs
 ):
@@ -92,7 +92,7 @@ def residual(indptr, indices, data, rhs, x):
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True, borrows=True)
 def relax_chain(indptr, indices, data, rhs, x, sweeps, tolerance):
     """Gauss-Seidel on an assembled chain, both directions in turn; the number of sweeps used."""
     n = rhs.shape[0]

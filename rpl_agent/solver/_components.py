@@ -9,7 +9,7 @@ import numpy as np
 from rpl_agent.jit import njit
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True, borrows=True)
 def numbered_forward(state_ptr, row_ptr, successor, decided):
     """Whether every transition leads to a larger number (loops of states that only loop aside): the numbers are then
     a topological order, as in models built step by step, and no search is needed."""

@@ -68,7 +68,7 @@ def _stays_exactly(row, inside, row_ptr, successor, hi):
     return at_least_one(terms[:count])
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def _stays(row, inside, row_ptr, successor, lo, hi):
     """Whether nature can keep all mass of the row inside the set."""
     mass = 0.0
@@ -99,7 +99,7 @@ def staying_rows(inside, row_ptr, lo, hi):
     return out
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def _only(row, inside, row_ptr, successor, hi):
     """Whether every distribution of the row stays inside the set."""
     for t in range(row_ptr[row], row_ptr[row + 1]):
@@ -108,7 +108,7 @@ def _only(row, inside, row_ptr, successor, hi):
     return True
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def _touches(row, inside, row_ptr, successor, hi):
     """Whether some distribution of the row puts mass on the set."""
     for t in range(row_ptr[row], row_ptr[row + 1]):
@@ -148,7 +148,7 @@ def _everything(members, n):
     return queue, waiting, count
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def _pop(queue, waiting, head, count):
     """(the state that waited longest, new head, new length)."""
     s = queue[head]
@@ -156,7 +156,7 @@ def _pop(queue, waiting, head, count):
     return s, (head + 1) % queue.shape[0], count - 1
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def _enqueue(s, members, first, sources, queue, waiting, head, count):
     """Look again at the members that lead to s; the new length of the queue."""
     for e in range(first[s], first[s + 1]):
@@ -210,7 +210,7 @@ def hold_set(state_ptr, row_ptr, successor, lo, hi, usable, quantifier, start):
     return inside
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def _keeps_finite(
     s, state_ptr, row_ptr, successor, lo, hi, played, pays, quantifier, nature_helps, must_reach, X, Y, Z, elsewhere
 ):

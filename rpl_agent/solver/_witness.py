@@ -41,7 +41,7 @@ def _allows(a, b, p, least, expression, upper):
     return at_least_one(terms)
 
 
-@njit(cache=True)
+@njit(borrows=True)
 def _open_best(a, b, p, values, sign, successor, expression, upper):
     """Give a trace to the best successor without mass that may have some; False if there is none of finite value."""
     best = -1
@@ -54,7 +54,7 @@ def _open_best(a, b, p, values, sign, successor, expression, upper):
     return best >= 0
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True, borrows=True)
 def tidy(p, values, maximise, successor, lower, upper, expression, row_ptr):
     """Make p (T,), nature's greedy answer to values, stand for an exact one.
 

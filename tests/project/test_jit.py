@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+
+import numba
 import numpy as np
 import pytest
+from numba.core.errors import TypingError
 from numba.core.options import DefaultOptions
+from numba.core.types.functions import BaseFunction
+from numba.core.typing.templates import _OverloadFunctionTemplate
 
 from rpl_agent.jit import njit
 
@@ -43,3 +49,52 @@ def test_a_part_is_always_inlined_and_borrows():
     result, code = machine_code(part=True)
     assert result == 3.0
     assert "alwaysinline" in code and "NRT_decref" not in code
+
+
+def test_a_callee_is_a_part_of_its_callers_and_nothing_else():
+    @njit(cache=False)
+    def half(x, sign):
+        return 0.5 * x * sign
+
+    @njit(cache=False)
+    def whole(x, sign):
+        return half(x, sign) - half(x, -1)
+
+    assert whole(3.0, 1) == 3.0
+    assert len(half._parts) == 1  # -1 is an int64 like any other
+    assert not half.overloads and len(whole.overloads) == 1
+    assert half(3.0, 1) == 1.5 and len(half.overloads) == 1  # Python may call it all the same
+    part = next(iter(half._parts.values())).library
+    assert part._finalized and not hasattr(part, "_compiled_object")
+
+
+def test_numba_is_left_as_it_was():
+    """Also after an error: what is changed for the time of a compilation is changed back."""
+    before = BaseFunction.get_call_type, _OverloadFunctionTemplate._get_jit_decorator, gc.isenabled()
+
+    @njit(cache=False)
+    def wrong(x):
+        return x.no_such_attribute
+
+    with pytest.raises(TypingError, match="no_such_attribute"):
+        wrong(1.0)
+    assert machine_code()[0] == 3.0
+    assert (BaseFunction.get_call_type, _OverloadFunctionTemplate._get_jit_decorator, gc.isenabled()) == before
+    assert numba.njit(lambda x: max(x, 2.0) + np.zeros(3).sum())(1.0) == 2.0  # and other kernels still compile
+
+
+def test_both_kinds_find_their_own_implementations():
+    """numba's functions are compiled for callers that count references and for callers that do not."""
+
+    def filled(n, value):
+        total = 0.0
+        for _ in range(n):
+            total = max(total + abs(value), value)
+        return total
+
+    def allocates(n, value):
+        return np.full(n, max(value, 0.0)).sum()
+
+    for _ in range(2):
+        assert njit(cache=False, borrows=True)(filled)(3, -2.0) == 6.0
+        assert njit(cache=False)(allocates)(3, 2.0) == 6.0

@@ -1,5 +1,6 @@
 """Machine code: kept where it can be, never stale, safe to make in several processes; and people are told of it."""
 
+import json
 import os
 import re
 import shutil
@@ -10,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from rpl_agent import jit
+from rpl_agent import jit, preparing
 from rpl_agent.agent.console import LinesView, LiveView, Pace, Status
-from rpl_agent.cli import warm_up
-from rpl_agent.compiling import KERNELS, Compilation
+from rpl_agent.compiling import Compilation
 
 ROOT = Path(__file__).resolve().parents[2]
 #: a small package with the one file that keeps machine code, a kernel, and a callee in another file
@@ -41,7 +41,8 @@ def package(tmp_path) -> Path:
     folder = tmp_path / "site" / "rpl_agent"
     folder.mkdir(parents=True)
     (folder / "__init__.py").touch()
-    shutil.copy(ROOT / "rpl_agent" / "jit.py", folder)
+    for file in ("jit.py", "dispatcher.py"):
+        shutil.copy(ROOT / "rpl_agent" / file, folder)
     (folder / "kernel.py").write_text(KERNEL)
     (folder / "callee.py").write_text(CALLEE.format(factor=2.0))
     return folder
@@ -75,7 +76,7 @@ def test_four_processes_on_a_cold_cache(package, tmp_path):
     assert [output(p)[0] for p in [start(package, **cache) for _ in range(4)]] == [3.0] * 4
     assert output(start(package, **cache)) == [3.0, 1]
     files = [p.name for p in (tmp_path / "cache").rglob("*") if p.is_file()]
-    assert len(files) == 2 and all(name.endswith(".nbc") for name in files), files  # nothing half-written
+    assert len(files) == 1 and files[0].endswith(".nbc"), files  # what Python calls; nothing half-written
 
 
 def test_a_damaged_file_is_made_again(package, tmp_path):
@@ -119,7 +120,7 @@ def test_people_are_told_what_is_compiled(capsys):
     finally:
         view.stop()
     told = capsys.readouterr().out.splitlines()  # at the beginning, and after that every few seconds
-    assert told and re.match(r"preparing machine code \d+(/31)?, once per installation", told[0])
+    assert told and re.match(r"preparing machine code \d+(/\d+)?( on 2 cores)?, once per installation", told[0])
     seen = view._compilation
     assert seen.compiled == 1 and seen.current is None and seen.seconds > 0.0  # the helper is a part of its caller
 
@@ -146,15 +147,58 @@ def test_the_live_view_waits_and_then_estimates():
     assert pace.left(status(300, 118.0, 114.0)) == pytest.approx(7.0, rel=0.01)  # 200 in 2 seconds, 700 to go
 
 
-def test_the_numbers_shown_are_those_of_a_run(tmp_path):
-    """Counted as loaded or compiled; the display may be off by a few, but not by a third."""
-    code = (
-        "from rpl_agent.cli import warm_up; from rpl_agent.compiling import loaded\n"
-        "first = warm_up.WORLDS[:1]; both = warm_up.WORLDS\n"
-        "for warm_up.WORLDS in (first, both[1:]):\n"
-        "    compiled, _ = warm_up.compile_all(None); print(compiled + loaded())\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=900)
+RECORD_AGAIN = """
+import json, os
+from tests.project.signatures import record
+from rpl_agent.compiling import kernels
+from rpl_agent.preparing import RUNS, compile_recorded
+print(json.dumps(record()))
+before = sum(len(kernel.overloads) for kernel in kernels())
+compile_recorded(RUNS, os.getppid())
+print(before, sum(len(kernel.overloads) for kernel in kernels()))
+"""
+
+
+def test_the_recorded_signatures_are_those_of_default_runs():
+    """What the progress line counts and the second process compiles; if not, run python -m tests.project.signatures."""
+    done = subprocess.run([sys.executable, "-c", RECORD_AGAIN], capture_output=True, text=True, timeout=900, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    one, both = (int(word) for word in done.stdout.split())
-    assert abs(one - KERNELS) <= KERNELS / 3 and abs(both - warm_up.KERNELS) <= warm_up.KERNELS / 3
+    first, second = done.stdout.splitlines()[-2:]
+    kept = json.loads(preparing.RECORD.read_text())
+    for run, entries in json.loads(first).items():
+        assert sorted(map(json.dumps, entries)) == sorted(map(json.dumps, kept[run])), run
+    before, after = second.split()
+    assert before == after  # the second process asks for the same types, to the letter
+
+
+def alive(process: subprocess.Popen) -> bool:
+    return process.poll() is None
+
+
+def test_the_second_process_ends_with_the_first(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    helper = preparing.Helper()
+    assert helper.cores == 1
+    helper.start()
+    assert helper.cores == 2
+    helper.stop()
+    assert helper.cores == 1 and not alive(helper._process)
+
+
+def test_one_core_or_no_process_is_only_slower(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    helper = preparing.Helper()
+    helper.start()
+    assert helper.cores == 1 and helper._process is None
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    helper.start()
+    helper.stop()
+    assert helper.cores == 1
+
+
+def test_an_orphan_stops(monkeypatch):
+    asked = []
+    monkeypatch.setattr(preparing.importlib, "import_module", asked.append)
+    preparing.compile_recorded(preparing.RUNS, parent=-1)
+    assert not asked

@@ -1,17 +1,18 @@
-"""`Kernel`: numba's dispatcher, in a tenth of the passes and with no work that nobody uses.
+"""`Kernel`: numba's dispatcher, in fewer passes and with no work that nobody uses.
 
 Numba makes a library of its own for every function and signature: wrappers for Python and C, a full optimisation, and
 machine code. A caller takes none of that: it takes the LLVM code of its callees and optimises it with its own. Here a
 function that compiled code calls is a *part*: it gets as far as that LLVM code. What Python calls is compiled whole.
 Kernels are plain loops over arrays, so the passes for closures, comprehensions, array expressions and the like are left
-out, and what a call means is found out once for each kind of arguments. The machine code is the same, made in half the time.
+out, and what a call means is found out once for each kind of arguments. Results are the same, in half the time.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 from llvmlite.binding.newpassmanagers import create_new_function_pass_manager
@@ -22,6 +23,7 @@ from numba.core.compiler_machinery import PassManager
 from numba.core.dispatcher import _FunctionCompiler
 from numba.core.registry import CPUDispatcher
 from numba.core.targetconfig import ConfigStack
+from numba.core.types import unliteral
 from numba.core.types.functions import BaseFunction
 from numba.core.typing.templates import _OverloadFunctionTemplate
 
@@ -88,7 +90,9 @@ class _Compiler(compiler.CompilerBase):
 class _NumbasCompiler(compiler.Compiler):
     """Parts of numba's own, which use all of its passes."""
 
-    def __init__(self, typingctx: Any, targetctx: Any, library: Any, args: Any, return_type: Any, flags: Any, locals: Any):
+    def __init__(
+        self, typingctx: Any, targetctx: Any, library: Any, args: Any, return_type: Any, flags: Any, locals: Any
+    ):
         flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
         super().__init__(typingctx, targetctx, library, args, return_type, flags, locals)
 
@@ -109,11 +113,17 @@ class _PartCompiler(_NumbasCompiler):
 class Kernel(CPUDispatcher):
     """A compiled function; its parts are the signatures that compiled code calls."""
 
-    def __init__(self, function: Any, options: dict[str, Any], part_compiler: type = _PartCompiler) -> None:
-        options = {"nopython": True, "boundscheck": None, "no_cfunc_wrapper": True, **options}
-        super().__init__(function, targetoptions=options, pipeline_class=_Compiler)
+    def __init__(
+        self,
+        py_func: Any,
+        locals: Mapping[str, Any] = MappingProxyType({}),
+        targetoptions: Mapping[str, Any] = MappingProxyType({}),
+        part_compiler: type = _PartCompiler,
+    ) -> None:
+        options = {"nopython": True, "boundscheck": None, "no_cfunc_wrapper": True, **targetoptions}
+        super().__init__(py_func, locals, options, pipeline_class=_Compiler)
         self._parts: dict[tuple, Any] = {}
-        self._part_compiler = _FunctionCompiler(function, self.targetdescr, options, self.locals, part_compiler)
+        self._part_compiler = _FunctionCompiler(py_func, self.targetdescr, options, locals, part_compiler)
 
     def compile(self, sig: Any) -> Any:
         with _quick():
@@ -122,8 +132,9 @@ class Kernel(CPUDispatcher):
     def get_call_template(self, args: Any, kws: Any) -> tuple:
         """What a caller needs to know: as numba's, of the parts."""
         pysig, args = self._compiler.fold_argument_types(args, kws)
-        if tuple(args) not in self._parts:
-            self._parts[tuple(args)] = self._part_compiler.compile(tuple(args), None)
+        args = tuple(unliteral(a) for a in args)  # f(0) and f(n) are one part: LLVM sees constants where it matters
+        if args not in self._parts:
+            self._parts[args] = self._part_compiler.compile(args, None)
         name = self.py_func.__name__
         signatures = [part.signature for part in self._parts.values()]
         template = typing.make_concrete_template(f"CallTemplate({name})", key=name, signatures=signatures)
@@ -155,7 +166,7 @@ def _call_type(self: Any, context: Any, args: Any, kws: Any) -> Any:
 
 
 def _numbas_kernel(self: Any) -> Any:
-    return lambda **options: lambda function: Kernel(function, options, _NumbasCompiler)
+    return lambda **options: lambda function: Kernel(function, targetoptions=options, part_compiler=_NumbasCompiler)
 
 
 @contextmanager
