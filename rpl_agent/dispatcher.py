@@ -14,13 +14,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
+from unittest.mock import patch
 
 from llvmlite.binding.newpassmanagers import create_new_function_pass_manager
 from numba.core import compiler, sigutils, typed_passes, typing, untyped_passes
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager
-from numba.core.dispatcher import _FunctionCompiler
+from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined]
 from numba.core.registry import CPUDispatcher
 from numba.core.targetconfig import ConfigStack
 from numba.core.types import unliteral
@@ -116,7 +117,7 @@ class Kernel(CPUDispatcher):
     def __init__(
         self,
         py_func: Any,
-        locals: Mapping[str, Any] = MappingProxyType({}),
+        locals: Any = MappingProxyType({}),
         targetoptions: Mapping[str, Any] = MappingProxyType({}),
         part_compiler: type = _PartCompiler,
     ) -> None:
@@ -131,8 +132,9 @@ class Kernel(CPUDispatcher):
 
     def get_call_template(self, args: Any, kws: Any) -> tuple:
         """What a caller needs to know: as numba's, of the parts."""
-        pysig, args = self._compiler.fold_argument_types(args, kws)
-        args = tuple(unliteral(a) for a in args)  # f(0) and f(n) are one part: LLVM sees constants where it matters
+        pysig, args = self._part_compiler.fold_argument_types(args, kws)
+        if self._part_compiler.pipeline_class is _PartCompiler:  # f(0) and f(n) are one: LLVM sees constants anyway
+            args = tuple(unliteral(a) for a in args)
         if args not in self._parts:
             self._parts[args] = self._part_compiler.compile(args, None)
         name = self.py_func.__name__
@@ -180,12 +182,13 @@ def _quick() -> Iterator[None]:
             yield
             return
         collects = gc.isenabled()
-        find_jit = _OverloadFunctionTemplate._get_jit_decorator
-        BaseFunction.get_call_type, _OverloadFunctionTemplate._get_jit_decorator = _call_type, _numbas_kernel
-        gc.disable()
-        try:
-            yield
-        finally:
-            BaseFunction.get_call_type, _OverloadFunctionTemplate._get_jit_decorator = _find_call_type, find_jit
-            if collects:
-                gc.enable()
+        with (
+            patch.object(BaseFunction, "get_call_type", _call_type),
+            patch.object(_OverloadFunctionTemplate, "_get_jit_decorator", _numbas_kernel),
+        ):
+            gc.disable()
+            try:
+                yield
+            finally:
+                if collects:
+                    gc.enable()

@@ -150,7 +150,7 @@ def njit(
         options["_nrt"] = not borrows  # said of both kinds, because callees take it over from their first caller
 
     def decorate(function: Function) -> Function:
-        dispatcher = Kernel(function, targetoptions=options)
+        dispatcher: Any = Kernel(function, targetoptions=options)
         if cache:
             try:
                 dispatcher._cache = _Cache(function)

@@ -35,11 +35,12 @@ def recorded(runs: tuple[str, ...]) -> list[list[Any]]:
     return [json.loads(text) for text in dict.fromkeys(json.dumps(entry) for run in runs for entry in lists[run])]
 
 
-def encode(kind: types.Type) -> Any:
+def encode(kind: Any) -> Any:
     """A type of numba as JSON: arrays as in "readonly float64 2C", named tuples as [class, fields]."""
     if isinstance(kind, types.BaseNamedTuple):
-        cls = kind.instance_class
-        return [f"{cls.__module__}:{cls.__name__}", [encode(field) for field in kind.types]]
+        fields: Any = kind
+        cls = fields.instance_class
+        return [f"{cls.__module__}:{cls.__name__}", [encode(field) for field in fields]]
     if isinstance(kind, types.Array):
         return f"{'' if kind.mutable else 'readonly '}{kind.dtype} {kind.ndim}{kind.layout}"
     return str(kind)
@@ -53,8 +54,9 @@ def decode(text: Any) -> types.Type:
         same = len(set(fields)) == 1
         return types.NamedUniTuple(fields[0], len(fields), cls) if same else types.NamedTuple(fields, cls)
     *readonly, name, shape = text.split() if " " in text else (text, "")
-    kind = types.boolean if name == "bool" else getattr(types, name)
-    return types.Array(kind, int(shape[:-1]), shape[-1], readonly=bool(readonly)) if shape else kind
+    kind: Any = types.boolean if name == "bool" else getattr(types, name)
+    layout: Any = shape[-1:]
+    return types.Array(kind, int(shape[:-1]), layout, readonly=bool(readonly)) if shape else kind
 
 
 def compile_recorded(runs: tuple[str, ...], parent: int) -> None:

@@ -7,8 +7,7 @@ at most n u (none where the subtractions are exact), which lands on the successo
 put all their mass on equal values are exact: end components and sinks keep their values to the last bit. A row whose
 bounds miss a distribution by rounding leaves a little mass undecided: it goes to the side that is being bounded.
 
-A ``part`` becomes part of the loop that calls it, because a call would cost more than the arithmetic; so do thin layers
-over parts (``inline="always"``, which for anything longer compiles for minutes).
+A ``part`` becomes part of the loop that calls it, because a call would cost more than the arithmetic.
 """
 
 from __future__ import annotations
