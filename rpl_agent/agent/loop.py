@@ -46,6 +46,9 @@ class Loop:
             self._update()
         certified_at = -1
         go_on = True
+        if self._is_due(target):  # resumed from a checkpoint that was written just before a certificate
+            certified_at = session.steps
+            go_on = self._certify()
         while go_on and not target.is_done(session.episodes, session.steps) and not session.interrupted:
             limits = session.limits
             assert limits is not None
@@ -66,6 +69,13 @@ class Loop:
         interrupt.asked()
         if certified_at != session.steps or session.certificate is None:
             self._certify()
+
+    def _is_due(self, target: Target) -> bool:
+        """Whether the run stands at a log point whose certificate is still to come."""
+        session = self._session
+        if session.episodes == 0 or next_log(session.episodes - 1, target.log_interval) != session.episodes:
+            return False
+        return session.certificate is None or session.certificate.samples != session.experience.counts.total
 
     def _order(self, limits: Limits, target: Target, interrupt: Interrupt) -> Order:
         """What to collect next: until the next update, certificate or the end."""

@@ -6,6 +6,7 @@ import csv
 import errno
 import json
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -234,6 +235,37 @@ def test_a_killed_run_that_was_done_logs_its_last_point_once(tmp_path):
     agent.resume()
     with (folder / "progress.csv").open() as file:
         assert [row["episodes"] for row in csv.DictReader(file)] == ["20", "40"]
+
+
+class Copies(BaseCallback):
+    """Keeps what a kill would leave at every step: the run folder as it is."""
+
+    def __init__(self, kept):
+        super().__init__()
+        self.kept = kept
+
+    def _on_step(self):
+        shutil.copytree(self.agent.run_folder, self.kept / str(self.agent.num_episodes), dirs_exist_ok=True)
+        return True
+
+
+def test_a_run_killed_at_a_log_point_goes_on_to_the_same_bits_and_rows(tmp_path):
+    """A checkpoint at a log point is written before its certificate; resumed runs left that certificate out."""
+
+    def learned(agent, folder):
+        with (folder / "progress.csv").open() as file:
+            rows = [(row["episodes"], row["guarantee/lower"], row["guarantee/upper"]) for row in csv.DictReader(file)]
+        return agent.certificate.lower.hex(), agent.certificate.upper.hex(), rows
+
+    folder = tmp_path / "run"
+    callbacks = [CheckpointCallback(every=10, seconds=None), Copies(tmp_path)]
+    whole = RPLAgent(seed=1).learn(FastCorridorEnv(), budget=80, log_interval=20, folder=folder, callback=callbacks)
+    points = sorted((p for p in tmp_path.iterdir() if p.name.isdigit()), key=lambda p: int(p.name))
+    assert {20, 40, 60} <= {int(p.name) for p in points}
+    for place in points:
+        agent = RPLAgent.load(place / "checkpoint.zip", FastCorridorEnv())
+        agent.run_folder = place
+        assert learned(agent.resume(), place) == learned(whole, folder), place.name
 
 
 # ---------------------------------------------------------------------- run folders
