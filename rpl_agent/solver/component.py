@@ -36,7 +36,7 @@ FALLBACK_MARGIN = 1e-14
 
 
 @dataclass
-class Bounds:
+class ComponentBounds:
     """What a cyclic part contributes to the solution (indices are the model's)."""
 
     states: np.ndarray
@@ -51,7 +51,7 @@ class Bounds:
 
 def solve_component(
     problem: Problem, states: np.ndarray, lower: np.ndarray, upper: np.ndarray, guess: np.ndarray, budget: int
-) -> list[Bounds]:
+) -> list[ComponentBounds]:
     """Bounds on ``states`` given those of their successors in lower, upper (S,).
 
     ``guess`` (S,) is a warm start; ``budget`` limits sweeps and steps.
@@ -81,13 +81,13 @@ def solve_component(
     return parts
 
 
-def _constant(local: Local, where: np.ndarray, low: float, high: float, rows: np.ndarray) -> Bounds:
+def _constant(local: Local, where: np.ndarray, low: float, high: float, rows: np.ndarray) -> ComponentBounds:
     """States whose value the graph decides."""
     states = local.states[where]
     chosen = np.zeros(0, dtype=np.int64) if local.agent == FIXED_AGENT else local.row_of[rows[where]]
     taken = where[local.row_state][local.transition_row]
     p = local.central(np.zeros(local.n + local.m, dtype=bool))
-    return Bounds(
+    return ComponentBounds(
         states, np.full(len(states), low), np.full(len(states), high), chosen, local.transition_of[taken], p[taken], 0,
         True,
     )  # fmt: skip
@@ -188,7 +188,7 @@ def _worthless(problem: Problem, local: Local) -> np.ndarray:
 
 def _bounds(
     problem: Problem, local: Local, lower: np.ndarray, upper: np.ndarray, guess: np.ndarray, budget: int
-) -> Bounds:
+) -> ComponentBounds:
     """Bounds on states whose value is finite and not decided by the graph."""
     n = local.n
     exit_low, exit_high = lower[local.exits], upper[local.exits]
@@ -200,7 +200,7 @@ def _bounds(
     low, high = (proper, other) if problem.proper_max else (other, proper)
     policy = rows if problem.agent_proper or problem.agent == FIXED_AGENT else other_rows
     keep = local.transition_of if problem.nature_proper else np.zeros(0, dtype=np.int64)
-    return Bounds(
+    return ComponentBounds(
         local.states, low[:n], np.maximum(high[:n], low[:n]), local.row_of[policy] if len(policy) else policy, keep,
         p if problem.nature_proper else np.zeros(0), game.steps + steps + more, proper_ok and other_ok,
     )  # fmt: skip
