@@ -28,7 +28,7 @@ PRECISION = 1e-3
 #: What episodes are drawn for: to find the best policy, or also to narrow its certificate.
 EXPLORATIONS = ("optimistic", "certificate")
 #: Share of the episodes that stay optimistic where the certificate is sampled for.
-OPTIMISTIC_SHARE = 0.25
+OPTIMISTIC_SHARE = 0.125
 
 
 @dataclass(frozen=True)

@@ -57,8 +57,8 @@ class RPLAgent(Surface):
         observations are not state values themselves.
     schedule : when to update; default `Doubling(of="state-action")`, the paper's.
     weight : probability of the planned action while sampling; the rest is spread over the other enabled ones.
-    exploration : ``"optimistic"`` looks for the best policy; ``"certificate"`` draws most episodes where they narrow
-        the certificate fastest, the others optimistically.
+    exploration : ``"certificate"`` draws most episodes where they narrow the certificate fastest, the others
+        optimistically; ``"optimistic"`` all of them, looking for the best policy as the paper does.
     compiled : use the compiled simulator of our own environments (same law, far faster).
     check_rewards : compare rewards with the model's; default: where the objective is about rewards, and where the
         environment names model and objective itself.
@@ -83,7 +83,7 @@ class RPLAgent(Surface):
         observation_to_state: StateOf | None = None,
         schedule: Schedule | None = None,
         weight: float = 0.9,
-        exploration: str = "optimistic",
+        exploration: str = "certificate",
         compiled: bool = True,
         check_rewards: bool | None = None,
         horizon: int | str | None = None,

@@ -56,7 +56,7 @@ def train(
     seed: int | None = 0,
     schedule: str | Schedule = "state-action",
     weight: float = 0.9,
-    exploration: str = "optimistic",
+    exploration: str = "certificate",
     stop_when_gap: float | None = None,
     horizon: int | str | None = None,
     checkpoint_every: int | None = 2_000,

@@ -71,8 +71,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "budget": ("exact number of episodes (or steps, see --unit), e.g. 20000 or 1e5", number),
         "unit": ("what the budget counts", {"choices": ("episodes", "steps")}),
         "schedule": ("when to update: state-action, expression, never or every:N", {}),
-        "weight": ("probability of the optimistic action while exploring", {"type": between(0, 1, closed=True)}),
-        "exploration": ("optimistic, or certificate: most episodes where they narrow the certificate fastest", {
+        "weight": ("probability of the planned action while exploring", {"type": between(0, 1, closed=True)}),
+        "exploration": ("certificate: most episodes where they narrow the certificate fastest; optimistic: the paper's", {
             "choices": ("optimistic", "certificate"),
         }),
         "horizon": (

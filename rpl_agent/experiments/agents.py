@@ -48,7 +48,7 @@ def rpl(
 #: name -> seed -> agent.
 AGENTS: dict[str, Callable[[int], Any]] = {
     "rpl": lambda seed: RPLAgent(delta=1e-3, seed=seed),
-    "rpl-certificate": rpl("likelihood", "coupled", exploration="certificate"),
+    "rpl-optimistic": rpl("likelihood", "coupled"),
     "rpl-rectangular": rpl("likelihood", "rectangular"),
     "rpl-pooled": rpl("likelihood", "rectangular", "expression"),
     "rpl-anytime": rpl("anytime", "rectangular"),
