@@ -72,7 +72,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "unit": ("what the budget counts", {"choices": ("episodes", "steps")}),
         "schedule": ("when to update: state-action, expression, never or every:N", {}),
         "weight": ("probability of the planned action while exploring", {"type": between(0, 1, closed=True)}),
-        "exploration": ("certificate: most episodes where they narrow the certificate fastest; optimistic: the paper's", {
+        "exploration": ("certificate: mostly where episodes narrow the certificate; optimistic: as the paper", {
             "choices": ("optimistic", "certificate"),
         }),
         "horizon": (

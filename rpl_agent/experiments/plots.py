@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,9 +47,17 @@ def _pyplot() -> Any:
 
 
 def band(rows: Sequence[Row], field: str) -> tuple[np.ndarray, ...]:
-    """(episodes, middle, low, high) over seeds; points that not all seeds have are left out."""
-    curves = [{p["episodes"]: number(p[field]) for p in row["result"]["curve"]} for row in rows]
-    return _summary(curves)
+    """(episodes, middle, low, high) over seeds; points that not all seeds have are left out.
+
+    Agents with several copies of a world end some episodes in one step: a point belongs to the last checkpoint that was
+    due then.
+    """
+    due = suites.checkpoints(rows[0]["task"]["episodes"])
+
+    def checkpoint(episodes: int) -> int:
+        return due[max(bisect_right(due, episodes) - 1, 0)]
+
+    return _summary([{checkpoint(p["episodes"]): number(p[field]) for p in row["result"]["curve"]} for row in rows])
 
 
 def _summary(curves: Sequence[dict[int, float]]) -> tuple[np.ndarray, ...]:
