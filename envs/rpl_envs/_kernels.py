@@ -10,7 +10,7 @@ from rpl_agent.model._kernels import draw, next_double, seed_state
 NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2
 
 
-@njit(borrows=True)
+@njit()  # a seed's state is a new array
 def seed_lanes(seeds, rng):
     for i in range(len(seeds)):
         rng[i] = seed_state(np.uint64(seeds[i]))
