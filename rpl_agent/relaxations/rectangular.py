@@ -25,6 +25,9 @@ from rpl_agent.relaxations.row_set import BEST, ELLIPSOID, INTERVAL, POLYTOPE, C
 #: entries are vertices, and from one that is incomplete or degenerate
 TIGHTNESS, LOOSE_TIGHTNESS = 1e-12, 1e-9
 
+#: Values from which on the gradient of a row could overflow.
+HUGE = 1e250
+
 
 class Rectangular:
     """The rectangular relaxation of a region.
@@ -69,8 +72,8 @@ class Rectangular:
             return
         sign = -1.0 if extremum is Sense.MAX else 1.0
         part = _rows_of(pmdp, chosen[wide], sign * values)
-        finite = np.isfinite(part.data)
-        if not finite.all():  # rows with an infinite successor keep the rule of the hull
+        finite = np.abs(part.data) < HUGE
+        if not finite.all():  # rows with a successor whose value is infinite, or nearly, keep the rule of the hull
             keep = np.ones(len(wide), bool)
             keep[np.repeat(np.arange(len(wide)), np.diff(part.indptr))[~finite]] = False
             wide = wide[keep]

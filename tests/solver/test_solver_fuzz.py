@@ -58,3 +58,9 @@ def test_products_that_underflow_leave_upper_bounds_positive(seed):
 def test_what_a_query_gives_away_is_charged_to_the_inner_side(seed):
     """A multiplier just below 0 was clipped; a lower bound, taken from above by a fixed margin, exceeded the value."""
     assert round_of(seed).failures == []
+
+
+@pytest.mark.parametrize("seed", [20000127])
+def test_claims_near_the_largest_number_are_judged_and_not_refused(seed):
+    """A row's gradient overflowed, and a region that is asked in such a direction raises."""
+    assert round_of(seed).failures == []
