@@ -59,6 +59,8 @@ def solve_component(
     local = Local.of(problem, states)
     if problem.discounted:
         return [_bounds(problem, local, lower, upper, guess, budget)]
+    if not problem.must_reach and not local.reward.any() and not upper[local.exits].any():  # nothing is ever paid
+        return [_constant(local, np.ones(local.n, dtype=bool), 0.0, 0.0, local.state_ptr[:-1])]
     parts = []
     infinite = ~_finite(problem, local, upper)
     if infinite.any():

@@ -39,9 +39,12 @@ class Play:
 
 
 def scale_of(local: Local, values: np.ndarray) -> float:
-    """The size of the numbers in play, for tolerances; far from underflow, where rounding is no longer relative."""
+    """The size of the numbers in play, for tolerances; far from underflow, where rounding is no longer relative.
+
+    So far that bounds which consist of tolerances alone are not below `SMALLEST`.
+    """
     finite = values[np.isfinite(values)]
-    return max(float(np.abs(finite).max(initial=0.0)), float(np.abs(local.reward).max(initial=0.0)), 1e-280)
+    return max(float(np.abs(finite).max(initial=0.0)), float(np.abs(local.reward).max(initial=0.0)), 1e-260)
 
 
 def improve(local: Local, values: np.ndarray, offset: float) -> Play:
