@@ -12,6 +12,8 @@ from rpl_agent.experiments.store import Row, number
 from rpl_agent.experiments.tables import share
 
 OURS = ("likelihood", "coupled")
+#: as the agent learns by default
+AGENT = (*OURS, "certificate")
 THEIRS = ("clopper-pearson", "rectangular")
 
 
@@ -23,7 +25,7 @@ def headline(rows: Sequence[Row]) -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
-def _of(rows: Sequence[Row], chosen: tuple[str, str]) -> dict[tuple, Row]:
+def _of(rows: Sequence[Row], chosen: tuple[str, ...]) -> dict[tuple, Row]:
     return {
         (r["task"]["instance"], r["task"]["seed"], r["task"]["episodes"]): r
         for r in rows
@@ -58,7 +60,7 @@ def _samples(rows: Sequence[Row]) -> str:
     shares = {}
     for name in sorted({row["task"]["instance"] for row in rows}):
         some = [row for row in rows if row["task"]["instance"] == name]
-        mine, goal = list(_of(some, OURS).values()), list(_of(some, ("anytime", "rectangular")).values())
+        mine, goal = list(_of(some, AGENT).values()), list(_of(some, ("anytime", "rectangular")).values())
         found = share(mine, goal) if mine and goal else None
         if found is not None:
             shares[name] = found
