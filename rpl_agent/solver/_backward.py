@@ -32,10 +32,9 @@ def _shared(a, b, low, high, maximise, successor, expression, interval, scratch)
         rest -= lower[expression[t]]
     if not (finite and rest > 1e-9):
         return False, 0.0, 0.0
-    span = keys[n - 1] - keys[0]
     first = successor[order[0]]
     bottom_low, bottom_high = low[first], high[first]
-    gain_low, gain_high = 0.0, 0.0
+    gain_low, gain_high, span = 0.0, 0.0, 0.0
     equal = True
     for k in range(n):
         t = order[k]
@@ -44,6 +43,7 @@ def _shared(a, b, low, high, maximise, successor, expression, interval, scratch)
         rest -= share
         share += lower[f]
         x, y = low[successor[t]], high[successor[t]]
+        span = max(span, abs(x - bottom_low), abs(y - bottom_high))  # of both sides: one may be flat
         gain_low += share * (x - bottom_low)
         gain_high += share * (y - bottom_high)
         equal = equal and x == bottom_low and y == bottom_high
@@ -52,7 +52,6 @@ def _shared(a, b, low, high, maximise, successor, expression, interval, scratch)
     if equal and gain_low == 0.0 and gain_high == 0.0:  # whatever the distribution, the value is exact
         return True, bottom_low, bottom_high
     # three times the margin of `fill_row`, whose sums are formed in another order
-    span = abs(span) + abs(high[first] - low[first])
     margin = 3.0 * UNIT_ROUNDOFF * ((6.0 * n + 12.0) * span + FAINT) + 3.0 * rest * span
     q_low = bottom_low + gain_low
     q_high = bottom_high + gain_high

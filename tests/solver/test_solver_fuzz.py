@@ -70,3 +70,9 @@ def test_claims_near_the_largest_number_are_judged_and_not_refused(seed):
 def test_where_nothing_is_paid_the_value_is_zero(seed):
     """Tolerances alone made an upper bound of 1e-270, which its own check did not accept."""
     assert round_of(seed).failures == []
+
+
+@pytest.mark.parametrize("seed", [30001395])
+def test_a_row_is_charged_for_the_spread_of_both_sides(seed):
+    """A backward pass took the rounding of both bounds from the spread of one, which may be flat."""
+    assert round_of(seed).failures == []
