@@ -33,10 +33,16 @@ OPTIMISTIC_SHARE = 0.125
 
 @dataclass(frozen=True)
 class Aim:
-    """What a plan for the certificate has to know of a run: mean episode length, and whether steps are counted."""
+    """What a plan for the certificate has to know of a run.
+
+    length : mean length of an episode, where plays need not end.
+    per_step : whether steps are what is counted, and not episodes.
+    limited : whether the environment ends every episode by itself. A play that collects information need not end.
+    """
 
     length: float
     per_step: bool
+    limited: bool
 
 
 def block_of(episodes: int) -> tuple[bool, int]:

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from rpl_agent.agent.exploration import Aim
 from rpl_agent.coupled.attribution import information
 from rpl_agent.coupled.expansion import ValueExpansion, backward_order, expand, expand_without_cycles, improved
 from rpl_agent.coupled.frame import Frame
@@ -35,26 +36,27 @@ LOOK_AHEAD = 2.0
 
 
 def informative_policy(
-    relaxation: Relaxation, objective: Objective, counts: Counts, theta: np.ndarray, start: Policy, length: float,
-    per_step: bool,
+    relaxation: Relaxation, objective: Objective, counts: Counts, theta: np.ndarray, start: Policy, aim: Aim
 ) -> Policy | None:  # fmt: skip
-    """The policy that lowers the variance of the value fastest, None where there is no gradient to go by.
+    """The policy that lowers the variance of the value fastest.
+
+    None where there is no gradient to go by, and where it might play on for ever: in a model with cycles whose
+    environment has no time limit.
 
     Parameters
     ----------
     theta : (d,) point estimate
     start : Policy
         Where policy iteration begins.
-    length : float
-        Mean length of an episode, where plays need not end.
-    per_step : bool
-        Whether steps are what is counted, and not episodes.
     """
     pmdp = relaxation.pmdp
     weights = pmdp.table.reduction.weights
     if objective.horizon is not None or start.rows is None or not isinstance(weights, np.ndarray):
         return None
     problem = Problem.of(relaxation, objective, Nature.COOPERATIVE, None)
+    cyclic = backward_order(problem) is None
+    if cyclic and not aim.limited:
+        return None
     x = pmdp.table.reduction.coordinates(theta)[0]
     frame = Frame(x, np.eye(len(x)), 1.0)
     best = _best(problem, frame, start)
@@ -64,15 +66,14 @@ def informative_policy(
     rate = _rates(counts, theta, gradient)
     if not np.isfinite(rate).all() or rate.max(initial=0.0) <= 0.0:
         return None
-    cyclic = backward_order(problem) is None
-    discount = 1.0 - 1.0 / max(LOOK_AHEAD * length, 2.0) if cyclic else 1.0
+    discount = 1.0 - 1.0 / max(LOOK_AHEAD * aim.length, 2.0) if cyclic else 1.0
     price, plan = 0.0, None
-    for _ in range(RATIO_ROUNDS if per_step else 1):
+    for _ in range(RATIO_ROUNDS if aim.per_step else 1):
         found = _best(_collecting(problem, rate - price, discount), frame, plan or start)
         if found is None:
             return plan
         plan = found.policy
-        if per_step:
+        if aim.per_step:
             gain = _value(_collecting(problem, rate, discount), frame, plan)
             steps = _value(_collecting(problem, np.ones_like(rate), discount), frame, plan)
             price = gain / steps if steps > 0.0 else 0.0

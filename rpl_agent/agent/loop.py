@@ -130,7 +130,8 @@ class Loop:
         if self._exploration != "certificate" or not session.lengths:
             return None
         assert session.target is not None
-        return Aim(sum(session.lengths) / len(session.lengths), session.target.unit == "steps")
+        length = sum(session.lengths) / len(session.lengths)
+        return Aim(length, session.target.unit == "steps", session.time_limit is not None)
 
     def _certify(self) -> bool:
         session = self._session

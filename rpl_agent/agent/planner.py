@@ -77,8 +77,7 @@ class Planner:
             self.informative = None
             if aim is not None and learned.estimate is not None and learned.fallback is None:
                 self.informative = informative_policy(
-                    learned.relaxation, self.objective, counts, learned.estimate, self.optimistic.policy, aim.length,
-                    aim.per_step,
+                    learned.relaxation, self.objective, counts, learned.estimate, self.optimistic.policy, aim
                 )  # fmt: skip
         self.seconds["solve"] += time.perf_counter() - start
         self.estimate, self.seen = learned.estimate, seen

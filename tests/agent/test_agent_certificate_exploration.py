@@ -8,7 +8,7 @@ import pytest
 
 import rpl_envs  # noqa: F401
 from rpl_agent import RPLAgent
-from rpl_agent.agent.exploration import OPTIMISTIC_SHARE, block_of
+from rpl_agent.agent.exploration import OPTIMISTIC_SHARE, Aim, block_of
 from rpl_agent.agent.information import _rates, informative_policy
 from rpl_agent.certify import Config, uncertainty
 from rpl_agent.errors import ModelError
@@ -75,12 +75,22 @@ def test_the_plan_goes_where_the_value_is_uncertain():
     objective, counts = Objective.reach("won"), Counts(pmdp)
     learned = uncertainty(pmdp, counts, Config())
     plan = informative_policy(
-        learned.relaxation, objective, counts, np.array([0.5]), Policy.deterministic(pmdp.state_ptr[:-1]), 3.0, False
+        learned.relaxation,
+        objective,
+        counts,
+        np.array([0.5]),
+        Policy.deterministic(pmdp.state_ptr[:-1]),
+        Aim(3.0, per_step=False, limited=False),
     )
     names = [pmdp.action_names[pmdp.action[r]] for r in plan.rows]
     assert names[pmdp.initial_state] == "test"  # three tosses for the price of one episode
     per_step = informative_policy(
-        learned.relaxation, objective, counts, np.array([0.5]), Policy.deterministic(pmdp.state_ptr[:-1]), 3.0, True
+        learned.relaxation,
+        objective,
+        counts,
+        np.array([0.5]),
+        Policy.deterministic(pmdp.state_ptr[:-1]),
+        Aim(3.0, per_step=True, limited=False),
     )
     assert pmdp.action_names[pmdp.action[per_step.rows[pmdp.initial_state]]] == "bet"  # a toss per step
 
@@ -113,3 +123,11 @@ def test_it_needs_fewer_episodes_where_the_best_policy_learns_little():
         one.learn(gym.make("rpl/Glider-11x9-v0"), 1000)
         gaps[exploration] = one.certificate.gap
     assert gaps["certificate"] < 0.75 * gaps["optimistic"]
+
+
+@pytest.mark.parametrize("limit", [None, 60])
+def test_without_a_time_limit_no_play_is_drawn_that_might_never_end(limit):
+    """What collects most information in a model with cycles is to play on; nobody would end that."""
+    walk = gym.make("CliffWalking-v1", is_slippery=True, **({} if limit is None else {"max_episode_steps": limit}))
+    found = agent().learn(walk, 30)
+    assert (found.session.informative is None) == (limit is None)
