@@ -52,7 +52,7 @@ print("done", learn(Path(sys.argv[1]), 50), flush=True)
 SMALL_PROGRAM = """
 import gymnasium as gym
 import numpy as np
-from rpl_agent.model._kernels import seed_state
+from rpl_agent.model._random import seed_state
 print("done", *seed_state(np.uint64(7)), flush=True)
 """
 

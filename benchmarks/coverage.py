@@ -47,7 +47,7 @@ def critical_counts(method: str, probability: float, budget: int, gamma: float) 
     return low, high
 
 
-@njit(cache=True)
+@njit()
 def _stop_when_certified(probability, low, high, runs, rng):
     """Runs in which some event's interval excluded the truth at some n ≤ budget."""
     failures = 0
@@ -67,7 +67,7 @@ def _stop_when_certified(probability, low, high, runs, rng):
     return failures
 
 
-@njit(cache=True)
+@njit()
 def _optimism_and_doubling(probability, low, high, runs, steps, rng):
     """Runs whose intervals, at one of the moments of recomputation, exclude the truth.
 
@@ -116,7 +116,7 @@ def family() -> tuple[np.ndarray, np.ndarray, float]:
     return a, rng.uniform(0.1, 0.95 - a), 0.4
 
 
-@njit(cache=True)
+@njit()
 def _likelihood_runs(a, b, truth, level, runs, steps, normals, starts, shares, adaptive, rng):
     """Runs in which ln Σ_j w_j M_j(truth) ever reaches ``level``; also the mean of the final e-value.
 

@@ -133,21 +133,21 @@ class _Cache(caching.FunctionCache):
 
 
 def njit(
-    borrows: bool = False, part: bool = False, cache: bool = True, **options: Any
+    allocates: bool = True, part: bool = False, cache: bool = True, **options: Any
 ) -> Callable[[Function], Function]:
     """Decorator: compile on first use, keep the machine code (other options as numba's).
 
-    A function that ``borrows`` does not count references to the arrays it is given, and so cannot allocate any. Helpers
-    that become part of a loop take and drop a reference to each of their arrays for every row, which costs more than
-    the row itself; the caller holds them all anyway.
+    A function that does not allocate arrays need not count references to those it is given. Helpers that become part of
+    a loop would take and drop a reference to each of their arrays for every row, which costs more than the row itself;
+    the caller holds them all anyway.
 
-    A ``part`` of a loop borrows, and LLVM makes it part of every function that calls it. (Numba's ``inline="always"``
-    does so before types are known, which compiles for ten times as long.)
+    A ``part`` of a loop does not allocate, and LLVM makes it part of every function that calls it. (Numba's
+    ``inline="always"`` does so before types are known, which compiles for ten times as long.)
     """
-    borrows = borrows or part
+    allocates = allocates and not part
     options["forceinline"] = part  # like the next option, said of both kinds
     if hasattr(DefaultOptions, "_nrt"):  # not a documented option: do without where numba has lost it
-        options["_nrt"] = not borrows  # said of both kinds, because callees take it over from their first caller
+        options["_nrt"] = allocates  # said of both kinds, because callees take it over from their first caller
 
     def decorate(function: Function) -> Function:
         dispatcher: Any = Kernel(function, targetoptions=options)

@@ -18,14 +18,14 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from rpl_agent.errors import ModelError
-from rpl_envs import _kernels
+from rpl_envs import _lanes
 from rpl_envs.benchmark import Benchmark
 from rpl_envs.world import PublicKnowledge, Theta, world
 
 MODES = {
-    AutoresetMode.NEXT_STEP: _kernels.NEXT_STEP,
-    AutoresetMode.SAME_STEP: _kernels.SAME_STEP,
-    AutoresetMode.DISABLED: _kernels.DISABLED,
+    AutoresetMode.NEXT_STEP: _lanes.NEXT_STEP,
+    AutoresetMode.SAME_STEP: _lanes.SAME_STEP,
+    AutoresetMode.DISABLED: _lanes.DISABLED,
 }
 
 
@@ -79,7 +79,7 @@ class PMDPVectorEnv(PublicKnowledge, VectorEnv[np.ndarray, np.ndarray, np.ndarra
     def action_masks(self) -> np.ndarray:
         """(N, A) int8, 1 where a lane's action is enabled."""
         masks = np.empty((self.num_envs, self.pmdp.num_actions), dtype=np.int8)
-        _kernels.action_masks(self.pmdp.state_ptr, self.pmdp.action, self._states, masks)
+        _lanes.action_masks(self.pmdp.state_ptr, self.pmdp.action, self._states, masks)
         return masks
 
     def reset(
@@ -102,11 +102,11 @@ class PMDPVectorEnv(PublicKnowledge, VectorEnv[np.ndarray, np.ndarray, np.ndarra
                 continue  # a seeded lane goes on with its stream
             if lane_seed is None:
                 lane_seed = int(self.np_random.integers(2**63))
-            _kernels.seed_lanes(np.array([lane_seed % 2**64], dtype=np.uint64), self._rng[i : i + 1])
+            _lanes.seed_lanes(np.array([lane_seed % 2**64], dtype=np.uint64), self._rng[i : i + 1])
         pmdp, here = self.pmdp, self._world
         self._states[lanes] = pmdp.initial_state
         for i in np.flatnonzero(lanes) if pmdp.has_random_start else ():
-            self._states[i], _ = _kernels.pass_silent(
+            self._states[i], _ = _lanes.pass_silent(
                 pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, here._cumulative, here.reward, pmdp.is_silent,
                 pmdp.initial_state, self._rng[i],
             )  # fmt: skip
@@ -126,12 +126,12 @@ class PMDPVectorEnv(PublicKnowledge, VectorEnv[np.ndarray, np.ndarray, np.ndarra
             lane = int(np.argmax(self._over))
             raise ResetNeeded(f'lane {lane} has ended: reset it with reset(options={{"reset_mask": mask}})')
         skip = self._over if self._mode is AutoresetMode.NEXT_STEP else np.zeros(n, dtype=bool)
-        bad = _kernels.find_rows(pmdp.state_ptr, pmdp.action, self._states, actions, skip, self._rows)
+        bad = _lanes.find_rows(pmdp.state_ptr, pmdp.action, self._states, actions, skip, self._rows)
         if bad >= 0:  # nothing has moved yet
             raise here.disabled(int(self._states[bad]), int(actions[bad]))
         rewards, final = np.empty(n), np.empty(n, dtype=np.int64)
         terminations, truncations = np.empty(n, dtype=bool), np.empty(n, dtype=bool)
-        _kernels.step_lanes(
+        _lanes.step_lanes(
             pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, here._cumulative, here.reward, here.arrival, here.terminal,
             pmdp.is_silent, pmdp.initial_state, self.max_episode_steps, MODES[self._mode], self._rows, self._rng,
             self._states, self._steps, self._over, final, rewards, terminations, truncations,
@@ -168,7 +168,7 @@ class PMDPVectorEnv(PublicKnowledge, VectorEnv[np.ndarray, np.ndarray, np.ndarra
         for i in np.flatnonzero(ended):
             observations[i] = seen[i]
         masks = np.empty((self.num_envs, self.pmdp.num_actions), dtype=np.int8)
-        _kernels.action_masks(self.pmdp.state_ptr, self.pmdp.action, final, masks)
+        _lanes.action_masks(self.pmdp.state_ptr, self.pmdp.action, final, masks)
         details = {"action_mask": masks, "_action_mask": ended.copy(), "state": final.copy(), "_state": ended.copy()}
         return {
             "final_obs": observations, "_final_obs": ended.copy(), "final_info": details, "_final_info": ended.copy(),

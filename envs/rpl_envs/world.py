@@ -16,7 +16,7 @@ from gymnasium.error import InvalidAction
 
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Kind, Objective, ParametricMDP, Sense, Simulator, StateIndex
-from rpl_agent.model._kernels import cumulate
+from rpl_agent.model._random import cumulate
 from rpl_envs.benchmark import Benchmark, benchmark
 
 Theta = Sequence[float] | Mapping[str, float]

@@ -23,7 +23,7 @@ from rpl_agent.agent.attach import Attachment
 from rpl_agent.agent.sampling import Collected, Experience, Order, SimulatorSource, Source, _require_kind
 from rpl_agent.agent.tape import Recorder, plays_again, reseeded
 from rpl_agent.errors import DataError, ModelError, RPLWarning
-from rpl_agent.model._kernels import seed_state
+from rpl_agent.model._random import seed_state
 
 #: Recorded calls that carry fewer bits of chance than this show nothing: they could agree by accident.
 MIN_BITS = 30.0

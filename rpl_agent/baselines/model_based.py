@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rpl_agent.baselines._kernels import postorder, value_iteration
+from rpl_agent.baselines._planning import postorder, value_iteration
 from rpl_agent.baselines.base import Baseline
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Kind, ParametricMDP, Policy, Sense, Task

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rpl_agent.agent.book import gains
-from rpl_agent.baselines._kernels import greedy, q_episodes
+from rpl_agent.baselines._planning import greedy, q_episodes
 from rpl_agent.baselines.base import Baseline
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Kind, Policy, Sense
-from rpl_agent.model._kernels import cumulate
+from rpl_agent.model._random import cumulate
 
 
 class QLearning(Baseline):

@@ -166,7 +166,7 @@ def _residual(k, groups, chances, reward, gamma, sign, u, g, next_u, next_g, l, 
     return sign * a + norm + curve + rounding
 
 
-@njit(cache=True, nogil=True, borrows=True)
+@njit(nogil=True, allocates=False)
 def residuals(order, first, groups, chances, reward, rule, functions, scratch, out):
     """``out[s]`` ≥ sign · (T U − U) of all groups first[s]:first[s + 1] of state s, for all |y| ≤ 1; rounding included.
 
@@ -196,7 +196,7 @@ def residuals(order, first, groups, chances, reward, rule, functions, scratch, o
             functions.u[s] += sign * out[s]
 
 
-@njit(cache=True, nogil=True, borrows=True)
+@njit(nogil=True, allocates=False)
 def expand_backward(order, state_ptr, groups, chances, reward, sense, v, g, rows):
     """Values v (S,) and gradients g (S, r) of states in an order in which successors come first, none of them twice.
 

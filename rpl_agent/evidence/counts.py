@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rpl_agent.errors import DataError
-from rpl_agent.evidence import _kernels
+from rpl_agent.evidence import _counting
 from rpl_agent.model.pmdp import ParametricMDP
 
 #: Geometric schedule: a mark the first time the total reaches FIRST_MARK · RATIO^j, j = 0..MAX_MARKS-1.
@@ -241,7 +241,7 @@ class Counts:
         p = self.pmdp
         state = p.state_name(s) if 0 <= s < p.num_states else f"state {s} (the model has {p.num_states} states)"
         action = p.action_names[a] if 0 <= a < p.num_actions else f"action {a}"
-        if reason == _kernels.NO_ROW:
+        if reason == _counting.NO_ROW:
             return f"action {action} was observed in {state}, but the model does not enable it there"
         target = p.state_name(s2) if 0 <= s2 < p.num_states else f"state {s2}"
         if reason == AMBIGUOUS:
@@ -261,10 +261,10 @@ def locate(pmdp: ParametricMDP, states: np.ndarray, actions: np.ndarray, success
     Successors are those of the transitions, or the states that are seen behind silent ones.
     """
     out = np.empty(len(states), dtype=np.int64)
-    _kernels.locate(states, actions, successors, pmdp.state_ptr, pmdp.action, pmdp.row_ptr, pmdp.successor, out)
-    if pmdp.has_payments and (out == _kernels.NO_SUCCESSOR).any():
+    _counting.locate(states, actions, successors, pmdp.state_ptr, pmdp.action, pmdp.row_ptr, pmdp.successor, out)
+    if pmdp.has_payments and (out == _counting.NO_SUCCESSOR).any():
         seen = np.empty_like(out)
-        _kernels.locate(states, actions, successors, pmdp.state_ptr, pmdp.action, pmdp.row_ptr, pmdp.arrives, seen)
+        _counting.locate(states, actions, successors, pmdp.state_ptr, pmdp.action, pmdp.row_ptr, pmdp.arrives, seen)
         seen[(seen >= 0) & pmdp.told_by_reward[seen]] = AMBIGUOUS
-        out = np.where(out == _kernels.NO_SUCCESSOR, seen, out)
+        out = np.where(out == _counting.NO_SUCCESSOR, seen, out)
     return out

@@ -19,7 +19,7 @@ import numpy as np
 from scipy import special
 
 from rpl_agent.errors import DataError
-from rpl_agent.evidence import _kernels
+from rpl_agent.evidence import _counting
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.ledger import check_delta, per_event
 from rpl_agent.evidence.pooling import event_table
@@ -48,7 +48,7 @@ def anytime(successes, trials, gamma: float) -> tuple[np.ndarray, np.ndarray]:
     """Interval valid at all times together; l = 0 where K = 0 and u = 1 where K = N."""
     k, n = _check(successes, trials, gamma)
     lower, upper = np.empty(k.shape), np.empty(k.shape)
-    _kernels.anytime_bounds(k.ravel(), n.ravel(), -np.log(gamma), lower.ravel(), upper.ravel())
+    _counting.anytime_bounds(k.ravel(), n.ravel(), -np.log(gamma), lower.ravel(), upper.ravel())
     return _outward(lower, upper)
 
 

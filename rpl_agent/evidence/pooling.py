@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rpl_agent.evidence import _kernels
+from rpl_agent.evidence import _counting
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP
@@ -48,7 +48,7 @@ class EventTable:
     def __init__(self, pmdp: ParametricMDP):
         table = pmdp.table
         multiplicity = np.empty(pmdp.num_transitions, dtype=np.int32)
-        _kernels.multiplicities(pmdp.row_ptr, pmdp.expression, table.num_expressions, multiplicity)
+        _counting.multiplicities(pmdp.row_ptr, pmdp.expression, table.num_expressions, multiplicity)
         if multiplicity.max(initial=1) == 1 and multiplicity.min(initial=1) == 1:
             self.group_of = pmdp.expression
             self.expression = np.arange(table.num_expressions)
@@ -84,7 +84,7 @@ class EventTable:
         trials = np.zeros(self.num_events, dtype=np.int64)
         hits = np.zeros(len(self.expression), dtype=np.int64)
         seen = np.full(self.num_events, -1, dtype=np.int64)
-        _kernels.pool_events(
+        _counting.pool_events(
             self.row_ptr,
             self.group_of,
             counts.transitions,

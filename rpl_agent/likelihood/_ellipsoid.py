@@ -19,7 +19,7 @@ SETTLED = 1e-4
 MAX_CONDITION, MAX_DEFECT = 1e10, 0.1
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def curvature(excess):
     """φ(ε) = 2(ε − ln(1+ε))/ε², rounded down; φ(0) = 1."""
     if abs(excess) < 1e-3:
@@ -29,7 +29,7 @@ def curvature(excess):
     return value * (1.0 - 1e-9)
 
 
-@njit(cache=True)
+@njit()
 def _lowered_hessian(weights, scale, H):
     """H (r, r) ≤ Σ scale_f w_f w_f' in the order of symmetric matrices, whatever rounding does to the sum.
 
@@ -56,7 +56,7 @@ def _lowered_hessian(weights, scale, H):
         H[i, i] -= (2.0 * n + 16.0) * UNIT_ROUNDOFF * lost[i]
 
 
-@njit(cache=True)
+@njit()
 def _norm(matrix):
     """The Frobenius norm."""
     total = 0.0
@@ -65,7 +65,7 @@ def _norm(matrix):
     return sqrt(total)
 
 
-@njit(cache=True)
+@njit()
 def enclose(constant, weights, counts, m, room, reach, upper, rounds, center, H):
     """Radius² of {(x−c)'H(x−c) ≤ r²}, which holds every x with g(x) ≤ g(m) + room and f[x] ≤ upper; −1 if unbounded.
 

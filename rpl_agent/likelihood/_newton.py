@@ -17,7 +17,7 @@ from rpl_agent.likelihood._sums import half_form, taylor
 RAY_STEPS = 5
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def coordinates(z, exponents, matrix, out):
     """out (r,) = x(z)."""
     if len(exponents) == 0:
@@ -35,14 +35,14 @@ def coordinates(z, exponents, matrix, out):
             out[c] += matrix[c, i] * monomial
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def coordinates_many(z, exponents, matrix, out):
     """out (n, r) = x(z) for each of the points (n, k)."""
     for i in range(len(z)):
         coordinates(z[i], exponents, matrix, out[i])
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def jacobian(z, exponents, matrix, out):
     """out (r, k) = ∂x/∂z."""
     out[:] = 0.0
@@ -62,7 +62,7 @@ def jacobian(z, exponents, matrix, out):
                 out[c, j] += matrix[c, i] * slope
 
 
-@njit(cache=True)
+@njit()
 def velocities(z, t, rays, exponents, matrix, out):
     """out (n, r) = d/dt x(z + t·ray) for each ray (n, k) at its t (n,)."""
     slopes, place = np.empty((out.shape[1], len(z))), np.empty(len(z))
@@ -76,7 +76,7 @@ def velocities(z, t, rays, exponents, matrix, out):
                 out[i, c] += slopes[c, j] * rays[i, j]
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def penalised(z, A, b, barrier, exponents, matrix, constant, weights, counts, x):
     """−Σ K_f ln f[x(z)] − barrier Σ ln(b − A z), inf outside; x (r,) is written."""
     value = 0.0
@@ -98,7 +98,7 @@ def penalised(z, A, b, barrier, exponents, matrix, constant, weights, counts, x)
     return value
 
 
-@njit(cache=True)
+@njit()
 def derivatives(z, A, b, barrier, exponents, matrix, constant, weights, counts, x, gradient, information, precision):
     """Gradient (k,) of `penalised`, likelihood curvature (k, k) and curvature with the barrier at an interior z."""
     k, r = len(z), len(x)
@@ -146,7 +146,7 @@ def derivatives(z, A, b, barrier, exponents, matrix, constant, weights, counts, 
                 precision[j, l] += barrier * A[i, j] * A[i, l] / slack**2
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def cholesky(matrix, factor):
     """Lower triangle of ``factor`` (k, k) with factor factor' = matrix; False where the matrix is not positive.
 
@@ -166,7 +166,7 @@ def cholesky(matrix, factor):
     return positive
 
 
-@njit(cache=True)
+@njit()
 def inverse_factor(matrix, out):
     """out (k, k) = the inverse of the Cholesky factor, zeros above its diagonal; False where there is none."""
     k = len(matrix)
@@ -181,7 +181,7 @@ def inverse_factor(matrix, out):
     return positive
 
 
-@njit(cache=True)
+@njit()
 def factor_defect(matrix, factor):
     """e ≥ |F M F' − I| for an inverse factor F of a matrix M, so that M⁻¹ ≤ F'F / (1 − e), whatever its condition."""
     r = len(matrix)
@@ -202,7 +202,7 @@ def factor_defect(matrix, factor):
     return sqrt(total) * (1.0 + 1e-9) + (2.0 * r + 16.0) * UNIT_ROUNDOFF * (size + r)
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def solve_positive(matrix, right, factor, out):
     """out = matrix⁻¹ right for a positive definite matrix, by Cholesky in ``factor`` (scratch, k × k)."""
     k = len(right)
@@ -219,7 +219,7 @@ def solve_positive(matrix, right, factor, out):
         out[i] = total / factor[i, i]
 
 
-@njit(cache=True)
+@njit()
 def newton(z, A, b, barrier, exponents, matrix, constant, weights, counts, steps, tolerance, x, information, precision):
     """Damped Newton from an interior z, which is overwritten; returns the last predicted decrease."""
     k = len(z)
@@ -254,7 +254,7 @@ def newton(z, A, b, barrier, exponents, matrix, constant, weights, counts, steps
     return decrease
 
 
-@njit(cache=True)
+@njit()
 def likelihood_bounds(
     points, center, near, exponents, matrix, x, j, value, linear, quadratic, cubic, metric, ratio, reach, rounding, out
 ):
@@ -295,7 +295,7 @@ def likelihood_bounds(
             out[i] = third + form * largest * largest / (4.0 * (1.0 - largest)) + error
 
 
-@njit(cache=True)
+@njit()
 def ray_lengths(
     z, rays, longest, base, exponents, matrix, x, offsets, level, value, linear, quadratic, cubic, out, shares
 ):

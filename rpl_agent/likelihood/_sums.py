@@ -12,7 +12,7 @@ import numpy as np
 from rpl_agent.jit import njit
 
 
-@njit(cache=True)
+@njit()
 def log_likelihoods(constant, weights, counts, points, out):
     """out[i, j] = g_j(x_i) = −Σ_f counts[j, f] ln(constant_f + weights_f·x_i), or inf outside its domain.
 
@@ -25,7 +25,7 @@ def log_likelihoods(constant, weights, counts, points, out):
         _log_likelihoods_at(constant, columns, counts, points[i], values, logarithms, out[i])
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _log_likelihoods_at(constant, columns, counts, point, values, logarithms, out):
     """g_j at one point, and ``values`` (n,) of the expressions there and their logarithms (0 where there is none).
 
@@ -52,7 +52,7 @@ def _log_likelihoods_at(constant, columns, counts, point, values, logarithms, ou
                     out[j] = np.inf
 
 
-@njit(cache=True)
+@njit()
 def tangents(constant, weights, counts, offsets, points, values, gradients, shares):
     """G = ln Σ_j e^{offsets_j + g_j} (k,), its gradient (k, r) and the share of each window (k, J) at points (k, r).
 
@@ -88,7 +88,7 @@ def tangents(constant, weights, counts, offsets, points, values, gradients, shar
             gradients[i, c] = -np.dot(columns[c], mixed)
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def rounding_size(constant, weights, counts, x):
     """Σ_f K_f (1 + |ln f[x]| + (2 + r) (|constant_f| + |weights_f|·|x|) / f[x])."""
     r = weights.shape[1]
@@ -103,7 +103,7 @@ def rounding_size(constant, weights, counts, x):
     return total
 
 
-@njit(cache=True)
+@njit()
 def expand(constant, weights, counts, x, value, linear, quadratic, cubic, size):
     """Taylor coefficients of g_j, j = 0..J-1, at a point x where all expressions are positive.
 
@@ -155,7 +155,7 @@ def expand(constant, weights, counts, x, value, linear, quadratic, cubic, size):
                         cubic[j, c, d, e] *= 3.0
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def largest_ratio(constant, weights, x, factor):
     """max_f |factor b_f|², b_f = weights_f / f[x]."""
     r = weights.shape[1]
@@ -202,7 +202,7 @@ def half_form(matrix, step):
     return total
 
 
-@njit(cache=True)
+@njit()
 def particles_inside(normals, longest2, mean, factor, A, b, out):
     """Points mean + normals·factor (M, k) that satisfy A z ≤ b, written to the first rows of ``out``; their number.
 
@@ -239,7 +239,7 @@ def particles_inside(normals, longest2, mean, factor, A, b, out):
     return count
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def exponential_sum(g):
     """(least g, Σ e^{least − g}) of an array (n,); (inf, 0) where nothing is finite."""
     least = np.inf
@@ -253,7 +253,7 @@ def exponential_sum(g):
     return least, total
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def dirichlet_log_marginal(row_ptr, transitions):
     """ln Π_rows of the Dirichlet(½)-multinomial probability of the observed sequences of successors."""
     total = 0.0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rpl_agent.errors import ModelError
-from rpl_agent.model._kernels import cumulate, run_episodes, seed_state
+from rpl_agent.model._random import cumulate, run_episodes, seed_state
 from rpl_agent.model.pmdp import MDP
 from rpl_agent.model.policy import Policy
 

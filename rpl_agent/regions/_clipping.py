@@ -27,7 +27,7 @@ UNCHANGED, CUT, EMPTY, FULL, INCONSISTENT = 0, 1, 2, 3, 4
 CHOSEN, VIOLATED, REDUNDANT = 2, 1, 0
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _subset_key(basis, without):
     """A 64-bit hash of the basis with one slot left out."""
     key = np.uint64(1469598103934665603)
@@ -39,7 +39,7 @@ def _subset_key(basis, without):
     return key
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def sort_numbers(keys, order):
     """Sort the numbers in ``order`` in place by their keys, then by themselves (numpy's sorts compile for seconds)."""
     n = order.shape[0]
@@ -57,7 +57,7 @@ def sort_numbers(keys, order):
         stride //= 3
 
 
-@njit(cache=True)
+@njit()
 def clip(row_id, row, bound, basis, neighbour, point, alive, state):
     """Intersect a simple polytope with {x : row.x <= bound}, in place; nothing changes unless CUT is returned.
 
@@ -177,7 +177,7 @@ def clip(row_id, row, bound, basis, neighbour, point, alive, state):
     return CUT
 
 
-@njit(cache=True)
+@njit()
 def most_violated(rows, loose, tolerance, point, alive, state, status, worst):
     """One look at every row whose ``status`` is not REDUNDANT, over all vertices.
 
@@ -225,7 +225,7 @@ def most_violated(rows, loose, tolerance, point, alive, state, status, worst):
     return count
 
 
-@njit(cache=True)
+@njit()
 def cut_by_rows(rows, rhs, loose, tolerance, status, held, held_rhs, held_loose, size, basis, neighbour, point, alive,
                 state):  # fmt: skip
     """Cut by the most violated rows until no row is violated; stops early at a row that `clip` refuses.
@@ -275,7 +275,7 @@ def cut_by_rows(rows, rhs, loose, tolerance, status, held, held_rhs, held_loose,
                 return told, i
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def box_graph(loose, basis, neighbour, point, alive, state):
     """The 2**n vertices of a box whose rows are (x_j <= loose[2j], -x_j <= loose[2j + 1])."""
     n = basis.shape[1]
@@ -289,7 +289,7 @@ def box_graph(loose, basis, neighbour, point, alive, state):
     state[0] = 1 << n
 
 
-@njit(cache=True)
+@njit()
 def tighten_box(rows, rhs, basis, point, alive, state, low, high):
     """Raise low and lower high (n,), an outer box, to certified bounds of the polytope's coordinates.
 
@@ -321,7 +321,7 @@ def tighten_box(rows, rhs, basis, point, alive, state, low, high):
                 high[j] = min(high[j], -bound)
 
 
-@njit(cache=True)
+@njit()
 def fill_table(data, basis, point, neighbour):
     """Write a complete graph into an empty table; the number of singular bases is returned."""
     count, n = basis.shape
@@ -343,7 +343,7 @@ def fill_table(data, basis, point, neighbour):
     return singular
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _same(first, second):
     for k in range(first.shape[0]):
         if first[k] != second[k]:
@@ -351,7 +351,7 @@ def _same(first, second):
     return True
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def insert_vertex(data, basis, inverse, point):
     """The number of the vertex with this basis, added if new; -1 if the table is full."""
     mask = data.slots.shape[0] - 1
@@ -369,7 +369,7 @@ def insert_vertex(data, basis, inverse, point):
     return vertex
 
 
-@njit(cache=True)
+@njit()
 def first_vertex(data, basis):
     """Put the vertex with this basis into an empty table; False if the basis is singular."""
     n = basis.shape[0]
@@ -380,7 +380,7 @@ def first_vertex(data, basis):
     return insert_vertex(data, basis, inverse, point) == 0
 
 
-@njit(cache=True)
+@njit()
 def grow(data, directions, start):
     """Walk to the optimum of every direction and remember the vertices and edges met on the way (one thread only).
 

@@ -40,7 +40,7 @@ def support_ellipsoid(center, factor, radius, direction):
     return total - (4.0 * n + 16.0) * UNIT_ROUNDOFF * (size + radius * sizes) - 1e-300
 
 
-@njit(cache=True, borrows=True)
+@njit(allocates=False)
 def support_ellipsoid_many(center, factor, radius, directions, out):
     """``out[i]`` = bound for ``directions[i]``."""
     for i in range(directions.shape[0]):

@@ -7,7 +7,7 @@ import numpy as np
 from rpl_agent.jit import UNIT_ROUNDOFF, njit
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _inequality(place, k, i, j, a, b, sign, lower, upper, rows, rhs):
     """sign * z_k <= sign * (a z_j + b z_i - a b), where z_i touches a and z_j touches b."""
     rows[place, k] += sign
@@ -17,7 +17,7 @@ def _inequality(place, k, i, j, a, b, sign, lower, upper, rows, rhs):
     rhs[place] = -sign * a * b + 4.0 * UNIT_ROUNDOFF * (abs(a * b) + (abs(a) + abs(b)) * reach)
 
 
-@njit(cache=True)
+@njit()
 def mccormick(products, lower, upper):
     """(rows, rhs) of McCormick's inequalities over bounds of z (n,), and a middle tangent for squares.
 
@@ -42,7 +42,7 @@ def mccormick(products, lower, upper):
     return rows, rhs
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def propagate(products, order, lower, upper):
     """Tighten bounds of z in place by z_k = z_i z_j in interval arithmetic, products in ``order``."""
     for m in order:

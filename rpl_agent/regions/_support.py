@@ -139,7 +139,7 @@ def polytope_data(
     )  # fmt: skip
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def support_box(lower, upper, direction):
     """A lower bound of min c.x over the box [lower, upper]."""
     n = direction.shape[0]
@@ -155,14 +155,14 @@ def support_box(lower, upper, direction):
     return total - (2.0 * n + 8.0) * UNIT_ROUNDOFF * size - 1e-300 * (size > 0.0)
 
 
-@njit(cache=True, borrows=True)
+@njit(allocates=False)
 def support_box_many(lower, upper, directions, out):
     """``out[i]`` = bound for ``directions[i]``."""
     for i in range(directions.shape[0]):
         out[i] = support_box(lower, upper, directions[i])
 
 
-@njit(cache=True)
+@njit()
 def safe_bound(rows, rhs, lower, upper, basis, direction, y):
     """The Neumaier-Shcherbina bound for multipliers y of the rows in basis, those above 0, rounding subtracted."""
     n = direction.shape[0]
@@ -187,7 +187,7 @@ def safe_bound(rows, rhs, lower, upper, basis, direction, y):
     return total - (4.0 * n + 16.0) * UNIT_ROUNDOFF * size - 1e-300
 
 
-@njit(cache=True)
+@njit()
 def invert(matrix, inverse):
     """Invert matrix (n, n) into inverse *transposed*, by elimination with row pivoting; False where singular."""
     n = matrix.shape[0]
@@ -220,7 +220,7 @@ def invert(matrix, inverse):
     return True
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def write_record(data, vertex, basis, inverse, point):
     """Store a vertex: its basis, its point and the numbers that queries read; neighbours unknown."""
     n = basis.shape[0]
@@ -248,7 +248,7 @@ def write_record(data, vertex, basis, inverse, point):
         record[n * n + 3 * n + k] = -1.0
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def entering_row(rows, loose, basis, inverse, point, leaving):
     """Ratio test: the row that stops the walk along the edge that leaves basis[leaving]; -1 if none does.
 
@@ -281,7 +281,7 @@ def entering_row(rows, loose, basis, inverse, point, leaving):
     return entering
 
 
-@njit(cache=True)
+@njit()
 def pivot(rows, loose, basis, leaving, entering, inverse, point):
     """Exchange a row of the basis, keep it sorted, refresh inverse and point; False if the new basis is singular."""
     n = basis.shape[0]
@@ -306,7 +306,7 @@ def pivot(rows, loose, basis, leaving, entering, inverse, point):
     return True
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def multipliers(inverse, direction, y):
     """y = -B^-T c; returns the index of the most negative one beyond tolerance, or -1 at an optimal vertex."""
     n = direction.shape[0]
@@ -326,7 +326,7 @@ def multipliers(inverse, direction, y):
     return worst
 
 
-@njit(cache=True)
+@njit()
 def inverse_of(table, n, vertex):
     """A copy of G of a vertex."""
     base = vertex * (n * n + 4 * n)
@@ -337,7 +337,7 @@ def inverse_of(table, n, vertex):
     return inverse
 
 
-@njit(cache=True)
+@njit()
 def plain_simplex(walk, table, lower, upper, direction, vertex):
     """Continue a walk from a table vertex without the table (read-only): the bound where it ends."""
     n = direction.shape[0]
@@ -407,7 +407,7 @@ def walk_table(table, direction, vertex):
     return bound - slack, vertex, 2.0 * slack
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def support_polytope(data, direction, start):
     """A certified lower bound of min c.x over the polytope, by walking the vertex graph.
 
@@ -434,7 +434,7 @@ def support_polytope(data, direction, start):
     return bound, vertex
 
 
-@njit(cache=True, borrows=True)
+@njit(allocates=False)
 def support_polytope_many(data, directions, memory, out):
     """``out[i]`` = bound for ``directions[i]``, started at and remembered in ``memory[i % len(memory)]``.
 

@@ -153,7 +153,7 @@ class Product:
         return None
 
 
-@njit(cache=True)
+@njit()
 def _interval_blocks(
     indptr, indices, data, block_of, block_ptr, closed, lower, upper, rest_lower, rest_upper, longest, out
 ):  # fmt: skip

@@ -22,7 +22,7 @@ FEASIBILITY_TOLERANCE = 1e-9
 INSERTION_LIMIT = 48
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _sign_of_sum(terms):
     """The sign of a sum of floats, without rounding; ``terms`` is overwritten.
 
@@ -99,7 +99,7 @@ def sort_row(a, b, values, cap, sign, successor, expression, upper, keys, order)
     return n
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def pair_bound(x, y, lower_x, upper_x, lower_y, upper_y, maximise, upward):
     """The bound of a row with two successors of finite values x and y, in closed form; numbers only.
 
@@ -128,7 +128,7 @@ def pair_bound(x, y, lower_x, upper_x, lower_y, upper_y, maximise, upward):
     return -result if maximise else result
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _surely_one(x, y, z):
     """Whether x + y + z >= 1, exactly; False in cases too close to call. Numbers only, for `triple_bound`."""
     total = x + y
@@ -141,7 +141,7 @@ def _surely_one(x, y, z):
     return surplus > 1e-30 or (surplus >= 0.0 and (first == 0.0 or second == 0.0))
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def triple_bound(x, y, z, lx, ux, ly, uy, lz, uz, maximise, upward):
     """The bound of a row with three possible successors of finite values, in closed form; numbers only.
 

@@ -123,7 +123,7 @@ def region_bound(a, b, values, maximise, upward, successor, expression, region, 
     return bound, vertex, width
 
 
-@njit(borrows=True, nogil=True)
+@njit(allocates=False, nogil=True)
 def region_strategies(values, maximise, rows, played, region, scratch, totals, p):
     """Nature's best distributions over a region, without rounding margins.
 

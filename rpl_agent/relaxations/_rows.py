@@ -19,7 +19,7 @@ from rpl_agent.relaxations._interval_rows import interval_bound, point_bound, so
 from rpl_agent.relaxations._region_rows import region_bound
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def scratch_size(row_ptr):
     """Length of the scratch columns that the row kernels need: the longest row."""
     longest = 1
@@ -77,7 +77,7 @@ def remembered(row, region, before):
     return start
 
 
-@njit(nogil=True, borrows=True)
+@njit(nogil=True, allocates=False)
 def row_range(first, last, values, maximise, upward, model, point, interval, region, scratch, rows, out):
     """out[i] = bound of row rows[i] for first <= i < last; of row i itself when ``rows`` is empty.
 
@@ -102,7 +102,7 @@ def row_range(first, last, values, maximise, upward, model, point, interval, reg
             region.memory[row % region.memory.shape[0]] = vertex
 
 
-@njit(nogil=True, borrows=True)
+@njit(nogil=True, allocates=False)
 def hull_strategies(values, maximise, model, played, lower, upper, scratch, totals, p):
     """Nature's best distribution of every row within intervals, without rounding margins (to find strategies).
 

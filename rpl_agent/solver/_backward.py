@@ -77,7 +77,7 @@ def _far_side(a, b, low, high, q, width, maximise, successor, expression, upper)
     return far if top < np.inf else np.inf
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _in_turn(a, b, low, high, maximise, successor, expression, point, interval, region, scratch, start):
     """`both_bounds` of a row that needs a look from each side. A call, not a part: few rows of intervals come here."""
     q_low, q_high = 0.0, 0.0
@@ -140,7 +140,7 @@ def both_bounds(a, b, low, high, maximise, successor, expression, point, interva
     return q_low, q_high, vertex
 
 
-@njit(nogil=True, borrows=True)
+@njit(nogil=True, allocates=False)
 def backward(order, low, high, low_rows, high_rows, game, point, interval, region, scratch):
     """low[s] <= (T low)(s) and high[s] >= (T high)(s) for s in order, successors first.
 

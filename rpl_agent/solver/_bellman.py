@@ -68,7 +68,7 @@ def mixture(drawn, base, total, least, most, side):
     return mean
 
 
-@njit(nogil=True, borrows=True)
+@njit(nogil=True, allocates=False)
 def bellman(order, values, out, chosen, upward, offset, game, point, interval, region, scratch):
     """out[s] = bound of (T values)(s) + offset for s in order; ``out is values`` makes it a Gauss-Seidel sweep.
 

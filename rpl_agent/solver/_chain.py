@@ -7,7 +7,7 @@ import numpy as np
 from rpl_agent.jit import njit
 
 
-@njit(nogil=True, borrows=True)
+@njit(nogil=True, allocates=False)
 def row_means(values, gamma, row_ptr, successor, reward, p, q):
     """q[row] = reward + gamma * sum p v under nature's distributions p (T,), as min v + sum p (v - min v).
 
@@ -25,7 +25,7 @@ def row_means(values, gamma, row_ptr, successor, reward, p, q):
         q[row] = reward[row] + gamma * (low + total)
 
 
-@njit(nogil=True, borrows=True)
+@njit(nogil=True, allocates=False)
 def assemble(
     rows, weights, values, gamma, offset, state_ptr, row_ptr, successor, reward, p, indptr, indices, data, rhs
 ):
@@ -82,7 +82,7 @@ def assemble(
     return k
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def residual(indptr, indices, data, rhs, x):
     """(n,) rhs - A x of an assembled chain."""
     out = rhs.copy()
@@ -92,7 +92,7 @@ def residual(indptr, indices, data, rhs, x):
     return out
 
 
-@njit(nogil=True, borrows=True)
+@njit(nogil=True, allocates=False)
 def relax_chain(indptr, indices, data, rhs, x, sweeps, tolerance):
     """Gauss-Seidel on an assembled chain, both directions in turn; the number of sweeps used."""
     n = rhs.shape[0]
@@ -115,7 +115,7 @@ def relax_chain(indptr, indices, data, rhs, x, sweeps, tolerance):
     return sweeps
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def extract(states, position, state_ptr, row_ptr, successor, size):
     """Sizes and maps of the local model on ``states``.
 

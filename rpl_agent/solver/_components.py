@@ -9,7 +9,7 @@ import numpy as np
 from rpl_agent.jit import njit
 
 
-@njit(nogil=True, borrows=True)
+@njit(nogil=True, allocates=False)
 def numbered_forward(state_ptr, row_ptr, successor, decided):
     """Whether every transition leads to a larger number (loops of states that only loop aside): the numbers are then
     a topological order, as in models built step by step, and no search is needed."""
@@ -28,7 +28,7 @@ def numbered_forward(state_ptr, row_ptr, successor, decided):
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def components(state_ptr, row_ptr, successor, decided):
     """Strongly connected components (Tarjan, iterative); decided states have no edges.
 
@@ -104,7 +104,7 @@ def components(state_ptr, row_ptr, successor, decided):
 TRIVIAL, SINK, CYCLIC = 0, 1, 2
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def layers(state_ptr, row_ptr, successor, decided, order, component, sinks):
     """Kind of each state and the number of cyclic layers below it.
 
@@ -157,7 +157,7 @@ def layers(state_ptr, row_ptr, successor, decided, order, component, sinks):
     return kind, depth
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def levels(state_ptr, row_ptr, successor, decided, order, component):
     """(S,) int64 longest path of components below each state's component; states of one level do not see each other,
     unless they share a component."""
@@ -182,7 +182,7 @@ def levels(state_ptr, row_ptr, successor, decided, order, component):
     return level
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def retry_costs(state_ptr, row_ptr, successor, p, reward, exit_values):
     """A guess of costs: the cheapest path to an exit, a transition of probability p costing reward / p.
 

@@ -17,7 +17,7 @@ from rpl_agent.relaxations._interval_rows import FEASIBILITY_TOLERANCE, at_least
 ALL_ROWS, ANY_ROW, DRAWN_ROW = 0, 1, 2
 
 
-@njit(cache=True)
+@njit()
 def _others_reach_one(t, a, b, bound, expression):
     """Whether the bounds of a row's other transitions sum to at least 1."""
     terms = np.empty(b - a - 1)
@@ -27,7 +27,7 @@ def _others_reach_one(t, a, b, bound, expression):
     return at_least_one(terms)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def attainable(lower, upper, expression, row_ptr):
     """(lo, hi) (T,): bounds per transition, hi = 0 and lo > 0 exactly where no and every distribution of its row says
     so. A transition gets no mass where the others' lower bounds sum to 1, and some where their upper bounds do not."""
@@ -56,7 +56,7 @@ def attainable(lower, upper, expression, row_ptr):
     return lo, hi
 
 
-@njit(cache=True)
+@njit()
 def _stays_exactly(row, inside, row_ptr, successor, hi):
     """Whether the upper bounds inside the set sum to at least 1, where rounding leaves that open."""
     terms = np.empty(row_ptr[row + 1] - row_ptr[row])
@@ -68,7 +68,7 @@ def _stays_exactly(row, inside, row_ptr, successor, hi):
     return at_least_one(terms[:count])
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _stays(row, inside, row_ptr, successor, lo, hi):
     """Whether nature can keep all mass of the row inside the set."""
     mass = 0.0
@@ -89,7 +89,7 @@ def _stays(row, inside, row_ptr, successor, lo, hi):
     return _stays_exactly(row, inside, row_ptr, successor, hi)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def staying_rows(inside, row_ptr, lo, hi):
     """(R,) whether nature can keep all mass of each row on the transitions marked in ``inside`` (T,)."""
     each = np.arange(inside.shape[0])
@@ -99,7 +99,7 @@ def staying_rows(inside, row_ptr, lo, hi):
     return out
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _only(row, inside, row_ptr, successor, hi):
     """Whether every distribution of the row stays inside the set."""
     for t in range(row_ptr[row], row_ptr[row + 1]):
@@ -108,7 +108,7 @@ def _only(row, inside, row_ptr, successor, hi):
     return True
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _touches(row, inside, row_ptr, successor, hi):
     """Whether some distribution of the row puts mass on the set."""
     for t in range(row_ptr[row], row_ptr[row + 1]):
@@ -117,7 +117,7 @@ def _touches(row, inside, row_ptr, successor, hi):
     return False
 
 
-@njit(cache=True)
+@njit()
 def _sources(state_ptr, row_ptr, successor, size):
     """The states that lead to each state j: sources[first[j]:first[j + 1]]."""
     first = np.zeros(size + 1, np.int64)
@@ -134,7 +134,7 @@ def _sources(state_ptr, row_ptr, successor, size):
     return first, sources
 
 
-@njit(cache=True)
+@njit()
 def _everything(members, n):
     """A queue (a ring of n) of all states that are members, with marks of those that wait in it."""
     queue = np.empty(n, np.int64)
@@ -148,7 +148,7 @@ def _everything(members, n):
     return queue, waiting, count
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _pop(queue, waiting, head, count):
     """(the state that waited longest, new head, new length)."""
     s = queue[head]
@@ -156,7 +156,7 @@ def _pop(queue, waiting, head, count):
     return s, (head + 1) % queue.shape[0], count - 1
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _enqueue(s, members, first, sources, queue, waiting, head, count):
     """Look again at the members that lead to s; the new length of the queue."""
     for e in range(first[s], first[s + 1]):
@@ -168,7 +168,7 @@ def _enqueue(s, members, first, sources, queue, waiting, head, count):
     return count
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def hold_set(state_ptr, row_ptr, successor, lo, hi, usable, quantifier, start):
     """The largest subset of ``start`` in which the play can be held for ever.
 
@@ -210,7 +210,7 @@ def hold_set(state_ptr, row_ptr, successor, lo, hi, usable, quantifier, start):
     return inside
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _keeps_finite(
     s, state_ptr, row_ptr, successor, lo, hi, played, pays, quantifier, nature_helps, must_reach, X, Y, Z, elsewhere
 ):
@@ -246,7 +246,7 @@ def _keeps_finite(
     return good and (progress or quiet) if quantifier == DRAWN_ROW else good
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def finite_set(state_ptr, row_ptr, successor, lo, hi, played, pays, quantifier, nature_helps, must_reach, goal, start):
     """States from which the minimiser keeps the total finite.
 
@@ -315,7 +315,7 @@ def finite_set(state_ptr, row_ptr, successor, lo, hi, played, pays, quantifier, 
         X = hold_set(state_ptr, row_ptr, successor, held_lo, held_hi, usable, held_by, X)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def progress_rows(state_ptr, row_ptr, successor, lo, hi, preferred, allowed, pays, adversary, rows):
     """Choose rows that leave: extend an attractor of the exits, preferred rows first.
 

@@ -14,7 +14,7 @@ from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT
 LARGEST = np.finfo(np.float64).max
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _rounded(value, error, upward):
     """value moved by error to the side asked for; overflow stays a bound."""
     if value == np.inf and not upward:
@@ -24,7 +24,7 @@ def _rounded(value, error, upward):
     return value + error if upward else value - error
 
 
-@njit(nogil=True, borrows=True)
+@njit(nogil=True, allocates=False)
 def row_totals(q, reward, gamma, upward, out):
     """out (k,) = bounds of reward + gamma * q, for row expectations q (k,) that may be infinite."""
     for i in range(q.shape[0]):
@@ -36,7 +36,7 @@ def row_totals(q, reward, gamma, upward, out):
         out[i] = total
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _drawn(a, b, totals, weights, upward):
     """Bound of the mean of totals a..b under weights: base + sum of w (total - base), terms of one sign."""
     base = np.inf
@@ -61,7 +61,7 @@ def _drawn(a, b, totals, weights, upward):
     return _rounded(result, UNIT_ROUNDOFF * ((2.0 * count + 8.0) * extra + 2.0 * size + FAINT), upward)
 
 
-@njit(nogil=True, borrows=True)
+@njit(nogil=True, allocates=False)
 def state_images(totals, state_ptr, agent, weights, upward, out):
     """out (k,) = what the agent makes of the totals of its rows.
 
@@ -86,7 +86,7 @@ def state_images(totals, state_ptr, agent, weights, upward, out):
         out[i] = best
 
 
-@njit(nogil=True, borrows=True)
+@njit(nogil=True, allocates=False)
 def runs_forward(members, usable, state_ptr, row_ptr, successor):
     """Whether plays within ``members`` (S,) by rows with usable (R,) == 2 only move to larger numbers: none stays."""
     for s in range(state_ptr.shape[0] - 1):

@@ -16,7 +16,7 @@ from rpl_agent.relaxations._region_rows import TRACE
 SPECK = 2.0**-60
 
 
-@njit(cache=True)
+@njit()
 def _allows(a, b, p, least, expression, upper):
     """Whether the upper bounds of the transitions with p > least admit a distribution on them alone, exactly."""
     count = 0
@@ -41,7 +41,7 @@ def _allows(a, b, p, least, expression, upper):
     return at_least_one(terms)
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _open_best(a, b, p, values, sign, successor, expression, upper):
     """Give a trace to the best successor without mass that may have some; False if there is none of finite value."""
     best = -1
@@ -54,7 +54,7 @@ def _open_best(a, b, p, values, sign, successor, expression, upper):
     return best >= 0
 
 
-@njit(nogil=True, borrows=True)
+@njit(nogil=True, allocates=False)
 def tidy(p, values, maximise, successor, lower, upper, expression, row_ptr):
     """Make p (T,), nature's greedy answer to values, stand for an exact one.
 
@@ -82,7 +82,7 @@ def tidy(p, values, maximise, successor, lower, upper, expression, row_ptr):
             holes = _open_best(a, b, p, values, sign, successor, expression, upper)
 
 
-@njit(cache=True)
+@njit()
 def _has_exact(a, b, p, lower, upper, expression):
     """Whether the bounds of a row allow an exact distribution whose support is that of p.
 
@@ -114,7 +114,7 @@ def _has_exact(a, b, p, lower, upper, expression):
     return not at_least_one(terms)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def mass_to_move(p, lower, upper, expression, row_ptr):
     """(R,) a bound on the mass between each row of p and an exact distribution on its support; inf if there is none.
 
@@ -139,7 +139,7 @@ def mass_to_move(p, lower, upper, expression, row_ptr):
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def moving_costs(values, p, mass, row_ptr, successor):
     """(R,) how much moving ``mass`` (R,) within the support of p (T,) can change the mean of finite values."""
     out = np.empty(mass.shape[0])

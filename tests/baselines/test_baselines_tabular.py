@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpl_agent.baselines import PSRL, UCBVI, UCRL2, CertaintyEquivalence, QLearning, RMax
-from rpl_agent.baselines._kernels import optimistic_expectation, postorder
+from rpl_agent.baselines._planning import optimistic_expectation, postorder
 from rpl_agent.baselines.certainty_equivalence import maximum_likelihood
 from rpl_agent.baselines.model_based import TabularPlanner
 from rpl_agent.errors import DataError, ModelError

@@ -8,7 +8,7 @@ from scipy import stats
 
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Policy, Simulator, build
-from rpl_agent.model._kernels import next_double, seed_state
+from rpl_agent.model._random import next_double, seed_state
 from rpl_envs import benchmark
 
 

@@ -36,16 +36,16 @@ def test_numba_still_has_the_option(option):
     assert hasattr(DefaultOptions, option)
 
 
-def test_borrowing_leaves_out_reference_counts():
+def test_without_allocation_no_references_are_counted():
     counted, plain = machine_code()
-    borrowed, lean = machine_code(borrows=True)
-    assert counted == borrowed == 3.0
+    same, lean = machine_code(allocates=False)
+    assert counted == same == 3.0
     assert "NRT_decref" in plain  # else this test says nothing about the option
     assert "NRT_incref" not in lean and "NRT_decref" not in lean
 
 
-def test_a_part_is_always_inlined_and_borrows():
-    assert "alwaysinline" not in machine_code(borrows=True)[1]
+def test_a_part_is_always_inlined_and_counts_no_references():
+    assert "alwaysinline" not in machine_code(allocates=False)[1]
     result, code = machine_code(part=True)
     assert result == 3.0
     assert "alwaysinline" in code and "NRT_decref" not in code
@@ -96,5 +96,5 @@ def test_both_kinds_find_their_own_implementations():
         return np.full(n, max(value, 0.0)).sum()
 
     for _ in range(2):
-        assert njit(cache=False, borrows=True)(filled)(3, -2.0) == 6.0
+        assert njit(cache=False, allocates=False)(filled)(3, -2.0) == 6.0
         assert njit(cache=False)(allocates)(3, 2.0) == 6.0

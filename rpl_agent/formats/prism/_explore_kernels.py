@@ -90,13 +90,13 @@ class ExploreScratch(NamedTuple):
     report: np.ndarray  # (4,) what Python has to know: lookup and its key, or command and assignment
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _hash(h, word):
     h = (h ^ word) * np.int64(-7046029254386353131)
     return h ^ (h >> np.int64(29))
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def find_state(target, keys, table):
     """(place in the table, number of the state or -1)."""
     h = np.int64(1)
@@ -117,7 +117,7 @@ def find_state(target, keys, table):
     return place, np.int64(-1)
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def find_value(owner, key, store):
     mask = len(store.value_table) - 1
     place = _hash(_hash(np.int64(1), owner), key) & mask
@@ -129,7 +129,7 @@ def find_value(owner, key, store):
     return place, np.int64(-1)
 
 
-@njit(borrows=True, error_model="numpy")
+@njit(allocates=False, error_model="numpy")
 def run_tape(tape, code, store, scratch, out):
     """Run a tape on the state in scratch.column; False where a value of the plain evaluator is missing."""
     start, column, step = code.tape_ptr[tape], scratch.column, code.step
@@ -188,7 +188,7 @@ def run_tape(tape, code, store, scratch, out):
     return True
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _updates(command, code, store, scratch):
     """Possibility, change of the key and range violations of every update of a command."""
     if not run_tape(command + 1, code, store, scratch, scratch.steps):
@@ -212,7 +212,7 @@ def _updates(command, code, store, scratch):
     return True
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _combination(action, size, store, scratch):
     """Number of the combination of commands in scratch.pick; -1 if there is no room for a new one."""
     h = _hash(np.int64(1), action)
@@ -245,7 +245,7 @@ def _combination(action, size, store, scratch):
     return new
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _reach(state, code, store, scratch):
     """Number of the state in scratch.target, found or new; -1 if there is no room."""
     place, number = find_state(scratch.target, store.keys, store.table)
@@ -262,7 +262,7 @@ def _reach(state, code, store, scratch):
     return number
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _outcomes(state, size, code, store, scratch):
     """All transitions of the combination in scratch.pick: every choice of one update per command."""
     for k in range(size):
@@ -302,7 +302,7 @@ def _outcomes(state, size, code, store, scratch):
             return DONE
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _choice(state, combination, store):
     """Close a choice whose transitions have been written; False if there is no room."""
     number = store.counts[CHOICES]
@@ -314,7 +314,7 @@ def _choice(state, combination, store):
     return True
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _gather(action, code, scratch):
     """Enabled commands of an action by module; how many modules take part, 0 if one of them has none enabled."""
     size = np.int64(0)
@@ -332,7 +332,7 @@ def _gather(action, code, scratch):
     return size
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _action(state, action, code, store, scratch):
     """All choices of an action: one enabled command of every module that takes part."""
     size = _gather(action, code, scratch)
@@ -369,7 +369,7 @@ def _action(state, action, code, store, scratch):
             return DONE
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _expand(state, code, store, scratch):
     for v in range(len(code.var_word)):
         digits = (store.keys[state, code.var_word[v]] >> code.var_shift[v]) & code.var_mask[v]
@@ -392,7 +392,7 @@ def _expand(state, code, store, scratch):
     return DONE
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def explore(code, store, scratch, max_states, pause):
     """Expand states until none is left, more than max_states are known, or `pause` of them were expanded."""
     stop = store.counts[NEXT] + pause
@@ -412,7 +412,7 @@ def explore(code, store, scratch, max_states, pause):
     return DONE
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def rehash(keys, count, table):
     """Fill an empty hash table with the first `count` states."""
     for number in range(count):
@@ -420,7 +420,7 @@ def rehash(keys, count, table):
         table[place] = number
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def rehash_combinations(count, store):
     """Fill an empty table of combinations."""
     mask = len(store.combination_table) - 1
@@ -434,7 +434,7 @@ def rehash_combinations(count, store):
         store.combination_table[place] = number
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def remember(owner, key, value, store):
     """Keep a value of the plain evaluator; the caller sees to it that there is room."""
     place, at = find_value(owner, key, store)

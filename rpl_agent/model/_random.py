@@ -13,7 +13,7 @@ def _rotate(x, k):
     return (x << uint64(k)) | (x >> uint64(64 - k))
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def next_double(state):
     """Uniform in [0, 1) with 53 random bits; advances state (4,) uint64."""
     result = _rotate(state[0] + state[3], 23) + state[0]
@@ -27,7 +27,7 @@ def next_double(state):
     return (result >> uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@njit(cache=True)
+@njit()
 def seed_state(seed):
     """(4,) uint64 from a seed by splitmix64, the generator xoshiro's authors recommend for this."""
     state = np.empty(4, dtype=np.uint64)
@@ -41,7 +41,7 @@ def seed_state(seed):
     return state
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def cumulate(pointer, weights, out):
     """Running sums of weights within each segment; the last positive one is exactly 1 so a draw always lands."""
     for i in range(len(pointer) - 1):
@@ -56,7 +56,7 @@ def cumulate(pointer, weights, out):
             out[k] = 1.0
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def draw(cumulative, low, high, u):
     """First index in [low, high) whose running sum exceeds u."""
     k = low
@@ -65,7 +65,7 @@ def draw(cumulative, low, high, u):
     return k
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def run_episodes(
     state_ptr, row_ptr, successor, expression, policy_cumulative, cumulative, reward, arrival, stop, silent, initial,
     max_steps, episodes, rng, counts, row_count, row_limit, expression_count, expression_limit, returns, lengths,

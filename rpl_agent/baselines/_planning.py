@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.jit import njit
-from rpl_agent.model._kernels import draw, next_double
+from rpl_agent.model._random import draw, next_double
 
 
-@njit(cache=True)
+@njit()
 def postorder(state_ptr, row_ptr, successor, initial):
     """States in depth-first postorder, the initial state's tree first: in an acyclic model successors come first."""
     n = len(state_ptr) - 1
@@ -43,7 +43,7 @@ def postorder(state_ptr, row_ptr, successor, initial):
     return order
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def optimistic_expectation(low, high, successor, probability, values, radius, bonus, maximise, work):
     """Best expectation of ``values`` over the L1 ball of a radius around a row's distribution, plus a bonus.
 
@@ -93,7 +93,7 @@ def optimistic_expectation(low, high, successor, probability, values, radius, bo
     return total
 
 
-@njit(cache=True)
+@njit()
 def value_iteration(
     state_ptr, row_ptr, successor, order, decided, reward, discount, probability, radius, bonus, maximise,
     tolerance, max_sweeps, values, rows,
@@ -133,7 +133,7 @@ def value_iteration(
     return max_sweeps
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def q_episodes(
     state_ptr, row_ptr, successor, cumulative, reward, bonus, stop, terminal, silent, initial, max_steps, episodes,
     first, decay, epsilon_min, omega, discount, rng, q, visits,
@@ -169,7 +169,7 @@ def q_episodes(
     return steps
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def greedy(q, low, high):
     """First row of the largest q."""
     best = low

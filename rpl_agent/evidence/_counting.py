@@ -16,7 +16,7 @@ NO_ROW = -1
 NO_SUCCESSOR = -2
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def locate(states, actions, successors, state_ptr, action, row_ptr, successor, out):
     """Transition index of each record (s, a, s'); NO_ROW or NO_SUCCESSOR where the model has none."""
     for k in range(len(states)):
@@ -34,7 +34,7 @@ def locate(states, actions, successors, state_ptr, action, row_ptr, successor, o
         out[k] = found
 
 
-@njit(cache=True)
+@njit()
 def multiplicities(row_ptr, expression, num_expressions, out):
     """out[t] = how many successors of t's row carry t's expression, at its first place; 0 at the others."""
     last = np.full(num_expressions, -1, dtype=np.int64)
@@ -51,7 +51,7 @@ def multiplicities(row_ptr, expression, num_expressions, out):
                 out[t] = 1
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def pool_events(row_ptr, group_of, transitions, event_of, positive, hits, seen, successes, trials):
     """Pooled successes and trials per event.
 
@@ -78,7 +78,7 @@ def pool_events(row_ptr, group_of, transitions, event_of, positive, hits, seen, 
             hits[group_of[t]] = 0
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def _anytime_lower(k, n, excess):
     """A point below {p : −k ln p − (n−k) ln(1−p) < excess}, at its end up to rounding, for k > 0.
 
@@ -98,7 +98,7 @@ def _anytime_lower(k, n, excess):
     return exp(q)
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def anytime_bounds(successes, trials, log_threshold, lower, upper):
     """Ends of {p : log M(p) < log_threshold} for the Beta(½,½) mixture martingale M, on the outside."""
     for i in range(len(successes)):
@@ -117,7 +117,7 @@ def anytime_bounds(successes, trials, log_threshold, lower, upper):
             upper[i] = 1.0 - _anytime_lower(n - k, n, excess)
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def sort_rows(row_ptr, expression, out):
     """out (T,) the expressions of every row in ascending order."""
     for r in range(len(row_ptr) - 1):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.jit import njit
-from rpl_agent.model._kernels import draw, next_double, seed_state
+from rpl_agent.model._random import draw, next_double, seed_state
 
 NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2
 
@@ -16,7 +16,7 @@ def seed_lanes(seeds, rng):
         rng[i] = seed_state(np.uint64(seeds[i]))
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def find_rows(state_ptr, row_action, states, actions, skip, rows):
     """Row of every lane's state and action; −1 where it is not enabled. Returns the first such lane, or −1."""
     bad = -1
@@ -32,7 +32,7 @@ def find_rows(state_ptr, row_action, states, actions, skip, rows):
     return bad
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def pass_silent(state_ptr, row_ptr, successor, cumulative, reward, silent, s, rng):
     """(state, reward) after the silent states that begin at s: a drawn start, or what is paid on the way."""
     paid = 0.0
@@ -44,7 +44,7 @@ def pass_silent(state_ptr, row_ptr, successor, cumulative, reward, silent, s, rn
     return s, paid
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def step_lanes(
     state_ptr, row_ptr, successor, cumulative, reward, arrival, terminal, silent, initial, max_steps, mode, rows, rng,
     states, steps, over, final, rewards, terminations, truncations,
@@ -77,7 +77,7 @@ def step_lanes(
         states[i] = s
 
 
-@njit(borrows=True)
+@njit(allocates=False)
 def action_masks(state_ptr, row_action, states, out):
     """out (N, A) int8: 1 where an action is enabled."""
     out[:] = 0
