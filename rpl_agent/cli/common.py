@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.parser import Parser, add_call, between, count, seed
@@ -161,6 +163,7 @@ def load_source(arguments: argparse.Namespace) -> ModelSource:
     if (arguments.id is None) == (arguments.model is None):
         raise ModelError("give either a registered ID or --model FILE")
     if arguments.model is not None:
+        _require_property(arguments)
         model = load_model(arguments)
         pmdp, objective = model.objective(arguments.property)
         theta = model.truth
@@ -183,6 +186,16 @@ def load_source(arguments: argparse.Namespace) -> ModelSource:
     world = rpl_envs.benchmark(name)
     theta = world.pmdp.instantiate(theta_given).theta if theta_given else np.asarray(world.theta)
     return ModelSource(name, world.pmdp, world.objective, theta, arguments.max_steps or world.max_episode_steps)
+
+
+def _require_property(arguments: argparse.Namespace) -> None:
+    """Refuse what has no property, or one that cannot be read, before a long exploration."""
+    from rpl_agent.formats.prism.parser import parse_properties
+
+    if arguments.property is not None:
+        parse_properties(arguments.property)
+    elif os.path.isfile(arguments.model) and not Path(arguments.model).with_suffix(".props").is_file():
+        raise ModelError(f"{arguments.model}: no property given (--property), and no .props file beside the model")
 
 
 def _gymnasium_source(name: str, max_steps: int | None) -> ModelSource | None:

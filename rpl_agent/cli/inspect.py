@@ -33,10 +33,8 @@ def register(commands) -> None:
 def run_info(arguments: argparse.Namespace) -> None:
     file_as_model(arguments)
     if arguments.model is not None and arguments.id is None:
-        model = load_model(arguments)
-        if model.bounds is not None:
-            _info_of_intervals(arguments, model)
-            return
+        _info_of_a_file(arguments, load_model(arguments))
+        return
     agent = run_of(arguments)
     if agent is None:
         source = load_source(arguments)
@@ -50,7 +48,17 @@ def run_info(arguments: argparse.Namespace) -> None:
     emit(arguments, facts, "run")
 
 
-def _facts(name: str, pmdp: ParametricMDP, objective: Objective) -> dict[str, Any]:
+def _info_of_a_file(arguments: argparse.Namespace, model: PrismModel) -> None:
+    pairs(arguments.theta, "--theta", float)
+    if model.bounds is not None:
+        _info_of_intervals(arguments, model)
+    elif arguments.property is None and not model.properties:
+        emit(arguments, _facts(arguments.model, model.pmdp, None), "model")
+    else:
+        emit(arguments, _facts(arguments.model, *model.objective(arguments.property)), "model")
+
+
+def _facts(name: str, pmdp: ParametricMDP, objective: Objective | None) -> dict[str, Any]:
     return {
         "model": name,
         "states": pmdp.num_states,
@@ -61,7 +69,7 @@ def _facts(name: str, pmdp: ParametricMDP, objective: Objective) -> dict[str, An
         "expressions": pmdp.num_expressions,
         "degree": pmdp.table.degree,
         "rank": pmdp.table.reduction.rank,
-        "objective": objective.describe(),
+        "objective": None if objective is None else objective.describe(),
         "hash": pmdp.content_hash,
     }
 

@@ -115,6 +115,26 @@ def test_worlds(capsys):
     assert "rpl/Aircraft-20x10-v0" in text and "Glider" not in text and "Pmax" in text
 
 
+def test_a_model_file_is_read_once_and_only_for_a_property_that_can_be_read(tmp_path, monkeypatch, capsys):
+    from rpl_agent.formats import prism
+
+    loaded, load = [], prism.load
+    monkeypatch.setattr(prism, "load", lambda *a, **k: loaded.append(a) or load(*a, **k))
+    path = tmp_path / "coin.prism"
+    path.write_text("mdp const double p; module m x:[0..2] init 0; [] x=0 -> p:(x'=1)+1-p:(x'=2); endmodule")
+    file = [str(path), "--param", "p=0.1:0.9", "--json"]
+    for line, error in ((file, "no property"), ([*file, "--property", "Pmax=? [ F x= ]"], "<property>")):
+        assert main(["train", *line]) == 2
+        assert error in json.loads(capsys.readouterr().out)["error"]
+    assert not loaded
+    assert main(["info", *file]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["states"], facts["parameters"], facts["objective"]) == (3, 1, None)
+    assert main(["info", *file, "--property", "Pmax=? [ F x=1 ]"]) == 0
+    assert "max" in json.loads(capsys.readouterr().out)["objective"]
+    assert len(loaded) == 2
+
+
 def test_version(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["--version"])
