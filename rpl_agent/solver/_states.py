@@ -38,7 +38,10 @@ def row_totals(q, reward, gamma, upward, out):
 
 @njit(allocates=False)
 def _drawn(a, b, totals, weights, upward):
-    """Bound of the mean of totals a..b under weights: base + sum of w (total - base), terms of one sign."""
+    """Bound of the mean of totals a..b under weights: base + sum of w (total - base), terms of one sign.
+
+    A mean lies between the least and the largest of its terms, whatever rounding says.
+    """
     base = np.inf
     most = -np.inf
     count = 0
@@ -58,7 +61,8 @@ def _drawn(a, b, totals, weights, upward):
     extra = min(extra, LARGEST)
     result = base + extra
     size = min(abs(result), LARGEST)
-    return _rounded(result, UNIT_ROUNDOFF * ((2.0 * count + 8.0) * extra + 2.0 * size + FAINT), upward)
+    result = _rounded(result, UNIT_ROUNDOFF * ((2.0 * count + 8.0) * extra + 2.0 * size + FAINT), upward)
+    return min(result, most) if upward else max(result, base)
 
 
 @njit(nogil=True, allocates=False)

@@ -76,3 +76,9 @@ def test_where_nothing_is_paid_the_value_is_zero(seed):
 def test_a_row_is_charged_for_the_spread_of_both_sides(seed):
     """A backward pass took the rounding of both bounds from the spread of one, which may be flat."""
     assert round_of(seed).failures == []
+
+
+@pytest.mark.parametrize("seed", [50007734])
+def test_a_mean_lies_between_its_terms(seed):
+    """Two rows had one lower bound in the solver, two in the check, whose mean was then rounded below both."""
+    assert round_of(seed).failures == []
