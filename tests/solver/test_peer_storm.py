@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import rpl_envs  # noqa: F401
+from benchmarks import bench_solver
 from rpl_agent.formats.export import write_uncertain
-from rpl_agent.model import Kind, Nature, Objective, Sense
+from rpl_agent.model import Nature, Objective, Sense
 from rpl_agent.relaxations import Intervals
 from rpl_agent.solver import solve
 from rpl_envs.benchmark import benchmark
@@ -30,23 +31,7 @@ def storm_model(tmp_path, relaxation: Intervals):
 
 
 def storm_value(model, objective: Objective, nature: Nature, precision: str = "1/100000000000") -> float:
-    from stormpy import environments
-
-    if objective.kind is Kind.REACH:
-        path = f'F "{objective.target}"' if objective.avoid is None else f'!"{objective.avoid}" U "{objective.target}"'
-        text = f"P{objective.sense.value}=? [ {path} ]"
-    else:
-        text = f'R{{"{objective.reward_name}"}}{objective.sense.value}=? [ F "{objective.target}" ]'
-    environment = environments.Environment()
-    solver = environment.solver().min_max()
-    solver.method = environments.MinMaxMethod.VALUE_ITERATION
-    solver.precision = stormpy.Rational(precision)
-    mode = stormpy.UncertaintyResolutionMode
-    result = stormpy.model_checking(
-        model, stormpy.parse_properties(text)[0], only_initial_states=True, environment=environment,
-        uncertainty_resolution_mode=mode.ROBUST if nature is Nature.ADVERSARIAL else mode.COOPERATIVE,
-    )  # fmt: skip
-    return float(result.get_value(model.initial_states[0]))
+    return bench_solver.storm_value(stormpy, model, objective, nature, precision)
 
 
 def random_model(seed: int) -> Intervals:
