@@ -272,7 +272,10 @@ def finite_set(state_ptr, row_ptr, successor, lo, hi, played, pays, quantifier, 
     possible = (hi > 0.0).astype(np.float64)  # a nature that does not help stays only where it has no way out
     held_lo, held_hi = (lo, hi) if nature_helps else (possible, possible)
     held_by = ANY_ROW if quantifier == ANY_ROW else ALL_ROWS
-    usable = np.where(played, 2, 0).astype(np.int8)
+    usable = np.zeros(played.shape[0], np.int8)
+    for row in range(played.shape[0]):  # np.where would compile numba's strings, for an error that cannot occur
+        if played[row]:
+            usable[row] = 2
     while True:
         Y = goal.copy()
         elsewhere = ~Y
