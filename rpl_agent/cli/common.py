@@ -168,7 +168,7 @@ def load_source(arguments: argparse.Namespace) -> ModelSource:
         pmdp, objective = model.objective(arguments.property)
         theta = model.truth
         if theta_given:
-            theta = pmdp.instantiate(theta_given).theta
+            theta = pmdp.instantiate(model.theta(theta_given)).theta
         return ModelSource(arguments.model, pmdp, objective, theta, arguments.max_steps or DEFAULT_STEPS)
     import numpy as np
 

@@ -126,8 +126,6 @@ def _numbers(lower: float, upper: float, solution: Solution, problems: list[str]
 
 def _solve_property(arguments: argparse.Namespace) -> int:
     """A property of a file: a bracket, or yes and no; robust and optimistic for an interval model."""
-    import numpy as np
-
     from rpl_agent.errors import ModelError
     from rpl_agent.formats import prism
     from rpl_agent.model import Nature
@@ -137,13 +135,9 @@ def _solve_property(arguments: argparse.Namespace) -> int:
     given = pairs(arguments.theta, "--theta", float)
     theta = None
     if given or (model.bounds is None and not domain.parameters):
-        if set(given) != set(domain.parameters):
-            raise ModelError(f"--theta must give a value to each of the parameters {domain.parameters}")
-        theta = np.array([given[name] for name in domain.parameters])
+        theta = model.theta(given)
     elif model.bounds is None:
-        raise ModelError(
-            f"rpl solve needs the true parameters: give --theta NAME=VALUE for each of {domain.parameters}"
-        )
+        raise ModelError(f"rpl solve needs the true parameters: give --theta NAME=VALUE for each of {model.parameters}")
     answers = prism.answer(model, arguments.property, theta, precision=arguments.precision)
     names = {Nature.ADVERSARIAL: "robust", Nature.COOPERATIVE: "optimistic"}
     parts = []

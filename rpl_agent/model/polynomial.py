@@ -158,7 +158,7 @@ class Polynomial:
             return "0"
         parts = []
         for monomial, coefficient in self.terms.items():
-            factors = [name if power == 1 else f"{name}**{power}" for name, power in monomial]
+            factors = [_factor(name, power) for name, power in monomial]
             if not factors or abs(coefficient) != 1:
                 factors.insert(0, _decimal(abs(coefficient)))
             sign = "-" if coefficient < 0 else "+"
@@ -201,6 +201,12 @@ def as_polynomial(value: Polynomial | Number) -> Polynomial:
         return Polynomial.constant(value)
     except (TypeError, ValueError) as error:
         raise ModelError(f"{value!r} is not a polynomial: {error}") from None
+
+
+def _factor(name: str, power: int) -> str:
+    """A power of a parameter; the name of a quotient is set in parentheses."""
+    name = name if name.isidentifier() else f"({name})"
+    return name if power == 1 else f"{name}**{power}"
 
 
 def _decimal(value: Fraction) -> str:

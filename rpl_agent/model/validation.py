@@ -16,6 +16,7 @@ from rpl_agent.model import ranges
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import DENSE_COLUMNS, INT64_SAFE
 from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.polynomial import Polynomial
 
 #: Expressions may leave [0, 1] on the domain by this much (rounding of LP solutions, never of the model).
 RANGE_TOLERANCE = 1e-9
@@ -133,8 +134,14 @@ def _row_sums_sparse(pmdp: ParametricMDP) -> list[Defect]:
 def _row_problem(pmdp: ParametricMDP, r: int) -> Defect:
     parts = [pmdp.table.polynomial(int(f)) for f in pmdp.expression[pmdp.row_ptr[r] : pmdp.row_ptr[r + 1]]]
     total = sum(parts[1:], parts[0])
-    shown = " ; ".join(str(p) for p in parts)
-    return Defect("row-sum", f"{pmdp.row_name(r)}: expressions {shown} sum to {total}, not to 1")
+    shown = " ; ".join(_shown(p) for p in parts)
+    return Defect("row-sum", f"{pmdp.row_name(r)}: expressions {shown} sum to {_shown(total)}, not to 1")
+
+
+def _shown(polynomial: Polynomial) -> str:
+    """The text of a polynomial, cut where nobody would read on."""
+    text = str(polynomial)
+    return text if len(text) <= 200 else f"{text[:200]} …"
 
 
 def _ranges(pmdp: ParametricMDP) -> list[Defect]:
@@ -147,8 +154,8 @@ def _ranges(pmdp: ParametricMDP) -> list[Defect]:
         problems.append(
             Defect(
                 "range",
-                f"{where}: expression {pmdp.table.polynomial(int(f))} ranges over [{low[f]:.6g}, {high[f]:.6g}] on the "
-                "domain; restrict the domain (see model.validation.restrict_domain) or mend the expression",
+                f"{where}: expression {_shown(pmdp.table.polynomial(int(f)))} ranges over [{low[f]:.6g}, {high[f]:.6g}] "
+                "on the domain; restrict the domain (see model.validation.restrict_domain) or mend the expression",
             )
         )
     return problems

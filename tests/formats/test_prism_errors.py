@@ -42,7 +42,7 @@ def refused(text: str, reason: str, line: int, column: int, **keywords) -> None:
         (HEAD + BODY.replace("x<N ->", "x & x<N ->"), "'&' needs booleans, got int, bool", 6, 9),
         (HEAD + BODY.replace("x'=x+1", "x'=x/2"), "'x' is int, its new value is double", 6, 19),
         (HEAD + BODY.replace("x<N ->", "x<p ->"), "a parameter may not occur under '<'", 6, 8),
-        (HEAD + BODY.replace("-> p :", "-> 1/p :"), "division by a parameter does not come out even", 6, 15),
+        (HEAD + BODY.replace("-> p :", "-> 1/p :"), "the divisor p may be 0 for p in", 6, 15),
         (HEAD + BODY.replace("-> p :", "-> pow(p, x) :"), "fixed power", 6, 14),
         (HEAD + BODY.replace("x'=x+1", "x'=x+2"), r"'x' would become 4, outside \[0..3\], in state \(x=2\)", 6, 3),
         (HEAD + BODY.replace("1-p", "0.9-p"), "sum to 0.9, not to 1", 6, 3),

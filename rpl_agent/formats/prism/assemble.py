@@ -202,8 +202,10 @@ class _RewardTable:
         if item.value.parametric:
             pool = Pool()
             ids = ProbabilityColumn(item.value, self.program.variables, pool).ids(here, len(at))
-            table, ids = pool.table(self.program.parameters, ids)
-            values = table.evaluate(np.asarray(theta, dtype=float))[ids]
+            point = dict(zip(self.program.parameters, np.asarray(theta, dtype=float).tolist(), strict=True))
+            point |= {key: float(value) for key, value in pool.derived.values(point).items()}
+            table, ids = pool.table(list(point), ids)
+            values = table.evaluate(np.array(list(point.values())))[ids]
         else:
             values = ExpressionBatch([item.value], self.program.variables).numbers(here, len(at))[0]
         if len(values) and not np.isfinite(values).all():

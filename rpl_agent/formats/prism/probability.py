@@ -13,6 +13,7 @@ from math import gcd, lcm
 
 import numpy as np
 
+from rpl_agent.formats.prism.derived import DerivedParameters
 from rpl_agent.formats.prism.errors import PrismError
 from rpl_agent.formats.prism.scope import StateVariable
 from rpl_agent.formats.prism.tape import LIMIT, Columns, NotVectorisable, Scaled, Tape
@@ -41,11 +42,17 @@ class Pool:
         self.denominators: list[int] = [1]
         self._numerators = np.zeros((16, 1), dtype=np.int64)  # rows beyond len(self) are spare
         self._index: dict[object, int] = {}
+        self.derived = DerivedParameters()
         self._largest = [1]  # bound of the numerators, per column
         self.intern([ONE], [1], np.array([[0], [1]], dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self._index)
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """All names that occur in some monomial."""
+        return frozenset(name for monomial in self.columns for name, _ in monomial)
 
     @property
     def numerators(self) -> np.ndarray:
@@ -265,7 +272,7 @@ class ProbabilityColumn:
         except PrismError as error:
             shown = ", ".join(f"{self.projection.variables[i].name}={state[i]}" for i in self.projection.indices)
             raise PrismError(f"{error.reason} at ({shown})", self.node.position) from None
-        return value if isinstance(value, Polynomial) else Polynomial.constant(value)
+        return self.pool.derived.named(value) if isinstance(value, Polynomial) else Polynomial.constant(value)
 
 
 def polynomial_terms(node: Node, tape: Tape) -> dict[Monomial, Scaled]:

@@ -23,6 +23,7 @@ import numpy as np
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.formats.prism import syntax as ast
 from rpl_agent.formats.prism.assemble import assemble, row_position
+from rpl_agent.formats.prism.derived import DerivedParameters
 from rpl_agent.formats.prism.errors import NOWHERE, PrismError
 from rpl_agent.formats.prism.explore import Graph, Machine, Progress, explore, expressions
 from rpl_agent.formats.prism.initial import initial_states
@@ -34,6 +35,7 @@ from rpl_agent.formats.prism.properties import Query, query_of
 from rpl_agent.formats.prism.scope import Number, Program
 from rpl_agent.formats.prism.typed import Node
 from rpl_agent.formats.prism.unknown import COMMANDS, ROWS, link_unknown
+from rpl_agent.model.domain import Domain
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP, Reward
 from rpl_agent.model.polynomial import Polynomial
@@ -59,6 +61,7 @@ class PrismModel:
     bounds : of the probabilities of an interval model, else None.
     parametric_rewards : reward structures that contain a parameter, as functions of the parameters.
     truth : (d,) the file's own numbers where parts of it were made unknown; for a simulator, never for a learner.
+    derived : parameters of ``pmdp`` that stand for quotients of the file's.
     """
 
     pmdp: ParametricMDP
@@ -69,6 +72,25 @@ class PrismModel:
     bounds: Bounds | None = None
     parametric_rewards: dict[str, Callable[[np.ndarray], Reward]] = field(default_factory=dict)
     truth: np.ndarray | None = None
+    derived: DerivedParameters = field(default_factory=DerivedParameters)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The parameters of the file: its constants of type double without a value."""
+        return self.program.scope.parameters if self.derived.found else self._domain.parameters
+
+    @property
+    def _domain(self) -> Domain:
+        return self.pmdp.domain if self.bounds is None else self.bounds.domain
+
+    def theta(self, values: Mapping[str, float]) -> np.ndarray:
+        """(d,) the point of the model's parameters at values of the file's."""
+        names = self._domain.parameters
+        if set(values) not in (set(names), set(self.parameters)):
+            raise ModelError(f"a value is needed for each of the parameters {self.parameters}, and for no other")
+        if set(values) != set(names):
+            values = {**values, **{name: float(value) for name, value in self.derived.values(values).items()}}
+        return np.array([values[name] for name in names], dtype=float)
 
     @property
     def num_initial_states(self) -> int:
@@ -135,6 +157,12 @@ class PrismModel:
             raise PrismError(
                 "a comparison with a threshold is answered by rpl solve; write =? here", NOWHERE, text or ""
             )
+        if self.derived.loose:
+            warnings.warn(
+                f"{', '.join(self.derived.found)}: learned as unknowns of their own; what ties them to each other or "
+                f"to {', '.join(self.derived.loose)} elsewhere is not used, so guarantees hold but may be wider",
+                RPLWarning, stacklevel=3,
+            )  # fmt: skip
         if query.complement:
             warnings.warn(
                 f"the property is answered as 1 - v with v = {query.objective.describe()}: all values are those of v",
@@ -231,6 +259,7 @@ def loads(
         pool = Pool()
         graph, machine = explore(program, initial_states(program), max_states, progress)
         ends = [expressions(graph, machine, pool, chances) for chances in _chances(program, machine)]
+        program, domain = pool.derived.extended(program, domain, pool.parameters | program.reward_parameters)
         made = assemble(program, graph, machine, pool, ends, domain, Path(source).stem)
         model = made.model
         if unknown != COMMANDS:  # distributions on simplices and their products are valid as they are
@@ -239,13 +268,12 @@ def loads(
         raise error.located(source, text) from None
     except RecursionError:
         raise PrismError("definitions nested too deeply", NOWHERE, source, text) from None
-    truth = unknowns.theta(model.table.parameters)
+    truth = unknowns.theta(model.table.parameters, pool.derived)
     if unknown == ROWS:
         hidden = learn_what(model)
         model, truth = hidden.pmdp, hidden.theta
-    loaded = PrismModel(
-        model, program, source, bounds=made.bounds, parametric_rewards=made.parametric_rewards, truth=truth
-    )
+    rewards = made.parametric_rewards
+    loaded = PrismModel(model, program, source, {}, [], made.bounds, rewards, truth, pool.derived)
     if model.labels["deadlock"].any():
         count = int(model.labels["deadlock"].sum())
         warnings.warn(

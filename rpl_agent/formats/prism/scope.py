@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from rpl_agent.formats.prism import syntax as ast
 from rpl_agent.formats.prism.errors import NOWHERE, Position, PrismError
-from rpl_agent.formats.prism.typed import Node, Type, apply, evaluate, literal, parameter, variable
+from rpl_agent.formats.prism.typed import Node, Type, apply, evaluate, literal, parameter, parameters_of, variable
 from rpl_agent.model.polynomial import exact
 
 Number = int | float | str | Fraction | Decimal | bool
@@ -77,6 +77,11 @@ class Program:
     rewards: dict[str, tuple[RewardItem, ...]]
     scope: Scope
     initial: Node | None = None  # the predicate of init … endinit
+
+    @property
+    def reward_parameters(self) -> frozenset[str]:
+        """The parameters that stand in some reward."""
+        return frozenset().union(*(parameters_of(i.value) for items in self.rewards.values() for i in items))
 
     @property
     def has_intervals(self) -> bool:

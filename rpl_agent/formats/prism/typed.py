@@ -1,8 +1,8 @@
 """Typed expressions: names resolved to variables, parameters and values; types checked; constants folded.
 
 Numbers are exact (int or Fraction), so a decimal literal means what it says. An expression that uses a parameter has a
-polynomial as its value (`Polynomial`); everything that decides the *structure* of the model (guards, updates, bounds,
-conditions) must not depend on parameters.
+polynomial as its value (`Polynomial`; see `quotients` for divisions); everything that decides the *structure* of the
+model (guards, updates, bounds, conditions) must not depend on parameters.
 
 `evaluate` is the slow, obvious meaning of an expression in one state; `vector` compiles the same expressions to numpy.
 """
@@ -19,8 +19,9 @@ from typing import Any
 
 from rpl_agent.formats.prism.errors import Position, PrismError
 from rpl_agent.formats.prism.irrational import Enclosure, Undecided, rational_power
+from rpl_agent.formats.prism.quotients import quotient, reduced
 from rpl_agent.formats.prism.syntax import MAX_DEPTH
-from rpl_agent.model.polynomial import Polynomial, divided
+from rpl_agent.model.polynomial import Polynomial
 
 # Exact arithmetic grows without end (x*x*x…): beyond this many bits a number is a mistake, not a probability.
 MAX_BITS = 20_000
@@ -72,8 +73,23 @@ def parameter(name: str, position: Position) -> Node:
     return Node("parameter", (), Type.DOUBLE, position, name, parametric=True)
 
 
+def parameters_of(node: Node) -> frozenset[str]:
+    """The parameters that stand in an expression."""
+    if not node.parametric:
+        return frozenset()
+    return frozenset([str(node.value)] if node.operator == "parameter" else []).union(
+        *(parameters_of(a) for a in node.arguments)
+    )
+
+
 def apply(operator: str, arguments: tuple[Node, ...], position: Position) -> Node:
     """Check types, forbid parameters where they would decide structure, and fold constants."""
+    if operator == "/" and arguments[1].parametric:
+        *others, last = _factors(arguments[1])  # a / (b c) = (a / b) / c: the divisors p+q and (p+q)^2 have one name
+        left = arguments[0]
+        for other in others:
+            left = apply("/", (left, other), position)
+        arguments = (left, last)
     depth = 1 + max(a.depth for a in arguments)
     if depth > MAX_DEPTH:
         raise PrismError(f"expression nested more than {MAX_DEPTH} levels deep (formulas included)", position)
@@ -90,6 +106,15 @@ def apply(operator: str, arguments: tuple[Node, ...], position: Position) -> Nod
             # 1/0 in a branch that is never taken is no error; a branch that is taken reports it then.
             return node
     return node
+
+
+def _factors(node: Node) -> list[Node]:
+    """The factors of a parametric product or power; a node that is none is its own factor."""
+    if node.operator == "*":
+        return [factor for a in node.arguments for factor in _factors(a)]
+    if node.operator == "pow" and node.arguments[1].value:
+        return _factors(node.arguments[0]) * node.arguments[1].value
+    return [node]
 
 
 def _type_of(operator: str, arguments: tuple[Node, ...], position: Position) -> Type:
@@ -135,10 +160,8 @@ def _require(holds: bool, operator: str, wanted: str, arguments: tuple[Node, ...
 
 
 def _check_polynomial(operator: str, arguments: tuple[Node, ...], position: Position) -> None:
-    """Parameters may be added, multiplied, divided by numbers and raised to fixed powers; nothing else."""
-    if operator in ("+", "*", "neg"):
-        return
-    if operator == "/":  # by a parameter where it comes out even: found out by `evaluate`
+    """Parameters may be added, multiplied, divided and raised to fixed powers; nothing else."""
+    if operator in ("+", "*", "neg", "/"):
         return
     if operator == "?:" and not arguments[0].parametric:
         return
@@ -148,7 +171,8 @@ def _check_polynomial(operator: str, arguments: tuple[Node, ...], position: Posi
             return
         raise PrismError(f"a parameter may only be raised to a fixed power 0..{MAX_POWER}", position)
     raise PrismError(
-        f"a parameter may not occur under '{operator}': probabilities must be polynomials in the parameters", position
+        f"a parameter may not occur under '{operator}': probabilities must be polynomials or quotients of them",
+        position,
     )
 
 
@@ -207,14 +231,7 @@ def _quotient(node: Node, left: Any, right: Any) -> Any:
     if right == 0:
         raise PrismError("division by zero", node.position)
     if isinstance(right, Polynomial) and not right.is_constant:
-        quotient = divided(Polynomial.constant(0) + left, right)
-        if quotient is None:
-            raise PrismError(
-                f"({left}) / ({right}) is not a polynomial: the division by a parameter does not come "
-                "out even (give a parameter to the quotient instead)",
-                node.position,
-            )
-        return quotient
+        return quotient(Polynomial.constant(0) + left, right, node.position)
     if isinstance(left, (Polynomial, Enclosure)) or isinstance(right, Enclosure):
         return left / right
     return Fraction(left) / Fraction(right)
@@ -251,6 +268,7 @@ def _power(node: Node, base: Any, exponent: Any) -> Any:
 
 
 def _checked(node: Node, value: Any) -> Any:
+    value = reduced(value)
     if isinstance(value, Polynomial):
         large = (
             len(value.terms) > MAX_TERMS

@@ -16,6 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from rpl_agent.formats.prism import syntax as ast
+from rpl_agent.formats.prism.derived import DerivedParameters
 from rpl_agent.formats.prism.errors import NOWHERE, Position, PrismError
 from rpl_agent.formats.prism.scope import Command, Number, Program, StateVariable, link
 from rpl_agent.formats.prism.typed import Node, Type, apply, evaluate, literal, parameter, variable
@@ -134,11 +135,13 @@ class UnknownCommands:
         nodes[possible[-1]] = rest
         return nodes
 
-    def theta(self, parameters: Sequence[str]) -> np.ndarray | None:
+    def theta(self, parameters: Sequence[str], derived: DerivedParameters) -> np.ndarray | None:
         """(d,) the file's numbers, None where a parameter has none."""
-        if not parameters or set(parameters) - set(self.truth):
+        needed = {name for d in derived.found.values() for name in d.parameters}
+        if not parameters or (needed | set(parameters)) - set(derived.found) - set(self.truth):
             return None
-        return np.array([float(self.truth[name]) for name in parameters])
+        truth = {**self.truth, **derived.values(self.truth)}
+        return np.array([float(truth[name]) for name in parameters])
 
     def domain(self, domain: Domain) -> Domain:
         """The domain with a sum of at most 1 for each distribution of three or more updates."""

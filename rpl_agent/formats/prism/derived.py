@@ -1,0 +1,210 @@
+"""Parameters that stand for quotients: p/(p+q) is an unknown number of its own.
+
+Probabilities stay polynomials in this way. The domain of such a parameter is the range of its quotient over the box of
+the file's parameters, rounded outward, so the domain holds every point of the file's: each guarantee stays one. What
+the file's parameters say beyond that (that p stands elsewhere too) is not used. A parameter that occurs in quotients
+only is no parameter of the model any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache, reduce
+from math import comb, inf, nextafter
+
+import numpy as np
+
+from rpl_agent.formats.prism.errors import Position, PrismError
+from rpl_agent.formats.prism.quotients import (
+    Reciprocal,
+    as_fraction,
+    by_last,
+    divides,
+    parenthesised,
+    reciprocals,
+    without,
+)
+from rpl_agent.formats.prism.scope import Program
+from rpl_agent.jit import UNIT_ROUNDOFF
+from rpl_agent.model.domain import Domain
+from rpl_agent.model.polynomial import ONE, Monomial, Number, Polynomial, exact
+from rpl_agent.model.ranges import MAX_BERNSTEIN
+from rpl_agent.model.unused import projection
+
+Box = Mapping[str, tuple[Fraction, Fraction]]
+
+
+@dataclass(frozen=True)
+class Derived:
+    """The parameter ``top / (divisor of over)``; its top is a term of the divisor, up to its sign, or a monomial."""
+
+    top: Polynomial
+    over: Reciprocal
+
+    @property
+    def name(self) -> str:
+        return f"{str(self.top).replace(' ', '')}/{parenthesised(self.over.divisor)}"
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """Those of the file that it depends on."""
+        return self.top.parameters | self.over.divisor.parameters
+
+    def value(self, point: Mapping[str, Number]) -> Fraction:
+        below = self.over.divisor.evaluate(point)
+        if below == 0:
+            raise PrismError(f"{self.over.divisor} is 0 at these parameters", self.over.position)
+        return self.top.evaluate(point) / below
+
+
+class DerivedParameters:
+    """Collects the quotients of a file and gives them names."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Derived] = {}
+        self._several: dict[Polynomial, Polynomial] = {}  # named -> meaning, of those with two or more in them
+        #: the file's parameters whose connection to something else is lost by this
+        self.loose: list[str] = []
+
+    def named(self, value: Polynomial) -> Polynomial:
+        """A probability over the file's parameters and derived ones, from one with reciprocals."""
+        if not reciprocals(value):
+            return value
+        result = Polynomial({})
+        for monomial, coefficient in value.terms.items():
+            result = result + self._named(monomial, coefficient)
+        if sum(name in self.found for name in result.parameters) > 1:
+            self._several[result] = value
+        return result
+
+    def _named(self, monomial: Monomial, coefficient: Fraction) -> Polynomial:
+        """One term: each reciprocal takes the largest monomial of its divisor that is there."""
+        powers = {name: power for name, power in monomial if not isinstance(name, Reciprocal)}
+        factors: list[str] = []
+        for over, power in monomial:
+            if not isinstance(over, Reciprocal):
+                continue
+            for _ in range(power):
+                terms = {m: c for m, c in over.divisor.terms.items() if m != over.leading and divides(m, powers)}
+                top = max(terms, key=by_last(over.divisor), default=ONE)
+                size = abs(terms.get(top, Fraction(1)))
+                powers = dict(without(powers, top))
+                derived = Derived(Polynomial({top: size}), over)
+                self.found.setdefault(derived.name, derived)
+                coefficient /= size
+                factors.append(derived.name)
+        for name in factors:
+            powers[name] = powers.get(name, 0) + 1
+        return Polynomial({tuple(sorted(powers.items())): coefficient})
+
+    def values(self, point: Mapping[str, Number]) -> dict[str, Fraction]:
+        """The derived parameters at a point of the file's, exactly."""
+        return {name: derived.value(point) for name, derived in self.found.items()}
+
+    def extended(self, program: Program, domain: Domain, occurring: Iterable[str]) -> tuple[Program, Domain]:
+        """Program and domain with the derived parameters, less those of the file that occur in quotients only.
+
+        occurring : parameters that stand somewhere by themselves.
+        """
+        if not self.found:
+            return program, domain
+        box = {
+            name: (min(Fraction(low), exact(low)), max(Fraction(high), exact(high)))
+            for name, low, high in zip(domain.parameters, domain.lower.tolist(), domain.upper.tolist())
+        }
+        limits = [outward(*quotient_range(d.top, d.over.divisor, box, d.over.position)) for d in self.found.values()]
+        divided = frozenset().union(*(d.parameters for d in self.found.values()))
+        alone = set(occurring)
+        self.loose = self._loose(divided, alone)
+        kept = projection(domain, np.array([name in alone or name not in divided for name in domain.parameters]))
+        kept = domain if kept is None else kept
+        names = (*kept.parameters, *self.found)
+        if len(set(names)) < len(names):
+            raise PrismError(f"the names {names} of parameters and quotients are not distinct")
+        lower, upper = (
+            np.append(ends, [limit[k] for limit in limits]) for k, ends in enumerate((kept.lower, kept.upper))
+        )
+        A = np.hstack([kept.A, np.zeros((len(kept.b), len(self.found)))])
+        wide = Domain(names, lower, upper, A, kept.b)
+        return replace(program, parameters=names), self._constrained(wide, box)
+
+    def _loose(self, divided: Iterable[str], alone: set[str]) -> list[str]:
+        """Parameters that stand below several divisors, or below one and alone, or in more quotients than there are."""
+        groups: dict[str, list[Derived]] = {}
+        for d in self.found.values():
+            groups.setdefault(d.over, []).append(d)
+        own = {over: frozenset().union(*(d.parameters for d in group)) for over, group in groups.items()}
+        many = frozenset().union(*(own[over] for over, group in groups.items() if len(group) > len(own[over])))
+        return [
+            name for name in sorted(divided)
+            if name in alone or name in many or sum(name in parameters for parameters in own.values()) > 1
+        ]  # fmt: skip
+
+    def _constrained(self, domain: Domain, box: Box) -> Domain:
+        """With the range of every probability that is linear in several derived parameters of their own."""
+        rows: list[np.ndarray] = []
+        right: list[float] = []
+        reach = np.maximum(np.abs(domain.lower), np.abs(domain.upper))
+        for named, meaning in self._several.items():
+            if named.degree > 1:
+                continue
+            top, bottom = as_fraction(meaning)
+            low, high = outward(*quotient_range(top, bottom, box, reciprocals(meaning)[0].position))
+            row = np.array([float(named.terms.get(((name, 1),), Fraction(0))) for name in domain.parameters])
+            constant = float(named.constant_value())
+            slack = 8 * UNIT_ROUNDOFF * (len(row) * float(np.abs(row) @ reach) + abs(constant) + abs(low) + abs(high))
+            rows += [row, -row]
+            right += [high - constant + slack, constant - low + slack]
+        return domain.with_constraints(np.array(rows), np.array(right)) if rows else domain
+
+
+def quotient_range(top: Polynomial, bottom: Polynomial, box: Box, position: Position) -> tuple[Fraction, Fraction]:
+    """Exact bounds of top / bottom on a box, where the bottom keeps its sign.
+
+    In Bernstein form both are mixtures of their coefficients with the same weights, so the quotient lies between the
+    least and the largest quotient of coefficients; at corners of the box these are its values.
+    """
+    names = sorted(top.parameters | bottom.parameters)
+    degrees = [max(dict(m).get(name, 0) for part in (top, bottom) for m in part.terms) for name in names]
+    if np.prod([n + 1.0 for n in degrees]) > MAX_BERNSTEIN:
+        raise PrismError(f"the quotient ({top}) / ({bottom}) is of too high a degree", position)
+    above, below = (_bernstein(part, names, degrees, box) for part in (top, bottom))
+    if not ((below > 0).all() or (below < 0).all()):
+        places = ", ".join(f"{name} in [{float(box[name][0]):g}, {float(box[name][1]):g}]" for name in names)
+        raise PrismError(
+            f"the divisor {bottom} may be 0 for {places}: give ranges that keep it away from 0 (--param NAME=LO:HI)",
+            position,
+        )
+    quotients = above / below
+    return quotients.min(), quotients.max()
+
+
+def _bernstein(polynomial: Polynomial, names: list[str], degrees: list[int], box: Box) -> np.ndarray:
+    """Exact Bernstein coefficients of all degrees on the box, flat (see `rpl_agent.model.ranges`)."""
+    total = np.full(int(np.prod([n + 1 for n in degrees])), Fraction(0))
+    for monomial, coefficient in polynomial.terms.items():
+        powers = dict(monomial)
+        factors = [_power(powers.get(name, 0), n, *box[name]) for name, n in zip(names, degrees)]
+        total = total + reduce(np.multiply.outer, factors, np.array(coefficient, dtype=object)).reshape(-1)
+    return total
+
+
+@lru_cache(maxsize=10_000)
+def _power(p: int, n: int, low: Fraction, high: Fraction) -> np.ndarray:
+    """Bernstein coefficients of degree n of the p-th power on [low, high]."""
+    return np.array([
+        sum(comb(p, q) * low ** (p - q) * (high - low) ** q * Fraction(comb(i, q), comb(n, q))
+            for q in range(min(i, p) + 1))
+        for i in range(n + 1)
+    ], dtype=object)  # fmt: skip
+
+
+def outward(low: Fraction, high: Fraction) -> tuple[float, float]:
+    """Floats at or beyond both ends."""
+    below, above = float(low), float(high)
+    return (
+        below if Fraction(below) <= low else nextafter(below, -inf),
+        above if Fraction(above) >= high else nextafter(above, inf),
+    )
