@@ -151,10 +151,11 @@ def _ranges(pmdp: ParametricMDP) -> list[Defect]:
     for f in np.flatnonzero((low < -RANGE_TOLERANCE) | (high > 1 + RANGE_TOLERANCE)):
         at = np.flatnonzero(pmdp.expression == f)
         where = pmdp.row_name(int(pmdp.transition_row[at[0]])) if len(at) else "no transition"
+        shown = _shown(pmdp.table.polynomial(int(f)))
         problems.append(
             Defect(
                 "range",
-                f"{where}: expression {_shown(pmdp.table.polynomial(int(f)))} ranges over [{low[f]:.6g}, {high[f]:.6g}] "
+                f"{where}: expression {shown} ranges over [{low[f]:.6g}, {high[f]:.6g}] "
                 "on the domain; restrict the domain (see model.validation.restrict_domain) or mend the expression",
             )
         )
