@@ -41,6 +41,8 @@ class RangeEnclosure(NamedTuple):
 
 def enclosure(table: ExpressionTable, lower: np.ndarray, upper: np.ndarray) -> RangeEnclosure:
     """Bounds of every expression over a box of parameters (d,), (d,); constants are exact."""
+    if table.num_monomials == 1:
+        return RangeEnclosure(table.constant.copy(), table.constant.copy(), np.zeros(table.num_expressions))
     if table.is_affine:
         found = _affine(table, lower, upper)
     elif fits(table.monomials):

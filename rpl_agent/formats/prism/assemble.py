@@ -13,6 +13,7 @@ from rpl_agent.formats.prism.explore import DEADLOCK, Graph, Machine
 from rpl_agent.formats.prism.interval import IntervalBounds, skeleton
 from rpl_agent.formats.prism.probability import Pool, ProbabilityColumn
 from rpl_agent.formats.prism.scope import Program, RewardItem, StateVariable
+from rpl_agent.formats.prism.tape import LIMIT
 from rpl_agent.formats.prism.typed import Node
 from rpl_agent.formats.prism.vector import ExpressionBatch
 from rpl_agent.model.domain import Domain
@@ -183,21 +184,22 @@ class _RewardTable:
 
     def of(self, items: tuple[RewardItem, ...], theta: np.ndarray | None = None) -> Reward:
         state, choice = np.zeros(self.states), np.zeros(len(self.choice_state))
-        for item in items:
+        guards = ExpressionBatch([item.guard for item in items], self.program.variables)(self.columns, self.states)
+        for item, holds in zip(items, guards, strict=True):
             if not item.on_transition:
-                at = np.flatnonzero(state_mask(item.guard, self.program, self.columns, self.states))
+                at = np.flatnonzero(holds)
                 state[at] += self._numbers(item, at, theta)
             else:
                 mine = np.isin(self.label_index, [i for i, label in enumerate(self.labels) if label == item.action])
-                at = np.flatnonzero(
-                    mine & state_mask(item.guard, self.program, self.columns, self.states)[self.choice_state]
-                )
+                at = np.flatnonzero(mine & holds[self.choice_state])
                 choice[at] += self._numbers(item, self.choice_state[at], theta)
         sizes = np.bincount(self.row_of_sorted, minlength=len(self.rows))
         per_row = np.bincount(self.row_of_sorted, weights=choice, minlength=len(self.rows)) / sizes
         return Reward(state, per_row[self.rows])
 
     def _numbers(self, item: RewardItem, at: np.ndarray, theta: np.ndarray | None) -> np.ndarray:
+        if item.value.is_literal and abs(item.value.value) < LIMIT:
+            return np.full(len(at), float(item.value.value))
         here = [c[at] for c in self.columns]
         if item.value.parametric:
             pool = Pool()

@@ -13,6 +13,7 @@ from rpl_agent.formats.prism import syntax as ast
 from rpl_agent.formats.prism.build_properties import PropertyBuilder, at
 from rpl_agent.formats.prism.errors import Position, PrismError
 from rpl_agent.formats.prism.grammar import GRAMMAR, KEYWORDS, TOKEN_NAMES, UNSUPPORTED, declared_keywords
+from rpl_agent.formats.prism.table_parser import NotInLanguage, TableParser
 
 # A literal such as 1e999999999 would be an exact integer of a billion digits.
 MAX_EXPONENT = 300
@@ -41,7 +42,10 @@ def parse_expression(text: str, source: str = "<expression>") -> ast.Expression:
 
 def _parse(start: str, text: str, source: str) -> Any:
     try:
-        return _lark().parse(text, start=start)
+        try:
+            return _table_parser().parse(text, start)
+        except NotInLanguage:
+            return _lark().parse(text, start=start)
     except PrismError as error:
         raise error.located(source, text) from None
     except UnexpectedCharacters as error:
@@ -93,12 +97,18 @@ def _lark() -> Lark:
     )
 
 
+@cache
+def _table_parser() -> TableParser:
+    return TableParser(_lark())
+
+
 def _number(token: Token) -> ast.NumberLiteral:
     text = str(token)
     mantissa, _, exponent = text.lower().partition("e")
     if len(mantissa) > MAX_DIGITS or len(exponent) > 6 or (exponent and abs(int(exponent)) > MAX_EXPONENT):
         raise PrismError(f"number '{text[:40]}' is out of range", at(token))
-    return ast.NumberLiteral(at(token), Fraction(text), text.isdigit())
+    is_integer = text.isdigit()
+    return ast.NumberLiteral(at(token), Fraction(int(text) if is_integer else text), is_integer)
 
 
 @v_args(inline=True)

@@ -12,8 +12,10 @@ are added to the domain; a model with polynomials of higher degree that can leav
 
 from __future__ import annotations
 
+import gc
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,7 +36,7 @@ from rpl_agent.formats.prism.probability import Pool
 from rpl_agent.formats.prism.properties import Query, query_of
 from rpl_agent.formats.prism.scope import Number, Program
 from rpl_agent.formats.prism.typed import Node
-from rpl_agent.formats.prism.unknown import COMMANDS, ROWS, link_unknown
+from rpl_agent.formats.prism.unknown import COMMANDS, ROWS, UnknownCommands, link_unknown
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP, Reward
@@ -252,9 +254,8 @@ def loads(
     PrismError
         With line and column, for anything that is wrong or not supported.
     """
-    syntax = parse_model(text, source)
     try:
-        program, unknowns = link_unknown(syntax, constants or {}, unknown, tie_modules)
+        program, unknowns = _linked(text, source, constants or {}, unknown, tie_modules)
         domain = unknowns.domain(parameter_domain(text, program, parameters or {}))
         pool = Pool()
         graph, machine = explore(program, initial_states(program), max_states, progress)
@@ -282,6 +283,25 @@ def loads(
     for item in [properties] if isinstance(properties, str) else properties:
         load_property(loaded, item)
     return loaded
+
+
+@contextmanager
+def _collecting_later() -> Iterator[None]:
+    """No garbage collection meanwhile: thousands of small objects are made and kept, none of them in a cycle."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@_collecting_later()
+def _linked(
+    text: str, source: str, constants: Mapping[str, Number], unknown: str | Sequence[str] | None, tie_modules: bool
+) -> tuple[Program, UnknownCommands]:
+    return link_unknown(parse_model(text, source), constants, unknown, tie_modules)
 
 
 def _chances(program: Program, machine: Machine) -> list[list[list[Node | None]]]:
