@@ -16,9 +16,10 @@ import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numba
+import numpy as np
 from numba.core import caching
 from numba.core.options import DefaultOptions
 
@@ -30,6 +31,15 @@ UNIT_ROUNDOFF = 2.0**-53
 #: added to the size of a rounding term: products of positive numbers may underflow, and no bound of them may be 0
 FAINT = 1e-291
 Function = TypeVar("Function", bound=Callable[..., Any])
+#: Arrays of kernels by what they hold, 32 and 64 bits alike; `Words` are bit patterns.
+Floats: TypeAlias = np.ndarray
+Ints: TypeAlias = np.ndarray
+Bools: TypeAlias = np.ndarray
+Words: TypeAlias = np.ndarray
+if TYPE_CHECKING:
+    int64 = int  # what numba makes of it
+else:
+    int64 = np.int64
 _IMPORT = re.compile(rb"^\s*(?:from|import)\s+(rpl_agent[\w.]*)", re.MULTILINE)
 
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.jit import njit
+from rpl_agent.jit import Bools, Floats, Ints, Words, njit
 from rpl_agent.model._random import draw, next_double, seed_state
 
 NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2
 
 
 @njit()  # a seed's state is a new array
-def seed_lanes(seeds, rng):
+def seed_lanes(seeds: Words, rng: Words) -> None:
     for i in range(len(seeds)):
         rng[i] = seed_state(np.uint64(seeds[i]))
 
 
 @njit(allocates=False)
-def find_rows(state_ptr, row_action, states, actions, skip, rows):
+def find_rows(state_ptr: Ints, row_action: Ints, states: Ints, actions: Ints, skip: Bools, rows: Ints) -> int:
     """Row of every lane's state and action; −1 where it is not enabled. Returns the first such lane, or −1."""
     bad = -1
     for i in range(len(states)):
@@ -33,7 +33,16 @@ def find_rows(state_ptr, row_action, states, actions, skip, rows):
 
 
 @njit(allocates=False)
-def pass_silent(state_ptr, row_ptr, successor, cumulative, reward, silent, s, rng):
+def pass_silent(
+    state_ptr: Ints,
+    row_ptr: Ints,
+    successor: Ints,
+    cumulative: Floats,
+    reward: Floats,
+    silent: Bools,
+    s: int,
+    rng: Words,
+) -> tuple[int, float]:
     """(state, reward) after the silent states that begin at s: a drawn start, or what is paid on the way."""
     paid = 0.0
     while silent[s]:
@@ -46,9 +55,27 @@ def pass_silent(state_ptr, row_ptr, successor, cumulative, reward, silent, s, rn
 
 @njit(allocates=False)
 def step_lanes(
-    state_ptr, row_ptr, successor, cumulative, reward, arrival, terminal, silent, initial, max_steps, mode, rows, rng,
-    states, steps, over, final, rewards, terminations, truncations,
-):  # fmt: skip
+    state_ptr: Ints,
+    row_ptr: Ints,
+    successor: Ints,
+    cumulative: Floats,
+    reward: Floats,
+    arrival: Floats,
+    terminal: Bools,
+    silent: Bools,
+    initial: int,
+    max_steps: int,
+    mode: int,
+    rows: Ints,
+    rng: Words,
+    states: Ints,
+    steps: Ints,
+    over: Bools,
+    final: Ints,
+    rewards: Floats,
+    terminations: Bools,
+    truncations: Bools,
+) -> None:
     """Advance every lane by one step; a row of −1 is a lane that only resets (NEXT_STEP).
 
     ``over`` (N,) says which lanes ended with this step; ``final`` (N,) their last states, also where SAME_STEP has
@@ -78,7 +105,7 @@ def step_lanes(
 
 
 @njit(allocates=False)
-def action_masks(state_ptr, row_action, states, out):
+def action_masks(state_ptr: Ints, row_action: Ints, states: Ints, out: Ints) -> None:
     """out (N, A) int8: 1 where an action is enabled."""
     out[:] = 0
     for i in range(len(states)):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.jit import njit
+from rpl_agent.jit import Bools, Floats, Ints, Words, njit
 from rpl_agent.model._random import draw, next_double
 
 
 @njit()
-def postorder(state_ptr, row_ptr, successor, initial):
+def postorder(state_ptr: Ints, row_ptr: Ints, successor: Ints, initial: int) -> Ints:
     """States in depth-first postorder, the initial state's tree first: in an acyclic model successors come first."""
     n = len(state_ptr) - 1
     order = np.empty(n, dtype=np.int64)
@@ -44,7 +44,17 @@ def postorder(state_ptr, row_ptr, successor, initial):
 
 
 @njit(allocates=False)
-def optimistic_expectation(low, high, successor, probability, values, radius, bonus, maximise, work):
+def optimistic_expectation(
+    low: int,
+    high: int,
+    successor: Ints,
+    probability: Floats,
+    values: Floats,
+    radius: float,
+    bonus: float,
+    maximise: bool,
+    work: Floats,
+) -> float:
     """Best expectation of ``values`` over the L1 ball of a radius around a row's distribution, plus a bonus.
 
     The L1 part is UCRL2's inner maximisation: move radius/2 of mass to the best successor, taking it from
@@ -95,9 +105,22 @@ def optimistic_expectation(low, high, successor, probability, values, radius, bo
 
 @njit()
 def value_iteration(
-    state_ptr, row_ptr, successor, order, decided, reward, discount, probability, radius, bonus, maximise,
-    tolerance, max_sweeps, values, rows,
-):  # fmt: skip
+    state_ptr: Ints,
+    row_ptr: Ints,
+    successor: Ints,
+    order: Ints,
+    decided: Bools,
+    reward: Floats,
+    discount: float,
+    probability: Floats,
+    radius: Floats,
+    bonus: Floats,
+    maximise: bool,
+    tolerance: float,
+    max_sweeps: int,
+    values: Floats,
+    rows: Ints,
+) -> int:
     """Gauss-Seidel sweeps in ``order`` until nothing moves; writes ``values`` (S,) and the greedy ``rows`` (S,).
 
     ``values`` holds the start and the fixed values of decided states. Returns the number of sweeps.
@@ -135,9 +158,27 @@ def value_iteration(
 
 @njit(allocates=False)
 def q_episodes(
-    state_ptr, row_ptr, successor, cumulative, reward, bonus, stop, terminal, silent, initial, max_steps, episodes,
-    first, decay, epsilon_min, omega, discount, rng, q, visits,
-):  # fmt: skip
+    state_ptr: Ints,
+    row_ptr: Ints,
+    successor: Ints,
+    cumulative: Floats,
+    reward: Floats,
+    bonus: Floats,
+    stop: Bools,
+    terminal: Bools,
+    silent: Bools,
+    initial: int,
+    max_steps: int,
+    episodes: int,
+    first: int,
+    decay: float,
+    epsilon_min: float,
+    omega: float,
+    discount: float,
+    rng: Words,
+    q: Floats,
+    visits: Ints,
+) -> int:
     """Q-learning for a number of episodes, ε-greedy; updates q (R,) and visits (R,) in place; returns the steps.
 
     reward (R,) is what is to be maximised on leaving a state, bonus (S,) on entering one; ``cumulative`` plays the
@@ -170,7 +211,7 @@ def q_episodes(
 
 
 @njit(allocates=False)
-def greedy(q, low, high):
+def greedy(q: Floats, low: int, high: int) -> int:
     """First row of the largest q."""
     best = low
     for r in range(low + 1, high):

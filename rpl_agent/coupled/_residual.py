@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF, njit
+from rpl_agent.jit import UNIT_ROUNDOFF, Floats, Ints, njit
 
 
 class Groups(NamedTuple):
@@ -78,7 +78,7 @@ class ResidualScratch(NamedTuple):
 
 
 @njit(part=True)
-def _largest_eigenvalue(M):
+def _largest_eigenvalue(M: Floats) -> float:
     """An upper bound of the largest eigenvalue of M (r, r), symmetric, rounding included."""
     r = M.shape[0]
     trace = 0.0
@@ -93,7 +93,7 @@ def _largest_eigenvalue(M):
 
 
 @njit(part=True)
-def _curvature(k, groups, chances, scale, g, next_g, M):
+def _curvature(k: int, groups: Groups, chances: Chances, scale: float, g: Floats, next_g: Floats, M: Floats) -> None:
     """M = scale · sym Σ β_i Γ_i' of group k."""
     r = M.shape[0]
     M[:, :] = 0.0
@@ -117,7 +117,20 @@ def _curvature(k, groups, chances, scale, g, next_g, M):
 
 
 @njit(part=True)
-def _residual(k, groups, chances, reward, gamma, sign, u, g, next_u, next_g, l, M):
+def _residual(
+    k: int,
+    groups: Groups,
+    chances: Chances,
+    reward: Floats,
+    gamma: float,
+    sign: float,
+    u: float,
+    g: Floats,
+    next_u: Floats,
+    next_g: Floats,
+    l: Floats,
+    M: Floats,
+) -> float:
     """A number ≥ sign · (T U − U) of group k for all |y| ≤ 1, with U(s, y) = u + g·y; l and M are scratch."""
     r = g.shape[0]
     left = 1.0 - gamma
@@ -167,7 +180,17 @@ def _residual(k, groups, chances, reward, gamma, sign, u, g, next_u, next_g, l, 
 
 
 @njit(nogil=True, allocates=False)
-def residuals(order, first, groups, chances, reward, rule, functions, scratch, out):
+def residuals(
+    order: Ints,
+    first: Ints,
+    groups: Groups,
+    chances: Chances,
+    reward: Floats,
+    rule: Rule,
+    functions: Functions,
+    scratch: ResidualScratch,
+    out: Floats,
+) -> None:
     """``out[s]`` ≥ sign · (T U − U) of all groups first[s]:first[s + 1] of state s, for all |y| ≤ 1; rounding included.
 
     A value ≤ 0 proves the inequality of the state. With ``rule.margin`` ≥ 0 a state that misses it is raised on the
@@ -197,7 +220,17 @@ def residuals(order, first, groups, chances, reward, rule, functions, scratch, o
 
 
 @njit(nogil=True, allocates=False)
-def expand_backward(order, state_ptr, groups, chances, reward, sense, v, g, rows):
+def expand_backward(
+    order: Ints,
+    state_ptr: Ints,
+    groups: Groups,
+    chances: Chances,
+    reward: Floats,
+    sense: float,
+    v: Floats,
+    g: Floats,
+    rows: Ints,
+) -> None:
     """Values v (S,) and gradients g (S, r) of states in an order in which successors come first, none of them twice.
 
     Of the weighted rows of each state, or, with sense ±1.0 (0.0: none), of its best row, which ``rows`` (S,) then gets.

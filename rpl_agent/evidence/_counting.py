@@ -10,14 +10,23 @@ from math import exp, lgamma, log, log1p
 
 import numpy as np
 
-from rpl_agent.jit import njit
+from rpl_agent.jit import Bools, Floats, Ints, njit
 
 NO_ROW = -1
 NO_SUCCESSOR = -2
 
 
 @njit(allocates=False)
-def locate(states, actions, successors, state_ptr, action, row_ptr, successor, out):
+def locate(
+    states: Ints,
+    actions: Ints,
+    successors: Ints,
+    state_ptr: Ints,
+    action: Ints,
+    row_ptr: Ints,
+    successor: Ints,
+    out: Ints,
+) -> None:
     """Transition index of each record (s, a, s'); NO_ROW or NO_SUCCESSOR where the model has none."""
     for k in range(len(states)):
         s = states[k]
@@ -35,7 +44,7 @@ def locate(states, actions, successors, state_ptr, action, row_ptr, successor, o
 
 
 @njit()
-def multiplicities(row_ptr, expression, num_expressions, out):
+def multiplicities(row_ptr: Ints, expression: Ints, num_expressions: int, out: Ints) -> None:
     """out[t] = how many successors of t's row carry t's expression, at its first place; 0 at the others."""
     last = np.full(num_expressions, -1, dtype=np.int64)
     first = np.zeros(num_expressions, dtype=np.int64)
@@ -52,7 +61,17 @@ def multiplicities(row_ptr, expression, num_expressions, out):
 
 
 @njit(allocates=False)
-def pool_events(row_ptr, group_of, transitions, event_of, positive, hits, seen, successes, trials):
+def pool_events(
+    row_ptr: Ints,
+    group_of: Ints,
+    transitions: Ints,
+    event_of: Ints,
+    positive: Bools,
+    hits: Ints,
+    seen: Ints,
+    successes: Ints,
+    trials: Ints,
+) -> None:
     """Pooled successes and trials per event.
 
     ``group_of`` (T,) group of a transition (its expression, or its expression with multiplicity);
@@ -79,7 +98,7 @@ def pool_events(row_ptr, group_of, transitions, event_of, positive, hits, seen, 
 
 
 @njit(allocates=False)
-def _anytime_lower(k, n, excess):
+def _anytime_lower(k: float, n: float, excess: float) -> float:
     """A point below {p : −k ln p − (n−k) ln(1−p) < excess}, at its end up to rounding, for k > 0.
 
     With q = ln p the left side is convex, and the start drops its second term, so it lies outside: Newton
@@ -99,7 +118,7 @@ def _anytime_lower(k, n, excess):
 
 
 @njit(allocates=False)
-def anytime_bounds(successes, trials, log_threshold, lower, upper):
+def anytime_bounds(successes: Floats, trials: Floats, log_threshold: float, lower: Floats, upper: Floats) -> None:
     """Ends of {p : log M(p) < log_threshold} for the Beta(½,½) mixture martingale M, on the outside."""
     for i in range(len(successes)):
         k = successes[i]
@@ -118,7 +137,7 @@ def anytime_bounds(successes, trials, log_threshold, lower, upper):
 
 
 @njit(allocates=False)
-def sort_rows(row_ptr, expression, out):
+def sort_rows(row_ptr: Ints, expression: Ints, out: Ints) -> None:
     """out (T,) the expressions of every row in ascending order."""
     for r in range(len(row_ptr) - 1):
         for t in range(row_ptr[r], row_ptr[r + 1]):

@@ -10,7 +10,7 @@ from math import log1p, sqrt
 
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF, njit
+from rpl_agent.jit import UNIT_ROUNDOFF, Floats, njit
 from rpl_agent.likelihood._newton import factor_defect, inverse_factor
 
 #: Bounds on expressions that move by less than this share do not move the ellipsoid.
@@ -20,7 +20,7 @@ MAX_CONDITION, MAX_DEFECT = 1e10, 0.1
 
 
 @njit(allocates=False)
-def curvature(excess):
+def curvature(excess: float) -> float:
     """φ(ε) = 2(ε − ln(1+ε))/ε², rounded down; φ(0) = 1."""
     if abs(excess) < 1e-3:
         value = 1.0 - excess * (2.0 / 3.0 - 0.5 * excess * (1.0 - 0.8 * excess))
@@ -30,7 +30,7 @@ def curvature(excess):
 
 
 @njit()
-def _lowered_hessian(weights, scale, H):
+def _lowered_hessian(weights: Floats, scale: Floats, H: Floats) -> None:
     """H (r, r) ≤ Σ scale_f w_f w_f' in the order of symmetric matrices, whatever rounding does to the sum.
 
     An entry is off by at most (n + 4) u Σ scale |w_i| |w_j|; a matrix of such errors is at most the diagonal of its
@@ -57,7 +57,7 @@ def _lowered_hessian(weights, scale, H):
 
 
 @njit()
-def _norm(matrix):
+def _norm(matrix: Floats) -> float:
     """The Frobenius norm."""
     total = 0.0
     for entry in matrix.ravel():
@@ -66,7 +66,18 @@ def _norm(matrix):
 
 
 @njit()
-def enclose(constant, weights, counts, m, room, reach, upper, rounds, center, H):
+def enclose(
+    constant: Floats,
+    weights: Floats,
+    counts: Floats,
+    m: Floats,
+    room: float,
+    reach: float,
+    upper: Floats,
+    rounds: int,
+    center: Floats,
+    H: Floats,
+) -> float:
     """Radius² of {(x−c)'H(x−c) ≤ r²}, which holds every x with g(x) ≤ g(m) + room and f[x] ≤ upper; −1 if unbounded.
 
     Parameters

@@ -10,7 +10,7 @@ from math import exp, log, sqrt
 
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF, njit
+from rpl_agent.jit import UNIT_ROUNDOFF, Floats, Ints, njit
 from rpl_agent.likelihood._sums import half_form, taylor
 
 #: steps on a ray towards the boundary of a set that is almost an ellipsoid
@@ -18,7 +18,7 @@ RAY_STEPS = 5
 
 
 @njit(allocates=False)
-def coordinates(z, exponents, matrix, out):
+def coordinates(z: Floats, exponents: Ints, matrix: Floats, out: Floats) -> None:
     """out (r,) = x(z)."""
     if len(exponents) == 0:
         for c in range(len(out)):
@@ -36,14 +36,14 @@ def coordinates(z, exponents, matrix, out):
 
 
 @njit(allocates=False)
-def coordinates_many(z, exponents, matrix, out):
+def coordinates_many(z: Floats, exponents: Ints, matrix: Floats, out: Floats) -> None:
     """out (n, r) = x(z) for each of the points (n, k)."""
     for i in range(len(z)):
         coordinates(z[i], exponents, matrix, out[i])
 
 
 @njit(allocates=False)
-def jacobian(z, exponents, matrix, out):
+def jacobian(z: Floats, exponents: Ints, matrix: Floats, out: Floats) -> None:
     """out (r, k) = ∂x/∂z."""
     out[:] = 0.0
     if len(exponents) == 0:
@@ -63,7 +63,7 @@ def jacobian(z, exponents, matrix, out):
 
 
 @njit()
-def velocities(z, t, rays, exponents, matrix, out):
+def velocities(z: Floats, t: Floats, rays: Floats, exponents: Ints, matrix: Floats, out: Floats) -> None:
     """out (n, r) = d/dt x(z + t·ray) for each ray (n, k) at its t (n,)."""
     slopes, place = np.empty((out.shape[1], len(z))), np.empty(len(z))
     for i in range(len(rays)):
@@ -77,7 +77,18 @@ def velocities(z, t, rays, exponents, matrix, out):
 
 
 @njit(allocates=False)
-def penalised(z, A, b, barrier, exponents, matrix, constant, weights, counts, x):
+def penalised(
+    z: Floats,
+    A: Floats,
+    b: Floats,
+    barrier: float,
+    exponents: Ints,
+    matrix: Floats,
+    constant: Floats,
+    weights: Floats,
+    counts: Floats,
+    x: Floats,
+) -> float:
     """−Σ K_f ln f[x(z)] − barrier Σ ln(b − A z), inf outside; x (r,) is written."""
     value = 0.0
     for i in range(len(b)):
@@ -99,7 +110,21 @@ def penalised(z, A, b, barrier, exponents, matrix, constant, weights, counts, x)
 
 
 @njit()
-def derivatives(z, A, b, barrier, exponents, matrix, constant, weights, counts, x, gradient, information, precision):
+def derivatives(
+    z: Floats,
+    A: Floats,
+    b: Floats,
+    barrier: float,
+    exponents: Ints,
+    matrix: Floats,
+    constant: Floats,
+    weights: Floats,
+    counts: Floats,
+    x: Floats,
+    gradient: Floats,
+    information: Floats,
+    precision: Floats,
+) -> None:
     """Gradient (k,) of `penalised`, likelihood curvature (k, k) and curvature with the barrier at an interior z."""
     k, r = len(z), len(x)
     in_x, curvature = np.zeros(r), np.zeros((r, r))
@@ -147,7 +172,7 @@ def derivatives(z, A, b, barrier, exponents, matrix, constant, weights, counts, 
 
 
 @njit(allocates=False)
-def cholesky(matrix, factor):
+def cholesky(matrix: Floats, factor: Floats) -> bool:
     """Lower triangle of ``factor`` (k, k) with factor factor' = matrix; False where the matrix is not positive.
 
     Plain loops: for a handful of coordinates the threads of a linear algebra library cost more than the work.
@@ -167,7 +192,7 @@ def cholesky(matrix, factor):
 
 
 @njit()
-def inverse_factor(matrix, out):
+def inverse_factor(matrix: Floats, out: Floats) -> bool:
     """out (k, k) = the inverse of the Cholesky factor, zeros above its diagonal; False where there is none."""
     k = len(matrix)
     factor = np.empty((k, k))
@@ -182,7 +207,7 @@ def inverse_factor(matrix, out):
 
 
 @njit()
-def factor_defect(matrix, factor):
+def factor_defect(matrix: Floats, factor: Floats) -> float:
     """e ≥ |F M F' − I| for an inverse factor F of a matrix M, so that M⁻¹ ≤ F'F / (1 − e), whatever its condition."""
     r = len(matrix)
     row, sizes = np.empty(r), np.empty(r)
@@ -203,7 +228,7 @@ def factor_defect(matrix, factor):
 
 
 @njit(allocates=False)
-def solve_positive(matrix, right, factor, out):
+def solve_positive(matrix: Floats, right: Floats, factor: Floats, out: Floats) -> None:
     """out = matrix⁻¹ right for a positive definite matrix, by Cholesky in ``factor`` (scratch, k × k)."""
     k = len(right)
     cholesky(matrix, factor)
@@ -220,7 +245,22 @@ def solve_positive(matrix, right, factor, out):
 
 
 @njit()
-def newton(z, A, b, barrier, exponents, matrix, constant, weights, counts, steps, tolerance, x, information, precision):
+def newton(
+    z: Floats,
+    A: Floats,
+    b: Floats,
+    barrier: float,
+    exponents: Ints,
+    matrix: Floats,
+    constant: Floats,
+    weights: Floats,
+    counts: Floats,
+    steps: int,
+    tolerance: float,
+    x: Floats,
+    information: Floats,
+    precision: Floats,
+) -> float:
     """Damped Newton from an interior z, which is overwritten; returns the last predicted decrease."""
     k = len(z)
     gradient, step, candidate, factor = np.empty(k), np.empty(k), np.empty(k), np.empty((k, k))
@@ -256,8 +296,23 @@ def newton(z, A, b, barrier, exponents, matrix, constant, weights, counts, steps
 
 @njit()
 def likelihood_bounds(
-    points, center, near, exponents, matrix, x, j, value, linear, quadratic, cubic, metric, ratio, reach, rounding, out
-):
+    points: Floats,
+    center: Floats,
+    near: Floats,
+    exponents: Ints,
+    matrix: Floats,
+    x: Floats,
+    j: int,
+    value: Floats,
+    linear: Floats,
+    quadratic: Floats,
+    cubic: Floats,
+    metric: Floats,
+    ratio: float,
+    reach: float,
+    rounding: Floats,
+    out: Floats,
+) -> None:
     """out[i] ≥ g_j(x(z_i)) for points z (k, ·), from the Taylor coefficients (J, …) at x; inf beyond ``reach``.
 
     With e_f = b_f·(x(z) − x): −ln(1+e) ≤ −e + e²/2 − e³/3 + e⁴/(4(1−ε)) for |e| ≤ ε < 1, and ε² = ratio · step'
@@ -297,8 +352,22 @@ def likelihood_bounds(
 
 @njit()
 def ray_lengths(
-    z, rays, longest, base, exponents, matrix, x, offsets, level, value, linear, quadratic, cubic, out, shares
-):
+    z: Floats,
+    rays: Floats,
+    longest: Floats,
+    base: float,
+    exponents: Ints,
+    matrix: Floats,
+    x: Floats,
+    offsets: Floats,
+    level: float,
+    value: Floats,
+    linear: Floats,
+    quadratic: Floats,
+    cubic: Floats,
+    out: Floats,
+    shares: Floats,
+) -> None:
     """Move out[i] ≤ longest[i] to where the third-order model of G reaches the level on the ray z + t·ray.
 
     A guess for points near the boundary, nothing more; the model is that of all windows, arrays (J, …) at x, with

@@ -9,11 +9,11 @@ from math import exp, lgamma, log
 
 import numpy as np
 
-from rpl_agent.jit import njit
+from rpl_agent.jit import Floats, Ints, njit
 
 
 @njit()
-def log_likelihoods(constant, weights, counts, points, out):
+def log_likelihoods(constant: Floats, weights: Floats, counts: Floats, points: Floats, out: Floats) -> None:
     """out[i, j] = g_j(x_i) = −Σ_f counts[j, f] ln(constant_f + weights_f·x_i), or inf outside its domain.
 
     ``constant`` (n,), ``weights`` (n, r), ``counts`` (J, n), ``points`` (k, r), ``out`` (k, J). Sums are
@@ -26,7 +26,9 @@ def log_likelihoods(constant, weights, counts, points, out):
 
 
 @njit(allocates=False)
-def _log_likelihoods_at(constant, columns, counts, point, values, logarithms, out):
+def _log_likelihoods_at(
+    constant: Floats, columns: Floats, counts: Floats, point: Floats, values: Floats, logarithms: Floats, out: Floats
+) -> None:
     """g_j at one point, and ``values`` (n,) of the expressions there and their logarithms (0 where there is none).
 
     ``columns`` (r, n) are the weights: loops over the expressions take several at a time.
@@ -53,7 +55,16 @@ def _log_likelihoods_at(constant, columns, counts, point, values, logarithms, ou
 
 
 @njit()
-def tangents(constant, weights, counts, offsets, points, values, gradients, shares):
+def tangents(
+    constant: Floats,
+    weights: Floats,
+    counts: Floats,
+    offsets: Floats,
+    points: Floats,
+    values: Floats,
+    gradients: Floats,
+    shares: Floats,
+) -> None:
     """G = ln Σ_j e^{offsets_j + g_j} (k,), its gradient (k, r) and the share of each window (k, J) at points (k, r).
 
     Where G is infinite the gradient and the shares are 0.
@@ -89,7 +100,7 @@ def tangents(constant, weights, counts, offsets, points, values, gradients, shar
 
 
 @njit(allocates=False)
-def rounding_size(constant, weights, counts, x):
+def rounding_size(constant: Floats, weights: Floats, counts: Floats, x: Floats) -> float:
     """Σ_f K_f (1 + |ln f[x]| + (2 + r) (|constant_f| + |weights_f|·|x|) / f[x])."""
     r = weights.shape[1]
     total = 0.0
@@ -104,7 +115,17 @@ def rounding_size(constant, weights, counts, x):
 
 
 @njit()
-def expand(constant, weights, counts, x, value, linear, quadratic, cubic, size):
+def expand(
+    constant: Floats,
+    weights: Floats,
+    counts: Floats,
+    x: Floats,
+    value: Floats,
+    linear: Floats,
+    quadratic: Floats,
+    cubic: Floats,
+    size: Floats,
+) -> None:
     """Taylor coefficients of g_j, j = 0..J-1, at a point x where all expressions are positive.
 
     With b_f = weights_f / f[x]: ``value`` (J,) g_j, ``linear`` (J, r) −Σ K b, ``quadratic`` (J, r, r) Σ K b b',
@@ -156,7 +177,7 @@ def expand(constant, weights, counts, x, value, linear, quadratic, cubic, size):
 
 
 @njit(allocates=False)
-def largest_ratio(constant, weights, x, factor):
+def largest_ratio(constant: Floats, weights: Floats, x: Floats, factor: Floats) -> float:
     """max_f |factor b_f|², b_f = weights_f / f[x]."""
     r = weights.shape[1]
     largest = 0.0
@@ -173,7 +194,9 @@ def largest_ratio(constant, weights, x, factor):
 
 
 @njit(part=True)
-def taylor(step, j, value, linear, quadratic, cubic):
+def taylor(
+    step: Floats, j: int, value: Floats, linear: Floats, quadratic: Floats, cubic: Floats
+) -> tuple[float, float]:
     """(third-order value, form step' quadratic step) of window j's g at a step (r,) from the centre."""
     form, third, first = 0.0, 0.0, 0.0
     for c in range(len(step)):
@@ -191,7 +214,7 @@ def taylor(step, j, value, linear, quadratic, cubic):
 
 
 @njit(part=True)
-def half_form(matrix, step):
+def half_form(matrix: Floats, step: Floats) -> float:
     """step' matrix step of a symmetric matrix."""
     total = 0.0
     for c in range(len(step)):
@@ -203,7 +226,9 @@ def half_form(matrix, step):
 
 
 @njit()
-def particles_inside(normals, longest2, mean, factor, A, b, out):
+def particles_inside(
+    normals: Floats, longest2: float, mean: Floats, factor: Floats, A: Floats, b: Floats, out: Floats
+) -> int:
     """Points mean + normals·factor (M, k) that satisfy A z ≤ b, written to the first rows of ``out``; their number.
 
     ``longest2`` is more than every |normal|²: rows that are further away than that from the mean need not be asked.
@@ -240,7 +265,7 @@ def particles_inside(normals, longest2, mean, factor, A, b, out):
 
 
 @njit(allocates=False)
-def exponential_sum(g):
+def exponential_sum(g: Floats) -> tuple[float, float]:
     """(least g, Σ e^{least − g}) of an array (n,); (inf, 0) where nothing is finite."""
     least = np.inf
     for value in g:
@@ -254,7 +279,7 @@ def exponential_sum(g):
 
 
 @njit(allocates=False)
-def dirichlet_log_marginal(row_ptr, transitions):
+def dirichlet_log_marginal(row_ptr: Ints, transitions: Ints) -> float:
     """ln Π_rows of the Dirichlet(½)-multinomial probability of the observed sequences of successors."""
     total = 0.0
     carry = 0.0

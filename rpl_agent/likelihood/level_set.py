@@ -198,8 +198,10 @@ def rays_of(target: LevelSet, directions: np.ndarray) -> Rays:
         shares = special.softmax(target.terms(target.center.x), axis=1)
         return Rays(rays, exits, lengths, np.repeat(shares, len(rays), axis=0))
     shares, longest = np.empty((len(rays), len(target.offsets))), np.minimum(4.0 * lengths, exits)
-    model = (e.x, target.offsets, target.level, e.value, e.linear, e.quadratic, e.cubic)
-    _newton.ray_lengths(z, rays, longest, target.level - gap, *chart.monomials, *model, lengths, shares)
+    _newton.ray_lengths(
+        z, rays, longest, target.level - gap, *chart.monomials, e.x, target.offsets, target.level, e.value, e.linear,
+        e.quadratic, e.cubic, lengths, shares,
+    )  # fmt: skip
     return Rays(rays, exits, lengths, shares)
 
 

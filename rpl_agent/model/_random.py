@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 from numba import uint64
 
-from rpl_agent.jit import njit
+from rpl_agent.jit import Bools, Floats, Ints, Words, njit
 
 
 @njit(part=True)
-def _rotate(x, k):
+def _rotate(x: np.uint64, k: int) -> np.uint64:
     return (x << uint64(k)) | (x >> uint64(64 - k))
 
 
 @njit(allocates=False)
-def next_double(state):
+def next_double(state: Words) -> float:
     """Uniform in [0, 1) with 53 random bits; advances state (4,) uint64."""
     result = _rotate(state[0] + state[3], 23) + state[0]
     t = state[1] << uint64(17)
@@ -28,7 +28,7 @@ def next_double(state):
 
 
 @njit()
-def seed_state(seed):
+def seed_state(seed: np.uint64) -> Words:
     """(4,) uint64 from a seed by splitmix64, the generator xoshiro's authors recommend for this."""
     state = np.empty(4, dtype=np.uint64)
     x = uint64(seed)
@@ -42,7 +42,7 @@ def seed_state(seed):
 
 
 @njit(allocates=False)
-def cumulate(pointer, weights, out):
+def cumulate(pointer: Ints, weights: Floats, out: Floats) -> None:
     """Running sums of weights within each segment; the last positive one is exactly 1 so a draw always lands."""
     for i in range(len(pointer) - 1):
         total = 0.0
@@ -57,7 +57,7 @@ def cumulate(pointer, weights, out):
 
 
 @njit(allocates=False)
-def draw(cumulative, low, high, u):
+def draw(cumulative: Floats, low: int, high: int, u: float) -> int:
     """First index in [low, high) whose running sum exceeds u."""
     k = low
     while k < high - 1 and cumulative[k] <= u:
@@ -67,9 +67,28 @@ def draw(cumulative, low, high, u):
 
 @njit(allocates=False)
 def run_episodes(
-    state_ptr, row_ptr, successor, expression, policy_cumulative, cumulative, reward, arrival, stop, silent, initial,
-    max_steps, episodes, rng, counts, row_count, row_limit, expression_count, expression_limit, returns, lengths,
-):  # fmt: skip
+    state_ptr: Ints,
+    row_ptr: Ints,
+    successor: Ints,
+    expression: Ints,
+    policy_cumulative: Floats,
+    cumulative: Floats,
+    reward: Floats,
+    arrival: Floats,
+    stop: Bools,
+    silent: Bools,
+    initial: int,
+    max_steps: int,
+    episodes: int,
+    rng: Words,
+    counts: Ints,
+    row_count: Ints,
+    row_limit: Ints,
+    expression_count: Ints,
+    expression_limit: Ints,
+    returns: Floats,
+    lengths: Ints,
+) -> tuple[int, bool, int]:
     """Simulate until ``episodes`` are done or a count reached its limit; returns (episodes, stopped, cut).
 
     A silent state is passed without a step. ``cut`` counts the episodes that ended by ``max_steps``, in no stop state.

@@ -8,9 +8,11 @@ constraints. Perturbing the right sides makes every polytope simple, so no degen
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from rpl_agent.jit import njit
+from rpl_agent.jit import Floats, Ints, Words, int64, njit
 from rpl_agent.regions._support import (
     MAX_PIVOTS,
     entering_row,
@@ -22,13 +24,17 @@ from rpl_agent.regions._support import (
     write_record,
 )
 
+if TYPE_CHECKING:
+    from rpl_agent.regions._support import PolytopeData
+
+
 UNCHANGED, CUT, EMPTY, FULL, INCONSISTENT = 0, 1, 2, 3, 4
 #: what `most_violated` makes of a row: cut by it next, ask again later, never again
 CHOSEN, VIOLATED, REDUNDANT = 2, 1, 0
 
 
 @njit(allocates=False)
-def _subset_key(basis, without):
+def _subset_key(basis: Ints, without: int) -> np.uint64:
     """A 64-bit hash of the basis with one slot left out."""
     key = np.uint64(1469598103934665603)
     for k in range(basis.shape[0]):
@@ -40,7 +46,7 @@ def _subset_key(basis, without):
 
 
 @njit(allocates=False)
-def sort_numbers(keys, order):
+def sort_numbers(keys: Floats | Words, order: Ints) -> None:
     """Sort the numbers in ``order`` in place by their keys, then by themselves (numpy's sorts compile for seconds)."""
     n = order.shape[0]
     stride = 1
@@ -58,7 +64,9 @@ def sort_numbers(keys, order):
 
 
 @njit()
-def clip(row_id, row, bound, basis, neighbour, point, alive, state):
+def clip(
+    row_id: int, row: Floats, bound: float, basis: Ints, neighbour: Ints, point: Floats, alive: Ints, state: Ints
+) -> int:
     """Intersect a simple polytope with {x : row.x <= bound}, in place; nothing changes unless CUT is returned.
 
     Parameters
@@ -178,7 +186,9 @@ def clip(row_id, row, bound, basis, neighbour, point, alive, state):
 
 
 @njit()
-def most_violated(rows, loose, tolerance, point, alive, state, status, worst):
+def most_violated(
+    rows: Floats, loose: Floats, tolerance: Floats, point: Floats, alive: Ints, state: Ints, status: Ints, worst: Floats
+) -> int:
     """One look at every row whose ``status`` is not REDUNDANT, over all vertices.
 
     ``worst`` (m,) becomes the largest violation over its tolerance. A row that no vertex violates is REDUNDANT, one
@@ -226,8 +236,22 @@ def most_violated(rows, loose, tolerance, point, alive, state, status, worst):
 
 
 @njit()
-def cut_by_rows(rows, rhs, loose, tolerance, status, held, held_rhs, held_loose, size, basis, neighbour, point, alive,
-                state):  # fmt: skip
+def cut_by_rows(
+    rows: Floats,
+    rhs: Floats,
+    loose: Floats,
+    tolerance: Floats,
+    status: Ints,
+    held: Floats,
+    held_rhs: Floats,
+    held_loose: Floats,
+    size: Ints,
+    basis: Ints,
+    neighbour: Ints,
+    point: Floats,
+    alive: Ints,
+    state: Ints,
+) -> tuple[int, int]:
     """Cut by the most violated rows until no row is violated; stops early at a row that `clip` refuses.
 
     Parameters
@@ -259,24 +283,25 @@ def cut_by_rows(rows, rhs, loose, tolerance, status, held, held_rhs, held_loose,
                 chosen[count] = i
                 count += 1
         sort_numbers(worst, chosen)
-        for i in chosen:
+        for k in range(count):
+            i = chosen[k]
             status[i] = REDUNDANT
-            told = clip(size[0], rows[i], loose[i], basis, neighbour, point, alive, state)
-            if told == CUT:
+            outcome = clip(size[0], rows[i], loose[i], basis, neighbour, point, alive, state)
+            if outcome == CUT:
                 for j in range(held.shape[1]):
                     held[size[0], j] = rows[i, j]
                 held_rhs[size[0]] = rhs[i]
                 held_loose[size[0]] = loose[i]
                 size[0] += 1
-            elif told != UNCHANGED:
-                for k in chosen:
-                    if status[k] == CHOSEN:
-                        status[k] = VIOLATED
-                return told, i
+            elif outcome != UNCHANGED:
+                for j in range(count):
+                    if status[chosen[j]] == CHOSEN:
+                        status[chosen[j]] = VIOLATED
+                return outcome, i
 
 
 @njit(allocates=False)
-def box_graph(loose, basis, neighbour, point, alive, state):
+def box_graph(loose: Floats, basis: Ints, neighbour: Ints, point: Floats, alive: Ints, state: Ints) -> None:
     """The 2**n vertices of a box whose rows are (x_j <= loose[2j], -x_j <= loose[2j + 1])."""
     n = basis.shape[1]
     for v in range(1 << n):
@@ -290,7 +315,9 @@ def box_graph(loose, basis, neighbour, point, alive, state):
 
 
 @njit()
-def tighten_box(rows, rhs, basis, point, alive, state, low, high):
+def tighten_box(
+    rows: Floats, rhs: Floats, basis: Ints, point: Floats, alive: Ints, state: Ints, low: Floats, high: Floats
+) -> None:
     """Raise low and lower high (n,), an outer box, to certified bounds of the polytope's coordinates.
 
     Each is the bound that the basis of the vertex gives that goes furthest.
@@ -322,7 +349,7 @@ def tighten_box(rows, rhs, basis, point, alive, state, low, high):
 
 
 @njit()
-def fill_table(data, basis, point, neighbour):
+def fill_table(data: PolytopeData, basis: Ints, point: Floats, neighbour: Ints) -> int:
     """Write a complete graph into an empty table; the number of singular bases is returned."""
     count, n = basis.shape
     width = n * n + 4 * n
@@ -344,7 +371,7 @@ def fill_table(data, basis, point, neighbour):
 
 
 @njit(allocates=False)
-def _same(first, second):
+def _same(first: Ints, second: Ints) -> bool:
     for k in range(first.shape[0]):
         if first[k] != second[k]:
             return False
@@ -352,10 +379,10 @@ def _same(first, second):
 
 
 @njit(allocates=False)
-def insert_vertex(data, basis, inverse, point):
+def insert_vertex(data: PolytopeData, basis: Ints, inverse: Floats, point: Floats) -> int:
     """The number of the vertex with this basis, added if new; -1 if the table is full."""
     mask = data.slots.shape[0] - 1
-    at = np.int64(_subset_key(basis, -1) & np.uint64(mask))
+    at = int64(_subset_key(basis, -1) & np.uint64(mask))
     while data.slots[at] >= 0:
         if _same(data.basis[data.slots[at]], basis):
             return data.slots[at]
@@ -370,7 +397,7 @@ def insert_vertex(data, basis, inverse, point):
 
 
 @njit()
-def first_vertex(data, basis):
+def first_vertex(data: PolytopeData, basis: Ints) -> bool:
     """Put the vertex with this basis into an empty table; False if the basis is singular."""
     n = basis.shape[0]
     inverse = np.empty((n, n))
@@ -381,7 +408,7 @@ def first_vertex(data, basis):
 
 
 @njit()
-def grow(data, directions, start):
+def grow(data: PolytopeData, directions: Floats, start: int) -> int:
     """Walk to the optimum of every direction and remember the vertices and edges met on the way (one thread only).
 
     Returns the last vertex; stops remembering, without harm, when the table is full.

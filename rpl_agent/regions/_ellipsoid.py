@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF, njit
+from rpl_agent.jit import UNIT_ROUNDOFF, Floats, njit
 
 
 @njit(part=True)
-def support_ellipsoid(center, factor, radius, direction):
+def support_ellipsoid(center: Floats, factor: Floats, radius: float, direction: Floats) -> float:
     """A certified lower bound of min c.x over {center + radius * factor z : |z| <= 1}.
 
     Part of every row of a sweep: no call, one square root; the rounding of the norm is bounded by a sum.
@@ -41,7 +41,7 @@ def support_ellipsoid(center, factor, radius, direction):
 
 
 @njit(allocates=False)
-def support_ellipsoid_many(center, factor, radius, directions, out):
+def support_ellipsoid_many(center: Floats, factor: Floats, radius: float, directions: Floats, out: Floats) -> None:
     """``out[i]`` = bound for ``directions[i]``."""
     for i in range(directions.shape[0]):
         out[i] = support_ellipsoid(center, factor, radius, directions[i])

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF, njit
+from rpl_agent.jit import UNIT_ROUNDOFF, Floats, Ints, njit
 
 
 @njit(allocates=False)
-def _inequality(place, k, i, j, a, b, sign, lower, upper, rows, rhs):
+def _inequality(
+    place: int,
+    k: int,
+    i: int,
+    j: int,
+    a: float,
+    b: float,
+    sign: float,
+    lower: Floats,
+    upper: Floats,
+    rows: Floats,
+    rhs: Floats,
+) -> None:
     """sign * z_k <= sign * (a z_j + b z_i - a b), where z_i touches a and z_j touches b."""
     rows[place, k] += sign
     rows[place, j] -= sign * a
@@ -18,7 +30,7 @@ def _inequality(place, k, i, j, a, b, sign, lower, upper, rows, rhs):
 
 
 @njit()
-def mccormick(products, lower, upper):
+def mccormick(products: Ints, lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
     """(rows, rhs) of McCormick's inequalities over bounds of z (n,), and a middle tangent for squares.
 
     ``products`` (p, 3) holds (k, i, j).
@@ -43,7 +55,7 @@ def mccormick(products, lower, upper):
 
 
 @njit(allocates=False)
-def propagate(products, order, lower, upper):
+def propagate(products: Ints, order: Ints, lower: Floats, upper: Floats) -> None:
     """Tighten bounds of z in place by z_k = z_i z_j in interval arithmetic, products in ``order``."""
     for m in order:
         k, i, j = products[m]

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF, njit
+from rpl_agent.jit import UNIT_ROUNDOFF, Floats, Ints, int64, njit
 from rpl_agent.regions._ellipsoid import support_ellipsoid as support_ellipsoid
 
 #: a multiplier above -DUAL_TOLERANCE * max |y| counts as nonnegative; it is clipped, so this costs no soundness
@@ -140,7 +140,7 @@ def polytope_data(
 
 
 @njit(allocates=False)
-def support_box(lower, upper, direction):
+def support_box(lower: Floats, upper: Floats, direction: Floats) -> float:
     """A lower bound of min c.x over the box [lower, upper]."""
     n = direction.shape[0]
     total = 0.0
@@ -156,14 +156,16 @@ def support_box(lower, upper, direction):
 
 
 @njit(allocates=False)
-def support_box_many(lower, upper, directions, out):
+def support_box_many(lower: Floats, upper: Floats, directions: Floats, out: Floats) -> None:
     """``out[i]`` = bound for ``directions[i]``."""
     for i in range(directions.shape[0]):
         out[i] = support_box(lower, upper, directions[i])
 
 
 @njit()
-def safe_bound(rows, rhs, lower, upper, basis, direction, y):
+def safe_bound(
+    rows: Floats, rhs: Floats, lower: Floats, upper: Floats, basis: Ints, direction: Floats, y: Floats
+) -> float:
     """The Neumaier-Shcherbina bound for multipliers y of the rows in basis, those above 0, rounding subtracted."""
     n = direction.shape[0]
     residual = direction.copy()
@@ -188,7 +190,7 @@ def safe_bound(rows, rhs, lower, upper, basis, direction, y):
 
 
 @njit()
-def invert(matrix, inverse):
+def invert(matrix: Floats, inverse: Floats) -> bool:
     """Invert matrix (n, n) into inverse *transposed*, by elimination with row pivoting; False where singular."""
     n = matrix.shape[0]
     work = matrix.copy()
@@ -221,7 +223,7 @@ def invert(matrix, inverse):
 
 
 @njit(allocates=False)
-def write_record(data, vertex, basis, inverse, point):
+def write_record(data: PolytopeData, vertex: int, basis: Ints, inverse: Floats, point: Floats) -> None:
     """Store a vertex: its basis, its point and the numbers that queries read; neighbours unknown."""
     n = basis.shape[0]
     width = n * n + 4 * n
@@ -249,7 +251,7 @@ def write_record(data, vertex, basis, inverse, point):
 
 
 @njit(allocates=False)
-def entering_row(rows, loose, basis, inverse, point, leaving):
+def entering_row(rows: Floats, loose: Floats, basis: Ints, inverse: Floats, point: Floats, leaving: int) -> int:
     """Ratio test: the row that stops the walk along the edge that leaves basis[leaving]; -1 if none does.
 
     ``inverse`` is transposed, so ``inverse[leaving]`` is the column of B^-1 along which that constraint changes.
@@ -282,7 +284,9 @@ def entering_row(rows, loose, basis, inverse, point, leaving):
 
 
 @njit()
-def pivot(rows, loose, basis, leaving, entering, inverse, point):
+def pivot(
+    rows: Floats, loose: Floats, basis: Ints, leaving: int, entering: int, inverse: Floats, point: Floats
+) -> bool:
     """Exchange a row of the basis, keep it sorted, refresh inverse and point; False if the new basis is singular."""
     n = basis.shape[0]
     basis[leaving] = entering
@@ -307,7 +311,7 @@ def pivot(rows, loose, basis, leaving, entering, inverse, point):
 
 
 @njit(allocates=False)
-def multipliers(inverse, direction, y):
+def multipliers(inverse: Floats, direction: Floats, y: Floats) -> int:
     """y = -B^-T c; returns the index of the most negative one beyond tolerance, or -1 at an optimal vertex."""
     n = direction.shape[0]
     worst = -1
@@ -327,7 +331,7 @@ def multipliers(inverse, direction, y):
 
 
 @njit()
-def inverse_of(table, n, vertex):
+def inverse_of(table: Floats, n: int, vertex: int) -> Floats:
     """A copy of G of a vertex."""
     base = vertex * (n * n + 4 * n)
     inverse = np.empty((n, n))
@@ -338,7 +342,7 @@ def inverse_of(table, n, vertex):
 
 
 @njit()
-def plain_simplex(walk, table, lower, upper, direction, vertex):
+def plain_simplex(walk: Walk, table: Floats, lower: Floats, upper: Floats, direction: Floats, vertex: int) -> float:
     """Continue a walk from a table vertex without the table (read-only): the bound where it ends."""
     n = direction.shape[0]
     basis, point, y = np.empty(n, np.int32), np.empty(n), np.empty(n)
@@ -359,7 +363,7 @@ def plain_simplex(walk, table, lower, upper, direction, vertex):
 
 
 @njit(part=True)
-def walk_table(table, direction, vertex):
+def walk_table(table: Floats, direction: Floats, vertex: int) -> tuple[float, int, float]:
     """`support_polytope` on a non-empty table alone; the bound is -inf where the walk leaves the table.
 
     Also returned: a bound on how far c.x at the vertex where the walk ended is above the bound. There c.x = -y.b up to
@@ -408,7 +412,7 @@ def walk_table(table, direction, vertex):
 
 
 @njit(allocates=False)
-def support_polytope(data, direction, start):
+def support_polytope(data: PolytopeData, direction: Floats, start: int) -> tuple[float, int]:
     """A certified lower bound of min c.x over the polytope, by walking the vertex graph.
 
     Parameters
@@ -435,7 +439,7 @@ def support_polytope(data, direction, start):
 
 
 @njit(allocates=False)
-def support_polytope_many(data, directions, memory, out):
+def support_polytope_many(data: PolytopeData, directions: Floats, memory: Ints, out: Floats) -> None:
     """``out[i]`` = bound for ``directions[i]``, started at and remembered in ``memory[i % len(memory)]``.
 
     Parameters
@@ -453,7 +457,7 @@ def support_polytope_many(data, directions, memory, out):
             out[i] = support_box(data.lower, data.upper, direction)
         else:
             slot = i % memory.shape[0]
-            bound, vertex, _ = walk_table(table, direction, np.int64(memory[slot]))
+            bound, vertex, _ = walk_table(table, direction, int64(memory[slot]))
             memory[slot] = vertex
             if bound == -np.inf:
                 bound = plain_simplex(walk, table, data.lower, data.upper, direction, vertex)

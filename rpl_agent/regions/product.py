@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from rpl_agent.errors import ModelError
-from rpl_agent.jit import UNIT_ROUNDOFF, njit
+from rpl_agent.jit import UNIT_ROUNDOFF, Bools, Floats, Ints, njit
 from rpl_agent.regions.base import CONTAINS_TOLERANCE, Region, RegionKernel, checked_box, checked_points
 
 
@@ -155,8 +155,19 @@ class Product:
 
 @njit()
 def _interval_blocks(
-    indptr, indices, data, block_of, block_ptr, closed, lower, upper, rest_lower, rest_upper, longest, out
-):  # fmt: skip
+    indptr: Ints,
+    indices: Ints,
+    data: Floats,
+    block_of: Ints,
+    block_ptr: Ints,
+    closed: Bools,
+    lower: Floats,
+    upper: Floats,
+    rest_lower: Floats,
+    rest_upper: Floats,
+    longest: int,
+    out: Floats,
+) -> None:
     """Add to out (n,) the minimum of each sparse direction over the interval blocks that it touches.
 
     Water-filling: the last probability of a block has cost 0; mass goes to the cheapest coordinates first.

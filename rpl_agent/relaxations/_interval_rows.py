@@ -12,9 +12,15 @@ A ``part`` becomes part of the loop that calls it, because a call would cost mor
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from rpl_agent.jit import FAINT, UNIT_ROUNDOFF, njit
+from rpl_agent.jit import FAINT, UNIT_ROUNDOFF, Floats, Ints, njit
+
+if TYPE_CHECKING:
+    from rpl_agent.relaxations.row_set import Scratch
+
 
 #: Bounds of a whole row may miss a distribution by this much: rounding of data, never used to decide between sets.
 FEASIBILITY_TOLERANCE = 1e-9
@@ -23,7 +29,7 @@ INSERTION_LIMIT = 48
 
 
 @njit(allocates=False)
-def _sign_of_sum(terms):
+def _sign_of_sum(terms: Floats) -> float:
     """The sign of a sum of floats, without rounding; ``terms`` is overwritten.
 
     Each pass replaces neighbours by their rounded sum and its exact error, which leaves the sum unchanged, until the
@@ -44,7 +50,7 @@ def _sign_of_sum(terms):
 
 
 @njit()
-def at_least_one(terms):
+def at_least_one(terms: Floats) -> bool:
     """Whether non-negative floats sum to at least 1, exactly: which plays never end must not hang on rounding."""
     n = terms.shape[0]
     total = 0.0
@@ -60,7 +66,18 @@ def at_least_one(terms):
 
 
 @njit(part=True)
-def sort_row(a, b, values, cap, sign, successor, expression, upper, keys, order):
+def sort_row(
+    a: int,
+    b: int,
+    values: Floats,
+    cap: float,
+    sign: float,
+    successor: Ints,
+    expression: Ints,
+    upper: Floats,
+    keys: Floats,
+    order: Ints,
+) -> int:
     """Sort sign * min(value, cap) of the possible transitions of a..b ascending into keys, their numbers into order.
 
     Returns how many there are: successors with upper bound 0 do not count.
@@ -100,7 +117,9 @@ def sort_row(a, b, values, cap, sign, successor, expression, upper, keys, order)
 
 
 @njit(allocates=False)
-def pair_bound(x, y, lower_x, upper_x, lower_y, upper_y, maximise, upward):
+def pair_bound(
+    x: float, y: float, lower_x: float, upper_x: float, lower_y: float, upper_y: float, maximise: bool, upward: bool
+) -> float:
     """The bound of a row with two successors of finite values x and y, in closed form; numbers only.
 
     The share of the larger value carries a relative error only, so a share of 0 gives an exact result.
@@ -129,7 +148,7 @@ def pair_bound(x, y, lower_x, upper_x, lower_y, upper_y, maximise, upward):
 
 
 @njit(allocates=False)
-def _surely_one(x, y, z):
+def _surely_one(x: float, y: float, z: float) -> bool:
     """Whether x + y + z >= 1, exactly; False in cases too close to call. Numbers only, for `triple_bound`."""
     total = x + y
     part = total - x
@@ -142,7 +161,19 @@ def _surely_one(x, y, z):
 
 
 @njit(allocates=False)
-def triple_bound(x, y, z, lx, ux, ly, uy, lz, uz, maximise, upward):
+def triple_bound(
+    x: float,
+    y: float,
+    z: float,
+    lx: float,
+    ux: float,
+    ly: float,
+    uy: float,
+    lz: float,
+    uz: float,
+    maximise: bool,
+    upward: bool,
+) -> float:
     """The bound of a row with three possible successors of finite values, in closed form; numbers only.
 
     NaN where it does not apply: a value is infinite, a successor impossible, or the lower bounds leave nothing over.
@@ -181,7 +212,7 @@ def triple_bound(x, y, z, lx, ux, ly, uy, lz, uz, maximise, upward):
 
 
 @njit()
-def _last_filled(i, n, expression, lower, upper, order):
+def _last_filled(i: int, n: int, expression: Ints, lower: Floats, upper: Floats, order: Ints) -> int:
     """Where the mass of a sorted row runs out, exactly, if not before position i."""
     terms = np.empty(n)
     for j in range(n):
@@ -194,7 +225,7 @@ def _last_filled(i, n, expression, lower, upper, order):
 
 
 @njit(part=True)
-def fill_row(n, upward, expression, lower, upper, keys, order):
+def fill_row(n: int, upward: bool, expression: Ints, lower: Floats, upper: Floats, keys: Floats, order: Ints) -> float:
     """Bound of min sum p_i keys_i over the intervals of a sorted row, from below or (``upward``) from above.
 
     ``exact`` follows whether every subtraction from the remaining mass was exact; if not, the mass is off by at most
@@ -253,7 +284,9 @@ def fill_row(n, upward, expression, lower, upper, keys, order):
 
 
 @njit()
-def largest_finite(a, b, values, maximise, successor, expression, lower, upper):
+def largest_finite(
+    a: int, b: int, values: Floats, maximise: bool, successor: Ints, expression: Ints, lower: Floats, upper: Floats
+) -> tuple[bool, float]:
     """(infinite, cap) of a row with infinite successors.
 
     ``infinite``: the extremum over the intervals is inf. Nature minimising: mass must go there. Maximising: it can.
@@ -282,7 +315,19 @@ def largest_finite(a, b, values, maximise, successor, expression, lower, upper):
 
 
 @njit(part=True)
-def hull_bound(a, b, values, cap, maximise, upward, successor, expression, lower, upper, scratch):
+def hull_bound(
+    a: int,
+    b: int,
+    values: Floats,
+    cap: float,
+    maximise: bool,
+    upward: bool,
+    successor: Ints,
+    expression: Ints,
+    lower: Floats,
+    upper: Floats,
+    scratch: Scratch,
+) -> float:
     """Bound of the extremum of sum p_i min(values, cap) over intervals, for a row of three or more; inf as in
     `largest_finite`, unless values above ``cap`` have been dealt with."""
     sign = -1.0 if maximise else 1.0
@@ -308,7 +353,18 @@ def hull_bound(a, b, values, cap, maximise, upward, successor, expression, lower
 
 
 @njit(part=True)
-def interval_bound(a, b, values, maximise, upward, successor, expression, lower, upper, scratch):
+def interval_bound(
+    a: int,
+    b: int,
+    values: Floats,
+    maximise: bool,
+    upward: bool,
+    successor: Ints,
+    expression: Ints,
+    lower: Floats,
+    upper: Floats,
+    scratch: Scratch,
+) -> float:
     """`row_bound` of an interval model for transitions a..b."""
     if b - a == 1:
         bound = values[successor[a]]
@@ -323,7 +379,9 @@ def interval_bound(a, b, values, maximise, upward, successor, expression, lower,
 
 
 @njit(part=True)
-def point_bound(a, b, values, maximise, upward, successor, expression, probability):
+def point_bound(
+    a: int, b: int, values: Floats, maximise: bool, upward: bool, successor: Ints, expression: Ints, probability: Floats
+) -> float:
     """`row_bound` of a known MDP for transitions a..b: inf where an infinite value has probability."""
     sign = -1.0 if maximise else 1.0
     low = np.inf

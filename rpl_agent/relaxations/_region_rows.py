@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF, njit
+from rpl_agent.jit import UNIT_ROUNDOFF, Floats, Ints, int64, njit
 from rpl_agent.regions._support import plain_simplex, support_box, support_ellipsoid, walk_table
 from rpl_agent.relaxations._interval_rows import hull_bound, interval_bound, largest_finite
+
+if TYPE_CHECKING:
+    from rpl_agent.relaxations.row_set import RegionRows, RowArrays, Scratch
+
 
 #: Masses up to this in a computed distribution are taken for rounding.
 TRACE = 1e-12
 
 
 @njit(part=True)
-def query(a, b, values, cap, maximise, upward, successor, expression, region, scratch, start):
+def query(
+    a: int,
+    b: int,
+    values: Floats,
+    cap: float,
+    maximise: bool,
+    upward: bool,
+    successor: Ints,
+    expression: Ints,
+    region: RegionRows,
+    scratch: Scratch,
+    start: int,
+) -> tuple[float, int, float]:
     """Bound of the extremum of sum_i p_i min(v_i, cap) over a region, for the three or more transitions a..b.
 
     Computed as low + min over x of sum_i f_i(x) (v_i - low) over the successors that can have probability: terms of
@@ -89,7 +107,17 @@ def query(a, b, values, cap, maximise, upward, successor, expression, region, sc
 
 
 @njit(part=True)
-def limit_of_row(a, b, values, maximise, upward, successor, expression, lower, upper):
+def limit_of_row(
+    a: int,
+    b: int,
+    values: Floats,
+    maximise: bool,
+    upward: bool,
+    successor: Ints,
+    expression: Ints,
+    lower: Floats,
+    upper: Floats,
+) -> tuple[bool, float]:
     """(infinite, cap): whether the bound of a row is inf, else the value by which infinite ones may be replaced."""
     most = -np.inf
     for t in range(a, b):
@@ -105,7 +133,18 @@ def limit_of_row(a, b, values, maximise, upward, successor, expression, lower, u
 
 
 @njit(part=True)
-def region_bound(a, b, values, maximise, upward, successor, expression, region, scratch, start):
+def region_bound(
+    a: int,
+    b: int,
+    values: Floats,
+    maximise: bool,
+    upward: bool,
+    successor: Ints,
+    expression: Ints,
+    region: RegionRows,
+    scratch: Scratch,
+    start: int,
+) -> tuple[float, int, float]:
     """`row_bound` over a region for transitions a..b. Of two, f and 1 - f, the interval hull tells all."""
     lower, upper = region.lower, region.upper
     vertex = start
@@ -124,7 +163,16 @@ def region_bound(a, b, values, maximise, upward, successor, expression, region, 
 
 
 @njit(allocates=False, nogil=True)
-def region_strategies(values, maximise, rows, played, region, scratch, totals, p):
+def region_strategies(
+    values: Floats,
+    maximise: bool,
+    rows: RowArrays,
+    played: Floats,
+    region: RegionRows,
+    scratch: Scratch,
+    totals: Floats,
+    p: Floats,
+) -> None:
     """Nature's best distributions over a region, without rounding margins.
 
     Parameters
@@ -146,7 +194,7 @@ def region_strategies(values, maximise, rows, played, region, scratch, totals, p
     direction, scaled = scratch.direction, scratch.other
     n = direction.shape[0]
     sign = -1.0 if maximise else 1.0
-    last = np.int64(0)
+    last = int64(0)
     for row in range(row_ptr.shape[0] - 1):
         a, b = row_ptr[row], row_ptr[row + 1]
         if b - a < 3 or played[row] == 0.0 or not totals[row] < np.inf:  # of two, f and 1 - f, the hull tells all

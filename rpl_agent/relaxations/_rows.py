@@ -12,15 +12,20 @@ maximising: inf if mass may go there.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from rpl_agent.jit import njit
+from rpl_agent.jit import Floats, Ints, int64, njit
 from rpl_agent.relaxations._interval_rows import interval_bound, point_bound, sort_row
 from rpl_agent.relaxations._region_rows import region_bound
 
+if TYPE_CHECKING:
+    from rpl_agent.relaxations.row_set import IntervalRows, RegionRows, RowArrays, Scratch
+
 
 @njit(allocates=False)
-def scratch_size(row_ptr):
+def scratch_size(row_ptr: Ints) -> int:
     """Length of the scratch columns that the row kernels need: the longest row."""
     longest = 1
     for row in range(row_ptr.shape[0] - 1):
@@ -29,7 +34,20 @@ def scratch_size(row_ptr):
 
 
 @njit(part=True)
-def row_bound(a, b, values, maximise, upward, successor, expression, point, interval, region, scratch, start):
+def row_bound(
+    a: int,
+    b: int,
+    values: Floats,
+    maximise: bool,
+    upward: bool,
+    successor: Ints,
+    expression: Ints,
+    point: Floats | None,
+    interval: IntervalRows | None,
+    region: RegionRows | None,
+    scratch: Scratch,
+    start: int,
+) -> tuple[float, int, float]:
     """The bound for the transitions a..b of a row; see the module.
 
     Parameters
@@ -68,7 +86,7 @@ def row_bound(a, b, values, maximise, upward, successor, expression, point, inte
 
 
 @njit(part=True)
-def remembered(row, region, before):
+def remembered(row: int, region: RegionRows | None, before: int) -> int:
     """The vertex where the last walk of a row ended; where the row before it ended if there was none."""
     start = before
     if region is not None:
@@ -78,7 +96,20 @@ def remembered(row, region, before):
 
 
 @njit(nogil=True, allocates=False)
-def row_range(first, last, values, maximise, upward, model, point, interval, region, scratch, rows, out):
+def row_range(
+    first: int,
+    last: int,
+    values: Floats,
+    maximise: bool,
+    upward: bool,
+    model: RowArrays,
+    point: Floats | None,
+    interval: IntervalRows | None,
+    region: RegionRows | None,
+    scratch: Scratch,
+    rows: Ints,
+    out: Floats,
+) -> None:
     """out[i] = bound of row rows[i] for first <= i < last; of row i itself when ``rows`` is empty.
 
     Parameters
@@ -89,7 +120,7 @@ def row_range(first, last, values, maximise, upward, model, point, interval, reg
     """
     everything = rows.shape[0] == 0
     row_ptr, successor, expression = model.row_ptr, model.successor, model.expression
-    vertex = np.int64(0)
+    vertex = int64(0)
     for i in range(first, last):
         row = i if everything else rows[i]
         start = remembered(row, region, vertex)
@@ -103,7 +134,17 @@ def row_range(first, last, values, maximise, upward, model, point, interval, reg
 
 
 @njit(nogil=True, allocates=False)
-def hull_strategies(values, maximise, model, played, lower, upper, scratch, totals, p):
+def hull_strategies(
+    values: Floats,
+    maximise: bool,
+    model: RowArrays,
+    played: Floats,
+    lower: Floats,
+    upper: Floats,
+    scratch: Scratch,
+    totals: Floats,
+    p: Floats,
+) -> None:
     """Nature's best distribution of every row within intervals, without rounding margins (to find strategies).
 
     Successors of value +inf get no mass when nature minimises.

@@ -9,16 +9,32 @@ each side is bounded for itself.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from rpl_agent.jit import FAINT, UNIT_ROUNDOFF, njit
+from rpl_agent.jit import FAINT, UNIT_ROUNDOFF, Floats, Ints, int64, njit
 from rpl_agent.relaxations._interval_rows import INSERTION_LIMIT, pair_bound, sort_row
 from rpl_agent.relaxations._rows import row_bound
 from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT, MIN_AGENT, mixed_in, mixture, paid
 
+if TYPE_CHECKING:
+    from rpl_agent.relaxations.row_set import IntervalRows, RegionRows, Scratch
+    from rpl_agent.solver._bellman import Game
+
 
 @njit(part=True)
-def _shared(a, b, low, high, maximise, successor, expression, interval, scratch):
+def _shared(
+    a: int,
+    b: int,
+    low: Floats,
+    high: Floats,
+    maximise: bool,
+    successor: Ints,
+    expression: Ints,
+    interval: IntervalRows,
+    scratch: Scratch,
+) -> tuple[bool, float, float]:
     """(found, q_low, q_high) of an interval row by one distribution for both sides."""
     lower, upper = interval.lower, interval.upper
     n = b - a
@@ -61,7 +77,18 @@ def _shared(a, b, low, high, maximise, successor, expression, interval, scratch)
 
 
 @njit(part=True)
-def _far_side(a, b, low, high, q, width, maximise, successor, expression, upper):
+def _far_side(
+    a: int,
+    b: int,
+    low: Floats,
+    high: Floats,
+    q: float,
+    width: float,
+    maximise: bool,
+    successor: Ints,
+    expression: Ints,
+    upper: Floats,
+) -> float:
     """The other side of a region's row, from the outward bound q that a query found up to ``width``; inf: unknown."""
     sign = -1.0 if maximise else 1.0
     apart = 0.0
@@ -78,7 +105,20 @@ def _far_side(a, b, low, high, q, width, maximise, successor, expression, upper)
 
 
 @njit(allocates=False)
-def _in_turn(a, b, low, high, maximise, successor, expression, point, interval, region, scratch, start):
+def _in_turn(
+    a: int,
+    b: int,
+    low: Floats,
+    high: Floats,
+    maximise: bool,
+    successor: Ints,
+    expression: Ints,
+    point: Floats | None,
+    interval: IntervalRows | None,
+    region: RegionRows | None,
+    scratch: Scratch,
+    start: int,
+) -> tuple[float, float, int]:
     """`both_bounds` of a row that needs a look from each side. A call, not a part: few rows of intervals come here."""
     q_low, q_high = 0.0, 0.0
     vertex = start
@@ -109,7 +149,20 @@ def _in_turn(a, b, low, high, maximise, successor, expression, point, interval, 
 
 
 @njit(part=True)
-def both_bounds(a, b, low, high, maximise, successor, expression, point, interval, region, scratch, start):
+def both_bounds(
+    a: int,
+    b: int,
+    low: Floats,
+    high: Floats,
+    maximise: bool,
+    successor: Ints,
+    expression: Ints,
+    point: Floats | None,
+    interval: IntervalRows | None,
+    region: RegionRows | None,
+    scratch: Scratch,
+    start: int,
+) -> tuple[float, float, int]:
     """(q_low, q_high, vertex): a row's bounds from below under ``low`` and from above under ``high``."""
     q_low, q_high = 0.0, 0.0
     vertex = start
@@ -141,7 +194,18 @@ def both_bounds(a, b, low, high, maximise, successor, expression, point, interva
 
 
 @njit(nogil=True, allocates=False)
-def backward(order, low, high, low_rows, high_rows, game, point, interval, region, scratch):
+def backward(
+    order: Ints,
+    low: Floats,
+    high: Floats,
+    low_rows: Ints,
+    high_rows: Ints,
+    game: Game,
+    point: Floats | None,
+    interval: IntervalRows | None,
+    region: RegionRows | None,
+    scratch: Scratch,
+) -> None:
     """low[s] <= (T low)(s) and high[s] >= (T high)(s) for s in order, successors first.
 
     Parameters
@@ -155,7 +219,7 @@ def backward(order, low, high, low_rows, high_rows, game, point, interval, regio
     """
     agent, maximise, gamma, state_ptr, row_ptr = game.agent, game.maximise, game.gamma, game.state_ptr, game.row_ptr
     successor, expression, reward, weights = game.successor, game.expression, game.reward, game.weights
-    vertex = np.int64(0)  # a row is asked once: its walk starts where that of the row before it ended
+    vertex = int64(0)  # a row is asked once: its walk starts where that of the row before it ended
     for i in range(order.shape[0]):
         s = order[i]
         worst = np.inf if agent == MIN_AGENT else -np.inf

@@ -5,12 +5,16 @@ The innermost level is `row_bound`; it alone knows the set. Every kernel works o
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rpl_agent.jit import FAINT, UNIT_ROUNDOFF, njit
+from rpl_agent.jit import FAINT, UNIT_ROUNDOFF, Floats, Ints, int64, njit
 from rpl_agent.relaxations._rows import remembered, row_bound
+
+if TYPE_CHECKING:
+    from rpl_agent.relaxations.row_set import IntervalRows, RegionRows, Scratch
+
 
 MAX_AGENT, MIN_AGENT, FIXED_AGENT = 1, -1, 0
 
@@ -41,7 +45,7 @@ class Game(NamedTuple):
 
 
 @njit(part=True)
-def paid(q, reward, gamma, side):
+def paid(q: float, reward: float, gamma: float, side: float) -> float:
     """reward + gamma q, rounded to a side (1.0: up, -1.0: down)."""
     if q < np.inf and (reward != 0.0 or (gamma != 1.0 and q != 0.0)):
         q = reward + gamma * q
@@ -50,7 +54,9 @@ def paid(q, reward, gamma, side):
 
 
 @njit(part=True)
-def mixed_in(q, weight, drawn, base, total, least, most):
+def mixed_in(
+    q: float, weight: float, drawn: int, base: float, total: float, least: float, most: float
+) -> tuple[float, float, float, float]:
     """One more row of a fixed policy: its mean is base + total, its values lie between least and most."""
     if drawn == 0 or q == np.inf:
         base = q
@@ -60,7 +66,7 @@ def mixed_in(q, weight, drawn, base, total, least, most):
 
 
 @njit(part=True)
-def mixture(drawn, base, total, least, most, side):
+def mixture(drawn: int, base: float, total: float, least: float, most: float, side: float) -> float:
     """The mean of ``drawn`` rows, rounded to a side."""
     mean = base + total
     if most > least and mean < np.inf:
@@ -69,7 +75,19 @@ def mixture(drawn, base, total, least, most, side):
 
 
 @njit(nogil=True, allocates=False)
-def bellman(order, values, out, chosen, upward, offset, game, point, interval, region, scratch):
+def bellman(
+    order: Ints,
+    values: Floats,
+    out: Floats,
+    chosen: Ints,
+    upward: bool,
+    offset: float,
+    game: Game,
+    point: Floats | None,
+    interval: IntervalRows | None,
+    region: RegionRows | None,
+    scratch: Scratch,
+) -> float:
     """out[s] = bound of (T values)(s) + offset for s in order; ``out is values`` makes it a Gauss-Seidel sweep.
 
     Parameters
@@ -94,7 +112,7 @@ def bellman(order, values, out, chosen, upward, offset, game, point, interval, r
     agent, maximise, gamma, state_ptr, row_ptr = game.agent, game.maximise, game.gamma, game.state_ptr, game.row_ptr
     successor, expression, reward, weights = game.successor, game.expression, game.reward, game.weights
     largest = 0.0
-    vertex = np.int64(0)
+    vertex = int64(0)
     side = 1.0 if upward else -1.0
     for i in range(order.shape[0]):
         s = order[i]

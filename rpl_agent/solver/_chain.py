@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.jit import njit
+from rpl_agent.jit import Floats, Ints, njit
 
 
 @njit(nogil=True, allocates=False)
-def row_means(values, gamma, row_ptr, successor, reward, p, q):
+def row_means(
+    values: Floats, gamma: float, row_ptr: Ints, successor: Ints, reward: Floats, p: Floats, q: Floats
+) -> None:
     """q[row] = reward + gamma * sum p v under nature's distributions p (T,), as min v + sum p (v - min v).
 
     Successors without mass do not count.
@@ -27,8 +29,21 @@ def row_means(values, gamma, row_ptr, successor, reward, p, q):
 
 @njit(nogil=True, allocates=False)
 def assemble(
-    rows, weights, values, gamma, offset, state_ptr, row_ptr, successor, reward, p, indptr, indices, data, rhs
-):
+    rows: Ints,
+    weights: Floats,
+    values: Floats,
+    gamma: float,
+    offset: float,
+    state_ptr: Ints,
+    row_ptr: Ints,
+    successor: Ints,
+    reward: Floats,
+    p: Floats,
+    indptr: Ints,
+    indices: Ints,
+    data: Floats,
+    rhs: Floats,
+) -> int:
     """The linear system (I - gamma P) x = rhs of a chain on states 0..n-1; exits enter the right side.
 
     Entries of one row may repeat (rows mixed by weights). The diagonal is written as the mass that leaves the state,
@@ -83,7 +98,7 @@ def assemble(
 
 
 @njit(nogil=True)
-def residual(indptr, indices, data, rhs, x):
+def residual(indptr: Ints, indices: Ints, data: Floats, rhs: Floats, x: Floats) -> Floats:
     """(n,) rhs - A x of an assembled chain."""
     out = rhs.copy()
     for s in range(rhs.shape[0]):
@@ -93,7 +108,9 @@ def residual(indptr, indices, data, rhs, x):
 
 
 @njit(nogil=True, allocates=False)
-def relax_chain(indptr, indices, data, rhs, x, sweeps, tolerance):
+def relax_chain(
+    indptr: Ints, indices: Ints, data: Floats, rhs: Floats, x: Floats, sweeps: int, tolerance: float
+) -> int:
     """Gauss-Seidel on an assembled chain, both directions in turn; the number of sweeps used."""
     n = rhs.shape[0]
     for k in range(sweeps):
@@ -116,7 +133,9 @@ def relax_chain(indptr, indices, data, rhs, x, sweeps, tolerance):
 
 
 @njit(nogil=True)
-def extract(states, position, state_ptr, row_ptr, successor, size):
+def extract(
+    states: Ints, position: Ints, state_ptr: Ints, row_ptr: Ints, successor: Ints, size: Ints
+) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
     """Sizes and maps of the local model on ``states``.
 
     Parameters

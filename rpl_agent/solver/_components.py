@@ -6,11 +6,11 @@ import heapq
 
 import numpy as np
 
-from rpl_agent.jit import njit
+from rpl_agent.jit import Bools, Floats, Ints, int64, njit
 
 
 @njit(nogil=True, allocates=False)
-def numbered_forward(state_ptr, row_ptr, successor, decided):
+def numbered_forward(state_ptr: Ints, row_ptr: Ints, successor: Ints, decided: Bools) -> bool:
     """Whether every transition leads to a larger number (loops of states that only loop aside): the numbers are then
     a topological order, as in models built step by step, and no search is needed."""
     for s in range(state_ptr.shape[0] - 1):
@@ -29,7 +29,7 @@ def numbered_forward(state_ptr, row_ptr, successor, decided):
 
 
 @njit(nogil=True)
-def components(state_ptr, row_ptr, successor, decided):
+def components(state_ptr: Ints, row_ptr: Ints, successor: Ints, decided: Bools) -> tuple[Ints, Ints, int]:
     """Strongly connected components (Tarjan, iterative); decided states have no edges.
 
     Returns
@@ -105,7 +105,9 @@ TRIVIAL, SINK, CYCLIC = 0, 1, 2
 
 
 @njit(nogil=True)
-def layers(state_ptr, row_ptr, successor, decided, order, component, sinks):
+def layers(
+    state_ptr: Ints, row_ptr: Ints, successor: Ints, decided: Bools, order: Ints, component: Ints, sinks: bool
+) -> tuple[Ints, Ints]:
     """Kind of each state and the number of cyclic layers below it.
 
     Parameters
@@ -158,7 +160,7 @@ def layers(state_ptr, row_ptr, successor, decided, order, component, sinks):
 
 
 @njit(nogil=True)
-def levels(state_ptr, row_ptr, successor, decided, order, component):
+def levels(state_ptr: Ints, row_ptr: Ints, successor: Ints, decided: Bools, order: Ints, component: Ints) -> Ints:
     """(S,) int64 longest path of components below each state's component; states of one level do not see each other,
     unless they share a component."""
     S = state_ptr.shape[0] - 1
@@ -183,7 +185,9 @@ def levels(state_ptr, row_ptr, successor, decided, order, component):
 
 
 @njit(nogil=True)
-def retry_costs(state_ptr, row_ptr, successor, p, reward, exit_values):
+def retry_costs(
+    state_ptr: Ints, row_ptr: Ints, successor: Ints, p: Floats, reward: Floats, exit_values: Floats
+) -> tuple[Ints, Floats]:
     """A guess of costs: the cheapest path to an exit, a transition of probability p costing reward / p.
 
     That is the price of trying a row until the transition happens, if every failure stayed where it is. It tells slow
@@ -226,12 +230,12 @@ def retry_costs(state_ptr, row_ptr, successor, p, reward, exit_values):
     done = np.zeros(n + m, np.bool_)
     order = np.empty(n, np.int64)
     count = 0
-    heap = [(0.0, np.int64(0))]
+    heap = [(0.0, int64(0))]
     heap.pop()
     for k in range(m):
         if exit_values[k] < np.inf:
             cost[n + k] = exit_values[k]
-            heapq.heappush(heap, (exit_values[k], np.int64(n + k)))
+            heapq.heappush(heap, (exit_values[k], int64(n + k)))
     while len(heap) > 0:
         value, node = heapq.heappop(heap)
         if done[node]:
@@ -245,7 +249,7 @@ def retry_costs(state_ptr, row_ptr, successor, p, reward, exit_values):
             through = value + weight[e]
             if not done[s] and through < cost[s]:
                 cost[s] = through
-                heapq.heappush(heap, (through, np.int64(s)))
+                heapq.heappush(heap, (through, int64(s)))
     for s in range(n):
         if not done[s]:
             order[count] = s

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF, njit
+from rpl_agent.jit import UNIT_ROUNDOFF, Bools, Floats, Ints, njit
 from rpl_agent.relaxations._interval_rows import FEASIBILITY_TOLERANCE, at_least_one
 
 #: who chooses the row of a state: the other side, oneself, or a fixed policy that draws it
@@ -18,7 +18,7 @@ ALL_ROWS, ANY_ROW, DRAWN_ROW = 0, 1, 2
 
 
 @njit()
-def _others_reach_one(t, a, b, bound, expression):
+def _others_reach_one(t: int, a: int, b: int, bound: Floats, expression: Ints) -> bool:
     """Whether the bounds of a row's other transitions sum to at least 1."""
     terms = np.empty(b - a - 1)
     for j in range(a, b):
@@ -28,7 +28,7 @@ def _others_reach_one(t, a, b, bound, expression):
 
 
 @njit(nogil=True)
-def attainable(lower, upper, expression, row_ptr):
+def attainable(lower: Floats, upper: Floats, expression: Ints, row_ptr: Ints) -> tuple[Floats, Floats]:
     """(lo, hi) (T,): bounds per transition, hi = 0 and lo > 0 exactly where no and every distribution of its row says
     so. A transition gets no mass where the others' lower bounds sum to 1, and some where their upper bounds do not."""
     T = expression.shape[0]
@@ -57,7 +57,7 @@ def attainable(lower, upper, expression, row_ptr):
 
 
 @njit()
-def _stays_exactly(row, inside, row_ptr, successor, hi):
+def _stays_exactly(row: int, inside: Bools, row_ptr: Ints, successor: Ints, hi: Floats) -> bool:
     """Whether the upper bounds inside the set sum to at least 1, where rounding leaves that open."""
     terms = np.empty(row_ptr[row + 1] - row_ptr[row])
     count = 0
@@ -69,7 +69,7 @@ def _stays_exactly(row, inside, row_ptr, successor, hi):
 
 
 @njit(allocates=False)
-def _stays(row, inside, row_ptr, successor, lo, hi):
+def _stays(row: int, inside: Bools, row_ptr: Ints, successor: Ints, lo: Floats, hi: Floats) -> bool:
     """Whether nature can keep all mass of the row inside the set."""
     mass = 0.0
     leaves = False
@@ -90,7 +90,7 @@ def _stays(row, inside, row_ptr, successor, lo, hi):
 
 
 @njit(nogil=True)
-def staying_rows(inside, row_ptr, lo, hi):
+def staying_rows(inside: Bools, row_ptr: Ints, lo: Floats, hi: Floats) -> Bools:
     """(R,) whether nature can keep all mass of each row on the transitions marked in ``inside`` (T,)."""
     each = np.arange(inside.shape[0])
     out = np.empty(row_ptr.shape[0] - 1, np.bool_)
@@ -100,7 +100,7 @@ def staying_rows(inside, row_ptr, lo, hi):
 
 
 @njit(allocates=False)
-def _only(row, inside, row_ptr, successor, hi):
+def _only(row: int, inside: Bools, row_ptr: Ints, successor: Ints, hi: Floats) -> bool:
     """Whether every distribution of the row stays inside the set."""
     for t in range(row_ptr[row], row_ptr[row + 1]):
         if hi[t] > 0.0 and not inside[successor[t]]:
@@ -109,7 +109,7 @@ def _only(row, inside, row_ptr, successor, hi):
 
 
 @njit(allocates=False)
-def _touches(row, inside, row_ptr, successor, hi):
+def _touches(row: int, inside: Bools, row_ptr: Ints, successor: Ints, hi: Floats) -> bool:
     """Whether some distribution of the row puts mass on the set."""
     for t in range(row_ptr[row], row_ptr[row + 1]):
         if hi[t] > 0.0 and inside[successor[t]]:
@@ -118,7 +118,7 @@ def _touches(row, inside, row_ptr, successor, hi):
 
 
 @njit()
-def _sources(state_ptr, row_ptr, successor, size):
+def _sources(state_ptr: Ints, row_ptr: Ints, successor: Ints, size: int) -> tuple[Ints, Ints]:
     """The states that lead to each state j: sources[first[j]:first[j + 1]]."""
     first = np.zeros(size + 1, np.int64)
     for t in range(successor.shape[0]):
@@ -135,7 +135,7 @@ def _sources(state_ptr, row_ptr, successor, size):
 
 
 @njit()
-def _everything(members, n):
+def _everything(members: Bools, n: int) -> tuple[Ints, Bools, int]:
     """A queue (a ring of n) of all states that are members, with marks of those that wait in it."""
     queue = np.empty(n, np.int64)
     waiting = np.zeros(n, np.bool_)
@@ -149,7 +149,7 @@ def _everything(members, n):
 
 
 @njit(allocates=False)
-def _pop(queue, waiting, head, count):
+def _pop(queue: Ints, waiting: Bools, head: int, count: int) -> tuple[int, int, int]:
     """(the state that waited longest, new head, new length)."""
     s = queue[head]
     waiting[s] = False
@@ -157,7 +157,9 @@ def _pop(queue, waiting, head, count):
 
 
 @njit(allocates=False)
-def _enqueue(s, members, first, sources, queue, waiting, head, count):
+def _enqueue(
+    s: int, members: Bools, first: Ints, sources: Ints, queue: Ints, waiting: Bools, head: int, count: int
+) -> int:
     """Look again at the members that lead to s; the new length of the queue."""
     for e in range(first[s], first[s + 1]):
         u = sources[e]
@@ -169,7 +171,9 @@ def _enqueue(s, members, first, sources, queue, waiting, head, count):
 
 
 @njit(nogil=True)
-def hold_set(state_ptr, row_ptr, successor, lo, hi, usable, quantifier, start):
+def hold_set(
+    state_ptr: Ints, row_ptr: Ints, successor: Ints, lo: Floats, hi: Floats, usable: Ints, quantifier: int, start: Bools
+) -> Bools:
     """The largest subset of ``start`` in which the play can be held for ever.
 
     Parameters
@@ -212,8 +216,22 @@ def hold_set(state_ptr, row_ptr, successor, lo, hi, usable, quantifier, start):
 
 @njit(allocates=False)
 def _keeps_finite(
-    s, state_ptr, row_ptr, successor, lo, hi, played, pays, quantifier, nature_helps, must_reach, X, Y, Z, elsewhere
-):
+    s: int,
+    state_ptr: Ints,
+    row_ptr: Ints,
+    successor: Ints,
+    lo: Floats,
+    hi: Floats,
+    played: Bools,
+    pays: Bools,
+    quantifier: int,
+    nature_helps: bool,
+    must_reach: bool,
+    X: Bools,
+    Y: Bools,
+    Z: Bools,
+    elsewhere: Bools,
+) -> bool:
     """Whether a state stays in X and comes nearer to Y or, where that suffices, loops in Z (which holds Y) unpaid."""
     good = quantifier != ANY_ROW
     progress = False
@@ -247,7 +265,20 @@ def _keeps_finite(
 
 
 @njit(nogil=True)
-def finite_set(state_ptr, row_ptr, successor, lo, hi, played, pays, quantifier, nature_helps, must_reach, goal, start):
+def finite_set(
+    state_ptr: Ints,
+    row_ptr: Ints,
+    successor: Ints,
+    lo: Floats,
+    hi: Floats,
+    played: Bools,
+    pays: Bools,
+    quantifier: int,
+    nature_helps: bool,
+    must_reach: bool,
+    goal: Bools,
+    start: Bools,
+) -> Bools:
     """States from which the minimiser keeps the total finite.
 
     With ``must_reach``: it can reach the goal almost surely (nu X. mu Y). Without: it can almost surely reach the
@@ -319,7 +350,18 @@ def finite_set(state_ptr, row_ptr, successor, lo, hi, played, pays, quantifier, 
 
 
 @njit(nogil=True)
-def progress_rows(state_ptr, row_ptr, successor, lo, hi, preferred, allowed, pays, adversary, rows):
+def progress_rows(
+    state_ptr: Ints,
+    row_ptr: Ints,
+    successor: Ints,
+    lo: Floats,
+    hi: Floats,
+    preferred: Bools,
+    allowed: Bools,
+    pays: Bools,
+    adversary: bool,
+    rows: Ints,
+) -> int:
     """Choose rows that leave: extend an attractor of the exits, preferred rows first.
 
     Parameters

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.jit import FAINT, UNIT_ROUNDOFF, njit
+from rpl_agent.jit import FAINT, UNIT_ROUNDOFF, Bools, Floats, Ints, njit
 from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT
 
 LARGEST = np.finfo(np.float64).max
 
 
 @njit(allocates=False)
-def _rounded(value, error, upward):
+def _rounded(value: float, error: float, upward: bool) -> float:
     """value moved by error to the side asked for; overflow stays a bound."""
     if value == np.inf and not upward:
         value = LARGEST
@@ -25,7 +25,7 @@ def _rounded(value, error, upward):
 
 
 @njit(nogil=True, allocates=False)
-def row_totals(q, reward, gamma, upward, out):
+def row_totals(q: Floats, reward: Floats, gamma: float, upward: bool, out: Floats) -> None:
     """out (k,) = bounds of reward + gamma * q, for row expectations q (k,) that may be infinite."""
     for i in range(q.shape[0]):
         total = q[i]
@@ -37,7 +37,7 @@ def row_totals(q, reward, gamma, upward, out):
 
 
 @njit(allocates=False)
-def _drawn(a, b, totals, weights, upward):
+def _drawn(a: int, b: int, totals: Floats, weights: Floats, upward: bool) -> float:
     """Bound of the mean of totals a..b under weights: base + sum of w (total - base), terms of one sign.
 
     A mean lies between the least and the largest of its terms, whatever rounding says.
@@ -66,7 +66,7 @@ def _drawn(a, b, totals, weights, upward):
 
 
 @njit(nogil=True, allocates=False)
-def state_images(totals, state_ptr, agent, weights, upward, out):
+def state_images(totals: Floats, state_ptr: Ints, agent: int, weights: Floats, upward: bool, out: Floats) -> None:
     """out (k,) = what the agent makes of the totals of its rows.
 
     Parameters
@@ -91,7 +91,7 @@ def state_images(totals, state_ptr, agent, weights, upward, out):
 
 
 @njit(nogil=True, allocates=False)
-def runs_forward(members, usable, state_ptr, row_ptr, successor):
+def runs_forward(members: Bools, usable: Ints, state_ptr: Ints, row_ptr: Ints, successor: Ints) -> bool:
     """Whether plays within ``members`` (S,) by rows with usable (R,) == 2 only move to larger numbers: none stays."""
     for s in range(state_ptr.shape[0] - 1):
         if not members[s]:

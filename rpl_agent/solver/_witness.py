@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.jit import FAINT, UNIT_ROUNDOFF, njit
+from rpl_agent.jit import FAINT, UNIT_ROUNDOFF, Floats, Ints, njit
 from rpl_agent.relaxations._interval_rows import FEASIBILITY_TOLERANCE, at_least_one
 from rpl_agent.relaxations._region_rows import TRACE
 
@@ -17,7 +17,7 @@ SPECK = 2.0**-60
 
 
 @njit()
-def _allows(a, b, p, least, expression, upper):
+def _allows(a: int, b: int, p: Floats, least: float, expression: Ints, upper: Floats) -> bool:
     """Whether the upper bounds of the transitions with p > least admit a distribution on them alone, exactly."""
     count = 0
     total = 0.0
@@ -42,7 +42,9 @@ def _allows(a, b, p, least, expression, upper):
 
 
 @njit(allocates=False)
-def _open_best(a, b, p, values, sign, successor, expression, upper):
+def _open_best(
+    a: int, b: int, p: Floats, values: Floats, sign: float, successor: Ints, expression: Ints, upper: Floats
+) -> bool:
     """Give a trace to the best successor without mass that may have some; False if there is none of finite value."""
     best = -1
     for t in range(a, b):
@@ -55,7 +57,16 @@ def _open_best(a, b, p, values, sign, successor, expression, upper):
 
 
 @njit(nogil=True, allocates=False)
-def tidy(p, values, maximise, successor, lower, upper, expression, row_ptr):
+def tidy(
+    p: Floats,
+    values: Floats,
+    maximise: bool,
+    successor: Ints,
+    lower: Floats,
+    upper: Floats,
+    expression: Ints,
+    row_ptr: Ints,
+) -> None:
     """Make p (T,), nature's greedy answer to values, stand for an exact one.
 
     Rounding leaves traces on successors that the row can do without: they are dropped. It also hides the speck that
@@ -83,7 +94,7 @@ def tidy(p, values, maximise, successor, lower, upper, expression, row_ptr):
 
 
 @njit()
-def _has_exact(a, b, p, lower, upper, expression):
+def _has_exact(a: int, b: int, p: Floats, lower: Floats, upper: Floats, expression: Ints) -> bool:
     """Whether the bounds of a row allow an exact distribution whose support is that of p.
 
     Nothing may be left out that has a lower bound, nothing be in that has an upper bound of 0; the upper bounds on the
@@ -115,7 +126,7 @@ def _has_exact(a, b, p, lower, upper, expression):
 
 
 @njit(nogil=True)
-def mass_to_move(p, lower, upper, expression, row_ptr):
+def mass_to_move(p: Floats, lower: Floats, upper: Floats, expression: Ints, row_ptr: Ints) -> Floats:
     """(R,) a bound on the mass between each row of p and an exact distribution on its support; inf if there is none.
 
     A row with one successor has one distribution, whatever p says.
@@ -140,7 +151,7 @@ def mass_to_move(p, lower, upper, expression, row_ptr):
 
 
 @njit(nogil=True)
-def moving_costs(values, p, mass, row_ptr, successor):
+def moving_costs(values: Floats, p: Floats, mass: Floats, row_ptr: Ints, successor: Ints) -> Floats:
     """(R,) how much moving ``mass`` (R,) within the support of p (T,) can change the mean of finite values."""
     out = np.empty(mass.shape[0])
     for row in range(mass.shape[0]):

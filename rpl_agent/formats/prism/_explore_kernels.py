@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rpl_agent.formats.prism.operations import Op
-from rpl_agent.jit import njit
+from rpl_agent.jit import Ints, int64, njit
 
 # Why `explore` came back.
 DONE, PAUSED, FULL_STATES, FULL_CHOICES, FULL_TRANSITIONS, FULL_COMBINATIONS, NEEDS_VALUE, OUTSIDE = range(8)
@@ -91,15 +91,15 @@ class ExploreScratch(NamedTuple):
 
 
 @njit(allocates=False)
-def _hash(h, word):
-    h = (h ^ word) * np.int64(-7046029254386353131)
-    return h ^ (h >> np.int64(29))
+def _hash(h: int, word: int) -> int:
+    h = (h ^ word) * int64(-7046029254386353131)
+    return h ^ (h >> int64(29))
 
 
 @njit(allocates=False)
-def find_state(target, keys, table):
+def find_state(target: Ints, keys: Ints, table: Ints) -> tuple[int, int]:
     """(place in the table, number of the state or -1)."""
-    h = np.int64(1)
+    h = int64(1)
     for w in range(len(target)):
         h = _hash(h, target[w])
     mask = len(table) - 1
@@ -112,32 +112,32 @@ def find_state(target, keys, table):
                 same = False
                 break
         if same:
-            return place, np.int64(at)
+            return place, int64(at)
         place = (place + 1) & mask
-    return place, np.int64(-1)
+    return place, int64(-1)
 
 
 @njit(allocates=False)
-def find_value(owner, key, store):
+def find_value(owner: int, key: int, store: StateStore) -> tuple[int, int]:
     mask = len(store.value_table) - 1
-    place = _hash(_hash(np.int64(1), owner), key) & mask
+    place = _hash(_hash(int64(1), owner), key) & mask
     while store.value_table[place] >= 0:
         at = store.value_table[place]
         if store.value_owner[at] == owner and store.value_key[at] == key:
-            return place, np.int64(at)
+            return place, int64(at)
         place = (place + 1) & mask
-    return place, np.int64(-1)
+    return place, int64(-1)
 
 
 @njit(allocates=False, error_model="numpy")
-def run_tape(tape, code, store, scratch, out):
+def run_tape(tape: int, code: Code, store: StateStore, scratch: ExploreScratch, out: Ints) -> bool:
     """Run a tape on the state in scratch.column; False where a value of the plain evaluator is missing."""
     start, column, step = code.tape_ptr[tape], scratch.column, code.step
     for k in range(code.tape_ptr[tape + 1] - start):
         at = np.uint64(start + k)  # unsigned: no check for places counted from the end
         op, a, b, c = step[at, 0], np.uint64(step[at, 1]), np.uint64(step[at, 2]), np.uint64(step[at, 3])
         if op == _CONSTANT:
-            out[k] = np.int64(a)
+            out[k] = int64(a)
         elif op == _COLUMN:
             out[k] = column[a]
         elif op == _EQUAL:
@@ -163,24 +163,24 @@ def run_tape(tape, code, store, scratch, out):
         elif op == _MAXIMUM:
             out[k] = max(out[a], out[b])
         elif op == _FLOOR:
-            out[k] = out[a] // np.int64(b)
+            out[k] = out[a] // int64(b)
         elif op == _CEIL:
-            out[k] = -((-out[a]) // np.int64(b))
+            out[k] = -((-out[a]) // int64(b))
         elif op == _MOD:
             out[k] = out[a] % out[b]
         elif op == _POWER:
-            power = np.int64(1)
+            power = int64(1)
             for _ in range(out[b]):
                 power *= out[a]
             out[k] = power
         elif op == _LOOKUP:
-            key = np.int64(0)
+            key = int64(0)
             for i in range(code.lookup_ptr[a], code.lookup_ptr[a + 1]):
                 v = code.lookup[i, 0]
                 key += (column[v] - code.var_low[v]) * code.lookup[i, 1]
-            _, known = find_value(np.int64(a), key, store)
+            _, known = find_value(int64(a), key, store)
             if known < 0:
-                scratch.report[0], scratch.report[1] = np.int64(a), key
+                scratch.report[0], scratch.report[1] = int64(a), key
                 return False
             out[k] = store.value[known]
         else:  # LESS_EQUAL
@@ -189,7 +189,7 @@ def run_tape(tape, code, store, scratch, out):
 
 
 @njit(allocates=False)
-def _updates(command, code, store, scratch):
+def _updates(command: int, code: Code, store: StateStore, scratch: ExploreScratch) -> bool:
     """Possibility, change of the key and range violations of every update of a command."""
     if not run_tape(command + 1, code, store, scratch, scratch.steps):
         return False
@@ -213,9 +213,9 @@ def _updates(command, code, store, scratch):
 
 
 @njit(allocates=False)
-def _combination(action, size, store, scratch):
+def _combination(action: int, size: int, store: StateStore, scratch: ExploreScratch) -> int:
     """Number of the combination of commands in scratch.pick; -1 if there is no room for a new one."""
-    h = _hash(np.int64(1), action)
+    h = _hash(int64(1), action)
     for k in range(size):
         h = _hash(h, scratch.pick[k])
     mask = len(store.combination_table) - 1
@@ -230,12 +230,12 @@ def _combination(action, size, store, scratch):
                     same = False
                     break
         if same:
-            return np.int64(at)
+            return int64(at)
         place = (place + 1) & mask
     new, start = store.counts[COMBINATIONS], store.counts[MEMBERS]
     full = start + size > len(store.combined) or 2 * (new + 2) > len(store.combination_table)
     if full or new + 1 >= len(store.combination_ptr):
-        return np.int64(-1)
+        return int64(-1)
     store.combination_table[place] = new
     store.combination_action[new] = action
     for k in range(size):
@@ -246,14 +246,14 @@ def _combination(action, size, store, scratch):
 
 
 @njit(allocates=False)
-def _reach(state, code, store, scratch):
+def _reach(state: int, code: Code, store: StateStore, scratch: ExploreScratch) -> int:
     """Number of the state in scratch.target, found or new; -1 if there is no room."""
     place, number = find_state(scratch.target, store.keys, store.table)
     if number >= 0:
         return number
     number = store.counts[STATES]
     if number >= len(store.keys) or 2 * number >= len(store.table):
-        return np.int64(-1)
+        return int64(-1)
     for w in range(len(scratch.target)):
         store.keys[number, w] = scratch.target[w]
     store.level[number] = store.level[state] + 1
@@ -263,11 +263,11 @@ def _reach(state, code, store, scratch):
 
 
 @njit(allocates=False)
-def _outcomes(state, size, code, store, scratch):
+def _outcomes(state: int, size: int, code: Code, store: StateStore, scratch: ExploreScratch) -> int:
     """All transitions of the combination in scratch.pick: every choice of one update per command."""
     for k in range(size):
         scratch.turn[k] = code.update_ptr[scratch.pick[k]]
-    branch = np.int64(0)
+    branch = int64(0)
     while True:
         possible = True
         for k in range(size):
@@ -303,7 +303,7 @@ def _outcomes(state, size, code, store, scratch):
 
 
 @njit(allocates=False)
-def _choice(state, combination, store):
+def _choice(state: int, combination: int, store: StateStore) -> bool:
     """Close a choice whose transitions have been written; False if there is no room."""
     number = store.counts[CHOICES]
     if number >= len(store.choice_state):
@@ -315,10 +315,10 @@ def _choice(state, combination, store):
 
 
 @njit(allocates=False)
-def _gather(action, code, scratch):
+def _gather(action: int, code: Code, scratch: ExploreScratch) -> int:
     """Enabled commands of an action by module; how many modules take part, 0 if one of them has none enabled."""
-    size = np.int64(0)
-    end = np.int64(0)
+    size = int64(0)
+    end = int64(0)
     scratch.enabled_ptr[0] = 0
     for module in range(code.action_ptr[action], code.action_ptr[action + 1]):
         for i in range(code.member_ptr[module], code.member_ptr[module + 1]):
@@ -326,14 +326,14 @@ def _gather(action, code, scratch):
                 scratch.enabled[end] = code.member[i]
                 end += 1
         if end == scratch.enabled_ptr[size]:
-            return np.int64(0)
+            return int64(0)
         size += 1
         scratch.enabled_ptr[size] = end
     return size
 
 
 @njit(allocates=False)
-def _action(state, action, code, store, scratch):
+def _action(state: int, action: int, code: Code, store: StateStore, scratch: ExploreScratch) -> int:
     """All choices of an action: one enabled command of every module that takes part."""
     size = _gather(action, code, scratch)
     if size == 0:
@@ -370,7 +370,7 @@ def _action(state, action, code, store, scratch):
 
 
 @njit(allocates=False)
-def _expand(state, code, store, scratch):
+def _expand(state: int, code: Code, store: StateStore, scratch: ExploreScratch) -> int:
     for v in range(len(code.var_word)):
         digits = (store.keys[state, code.var_word[v]] >> code.var_shift[v]) & code.var_mask[v]
         scratch.column[v] = digits + code.var_low[v]
@@ -393,7 +393,7 @@ def _expand(state, code, store, scratch):
 
 
 @njit(allocates=False)
-def explore(code, store, scratch, max_states, pause):
+def explore(code: Code, store: StateStore, scratch: ExploreScratch, max_states: int, pause: int) -> int:
     """Expand states until none is left, more than max_states are known, or `pause` of them were expanded."""
     stop = store.counts[NEXT] + pause
     while store.counts[NEXT] < store.counts[STATES]:
@@ -413,7 +413,7 @@ def explore(code, store, scratch, max_states, pause):
 
 
 @njit(allocates=False)
-def rehash(keys, count, table):
+def rehash(keys: Ints, count: int, table: Ints) -> None:
     """Fill an empty hash table with the first `count` states."""
     for number in range(count):
         place, _ = find_state(keys[number], keys, table)
@@ -421,11 +421,11 @@ def rehash(keys, count, table):
 
 
 @njit(allocates=False)
-def rehash_combinations(count, store):
+def rehash_combinations(count: int, store: StateStore) -> None:
     """Fill an empty table of combinations."""
     mask = len(store.combination_table) - 1
     for number in range(count):
-        h = _hash(np.int64(1), store.combination_action[number])
+        h = _hash(int64(1), store.combination_action[number])
         for k in range(store.combination_ptr[number], store.combination_ptr[number + 1]):
             h = _hash(h, store.combined[k])
         place = h & mask
@@ -435,7 +435,7 @@ def rehash_combinations(count, store):
 
 
 @njit(allocates=False)
-def remember(owner, key, value, store):
+def remember(owner: int, key: int, value: int, store: StateStore) -> None:
     """Keep a value of the plain evaluator; the caller sees to it that there is room."""
     place, at = find_value(owner, key, store)
     if at < 0:
