@@ -51,7 +51,10 @@ class Instance:
         return f"rpl/{self.name}-v0"
 
 
-def _instance(family, sizes, label, episode, counts=None, value=None, online=False, **size: Any) -> Instance:
+def _instance(
+    family: str, sizes: str, label: str, episode: int, counts: tuple[int, int, int] | None = None,
+    value: float | None = None, online: bool = False, **size: Any,
+) -> Instance:  # fmt: skip
     return Instance(f"{family}-{sizes}", family, size, label, episode, counts, value, online)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.common import ModelSource, add_json, add_method, add_seed, add_source, config_of, emit, load_source
 from rpl_agent.cli.parser import count, output_file
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rpl_agent.agent import RPLAgent
     from rpl_agent.certify import Config
     from rpl_agent.evidence.counts import Counts
+    from rpl_agent.model import Policy
     from rpl_agent.regions.base import Region
     from rpl_agent.solver import Solution
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 PLOTTED_EPISODES = 1000
 
 
-def register(commands) -> None:
+def register(commands: Any) -> None:
     certify = commands.add_parser(
         "certify",
         help="a certificate from simulated episodes, a log, or a stored run",
@@ -182,7 +183,7 @@ def _optimum(source: ModelSource, precision: float) -> Solution:
     return solve_at(source.pmdp, theta, source.objective, precision=precision)
 
 
-def _true_value(source: ModelSource, policy, precision: float) -> float:
+def _true_value(source: ModelSource, policy: Policy, precision: float) -> float:
     from rpl_agent.certify import true_value
 
     return true_value(source.pmdp, source.objective, policy, source.require_theta("the true value"), precision)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from rpl_agent.cli.common import add_json, emit
 from rpl_agent.cli.parser import count, output_file
 from rpl_agent.cli.training import make_env, stored_source
 
 
-def register(commands) -> None:
+def register(commands: Any) -> None:
     reproduce = commands.add_parser("reproduce", help="the paper's tables and figures, beside our own sets")
     reproduce.add_argument(
         "--suite", nargs="+", metavar="NAME", help="parts to run: sizes uniform online (default: all)"

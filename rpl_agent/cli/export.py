@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.certify import add_data, read_data
 from rpl_agent.cli.common import add_json, add_method, add_source, config_of, emit, load_source
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rpl_agent.model import Objective, ParametricMDP
 
 
-def register(commands) -> None:
+def register(commands: Any) -> None:
     export = commands.add_parser(
         "export", help="write the learned uncertain model (DRN, .tra, UMB) and the policy (CSV, JSON, PRISM)"
     )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rpl_agent.solver.solution import Solution
 
 
-def register(commands) -> None:
+def register(commands: Any) -> None:
     info = commands.add_parser("info", help="sizes, parameters, rank and objective of a model or a run")
     add_source(info, ID_OR_RUN)
     add_json(info)

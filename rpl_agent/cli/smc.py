@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from rpl_agent.cli.common import add_json, add_method, add_seed, add_source, config_of, emit, file_as_model, load_source
 from rpl_agent.cli.parser import between, count
@@ -11,7 +12,7 @@ from rpl_agent.cli.parser import between, count
 DEFAULT_BUDGET = 10**8
 
 
-def register(commands) -> None:
+def register(commands: Any) -> None:
     smc = commands.add_parser("smc", help="sample a model online until its value is known to EPSILON")
     add_source(smc, "a model in the PRISM language, or a registered world")
     smc.add_argument(

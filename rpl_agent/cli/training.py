@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.common import (
     ModelSource,
@@ -19,8 +20,11 @@ from rpl_agent.cli.common import (
 )
 from rpl_agent.cli.parser import add_call, between, count, folder_name, output_file
 
+if TYPE_CHECKING:
+    import gymnasium as gym
 
-def register(commands) -> None:
+
+def register(commands: Any) -> None:
     train = commands.add_parser("train", help="learn online, then certify; live view, checkpoints, TensorBoard")
     add_source(train)
     train.later(lambda: _add_run(train))
@@ -100,7 +104,7 @@ def _horizon(text: str) -> int | str:
     return int(text)
 
 
-def make_env(source: ModelSource, render_mode: str | None = None):
+def make_env(source: ModelSource, render_mode: str | None = None) -> gym.Env:
     """The Gymnasium environment of a source: the registered one, or one over the user's model."""
     import gymnasium as gym
 

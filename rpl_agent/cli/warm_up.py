@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Callable
+from typing import Any
 
 from rpl_agent.cli.common import add_json, emit
 
 EPISODES = 300
 
 
-def register(commands) -> None:
+def register(commands: Any) -> None:
     warm_up = commands.add_parser(
         "warm-up",
         help="compile the kernels now, so that no run waits for it",

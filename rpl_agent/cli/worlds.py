@@ -11,7 +11,7 @@ from rpl_agent.cli.common import add_json, emit
 from rpl_agent.errors import ModelError
 
 
-def register(commands) -> None:
+def register(commands: Any) -> None:
     worlds = commands.add_parser("worlds", help="the registered worlds: sizes, parameters, objective")
     worlds.add_argument("pattern", nargs="?", default="", metavar="TEXT", help="only ids that contain TEXT")
     add_json(worlds)

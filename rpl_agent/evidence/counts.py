@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from rpl_agent.errors import DataError
 from rpl_agent.evidence import _counting
@@ -80,7 +81,7 @@ class Counts:
         self.total += int(n)
         self._mark_if_due()
 
-    def add_many(self, states, actions, successors) -> None:
+    def add_many(self, states: ArrayLike, actions: ArrayLike, successors: ArrayLike) -> None:
         """Steps in the order they happened, arrays (n,); marks fall due exactly where they should."""
         indices = self._locate(states, actions, successors)
         begin = 0
@@ -218,12 +219,12 @@ class Counts:
         self.add_batch(transitions)
         self.schedule, self.planned = schedule, planned
 
-    def _add_sparse(self, indices: np.ndarray, amounts) -> None:
+    def _add_sparse(self, indices: np.ndarray, amounts: np.ndarray | int) -> None:
         np.add.at(self.transitions, indices, amounts)
         np.add.at(self.successes, self.pmdp.expression[indices], amounts)
         self.total += int(np.sum(amounts)) if np.ndim(amounts) else len(indices) * int(amounts)
 
-    def _locate(self, states, actions, successors) -> np.ndarray:
+    def _locate(self, states: ArrayLike, actions: ArrayLike, successors: ArrayLike) -> np.ndarray:
         columns = [np.atleast_1d(np.asarray(c)) for c in (states, actions, successors)]
         for name, column in zip(("states", "actions", "successors"), columns):
             if column.ndim != 1 or (column.dtype.kind not in "iu" and column.size):

@@ -15,7 +15,10 @@ K successes in N trials, γ the error allowed for one interval:
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import special
 
 from rpl_agent.errors import DataError
@@ -32,7 +35,7 @@ METHODS = ("anytime", "clopper-pearson", "hoeffding")
 ANYTIME_METHODS = ("anytime",)
 
 
-def clopper_pearson(successes, trials, gamma: float) -> tuple[np.ndarray, np.ndarray]:
+def clopper_pearson(successes: ArrayLike, trials: ArrayLike, gamma: float) -> tuple[np.ndarray, np.ndarray]:
     """Exact binomial interval for N fixed in advance; (lower, upper) of the shape of the inputs."""
     k, n = _check(successes, trials, gamma)
     lower, upper = np.zeros(k.shape), np.ones(k.shape)
@@ -44,7 +47,7 @@ def clopper_pearson(successes, trials, gamma: float) -> tuple[np.ndarray, np.nda
     return _outward(lower, upper)
 
 
-def anytime(successes, trials, gamma: float) -> tuple[np.ndarray, np.ndarray]:
+def anytime(successes: ArrayLike, trials: ArrayLike, gamma: float) -> tuple[np.ndarray, np.ndarray]:
     """Interval valid at all times together; l = 0 where K = 0 and u = 1 where K = N."""
     k, n = _check(successes, trials, gamma)
     lower, upper = np.empty(k.shape), np.empty(k.shape)
@@ -52,7 +55,7 @@ def anytime(successes, trials, gamma: float) -> tuple[np.ndarray, np.ndarray]:
     return _outward(lower, upper)
 
 
-def hoeffding(successes, trials, gamma: float) -> tuple[np.ndarray, np.ndarray]:
+def hoeffding(successes: ArrayLike, trials: ArrayLike, gamma: float) -> tuple[np.ndarray, np.ndarray]:
     """Interval from Hoeffding's inequality for N fixed in advance."""
     k, n = _check(successes, trials, gamma)
     safe = np.maximum(n, 1.0)
@@ -106,13 +109,13 @@ def untied_intervals(
     return lower, upper
 
 
-def _function(method: str):
+def _function(method: str) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
     if method not in _FUNCTIONS:
         raise DataError(f"interval method {method!r} is not one of {METHODS}")
     return _FUNCTIONS[method]
 
 
-def _check(successes, trials, gamma: float) -> tuple[np.ndarray, np.ndarray]:
+def _check(successes: ArrayLike, trials: ArrayLike, gamma: float) -> tuple[np.ndarray, np.ndarray]:
     check_delta(gamma)
     k = np.atleast_1d(np.array(successes, dtype=float))
     n = np.atleast_1d(np.array(trials, dtype=float))

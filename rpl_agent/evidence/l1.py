@@ -12,6 +12,7 @@ describes a larger set and is sound.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import combinations
 
 import numpy as np
@@ -79,7 +80,7 @@ def l1_rows(pmdp: ParametricMDP, counts: Counts, delta: float) -> tuple[np.ndarr
     return np.vstack(rows), np.concatenate(bounds)
 
 
-def _subsets(outcomes: int):
+def _subsets(outcomes: int) -> Iterator[tuple[int, ...]]:
     """Proper subsets of outcomes whose constraints are kept."""
     sizes = range(1, outcomes) if outcomes <= MAX_FACETS else (1, outcomes - 1)
     for size in sizes:

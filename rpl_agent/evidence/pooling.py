@@ -135,7 +135,9 @@ def _simple_events(table: ExpressionTable, present: np.ndarray) -> tuple[np.ndar
     return event_of, leader == ids
 
 
-def _exact_events(table: ExpressionTable, expression: np.ndarray, multiplicity: np.ndarray):
+def _exact_events(
+    table: ExpressionTable, expression: np.ndarray, multiplicity: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Events of groups (f, k) by exact comparison of k·f and 1 − k·f as polynomials."""
     event_of = np.full(len(expression), -1, dtype=np.int64)
     positive = np.ones(len(expression), dtype=bool)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 from rpl_agent.formats.drn import read_drn
 from rpl_agent.formats.prism.parser import parse_model
 from rpl_agent.formats.prism.reader import PrismModel, load_properties
+from rpl_agent.formats.prism.scope import Program
 from rpl_agent.formats.prism.unknown import link_unknown
 from rpl_agent.model.domain import Domain
 
@@ -47,7 +49,7 @@ def load_drn(path: str | Path) -> PrismModel:
     return model
 
 
-def _program(states: int, rewards):
+def _program(states: int, rewards: Iterable[str]) -> Program:
     """What properties may speak of: the number of the state and the names of the rewards."""
     lines = ["mdp", "module states", f"  x : [0..{max(states - 1, 1)}];", "endmodule"]
     for name in rewards:

@@ -87,7 +87,7 @@ def _csv(path: Path, separator: str) -> Iterator[LogRows]:
             raise DataError(f"{path}:{reader.line_num}: {error}") from None
 
 
-def _csv_rows(reader, width: int) -> tuple[list[list[str]], list[int], dict[int, str]]:
+def _csv_rows(reader: Any, width: int) -> tuple[list[list[str]], list[int], dict[int, str]]:
     rows: list[list[str]] = []
     lines: list[int] = []
     broken: dict[int, str] = {}
@@ -104,7 +104,7 @@ def _csv_rows(reader, width: int) -> tuple[list[list[str]], list[int], dict[int,
     return rows, lines, broken
 
 
-def _parquet_file(path: Path):
+def _parquet_file(path: Path) -> Any:
     try:
         from pyarrow import ArrowInvalid, parquet
     except ImportError:
@@ -126,7 +126,7 @@ def _parquet(path: Path) -> Iterator[LogRows]:
         first += batch.num_rows
 
 
-def _minari_dataset(name: str):
+def _minari_dataset(name: str) -> Any:
     try:
         import minari
     except ImportError:

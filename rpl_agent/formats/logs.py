@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import csv
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -169,7 +169,7 @@ class _Decoder:
                 reasons[k] = self._reason(int(states[k]), int(actions[k]), int(successors[k]), int(found[k]))
         return states, actions, np.where(found >= 0, self.pmdp.successor[found], successors), found, reasons
 
-    def _variable_columns(self, columns) -> list[str]:
+    def _variable_columns(self, columns: Collection[str]) -> list[str]:
         names = list(self.pmdp.variables)
         if names and all(n in columns and f"next_{n}" in columns for n in names):
             return names
@@ -277,7 +277,7 @@ def _whole(value: Any) -> int:
 
 
 def simulate_log(
-    path: str | Path, pmdp: ParametricMDP, theta, *, episodes: int, max_steps: int, seed: int = 0,
+    path: str | Path, pmdp: ParametricMDP, theta: np.ndarray, *, episodes: int, max_steps: int, seed: int = 0,
     stop: np.ndarray | None = None, policy: Policy | None = None,
 ) -> int:  # fmt: skip
     """Write a CSV log of simulated episodes (state variables, action names), as a plant would; returns its rows.

@@ -156,7 +156,10 @@ def _merged(
     return source[nonzero], action[nonzero], target[nonzero], numerators[nonzero]
 
 
-def _collect(blocks: Iterable[Block], codec: Codec, action_id: Mapping[str, int], width: int):
+def _collect(
+    blocks: Iterable[Block], codec: Codec, action_id: Mapping[str, int], width: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(source, action, successor's key, numerators) of all transitions."""
     sources, actions, targets, numerators = [], [], [], []
     for block in blocks:
         if block.action not in action_id:

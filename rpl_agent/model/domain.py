@@ -48,7 +48,9 @@ class Domain:
             array.setflags(write=False)
 
     @classmethod
-    def box(cls, parameters: Sequence[str] | Mapping[str, tuple[float, float]], lower: float = 0.0, upper: float = 1.0):
+    def box(
+        cls, parameters: Sequence[str] | Mapping[str, tuple[float, float]], lower: float = 0.0, upper: float = 1.0
+    ) -> Domain:
         """Bounds only: names with common bounds, or a mapping name → (lower, upper)."""
         names = tuple(parameters)
         if isinstance(parameters, Mapping):

@@ -14,7 +14,7 @@ from rpl_agent.errors import ModelError
 from rpl_agent.highs import minimiser
 from rpl_agent.model import ranges
 from rpl_agent.model.domain import Domain
-from rpl_agent.model.expressions import DENSE_COLUMNS, INT64_SAFE
+from rpl_agent.model.expressions import DENSE_COLUMNS, INT64_SAFE, ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.polynomial import Polynomial
 
@@ -162,7 +162,7 @@ def _ranges(pmdp: ParametricMDP) -> list[Defect]:
     return problems
 
 
-def expression_range(table, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
+def expression_range(table: ExpressionTable, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
     """(F,), (F,) enclosures of every expression on the domain, up to rounding; callers compare with a tolerance.
 
     Exact at box corners for multilinear expressions; affine ones for which the box is too wide are optimised over
@@ -195,7 +195,7 @@ def expression_range(table, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
     return low, high
 
 
-def linear_part(table) -> np.ndarray:
+def linear_part(table: ExpressionTable) -> np.ndarray:
     """(F, d) coefficients of the parameters themselves."""
     columns = np.flatnonzero(table.monomials.sum(axis=1) == 1)
     B = np.zeros((table.num_expressions, table.num_parameters))
@@ -221,7 +221,7 @@ def _vertices(domain: Domain) -> np.ndarray | None:
     return points[(points @ A.T <= b + RANGE_TOLERANCE).all(axis=1)]
 
 
-def restrict_domain(table, domain: Domain) -> Domain:
+def restrict_domain(table: ExpressionTable, domain: Domain) -> Domain:
     """The domain with "every expression in [0, 1]" added, for affine models (Betting needs it)."""
     if not table.is_affine:
         raise ModelError("only affine models can have their domain restricted; bound the parameters instead")

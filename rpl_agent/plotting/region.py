@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -106,7 +107,14 @@ def parameter_support(region: Region | None, pmdp: ParametricMDP, directions: np
     return values
 
 
-def _draw_plane(axes, region, pmdp, parameters, true_theta, boxes) -> None:
+def _draw_plane(
+    axes: Any,
+    region: Region,
+    pmdp: ParametricMDP,
+    parameters: Sequence[int],
+    true_theta: np.ndarray | None,
+    boxes: Mapping[str, Any],
+) -> None:
     from matplotlib.patches import Polygon, Rectangle
 
     names = pmdp.table.parameters
@@ -131,7 +139,14 @@ def _draw_plane(axes, region, pmdp, parameters, true_theta, boxes) -> None:
     axes.set_ylabel(names[j])
 
 
-def _draw_line(axes, region, pmdp, parameter, true_theta, boxes) -> None:
+def _draw_line(
+    axes: Any,
+    region: Region,
+    pmdp: ParametricMDP,
+    parameter: int,
+    true_theta: np.ndarray | None,
+    boxes: Mapping[str, Any],
+) -> None:
     direction = np.zeros((2, pmdp.num_parameters))
     direction[:, parameter] = (1.0, -1.0)
     ends = [parameter_support(r, pmdp, direction) * (1.0, -1.0) for r in (None, region)]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rpl_agent.model import ParametricMDP
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy
 from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT, MIN_AGENT
@@ -227,6 +228,6 @@ def _rows(problem: Problem, blocks: list[_Level], values: np.ndarray) -> np.ndar
     return rows
 
 
-def _hits(pmdp, lo: np.ndarray, reached: np.ndarray, row: int) -> bool:
+def _hits(pmdp: ParametricMDP, lo: np.ndarray, reached: np.ndarray, row: int) -> bool:
     part = slice(pmdp.row_ptr[row], pmdp.row_ptr[row + 1])
     return bool((lo[part] > 0.0)[reached[pmdp.successor[part]]].any())

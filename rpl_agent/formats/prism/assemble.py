@@ -150,7 +150,9 @@ def _distinguish(state: np.ndarray, action: np.ndarray, names: list[str]) -> tup
     return action, names
 
 
-def _merge(row: np.ndarray, successor: np.ndarray, ends: list[np.ndarray], states: int, pool: Pool):
+def _merge(
+    row: np.ndarray, successor: np.ndarray, ends: list[np.ndarray], states: int, pool: Pool
+) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
     """One transition per (row, successor): add the polynomials of equal ones, drop those that cancel to zero."""
     order = np.argsort(row * states + successor, kind="stable")
     row, successor, ends = row[order], successor[order], [ids[order] for ids in ends]
@@ -175,7 +177,10 @@ def _merge(row: np.ndarray, successor: np.ndarray, ends: list[np.ndarray], state
 class _RewardTable:
     """Reward structures over states and rows (for a DTMC: the mean over its choices)."""
 
-    def __init__(self, program, columns, states, choice_state, label_index, base_label, row_of_sorted, rows):
+    def __init__(
+        self, program: Program, columns: list[np.ndarray], states: int, choice_state: np.ndarray,
+        label_index: np.ndarray, base_label: list[str | None], row_of_sorted: np.ndarray, rows: np.ndarray,
+    ) -> None:  # fmt: skip
         self.program, self.columns, self.states = program, columns, states
         self.choice_state = choice_state
         self.labels = base_label[:-1]  # the last one is the added self-loop, which earns nothing

@@ -290,7 +290,9 @@ def _is_one(chances: list[Node | None]) -> bool:
     return len(chances) == 1 and (chances[0] is None or (chances[0].is_literal and chances[0].value == 1))
 
 
-def _digits(graph: Graph, factors: list[tuple[int, ...]], chances: list[list[Node | None]], depth: int):
+def _digits(
+    graph: Graph, factors: list[tuple[int, ...]], chances: list[list[Node | None]], depth: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Per combination (DEADLOCK last) and factor: its command (-1: none), and the stride of its digit in `branch`."""
     first = np.full((len(factors) + 1, depth), -1, dtype=np.int64)
     width = np.ones((len(factors) + 1, depth), dtype=np.int64)
@@ -302,7 +304,9 @@ def _digits(graph: Graph, factors: list[tuple[int, ...]], chances: list[list[Nod
     return first, width
 
 
-def _ids(sources: list[ProbabilityColumn], update: np.ndarray, state: np.ndarray, keys: np.ndarray, machine: Machine):
+def _ids(
+    sources: list[ProbabilityColumn], update: np.ndarray, state: np.ndarray, keys: np.ndarray, machine: Machine
+) -> np.ndarray:
     """(n,) pool ids of the probabilities of updates in states: constants by table, others by their source."""
     used = np.unique(update)
     table = np.full(len(sources), -1, dtype=np.int32)

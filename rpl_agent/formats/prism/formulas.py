@@ -131,7 +131,9 @@ def _normal(e: ast.Expression, atoms: list[ast.Expression], positive: bool, step
     raise PrismError(f"a path operator may not stand under '{e.operator}'", e.position)
 
 
-def _until(true: ltl.Formula, f: ltl.Formula, low: int, high: int | None, positive: bool, eventually: bool):
+def _until(
+    true: ltl.Formula, f: ltl.Formula, low: int, high: int | None, positive: bool, eventually: bool
+) -> ltl.Formula:
     if eventually == positive:
         return ("U", true, f, low, high)
     return ("R", ("not", true[1]), f, low, high)

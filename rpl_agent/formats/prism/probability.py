@@ -7,7 +7,7 @@ and sums (equal successors) of pooled polynomials are taken once per distinct pa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import gcd, lcm
 
@@ -131,7 +131,7 @@ class Pool:
         """Ids of the sums."""
         return self._pairs(left, right, self._sums)
 
-    def _pairs(self, left: np.ndarray, right: np.ndarray, operation) -> np.ndarray:
+    def _pairs(self, left: np.ndarray, right: np.ndarray, operation: Callable) -> np.ndarray:
         size = len(self)
         pairs, inverse = np.unique(left.astype(np.int64) * size + right, return_inverse=True)
         a, b = np.divmod(pairs, size)

@@ -121,7 +121,7 @@ def reduced(value: Any) -> Any:
     return Polynomial(done)
 
 
-def by_last(polynomial: Polynomial):
+def by_last(polynomial: Polynomial) -> Any:
     """A key that compares monomials by the powers of the last parameter, then of the one before, …"""
     names = sorted(polynomial.parameters, reverse=True)
     return lambda monomial: tuple(dict(monomial).get(name, 0) for name in names)
