@@ -65,6 +65,66 @@ def _norm(matrix: Floats) -> float:
     return sqrt(total)
 
 
+@njit(allocates=False)
+def _first_order(
+    constant: Floats,
+    weights: Floats,
+    counts: Floats,
+    m: Floats,
+    values: Floats,
+    doubt: Floats,
+    upper: Floats,
+    gradient: Floats,
+) -> float:
+    """f[m] into ``values``, relative errors of that into ``doubt``, ∇ (zero on entry); a bound on the error of ∇."""
+    n, r = weights.shape
+    error = 0.0
+    for f in range(n):
+        values[f], terms = constant[f], abs(constant[f])
+        for c in range(r):
+            values[f] += weights[f, c] * m[c]
+            terms += abs(weights[f, c] * m[c])
+        doubt[f] = (2.0 * r + 8.0) * UNIT_ROUNDOFF * terms / values[f]
+        for c in range(r):
+            first = counts[f] * weights[f, c] / values[f]
+            gradient[c] -= first
+            error += abs(first) * ((2.0 * n + 16.0) * UNIT_ROUNDOFF + 2.0 * doubt[f])
+        upper[f] = max(upper[f], values[f] * (1.0 + doubt[f]))
+    return error
+
+
+@njit(allocates=False)
+def _tighten(
+    constant: Floats,
+    weights: Floats,
+    values: Floats,
+    doubt: Floats,
+    center: Floats,
+    factor: Floats,
+    radius: float,
+    upper: Floats,
+) -> float:
+    """Lower ``upper`` (n,) to what the ellipsoid with factor H⁻¹ = factor'factor allows; the largest relative step."""
+    n, r = weights.shape
+    moved = 0.0
+    for f in range(n):
+        value, terms, form = constant[f], abs(constant[f]), 0.0
+        for i in range(r):
+            value += weights[f, i] * center[i]
+            terms += abs(weights[f, i] * center[i])
+            entry, size = 0.0, 0.0
+            for j in range(i + 1):
+                entry += factor[i, j] * weights[f, j]
+                size += abs(factor[i, j] * weights[f, j])
+            form += (abs(entry) + (2.0 * r + 4.0) * UNIT_ROUNDOFF * size) ** 2
+        spread = radius * sqrt(form) * (1.0 + 1e-9)
+        tighter = max(value + spread + (2.0 * r + 8.0) * UNIT_ROUNDOFF * terms, values[f] * (1.0 + doubt[f]))
+        if tighter < upper[f]:
+            moved = max(moved, (upper[f] - tighter) / upper[f])
+            upper[f] = tighter
+    return moved
+
+
 @njit()
 def enclose(
     constant: Floats,
@@ -97,19 +157,8 @@ def enclose(
     """
     n, r = weights.shape
     values, doubt, scale = np.empty(n), np.empty(n), np.empty(n)
-    gradient, size = np.zeros(r), 0.0
-    for f in range(n):
-        values[f], terms = constant[f], abs(constant[f])
-        for c in range(r):
-            values[f] += weights[f, c] * m[c]
-            terms += abs(weights[f, c] * m[c])
-        doubt[f] = (2.0 * r + 8.0) * UNIT_ROUNDOFF * terms / values[f]  # relative
-        for c in range(r):
-            first = counts[f] * weights[f, c] / values[f]
-            gradient[c] -= first
-            size += abs(first) * ((2.0 * n + 16.0) * UNIT_ROUNDOFF + 2.0 * doubt[f])
-        upper[f] = max(upper[f], values[f] * (1.0 + doubt[f]))
-    room += size * reach
+    gradient = np.zeros(r)
+    room += reach * _first_order(constant, weights, counts, m, values, doubt, upper, gradient)
     factor, step, half = np.empty((r, r)), np.empty(r), np.empty(r)
     radius2 = -1.0
     for _ in range(rounds):
@@ -157,22 +206,7 @@ def enclose(
         constant_term = room - 0.5 * quadratic + linear + (4.0 * r + 16.0) * UNIT_ROUNDOFF * sizes
         radius = (off + sqrt(max(off * off + 2.0 * constant_term, 0.0))) * (1.0 + 1e-12)
         radius2 = radius * radius
-        moved = 0.0
-        for f in range(n):
-            value, terms, form = constant[f], abs(constant[f]), 0.0
-            for i in range(r):
-                value += weights[f, i] * center[i]
-                terms += abs(weights[f, i] * center[i])
-                entry, size = 0.0, 0.0
-                for j in range(i + 1):
-                    entry += factor[i, j] * weights[f, j]
-                    size += abs(factor[i, j] * weights[f, j])
-                form += (abs(entry) + (2.0 * r + 4.0) * UNIT_ROUNDOFF * size) ** 2
-            spread = radius * enlarged * sqrt(form) * (1.0 + 1e-9)
-            tighter = max(value + spread + (2.0 * r + 8.0) * UNIT_ROUNDOFF * terms, values[f] * (1.0 + doubt[f]))
-            if tighter < upper[f]:
-                moved = max(moved, (upper[f] - tighter) / upper[f])
-                upper[f] = tighter
+        moved = _tighten(constant, weights, values, doubt, center, factor, radius * enlarged, upper)
         if moved < SETTLED:
             break
     return radius2 * (1.0 + 1e-12)

@@ -1,4 +1,4 @@
-"""Compiled construction of vertex graphs: cutting a simple polytope by one half-space at a time, and lazy growth.
+"""Compiled construction of vertex graphs: cutting a simple polytope by one half-space at a time.
 
 A polytope is *simple* if exactly n constraints are tight at every vertex. Then each vertex has n edges, one per
 constraint that it may leave, and cutting by a new half-space touches only the vertices it removes: every edge from a
@@ -12,20 +12,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rpl_agent.jit import Floats, Ints, Words, int64, njit
+from rpl_agent.jit import Floats, Ints, Words, njit
 from rpl_agent.regions._support import (
-    MAX_PIVOTS,
-    entering_row,
-    inverse_of,
     invert,
     multipliers,
-    pivot,
     safe_bound,
     write_record,
 )
 
 if TYPE_CHECKING:
-    from rpl_agent.regions._support import PolytopeData
+    from rpl_agent.regions.polytope_data import PolytopeData
 
 
 UNCHANGED, CUT, EMPTY, FULL, INCONSISTENT = 0, 1, 2, 3, 4
@@ -34,7 +30,7 @@ CHOSEN, VIOLATED, REDUNDANT = 2, 1, 0
 
 
 @njit(allocates=False)
-def _subset_key(basis: Ints, without: int) -> np.uint64:
+def subset_key(basis: Ints, without: int) -> np.uint64:
     """A 64-bit hash of the basis with one slot left out."""
     key = np.uint64(1469598103934665603)
     for k in range(basis.shape[0]):
@@ -61,6 +57,85 @@ def sort_numbers(keys: Floats | Words, order: Ints) -> None:
                 j -= stride
             order[j + stride] = e
         stride //= 3
+
+
+@njit(allocates=False)
+def _sides(row: Floats, bound: float, point: Floats, alive: Ints, excess: Floats) -> tuple[int, int]:
+    """row.x - bound of the vertices in use into ``excess``; the numbers of those inside and outside."""
+    kept = 0
+    removed = 0
+    for v in range(excess.shape[0]):
+        if alive[v]:
+            value = -bound
+            for j in range(row.shape[0]):
+                value += row[j] * point[v, j]
+            excess[v] = value
+            if value > 0.0:
+                removed += 1
+            else:
+                kept += 1
+    return kept, removed
+
+
+@njit()
+def _join(keys: Words, neighbour: Ints) -> bool:
+    """Make new vertices (k, n) neighbours that share all but one of their constraints; False if not in pairs.
+
+    keys : (k * (n - 1),) of the constraints that are left when vertex e // (n - 1) leaves its constraint e % (n - 1).
+    """
+    edges = neighbour.shape[1] - 1
+    order = np.arange(keys.shape[0])
+    sort_numbers(keys, order)
+    if order.shape[0] % 2 == 1:
+        return False
+    for pair in range(0, order.shape[0], 2):
+        e = order[pair]
+        g = order[pair + 1]
+        if keys[e] != keys[g] or (pair + 2 < order.shape[0] and keys[order[pair + 2]] == keys[e]):
+            return False
+        neighbour[e // edges, e % edges] = g // edges
+        neighbour[g // edges, g % edges] = e // edges
+    return True
+
+
+@njit()
+def _insert(
+    new_basis: Ints,
+    new_point: Floats,
+    new_neighbour: Ints,
+    kept_slot: Ints,
+    basis: Ints,
+    neighbour: Ints,
+    point: Floats,
+    alive: Ints,
+    state: Ints,
+) -> None:
+    """Put new vertices (k, n) into slots of dead ones, then behind the others.
+
+    Their last neighbour is a vertex that was kept, which leaves its constraint ``kept_slot``; the others are new ones.
+    """
+    number, n = new_basis.shape
+    used = state[0]
+    slot = np.empty(number, np.int64)
+    at = 0
+    for v in range(used):
+        if not alive[v] and at < number:
+            slot[at] = v
+            at += 1
+    while at < number:
+        slot[at] = used
+        used += 1
+        at += 1
+    state[0] = used
+    for i in range(number):
+        v = slot[i]
+        alive[v] = 1
+        u = new_neighbour[i, n - 1]
+        neighbour[u, kept_slot[i]] = v
+        for k in range(n):
+            basis[v, k] = new_basis[i, k]
+            point[v, k] = new_point[i, k]
+            neighbour[v, k] = u if k == n - 1 else slot[new_neighbour[i, k]]
 
 
 @njit()
@@ -90,18 +165,7 @@ def clip(
     used = state[0]
     cap, n = basis.shape
     excess = np.empty(used)
-    kept = 0
-    removed = 0
-    for v in range(used):
-        if alive[v]:
-            value = -bound
-            for j in range(n):
-                value += row[j] * point[v, j]
-            excess[v] = value
-            if value > 0.0:
-                removed += 1
-            else:
-                kept += 1
+    kept, removed = _sides(row, bound, point, alive, excess)
     if removed == 0:
         return UNCHANGED
     if kept == 0:
@@ -147,41 +211,14 @@ def clip(
             if kept_slot[i] < 0:
                 return INCONSISTENT
             for q in range(n - 1):
-                keys[i * (n - 1) + q] = _subset_key(new_basis[i], q)
+                keys[i * (n - 1) + q] = subset_key(new_basis[i], q)
             i += 1
-    order = np.arange(keys.shape[0])
-    sort_numbers(keys, order)
-    if order.shape[0] % 2 == 1:
+    if not _join(keys, new_neighbour):
         return INCONSISTENT
-    for pair in range(0, order.shape[0], 2):
-        e = order[pair]
-        g = order[pair + 1]
-        if keys[e] != keys[g] or (pair + 2 < order.shape[0] and keys[order[pair + 2]] == keys[e]):
-            return INCONSISTENT
-        new_neighbour[e // (n - 1), e % (n - 1)] = g // (n - 1)
-        new_neighbour[g // (n - 1), g % (n - 1)] = e // (n - 1)
-    slot = np.empty(crossing, np.int64)
-    at = 0
     for v in range(used):
         if alive[v] and excess[v] > 0.0:
             alive[v] = 0
-        if not alive[v] and at < crossing:
-            slot[at] = v
-            at += 1
-    while at < crossing:
-        slot[at] = used
-        used += 1
-        at += 1
-    state[0] = used
-    for i in range(crossing):
-        v = slot[i]
-        alive[v] = 1
-        u = new_neighbour[i, n - 1]
-        neighbour[u, kept_slot[i]] = v
-        for k in range(n):
-            basis[v, k] = new_basis[i, k]
-            point[v, k] = new_point[i, k]
-            neighbour[v, k] = u if k == n - 1 else slot[new_neighbour[i, k]]
+    _insert(new_basis, new_point, new_neighbour, kept_slot, basis, neighbour, point, alive, state)
     return CUT
 
 
@@ -368,76 +405,3 @@ def fill_table(data: PolytopeData, basis: Ints, point: Floats, neighbour: Ints) 
             data.table[v * width + n * n + 3 * n + k] = neighbour[v, k]
     data.counts[0] = count
     return singular
-
-
-@njit(allocates=False)
-def _same(first: Ints, second: Ints) -> bool:
-    for k in range(first.shape[0]):
-        if first[k] != second[k]:
-            return False
-    return True
-
-
-@njit(allocates=False)
-def insert_vertex(data: PolytopeData, basis: Ints, inverse: Floats, point: Floats) -> int:
-    """The number of the vertex with this basis, added if new; -1 if the table is full."""
-    mask = data.slots.shape[0] - 1
-    at = int64(_subset_key(basis, -1) & np.uint64(mask))
-    while data.slots[at] >= 0:
-        if _same(data.basis[data.slots[at]], basis):
-            return data.slots[at]
-        at = (at + 1) & mask
-    vertex = data.counts[0]
-    if vertex >= data.basis.shape[0]:
-        return -1
-    data.slots[at] = vertex
-    data.counts[0] = vertex + 1
-    write_record(data, vertex, basis, inverse, point)
-    return vertex
-
-
-@njit()
-def first_vertex(data: PolytopeData, basis: Ints) -> bool:
-    """Put the vertex with this basis into an empty table; False if the basis is singular."""
-    n = basis.shape[0]
-    inverse = np.empty((n, n))
-    point = np.empty(n)
-    if not pivot(data.rows, data.loose, basis, 0, basis[0], inverse, point):
-        return False
-    return insert_vertex(data, basis, inverse, point) == 0
-
-
-@njit()
-def grow(data: PolytopeData, directions: Floats, start: int) -> int:
-    """Walk to the optimum of every direction and remember the vertices and edges met on the way (one thread only).
-
-    Returns the last vertex; stops remembering, without harm, when the table is full.
-    """
-    n = directions.shape[1]
-    width = n * n + 4 * n
-    edges = n * n + 3 * n
-    y = np.empty(n)
-    vertex = start if 0 <= start < data.counts[0] else 0
-    for i in range(directions.shape[0]):
-        for _ in range(MAX_PIVOTS):
-            leaving = multipliers(inverse_of(data.table, n, vertex), directions[i], y)
-            if leaving < 0:
-                break
-            following = int(data.table[vertex * width + edges + leaving])
-            if following < 0:
-                basis = data.basis[vertex].copy()
-                inverse = inverse_of(data.table, n, vertex)
-                point = data.point[vertex].copy()
-                entering = entering_row(data.rows, data.loose, basis, inverse, point, leaving)
-                if entering < 0 or not pivot(data.rows, data.loose, basis, leaving, entering, inverse, point):
-                    break
-                following = insert_vertex(data, basis, inverse, point)
-                if following < 0:
-                    return vertex
-                data.table[vertex * width + edges + leaving] = following
-                # The same edge walked back leaves the row that has just entered.
-                for k in range(n):
-                    if data.basis[following, k] == entering:
-                        data.table[following * width + edges + k] = vertex
-            vertex = following
-    return vertex

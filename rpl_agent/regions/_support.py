@@ -24,12 +24,11 @@ answer is, never whether it is a bound.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from rpl_agent.jit import UNIT_ROUNDOFF, Floats, Ints, int64, njit
 from rpl_agent.regions._ellipsoid import support_ellipsoid as support_ellipsoid
+from rpl_agent.regions.polytope_data import PolytopeData, Walk
 
 #: a multiplier above -DUAL_TOLERANCE * max |y| counts as nonnegative; it is clipped, so this costs no soundness
 DUAL_TOLERANCE = 1e-12
@@ -37,106 +36,6 @@ DUAL_TOLERANCE = 1e-12
 MAX_PIVOTS = 5000
 #: the smallest rate of change along an edge that the ratio test divides by
 PIVOT_TOLERANCE = 1e-11
-
-
-class PolytopeData(NamedTuple):
-    """The vertex graph of {x : rows x <= rhs, lower <= x <= upper}, arrays only.
-
-    Read-only in queries, so any number of threads may share it. A table without vertices stands for the box
-    [lower, upper] alone. Where the table is not complete (``counts[1] == 0``) an edge that was never walked has
-    neighbour -1 and a query continues from there by plain simplex on its own memory.
-
-    Attributes
-    ----------
-    basis : (V, n) int32
-        Row numbers tight at each vertex, ascending.
-    table : (V * (n * n + 4 n),) float64
-        What a query reads, one record per vertex: G (row k is column k of B^-1), b, mass, e and the n neighbours, the
-        vertices at the other ends of the edges that leave constraint ``basis[v, k]`` (-1 where unknown). One flat
-        array, because a compiled call pays for every array it is handed.
-    point : (V, n) float64
-        The vertex of the slightly loosened polytope (see ``loose``).
-    rows : (m, n) float64
-    rhs : (m,) float64
-        The constraints; bounds use these.
-    loose : (m,) float64
-        ``rhs`` perturbed outward so that no vertex is degenerate; walks use these.
-    lower, upper : (n,) float64
-        An outer box.
-    counts : (2,) int64
-        Number of vertices in the table; 1 if the table holds every vertex and edge.
-    slots : (power of two,) int32
-        Hash table from a basis to its vertex, -1 where free (used only while the table grows).
-    reach : (n,) float64
-        max(|lower|, |upper|).
-    mass : (m,) float64
-        |rhs| + |rows| reach: what a unit multiplier of the row adds to the rounding term.
-    memory : (any length >= 1,) int32
-        Where the last query of row i of a model ended, at i modulo the length: where its next one starts. A hint that
-        queries on the bare table write; any number in it is right, so threads may race for it.
-    """
-
-    basis: np.ndarray
-    table: np.ndarray
-    point: np.ndarray
-    rows: np.ndarray
-    rhs: np.ndarray
-    loose: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    counts: np.ndarray
-    slots: np.ndarray
-    reach: np.ndarray
-    mass: np.ndarray
-    memory: np.ndarray
-
-
-class Walk(NamedTuple):
-    """What a query reads when it leaves the table: basis, point, rows, rhs and loose of a `PolytopeData`."""
-
-    basis: np.ndarray
-    point: np.ndarray
-    rows: np.ndarray
-    rhs: np.ndarray
-    loose: np.ndarray
-
-    @classmethod
-    def of(cls, data: PolytopeData) -> Walk:
-        return cls(data.basis, data.point, data.rows, data.rhs, data.loose)
-
-
-def empty_polytope_data(lower: np.ndarray, upper: np.ndarray) -> PolytopeData:
-    """The box [lower, upper] as a table without vertices.
-
-    Parameters
-    ----------
-    lower, upper : (n,) float64
-    """
-    n = len(lower)
-    return polytope_data(0, np.zeros((0, n)), np.zeros(0), np.zeros(0), lower, upper, complete=True)
-
-
-def polytope_data(
-    capacity: int,
-    rows: np.ndarray,
-    rhs: np.ndarray,
-    loose: np.ndarray,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    complete: bool,
-    slots: int = 1,
-) -> PolytopeData:
-    """A table with room for ``capacity`` vertices and none in it yet (see PolytopeData)."""
-    n = len(lower)
-    reach = np.maximum(np.abs(lower), np.abs(upper))
-    mass = np.abs(rhs) + np.abs(rows) @ reach
-    rows, rhs, loose, lower, upper = (np.ascontiguousarray(a, np.float64) for a in (rows, rhs, loose, lower, upper))
-    return PolytopeData(
-        np.zeros((capacity, n), np.int32), np.zeros(capacity * (n * n + 4 * n)), np.zeros((capacity, n)),
-        rows, rhs, loose, lower, upper,
-        np.array([0, int(complete)], np.int64), np.full(slots, -1, np.int32), reach, mass,
-        np.zeros(1, np.int32),
-    )  # fmt: skip
 
 
 @njit(allocates=False)

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from rpl_agent.errors import ModelError
-from rpl_agent.regions._support import PolytopeData
+from rpl_agent.regions.polytope_data import PolytopeData
 
 #: slack of `contains` for points that come from floating-point arithmetic
 CONTAINS_TOLERANCE = 1e-9

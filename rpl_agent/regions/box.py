@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.regions._support import empty_polytope_data, support_box_many
+from rpl_agent.regions._support import support_box_many
 from rpl_agent.regions.base import (
     CONTAINS_TOLERANCE,
     RegionKernel,
@@ -12,6 +12,7 @@ from rpl_agent.regions.base import (
     checked_directions,
     checked_points,
 )
+from rpl_agent.regions.polytope_data import empty_polytope_data
 
 
 class Box:

@@ -12,9 +12,9 @@ from contextlib import nullcontext
 import numpy as np
 
 from rpl_agent.errors import ModelError
-from rpl_agent.regions import _clipping as clipping
+from rpl_agent.regions import _growth as growth
 from rpl_agent.regions import vertex_graph
-from rpl_agent.regions._support import PolytopeData, empty_polytope_data, support_polytope_many
+from rpl_agent.regions._support import support_polytope_many
 from rpl_agent.regions.base import (
     CONTAINS_TOLERANCE,
     RegionKernel,
@@ -25,6 +25,7 @@ from rpl_agent.regions.base import (
 )
 from rpl_agent.regions.box import box_minimum
 from rpl_agent.regions.lp import LinearProgram
+from rpl_agent.regions.polytope_data import PolytopeData, empty_polytope_data
 
 #: above this dimension a vertex graph is hopeless and HiGHS answers
 GRAPH_DIMENSION = 7
@@ -152,7 +153,7 @@ class Polytope:
         values = np.empty(len(directions))
         with _GROWING if self.method == "walk" else nullcontext():
             if self.method == "walk":
-                clipping.grow(self._data, directions, 0)
+                growth.grow(self._data, directions, 0)
             support_polytope_many(self._data, directions, np.zeros(1, np.int32), values)
         return np.maximum(values, box_minimum(directions, self._data.lower, self._data.upper))
 

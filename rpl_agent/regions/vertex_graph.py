@@ -11,7 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.regions import _clipping as clipping
-from rpl_agent.regions._support import PolytopeData, polytope_data, support_polytope
+from rpl_agent.regions import _growth as growth
+from rpl_agent.regions._support import support_polytope
+from rpl_agent.regions.polytope_data import PolytopeData, polytope_data
 
 #: right sides are loosened by up to this times the size of the box: far above rounding, far below any data
 PERTURBATION = 1e-10
@@ -195,7 +197,7 @@ def lazy_graph(
     loose: np.ndarray,
     capacity: int = MAX_VERTICES,
 ) -> PolytopeData:
-    """A table with one vertex, to be grown by `_clipping.grow` as queries come.
+    """A table with one vertex, to be grown by `_growth.grow` as queries come.
 
     Parameters
     ----------
@@ -208,6 +210,6 @@ def lazy_graph(
     """
     slots = 1 << int(np.ceil(np.log2(2 * capacity)))
     data = polytope_data(capacity, rows, rhs, loose, lower, upper, complete=False, slots=slots)
-    if not clipping.first_vertex(data, np.sort(tight).astype(np.int32)):
+    if not growth.first_vertex(data, np.sort(tight).astype(np.int32)):
         raise GraphError("the first basis is singular")
     return data

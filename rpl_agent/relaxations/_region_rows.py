@@ -162,6 +162,36 @@ def region_bound(
     return bound, vertex, width
 
 
+@njit(part=True)
+def _direction_of(
+    a: int,
+    b: int,
+    values: Floats,
+    sign: float,
+    successor: Ints,
+    expression: Ints,
+    region: RegionRows,
+    direction: Floats,
+) -> float:
+    """c into ``direction``, and the offset, such that a row's mean of sign · values is low + offset + c.x at x."""
+    low = np.inf
+    for t in range(a, b):
+        x = sign * values[successor[t]]
+        if x < low and region.upper[expression[t]] > 0.0:
+            low = x
+    for j in range(direction.shape[0]):
+        direction[j] = 0.0
+    offset = 0.0
+    for t in range(a, b):
+        f = expression[t]
+        d = sign * values[successor[t]] - low
+        if d > 0.0 and region.upper[f] > 0.0:
+            offset += region.constant[f] * d
+            for j in range(direction.shape[0]):
+                direction[j] += region.weights[f, j] * d
+    return offset
+
+
 @njit(allocates=False, nogil=True)
 def region_strategies(
     values: Floats,
@@ -187,7 +217,7 @@ def region_strategies(
         The hull's distributions on entry; rows of which the region tells more are overwritten.
     """
     row_ptr, successor, expression = rows.row_ptr, rows.successor, rows.expression
-    upper, constant, weights = region.upper, region.constant, region.weights
+    constant, weights = region.constant, region.weights
     table, memory = region.table, region.memory
     box_lower, box_upper, point = region.box_lower, region.box_upper, region.walk.point
     center, factor, radius = region.center, region.factor, region.radius
@@ -199,21 +229,7 @@ def region_strategies(
         a, b = row_ptr[row], row_ptr[row + 1]
         if b - a < 3 or played[row] == 0.0 or not totals[row] < np.inf:  # of two, f and 1 - f, the hull tells all
             continue
-        low = np.inf
-        for t in range(a, b):
-            x = sign * values[successor[t]]
-            if x < low and upper[expression[t]] > 0.0:
-                low = x
-        for j in range(n):
-            direction[j] = 0.0
-        offset = 0.0
-        for t in range(a, b):
-            f = expression[t]
-            d = sign * values[successor[t]] - low
-            if d > 0.0 and upper[f] > 0.0:
-                offset += constant[f] * d
-                for j in range(n):
-                    direction[j] += weights[f, j] * d
+        offset = _direction_of(a, b, values, sign, successor, expression, region, direction)
         total = totals[row]
         found = 0
         vertex = 0

@@ -13,9 +13,9 @@ from scipy import sparse
 from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.regions._support import PolytopeData
 from rpl_agent.regions.base import EllipsoidData, Region
 from rpl_agent.regions.intersection import Intersection
+from rpl_agent.regions.polytope_data import PolytopeData
 from rpl_agent.regions.product import Product
 from rpl_agent.relaxations.base import CompiledRelaxation
 from rpl_agent.relaxations.projections import _tidy, beyond_mccormick, expression_bounds

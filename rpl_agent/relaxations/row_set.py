@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rpl_agent.regions._support import PolytopeData, Walk, empty_polytope_data
 from rpl_agent.regions.base import EllipsoidData
+from rpl_agent.regions.polytope_data import PolytopeData, Walk, empty_polytope_data
 
 
 class RowKind(IntEnum):

@@ -9,9 +9,9 @@ import pytest
 
 import rpl_envs  # noqa: F401
 from rpl_agent.model import Nature, Objective, Sense, build
-from rpl_agent.regions._support import empty_polytope_data
 from rpl_agent.regions.base import EllipsoidData
 from rpl_agent.regions.box import Box
+from rpl_agent.regions.polytope_data import empty_polytope_data
 from rpl_agent.relaxations import CompiledRelaxation, Intervals, Point
 from rpl_agent.relaxations.base import in_threads
 from rpl_agent.relaxations.rectangular import Rectangular
