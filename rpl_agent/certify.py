@@ -287,7 +287,9 @@ def certify_uncertainty(
     warm.robust, warm.optimistic = robust, optimistic
     lower, upper, chosen = _rectangular_bounds(robust, optimistic, policy)
     gradient = None
-    if config.relaxation == "coupled" and learned.region is not None and learned.fallback is None:
+    name = objective.reward_name  # rewards that depend on the parameters have two ends, one for each side
+    is_known = name is None or pmdp.rewards[name].is_known
+    if config.relaxation == "coupled" and learned.region is not None and learned.fallback is None and is_known:
         with _timed(timings, "coupled"):
             lower, upper, chosen, gradient = _better_bounds(learned, objective, config, policy, lower, upper, chosen)
     if not lower <= upper:  # bounds of one set cannot cross, nor be no numbers: nothing of this may leave

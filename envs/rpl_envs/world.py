@@ -30,8 +30,10 @@ class World:
     """A benchmark at its true parameters. The parameters are private to the simulation."""
 
     def __init__(self, source: Benchmark, theta: tuple[float, ...]):
-        pmdp, task = source.pmdp, source.objective.resolve(source.pmdp)
+        pmdp = source.pmdp
         self.pmdp = pmdp
+        self._mdp = pmdp.instantiate(np.array(theta))
+        task = source.objective.resolve(self._mdp.pmdp)  # rewards that depend on the parameters: at the true ones
         self.objective = source.objective
         self.renderer = source.renderer
         self.max_episode_steps = source.max_episode_steps
@@ -39,7 +41,6 @@ class World:
         self.reward = sign * task.paid(pmdp) + 0.0  # (R,); + 0.0 turns −0.0 into 0.0
         self.arrival = np.where(task.target, sign if source.objective.kind is Kind.REACH else 0.0, 0.0)  # (S,)
         self.terminal = task.decided | absorbing(pmdp)
-        self._mdp = pmdp.instantiate(np.array(theta))
         self._cumulative = np.empty(pmdp.num_transitions)
         cumulate(pmdp.row_ptr, self._mdp.probability, self._cumulative)
         low = np.array([v.min() for v in pmdp.variables.values()], dtype=float)

@@ -46,7 +46,7 @@ class Attachment:
     objective: Objective
     is_vector: bool
     spec: dict[str, Any] | None  # how to make the environment again, as JSON
-    paid: np.ndarray | None  # (T,) what the environment pays for a transition, None where it is not compared
+    paid: np.ndarray | None  # (2, T) least and most that a transition pays; None where it is not compared
     reader: StateReader  # from observations to states
     actions: np.ndarray  # (A,) the environment's number of each action of the model
     compiled: bool
@@ -111,7 +111,7 @@ def attach(
     paid = None
     if check_rewards:
         paid = model_rewards(model, goal if binding is None else binding.objective)
-        paid = paid if binding is None or binding.paid is None else binding.paid
+        paid = paid if binding is None or binding.paid is None else np.stack([binding.paid, binding.paid])
     reader = Observed(model, state_of, _observation_start(env, model)) if binding is None else Bound(binding)
     return Attachment(
         env, model, goal, is_vector(env), _spec(env), paid, reader, actions, fast, limit,
@@ -183,9 +183,11 @@ def _observation_start(env: Any, pmdp: ParametricMDP) -> int:
 
 
 def model_rewards(pmdp: ParametricMDP, objective: Objective) -> np.ndarray:
-    """(T,) what an environment pays per transition: the reward of the pair that was left (negative for costs), or,
-    for reachability, ±1 on entering the target."""
-    return (1.0 if objective.sense is Sense.MAX else -1.0) * gains(pmdp, objective.resolve(pmdp)) + 0.0
+    """(2, T) least and most that an environment pays per transition: the reward of the pair that was left (negative
+    for costs), or, for reachability, ±1 on entering the target. They differ where the parameters decide a reward."""
+    sign = 1.0 if objective.sense is Sense.MAX else -1.0
+    ends = [pmdp.with_reward_end(objective.reward_name, None, upward) for upward in (False, True)]
+    return np.sort([sign * gains(pmdp, objective.resolve(end)) + 0.0 for end in ends], axis=0)
 
 
 def _is_transparent(env: Any) -> bool:

@@ -19,7 +19,7 @@ from scipy.sparse.csgraph import breadth_first_order
 from rpl_agent.agent.reading import StateReader
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.errors import DataError
-from rpl_agent.model.objective import Kind, Objective, Task
+from rpl_agent.model.objective import Kind, Objective, Sense, Task
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 
@@ -35,17 +35,18 @@ Where = Callable[[], str]
 class StepBook:
     """Checks and records single steps: shared by the sources that step an environment in Python.
 
-    paid : (T,) what the environment pays for each transition according to the model, or None: not compared.
+    paid : (2, T) least and most that the environment pays for each transition by the model, or None: not compared.
     """
 
     def __init__(self, experience: Experience, reader: StateReader, objective: Objective, paid: np.ndarray | None):
         self.experience = experience
         self.pmdp = experience.pmdp
         self.reader = reader
-        self.paid = paid
+        self.paid = None if paid is None else list(zip(*paid.tolist()))  # plain numbers: looked up in every step
         self.task = objective.resolve(self.pmdp)
         self.horizon = objective.horizon
-        self._gain = gains(self.pmdp, self.task)
+        self._gain = None if self.task.depends_on_parameters else gains(self.pmdp, self.task)
+        self._sign = 1.0 if objective.sense is Sense.MAX else -1.0
         self._discount = objective.discount
         self._pace = self.pmdp.moment(0), self.pmdp.pace  # of `ParametricMDP.moment`, asked in every step
         self._settled: np.ndarray | None = None
@@ -153,9 +154,12 @@ class StepBook:
                 raise DataError(f"{where()}: only the reward tells which way led here: check_rewards=False cannot work")
             return ways[0]
         for t in ways:
-            if abs(reward - self.paid[t]) <= REWARD_TOLERANCE * (1.0 + abs(self.paid[t])):
+            least, most = self.paid[t]
+            if least - REWARD_TOLERANCE * (1.0 + abs(least)) <= reward <= most + REWARD_TOLERANCE * (1.0 + abs(most)):
                 return t
-        expected = " or ".join(f"{self.paid[t]:.6g}" for t in ways)
+        expected = " or ".join(
+            f"{a:.6g}" if a == b else f"{a:.6g} to {b:.6g}" for a, b in map(self.paid.__getitem__, ways)
+        )
         raise DataError(
             f"{where()}: reward {reward} contradicts the model, which pays {expected} for "
             f"{pmdp.transition_name(ways[0])}; pass check_rewards=False if that is on purpose"
@@ -190,11 +194,15 @@ class StepBook:
         """Whether an episode that stops here, after so many steps, leaves the objective open."""
         return (self.horizon is None or length < self.horizon) and not self.ends(state)
 
-    def gain(self, t: int, step: int) -> float:
-        """What a transition adds to the objective, taken as step number ``step`` (from 0) of a play."""
+    def gain(self, t: int, step: int, reward: float) -> float:
+        """What a transition adds to the objective, taken as step number ``step`` (from 0) of a play.
+
+        reward : what the environment paid, which counts where the model leaves it open.
+        """
         if self.horizon is not None and step >= self.horizon:
             return 0.0
-        return float(self._gain[t]) * self._discount**step
+        earned = self._sign * reward if self._gain is None else float(self._gain[t])
+        return earned * self._discount**step
 
     def count(self, row: int, t: int, limits: Limits) -> bool:
         """Add to the running visit counts; whether a limit is reached."""

@@ -213,7 +213,7 @@ class EnvSource:
                 state, t = book.follow(state, row, observation, reward, terminated, where)
                 seen.append(t)
                 total += reward
-                value += book.gain(t, length)
+                value += book.gain(t, length, reward)
                 length += 1
                 done.steps += 1
                 done.due |= book.count(row, t, order.limits)

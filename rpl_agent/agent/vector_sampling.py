@@ -137,7 +137,7 @@ class VectorSource:
             done.steps += 1
             done.due |= book.count(row, t, order.limits)
             self._total[i] += reward
-            self._value[i] += book.gain(t, int(self._length[i]))
+            self._value[i] += book.gain(t, int(self._length[i]), reward)
             self._length[i] += 1
             if terminated or truncated:
                 cut = not terminated and book.is_cut(state, int(self._length[i]))

@@ -95,6 +95,8 @@ class Baseline(ABC):
         attached = attach(env, state_of=self.observation_to_state, compiled=self.compiled)
         if attached.objective.horizon is not None:
             raise ModelError("baselines plan stationary policies: a finite-horizon objective is not supported")
+        if attached.objective.resolve(attached.pmdp).depends_on_parameters:
+            raise ModelError("baselines plan with known rewards: one that depends on the parameters is not supported")
         if self._world is not None and self._world.pmdp.content_hash != attached.pmdp.content_hash:
             raise ModelError(f"the environment's model {attached.pmdp!r} differs from the one learned so far")
         fresh, opening = self._world is None, [] if self._world is None else self._stream.opening

@@ -56,6 +56,9 @@ class ExplicitModel:
         # "init" and "deadlock" are every tool's own labels: ours are written from the structure
         shown = [name for name in pmdp.labels if name not in ("init", "deadlock")]
         self.labels = identifiers(shown, reserved=("init", "deadlock"))
+        for name, reward in pmdp.rewards.items():
+            if not reward.is_known:
+                raise ModelError(f"the reward {name!r} depends on the parameters: there are no numbers to write")
         self.rewards = identifiers(pmdp.rewards)
 
     def label_mask(self, name: str) -> np.ndarray:

@@ -186,6 +186,8 @@ class Objective:
             return Task(timed, target, avoid, np.zeros(pmdp.num_rows))
         if self.reward_name is None or self.reward_name not in pmdp.rewards:
             raise ModelError(f"no reward named {self.reward_name!r}; the model has {sorted(pmdp.rewards)}")
+        if not pmdp.rewards[self.reward_name].is_known:
+            return self._resolve_unknown(pmdp)
         if self.kind is Kind.INSTANT:
             final = np.array(pmdp.rewards[self.reward_name].state, dtype=np.float64)
             return Task(timed, target, avoid, np.zeros(pmdp.num_rows), final)
@@ -202,6 +204,14 @@ class Objective:
             )
         scaled, rounding = self._scaled(pmdp, reward, timed.discount)
         return Task(timed, target, avoid, scaled, rounding=rounding)
+
+    def _resolve_unknown(self, pmdp: ParametricMDP) -> Task:
+        """With a reward that depends on the parameters: the most that it can be, the least where that is nothing.
+
+        So what is paid at all shows; which end a solver takes is decided by nature (`Problem.of`).
+        """
+        low, high = (self.resolve(pmdp.with_reward_end(self.reward_name, None, end)) for end in (False, True))
+        return replace(high, reward=np.where(high.reward != 0.0, high.reward, low.reward), depends_on_parameters=True)
 
     def _timed(self, pmdp: ParametricMDP) -> Objective:
         """The objective in the solver's time, in which silent states take a step (see `ParametricMDP.moment`)."""
@@ -256,6 +266,7 @@ class Task:
     reward: np.ndarray  # (R,) float64, 0 on rows of target states
     final: np.ndarray | None = None  # (S,) what a state is worth when no step is left, for INSTANT
     rounding: float = 0.0  # how far values at the start may be off by the scaling of rewards
+    depends_on_parameters: bool = False  # whether ``reward`` is only the most that can be paid
 
     def paid(self, pmdp: ParametricMDP) -> np.ndarray:
         """(R,) what an environment pays for each row: the rewards without their scaling."""

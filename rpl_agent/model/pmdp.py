@@ -19,15 +19,8 @@ from scipy import sparse
 from rpl_agent.errors import ModelError
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
+from rpl_agent.model.reward import Reward
 from rpl_agent.model.states import NamedStates, StateIndex, named_states
-
-
-@dataclass(frozen=True)
-class Reward:
-    """Reward of a state (paid on leaving it, whatever the action) and of a state-action pair."""
-
-    state: np.ndarray  # (S,)
-    row: np.ndarray  # (R,)
 
 
 @dataclass(frozen=True)
@@ -112,7 +105,7 @@ class ParametricMDP:
         return table
 
     def row_reward(self, name: str) -> np.ndarray:
-        """(R,) reward paid when row r is taken."""
+        """(R,) reward paid when row r is taken; the least, where parameters decide it."""
         reward = self.rewards[name]
         return reward.state[self.row_state] + reward.row
 
@@ -256,7 +249,18 @@ class ParametricMDP:
         if len(bad):
             t = int(np.flatnonzero(self.expression == bad[0])[0])
             raise ModelError(f"probability {values[bad[0]]:.6g} is outside [0, 1] at {self.transition_name(t)}")
-        return MDP(self, np.clip(values, 0.0, 1.0)[self.expression], theta)
+        pmdp = self
+        if not all(reward.is_known for reward in self.rewards.values()):
+            pmdp = replace(self, rewards={name: reward.at(theta) for name, reward in self.rewards.items()})
+        return MDP(pmdp, np.clip(values, 0.0, 1.0)[self.expression], theta)
+
+    def with_reward_end(
+        self, name: str | None, bounds: tuple[np.ndarray, np.ndarray] | None, upward: bool
+    ) -> ParametricMDP:
+        """The model with numbers in place of a reward that depends on the parameters (see `Reward.end`)."""
+        if name is None or name not in self.rewards or self.rewards[name].is_known:
+            return self
+        return replace(self, rewards={**self.rewards, name: self.rewards[name].end(bounds, upward)})
 
     def with_labels(self, labels: Mapping[str, np.ndarray]) -> ParametricMDP:
         return replace(self, labels={**self.labels, **labels})
@@ -284,9 +288,9 @@ class ParametricMDP:
             for key in sorted(kind):
                 value = kind[key]
                 digest.update(key.encode())
-                parts = (value.state, value.row) if isinstance(value, Reward) else (value,)
-                for part in parts:
-                    digest.update(np.ascontiguousarray(part).tobytes())
+                digest.update(
+                    value.fingerprint() if isinstance(value, Reward) else np.ascontiguousarray(value).tobytes()
+                )
         return digest.hexdigest()[:32]
 
     def __repr__(self) -> str:

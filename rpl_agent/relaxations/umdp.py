@@ -67,7 +67,7 @@ class UncertainMDP:
         return cls(
             pmdp.state_ptr, pmdp.action, pmdp.row_ptr, pmdp.successor, np.asarray(lower)[pmdp.expression],
             np.asarray(upper)[pmdp.expression], initial_state=pmdp.initial_state, labels=pmdp.labels,
-            rewards=pmdp.rewards, action_names=pmdp.action_names, name=pmdp.name,
+            rewards=_known_rewards(pmdp), action_names=pmdp.action_names, name=pmdp.name,
         )  # fmt: skip
 
     def relaxation(self) -> Intervals | Rectangular:
@@ -298,5 +298,13 @@ def to_umdp(pmdp: ParametricMDP, region: Region, slack: float = 1e-12) -> Uncert
     f = pmdp.expression
     return UncertainMDP(
         pmdp.state_ptr, pmdp.action, pmdp.row_ptr, pmdp.successor, lower[f], upper[f], A, b, pmdp.initial_state,
-        pmdp.labels, pmdp.rewards, pmdp.action_names, pmdp.name,
+        pmdp.labels, _known_rewards(pmdp), pmdp.action_names, pmdp.name,
     )  # fmt: skip
+
+
+def _known_rewards(pmdp: ParametricMDP) -> Mapping[str, Reward]:
+    """The rewards of a model, which must be numbers."""
+    for name, reward in pmdp.rewards.items():
+        if not reward.is_known:
+            raise ModelError(f"the reward {name!r} depends on the parameters: an uncertain MDP has numbers only")
+    return pmdp.rewards

@@ -28,4 +28,5 @@ def untied_model(pmdp: ParametricMDP) -> ParametricMDP:
     numerators = (indptr, table.indices[gather], table.data[gather])
     monomials = None if table.is_plain else table.monomials
     repeated = ExpressionTable(table.parameters, monomials, numerators, table.denominators)
-    return replace(pmdp, expression=np.arange(pmdp.num_transitions, dtype=np.int32), table=repeated)
+    rewards = {name: reward.unlinked() for name, reward in pmdp.rewards.items()}
+    return replace(pmdp, expression=np.arange(pmdp.num_transitions, dtype=np.int32), table=repeated, rewards=rewards)

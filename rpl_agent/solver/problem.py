@@ -52,11 +52,12 @@ class Problem:
     @classmethod
     def of(cls, relaxation: Relaxation, objective: Objective, nature: Nature, policy: Policy | None) -> Problem:
         pmdp = relaxation.pmdp
-        task = objective.resolve(pmdp)
+        maximise = nature.direction(objective.sense) is Sense.MAX
+        lower, upper = relaxation.bounds()
+        task = objective.resolve(pmdp.with_reward_end(objective.reward_name, (lower, upper), maximise))
         if (np.diff(pmdp.state_ptr) == 0).any():
             state = int(np.flatnonzero(np.diff(pmdp.state_ptr) == 0)[0])
             raise ModelError(f"state {state} = {pmdp.state_name(state)} has no action")
-        lower, upper = relaxation.bounds()
         if not (np.isfinite(lower).all() and np.isfinite(upper).all() and (lower <= upper).all()):
             f = int(np.flatnonzero(~(lower <= upper) | ~np.isfinite(lower) | ~np.isfinite(upper))[0])
             raise ModelError(
@@ -72,7 +73,6 @@ class Problem:
                 weights = weights / np.add.reduceat(weights, pmdp.state_ptr[:-1])[pmdp.row_state]
             elif objective.horizon is None:
                 raise ModelError("a step-dependent policy needs an objective with a horizon")
-        maximise = nature.direction(objective.sense) is Sense.MAX
         return cls(relaxation, task, nature, policy, agent, maximise, weights)
 
     # ------------------------------------------------------------------ what is asked

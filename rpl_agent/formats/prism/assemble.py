@@ -8,16 +8,17 @@ from functools import partial
 
 import numpy as np
 
-from rpl_agent.formats.prism.errors import Position, PrismError
+from rpl_agent.formats.prism.errors import Position
 from rpl_agent.formats.prism.explore import DEADLOCK, Graph, Machine
 from rpl_agent.formats.prism.interval import IntervalBounds, skeleton
-from rpl_agent.formats.prism.probability import Pool, ProbabilityColumn
-from rpl_agent.formats.prism.scope import Program, RewardItem, StateVariable
-from rpl_agent.formats.prism.tape import LIMIT
+from rpl_agent.formats.prism.probability import Pool
+from rpl_agent.formats.prism.rewards import RewardTable, with_unknown_rewards
+from rpl_agent.formats.prism.scope import Program, StateVariable
 from rpl_agent.formats.prism.typed import Node
 from rpl_agent.formats.prism.vector import ExpressionBatch
 from rpl_agent.model.domain import Domain
-from rpl_agent.model.pmdp import ParametricMDP, Reward
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.reward import Reward
 
 DEADLOCK_ACTION = "deadlock"
 
@@ -26,12 +27,14 @@ DEADLOCK_ACTION = "deadlock"
 class Assembled:
     """The model and what the reader needs beside it.
 
+    program : with the parameters of the model, derived ones among them.
     row_combination : (R,) combination of commands that gave each row (DEADLOCK for added self-loops).
     bounds : of an interval model.
-    parametric_rewards : structures that contain a parameter, as functions of the parameters.
+    parametric_rewards : of an interval model, structures that contain a parameter, as functions of the parameters.
     """
 
     model: ParametricMDP
+    program: Program
     row_combination: np.ndarray
     bounds: IntervalBounds | None
     parametric_rewards: dict[str, Callable[[np.ndarray], Reward]]
@@ -74,29 +77,42 @@ def assemble(
     row_state, row_action, row_combination = row_state[rows], row_action[rows], row_combination[rows]
     row, successor, ends = _merge(place[row_of_choice[transition_choice]], graph.successor, ends, states, pool)
     row_ptr = np.searchsorted(row, np.arange(len(rows) + 1))
-    bounds = None
-    if len(ends) == 2:
-        table, domain, expression, bounds = skeleton(pool, ends[0], ends[1], program.parameters, domain)
-    else:
-        table, expression = pool.table(program.parameters, ends[0])
     columns = machine.codec.columns(graph.keys)
+    label_index = np.array([*graph.combination_action.tolist(), len(machine.actions)])[combination]
+    reward_table = RewardTable(program, columns, states, choice_state, label_index, base_label, row_of_sorted, rows)
+    program, domain, table, expression, bounds, rewards, later = _tables(program, pool, ends, domain, reward_table)
+    variables = {v.name: _narrowed(v, column) for v, column in zip(program.variables, columns, strict=True)}
+    model = ParametricMDP(
+        np.searchsorted(row_state, np.arange(states + 1)), row_action, row_ptr, successor, expression, table, domain,
+        int(graph.initial[0]), _labels(program, graph, columns), rewards, tuple(names), variables, name,
+    )  # fmt: skip
+    return Assembled(model, program, row_combination, bounds, later)
+
+
+def _tables(program: Program, pool: Pool, ends: list[np.ndarray], domain: Domain, reward_table: RewardTable):
+    """Program and domain with derived parameters; table, expressions, bounds, rewards, and rewards that need θ."""
+    parametric = {key: items for key, items in program.rewards.items() if any(i.value.parametric for i in items)}
+    rewards = {key: reward_table.of(items) for key, items in program.rewards.items() if key not in parametric}
+    later: dict[str, Callable[[np.ndarray], Reward]] = {}
+    if len(ends) == 2:
+        program, domain = pool.derived.extended(program, domain, pool.parameters | program.reward_parameters)
+        reward_table.program = program
+        later = {key: partial(reward_table.of, items) for key, items in parametric.items()}
+        table, domain, expression, bounds = skeleton(pool, ends[0], ends[1], program.parameters, domain)
+        return program, domain, table, expression, bounds, rewards, later
+    ids = {key: reward_table.polynomials(items, pool) for key, items in parametric.items()}
+    program, domain = pool.derived.extended(program, domain, pool.parameters)
+    table, expression, unknown = with_unknown_rewards(pool, program.parameters, domain, ends[0], ids)
+    return program, domain, table, expression, None, rewards | unknown, later
+
+
+def _labels(program: Program, graph: Graph, columns: list[np.ndarray]) -> dict[str, np.ndarray]:
+    states = len(graph.keys)
     labels = {key: state_mask(node, program, columns, states) for key, node in program.labels.items()}
     labels["init"] = np.isin(np.arange(states), graph.initial)
     labels["deadlock"] = np.zeros(states, dtype=bool)
     labels["deadlock"][graph.choice_state[graph.choice_combination == DEADLOCK]] = True
-    label_index = np.array([*graph.combination_action.tolist(), len(machine.actions)])[combination]
-    choice_reward = _RewardTable(program, columns, states, choice_state, label_index, base_label, row_of_sorted, rows)
-    parametric = {key for key, items in program.rewards.items() if any(i.value.parametric for i in items)}
-    rewards = {key: choice_reward.of(items) for key, items in program.rewards.items() if key not in parametric}
-    variables = {v.name: _narrowed(v, column) for v, column in zip(program.variables, columns, strict=True)}
-    model = ParametricMDP(
-        np.searchsorted(row_state, np.arange(states + 1)), row_action, row_ptr, successor, expression, table, domain,
-        int(graph.initial[0]), labels, rewards, tuple(names), variables, name,
-    )  # fmt: skip
-    later: dict[str, Callable[[np.ndarray], Reward]] = {
-        key: partial(choice_reward.of, items) for key, items in program.rewards.items() if key in parametric
-    }
-    return Assembled(model, row_combination, bounds, later)
+    return labels
 
 
 def _narrowed(variable: StateVariable, column: np.ndarray) -> np.ndarray:
@@ -172,52 +188,6 @@ def _merge(
         if not keep.all():
             row, successor, ends = row[keep], successor[keep], [ids[keep] for ids in ends]
     return row, successor, ends
-
-
-class _RewardTable:
-    """Reward structures over states and rows (for a DTMC: the mean over its choices)."""
-
-    def __init__(
-        self, program: Program, columns: list[np.ndarray], states: int, choice_state: np.ndarray,
-        label_index: np.ndarray, base_label: list[str | None], row_of_sorted: np.ndarray, rows: np.ndarray,
-    ) -> None:  # fmt: skip
-        self.program, self.columns, self.states = program, columns, states
-        self.choice_state = choice_state
-        self.labels = base_label[:-1]  # the last one is the added self-loop, which earns nothing
-        self.label_index = label_index
-        self.row_of_sorted, self.rows = row_of_sorted, rows
-
-    def of(self, items: tuple[RewardItem, ...], theta: np.ndarray | None = None) -> Reward:
-        state, choice = np.zeros(self.states), np.zeros(len(self.choice_state))
-        guards = ExpressionBatch([item.guard for item in items], self.program.variables)(self.columns, self.states)
-        for item, holds in zip(items, guards, strict=True):
-            if not item.on_transition:
-                at = np.flatnonzero(holds)
-                state[at] += self._numbers(item, at, theta)
-            else:
-                mine = np.isin(self.label_index, [i for i, label in enumerate(self.labels) if label == item.action])
-                at = np.flatnonzero(mine & holds[self.choice_state])
-                choice[at] += self._numbers(item, self.choice_state[at], theta)
-        sizes = np.bincount(self.row_of_sorted, minlength=len(self.rows))
-        per_row = np.bincount(self.row_of_sorted, weights=choice, minlength=len(self.rows)) / sizes
-        return Reward(state, per_row[self.rows])
-
-    def _numbers(self, item: RewardItem, at: np.ndarray, theta: np.ndarray | None) -> np.ndarray:
-        if item.value.is_literal and abs(item.value.value) < LIMIT:
-            return np.full(len(at), float(item.value.value))
-        here = [c[at] for c in self.columns]
-        if item.value.parametric:
-            pool = Pool()
-            ids = ProbabilityColumn(item.value, self.program.variables, pool).ids(here, len(at))
-            point = dict(zip(self.program.parameters, np.asarray(theta, dtype=float).tolist(), strict=True))
-            point |= {key: float(value) for key, value in pool.derived.values(point).items()}
-            table, ids = pool.table(list(point), ids)
-            values = table.evaluate(np.array(list(point.values())))[ids]
-        else:
-            values = ExpressionBatch([item.value], self.program.variables).numbers(here, len(at))[0]
-        if len(values) and not np.isfinite(values).all():
-            raise PrismError("the reward is not a finite number", item.position)
-        return values
 
 
 def row_position(row: int, row_combination: np.ndarray, graph: Graph, machine: Machine) -> Position | None:

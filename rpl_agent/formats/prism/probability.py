@@ -106,6 +106,22 @@ class Pool:
             ids[i] = found
         return ids if inverse is None else ids[inverse.reshape(-1)]
 
+    def intern_all(self, polynomials: Sequence[Polynomial]) -> np.ndarray:
+        """Ids (n,) int32 of polynomials, n ≥ 1."""
+        monomials = list(dict.fromkeys(m for p in polynomials for m in p.terms)) or [ONE]
+        denominators = [lcm(*(p.terms.get(m, Fraction(0)).denominator for p in polynomials)) for m in monomials]
+        exact = np.zeros((len(polynomials), len(monomials)), dtype=object)
+        for i, p in enumerate(polynomials):
+            for j, (m, q) in enumerate(zip(monomials, denominators, strict=True)):
+                exact[i, j] = int(p.terms.get(m, Fraction(0)) * q)
+        small = max(abs(v) for v in exact.flat) < LIMIT
+        return self.intern(monomials, denominators, exact.astype(np.int64) if small else exact)
+
+    def occurring(self, ids: np.ndarray) -> frozenset[str]:
+        """The names that stand in some of these polynomials."""
+        columns = (self.numerators[np.unique(ids)] != 0).any(axis=0)
+        return frozenset(name for monomial, k in self.columns.items() if columns[k] for name, _ in monomial)
+
     def _append(self, row: np.ndarray, number: int) -> int:
         if number >= len(self._numerators):
             spare = np.zeros((len(self._numerators), len(self.columns)), dtype=self._numerators.dtype)
@@ -255,15 +271,7 @@ class ProbabilityColumn:
             for j, term in enumerate(self.terms.values()):
                 numerators[:, j] = slots[term.slot]
             return self.pool.intern(list(self.terms), [t.denominator for t in self.terms.values()], numerators)
-        polynomials = [self._slow(state) for state in np.column_stack(columns).tolist()]
-        monomials = list(dict.fromkeys(m for p in polynomials for m in p.terms)) or [ONE]
-        denominators = [lcm(*(p.terms.get(m, Fraction(0)).denominator for p in polynomials)) for m in monomials]
-        exact = np.zeros((len(keys), len(monomials)), dtype=object)
-        for i, p in enumerate(polynomials):
-            for j, (m, q) in enumerate(zip(monomials, denominators, strict=True)):
-                exact[i, j] = int(p.terms.get(m, Fraction(0)) * q)
-        small = max(abs(v) for v in exact.flat) < LIMIT
-        return self.pool.intern(monomials, denominators, exact.astype(np.int64) if small else exact)
+        return self.pool.intern_all([self._slow(state) for state in np.column_stack(columns).tolist()])
 
     def _slow(self, state: list[int]) -> Polynomial:
         assert self.node is not None

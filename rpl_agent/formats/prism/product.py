@@ -8,7 +8,7 @@ from scipy.sparse.csgraph import breadth_first_order
 
 from rpl_agent.errors import ModelError
 from rpl_agent.formats.prism.automaton import Automaton
-from rpl_agent.model.pmdp import ParametricMDP, Reward
+from rpl_agent.model.pmdp import ParametricMDP
 
 MAX_TRANSITIONS = 2**31 - 2
 
@@ -47,7 +47,7 @@ def product(
     made = ParametricMDP(
         np.concatenate([[0], np.cumsum(counts)]), pmdp.action[rows], np.concatenate([[0], np.cumsum(lengths)]),
         successor[order], pmdp.expression[transitions][order], pmdp.table, pmdp.domain, int(begin[0]), labels,
-        {name: Reward(r.state[state], r.row[rows]) for name, r in pmdp.rewards.items()}, pmdp.action_names,
+        {name: r.taken(state, rows) for name, r in pmdp.rewards.items()}, pmdp.action_names,
         {**{name: values[state] for name, values in pmdp.variables.items()}, "automaton": memory}, pmdp.name,
     )  # fmt: skip
     return made, begin

@@ -61,7 +61,7 @@ class PrismModel:
     objectives : objectives of the properties asked for, by their name or text.
     properties : those of the properties file beside the model or given to `load_properties`.
     bounds : of the probabilities of an interval model, else None.
-    parametric_rewards : reward structures that contain a parameter, as functions of the parameters.
+    parametric_rewards : of an interval model, reward structures that contain a parameter, as functions of them.
     truth : (d,) the file's own numbers where parts of it were made unknown; for a simulator, never for a learner.
     derived : parameters of ``pmdp`` that stand for quotients of the file's.
     """
@@ -129,9 +129,10 @@ class PrismModel:
 
     def _query(self, found: ast.Property, text: str, theta: np.ndarray | None = None) -> Query:
         pmdp = self.pmdp
-        if theta is not None and self.parametric_rewards:
-            values = {name: reward(theta) for name, reward in self.parametric_rewards.items()}
-            pmdp = replace(pmdp, rewards={**pmdp.rewards, **values})
+        if theta is not None:
+            values = {name: reward.at(theta) for name, reward in pmdp.rewards.items() if not reward.is_known}
+            values |= {name: reward(theta) for name, reward in self.parametric_rewards.items()}
+            pmdp = replace(pmdp, rewards={**pmdp.rewards, **values}) if values else pmdp
         try:
             query = query_of(found, self.program, pmdp)
             query.objective.resolve(query.pmdp)
@@ -260,7 +261,6 @@ def loads(
         pool = Pool()
         graph, machine = explore(program, initial_states(program), max_states, progress)
         ends = [expressions(graph, machine, pool, chances) for chances in _chances(program, machine)]
-        program, domain = pool.derived.extended(program, domain, pool.parameters | program.reward_parameters)
         made = assemble(program, graph, machine, pool, ends, domain, Path(source).stem)
         model = made.model
         if unknown != COMMANDS:  # distributions on simplices and their products are valid as they are
@@ -274,7 +274,7 @@ def loads(
         hidden = learn_what(model)
         model, truth = hidden.pmdp, hidden.theta
     rewards = made.parametric_rewards
-    loaded = PrismModel(model, program, source, {}, [], made.bounds, rewards, truth, pool.derived)
+    loaded = PrismModel(model, made.program, source, {}, [], made.bounds, rewards, truth, pool.derived)
     if model.labels["deadlock"].any():
         count = int(model.labels["deadlock"].sum())
         warnings.warn(
