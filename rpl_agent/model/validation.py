@@ -134,14 +134,14 @@ def _row_sums_sparse(pmdp: ParametricMDP) -> list[Defect]:
 def _row_problem(pmdp: ParametricMDP, r: int) -> Defect:
     parts = [pmdp.table.polynomial(int(f)) for f in pmdp.expression[pmdp.row_ptr[r] : pmdp.row_ptr[r + 1]]]
     total = sum(parts[1:], parts[0])
-    shown = " ; ".join(_shown(p) for p in parts)
+    shown = _shown(*parts)
     return Defect("row-sum", f"{pmdp.row_name(r)}: expressions {shown} sum to {_shown(total)}, not to 1")
 
 
-def _shown(polynomial: Polynomial) -> str:
-    """The text of a polynomial, cut where nobody would read on."""
-    text = str(polynomial)
-    return text if len(text) <= 200 else f"{text[:200]} …"
+def _shown(*polynomials: Polynomial) -> str:
+    """The text of polynomials, cut where nobody would read on."""
+    text = " ; ".join(map(str, polynomials[:LISTED]))
+    return text if len(text) <= 200 and len(polynomials) <= LISTED else f"{text[:200]} …"
 
 
 def _ranges(pmdp: ParametricMDP) -> list[Defect]:

@@ -232,3 +232,10 @@ def test_numbers_that_explode_are_refused():
     powers = "formula g0 = p+0.1;\n" + "".join(f"formula g{k + 1} = g{k}*g{k};\n" for k in range(20))
     with pytest.raises(prism.PrismError, match=r"too large|more than"):
         prism.loads(HEAD + powers + BODY.replace("-> p :", "-> g20 :"))
+
+
+def test_long_rows_make_no_long_errors():
+    updates = " + ".join(f"{k + 1}/20101 : (x'={k})" for k in range(200))
+    with pytest.raises(prism.PrismError, match="sum to 20100/20101, not to 1") as caught:
+        prism.loads(f"mdp module m x:[0..199]; [a] true -> {updates}; endmodule")
+    assert max(map(len, str(caught.value).splitlines())) < 500

@@ -22,6 +22,7 @@ from rpl_agent.formats.prism.lower import Machine
 from rpl_agent.formats.prism.probability import Pool, ProbabilityColumn
 from rpl_agent.formats.prism.scope import Program
 from rpl_agent.formats.prism.typed import Node
+from rpl_agent.model.polynomial import Polynomial
 
 #: bytes that one state, choice or transition needs at the peak of reading, arrays of the finished model included
 BYTES_PER_STATE, BYTES_PER_CHOICE, BYTES_PER_TRANSITION = 120, 150, 130
@@ -264,7 +265,7 @@ def explore(
 
 def expressions(graph: Graph, machine: Machine, pool: Pool, chances: list[list[Node | None]]) -> np.ndarray:
     """(T',) pool ids of the transitions: products of the probabilities of their updates, by command and update."""
-    sources = [[ProbabilityColumn(node, machine.codec.variables, pool) for node in nodes] for nodes in chances]
+    flat = _sources([node for nodes in chances for node in nodes], machine, pool)
     factors = [tuple(c for c in members if not _is_one(chances[c])) for members in graph.combinations]
     depth = max(map(len, factors), default=0)
     result = np.ones(len(graph.successor), dtype=np.int32)
@@ -274,7 +275,6 @@ def expressions(graph: Graph, machine: Machine, pool: Pool, chances: list[list[N
     state = np.repeat(graph.choice_state, np.diff(graph.choice_ptr))
     first, width = _digits(graph, factors, chances, depth)
     offset = np.concatenate([[0], np.cumsum([len(nodes) for nodes in chances])])
-    flat = [s for group in sources for s in group]
     for k in range(depth):
         mine = np.flatnonzero(first[combination, k] >= 0)  # DEADLOCK is the last row, without factors
         at = combination[mine]
@@ -304,8 +304,19 @@ def _digits(
     return first, width
 
 
+def _sources(nodes: list[Node | None], machine: Machine, pool: Pool) -> list[ProbabilityColumn | int]:
+    """Where the pool ids of probabilities come from; of a number it is known, and all numbers are interned at once."""
+    literals = {node.value: Polynomial.constant(node.value) for node in nodes if node is not None and node.is_literal}
+    known = dict(zip(literals, pool.intern_all(list(literals.values())).tolist())) if literals else {}
+    return [
+        known[node.value] if node is not None and node.is_literal
+        else ProbabilityColumn(node, machine.codec.variables, pool)
+        for node in nodes
+    ]  # fmt: skip
+
+
 def _ids(
-    sources: list[ProbabilityColumn], update: np.ndarray, state: np.ndarray, keys: np.ndarray, machine: Machine
+    sources: list[ProbabilityColumn | int], update: np.ndarray, state: np.ndarray, keys: np.ndarray, machine: Machine
 ) -> np.ndarray:
     """(n,) pool ids of the probabilities of updates in states: constants by table, others by their source."""
     used = np.unique(update)
@@ -313,18 +324,22 @@ def _ids(
     no_columns = [np.zeros(1, dtype=np.int64) for _ in machine.codec.variables]
     varying = []
     for u in used.tolist():
-        if sources[u].projection.indices:
-            varying.append(u)
+        source = sources[u]
+        if isinstance(source, int):
+            table[u] = source
+        elif source.projection.indices:
+            varying.append((u, source))
         else:
-            table[u] = sources[u].ids(no_columns, 1)[0]
+            table[u] = source.ids(no_columns, 1)[0]
     ids = table[update]
     if varying:
         order = np.argsort(update, kind="stable")
-        low = np.searchsorted(update[order], varying)
-        high = np.searchsorted(update[order], varying, side="right")
-        for u, a, b in zip(varying, low.tolist(), high.tolist(), strict=True):
+        numbers = [u for u, _ in varying]
+        low = np.searchsorted(update[order], numbers)
+        high = np.searchsorted(update[order], numbers, side="right")
+        for (_, source), a, b in zip(varying, low.tolist(), high.tolist(), strict=True):
             mine = order[a:b]
-            ids[mine] = sources[u].ids(machine.codec.columns(keys[state[mine]]), len(mine))
+            ids[mine] = source.ids(machine.codec.columns(keys[state[mine]]), len(mine))
     return ids
 
 
