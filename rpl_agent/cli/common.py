@@ -37,12 +37,12 @@ class ModelSource:
     theta: np.ndarray | None
     max_steps: int
     kwargs: dict[str, Any] | None = None  # of an environment that was made in Python
+    parameters: tuple[str, ...] | None = None  # of a file, where they are not the model's (quotients)
 
     def require_theta(self, why: str) -> np.ndarray:
         if self.theta is None:
-            raise ModelError(
-                f"{why} needs the true parameters: give --theta NAME=VALUE for each of {self.pmdp.table.parameters}"
-            )
+            names = self.pmdp.table.parameters if self.parameters is None else self.parameters
+            raise ModelError(f"{why} needs the true parameters: give --theta NAME=VALUE for each of {names}")
         return self.theta
 
 
@@ -169,7 +169,8 @@ def load_source(arguments: argparse.Namespace) -> ModelSource:
         theta = model.truth
         if theta_given:
             theta = pmdp.instantiate(model.theta(theta_given)).theta
-        return ModelSource(arguments.model, pmdp, objective, theta, arguments.max_steps or DEFAULT_STEPS)
+        steps = arguments.max_steps or DEFAULT_STEPS
+        return ModelSource(arguments.model, pmdp, objective, theta, steps, parameters=model.parameters)
     import numpy as np
 
     import rpl_envs
