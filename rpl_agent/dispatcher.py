@@ -12,20 +12,25 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import MappingProxyType
+from types import BuiltinFunctionType, MappingProxyType
 from typing import Any
 from unittest.mock import patch
 
+from llvmlite.binding import ffi
 from llvmlite.binding.newpassmanagers import create_new_function_pass_manager
 from numba.core import compiler, sigutils, typed_passes, typing, untyped_passes
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager
 from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined]
+from numba.core.errors import termcolor
+from numba.core.postproc import PostProcessor, VariableLifetime
 from numba.core.registry import CPUDispatcher
 from numba.core.targetconfig import ConfigStack
+from numba.core.transforms import canonicalize_cfg
 from numba.core.types import unliteral
 from numba.core.types.functions import BaseFunction
+from numba.core.typing.context import BaseContext
 from numba.core.typing.templates import _OverloadFunctionTemplate
 
 #: (pass, what it does), in this order
@@ -44,10 +49,15 @@ PASSES = (
     (typed_passes.NativeLowering, "to LLVM"),
     (typed_passes.NoPythonBackend, "result"),
 )
+#: how the functions begin that unpack Python's arguments
+WRAPPER = "_ZN7cpython"
 
 
 class _Library(JITCodeLibrary):
-    """Numba's library, without a full optimisation of each function for itself: that comes once, at the end."""
+    """Numba's library, without a full optimisation of each function for itself: that comes once, at the end.
+
+    Loops over rows are short and full of branches: vectors of them gain nothing and compile for longer.
+    """
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
@@ -59,6 +69,23 @@ class _Library(JITCodeLibrary):
         for function in ll_module.functions:
             if not function.is_declaration:
                 passes.run(function, builder)
+
+    LEVELS: tuple[dict[str, Any], ...] = ({"opt": 0, "cost": "cheap"}, {"opt": 2})  # first, parts become one function
+
+    def _optimize_final_module(self) -> None:
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.name.startswith(WRAPPER):  # runs once a call
+                function.add_function_attribute("noinline")
+                function.add_function_attribute("optnone")
+        for level in self.LEVELS:
+            passes, builder = self._codegen._module_pass_manager(loop_vectorize=False, slp_vectorize=False, **level)
+            passes.run(self._final_module, builder)
+
+
+class _BriefLibrary(_Library):
+    """Code that runs too seldom to repay an improvement of its loops."""
+
+    LEVELS = _Library.LEVELS[:1]
 
 
 class _PartLibrary(_Library):
@@ -75,6 +102,8 @@ class _PartLibrary(_Library):
 class _Compiler(compiler.CompilerBase):
     """Whole kernels, in few passes."""
 
+    library_class = _Library
+
     def define_pipelines(self) -> list[PassManager]:
         passes = PassManager("kernel")
         for step, text in PASSES:
@@ -83,9 +112,13 @@ class _Compiler(compiler.CompilerBase):
         return [passes]
 
     def compile_extra(self, func: Any) -> Any:
-        self.state.library = _Library(self.state.targetctx.codegen(), func.__qualname__)
+        self.state.library = self.library_class(self.state.targetctx.codegen(), func.__qualname__)
         self.state.library.enable_object_caching()
         return super().compile_extra(func)
+
+
+class _BriefCompiler(_Compiler):
+    library_class = _BriefLibrary
 
 
 class _NumbasCompiler(compiler.Compiler):
@@ -120,15 +153,21 @@ class Kernel(CPUDispatcher):
         locals: Any = MappingProxyType({}),
         targetoptions: Mapping[str, Any] = MappingProxyType({}),
         part_compiler: type = _PartCompiler,
+        brief: bool = False,
     ) -> None:
         options = {"nopython": True, "boundscheck": None, "no_cfunc_wrapper": True, **targetoptions}
-        super().__init__(py_func, locals, options, pipeline_class=_Compiler)
+        super().__init__(py_func, locals, options, pipeline_class=_BriefCompiler if brief else _Compiler)
         self._parts: dict[tuple, Any] = {}
         self._part_compiler = _FunctionCompiler(py_func, self.targetdescr, options, locals, part_compiler)
 
     def compile(self, sig: Any) -> Any:
         with _quick():
             return super().compile(sig)
+
+    def is_kept(self, args: tuple) -> bool:
+        """Whether there is a file with the machine code of this signature."""
+        kept: Any = vars(self)["_cache"]
+        return hasattr(kept, "holds") and kept.holds(args, self.targetctx)
 
     def get_call_template(self, args: Any, kws: Any) -> tuple:
         """What a caller needs to know: as numba's, of the parts."""
@@ -167,8 +206,41 @@ def _call_type(self: Any, context: Any, args: Any, kws: Any) -> Any:
     return signature
 
 
+_known_values: dict[tuple[int, int], tuple[Any, Any]] = {}
+_find_value_type = BaseContext.resolve_value_type
+
+
+def _value_type(self: Any, val: Any) -> Any:
+    """`BaseContext.resolve_value_type`, which raises and catches an error for every operator, asked once for each."""
+    if not isinstance(val, (BuiltinFunctionType, type)):
+        return _find_value_type(self, val)
+    key = (id(self), id(val))
+    if key not in _known_values:
+        _known_values[key] = _find_value_type(self, val), val  # held, so that no other has its id
+    return _known_values[key][0]
+
+
+_process = PostProcessor.run
+
+
+def _process_at_the_end(self: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
+    """`PostProcessor.run`, which finds out after every pass which variables live where: needed once, at the end."""
+    code = self.func_ir
+    if emit_dels or code.is_generator:
+        _process(self, emit_dels, extend_lifetimes)
+        return
+    code.blocks = canonicalize_cfg(code.blocks)
+    code.variable_lifetime = VariableLifetime(code.blocks)
+    code.generator_info = None
+
+
 def _numbas_kernel(self: Any) -> Any:
     return lambda **options: lambda function: Kernel(function, targetoptions=options, part_compiler=_NumbasCompiler)
+
+
+def _plain(self: Any, msg: str, *colours: Any) -> str:
+    """Text without colours: numba colours thousands of messages of errors that it raises and catches itself."""
+    return msg
 
 
 @contextmanager
@@ -185,6 +257,10 @@ def _quick() -> Iterator[None]:
         with (
             patch.object(BaseFunction, "get_call_type", _call_type),
             patch.object(_OverloadFunctionTemplate, "_get_jit_decorator", _numbas_kernel),
+            patch.object(BaseContext, "resolve_value_type", _value_type),
+            patch.object(PostProcessor, "run", _process_at_the_end),
+            patch.object(type(termcolor()), "_markup", _plain, create=True),
+            patch.object(ffi.lib._lock, "_cblist", []),  # two events for each call of LLVM, which nobody hears
         ):
             gc.disable()
             try:

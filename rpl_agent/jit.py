@@ -115,6 +115,9 @@ class _Files:
     def _path(self, key: Any) -> str:
         return os.path.join(self._folder, f"{self._base}-{hashlib.sha256(repr(key).encode()).hexdigest()[:24]}.nbc")
 
+    def holds(self, key: Any) -> bool:
+        return os.path.exists(self._path(key))
+
     def save(self, key: Any, data: Any) -> None:
         path = self._path(key)
         partial = f"{path}.{os.getpid()}.tmp"
@@ -141,9 +144,13 @@ class _Cache(caching.FunctionCache):
         super().__init__(py_func)
         self._cache_file: Any = _Files(self._cache_path, self._impl.filename_base)
 
+    def holds(self, sig: Any, target_context: Any) -> bool:
+        """Whether `load_overload` would find something."""
+        return self._cache_file.holds(self._index_key(sig, target_context.codegen()))
+
 
 def njit(
-    allocates: bool = True, part: bool = False, cache: bool = True, **options: Any
+    allocates: bool = True, part: bool = False, brief: bool = False, cache: bool = True, **options: Any
 ) -> Callable[[Function], Function]:
     """Decorator: compile on first use, keep the machine code (other options as numba's).
 
@@ -153,6 +160,8 @@ def njit(
 
     A ``part`` of a loop does not allocate, and LLVM makes it part of every function that calls it. (Numba's
     ``inline="always"`` does so before types are known, which compiles for ten times as long.)
+
+    A ``brief`` kernel takes milliseconds in a certificate, however well it is compiled: LLVM does little for it.
     """
     allocates = allocates and not part
     options["forceinline"] = part  # like the next option, said of both kinds
@@ -160,7 +169,7 @@ def njit(
         options["_nrt"] = allocates  # said of both kinds, because callees take it over from their first caller
 
     def decorate(function: Function) -> Function:
-        dispatcher: Any = Kernel(function, targetoptions=options)
+        dispatcher: Any = Kernel(function, targetoptions=options, brief=brief)
         if cache:
             try:
                 dispatcher._cache = _Cache(function)

@@ -1,9 +1,9 @@
 """Machine code on two cores: the signatures that default runs ask for, and a second process that compiles them.
 
-Numba compiles one kernel at a time in a process. A run that finds no machine code starts a second process, which goes
-through the recorded list from its end while the run goes through it from its beginning; what either has made, the other
-finds in the cache folder (`rpl_agent.jit`). Nothing else passes between them: without the second process, or when it
-fails, the run compiles everything itself.
+Numba compiles one kernel at a time in a process. A run that finds no machine code starts a second process, which makes
+the sweeps first and then goes through the recorded list from its end, while the run goes through it from its beginning;
+what either has made, the other finds in the cache folder (`rpl_agent.jit`). Nothing else passes between them: without
+the second process, or when it fails, the run compiles everything itself.
 
 `python -m rpl_agent.preparing RUN…` compiles the lists of these runs. They are made by `tests/project/signatures.py`,
 which has to be run again when a kernel's arguments have changed (a test says so).
@@ -12,6 +12,7 @@ which has to be run again when a kernel's arguments have changed (a test says so
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import json
 import os
@@ -26,6 +27,8 @@ from numba.core import types
 RECORD = Path(__file__).with_name("signatures.json")
 #: what the default runs on these worlds ask for: affine and reach-avoid, polynomial and cost
 RUNS = ("rpl/Aircraft-20x10-v0", "rpl/Glider-11x9-v0")
+#: folders whose kernels are loops over rows
+SWEEPS = ("relaxations", "solver")
 
 
 @cache
@@ -59,13 +62,44 @@ def decode(text: Any) -> types.Type:
     return types.Array(kind, int(shape[:-1]), layout, readonly=bool(readonly)) if shape else kind
 
 
+def second_order(runs: tuple[str, ...]) -> list[tuple[list[Any], list[Any] | None]]:
+    """The recorded kernels as the second process takes them: sweeps as the run asks for them, others from the end.
+
+    Sweeps consist of the same parts, which only one of the two processes should have to compile. With each of the
+    others comes the one that the run asks for before it.
+    """
+    entries = recorded(runs)
+    sweeps = [entry for entry in entries if entry[0].split(".")[1] in SWEEPS]
+    others = [entry for entry in reversed(entries) if entry not in sweeps]
+    return [(entry, None) for entry in sweeps] + list(zip(others, [*others[1:], None]))
+
+
+@cache
+def _found(entry: str) -> tuple[Any, tuple[types.Type, ...]]:
+    """(kernel, types of its arguments) of a recorded entry in JSON."""
+    module, name, arguments = json.loads(entry)
+    return getattr(importlib.import_module(module), name), tuple(decode(kind) for kind in arguments)
+
+
+def _is_kept(entry: list[Any] | None) -> bool:
+    if entry is None:
+        return False
+    kernel, arguments = _found(json.dumps(entry))
+    return kernel.is_kept(arguments)
+
+
 def compile_recorded(runs: tuple[str, ...], parent: int) -> None:
-    """Compile or find every recorded kernel, last first, for as long as the process that asked for it lives."""
-    for module, name, arguments in reversed(recorded(runs)):
+    """Compile or find every recorded kernel for as long as the process that asked for it lives.
+
+    Where the two processes meet, the run is compiling the one after the last that it has made: that is left to it.
+    """
+    for entry, before in second_order(runs):
         if os.getppid() != parent:
             return
-        kernel = getattr(importlib.import_module(module), name)
-        kernel.compile(tuple(decode(kind) for kind in arguments))
+        if _is_kept(before) and not _is_kept(entry):
+            continue
+        kernel, arguments = _found(json.dumps(entry))
+        kernel.compile(arguments)
 
 
 class Helper:
@@ -100,7 +134,9 @@ class Helper:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m rpl_agent.preparing", description=__doc__)
     parser.add_argument("runs", nargs="+", choices=RUNS, metavar="RUN")
-    compile_recorded(tuple(parser.parse_args().runs), os.getppid())
+    runs = tuple(parser.parse_args().runs)
+    gc.disable()  # the process ends with its last kernel: nothing is gained by looking for garbage
+    compile_recorded(runs, os.getppid())
 
 
 if __name__ == "__main__":
