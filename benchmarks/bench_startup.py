@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-TRAIN = ("-m", "rpl_agent.cli", "train", "rpl/Aircraft-20x10-v0", "--seed", "0", "--quiet", "--log-dir")
+TRAIN = ("-m", "rpl_agent.cli", "train", "rpl/Aircraft-20x10-v0", "--seed", "0", "--log-dir")
 #: (name, arguments of python, most processor seconds wanted)
 QUICK = [
     ("import numpy", ("-c", "import numpy"), None),
