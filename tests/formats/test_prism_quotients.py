@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from fractions import Fraction
 from itertools import product
@@ -15,8 +16,12 @@ from rpl_agent.cli import main
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.formats import prism
-from rpl_agent.formats.prism.derived import quotient_range
+from rpl_agent.formats.prism.derived import DerivedParameters, quotient_range
 from rpl_agent.formats.prism.errors import NOWHERE
+from rpl_agent.formats.prism.parser import parse_expression, parse_model
+from rpl_agent.formats.prism.quotients import Reciprocal
+from rpl_agent.formats.prism.scope import link
+from rpl_agent.formats.prism.typed import evaluate
 from rpl_agent.model.polynomial import Polynomial
 from rpl_agent.solver import solve_at
 
@@ -260,3 +265,36 @@ def test_the_command_line_takes_the_files_parameters(tmp_path, capsys):
     assert "('p', 'q')" in json.loads(capsys.readouterr().out)["error"]
     assert main(["certify", str(file), *ranges, "--property", "Pmax=? [F x=3]", "--episodes", "9", "--json"]) != 0
     assert "('p', 'q')" in json.loads(capsys.readouterr().out)["error"]
+
+
+def random_expression(rng: np.random.Generator, depth: int) -> str:
+    """Sums, products, quotients and powers of three parameters and small numbers."""
+    if depth == 0 or rng.random() < 0.15:
+        return str(rng.choice(["p", "q", "r", "1", "2", "1/3"]))
+    left, right = random_expression(rng, depth - 1), random_expression(rng, depth - 1)
+    return str(
+        rng.choice([f"({left})+({right})", f"({left})*({right})", f"({left})/({right})", f"({left})-({right})/2",
+                    f"pow({left}, 2)"])
+    )  # fmt: skip
+
+
+def test_random_quotients_keep_their_values():
+    rng, compared = np.random.default_rng(11), 0
+    names = {"p": Fraction(1, 3), "q": Fraction(5, 7), "r": Fraction(11, 13)}
+    scope = link(parse_model("mdp const double p; const double q; const double r; module m endmodule"), {}).scope
+    for _ in range(300):
+        text = random_expression(rng, 4)
+        try:
+            exact = eval(re.sub(r"\b(\d)\b", r"Fraction(\1)", text).replace(", Fraction(2))", ", 2)"),
+                         {"Fraction": Fraction, "pow": pow, **names})  # fmt: skip
+            value = evaluate(scope.resolve(parse_expression(text)), [])
+        except (ZeroDivisionError, prism.PrismError):
+            continue
+        derived = DerivedParameters()
+        if isinstance(value, Polynomial):
+            named = derived.named(value)
+            assert not any(isinstance(name, Reciprocal) for name in named.parameters)
+            value = named.evaluate({**names, **derived.values(names)})
+        assert value == exact, text
+        compared += bool(derived.found)
+    assert compared > 60
