@@ -230,7 +230,7 @@ def _product(node: Node, *values: Any) -> Any:
 def _quotient(node: Node, left: Any, right: Any) -> Any:
     if right == 0:
         raise PrismError("division by zero", node.position)
-    if isinstance(right, Polynomial) and not right.is_constant:
+    if isinstance(right, Polynomial):
         return quotient(Polynomial.constant(0) + left, right, node.position)
     if isinstance(left, (Polynomial, Enclosure)) or isinstance(right, Enclosure):
         return left / right
