@@ -141,6 +141,14 @@ def test_negative_rewards_are_refused_where_totals_have_no_bound():
     assert certify(pmdp, counts, objective).lower <= 2 * 0.4 - 1 + 3 * 0.4 * 0.5 - 0.4 + 2
 
 
+@pytest.mark.parametrize("paid", ["c-1", "3*p-0.3", "p*q-0.1*q"])
+def test_a_reward_that_may_be_nothing_is_not_negative(paid):
+    model = loaded(TEXT.replace("2*p+1", paid))
+    pmdp, objective = question(model, "Rmax=? [F x=3]")
+    assert pmdp.rewards["r"].state.min() >= 0.0
+    assert solve_at(pmdp, model.theta(THETA), objective).upper > 0.0
+
+
 class Generous(gym.Wrapper):
     """Pays something else than the model can pay."""
 

@@ -110,10 +110,7 @@ class DerivedParameters:
         """
         if not self.found:
             return program, domain
-        box = {
-            name: (min(Fraction(low), exact(low)), max(Fraction(high), exact(high)))
-            for name, low, high in zip(domain.parameters, domain.lower.tolist(), domain.upper.tolist())
-        }
+        box = exact_box(domain)
         limits = [outward(*quotient_range(d.top, d.over.divisor, box, d.over.position)) for d in self.found.values()]
         divided = frozenset().union(*(d.parameters for d in self.found.values()))
         alone = set(occurring)
@@ -158,6 +155,14 @@ class DerivedParameters:
             rows += [row, -row]
             right += [high - constant + slack, constant - low + slack]
         return domain.with_constraints(np.array(rows), np.array(right)) if rows else domain
+
+
+def exact_box(domain: Domain) -> Box:
+    """The bounds of the parameters, as floats and as the decimals that they are written as."""
+    return {
+        name: (min(Fraction(low), exact(low)), max(Fraction(high), exact(high)))
+        for name, low, high in zip(domain.parameters, domain.lower.tolist(), domain.upper.tolist())
+    }
 
 
 def quotient_range(top: Polynomial, bottom: Polynomial, box: Box, position: Position) -> tuple[Fraction, Fraction]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from math import inf, nextafter
+from math import floor
 
 import numpy as np
 
-from rpl_agent.formats.prism.errors import PrismError
+from rpl_agent.formats.prism.derived import exact_box, outward, quotient_range
+from rpl_agent.formats.prism.errors import NOWHERE, PrismError
 from rpl_agent.formats.prism.probability import Pool, ProbabilityColumn
 from rpl_agent.formats.prism.scope import Program, RewardItem
 from rpl_agent.formats.prism.tape import LIMIT
@@ -16,7 +17,6 @@ from rpl_agent.formats.prism.vector import ExpressionBatch
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.polynomial import Polynomial
-from rpl_agent.model.ranges import enclosure
 from rpl_agent.model.reward import Reward, Spread
 
 
@@ -100,10 +100,8 @@ class UnknownNumbers:
     def __init__(self, ids: np.ndarray, pool: Pool, parameters: Sequence[str], domain: Domain, learned: frozenset[str]):
         distinct, self._of = np.unique(ids, return_inverse=True)
         table, rank = pool.table(parameters, distinct)
-        found = enclosure(table, domain.lower, domain.upper)
-        polynomials = [table.polynomial(int(f)) for f in rank]
-        low, high = (found.lower - found.slack)[rank].tolist(), (found.upper + found.slack)[rank].tolist()
-        scales = [_scale(*item, learned) for item in zip(polynomials, low, high)]
+        polynomials, box = [table.polynomial(int(f)) for f in rank], exact_box(domain)
+        scales = [_scale(p, *quotient_range(p, Polynomial.constant(1), box, NOWHERE), learned) for p in polynomials]
         self._least, self._width = (np.array([float(scale[k]) for scale in scales]) for k in (0, 1))
         self._shares = [
             (p - least) * (1 / width) if width else Polynomial({}) for p, (least, width) in zip(polynomials, scales)
@@ -123,7 +121,7 @@ class UnknownNumbers:
         return self._least[self._of], spread if (self._width > 0.0).any() else None
 
 
-def _scale(polynomial: Polynomial, low: float, high: float, learned: frozenset[str]) -> tuple[Fraction, Fraction]:
+def _scale(polynomial: Polynomial, low: Fraction, high: Fraction, learned: frozenset[str]) -> tuple[Fraction, Fraction]:
     """(least, width), floats, so that the polynomial lies between least and least + width where it lies in [low, high].
 
     A share that data say something about gets short numbers, because it stands in the table of expressions.
@@ -131,16 +129,16 @@ def _scale(polynomial: Polynomial, low: float, high: float, learned: frozenset[s
     if polynomial.is_constant:
         return polynomial.constant_value(), Fraction(0)
     if not polynomial.parameters <= learned:
-        least = nextafter(low, -inf)
-        return Fraction(least), Fraction(nextafter(nextafter(high - least, inf), inf))
-    if 0.0 <= low and high <= 1.0:
+        least, _ = outward(low, high)
+        return Fraction(least), Fraction(outward(low, high - Fraction(least))[1])
+    if 0 <= low and high <= 1:
         return Fraction(0), Fraction(1)
     unit = Fraction(1)
-    while unit < Fraction(high) - Fraction(low):
+    while unit < high - low:
         unit *= 2
-    while unit / 2 > Fraction(high) - Fraction(low):
+    while unit / 2 > high - low:
         unit /= 2
-    return (Fraction(low) * 64 / unit).__floor__() * unit / 64, unit * 33 / 32
+    return floor(low * 64 / unit) * unit / 64, unit * 33 / 32
 
 
 def with_unknown_rewards(
