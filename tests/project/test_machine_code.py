@@ -202,3 +202,38 @@ def test_an_orphan_stops(monkeypatch):
     monkeypatch.setattr(preparing.importlib, "import_module", asked.append)
     preparing.compile_recorded(preparing.RUNS, parent=-1)
     assert not asked
+
+
+def test_the_second_process_begins_with_the_sweeps():
+    order = [entry for entry, _ in preparing.second_order(preparing.RUNS)]
+    sweeps = [entry[0].split(".")[1] in preparing.SWEEPS for entry in order]
+    assert sweeps == sorted(sweeps, reverse=True) and any(sweeps)
+    assert sorted(map(json.dumps, order)) == sorted(map(json.dumps, preparing.recorded(preparing.RUNS)))
+
+
+class Seen:
+    """Stands for a kernel: kept or not, and asked for or not."""
+
+    def __init__(self, kept: bool) -> None:
+        self.kept, self.asked = kept, False
+
+    def is_kept(self, arguments: tuple) -> bool:
+        return self.kept
+
+    def compile(self, arguments: tuple) -> None:
+        self.asked = self.kept = True
+
+
+def test_what_the_run_is_compiling_is_left_to_it(monkeypatch):
+    others = [entry for entry, before in preparing.second_order(preparing.RUNS) if before is not None]
+    done = others[3:]  # the run has come this far: it is at others[2] now
+    seen = {json.dumps(entry): Seen(entry in done) for entry in preparing.recorded(preparing.RUNS)}
+    monkeypatch.setattr(preparing, "_found", lambda entry: (seen[entry], ()))
+    preparing.compile_recorded(preparing.RUNS, os.getppid())
+    assert [entry for entry in seen if not seen[entry].asked] == [json.dumps(others[2])]
+
+
+def test_a_file_of_machine_code_is_found():
+    kernel, arguments = preparing._found(json.dumps(preparing.recorded(preparing.RUNS)[0]))
+    kernel.compile(arguments)
+    assert kernel.is_kept(arguments) and not kernel.is_kept(())
