@@ -59,6 +59,13 @@ class _Library(JITCodeLibrary):
     Loops over rows are short and full of branches: vectors of them gain nothing and compile for longer.
     """
 
+    def add_ir_module(self, ir_module: Any) -> None:
+        for function in ir_module.functions:
+            if function.name.startswith(WRAPPER) and not function.is_declaration:  # runs once a call
+                function.attributes.add("noinline")
+                function.attributes.add("optnone")
+        super().add_ir_module(ir_module)
+
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
         builder = self._codegen._pass_builder()
@@ -73,10 +80,6 @@ class _Library(JITCodeLibrary):
     LEVELS: tuple[dict[str, Any], ...] = ({"opt": 0, "cost": "cheap"}, {"opt": 2})  # first, parts become one function
 
     def _optimize_final_module(self) -> None:
-        for function in self._final_module.functions:
-            if not function.is_declaration and function.name.startswith(WRAPPER):  # runs once a call
-                function.add_function_attribute("noinline")
-                function.add_function_attribute("optnone")
         for level in self.LEVELS:
             passes, builder = self._codegen._module_pass_manager(loop_vectorize=False, slp_vectorize=False, **level)
             passes.run(self._final_module, builder)
