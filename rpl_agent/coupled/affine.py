@@ -36,7 +36,8 @@ from rpl_agent.coupled.frame import Frame
 from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.base import Region
-from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, attainable, hold_set
+from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, attainable
+from rpl_agent.solver.holding import held_states
 from rpl_agent.solver.problem import Problem
 
 
@@ -160,7 +161,7 @@ class Judge:
         # What no policy can do a given one cannot do either.
         issues = self._held(bound, self._held_by_some_policy & bound.scope)
         if issues and bound.policy is not None:
-            issues = self._held(bound, held_states(self.problem, bound.policy, bound.scope))
+            issues = self._held(bound, held_by_nature(self.problem, bound.policy, bound.scope))
         return issues
 
     def _held(self, bound: AffineBound, held: np.ndarray) -> list[str]:
@@ -173,18 +174,19 @@ class Judge:
 
     @cached_property
     def _held_by_some_policy(self) -> np.ndarray:
-        return held_states(self.problem, None, np.ones(self.problem.pmdp.num_states, bool))
+        return held_by_nature(self.problem, None, np.ones(self.problem.pmdp.num_states, bool))
 
 
-def held_states(problem: Problem, policy: Policy | None, scope: np.ndarray) -> np.ndarray:
+def held_by_nature(problem: Problem, policy: Policy | None, scope: np.ndarray) -> np.ndarray:
     """(S,) undecided states of the scope in which nature, anywhere in the interval hull, can hold the play for ever."""
     pmdp = problem.pmdp
     played = np.ones(pmdp.num_rows, bool) if policy is None else policy.as_weights(pmdp) > 0.0
-    lo, hi = attainable(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
     usable = np.where(played, 2, 0).astype(np.int8)
-    start = scope & ~problem.task.decided
     quantifier = ANY_ROW if policy is None else ALL_ROWS
-    return hold_set(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, lo, hi, usable, quantifier, start)
+    return held_states(
+        pmdp, usable, quantifier, scope & ~problem.task.decided,
+        lambda: attainable(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr),
+    )  # fmt: skip
 
 
 def _numbers(bound: AffineBound, problem: Problem) -> list[str]:

@@ -23,7 +23,8 @@ from rpl_agent.coupled.affine import chances_of, groups_of
 from rpl_agent.coupled.frame import Frame
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy
-from rpl_agent.solver._graph import ALL_ROWS, hold_set
+from rpl_agent.solver._graph import ALL_ROWS
+from rpl_agent.solver.holding import held_states
 from rpl_agent.solver.problem import Problem
 
 #: cyclic parts with more states than this are not factorised: fill-in grows faster than their number
@@ -179,7 +180,7 @@ def _never_ending(
     support = (p[pmdp.expression] > 0.0).astype(np.float64)
     usable = np.where(weights > 0.0, 2, 0).astype(np.int8)
     start = ~problem.task.decided
-    still = hold_set(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, support, support, usable, ALL_ROWS, start)
+    still = held_states(pmdp, usable, ALL_ROWS, start, lambda: (support, support))
     paid = np.maximum.reduceat(np.where(weights > 0.0, problem.reward, 0.0), pmdp.state_ptr[:-1]) > 0.0
     costly = still if problem.must_reach else still & paid
     if not costly.any():

@@ -52,8 +52,8 @@ import numpy as np
 from rpl_agent.relaxations._rows import row_range
 from rpl_agent.relaxations.row_set import INTERVAL, POINT, RowArrays, compiled_set, workspace
 from rpl_agent.solver._bellman import MIN_AGENT
-from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, attainable, finite_set, hold_set
-from rpl_agent.solver._states import runs_forward
+from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, attainable, finite_set
+from rpl_agent.solver.holding import held_states
 from rpl_agent.solver.operator import better_bounds, row_bounds, state_bounds, total_bounds
 from rpl_agent.solver.policies import policy_issues, side_weights
 from rpl_agent.solver.problem import Problem
@@ -173,13 +173,15 @@ class _Claim:
     def _held_at_zero(self, zero: np.ndarray) -> np.ndarray:
         """(S,) the largest part of ``zero`` in which the hull lets a minimising nature hold the play unpaid."""
         problem, pmdp = self.problem, self.problem.pmdp
-        if not zero.any():
-            return zero
-        lo, hi = attainable(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
         played = np.ones(pmdp.num_rows, dtype=bool) if self.weights is None else self.weights > 0.0
         usable = np.where(played, np.where(problem.reward > 0.0, 1, 2), 0).astype(np.int8)
         quantifier = ANY_ROW if self.weights is None and problem.agent == MIN_AGENT else ALL_ROWS
-        return hold_set(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, lo, hi, usable, quantifier, zero)
+        return held_states(pmdp, usable, quantifier, zero, self._hull)
+
+    def _hull(self) -> tuple[np.ndarray, np.ndarray]:
+        """(T,), (T,) what the interval hull lets nature do."""
+        pmdp, relaxation = self.problem.pmdp, self.problem.relaxation
+        return attainable(*relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
 
     def issues(self) -> list[str]:
         found = self._boundary() + self._infinite()
@@ -230,14 +232,16 @@ class _Claim:
         strict = (here > result) if self.upward else (here < result)
         played = np.ones(pmdp.num_rows, dtype=bool) if self.weights is None else self.weights > 0.0
         usable = np.where(played, np.where(strict | (problem.reward > 0.0), 1, 2), 0).astype(np.int8)
-        if runs_forward(self.active, usable, pmdp.state_ptr, pmdp.row_ptr, pmdp.successor):
-            return []
-        lo, hi = attainable(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
-        if support is not None:
+
+        def nature() -> tuple[np.ndarray, np.ndarray]:
+            lo, hi = self._hull()
+            if support is None:
+                return lo, hi
             fixed = support >= 0.0
-            lo, hi = np.where(fixed, support, lo), np.where(fixed, support, hi)
+            return np.where(fixed, support, lo), np.where(fixed, support, hi)
+
         quantifier = ANY_ROW if self.weights is None else ALL_ROWS
-        held = hold_set(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, lo, hi, usable, quantifier, self.active)
+        held = held_states(pmdp, usable, quantifier, self.active, nature)
         if not held.any():
             return []
         if self.upward:
@@ -278,7 +282,7 @@ class _Claim:
             return []
         if problem.maximise and self.is_region:
             return [f"an infinite lower bound rests on the interval hull in {_name(problem, claimed)}"]
-        lo, hi = attainable(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
+        lo, hi = self._hull()
         played = np.ones(pmdp.num_rows, dtype=bool) if self.weights is None else self.weights > 0.0
         quantifier = DRAWN_ROW if self.weights is not None else ANY_ROW if problem.agent == MIN_AGENT else ALL_ROWS
         finite = finite_set(

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from rpl_agent.model import Sense
 from rpl_agent.relaxations import Intervals
 from rpl_agent.solver._components import components, levels, retry_costs
-from rpl_agent.solver._graph import hold_set
+from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, hold_set
+from rpl_agent.solver.holding import held_states
 from tests.reference.solver import interval_model, row_extremum
 
 
@@ -141,6 +142,25 @@ def test_hold_set_is_the_largest_set_nature_can_stay_in(seed):
             break
         expected = keep
     assert set(np.flatnonzero(held).tolist()) == expected
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_play_is_held_where_all_rows_run_forward(seed):
+    """`held_states` answers without the hull there; everywhere else it is `hold_set`."""
+    pmdp, _ = random_graph(seed)
+    rng = np.random.default_rng(seed + 200)
+    nature = np.zeros(pmdp.num_transitions), np.ones(pmdp.num_transitions)
+    usable = rng.integers(0, 3, pmdp.num_rows).astype(np.int8)
+    forward = np.minimum.reduceat(pmdp.successor, pmdp.row_ptr[:-1]) > pmdp.row_state
+    for kind in (usable, np.where(forward, usable, np.minimum(usable, 1)).astype(np.int8)):
+        for quantifier in (ANY_ROW, ALL_ROWS):
+            start = rng.random(pmdp.num_states) < 0.8
+            expected = hold_set(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, *nature, kind, quantifier, start)
+            found = held_states(pmdp, kind, quantifier, start, lambda: nature)
+            np.testing.assert_array_equal(found, expected)
+    asked = []
+    held_states(pmdp, np.where(forward, 2, 1).astype(np.int8), ANY_ROW, start, lambda: asked.append(1) or nature)
+    assert not asked
 
 
 def test_retry_costs_prefer_likely_ways():

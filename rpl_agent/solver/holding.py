@@ -1,0 +1,30 @@
+"""Where a play can be held for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.solver._graph import hold_set
+from rpl_agent.solver._states import runs_forward
+
+
+def held_states(
+    pmdp: ParametricMDP,
+    usable: np.ndarray,
+    quantifier: int,
+    start: np.ndarray,
+    nature: Callable[[], tuple[np.ndarray, np.ndarray]],
+) -> np.ndarray:
+    """(S,) the largest part of ``start`` in which the play can stay, as `hold_set` says it.
+
+    nature : gives bounds (T,), (T,); not asked where some row is played in every state and those that may hold only
+        move to larger numbers, so that no play stays whoever moves.
+    """
+    graph = pmdp.state_ptr, pmdp.row_ptr, pmdp.successor
+    is_played = np.maximum.reduceat(usable, pmdp.state_ptr[:-1]) > 0
+    if is_played[start].all() and runs_forward(start, usable, *graph):
+        return np.zeros_like(start)
+    return hold_set(*graph, *nature(), usable, quantifier, start)
