@@ -234,6 +234,12 @@ def _verified(
     return values, bool(good.all())
 
 
+def _is_strict(checked: Local, values: np.ndarray, is_upper: bool) -> bool:
+    """Whether a verified candidate leaves something over in every state with a value."""
+    image, inner = checked.bellman(values, upward=is_upper)[: checked.n], values[: checked.n]
+    return bool(((image < inner) if is_upper else (image > inner) | (inner <= 0.0)).all())
+
+
 def _margins(checked: Local, values: np.ndarray, is_upper: bool) -> list[float]:
     """Extra costs per step to try: a little more than directed rounding takes away, then growing."""
     size = scale_of(checked, values)
@@ -297,14 +303,20 @@ def _proper_bound(
         start = np.concatenate([game.values[: local.n], exits])
         free = local.fix_agent(game.rows) if problem.agent_proper else local
         candidates = _candidates(fixed, game, start, _margins(free, start, is_upper))
+        spare = None
         for found, used in _within(budget - game.steps, candidates):
             steps += used
             values, good = _verified(problem, checked, found, is_upper, witness)
             if good and problem.nature_proper and local.cs.kind > INTERVAL:
-                # Distributions found for a region are only known to lie in its hull: the operator must agree.
+                # Distributions found for a region are only known to lie in its hull: the operator must agree, and
+                # strictly, because a check does not take their word for it that the play ends.
                 good = _verified(problem, free, values, is_upper)[1]
+                if good and not (problem.discounted or _is_strict(free, values, is_upper)):
+                    good, spare = False, values.copy() if spare is None else spare
             if good:
                 return values, True, game.rows, game.p, steps
+        if spare is not None:
+            return spare, True, game.rows, game.p, steps
     # Iterating from below needs distributions that nature really has: those of a region are known to lie in its hull.
     hull_only = problem.nature_proper and local.cs.kind > INTERVAL
     lost_mass = witness is not None and witness.mass.max() > 0.5 * FALLBACK_MARGIN

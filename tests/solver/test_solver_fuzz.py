@@ -82,3 +82,9 @@ def test_a_row_is_charged_for_the_spread_of_both_sides(seed):
 def test_a_mean_lies_between_its_terms(seed):
     """Two rows had one lower bound in the solver, two in the check, whose mean was then rounded below both."""
     assert round_of(seed).failures == []
+
+
+@pytest.mark.parametrize("seed", [60027446])
+def test_bounds_that_rest_on_a_region_are_strict(seed):
+    """A lower bound was equal to its image in one state, so its check could not tell that the play leaves it."""
+    assert round_of(seed).failures == []
