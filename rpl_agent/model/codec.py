@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +15,9 @@ KEY_LIMIT = 2**62
 
 
 class Codec:
-    """Keys of states whose variables lie in inclusive ranges."""
+    """Keys of states whose variables, by name or number, lie in inclusive ranges."""
 
-    def __init__(self, bounds: Mapping[str, tuple[int, int]]):
+    def __init__(self, bounds: Mapping[Any, tuple[int, int]]):
         self.bounds = dict(bounds)
         self.size = 1
         for low, high in self.bounds.values():
@@ -26,14 +27,19 @@ class Codec:
 
     def encode(self, columns: Columns, n: int | None = None) -> np.ndarray:
         """(n,) int64 keys of the columns; a value outside its range is an error."""
-        key: np.ndarray = np.zeros(1 if n is None else n, dtype=np.int64)
         for variable, (low, high) in self.bounds.items():
             value = np.asarray(columns[variable], dtype=np.int64)
             if value.size and (value.min() < low or value.max() > high):
                 raise ModelError(
                     f"variable {variable} leaves its range [{low}, {high}]: {int(value.min())}..{int(value.max())}"
                 )
-            key = key * (high - low + 1) + (value - low)
+        return self.key(columns, 1 if n is None else n)
+
+    def key(self, columns: Columns | Sequence[np.ndarray], n: int) -> np.ndarray:
+        """`encode` for values that are known to lie in their ranges."""
+        key: np.ndarray = np.zeros(n, dtype=np.int64)
+        for variable, (low, high) in self.bounds.items():
+            key = key * (high - low + 1) + (np.asarray(columns[variable], dtype=np.int64) - low)
         return key
 
     def encode_inside(self, columns: Columns, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -44,9 +50,9 @@ class Codec:
             value = np.asarray(columns[variable], dtype=np.int64)
             inside &= (value >= low) & (value <= high)
             clipped[variable] = np.clip(value, low, high)
-        return self.encode(clipped, n), inside
+        return self.key(clipped, n), inside
 
-    def decode(self, key: np.ndarray) -> dict[str, np.ndarray]:
+    def decode(self, key: np.ndarray) -> dict[Any, np.ndarray]:
         """Columns of keys, the inverse of `encode`."""
         columns = {}
         for variable, (low, high) in reversed(self.bounds.items()):

@@ -282,6 +282,15 @@ def test_division_by_a_parameter_is_read_where_it_comes_out_even():
     assert uneven.pmdp.table.parameters == ("p", "q", "1/(1+p)")
 
 
+def test_expressions_over_more_variables_than_fit_in_a_key():
+    """Integers too large for 64 bits are evaluated once per combination; of 70 variables, keys forgot the first."""
+    variables = "".join(f"b{k} : bool; " for k in range(70))
+    total = " + ".join(f"(b{k} ? 1 : 0) * {2**61}" for k in range(70))
+    text = f"""dtmc module m {variables} [] !b0 -> 0.5:(b0'=true) + 0.5:true; [] b0 -> true; endmodule
+    label "hit" = {total} >= {2**61};"""
+    assert prism.loads(text).pmdp.labels["hit"].tolist() == [False, True]
+
+
 # -- models that explode ----------------------------------------------------------------------------------------------
 def explodes(text: str, match: str, **keywords) -> None:
     began = time.process_time()

@@ -6,8 +6,10 @@ evaluated as code.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import cached_property
+from math import prod
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from rpl_agent.formats.prism.errors import PrismError
 from rpl_agent.formats.prism.scope import StateVariable
 from rpl_agent.formats.prism.tape import LIMIT, Columns, NotVectorisable, Scaled, Tape
 from rpl_agent.formats.prism.typed import Node, Type, evaluate
+from rpl_agent.model.codec import Codec
 
 
 class Projection:
@@ -23,25 +26,32 @@ class Projection:
     def __init__(self, support: frozenset[int], variables: Sequence[StateVariable]):
         self.indices = sorted(support)
         self.variables = variables
-        self.size = 1
-        for i in self.indices:
-            self.size *= variables[i].size
+        self.size = prod(variables[i].size for i in self.indices)
+
+    @cached_property
+    def _codec(self) -> Codec:
+        return Codec({i: (self.variables[i].low, self.variables[i].high) for i in self.indices})
 
     def key(self, columns: Columns, n: int) -> np.ndarray:
-        key = np.zeros(n, dtype=np.int64)
-        for i in self.indices:
-            v = self.variables[i]
-            key = key * v.size + (columns[i] - v.low)
-        return key
+        return self._codec.key(columns, n)
 
     def columns(self, key: np.ndarray) -> list[np.ndarray]:
         """One column per state variable; those outside the support hold their initial value (never read)."""
-        result = [np.full(len(key), v.initial, dtype=np.int64) for v in self.variables]
-        for i in reversed(self.indices):
-            v = self.variables[i]
-            key, digit = np.divmod(key, v.size)
-            result[i] = digit + v.low
-        return result
+        return self._filled(self._codec.decode(key), len(key))
+
+    def distinct(self, columns: Columns, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """(k, V) one state for each combination that occurs, (n,) which of them each state has."""
+        if self.size < LIMIT:
+            keys, inverse = np.unique(self.key(columns, n), return_inverse=True)
+            found = self.columns(keys)
+        else:  # too wide for a key
+            part, inverse = np.unique(np.column_stack([columns[i] for i in self.indices]), axis=0, return_inverse=True)
+            found = self._filled(dict(zip(self.indices, part.T)), len(part))
+        states = np.column_stack(found) if found else np.zeros((1, 0), dtype=np.int64)
+        return states, inverse.reshape(-1)
+
+    def _filled(self, found: Mapping[int, np.ndarray], n: int) -> list[np.ndarray]:
+        return [found[i] if i in found else np.full(n, v.initial, dtype=np.int64) for i, v in enumerate(self.variables)]
 
 
 class ExpressionBatch:
@@ -92,13 +102,8 @@ class ExpressionBatch:
     def _slow(self, node: Node, columns: Columns, n: int) -> np.ndarray:
         """(n,) object array by the plain evaluator, once per distinct combination."""
         projection = Projection(node.support, self.variables)
-        keys, inverse = np.unique(projection.key(columns, n), return_inverse=True)
-        states = (
-            np.column_stack(projection.columns(keys))
-            if len(keys)
-            else np.zeros((0, len(self.variables)), dtype=np.int64)
-        )
-        exact = np.empty(len(keys), dtype=object)
+        states, inverse = projection.distinct(columns, n)
+        exact = np.empty(len(states), dtype=object)
         for k, state in enumerate(states.tolist()):
             try:
                 value = evaluate(node, state)
@@ -108,4 +113,4 @@ class ExpressionBatch:
             if node.type is Type.INT and abs(value) >= LIMIT:
                 raise PrismError("integer out of the 62-bit range", node.position)
             exact[k] = value
-        return exact[inverse.reshape(-1)]
+        return exact[inverse]
