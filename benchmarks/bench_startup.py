@@ -1,7 +1,8 @@
 """The first five minutes: processor seconds of imports, help, compilation and a first run, beside `import numpy`.
 
 Every row is a process of its own; ``ratio`` is to `import numpy` in the same run, since seconds depend on the machine.
-The cold rows compile into a fresh cache folder: minutes, so they are left out at smoke size.
+The cold rows compile into a fresh cache folder: minutes, so they are left out at smoke size. Compilation is what a cold
+cache costs a brief run: on two cores, where a second process has to import everything too, and in one process.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import tempfile
 import time
 
 TRAIN = ("-m", "rpl_agent.cli", "train", "rpl/Aircraft-20x10-v0", "--seed", "0", "--log-dir")
+#: Episodes of a run that compiles what `make train` does and then does little else, and how often it is measured.
+BRIEF, REPEATS = "300", 3
 #: (name, arguments of python, most processor seconds wanted)
 QUICK = [
     ("import numpy", ("-c", "import numpy"), None),
@@ -33,14 +36,23 @@ def rows(smoke: bool = False, full: bool = False) -> list[dict]:
         found.append(_row(name, statistics.median(seconds), min(wall), limit, found))
     if smoke:
         return found
+    for name, seconds, wall in zip(("cold cache", "warm cache"), *zip(*_pair("--budget", "20000"))):
+        found.append(_row(f"make train, {name}", seconds, wall, None, found))
+    for name, options in (("on two cores", ()), ("in one process", ("--quiet",))):
+        seconds, wall = zip(*(_difference(*_pair("--budget", BRIEF, *options)) for _ in range(REPEATS)))
+        found.append(_row(f"compilation {name}", statistics.median(seconds), min(wall), 25.0, found))
+    return found
+
+
+def _pair(*options: str) -> list[tuple[float, float]]:
+    """`make train` with a cold cache and again with a warm one."""
     with tempfile.TemporaryDirectory() as folder:
         cache = {"NUMBA_CACHE_DIR": os.path.join(folder, "cache")}
-        cold, wall = _run((*TRAIN, os.path.join(folder, "logs"), "--budget", "20000"), cache)
-        warm, warm_wall = _run((*TRAIN, os.path.join(folder, "logs"), "--budget", "20000"), cache)
-    found.append(_row("make train, cold cache", cold, wall, None, found))
-    found.append(_row("make train, warm cache", warm, warm_wall, None, found))
-    found.append(_row("compilation (cold − warm)", cold - warm, wall - warm_wall, 25.0, found))
-    return found
+        return [_run((*TRAIN, os.path.join(folder, "logs"), *options), cache) for _ in range(2)]
+
+
+def _difference(cold: tuple[float, float], warm: tuple[float, float]) -> tuple[float, float]:
+    return cold[0] - warm[0], cold[1] - warm[1]
 
 
 def _row(name: str, seconds: float, wall: float, limit: float | None, before: list[dict]) -> dict:
