@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import platform
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -410,8 +411,9 @@ def true_value(
 @cache
 def versions() -> dict[str, str]:
     """Versions that decide numbers, for the record."""
-    found = {"python": platform.python_version()}
-    for package in ("rpl-agent", "numpy", "scipy", "numba", "highspy", "gymnasium"):
+    own = sys.modules[__name__.partition(".")[0]]  # the code that runs: an editable install may remember an older one
+    found = {"python": platform.python_version(), "rpl-agent": own.__version__}
+    for package in ("numpy", "scipy", "numba", "highspy", "gymnasium"):
         try:
             found[package] = version(package)
         except PackageNotFoundError:

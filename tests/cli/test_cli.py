@@ -13,6 +13,7 @@ import pytest
 
 import rpl_agent
 from rpl_agent.agent.console import tensorboard_command
+from rpl_agent.certify import versions
 from rpl_agent.cli import build_parser, main
 
 WORLD = "rpl/Glider-11x9-v0"
@@ -139,6 +140,7 @@ def test_version(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["--version"])
     assert stop.value.code == 0 and rpl_agent.__version__ in capsys.readouterr().out
+    assert versions()["rpl-agent"] == rpl_agent.__version__  # what rows and certificates record
 
 
 def test_options_have_the_defaults_of_what_they_set():
