@@ -77,18 +77,10 @@ class _Library(JITCodeLibrary):
             if not function.is_declaration:
                 passes.run(function, builder)
 
-    LEVELS: tuple[dict[str, Any], ...] = ({"opt": 0, "cost": "cheap"}, {"opt": 2})  # first, parts become one function
-
     def _optimize_final_module(self) -> None:
-        for level in self.LEVELS:
+        for level in ({"opt": 0, "cost": "cheap"}, {"opt": 2}):  # first, parts become one function
             passes, builder = self._codegen._module_pass_manager(loop_vectorize=False, slp_vectorize=False, **level)
             passes.run(self._final_module, builder)
-
-
-class _BriefLibrary(_Library):
-    """Code that runs too seldom to repay an improvement of its loops."""
-
-    LEVELS = _Library.LEVELS[:1]
 
 
 class _PartLibrary(_Library):
@@ -105,8 +97,6 @@ class _PartLibrary(_Library):
 class _Compiler(compiler.CompilerBase):
     """Whole kernels, in few passes."""
 
-    library_class = _Library
-
     def define_pipelines(self) -> list[PassManager]:
         passes = PassManager("kernel")
         for step, text in PASSES:
@@ -115,13 +105,9 @@ class _Compiler(compiler.CompilerBase):
         return [passes]
 
     def compile_extra(self, func: Any) -> Any:
-        self.state.library = self.library_class(self.state.targetctx.codegen(), func.__qualname__)
+        self.state.library = _Library(self.state.targetctx.codegen(), func.__qualname__)
         self.state.library.enable_object_caching()
         return super().compile_extra(func)
-
-
-class _BriefCompiler(_Compiler):
-    library_class = _BriefLibrary
 
 
 class _NumbasCompiler(compiler.Compiler):
@@ -156,10 +142,9 @@ class Kernel(CPUDispatcher):
         locals: Any = MappingProxyType({}),
         targetoptions: Mapping[str, Any] = MappingProxyType({}),
         part_compiler: type = _PartCompiler,
-        brief: bool = False,
     ) -> None:
         options = {"nopython": True, "boundscheck": None, "no_cfunc_wrapper": True, **targetoptions}
-        super().__init__(py_func, locals, options, pipeline_class=_BriefCompiler if brief else _Compiler)
+        super().__init__(py_func, locals, options, pipeline_class=_Compiler)
         self._parts: dict[tuple, Any] = {}
         self._part_compiler = _FunctionCompiler(py_func, self.targetdescr, options, locals, part_compiler)
 

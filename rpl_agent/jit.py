@@ -150,7 +150,7 @@ class _Cache(caching.FunctionCache):
 
 
 def njit(
-    allocates: bool = True, part: bool = False, brief: bool = False, cache: bool = True, **options: Any
+    allocates: bool = True, part: bool = False, cache: bool = True, **options: Any
 ) -> Callable[[Function], Function]:
     """Decorator: compile on first use, keep the machine code (other options as numba's).
 
@@ -160,8 +160,6 @@ def njit(
 
     A ``part`` of a loop does not allocate, and LLVM makes it part of every function that calls it. (Numba's
     ``inline="always"`` does so before types are known, which compiles for ten times as long.)
-
-    A ``brief`` kernel takes milliseconds in a certificate, however well it is compiled: LLVM does little for it.
     """
     allocates = allocates and not part
     options["forceinline"] = part  # like the next option, said of both kinds
@@ -169,7 +167,7 @@ def njit(
         options["_nrt"] = allocates  # said of both kinds, because callees take it over from their first caller
 
     def decorate(function: Function) -> Function:
-        dispatcher: Any = Kernel(function, targetoptions=options, brief=brief)
+        dispatcher: Any = Kernel(function, targetoptions=options)
         if cache:
             try:
                 dispatcher._cache = _Cache(function)

@@ -43,7 +43,7 @@ def locate(
         out[k] = found
 
 
-@njit(brief=True)
+@njit()
 def multiplicities(row_ptr: Ints, expression: Ints, num_expressions: int, out: Ints) -> None:
     """out[t] = how many successors of t's row carry t's expression, at its first place; 0 at the others."""
     last = np.full(num_expressions, -1, dtype=np.int64)
@@ -117,7 +117,7 @@ def _anytime_lower(k: float, n: float, excess: float) -> float:
     return exp(q)
 
 
-@njit(allocates=False, brief=True)
+@njit(allocates=False)
 def anytime_bounds(successes: Floats, trials: Floats, log_threshold: float, lower: Floats, upper: Floats) -> None:
     """Ends of {p : log M(p) < log_threshold} for the Beta(½,½) mixture martingale M, on the outside."""
     for i in range(len(successes)):

@@ -191,7 +191,7 @@ def cholesky(matrix: Floats, factor: Floats) -> bool:
     return positive
 
 
-@njit(brief=True)
+@njit()
 def inverse_factor(matrix: Floats, out: Floats) -> bool:
     """out (k, k) = the inverse of the Cholesky factor, zeros above its diagonal; False where there is none."""
     k = len(matrix)
@@ -206,7 +206,7 @@ def inverse_factor(matrix: Floats, out: Floats) -> bool:
     return positive
 
 
-@njit(brief=True)
+@njit()
 def factor_defect(matrix: Floats, factor: Floats) -> float:
     """e ≥ |F M F' − I| for an inverse factor F of a matrix M, so that M⁻¹ ≤ F'F / (1 − e), whatever its condition."""
     r = len(matrix)

@@ -99,7 +99,7 @@ def tangents(
             gradients[i, c] = -np.dot(columns[c], mixed)
 
 
-@njit(allocates=False, brief=True)
+@njit(allocates=False)
 def rounding_size(constant: Floats, weights: Floats, counts: Floats, x: Floats) -> float:
     """Σ_f K_f (1 + |ln f[x]| + (2 + r) (|constant_f| + |weights_f|·|x|) / f[x])."""
     r = weights.shape[1]
@@ -176,7 +176,7 @@ def expand(
                         cubic[j, c, d, e] *= 3.0
 
 
-@njit(allocates=False, brief=True)
+@njit(allocates=False)
 def largest_ratio(constant: Floats, weights: Floats, x: Floats, factor: Floats) -> float:
     """max_f |factor b_f|², b_f = weights_f / f[x]."""
     r = weights.shape[1]
@@ -264,7 +264,7 @@ def particles_inside(
     return count
 
 
-@njit(allocates=False, brief=True)
+@njit(allocates=False)
 def exponential_sum(g: Floats) -> tuple[float, float]:
     """(least g, Σ e^{least − g}) of an array (n,); (inf, 0) where nothing is finite."""
     least = np.inf

@@ -27,7 +27,7 @@ def next_double(state: Words) -> float:
     return (result >> uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@njit(brief=True)
+@njit()
 def seed_state(seed: np.uint64) -> Words:
     """(4,) uint64 from a seed by splitmix64, the generator xoshiro's authors recommend for this."""
     state = np.empty(4, dtype=np.uint64)

@@ -337,7 +337,7 @@ def cut_by_rows(
                 return outcome, i
 
 
-@njit(allocates=False, brief=True)
+@njit(allocates=False)
 def box_graph(loose: Floats, basis: Ints, neighbour: Ints, point: Floats, alive: Ints, state: Ints) -> None:
     """The 2**n vertices of a box whose rows are (x_j <= loose[2j], -x_j <= loose[2j + 1])."""
     n = basis.shape[1]
@@ -351,7 +351,7 @@ def box_graph(loose: Floats, basis: Ints, neighbour: Ints, point: Floats, alive:
     state[0] = 1 << n
 
 
-@njit(brief=True)
+@njit()
 def tighten_box(
     rows: Floats, rhs: Floats, basis: Ints, point: Floats, alive: Ints, state: Ints, low: Floats, high: Floats
 ) -> None:

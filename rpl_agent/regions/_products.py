@@ -29,7 +29,7 @@ def _inequality(
     rhs[place] = -sign * a * b + 4.0 * UNIT_ROUNDOFF * (abs(a * b) + (abs(a) + abs(b)) * reach)
 
 
-@njit(brief=True)
+@njit()
 def mccormick(products: Ints, lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
     """(rows, rhs) of McCormick's inequalities over bounds of z (n,), and a middle tangent for squares.
 
@@ -54,7 +54,7 @@ def mccormick(products: Ints, lower: Floats, upper: Floats) -> tuple[Floats, Flo
     return rows, rhs
 
 
-@njit(allocates=False, brief=True)
+@njit(allocates=False)
 def propagate(products: Ints, order: Ints, lower: Floats, upper: Floats) -> None:
     """Tighten bounds of z in place by z_k = z_i z_j in interval arithmetic, products in ``order``."""
     for m in order:
