@@ -10,7 +10,7 @@ from math import exp, lgamma, log, log1p
 
 import numpy as np
 
-from rpl_agent.jit import Bools, Floats, Ints, njit
+from rpl_agent.jit import Bools, Floats, Ints, int64, njit
 
 NO_ROW = -1
 NO_SUCCESSOR = -2
@@ -30,11 +30,11 @@ def locate(
     """Transition index of each record (s, a, s'); NO_ROW or NO_SUCCESSOR where the model has none."""
     for k in range(len(states)):
         s = states[k]
-        found = NO_ROW
+        found = int64(NO_ROW)
         if 0 <= s < len(state_ptr) - 1:
             for r in range(state_ptr[s], state_ptr[s + 1]):
                 if action[r] == actions[k]:
-                    found = NO_SUCCESSOR
+                    found = int64(NO_SUCCESSOR)
                     for t in range(row_ptr[r], row_ptr[r + 1]):
                         if successor[t] == successors[k]:
                             found = t
