@@ -20,6 +20,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from numba.core import types
@@ -131,10 +132,20 @@ class Helper:
             self._process.wait()
 
 
+def _skip_packages() -> None:
+    """Import kernels without the rest of their packages: a package's own file asks for everything in it, and scipy."""
+    for file in RECORD.parent.rglob("__init__.py"):
+        name = ".".join(("rpl_agent", *file.parent.relative_to(RECORD.parent).parts))
+        if name not in sys.modules:
+            sys.modules[name] = ModuleType(name)
+            sys.modules[name].__path__ = [str(file.parent)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m rpl_agent.preparing", description=__doc__)
     parser.add_argument("runs", nargs="+", choices=RUNS, metavar="RUN")
     runs = tuple(parser.parse_args().runs)
+    _skip_packages()
     gc.disable()  # the process ends with its last kernel: nothing is gained by looking for garbage
     compile_recorded(runs, os.getppid())
 

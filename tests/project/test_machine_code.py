@@ -171,6 +171,14 @@ def test_the_recorded_signatures_are_those_of_default_runs():
     assert before == after  # the second process asks for the same types, to the letter
 
 
+def test_the_second_process_makes_what_the_first_asks_for():
+    """By itself and without what kernels do not need: a package that asked for more would be imported in vain."""
+    code = "from rpl_agent import preparing; preparing.main(); import sys; print('scipy.sparse' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, *preparing.RUNS], capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0 and done.stdout == "False\n", done.stderr
+    assert all(preparing._is_kept(entry) for entry in preparing.recorded(preparing.RUNS))
+
+
 def alive(process: subprocess.Popen) -> bool:
     return process.poll() is None
 
