@@ -30,10 +30,12 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager
 from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined]
 from numba.core.errors import termcolor
+from numba.core.ir import Inst, Var
 from numba.core.postproc import PostProcessor, VariableLifetime
 from numba.core.registry import CPUDispatcher
 from numba.core.targetconfig import ConfigStack
 from numba.core.transforms import canonicalize_cfg
+from numba.core.typed_passes import NativeLowering
 from numba.core.types import unliteral
 from numba.core.types.functions import BaseFunction
 from numba.core.typing.context import BaseContext
@@ -109,15 +111,20 @@ class _PartLibrary(_Library):
         self._finalized = True
 
 
+@cache
+def _pipelines() -> list[PassManager]:
+    passes = PassManager("kernel")
+    for step, text in PASSES:
+        passes.add_pass(step, text)
+    passes.finalize()
+    return [passes]
+
+
 class _Compiler(compiler.CompilerBase):
     """Whole kernels, in few passes."""
 
     def define_pipelines(self) -> list[PassManager]:
-        passes = PassManager("kernel")
-        for step, text in PASSES:
-            passes.add_pass(step, text)
-        passes.finalize()
-        return [passes]
+        return _pipelines()
 
     def compile_extra(self, func: Any) -> Any:
         self.state.library = _Library(self.state.targetctx.codegen(), func.__qualname__)
@@ -133,6 +140,13 @@ class _NumbasCompiler(compiler.Compiler):
     ):
         flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
         super().__init__(typingctx, targetctx, library, args, return_type, flags, locals)
+
+    def define_pipelines(self) -> list[PassManager]:
+        found = super().define_pipelines()
+        for manager in found:
+            manager.passes = [(Lowering if step is NativeLowering else step, text) for step, text in manager.passes]
+            manager.finalize()
+        return found
 
     def compile_extra(self, func: Any) -> Any:
         self.state.library = _PartLibrary(self.state.targetctx.codegen(), func.__qualname__)
@@ -190,16 +204,16 @@ class Kernel(CPUDispatcher):
 
 
 _known: dict[tuple, tuple] = {}
-_flags: list[Any] = [None, None]
+#: options of a caller that change what a call does; others, such as inlining, change how the caller is compiled
+_INHERITED = ("nrt", "error_model", "fastmath", "boundscheck", "noalias")
 _find_call_type = BaseFunction.get_call_type
 
 
 def _call_type(self: Any, context: Any, args: Any, kws: Any) -> Any:
     """`BaseFunction.get_call_type`, which tries every implementation that any type has, asked once."""
     flags = ConfigStack.top_or_none()
-    if flags is not _flags[0]:
-        _flags[:] = flags, flags and flags.summary()
-    key = (id(self), tuple(args), tuple(kws.items()), _flags[1])
+    options = tuple(str(getattr(flags, name)) for name in _INHERITED) if flags else None
+    key = (id(self), tuple(args), tuple(kws.items()), options)
     if key not in _known:
         signature = _find_call_type(self, context, args, kws)
         if signature is None:
@@ -252,6 +266,24 @@ def _array(kind: Any) -> type:
     )
 
 
+@cache
+def _shape(kind: type) -> type | None:
+    """As what `_list_variables` goes through values of a class."""
+    return next((base for base in (Var, Inst, list, tuple, dict) if issubclass(kind, base)), None)
+
+
+def _list_variables(self: Any, val: Any) -> list[Any]:
+    """`Inst._rec_list_vars`, which asks five times of every value what it is; most are numbers and names."""
+    shape = _shape(type(val))  # type: ignore[arg-type]
+    if shape is None:
+        return []
+    if shape is Var:
+        return [val]
+    if shape is Inst:
+        return val.list_vars()
+    return [variable for each in (val.values() if shape is dict else val) for variable in _list_variables(self, each)]
+
+
 def _numbas_kernel(self: Any) -> Any:
     return lambda **options: lambda function: Kernel(function, targetoptions=options, part_compiler=_NumbasCompiler)
 
@@ -277,6 +309,7 @@ def _quick() -> Iterator[None]:
             patch.object(_OverloadFunctionTemplate, "_get_jit_decorator", _numbas_kernel),
             patch.object(BaseContext, "resolve_value_type", _value_type),
             patch.object(PostProcessor, "run", _process_at_the_end),
+            patch.object(Inst, "_rec_list_vars", _list_variables),
             patch.object(base, "_has_loc", _takes_place),
             patch.object(arrayobj, "make_array", _array),
             patch.object(type(termcolor()), "_markup", _plain, create=True),
