@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 # what the installed environment depends on; the stamp makes a second `make setup` a no-op
 SOURCES := pyproject.toml constraints.txt
 EXTRAS ?= plot
+# one process for each core
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
 .PHONY: setup train test test-fast lint docs bench bench-full check clean
 
@@ -21,12 +23,12 @@ train: setup
 
 test:
 	@$(MAKE) --no-print-directory setup EXTRAS=test
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
-# the tests that are not marked slow: about a minute and a half of one core
+# the tests that are not marked slow: about a minute
 test-fast:
 	@$(MAKE) --no-print-directory setup EXTRAS=test
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 lint:
 	@$(MAKE) --no-print-directory setup EXTRAS=dev
@@ -50,7 +52,7 @@ bench-full:
 # everything that must hold before a change lands: lint, the docs site, benchmarks at smoke size (so they cannot rot), tests
 check: lint docs
 	$(BIN)/python -m benchmarks --smoke
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 clean:
 	rm -rf $(VENV) build dist site *.egg-info

@@ -4,6 +4,7 @@ All other tests are marked slow here, so a new test is slow until somebody adds 
 marker on most tests: what the lane costs can be seen, and changed, in one place.
 
 The last line of a run says what it compiled, in processor seconds: nothing when the cache of machine code was full.
+Where tests run in several processes (`make test`), it is what all of them compiled.
 """
 
 from __future__ import annotations
@@ -42,6 +43,17 @@ clock = CompileClock()
 
 def pytest_configure() -> None:
     event.register("numba:compile", clock)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):  # one of several processes
+        session.config.workeroutput["compiled"] = clock.count, clock.seconds
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    count, seconds = getattr(node, "workeroutput", {}).get("compiled", (0, 0.0))  # nothing from one that crashed
+    clock.count, clock.seconds = clock.count + count, clock.seconds + seconds
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -15,6 +15,7 @@ from rpl_agent.formats import prism
 from rpl_agent.formats.prism import explore, lower
 from rpl_agent.formats.prism.tape import NotVectorisable, Tape
 from rpl_agent.model import Polynomial
+from tests.reference.coupled import exact_value
 from tests.reference.prism import build_slowly
 
 MODELS = Path(__file__).parents[2] / "examples" / "models"
@@ -280,3 +281,26 @@ def test_loading_is_silent_without_deadlocks():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert prism.load(MODELS / "maintenance.prism").pmdp.num_states == 285
+
+
+@pytest.mark.parametrize("denominator", [3, 7, 11, 97, 1_000_003])
+def test_probabilities_that_no_float_holds_keep_the_bounds_true(denominator):
+    """Thirds are rounded once: the margins of rows have to be larger than that."""
+    rng = np.random.default_rng(denominator)
+    for _ in range(20):
+        n = int(rng.integers(2, 6))  # state n is the goal, n + 1 a sink
+        commands = []
+        for state in range(n):
+            after = rng.permutation(n + 2)[:3]
+            cuts = np.sort(rng.integers(0, denominator + 1, 2)).tolist()
+            shares = zip(after, np.diff([0, *cuts, denominator]))
+            updates = [f"{share}/{denominator}:(x'={successor})" for successor, share in shares if share]
+            commands.append(f"[] x={state} -> {' + '.join(updates)};")
+        text = f"dtmc module m x:[0..{n + 1}]; {' '.join(commands)} [] x>={n} -> true; endmodule"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RPLWarning)  # a goal that nothing leads to
+            model = prism.loads(text)
+            answer = prism.answer(model, f"P=? [ F x={n} ]")[0]
+            query = model.query(f"P=? [ F x={n} ]")
+            true = exact_value(query.pmdp, query.objective, [], None)
+        assert Fraction(answer.lower) <= true <= Fraction(answer.upper) <= Fraction(answer.lower) + Fraction(1, 10**9)

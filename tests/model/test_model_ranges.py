@@ -54,7 +54,7 @@ def test_enclosures_hold_at_every_point_exactly(most, data):
     for shares in data.draw(st.lists(st.tuples(*[st.sampled_from([0, 0.25, 0.5, 1])] * 3), min_size=1, max_size=20)):
         point = {n: Fraction(a) + Fraction(s) * (Fraction(b) - Fraction(a))
                  for n, s, a, b in zip(PARAMETERS, shares, lower, upper)}  # fmt: skip
-        row = table.coefficients[[0]]  # sums of coefficients are rounded once, when the table is made
+        row = table.coefficients[[0]]  # as floats: that a constant is rounded to one is for rows to allow for
         value = sum(
             (Fraction(c) * np.prod([point[n] ** int(k) for n, k in zip(PARAMETERS, table.monomials[m])])
              for m, c in zip(row.indices, row.data)),
