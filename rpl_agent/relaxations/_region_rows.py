@@ -89,6 +89,8 @@ def query(
     if region.use_ellipsoid:
         support = max(support, support_ellipsoid(region.center, region.factor, region.radius, direction))
     result = low + (offset + support)
+    if not abs(result) < np.inf:  # overflow on the way: what is left is that a mean lies between its terms
+        return sign * (low if upward == maximise else high), vertex, np.inf
     error = (4.0 * (b - a) + 16.0) * UNIT_ROUNDOFF * (size + span) + 2.0 * UNIT_ROUNDOFF * (abs(low) + abs(result))
     error += 2e-300  # underflow, here and in the support
     gap += region.tightness * span

@@ -26,9 +26,14 @@ def _rounded(value: float, error: float, upward: bool) -> float:
 
 @njit(nogil=True, allocates=False)
 def row_totals(q: Floats, reward: Floats, gamma: float, upward: bool, out: Floats) -> None:
-    """out (k,) = bounds of reward + gamma * q, for row expectations q (k,) that may be infinite."""
+    """out (k,) = bounds of reward + gamma * q, for row expectations q (k,) that may be infinite.
+
+    What is not a number (a sum that overflowed) says nothing: a bound that the agent's choice cannot pass over.
+    """
     for i in range(q.shape[0]):
         total = q[i]
+        if total != total:
+            total = np.inf if upward else -np.inf
         if abs(total) < np.inf and (reward[i] != 0.0 or (gamma != 1.0 and total != 0.0)):
             total = reward[i] + gamma * total
             size = min(abs(total), LARGEST)

@@ -88,3 +88,9 @@ def test_a_mean_lies_between_its_terms(seed):
 def test_bounds_that_rest_on_a_region_are_strict(seed):
     """A lower bound was equal to its image in one state, so its check could not tell that the play leaves it."""
     assert round_of(seed).failures == []
+
+
+@pytest.mark.parametrize("seed", [90011898])
+def test_a_row_that_is_not_a_number_supports_nothing(seed):
+    """A row's query overflowed near the largest float, and the check let the agent choose another row."""
+    assert round_of(seed).failures == []
