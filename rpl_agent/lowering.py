@@ -155,7 +155,7 @@ class _Lower(lowering.Lower):
             return self.lower_getitem(resty, expr, expr.value, expr.index_var, self.fndesc.calltypes[expr])
         if expr.op == "getattr" and expr.attr == "shape" and isinstance(kind, types.Array):
             return self._fields(self.loadvar(expr.value.name), kind, "shape")[0]
-        if expr.op == "call" and isinstance(resty, types.RangeType) and not expr.kws:
+        if self._makes_range(expr) and isinstance(resty, types.RangeType):
             return self._range(resty, expr)
         if expr.op == "getiter" and isinstance(kind, types.RangeType):
             return self._start_of_range(resty, expr)
@@ -165,6 +165,11 @@ class _Lower(lowering.Lower):
             return self._fields(self.loadvar(expr.value.name), kind, expr.op.removeprefix("pair_"))[0]
         return super().lower_expr(resty, expr)
 
+    def _makes_range(self, made: Any) -> bool:
+        if not isinstance(made, ir.Expr) or made.op != "call" or made.kws or made.vararg:
+            return False
+        return getattr(self.typeof(made.func.name), "typing_key", None) is range
+
     def _range(self, resty: Any, expr: Any) -> Any:
         start, step = (self.context.get_constant(resty.dtype, value) for value in (0, 1))
         given = [self._cast_var(value, resty.dtype) for value in expr.args]
@@ -173,7 +178,7 @@ class _Lower(lowering.Lower):
 
     def _start_of_range(self, resty: Any, expr: Any) -> Any:
         made = ir_utils.guard(ir_utils.get_definition, self.func_ir, expr.value)
-        if not isinstance(made, ir.Expr) or made.op != "call" or len(made.args) > 2:  # it may have a step
+        if not self._makes_range(made) or len(made.args) > 2:  # it may have a step
             return super().lower_expr(resty, expr)
         builder, kind = self.builder, self.typeof(expr.value.name)
         start, stop, step = self._fields(self.loadvar(expr.value.name), kind, "start", "stop", "step")

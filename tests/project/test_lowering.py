@@ -133,6 +133,21 @@ def test_a_kernel_does_what_python_does(function, arguments):
     np.testing.assert_array_equal(np.hstack(np.ravel(kernel(*arguments))), np.hstack(np.ravel(function(*given))))
 
 
+def test_a_range_that_another_function_made_keeps_its_step():
+    @njit(cache=False)
+    def odd(n):
+        return range(1, n, 2)
+
+    @njit(cache=False)
+    def digits(n):
+        seen = 0
+        for i in odd(n):
+            seen = 10 * seen + i
+        return seen
+
+    assert digits(8) == 1357
+
+
 def test_without_references_arrays_change_places_too():
     assert njit(cache=False, allocates=False)(swapped)(np.ones(2), np.zeros(2)) == (0.0, 1.0)
 
