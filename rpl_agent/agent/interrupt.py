@@ -37,12 +37,20 @@ def _may_leave(frame: FrameType | None) -> bool:
     """Whether the work that a signal found in ``frame`` may be left there."""
     callee = None
     while frame is not None:
+        if frame.f_code is Interrupt._handle.__code__:  # at work for an earlier signal: it counts what that one found
+            callee, frame = None, frame.f_back
+            continue
         if frame.f_code in _interruptible:
             return True
         if frame.f_code in _calls_environment:
             return callee is not None and callee.f_globals is not frame.f_globals
         callee, frame = frame, frame.f_back
     return False
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Whether it began as a KeyboardInterrupt: compiled code that one is raised in ends with a SystemError."""
+    return error is not None and (isinstance(error, KeyboardInterrupt) or _is_interrupt(error.__cause__))
 
 
 class Interrupt:
@@ -86,3 +94,5 @@ class Interrupt:
         if self._installed:
             signal.signal(signal.SIGINT, self._previous)
             self._installed = False
+        if isinstance(error, SystemError) and _is_interrupt(error):
+            raise KeyboardInterrupt from None

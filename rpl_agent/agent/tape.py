@@ -8,7 +8,7 @@ what was observed are kept: never ``info``.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -42,23 +42,21 @@ class Recorder:
     def unwrapped(self) -> Any:
         return self._env.unwrapped
 
-    @calls_environment
     def reset(self, **keywords: Any) -> Any:
         if self._keep_tail and (not self._pieces or len(self._pieces[-1][1]) >= TAIL):
             self._pieces.append((generator_state(self._env), []))
             if len(self._pieces) > 2:
                 del self._pieces[0]
                 self._dropped = True
-        returned = self._env.reset(**keywords)
+        returned = _answer(self._env.reset, **keywords)
         if keywords.get("options") is None:
             self._record(("reset", keywords.get("seed"), digest(_seen(returned, 1))))
         else:
             self.opening.extend([("end", None, None)] * (OPENING - len(self.opening)))  # cannot be played again
         return returned
 
-    @calls_environment
     def step(self, action: Any) -> Any:
-        returned = self._env.step(action)
+        returned = _answer(self._env.step, action)
         played = action.tolist() if isinstance(action, np.ndarray) else int(action)
         self._record(("step", played, digest(_seen(returned, 5))))
         return returned
@@ -82,6 +80,12 @@ class Recorder:
             "anchor": self._pieces[0][0] if self._pieces else None,
             "whole": not self._dropped,  # the tail is everything there was
         }
+
+
+@calls_environment
+def _answer(method: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+    """What an environment answers, and nothing else: what comes after it may not be left."""
+    return method(*arguments, **keywords)
 
 
 @interruptible

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import rpl_envs  # noqa: F401
 from rpl_agent.agent import CheckpointCallback, RPLAgent, checkpoint, runs
 from rpl_agent.agent.callbacks import BaseCallback
 from rpl_agent.agent.events import EventFile
+from rpl_agent.agent.interrupt import Interrupt, _may_leave, calls_environment
 from rpl_agent.agent.logger import CSVWriter, TensorBoardWriter
 from rpl_agent.agent.schedule import Never
 from rpl_agent.certificate import Certificate
@@ -101,6 +103,33 @@ def test_two_interrupts_at_any_moment_lose_no_step(tmp_path):
         stopped += status
         answers += int(answered[0])
     assert stopped > 20 and answers > 60 * 20
+
+
+def test_a_signal_that_finds_another_at_work_counts_what_that_one_found():
+    """A second Ctrl-C during the message of the first was taken for one in the environment: a step was lost."""
+    left = []
+    interrupt = Interrupt(lambda text: left.append(_may_leave(sys._getframe())))
+
+    @calls_environment
+    def asks(environment):
+        environment()
+        interrupt.requested = False
+        interrupt._handle(signal.SIGINT, sys._getframe())  # as the interpreter does, once it has answered
+
+    elsewhere = {"interrupt": interrupt, "sys": sys, "signal": signal}
+    exec("def step(): interrupt._handle(signal.SIGINT, sys._getframe())", elsewhere)
+    asks(elsewhere["step"])
+    assert left == [True, False]  # while it works, and after that
+
+
+def test_an_interrupt_inside_compiled_code_is_an_interrupt():
+    """CPython turns what is raised inside a C function that then returns a result into a SystemError."""
+    with pytest.raises(KeyboardInterrupt):
+        with Interrupt():
+            raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+    with pytest.raises(SystemError):
+        with Interrupt():
+            raise SystemError("something else") from ValueError()
 
 
 def test_what_no_checkpoint_holds_is_reported_with_a_number(tmp_path, monkeypatch):
