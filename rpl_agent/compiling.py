@@ -14,29 +14,36 @@ from typing import Any
 from numba.core import event
 from numba.core.dispatcher import Dispatcher
 
+from rpl_agent.dispatcher import WAITING
 from rpl_agent.preparing import RUNS, Helper, recorded
 
-_KIND = "numba:compile"
+_COMPILING = "numba:compile"
+_KINDS = (_COMPILING, WAITING)
 _PACKAGES = ("rpl_agent", "rpl_envs")
 
 
 class Compilation(event.Listener):
-    """Counts and times the package's kernels while it is installed (`start` … `stop`)."""
+    """Counts and times the package's kernels while it is installed (`start` … `stop`).
+
+    A kernel that another process is making is waited for, and the time counts; how many are there, counts it then.
+    """
 
     def __init__(self, notify: Callable[[Compilation], None] | None = None, runs: tuple[str, ...] = RUNS[:1]):
         self._notify, self._runs = notify, runs
         self._helper = Helper(runs)
         self.compiled = 0
-        self.current: str | None = None  # the kernel that is being compiled now
+        self.current: str | None = None  # the kernel that is being compiled now, here or elsewhere
         self._seconds = 0.0
         self._begun = 0.0
         self._depth = 0
 
     def start(self) -> None:
-        event.register(_KIND, self)
+        for kind in _KINDS:
+            event.register(kind, self)
 
     def stop(self) -> None:
-        event.unregister(_KIND, self)
+        for kind in _KINDS:
+            event.unregister(kind, self)
         self._helper.stop()
 
     def on_start(self, event: Any) -> None:
@@ -53,8 +60,9 @@ class Compilation(event.Listener):
         if self._depth == 0:
             self._seconds = self.seconds
             self.current = None
-            self.compiled += 1
-            self._tell(event.data["dispatcher"].py_func)
+            if event.kind == _COMPILING:
+                self.compiled += 1
+                self._tell(event.data["dispatcher"].py_func)
 
     def _tell(self, function: Any) -> None:
         if self._notify is not None and _is_ours(function):
@@ -62,7 +70,7 @@ class Compilation(event.Listener):
 
     @property
     def seconds(self) -> float:
-        """Spent compiling so far."""
+        """Spent compiling, and waiting for others to compile, so far."""
         return self._seconds + (time.perf_counter() - self._begun if self.current is not None else 0.0)
 
     @property

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from types import BuiltinFunctionType, MappingProxyType
 from typing import Any
@@ -24,7 +24,7 @@ from llvmlite.binding.newpassmanagers import (
     create_pass_builder,
     create_pipeline_tuning_options,
 )
-from numba.core import base, cgutils, compiler, sigutils, typed_passes, types, typing, untyped_passes
+from numba.core import base, cgutils, compiler, event, sigutils, typed_passes, types, typing, untyped_passes
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager
@@ -58,6 +58,8 @@ PASSES = (
     (Lowering, "to LLVM"),
     (typed_passes.NoPythonBackend, "result"),
 )
+#: the event of waiting for another process that makes the same machine code
+WAITING = "rpl_agent:waiting"
 #: how the functions begin that unpack Python's arguments
 WRAPPER = "_ZN7cpython"
 
@@ -178,13 +180,24 @@ class Kernel(CPUDispatcher):
         self._part_compiler = _FunctionCompiler(py_func, self.targetdescr, options, locals, part_compiler)
 
     def compile(self, sig: Any) -> Any:
+        args = tuple(sigutils.normalize_signature(sig)[0])
         with _quick():
-            return super().compile(sig)
+            if args in self.overloads or not self._keeps or self.is_kept(args):
+                return super().compile(sig)
+            with ExitStack() as lock:
+                with event.trigger_event(WAITING, {"dispatcher": self}):
+                    lock.enter_context(self._keeps.alone(args, self.targetctx))
+                return super().compile(sig)
+
+    @property
+    def _keeps(self) -> Any:
+        """What keeps machine code in files, if anything does."""
+        kept = vars(self)["_cache"]
+        return kept if hasattr(kept, "holds") else None
 
     def is_kept(self, args: tuple) -> bool:
         """Whether there is a file with the machine code of this signature."""
-        kept: Any = vars(self)["_cache"]
-        return hasattr(kept, "holds") and kept.holds(args, self.targetctx)
+        return bool(self._keeps) and self._keeps.holds(args, self.targetctx)
 
     def get_call_template(self, args: Any, kws: Any) -> tuple:
         """What a caller needs to know: as numba's, of the parts."""

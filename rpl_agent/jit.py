@@ -4,7 +4,8 @@ Numba notices a changed file, but not a changed callee in another file: it would
 worst case with another memory layout. Here the machine code of a kernel lies in a folder named by a digest of its file
 and of every file of the package that it imports, so it cannot go stale, and a change recompiles only what it reaches.
 Numba also numbers the files of one function, which two processes that start together can both do: one then loads the
-other's code. Here each signature has a file of its own name, written atomically.
+other's code. Here each signature has a file of its own name, written atomically, and while one process makes it, others
+that need it wait instead of making it too.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import hashlib
 import os
 import pickle
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numba
 import numpy as np
@@ -25,11 +28,18 @@ from numba.core.options import DefaultOptions
 
 from rpl_agent.dispatcher import Kernel
 
+try:
+    import fcntl
+except ImportError:  # no such locks in this system: processes that start together all compile
+    fcntl = None  # type: ignore[assignment]
+
 PACKAGE = Path(__file__).resolve().parent
 #: of floats: one operation is off by at most this share of its result
 UNIT_ROUNDOFF = 2.0**-53
 #: added to the size of a rounding term: products of positive numbers may underflow, and no bound of them may be 0
 FAINT = 1e-291
+#: seconds after which a process no longer waits for another one to make the machine code of one kernel
+PATIENCE = 60.0
 Function = TypeVar("Function", bound=Callable[..., Any])
 #: Arrays of kernels by what they hold, 32 and 64 bits alike; `Words` are bit patterns.
 Floats: TypeAlias = np.ndarray
@@ -106,6 +116,24 @@ class _Implementation(caching.CompileResultCacheImpl):
     _locator_classes = [_Locator]  # noqa: RUF012 (numba's own name and type)
 
 
+def _locks(file: IO[bytes]) -> bool:
+    """Whether the lock of a file could be taken; the end of the process lets go of it."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        pass
+    return True
+
+
+def _unlock(file: IO[bytes]) -> None:
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_UN)
+
+
 class _Files:
     """One file per signature and processor, named by both: several processes can write at once."""
 
@@ -117,6 +145,26 @@ class _Files:
 
     def holds(self, key: Any) -> bool:
         return os.path.exists(self._path(key))
+
+    @contextmanager
+    def alone(self, key: Any) -> Iterator[None]:
+        """No other process is in here with the same key; one that has ended or hangs keeps nobody waiting for ever."""
+        path = self._path(key).removesuffix(".nbc") + ".lock"
+        try:
+            file = open(path, "wb")
+        except OSError:  # nothing can be written: nothing will be kept
+            yield
+            return
+        with file:
+            until = time.monotonic() + PATIENCE
+            while not _locks(file) and time.monotonic() < until:
+                time.sleep(0.02)
+            try:
+                yield
+            finally:
+                with suppress(OSError):
+                    os.remove(path)  # who waits for it has the file open, who comes now finds the machine code
+                    _unlock(file)  # also where a process that was forked meanwhile has it open
 
     def save(self, key: Any, data: Any) -> None:
         path = self._path(key)
@@ -147,6 +195,10 @@ class _Cache(caching.FunctionCache):
     def holds(self, sig: Any, target_context: Any) -> bool:
         """Whether `load_overload` would find something."""
         return self._cache_file.holds(self._index_key(sig, target_context.codegen()))
+
+    def alone(self, sig: Any, target_context: Any) -> AbstractContextManager[None]:
+        """In it, no other process makes the machine code of this signature."""
+        return self._cache_file.alone(self._index_key(sig, target_context.codegen()))
 
 
 def njit(

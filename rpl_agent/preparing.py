@@ -63,44 +63,33 @@ def decode(text: Any) -> types.Type:
     return types.Array(kind, int(shape[:-1]), layout, readonly=bool(readonly)) if shape else kind
 
 
-def second_order(runs: tuple[str, ...]) -> list[tuple[list[Any], list[Any] | None]]:
+def second_order(runs: tuple[str, ...]) -> list[list[Any]]:
     """The recorded kernels as the second process takes them: sweeps as the run asks for them, others from the end.
 
-    Sweeps consist of the same parts, which only one of the two processes should have to compile. With each of the
-    others comes the one that the run asks for before it.
+    Sweeps consist of the same parts, which only one of the two processes should have to compile.
     """
     entries = recorded(runs)
     sweeps = [entry for entry in entries if entry[0].split(".")[1] in SWEEPS]
-    others = [entry for entry in reversed(entries) if entry not in sweeps]
-    return [(entry, None) for entry in sweeps] + list(zip(others, [*others[1:], None]))
+    return sweeps + [entry for entry in reversed(entries) if entry not in sweeps]
 
 
-@cache
-def _found(entry: str) -> tuple[Any, tuple[types.Type, ...]]:
-    """(kernel, types of its arguments) of a recorded entry in JSON."""
-    module, name, arguments = json.loads(entry)
+def find(entry: list[Any]) -> tuple[Any, tuple[types.Type, ...]]:
+    """(kernel, types of its arguments) of a recorded entry."""
+    module, name, arguments = entry
     return getattr(importlib.import_module(module), name), tuple(decode(kind) for kind in arguments)
 
 
-def _is_kept(entry: list[Any] | None) -> bool:
-    if entry is None:
-        return False
-    kernel, arguments = _found(json.dumps(entry))
-    return kernel.is_kept(arguments)
-
-
 def compile_recorded(runs: tuple[str, ...], parent: int) -> None:
-    """Compile or find every recorded kernel for as long as the process that asked for it lives.
+    """Have machine code for every recorded kernel, for as long as the process that asked for it lives.
 
-    Where the two processes meet, the run is compiling the one after the last that it has made: that is left to it.
+    Where the two processes meet, one waits for the other's kernel.
     """
-    for entry, before in second_order(runs):
+    for entry in second_order(runs):
         if os.getppid() != parent:
             return
-        if _is_kept(before) and not _is_kept(entry):
-            continue
-        kernel, arguments = _found(json.dumps(entry))
-        kernel.compile(arguments)
+        kernel, arguments = find(entry)
+        if not kernel.is_kept(arguments):
+            kernel.compile(arguments)
 
 
 class Helper:

@@ -7,6 +7,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def package(tmp_path) -> Path:
     folder = tmp_path / "site" / "rpl_agent"
     folder.mkdir(parents=True)
     (folder / "__init__.py").touch()
-    for file in ("jit.py", "dispatcher.py"):
+    for file in ("jit.py", "dispatcher.py", "lowering.py"):
         shutil.copy(ROOT / "rpl_agent" / file, folder)
     (folder / "kernel.py").write_text(KERNEL)
     (folder / "callee.py").write_text(CALLEE.format(factor=2.0))
@@ -54,6 +55,10 @@ def start(package: Path, code: str = CALL, **environment: str) -> subprocess.Pop
         [sys.executable, "-B", "-c", code], env=inherited | {"PYTHONPATH": str(package.parent)} | environment,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=package.parent,
     )  # fmt: skip
+
+
+def alive(process: subprocess.Popen) -> bool:
+    return process.poll() is None
 
 
 def output(process: subprocess.Popen) -> list[float]:
@@ -77,6 +82,74 @@ def test_four_processes_on_a_cold_cache(package, tmp_path):
     assert output(start(package, **cache)) == [3.0, 1]
     files = [p.name for p in (tmp_path / "cache").rglob("*") if p.is_file()]
     assert len(files) == 1 and files[0].endswith(".nbc"), files  # what Python calls; nothing half-written
+
+
+HANG = """
+import time
+from numba.core import event
+from rpl_agent.kernel import kernel
+
+class Hang(event.Listener):
+    def on_start(self, event):
+        print("compiling", flush=True)
+        time.sleep(600.0)
+    def on_end(self, event):
+        pass
+
+event.register("numba:compile", Hang())
+kernel(1.0)
+"""
+SLOWLY = """
+import os, time
+os.cpu_count = lambda: 1  # no second process of each
+from numba.core import event
+from rpl_agent.compiling import Compilation
+from rpl_agent.kernel import kernel
+
+class Slow(event.Listener):
+    def on_start(self, event):
+        time.sleep(4.0)  # so that all have asked before one has made it
+    def on_end(self, event):
+        pass
+
+event.register("numba:compile", Slow())
+seen = Compilation()
+seen.start()
+print(kernel(1.0), sum(kernel.stats.cache_hits.values()), seen.compiled, seen.seconds)
+"""
+
+
+def test_one_of_several_processes_compiles_and_the_others_wait(package, tmp_path):
+    for file in ("compiling.py", "preparing.py", "signatures.json"):
+        shutil.copy(ROOT / "rpl_agent" / file, package)
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    ended = [output(p) for p in [start(package, SLOWLY, **cache) for _ in range(4)]]
+    assert [value for value, *_ in ended] == [3.0] * 4
+    assert sorted((found, compiled) for _, found, compiled, _ in ended) == [(0, 1), (1, 0), (1, 0), (1, 0)]
+    assert any(found and seconds > 0.5 for _, found, _, seconds in ended)  # waiting is told as compiling is
+    assert not list((tmp_path / "cache").rglob("*.lock"))
+
+
+def test_one_that_ends_while_compiling_keeps_nobody_waiting(package, tmp_path):
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    hangs = start(package, HANG, **cache)
+    assert hangs.stdout.readline() == "compiling\n"
+    waits = start(package, **cache)
+    time.sleep(2.0)
+    assert alive(waits)
+    hangs.kill()
+    assert output(waits) == [3.0, 0]
+    hangs.communicate()
+
+
+def test_patience_ends(package, tmp_path):
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    hangs = start(package, HANG, **cache)
+    assert hangs.stdout.readline() == "compiling\n"
+    assert output(start(package, "from rpl_agent import jit; jit.PATIENCE = 0.5; " + CALL, **cache)) == [3.0, 0]
+    assert alive(hangs)
+    hangs.kill()
+    hangs.communicate()
 
 
 def test_a_damaged_file_is_made_again(package, tmp_path):
@@ -148,13 +221,14 @@ def test_the_live_view_waits_and_then_estimates():
 
 
 RECORD_AGAIN = """
-import json, os
+import json
 from tests.project.signatures import record
 from rpl_agent.compiling import kernels
-from rpl_agent.preparing import RUNS, compile_recorded
+from rpl_agent.preparing import RUNS, find, recorded
 print(json.dumps(record()))
 before = sum(len(kernel.overloads) for kernel in kernels())
-compile_recorded(RUNS, os.getppid())
+for kernel, arguments in map(find, recorded(RUNS)):
+    kernel.compile(arguments)
 print(before, sum(len(kernel.overloads) for kernel in kernels()))
 """
 
@@ -176,11 +250,9 @@ def test_the_second_process_makes_what_the_first_asks_for():
     code = "from rpl_agent import preparing; preparing.main(); import sys; print('scipy.sparse' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, *preparing.RUNS], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0 and done.stdout == "False\n", done.stderr
-    assert all(preparing._is_kept(entry) for entry in preparing.recorded(preparing.RUNS))
-
-
-def alive(process: subprocess.Popen) -> bool:
-    return process.poll() is None
+    assert all(
+        kernel.is_kept(arguments) for kernel, arguments in map(preparing.find, preparing.recorded(preparing.RUNS))
+    )
 
 
 def test_the_second_process_ends_with_the_first(monkeypatch):
@@ -213,35 +285,13 @@ def test_an_orphan_stops(monkeypatch):
 
 
 def test_the_second_process_begins_with_the_sweeps():
-    order = [entry for entry, _ in preparing.second_order(preparing.RUNS)]
+    order = preparing.second_order(preparing.RUNS)
     sweeps = [entry[0].split(".")[1] in preparing.SWEEPS for entry in order]
     assert sweeps == sorted(sweeps, reverse=True) and any(sweeps)
     assert sorted(map(json.dumps, order)) == sorted(map(json.dumps, preparing.recorded(preparing.RUNS)))
 
 
-class Seen:
-    """Stands for a kernel: kept or not, and asked for or not."""
-
-    def __init__(self, kept: bool) -> None:
-        self.kept, self.asked = kept, False
-
-    def is_kept(self, arguments: tuple) -> bool:
-        return self.kept
-
-    def compile(self, arguments: tuple) -> None:
-        self.asked = self.kept = True
-
-
-def test_what_the_run_is_compiling_is_left_to_it(monkeypatch):
-    others = [entry for entry, before in preparing.second_order(preparing.RUNS) if before is not None]
-    done = others[3:]  # the run has come this far: it is at others[2] now
-    seen = {json.dumps(entry): Seen(entry in done) for entry in preparing.recorded(preparing.RUNS)}
-    monkeypatch.setattr(preparing, "_found", lambda entry: (seen[entry], ()))
-    preparing.compile_recorded(preparing.RUNS, os.getppid())
-    assert [entry for entry in seen if not seen[entry].asked] == [json.dumps(others[2])]
-
-
 def test_a_file_of_machine_code_is_found():
-    kernel, arguments = preparing._found(json.dumps(preparing.recorded(preparing.RUNS)[0]))
+    kernel, arguments = preparing.find(preparing.recorded(preparing.RUNS)[0])
     kernel.compile(arguments)
     assert kernel.is_kept(arguments) and not kernel.is_kept(())
