@@ -53,6 +53,13 @@ else:
 _IMPORT = re.compile(rb"^\s*(?:from|import)\s+(rpl_agent[\w.]*)", re.MULTILINE)
 
 
+def read_only(values: Any, dtype: Any = np.float64) -> np.ndarray:
+    """What kernels only read, as a contiguous array that cannot be written: one kind, for which they are compiled."""
+    array = np.ascontiguousarray(values, dtype=dtype).view()
+    array.setflags(write=False)
+    return array
+
+
 @cache
 def cache_base() -> str:
     """NUMBA_CACHE_DIR if set, beside the package if that can be written, else the user's cache folder."""

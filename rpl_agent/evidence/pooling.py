@@ -18,6 +18,7 @@ import numpy as np
 
 from rpl_agent.evidence import _counting
 from rpl_agent.evidence.counts import Counts
+from rpl_agent.jit import read_only
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.remember import per_model
@@ -69,14 +70,15 @@ class EventTable:
             pmdp.expression[first].astype(np.int64) * width + multiplicity[first], return_inverse=True
         )
         self.expression, self.multiplicity = keys // width, keys % width
-        self.group_of = np.full(pmdp.num_transitions, -1, dtype=np.int64)
-        self.group_of[first] = group
+        group_of = np.full(pmdp.num_transitions, -1)
+        group_of[first] = group
         # later places of a repeated expression join the group of the first place in their row
         row = np.repeat(np.arange(pmdp.num_rows), np.diff(pmdp.row_ptr))
         pair = row * np.int64(pmdp.num_expressions) + pmdp.expression
         order = np.argsort(pair[first])
         later = np.flatnonzero(multiplicity == 0)
-        self.group_of[later] = group[order[np.searchsorted(pair[first][order], pair[later])]]
+        group_of[later] = group[order[np.searchsorted(pair[first][order], pair[later])]]
+        self.group_of = read_only(group_of, np.int32)
 
     def pool(self, counts: Counts) -> Evidence:
         """One compiled pass over the model."""

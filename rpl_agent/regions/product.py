@@ -100,8 +100,8 @@ class Product:
         values = np.zeros(directions.shape[0])
         longest = int(np.diff(self.block_ptr).max(initial=0)) + 1
         _interval_blocks(
-            directions.indptr, directions.indices, directions.data, self._block, self.block_ptr, self._closed,
-            self.lower, self.upper, self.rest_lower, self.rest_upper, longest, values,
+            directions.indptr.astype(np.int64), directions.indices.astype(np.int64), directions.data, self._block,
+            self.block_ptr, self._closed, self.lower, self.upper, self.rest_lower, self.rest_upper, longest, values,
         )  # fmt: skip
         if self.regions:
             self._add_regions(sparse.csc_array(directions), values)

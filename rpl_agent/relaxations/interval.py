@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.errors import ModelError
+from rpl_agent.jit import read_only
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.relaxations._interval_rows import FEASIBILITY_TOLERANCE
 from rpl_agent.relaxations.base import CompiledRelaxation
@@ -65,6 +66,4 @@ def _checked(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> tuple
                 str(pmdp.table.polynomial(int(f))) for f in pmdp.expression[pmdp.row_ptr[row] : pmdp.row_ptr[row + 1]]
             ]
             raise ModelError(f"{what} ({total[row]:.12g}) at {pmdp.row_name(row)}, expressions {', '.join(names)}")
-    lower.setflags(write=False)
-    upper.setflags(write=False)
-    return lower, upper
+    return read_only(lower), read_only(upper)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from rpl_agent.jit import UNIT_ROUNDOFF
+from rpl_agent.jit import UNIT_ROUNDOFF, read_only
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.regions.base import EllipsoidData, Region
@@ -41,7 +41,7 @@ class Rectangular:
 
     def __init__(self, pmdp: ParametricMDP, region: Region) -> None:
         self.pmdp, self.region, self.name = pmdp, region, "rectangular"
-        self.lower, self.upper = _tidy(pmdp, *expression_bounds(region, pmdp))
+        self.lower, self.upper = map(read_only, _tidy(pmdp, *expression_bounds(region, pmdp)))
         self._compiled = _compile(pmdp, region, self.lower, self.upper)
         self._rows = None if self._compiled is None else CompiledRelaxation(pmdp, self._compiled, self.name)
 

@@ -8,10 +8,11 @@ of sets that are used, and only with the code of that kind.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from rpl_agent.jit import read_only
 from rpl_agent.regions.base import EllipsoidData
 from rpl_agent.regions.polytope_data import PolytopeData, Walk, empty_polytope_data
 
@@ -146,7 +147,7 @@ def compiled_set(
 ) -> CompiledSet:
     """A CompiledSet; the parts of a region that its kind does not use may be left out."""
     kind = RowKind(kind)
-    lower, upper = _read_only(lower), _read_only(upper)
+    lower, upper = read_only(lower), read_only(upper)
     if kind <= INTERVAL:
         return CompiledSet(kind, lower, upper)
     assert constant is not None and weights is not None
@@ -159,9 +160,9 @@ def compiled_set(
             reach = (np.abs(ball.center) + ball.radius * np.sqrt(np.square(ball.factor).sum(axis=1))) * (1.0 + 1e-9)
         mass = np.abs(constant) + np.abs(weights) @ reach
     region = RegionRows(
-        lower, upper, _read_only(constant), _read_only(weights), _read_only(mass), float(tightness), kind != ELLIPSOID,
-        kind != POLYTOPE, box.table, box.lower, box.upper, box.memory, Walk.of(box), _read_only(ball.center),
-        _read_only(ball.factor), float(ball.radius),
+        lower, upper, read_only(constant), read_only(weights), read_only(mass), float(tightness), kind != ELLIPSOID,
+        kind != POLYTOPE, box.table, box.lower, box.upper, box.memory, Walk.of(box), read_only(ball.center),
+        read_only(ball.factor), float(ball.radius),
     )  # fmt: skip
     return CompiledSet(kind, lower, upper, region)
 
@@ -170,10 +171,3 @@ def workspace(compiled: CompiledSet, longest: int) -> Scratch:
     """Scratch of the kernels that bound rows of at most ``longest`` successors."""
     size = compiled.dimension
     return Scratch(np.empty(longest), np.empty(longest, dtype=np.int64), np.empty(size), np.empty(size))
-
-
-def _read_only(value: Any) -> np.ndarray:
-    """Arrays as contiguous read-only floats, so that the kernels are compiled for one kind of argument."""
-    array = np.ascontiguousarray(value, dtype=np.float64).view()
-    array.setflags(write=False)
-    return array

@@ -49,6 +49,7 @@ from functools import cached_property
 
 import numpy as np
 
+from rpl_agent.jit import read_only
 from rpl_agent.relaxations._rows import row_range
 from rpl_agent.relaxations.row_set import INTERVAL, POINT, RowArrays, compiled_set, workspace
 from rpl_agent.solver._bellman import MIN_AGENT
@@ -261,8 +262,7 @@ class _Claim:
         q = row_bounds(problem, self.values, self.upward)
         rows = np.flatnonzero(usable)
         if len(rows):
-            fixed, each = compiled_set(POINT, p, p), np.arange(pmdp.num_transitions, dtype=np.int32)
-            each.setflags(write=False)
+            fixed, each = compiled_set(POINT, p, p), read_only(np.arange(pmdp.num_transitions), np.int32)
             means = np.empty(len(rows))
             row_range(
                 0, len(rows), self.values, problem.maximise, self.upward, RowArrays(pmdp.row_ptr, pmdp.successor, each),

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import splu
 
+from rpl_agent.jit import read_only
 from rpl_agent.relaxations._region_rows import TRACE, region_strategies
 from rpl_agent.relaxations._rows import hull_strategies
 from rpl_agent.relaxations.row_set import POINT, CompiledSet, RowArrays, Scratch, compiled_set, workspace
@@ -124,9 +125,7 @@ class Local:
 
     def fix_nature(self, p: np.ndarray) -> Local:
         """The same model with nature's distributions p (T,)."""
-        expression = np.arange(len(p), dtype=np.int32)
-        expression.setflags(write=False)
-        return replace(self, cs=compiled_set(POINT, p, p), expression=expression)
+        return replace(self, cs=compiled_set(POINT, p, p), expression=read_only(np.arange(len(p)), np.int32))
 
     @property
     def nature_fixed(self) -> bool:

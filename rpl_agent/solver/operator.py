@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF
+from rpl_agent.jit import UNIT_ROUNDOFF, read_only
 from rpl_agent.model.objective import Sense
 from rpl_agent.relaxations.base import CompiledRelaxation
 from rpl_agent.solver._bellman import FIXED_AGENT
@@ -80,7 +80,7 @@ def generic_bounds(problem: Problem, values: np.ndarray, upward: bool, rows: np.
         if problem.maximise:  # from below, a possibility of the hull proves nothing
             forced = possible & upward
         else:
-            forced = ~staying_rows(~bad, np.append(starts, len(each)), lo, hi)
+            forced = ~staying_rows(~bad, read_only(np.append(starts, len(each)), np.int64), lo, hi)
             if upward:  # nor does it prove a way around an infinite successor, except where it is the set
                 forced |= possible & (counts > 2)
     relaxation.expectation(finite_values, extremum, out, rows)
@@ -107,7 +107,8 @@ def state_bounds(
     pmdp = problem.pmdp
     pointer = pmdp.state_ptr
     if states is not None:
-        pointer = np.concatenate([[0], np.cumsum(pmdp.state_ptr[states + 1] - pmdp.state_ptr[states])])
+        lengths = pmdp.state_ptr[states + 1] - pmdp.state_ptr[states]
+        pointer = read_only(np.concatenate([[0], np.cumsum(lengths)]), np.int64)
     if weights is None:
         agent, weights = problem.agent, np.zeros(0)
     else:

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from rpl_agent.errors import ModelError
+from rpl_agent.jit import read_only
 from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Task
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
@@ -135,7 +136,7 @@ class Problem:
     def absorbing_successor(self) -> np.ndarray:
         """(T,) successors with decided states leading to themselves: what follows the end is no part of a play."""
         source = self.pmdp.row_state[self.pmdp.transition_row]
-        return np.where(self.task.decided[source], source, self.pmdp.successor).astype(np.int32)
+        return read_only(np.where(self.task.decided[source], source, self.pmdp.successor), np.int32)
 
     @cached_property
     def longest(self) -> int:
