@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from rpl_agent.jit import Bools, Floats, Ints, Words, njit
-from rpl_agent.model._random import draw, next_double, seed_state
+from rpl_agent.model._random import draw, next_double
 
 NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2
-
-
-@njit()  # a seed's state is a new array
-def seed_lanes(seeds: Words, rng: Words) -> None:
-    for i in range(len(seeds)):
-        rng[i] = seed_state(np.uint64(seeds[i]))
 
 
 @njit(allocates=False)

@@ -18,6 +18,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from rpl_agent.errors import ModelError
+from rpl_agent.model._random import seed_state
 from rpl_envs import _lanes
 from rpl_envs.benchmark import Benchmark
 from rpl_envs.world import PublicKnowledge, Theta, world
@@ -102,7 +103,7 @@ class PMDPVectorEnv(PublicKnowledge, VectorEnv[np.ndarray, np.ndarray, np.ndarra
                 continue  # a seeded lane goes on with its stream
             if lane_seed is None:
                 lane_seed = int(self.np_random.integers(2**63))
-            _lanes.seed_lanes(np.array([lane_seed % 2**64], dtype=np.uint64), self._rng[i : i + 1])
+            self._rng[i] = seed_state(np.uint64(lane_seed % 2**64))
         pmdp, here = self.pmdp, self._world
         self._states[lanes] = pmdp.initial_state
         for i in np.flatnonzero(lanes) if pmdp.has_random_start else ():

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rpl_agent.jit import read_only
 from rpl_agent.model import Sense
 from rpl_agent.relaxations import Intervals
 from rpl_agent.solver._components import components, levels, retry_costs
@@ -165,7 +166,7 @@ def test_no_play_is_held_where_all_rows_run_forward(seed):
 
 def test_retry_costs_prefer_likely_ways():
     # State 0 leaves at once with probability 1/4, or over state 1 surely: 4 against 2.
-    state_ptr, row_ptr = np.array([0, 2, 3]), np.array([0, 2, 3, 4])
-    successor = np.array([0, 2, 1, 2], dtype=np.int32)
+    state_ptr, row_ptr = read_only([0, 2, 3], np.int64), read_only([0, 2, 3, 4], np.int64)
+    successor = read_only([0, 2, 1, 2], np.int32)
     order, cost = retry_costs(state_ptr, row_ptr, successor, np.array([0.75, 0.25, 1, 1]), np.ones(3), np.zeros(1))
     assert cost.tolist() == [2, 1] and order.tolist() == [1, 0]

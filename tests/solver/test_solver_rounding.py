@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rpl_agent.jit import read_only
 from rpl_agent.model import Nature, Objective, Sense
 from rpl_agent.relaxations import Intervals
 from rpl_agent.relaxations._interval_rows import at_least_one
@@ -138,8 +139,8 @@ def test_at_least_one_is_exact(terms, steps):
 @given(rows(4))
 def test_attainable_bounds_are_zero_exactly_where_they_must_be(row):
     bounds = list(row.values())
-    lower, upper = (np.array([float(b[side]) for b in bounds]) for side in (0, 1))
-    expression, row_ptr = np.arange(len(bounds), dtype=np.int32), np.array([0, len(bounds)])
+    lower, upper = (read_only([float(b[side]) for b in bounds]) for side in (0, 1))
+    expression, row_ptr = read_only(np.arange(len(bounds)), np.int32), read_only([0, len(bounds)], np.int64)
     lo, hi = attainable(lower, upper, expression, row_ptr)
     for t, (low, high) in enumerate(bounds):
         others = [b for k, b in enumerate(bounds) if k != t]
