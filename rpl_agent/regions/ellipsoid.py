@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from rpl_agent.errors import ModelError
 from rpl_agent.jit import UNIT_ROUNDOFF
@@ -103,7 +102,7 @@ def _safe_factor(H: np.ndarray, radius2: float) -> tuple[np.ndarray, float]:
         cholesky = np.linalg.cholesky(scaled)
     except np.linalg.LinAlgError:
         raise ModelError("the matrix of an ellipsoid is not positive definite; use Ellipsoid.regularised") from None
-    factor = solve_triangular(cholesky, np.eye(r), lower=True, trans="T")
+    factor = np.linalg.solve(cholesky.T, np.eye(r))  # scipy's solve_triangular wakes every core for any size
     size = np.abs(factor).T @ np.abs(scaled) @ np.abs(factor)
     defect = np.linalg.norm(factor.T @ scaled @ factor - np.eye(r)) + (2 * r + 8) * UNIT_ROUNDOFF * size.sum()
     if not defect < MAX_DEFECT:
