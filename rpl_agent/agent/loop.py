@@ -136,10 +136,12 @@ class Loop:
     def _certify(self) -> bool:
         session = self._session
         certificate = session.certify()
+        start = time.perf_counter()
         reporting.record(session, self._logger, certificate)
         go_on = self._callbacks.on_certificate(certificate)
         self._logger.dump(session.episodes)
         if self._folder is not None:
             write_certificate(self._folder, certificate)
         self._view.certified(reporting.status(session))
+        session.planner.seconds["logging"] += time.perf_counter() - start
         return go_on

@@ -35,7 +35,7 @@ from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 
 #: Stages of an update, in the order they happen; anything else certify times is counted as "region".
-STAGES = ("sampling", "intervals", "region", "relaxation", "solve")
+STAGES = ("sampling", "intervals", "region", "relaxation", "solve", "logging")
 #: Estimates of probabilities are not taken below this in the information (a rare outcome is not all that matters).
 MIN_PROBABILITY = 1e-3
 #: Growth of the information in every direction below which a set counts as unchanged.

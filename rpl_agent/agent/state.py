@@ -176,7 +176,7 @@ def _restore(session: Session, state: dict[str, Any], arrays: dict[str, np.ndarr
     session.certificate = None if certificate is None else Certificate.from_json(certificate)
     if session.certificate is not None:
         session.certificate.policy.check(pmdp)
-    planner.seconds = {stage: float(state["seconds"][stage]) for stage in STAGES}
+    planner.seconds = {stage: float(state["seconds"].get(stage, 0.0)) for stage in STAGES}  # logging came later
     planner.skipped, planner.evidence = int(progress["skipped"]), float.fromhex(state["evidence"])
     planner.estimate, planner.seen = arrays.get("estimate"), arrays.get("seen")
     planner.optimistic = None
