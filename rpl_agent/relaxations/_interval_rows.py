@@ -126,11 +126,13 @@ def pair_bound(
     """
     if maximise:
         x, y = -x, -y
-    low = x if x < y else y
-    high = y if x < y else x
+    # which one is larger is not foreseeable: numbers are selected, not branches
+    low, high = x if x < y else y, y if x < y else x
+    lower_low, upper_low = lower_x if x < y else lower_y, upper_x if x < y else upper_y
+    lower_high, upper_high = lower_y if x < y else lower_x, upper_y if x < y else upper_x
     # the larger value gets as little as its own lower bound and the other's upper bound allow
-    share = max(lower_y, 1.0 - upper_x) if x < y else max(lower_x, 1.0 - upper_y)
-    most = min(upper_y, 1.0 - lower_x) if x < y else min(upper_x, 1.0 - lower_y)
+    share = max(lower_high, 1.0 - upper_low)
+    most = min(upper_high, 1.0 - lower_low)
     total = share * (high - low)
     result = low + total
     error = UNIT_ROUNDOFF * (8.0 * total + 2.0 * abs(result) + FAINT)
@@ -138,7 +140,7 @@ def pair_bound(
         error += (share - most) * (high - low)
     if share == 0.0 or high == low:
         error = 0.0
-    if (upper_x == 0.0 or lower_y >= 1.0) if x < y else (upper_y == 0.0 or lower_x >= 1.0):
+    if upper_low == 0.0 or lower_high >= 1.0:
         result = high
         error = 0.0
     result = result - error if upward == maximise else result + error
