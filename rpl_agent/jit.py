@@ -138,7 +138,13 @@ def _locks(file: IO[bytes]) -> bool:
 
 def _unlock(file: IO[bytes]) -> None:
     if fcntl is not None:
-        fcntl.flock(file, fcntl.LOCK_UN)
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _remove(path: str) -> None:
+    with suppress(OSError):
+        os.remove(path)
 
 
 class _Files:
@@ -169,16 +175,19 @@ class _Files:
             try:
                 yield
             finally:
-                with suppress(OSError):
-                    os.remove(path)  # who waits for it has the file open, who comes now finds the machine code
-                    _unlock(file)  # also where a process that was forked meanwhile has it open
+                _remove(path)  # who waits for it has the file open, who comes now finds the machine code
+                _unlock(file)  # also where a process that was forked meanwhile has it open
 
     def save(self, key: Any, data: Any) -> None:
         path = self._path(key)
         partial = f"{path}.{os.getpid()}.tmp"
-        with open(partial, "wb") as file:
-            file.write(caching.dumps((repr(key), data)))
-        os.replace(partial, path)
+        try:
+            with open(partial, "wb") as file:
+                file.write(caching.dumps((repr(key), data)))
+            os.replace(partial, path)
+        except OSError:
+            _remove(partial)
+            raise
 
     def load(self, key: Any) -> Any:
         try:
@@ -198,6 +207,11 @@ class _Cache(caching.FunctionCache):
     def __init__(self, py_func: Any) -> None:
         super().__init__(py_func)
         self._cache_file: Any = _Files(self._cache_path, self._impl.filename_base)
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Where it cannot be kept (a full disk), this process has it all the same, and the next will make it again."""
+        with suppress(OSError):
+            super().save_overload(sig, data)
 
     def holds(self, sig: Any, target_context: Any) -> bool:
         """Whether `load_overload` would find something."""

@@ -152,6 +152,23 @@ def test_patience_ends(package, tmp_path):
     hangs.communicate()
 
 
+def test_a_full_disk_keeps_nothing_and_ends_nothing(package, tmp_path):
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)); "
+    assert output(start(package, full + CALL, **cache)) == [3.0, 0]
+    assert not [p for p in (tmp_path / "cache").rglob("*") if p.is_file()]
+    assert output(start(package, **cache)) == [3.0, 0]
+
+
+def test_a_folder_that_is_gone_ends_nothing(package, tmp_path):
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    gone = f"import rpl_agent.kernel, shutil; shutil.rmtree({cache['NUMBA_CACHE_DIR']!r}); "
+    replaced = gone + f"open({cache['NUMBA_CACHE_DIR']!r}, 'w').close(); "
+    assert output(start(package, gone + CALL, **cache)) == [3.0, 0]
+    assert output(start(package, **cache)) == [3.0, 1]  # there was a new one
+    assert output(start(package, replaced + CALL, **cache)) == [3.0, 0]
+
+
 def test_a_damaged_file_is_made_again(package, tmp_path):
     cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     assert output(start(package, **cache)) == [3.0, 0]
