@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 from collections.abc import Callable
 from typing import Any
 
 from rpl_agent.cli.common import add_json, emit
+from rpl_agent.cli.parser import UsageError
 
 EPISODES = 300
 
@@ -26,10 +28,18 @@ def register(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from rpl_agent.compiling import loaded
     from rpl_agent.jit import cache_base
+    from rpl_agent.preparing import RUNS, find, recorded
 
+    folder = cache_base()
+    os.makedirs(folder, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass  # can be written: said before anything is compiled in vain
     compiled, seconds = compile_all(None if arguments.json else lambda text: print(text, flush=True))
-    result = {"folder": cache_base(), "compiled": compiled, "loaded": loaded(), "seconds": seconds}
-    text = f"machine code is ready in {cache_base()}: {compiled} kernels compiled in {seconds:.0f} s"
+    kept = [kernel.is_kept(arguments) for kernel, arguments in map(find, recorded(RUNS))]
+    if not all(kept):
+        raise UsageError(f"{kept.count(False)} of {len(kept)} kernels could not be kept in {folder}: is the disk full?")
+    result = {"folder": folder, "compiled": compiled, "loaded": loaded(), "seconds": seconds}
+    text = f"machine code is ready in {folder}: {compiled} kernels compiled in {seconds:.0f} s"
     emit(arguments, result, "machine code", f"{text}, {result['loaded']} were there already")
     return 0
 

@@ -14,6 +14,7 @@ import pytest
 
 from rpl_agent import jit, preparing
 from rpl_agent.agent.console import LinesView, LiveView, Pace, Status
+from rpl_agent.cli import main
 from rpl_agent.compiling import Compilation
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,6 +104,7 @@ SLOWLY = """
 import os, time
 os.cpu_count = lambda: 1  # no second process of each
 from numba.core import event
+from rpl_agent.cli import main
 from rpl_agent.compiling import Compilation
 from rpl_agent.kernel import kernel
 
@@ -312,3 +314,29 @@ def test_a_file_of_machine_code_is_found():
     kernel, arguments = preparing.find(preparing.recorded(preparing.RUNS)[0])
     kernel.compile(arguments)
     assert kernel.is_kept(arguments) and not kernel.is_kept(())
+
+
+def warm_up(**environment: str) -> subprocess.CompletedProcess:
+    line = [sys.executable, "-m", "rpl_agent.cli", "warm-up", "--json"]
+    return subprocess.run(line, env=os.environ | environment, capture_output=True, text=True, timeout=900)
+
+
+def test_warm_up_leaves_nothing_to_compile():
+    first, second = warm_up(), warm_up()
+    assert first.returncode == second.returncode == 0, first.stderr + second.stderr
+    found = json.loads(second.stdout)
+    assert found["compiled"] == 0 and found["loaded"] >= len(preparing.recorded(preparing.RUNS))
+
+
+def test_warm_up_says_where_nothing_can_be_kept(tmp_path):
+    (tmp_path / "file").touch()
+    done = warm_up(NUMBA_CACHE_DIR=str(tmp_path / "file" / "cache"))
+    assert done.returncode == 2 and "Not a directory" in json.loads(done.stdout)["error"]
+
+
+def test_warm_up_says_what_was_not_kept(monkeypatch, capsys):
+    monkeypatch.setattr("rpl_agent.cli.warm_up.compile_all", lambda tell: (0, 0.0))
+    monkeypatch.setattr(jit.Kernel, "is_kept", lambda self, args: False)
+    assert main(["warm-up"]) == 2
+    count = len(preparing.recorded(preparing.RUNS))
+    assert f"{count} of {count} kernels could not be kept" in capsys.readouterr().err
