@@ -61,19 +61,24 @@ def read_only(values: Any, dtype: Any = np.float64) -> np.ndarray:
 
 
 @cache
-def cache_base() -> str:
-    """NUMBA_CACHE_DIR if set, beside the package if that can be written, else the user's cache folder."""
+def cache_bases() -> tuple[str, ...]:
+    """Where machine code is looked for, and in the last of these written.
+
+    NUMBA_CACHE_DIR if set, else beside the package, and where that cannot be written, the user's cache folder: what
+    somebody else left beside the package (`rpl warm-up` in an image, an administrator) is used all the same.
+    """
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     if chosen:
-        return chosen
+        return (chosen,)
     beside = PACKAGE / "__pycache__"
     try:
         beside.mkdir(exist_ok=True)
         if os.access(beside, os.W_OK):
-            return str(beside)
+            return (str(beside),)
     except OSError:
         pass
-    return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "rpl_agent")
+    user = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return str(beside), os.path.join(user, "rpl_agent")
 
 
 @cache
@@ -101,22 +106,22 @@ def _digest(path: str) -> str:
     return digest.hexdigest()[:24]
 
 
+def _folders(path: str) -> list[str]:
+    """Of the machine code of a file's kernels."""
+    return [os.path.join(base, f"kernels-{_digest(path)}") for base in cache_bases()]
+
+
 class _Locator(caching.UserProvidedCacheLocator):
     """Where the machine code of a function lies: a folder per state of the sources it was made from."""
 
     def __init__(self, py_func: Any, py_file: str) -> None:
         self._py_file = py_file
         self._lineno = py_func.__code__.co_firstlineno
-        self._cache_path = os.path.join(cache_base(), f"kernels-{_digest(py_file)}")
+        self._cache_path = _folders(py_file)[-1]
 
     @classmethod
-    def from_function(cls, py_func: Any, py_file: str) -> _Locator | None:
-        self = cls(py_func, py_file)
-        try:
-            self.ensure_cache_path()
-        except OSError:  # nowhere to write: compile every time
-            return None
-        return self
+    def from_function(cls, py_func: Any, py_file: str) -> _Locator:
+        return cls(py_func, py_file)  # whether or not it can be written: there may be something to read
 
 
 class _Implementation(caching.CompileResultCacheImpl):
@@ -148,22 +153,27 @@ def _remove(path: str) -> None:
 
 
 class _Files:
-    """One file per signature and processor, named by both: several processes can write at once."""
+    """One file per signature and processor, named by both: several processes can write at once.
 
-    def __init__(self, folder: str, base: str) -> None:
-        self._folder, self._base = folder, base
+    Found in any of the folders, written in the last.
+    """
 
-    def _path(self, key: Any) -> str:
-        return os.path.join(self._folder, f"{self._base}-{hashlib.sha256(repr(key).encode()).hexdigest()[:24]}.nbc")
+    def __init__(self, folders: list[str], base: str) -> None:
+        self._folders, self._base = folders, base
+
+    def _paths(self, key: Any) -> list[str]:
+        name = f"{self._base}-{hashlib.sha256(repr(key).encode()).hexdigest()[:24]}.nbc"
+        return [os.path.join(folder, name) for folder in self._folders]
 
     def holds(self, key: Any) -> bool:
-        return os.path.exists(self._path(key))
+        return any(map(os.path.exists, self._paths(key)))
 
     @contextmanager
     def alone(self, key: Any) -> Iterator[None]:
         """No other process is in here with the same key; one that has ended or hangs keeps nobody waiting for ever."""
-        path = self._path(key).removesuffix(".nbc") + ".lock"
+        path = self._paths(key)[-1].removesuffix(".nbc") + ".lock"
         try:
+            os.makedirs(self._folders[-1], exist_ok=True)
             file = open(path, "wb")
         except OSError:  # nothing can be written: nothing will be kept
             yield
@@ -179,7 +189,7 @@ class _Files:
                 _unlock(file)  # also where a process that was forked meanwhile has it open
 
     def save(self, key: Any, data: Any) -> None:
-        path = self._path(key)
+        path = self._paths(key)[-1]
         partial = f"{path}.{os.getpid()}.tmp"
         try:
             with open(partial, "wb") as file:
@@ -190,12 +200,15 @@ class _Files:
             raise
 
     def load(self, key: Any) -> Any:
-        try:
-            with open(self._path(key), "rb") as file:
-                stored, data = pickle.load(file)
-        except (OSError, EOFError, pickle.UnpicklingError):
-            return None
-        return data if stored == repr(key) else None
+        for path in self._paths(key):
+            try:
+                with open(path, "rb") as file:
+                    stored, data = pickle.load(file)
+            except (OSError, EOFError, pickle.UnpicklingError):
+                continue
+            if stored == repr(key):
+                return data
+        return None
 
     def flush(self) -> None:
         """Nothing to forget: a file can only be right or absent."""
@@ -206,7 +219,7 @@ class _Cache(caching.FunctionCache):
 
     def __init__(self, py_func: Any) -> None:
         super().__init__(py_func)
-        self._cache_file: Any = _Files(self._cache_path, self._impl.filename_base)
+        self._cache_file: Any = _Files(_folders(py_func.__code__.co_filename), self._impl.filename_base)
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Where it cannot be kept (a full disk), this process has it all the same, and the next will make it again."""
@@ -242,10 +255,7 @@ def njit(
     def decorate(function: Function) -> Function:
         dispatcher: Any = Kernel(function, targetoptions=options)
         if cache:
-            try:
-                dispatcher._cache = _Cache(function)
-            except RuntimeError:  # no folder can be written
-                pass
+            dispatcher._cache = _Cache(function)
         return dispatcher
 
     return decorate

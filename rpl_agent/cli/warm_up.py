@@ -27,10 +27,10 @@ def register(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from rpl_agent.compiling import loaded
-    from rpl_agent.jit import cache_base
+    from rpl_agent.jit import cache_bases
     from rpl_agent.preparing import RUNS, find, recorded
 
-    folder = cache_base()
+    folder = cache_bases()[-1]
     os.makedirs(folder, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder):
         pass  # can be written: said before anything is compiled in vain

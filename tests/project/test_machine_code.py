@@ -104,7 +104,6 @@ SLOWLY = """
 import os, time
 os.cpu_count = lambda: 1  # no second process of each
 from numba.core import event
-from rpl_agent.cli import main
 from rpl_agent.compiling import Compilation
 from rpl_agent.kernel import kernel
 
@@ -166,6 +165,7 @@ def test_a_folder_that_is_gone_ends_nothing(package, tmp_path):
     cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     gone = f"import rpl_agent.kernel, shutil; shutil.rmtree({cache['NUMBA_CACHE_DIR']!r}); "
     replaced = gone + f"open({cache['NUMBA_CACHE_DIR']!r}, 'w').close(); "
+    assert output(start(package, **cache)) == [3.0, 0]
     assert output(start(package, gone + CALL, **cache)) == [3.0, 0]
     assert output(start(package, **cache)) == [3.0, 1]  # there was a new one
     assert output(start(package, replaced + CALL, **cache)) == [3.0, 0]
@@ -192,6 +192,20 @@ def test_a_read_only_install_uses_the_folder_of_the_user(package, tmp_path):
     finally:
         os.chmod(package, stat.S_IRWXU)
     assert list((tmp_path / "user" / "rpl_agent").rglob("*.nbc"))
+
+
+def test_what_an_image_was_given_is_used_where_nothing_can_be_written(package, tmp_path):
+    """`rpl warm-up` by root while an image is built; then another user, or a file system without writing."""
+    assert output(start(package)) == [3.0, 0]
+    others = "import os; os.access = lambda *_: False; " + CALL
+    assert output(start(package, others, XDG_CACHE_HOME=str(tmp_path / "user"))) == [3.0, 1]
+    assert not (tmp_path / "user").exists()
+    (tmp_path / "file").touch()
+    assert output(start(package, others, XDG_CACHE_HOME=str(tmp_path / "file"))) == [3.0, 1]
+    shutil.rmtree(package / "__pycache__")
+    assert output(start(package, others, XDG_CACHE_HOME=str(tmp_path / "file"))) == [3.0, 0]
+    assert output(start(package, others, XDG_CACHE_HOME=str(tmp_path / "user"))) == [3.0, 0]
+    assert output(start(package, others, XDG_CACHE_HOME=str(tmp_path / "user"))) == [3.0, 1]
 
 
 def test_people_are_told_what_is_compiled(capsys):
