@@ -40,6 +40,8 @@ UNIT_ROUNDOFF = 2.0**-53
 FAINT = 1e-291
 #: seconds after which a process no longer waits for another one to make the machine code of one kernel
 PATIENCE = 60.0
+#: Sums of squares above this have lost nothing that counts to underflow; below it, the numbers must be scaled first.
+SAFE_SQUARES = 1e-280
 Function = TypeVar("Function", bound=Callable[..., Any])
 #: Arrays of kernels by what they hold, 32 and 64 bits alike; `Words` are bit patterns.
 Floats: TypeAlias = np.ndarray

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF, Floats, Ints, njit
+from rpl_agent.jit import FAINT, SAFE_SQUARES, UNIT_ROUNDOFF, Floats, Ints, njit
 
 
 class Groups(NamedTuple):
@@ -87,6 +87,12 @@ def _largest_eigenvalue(M: Floats) -> float:
         trace += M[j, j]
         for k in range(r):
             square += M[j, k] * M[j, k]
+    if square < SAFE_SQUARES:  # squares underflow: the sum of all sizes is a bound
+        size = 0.0
+        for j in range(r):
+            for k in range(r):
+                size += abs(M[j, k])
+        return size * (1.0 + 32.0 * r * UNIT_ROUNDOFF)
     mean = trace / r
     spread = square / r - mean * mean + 32.0 * r * UNIT_ROUNDOFF * square
     return mean + np.sqrt(max(spread, 0.0) * (r - 1.0)) + 32.0 * r * UNIT_ROUNDOFF * np.sqrt(square)
@@ -169,8 +175,16 @@ def _residual(
     norm = 0.0
     for j in range(r):
         norm += l[j] * l[j]
-    norm = np.sqrt(norm) * (1.0 + (r + 4.0) * UNIT_ROUNDOFF)
+    if norm < SAFE_SQUARES:  # squares underflow: the sum of all sizes is a bound
+        norm = 0.0
+        for j in range(r):
+            norm += abs(l[j])
+    else:
+        norm = np.sqrt(norm)
+    norm *= 1.0 + (r + 4.0) * UNIT_ROUNDOFF
     rounding = (2.0 * terms + 6.0 * r + 24.0) * UNIT_ROUNDOFF * size + 2.0 * unknown
+    if size > 0.0:  # products may underflow
+        rounding += UNIT_ROUNDOFF * FAINT
     rounding += 4.0 * UNIT_ROUNDOFF * (abs(a) + norm + curve)
     # `curve` bounds the quadratic term well enough for actions that are far from the best.
     if sign * a + norm + rounding + curve > 0.0:

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF, Floats, njit
+from rpl_agent.jit import SAFE_SQUARES, UNIT_ROUNDOFF, Floats, njit
+
+
+@njit(allocates=False)
+def _small_norm(factor: Floats, direction: Floats, sizes: float) -> float:
+    """|factor' direction| where squares underflow; ``sizes`` is at least as large."""
+    n = direction.shape[0]
+    squares = 0.0
+    for j in range(n):
+        entry = 0.0
+        for k in range(n):
+            entry += factor[k, j] * direction[k]
+        entry /= sizes
+        squares += entry * entry
+    return sizes * np.sqrt(squares)
 
 
 @njit(part=True)
@@ -36,7 +50,10 @@ def support_ellipsoid(center: Floats, factor: Floats, radius: float, direction: 
             entry += term
             sizes += abs(term)
         squares += entry * entry
-    total -= radius * np.sqrt(squares)
+    norm = np.sqrt(squares)
+    if squares < SAFE_SQUARES and sizes > 0.0:
+        norm = _small_norm(factor, direction, sizes)
+    total -= radius * norm
     return total - (4.0 * n + 16.0) * UNIT_ROUNDOFF * (size + radius * sizes) - 1e-300
 
 

@@ -69,7 +69,8 @@ class LinearProgram:
 
     def solve(self, c: np.ndarray) -> tuple[float, np.ndarray]:
         """(certified lower bound, HiGHS' minimiser) of c.x; the minimiser is approximate, or the box corner."""
-        norm = float(np.linalg.norm(c))
+        largest = float(np.abs(c).max(initial=0.0))
+        norm = largest * float(np.linalg.norm(c / largest)) if largest > 0.0 else 0.0  # squares may underflow
         trivial = float(box_minimum(c[None], self.lower, self.upper)[0])
         corner = np.where(c >= 0, self.lower, self.upper)
         if norm == 0.0 or not len(self.b):

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from rpl_agent.relaxations.row_set import RegionRows, RowArrays, Scratch
 
 
+#: Gradients below this are enlarged, by a power of two.
+SMALL, ENLARGE = 1e-120, 2.0**900
 #: Masses up to this in a computed distribution are taken for rounding.
 TRACE = 1e-12
 
@@ -233,6 +235,14 @@ def region_strategies(
             continue
         offset = _direction_of(a, b, values, sign, successor, expression, region, direction)
         total = totals[row]
+        largest = 0.0
+        for j in range(n):
+            largest = max(largest, abs(direction[j]))
+        if largest < SMALL:  # the extremum is the same for any multiple, and squares of small numbers underflow
+            offset *= ENLARGE
+            total *= ENLARGE
+            for j in range(n):
+                direction[j] *= ENLARGE
         found = 0
         vertex = 0
         if region.use_polytope:

@@ -104,6 +104,24 @@ def test_residuals_bound_the_exact_ones(sense):
                     assert int(side.value) * residual <= Fraction(float(bound[s])) + Fraction(1, 10**12)
 
 
+@pytest.mark.parametrize("power", [-300, -500, -520, -540, -600, -900])
+def test_residuals_scale_with_their_functions(power):
+    """Squares of numbers below 1e-162 are 0: slopes and curvature were then left out."""
+    scale = 2.0**power
+    for seed in range(10):
+        pmdp, region, relaxation = prepared(seed, True, True, "intervals", 0.05)
+        problem = Problem.of(relaxation, Objective.reach("end"), Nature.ADVERSARIAL, None)
+        frame = frame_of(region, pmdp.table.reduction.weights)
+        rng = np.random.default_rng(seed)
+        u, g = rng.normal(size=pmdp.num_states), rng.normal(size=(pmdp.num_states, frame.dimension))
+        for side in Side:
+            whole, small = (
+                excess(problem, groups_of(problem, None), chances_of(problem, frame), side, (s * u, s * g))
+                for s in (1.0, scale)
+            )
+            assert (small / scale >= whole - 1e-12).all()
+
+
 def _coordinates(pmdp, theta):
     matrix = pmdp.table.reduction.matrix
     monomials = []

@@ -148,6 +148,17 @@ def test_tiny_directions_keep_their_precision():
         assert np.allclose(region.minimize(1e-8 * c), 1e-8 * region.minimize(c), rtol=1e-6, atol=1e-20)
 
 
+@pytest.mark.parametrize("power", [-300, -450, -500, -520, -540, -600, -900])
+def test_bounds_scale_with_their_directions(power):
+    """Squares of numbers below 1e-162 are 0: the bound of an ellipsoid was then the value at its center."""
+    A, b, lower, upper = random_polytope(np.random.default_rng(0), 3, 30)
+    c, scale = np.random.default_rng(1).normal(size=(50, 3)), 2.0**power
+    ball = Ellipsoid(np.full(3, 0.5), np.diag([4.0, 9.0, 16.0]), 0.7)
+    polytopes = Polytope(A, b, lower, upper), Polytope(A, b, lower, upper, graph_dimension=1)
+    for region in (ball, *polytopes, Box(lower, upper), Intersection([ball, polytopes[0]])):
+        assert np.abs(region.minimize(scale * c) / scale - region.minimize(c)).max() <= 1e-12 + 4e-300 / scale
+
+
 def test_emptiness_is_certified():
     assert Polytope([[1.0, 1.0], [-1.0, -1.0]], [1.0, -1.001], [0, 0], [1, 1]).is_empty
     assert not Polytope([[1.0, 1.0], [-1.0, -1.0]], [1.0, -1.0], [0, 0], [1, 1]).is_empty

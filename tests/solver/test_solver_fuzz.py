@@ -90,6 +90,12 @@ def test_bounds_that_rest_on_a_region_are_strict(seed):
     assert round_of(seed).failures == []
 
 
+@pytest.mark.parametrize("seed", [96011701])
+def test_squares_that_underflow_are_not_left_out(seed):
+    """At values near 1e-274 the norm in an ellipsoid's bound was 0: bounds of rows were those at its center."""
+    assert round_of(seed).failures == []
+
+
 @pytest.mark.parametrize("seed", [90011898])
 def test_a_row_that_is_not_a_number_supports_nothing(seed):
     """A row's query overflowed near the largest float, and the check let the agent choose another row."""
