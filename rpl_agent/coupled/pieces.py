@@ -107,6 +107,8 @@ def worst_of_pieces(
     budget : int
         Attempts.
     """
+    # the length of a direction does not matter, but squares of small numbers underflow
+    direction = np.ldexp(direction, -np.frexp(np.abs(direction).max())[1])
     ends = region.minimize(np.stack([direction, -direction]))
     least, most = float(ends[0]), -float(ends[1])
     pieces = [Piece(least, most, known)]

@@ -83,7 +83,8 @@ def event_intervals(pmdp: ParametricMDP, counts: Counts, method: str, gamma: flo
     function = _function(method)
     table = event_table(pmdp)
     if table.num_events == 0:
-        return pmdp.table.constant.copy(), pmdp.table.constant.copy()
+        least, most = pmdp.table.constant_bounds
+        return least.copy(), most.copy()
     evidence = table.pool(counts)
     lower, upper = function(evidence.successes, evidence.trials, gamma)
     return table.per_expression(lower, upper, pmdp.table)

@@ -102,9 +102,9 @@ class EventTable:
     def per_expression(
         self, lower: np.ndarray, upper: np.ndarray, table: ExpressionTable
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Event intervals (E,) as expression intervals (F,): exact for constants, [0, 1] if never in a row."""
-        low = np.where(table.is_constant, table.constant, 0.0)
-        high = np.where(table.is_constant, table.constant, 1.0)
+        """Event intervals (E,) as expression intervals (F,): known for constants, [0, 1] if never in a row."""
+        least, most = table.constant_bounds
+        low, high = np.where(table.is_constant, least, 0.0), np.where(table.is_constant, most, 1.0)
         used = np.flatnonzero(self.event_of >= 0)
         e, k = self.event_of[used], self.multiplicity[used]
         event_low = np.where(self.positive[used], lower[e], 1.0 - upper[e])

@@ -240,9 +240,31 @@ class ExpressionTable:
     def is_constant(self) -> np.ndarray:
         """(F,) whether the expression uses no parameter."""
         nonconstant = np.zeros(self.num_expressions, dtype=np.int64)
-        rows = np.repeat(np.arange(self.num_expressions), np.diff(self.indptr))
-        np.add.at(nonconstant, rows[self.indices != 0], 1)
+        np.add.at(nonconstant, self._row_of[self.indices != 0], 1)
         return nonconstant == 0
+
+    @property
+    def _row_of(self) -> np.ndarray:
+        """The expression of every coefficient."""
+        return np.repeat(np.arange(self.num_expressions), np.diff(self.indptr))
+
+    @cached_property
+    def constant_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """(F,), (F,) the nearest floats on either side of every expression that uses no parameter; else `constant`.
+
+        1 - 1e-20 is less than 1: as a float it would be 1, and the rest of its row would seem impossible.
+        """
+        low, high = self.constant.copy(), self.constant.copy()
+        row_of, denominator = self._row_of, self.denominators[0]
+        at = np.flatnonzero((self.indices == 0) & self.is_constant[row_of])
+        for f, numerator in zip(row_of[at].tolist(), self.data[at].tolist()):
+            over, under = float(low[f]).as_integer_ratio()
+            error = over * denominator - int(numerator) * under
+            if error > 0:
+                low[f] = np.nextafter(low[f], -np.inf)
+            elif error < 0:
+                high[f] = np.nextafter(high[f], np.inf)
+        return low, high
 
     def monomial_values(self, theta: np.ndarray) -> np.ndarray:
         """(n, M) values of all monomials at θ (n, d)."""

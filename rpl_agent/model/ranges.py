@@ -40,19 +40,20 @@ class RangeEnclosure(NamedTuple):
 
 
 def enclosure(table: ExpressionTable, lower: np.ndarray, upper: np.ndarray) -> RangeEnclosure:
-    """Bounds of every expression over a box of parameters (d,), (d,); constants are exact."""
+    """Bounds of every expression over a box of parameters (d,), (d,); of constants the nearest floats."""
+    least, most = table.constant_bounds
     if table.num_monomials == 1:
-        return RangeEnclosure(table.constant.copy(), table.constant.copy(), np.zeros(table.num_expressions))
+        return RangeEnclosure(least.copy(), most.copy(), np.zeros(table.num_expressions))
     if table.is_affine:
         found = _affine(table, lower, upper)
     elif fits(table.monomials):
         found = _bernstein(table.coefficients, table.monomials, lower, upper)
     else:
         found = _by_monomials(table, lower, upper)
-    known, exact = table.is_constant, table.constant
+    known = table.is_constant
     slack = found.slack + _underflow(table, np.maximum(np.abs(lower), np.abs(upper)))
     return RangeEnclosure(
-        np.where(known, exact, found.lower), np.where(known, exact, found.upper), np.where(known, 0.0, slack)
+        np.where(known, least, found.lower), np.where(known, most, found.upper), np.where(known, 0.0, slack)
     )
 
 

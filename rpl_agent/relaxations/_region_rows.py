@@ -196,6 +196,18 @@ def _direction_of(
     return offset
 
 
+@njit(part=True)
+def _enlarged(direction: Floats) -> float:
+    """Multiplies a small gradient, and says by what: the extremum is where it was, but squares no longer underflow."""
+    largest = 0.0
+    for j in range(direction.shape[0]):
+        largest = max(largest, abs(direction[j]))
+    scale = ENLARGE if largest < SMALL else 1.0
+    for j in range(direction.shape[0]):
+        direction[j] *= scale
+    return scale
+
+
 @njit(allocates=False, nogil=True)
 def region_strategies(
     values: Floats,
@@ -234,15 +246,8 @@ def region_strategies(
         if b - a < 3 or played[row] == 0.0 or not totals[row] < np.inf:  # of two, f and 1 - f, the hull tells all
             continue
         offset = _direction_of(a, b, values, sign, successor, expression, region, direction)
-        total = totals[row]
-        largest = 0.0
-        for j in range(n):
-            largest = max(largest, abs(direction[j]))
-        if largest < SMALL:  # the extremum is the same for any multiple, and squares of small numbers underflow
-            offset *= ENLARGE
-            total *= ENLARGE
-            for j in range(n):
-                direction[j] *= ENLARGE
+        scale = _enlarged(direction)
+        offset, total = scale * offset, scale * totals[row]
         found = 0
         vertex = 0
         if region.use_polytope:

@@ -200,8 +200,8 @@ def _crossing_undone(
 
 
 def _tidy(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds in [0, 1] that do not cross; constants are known exactly."""
+    """Bounds in [0, 1] that do not cross; constants are known."""
     lower, upper = np.clip(lower, 0.0, 1.0), np.clip(upper, 0.0, 1.0)
     lower, upper = _crossing_undone(lower, upper, np.zeros_like(lower), np.ones_like(upper))
-    constant = pmdp.table.is_constant
-    return np.where(constant, pmdp.table.constant, lower), np.where(constant, pmdp.table.constant, upper)
+    constant, (least, most) = pmdp.table.is_constant, pmdp.table.constant_bounds
+    return np.where(constant, least, lower), np.where(constant, most, upper)
