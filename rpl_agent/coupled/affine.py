@@ -36,7 +36,7 @@ from rpl_agent.coupled.frame import Frame
 from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.base import Region
-from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, attainable
+from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW
 from rpl_agent.solver.holding import held_states
 from rpl_agent.solver.problem import Problem
 
@@ -183,10 +183,7 @@ def held_by_nature(problem: Problem, policy: Policy | None, scope: np.ndarray) -
     played = np.ones(pmdp.num_rows, bool) if policy is None else policy.as_weights(pmdp) > 0.0
     usable = np.where(played, 2, 0).astype(np.int8)
     quantifier = ANY_ROW if policy is None else ALL_ROWS
-    return held_states(
-        pmdp, usable, quantifier, scope & ~problem.task.decided,
-        lambda: attainable(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr),
-    )  # fmt: skip
+    return held_states(pmdp, usable, quantifier, scope & ~problem.task.decided, problem.graph_bounds)
 
 
 def _numbers(bound: AffineBound, problem: Problem) -> list[str]:

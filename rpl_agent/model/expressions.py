@@ -281,6 +281,18 @@ class ExpressionTable:
         values = (self.coefficients @ self.monomial_values(theta).T).T
         return values[0] if theta.ndim == 1 else values
 
+    def bounds_at(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(F,), (F,) floats below and above all of Λ at θ (d,); 0 and 1 stay what they are where they are exact."""
+        value, (low, high) = self.evaluate(theta), (bound.copy() for bound in self.constant_bounds)
+        learned = ~self.is_constant
+        low[learned], high[learned] = np.nextafter(value[learned], -np.inf), np.nextafter(value[learned], np.inf)
+        names = dict(zip(self.parameters, np.asarray(theta, dtype=float).tolist()))
+        for f in np.flatnonzero(learned & ((value == 0.0) | (value == 1.0))):
+            exact = self.polynomial(int(f)).evaluate(names)
+            low[f] = value[f] if exact >= value[f] else low[f]
+            high[f] = value[f] if exact <= value[f] else high[f]
+        return low, high
+
     def polynomial(self, f: int) -> Polynomial:
         """Expression f as an exact polynomial, for people."""
         terms = {}

@@ -140,7 +140,7 @@ def pair_bound(
         error += (share - most) * (high - low)
     if share == 0.0 or high == low:
         error = 0.0
-    if upper_low == 0.0 or lower_high >= 1.0:
+    if upper_low == 0.0 or (lower_high >= 1.0 and lower_low == 0.0):  # beside 1e-20, 1 is 1 - 1e-20, rounded
         result = high
         error = 0.0
     result = result - error if upward == maximise else result + error

@@ -17,7 +17,7 @@ from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy
 from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT, MIN_AGENT
 from rpl_agent.solver._components import components, levels
-from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, attainable, finite_set, hold_set
+from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, finite_set, hold_set
 from rpl_agent.solver.check import prove
 from rpl_agent.solver.operator import generic_bounds, state_bounds
 from rpl_agent.solver.problem import Problem
@@ -40,7 +40,7 @@ def _graph(problem: Problem, weights: np.ndarray | None) -> _HullGraph:
     pmdp, states = problem.pmdp, problem.pmdp.num_states
     if problem.discounted:
         return _HullGraph(np.zeros(states, dtype=bool), np.zeros(states, dtype=bool))
-    lo, hi = attainable(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
+    lo, hi = problem.graph_bounds()
     played = np.ones(pmdp.num_rows, dtype=bool) if weights is None else weights > 0.0
     infinite = np.zeros(states, dtype=bool)
     if not problem.is_reach:
@@ -210,7 +210,7 @@ def _rows(problem: Problem, blocks: list[_Level], values: np.ndarray) -> np.ndar
     q = problem.reward + problem.gamma * generic_bounds(problem, values, problem.agent != MAX_AGENT)
     best = np.maximum.reduceat(sign * q, pmdp.state_ptr[:-1])[pmdp.row_state]
     tied = sign * q >= best - 1e-9 * (1.0 + np.abs(np.where(np.isfinite(best), best, 0.0)))
-    lo, _ = attainable(*problem.relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
+    lo, _ = problem.graph_bounds()
     rows = np.full(pmdp.num_states, -1, dtype=np.int64)
     reached = problem.task.decided.copy()
     rows[reached] = pmdp.state_ptr[:-1][reached]

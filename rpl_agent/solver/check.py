@@ -53,7 +53,7 @@ from rpl_agent.jit import read_only
 from rpl_agent.relaxations._rows import row_range
 from rpl_agent.relaxations.row_set import INTERVAL, POINT, RowArrays, compiled_set, workspace
 from rpl_agent.solver._bellman import MIN_AGENT
-from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, attainable, finite_set
+from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, finite_set
 from rpl_agent.solver.holding import held_states
 from rpl_agent.solver.operator import better_bounds, row_bounds, state_bounds, total_bounds
 from rpl_agent.solver.policies import policy_issues, side_weights
@@ -177,12 +177,7 @@ class _Claim:
         played = np.ones(pmdp.num_rows, dtype=bool) if self.weights is None else self.weights > 0.0
         usable = np.where(played, np.where(problem.reward > 0.0, 1, 2), 0).astype(np.int8)
         quantifier = ANY_ROW if self.weights is None and problem.agent == MIN_AGENT else ALL_ROWS
-        return held_states(pmdp, usable, quantifier, zero, self._hull)
-
-    def _hull(self) -> tuple[np.ndarray, np.ndarray]:
-        """(T,), (T,) what the interval hull lets nature do."""
-        pmdp, relaxation = self.problem.pmdp, self.problem.relaxation
-        return attainable(*relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
+        return held_states(pmdp, usable, quantifier, zero, problem.graph_bounds)
 
     def issues(self) -> list[str]:
         found = self._boundary() + self._infinite()
@@ -235,7 +230,7 @@ class _Claim:
         usable = np.where(played, np.where(strict | (problem.reward > 0.0), 1, 2), 0).astype(np.int8)
 
         def nature() -> tuple[np.ndarray, np.ndarray]:
-            lo, hi = self._hull()
+            lo, hi = problem.graph_bounds()
             if support is None:
                 return lo, hi
             fixed = support >= 0.0
@@ -282,7 +277,7 @@ class _Claim:
             return []
         if problem.maximise and self.is_region:
             return [f"an infinite lower bound rests on the interval hull in {_name(problem, claimed)}"]
-        lo, hi = self._hull()
+        lo, hi = problem.graph_bounds()
         played = np.ones(pmdp.num_rows, dtype=bool) if self.weights is None else self.weights > 0.0
         quantifier = DRAWN_ROW if self.weights is not None else ANY_ROW if problem.agent == MIN_AGENT else ALL_ROWS
         finite = finite_set(

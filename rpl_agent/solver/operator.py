@@ -8,7 +8,7 @@ from rpl_agent.jit import UNIT_ROUNDOFF, read_only
 from rpl_agent.model.objective import Sense
 from rpl_agent.relaxations.base import CompiledRelaxation
 from rpl_agent.solver._bellman import FIXED_AGENT
-from rpl_agent.solver._graph import attainable, staying_rows
+from rpl_agent.solver._graph import staying_rows
 from rpl_agent.solver._states import row_totals, state_images
 from rpl_agent.solver.problem import Problem
 
@@ -74,7 +74,7 @@ def generic_bounds(problem: Problem, values: np.ndarray, upward: bool, rows: np.
     finite_values = values
     if infinite.any():
         finite_values = np.where(infinite, float(values[~infinite].max(initial=0.0)), values)
-        lo, hi = attainable(*relaxation.bounds(), pmdp.expression, pmdp.row_ptr)
+        lo, hi = problem.graph_bounds()
         bad, lo, hi = infinite[pmdp.successor[each]], lo[each], hi[each]
         possible = np.add.reduceat(np.where(bad, hi, 0.0), starts) > 0.0
         if problem.maximise:  # from below, a possibility of the hull proves nothing

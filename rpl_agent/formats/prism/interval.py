@@ -55,11 +55,8 @@ class IntervalBounds:
             point = np.zeros(0) if theta is None else np.asarray(theta, dtype=float)
             if point.shape != (len(self.domain.parameters),) or not self.domain.contains(point):
                 raise ModelError(f"θ must be a point of the domain of {self.domain.parameters}")
-            least, most = self.low.evaluate(point), self.high.evaluate(point)
+            least, most = self.low.bounds_at(point)[0], self.high.bounds_at(point)[1]
         lower, upper = least[self.low_id], most[self.high_id]
-        # a bound that is not a float, such as 1/3, is rounded outward; 0 and 1 are exact
-        lower = np.where((lower <= 0.0) | (lower >= 1.0), lower, np.nextafter(lower, 0.0))
-        upper = np.where((upper <= 0.0) | (upper >= 1.0), upper, np.nextafter(upper, 1.0))
         return np.where(lower > upper, upper, lower), upper
 
 
