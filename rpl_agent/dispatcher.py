@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from functools import cache
+from contextlib import contextmanager
+from functools import cache, partial
 from types import BuiltinFunctionType, MappingProxyType
 from typing import Any
 from unittest.mock import patch
@@ -184,9 +184,8 @@ class Kernel(CPUDispatcher):
         with _quick():
             if args in self.overloads or not self._keeps or self.is_kept(args):
                 return super().compile(sig)
-            with ExitStack() as lock:
-                with event.trigger_event(WAITING, {"dispatcher": self}):
-                    lock.enter_context(self._keeps.alone(args, self.targetctx))
+            waiting = partial(event.trigger_event, WAITING, {"dispatcher": self})
+            with self._keeps.alone(args, self.targetctx, waiting):
                 return super().compile(sig)
 
     @property

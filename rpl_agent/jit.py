@@ -171,7 +171,7 @@ class _Files:
         return any(map(os.path.exists, self._paths(key)))
 
     @contextmanager
-    def alone(self, key: Any) -> Iterator[None]:
+    def alone(self, key: Any, waiting: Callable[[], AbstractContextManager]) -> Iterator[None]:
         """No other process is in here with the same key; one that has ended or hangs keeps nobody waiting for ever."""
         path = self._paths(key)[-1].removesuffix(".nbc") + ".lock"
         try:
@@ -181,9 +181,11 @@ class _Files:
             yield
             return
         with file:
-            until = time.monotonic() + PATIENCE
-            while not _locks(file) and time.monotonic() < until:
-                time.sleep(0.02)
+            if not _locks(file):
+                until = time.monotonic() + PATIENCE
+                with waiting():
+                    while not _locks(file) and time.monotonic() < until:
+                        time.sleep(0.02)
             try:
                 yield
             finally:
@@ -232,9 +234,11 @@ class _Cache(caching.FunctionCache):
         """Whether `load_overload` would find something."""
         return self._cache_file.holds(self._index_key(sig, target_context.codegen()))
 
-    def alone(self, sig: Any, target_context: Any) -> AbstractContextManager[None]:
-        """In it, no other process makes the machine code of this signature."""
-        return self._cache_file.alone(self._index_key(sig, target_context.codegen()))
+    def alone(
+        self, sig: Any, target_context: Any, waiting: Callable[[], AbstractContextManager]
+    ) -> AbstractContextManager[None]:
+        """In it, no other process makes the machine code of this signature; ``waiting`` is around the wait for one."""
+        return self._cache_file.alone(self._index_key(sig, target_context.codegen()), waiting)
 
 
 def njit(
