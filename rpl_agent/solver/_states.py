@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.jit import FAINT, UNIT_ROUNDOFF, Bools, Floats, Ints, njit
-from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT
+from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT, paid
 
 LARGEST = np.finfo(np.float64).max
 
@@ -35,9 +35,11 @@ def row_totals(q: Floats, reward: Floats, gamma: float, upward: bool, out: Float
         if total != total:
             total = np.inf if upward else -np.inf
         if abs(total) < np.inf and (reward[i] != 0.0 or (gamma != 1.0 and total != 0.0)):
+            swept = paid(total, reward[i], gamma, 1.0 if upward else -1.0)  # to the last bit what a sweep says
             total = reward[i] + gamma * total
             size = min(abs(total), LARGEST)
             total = _rounded(total, 3.0 * UNIT_ROUNDOFF * (size + FAINT) + 6.0 * UNIT_ROUNDOFF * abs(reward[i]), upward)
+            total = swept if abs(swept) < np.inf else total
         out[i] = total
 
 

@@ -96,6 +96,12 @@ def test_squares_that_underflow_are_not_left_out(seed):
     assert round_of(seed).failures == []
 
 
+@pytest.mark.parametrize("seed", [97000108])
+def test_the_check_rounds_as_the_sweeps_do(seed):
+    """What a row pays was rounded in two ways, by an ulp apart: the check refused a bound of the solver."""
+    assert round_of(seed).failures == []
+
+
 @pytest.mark.parametrize("seed", [90011898])
 def test_a_row_that_is_not_a_number_supports_nothing(seed):
     """A row's query overflowed near the largest float, and the check let the agent choose another row."""
