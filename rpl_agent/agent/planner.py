@@ -34,7 +34,8 @@ from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 
-#: Stages of an update, in the order they happen; anything else certify times is counted as "region".
+#: What a run's time goes to, in the order it happens; anything else certify times is counted as "region". Logging is
+#: all that follows a certificate: tables, events, pictures, callbacks.
 STAGES = ("sampling", "intervals", "region", "relaxation", "solve", "logging")
 #: Estimates of probabilities are not taken below this in the information (a rare outcome is not all that matters).
 MIN_PROBABILITY = 1e-3

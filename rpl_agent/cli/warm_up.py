@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryFile(dir=folder):
         pass  # can be written: said before anything is compiled in vain
     compiled, seconds = compile_all(None if arguments.json else lambda text: print(text, flush=True))
-    kept = [kernel.is_kept(arguments) for kernel, arguments in map(find, recorded(RUNS))]
+    kept = [kernel.is_kept(kinds) for kernel, kinds in map(find, recorded(RUNS))]
     if not all(kept):
         raise UsageError(f"{kept.count(False)} of {len(kept)} kernels could not be kept in {folder}: is the disk full?")
     result = {"folder": folder, "compiled": compiled, "loaded": loaded(), "seconds": seconds}

@@ -83,15 +83,13 @@ def _largest_eigenvalue(M: Floats) -> float:
     r = M.shape[0]
     trace = 0.0
     square = 0.0
+    size = 0.0
     for j in range(r):
         trace += M[j, j]
         for k in range(r):
             square += M[j, k] * M[j, k]
+            size += abs(M[j, k])
     if square < SAFE_SQUARES:  # squares underflow: the sum of all sizes is a bound
-        size = 0.0
-        for j in range(r):
-            for k in range(r):
-                size += abs(M[j, k])
         return size * (1.0 + 32.0 * r * UNIT_ROUNDOFF)
     mean = trace / r
     spread = square / r - mean * mean + 32.0 * r * UNIT_ROUNDOFF * square
@@ -172,15 +170,13 @@ def _residual(
             unknown += (abs(D) + turn) * chances.error[f] * weight
             size += (abs(D) + turn) * (abs(p) + slope)
             curve += slope * turn
+    square = 0.0
     norm = 0.0
     for j in range(r):
-        norm += l[j] * l[j]
-    if norm < SAFE_SQUARES:  # squares underflow: the sum of all sizes is a bound
-        norm = 0.0
-        for j in range(r):
-            norm += abs(l[j])
-    else:
-        norm = np.sqrt(norm)
+        square += l[j] * l[j]
+        norm += abs(l[j])
+    if square >= SAFE_SQUARES:  # below, squares underflow: the sum of all sizes is a bound
+        norm = np.sqrt(square)
     norm *= 1.0 + (r + 4.0) * UNIT_ROUNDOFF
     rounding = (2.0 * terms + 6.0 * r + 24.0) * UNIT_ROUNDOFF * size + 2.0 * unknown
     if size > 0.0:  # products may underflow

@@ -19,7 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from rpl_agent.errors import ModelError
-from rpl_agent.model.polynomial import ONE, Monomial, Polynomial
+from rpl_agent.model.polynomial import ONE, Monomial, Polynomial, outward
 
 INT64_SAFE = 2**62
 #: Above this many non-constant monomials the reduction stays sparse.
@@ -255,15 +255,10 @@ class ExpressionTable:
         1 - 1e-20 is less than 1: as a float it would be 1, and the rest of its row would seem impossible.
         """
         low, high = self.constant.copy(), self.constant.copy()
-        row_of, denominator = self._row_of, self.denominators[0]
-        at = np.flatnonzero((self.indices == 0) & self.is_constant[row_of])
-        for f, numerator in zip(row_of[at].tolist(), self.data[at].tolist()):
-            over, under = float(low[f]).as_integer_ratio()
-            error = over * denominator - int(numerator) * under
-            if error > 0:
-                low[f] = np.nextafter(low[f], -np.inf)
-            elif error < 0:
-                high[f] = np.nextafter(high[f], np.inf)
+        row_of = self._row_of
+        for k in np.flatnonzero((self.indices == 0) & self.is_constant[row_of]):
+            value = Fraction(int(self.data[k]), self.denominators[0])
+            low[row_of[k]], high[row_of[k]] = outward(value, value)
         return low, high
 
     def monomial_values(self, theta: np.ndarray) -> np.ndarray:
@@ -282,15 +277,12 @@ class ExpressionTable:
         return values[0] if theta.ndim == 1 else values
 
     def bounds_at(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(F,), (F,) floats below and above all of Λ at θ (d,); 0 and 1 stay what they are where they are exact."""
-        value, (low, high) = self.evaluate(theta), (bound.copy() for bound in self.constant_bounds)
-        learned = ~self.is_constant
-        low[learned], high[learned] = np.nextafter(value[learned], -np.inf), np.nextafter(value[learned], np.inf)
-        names = dict(zip(self.parameters, np.asarray(theta, dtype=float).tolist()))
-        for f in np.flatnonzero(learned & ((value == 0.0) | (value == 1.0))):
-            exact = self.polynomial(int(f)).evaluate(names)
-            low[f] = value[f] if exact >= value[f] else low[f]
-            high[f] = value[f] if exact <= value[f] else high[f]
+        """(F,), (F,) the nearest floats on either side of all of Λ at θ (d,)."""
+        low, high = (bound.copy() for bound in self.constant_bounds)
+        values = dict(zip(self.parameters, np.asarray(theta, dtype=float).tolist()))
+        for f in np.flatnonzero(~self.is_constant):
+            value = self.polynomial(int(f)).evaluate(values)
+            low[f], high[f] = outward(value, value)
         return low, high
 
     def polynomial(self, f: int) -> Polynomial:

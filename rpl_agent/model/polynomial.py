@@ -11,6 +11,7 @@ import ast
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
+from math import inf, nextafter
 from typing import TypeAlias, Union
 
 from rpl_agent.errors import ModelError
@@ -23,6 +24,15 @@ ONE: Monomial = ()
 MAX_DEGREE = 64
 #: Decimal exponents above this are refused for the same reason (doubles end at 308).
 MAX_EXPONENT = 400
+
+
+def outward(low: Fraction, high: Fraction) -> tuple[float, float]:
+    """Floats at or beyond both ends."""
+    below, above = float(low), float(high)
+    return (
+        below if Fraction(below) <= low else nextafter(below, -inf),
+        above if Fraction(above) >= high else nextafter(above, inf),
+    )
 
 
 def exact(value: Number) -> Fraction:

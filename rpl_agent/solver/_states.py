@@ -35,11 +35,10 @@ def row_totals(q: Floats, reward: Floats, gamma: float, upward: bool, out: Float
         if total != total:
             total = np.inf if upward else -np.inf
         if abs(total) < np.inf and (reward[i] != 0.0 or (gamma != 1.0 and total != 0.0)):
-            swept = paid(total, reward[i], gamma, 1.0 if upward else -1.0)  # to the last bit what a sweep says
-            total = reward[i] + gamma * total
-            size = min(abs(total), LARGEST)
-            total = _rounded(total, 3.0 * UNIT_ROUNDOFF * (size + FAINT) + 6.0 * UNIT_ROUNDOFF * abs(reward[i]), upward)
-            total = swept if abs(swept) < np.inf else total
+            sum_of_both = reward[i] + gamma * total
+            total = paid(total, reward[i], gamma, 1.0 if upward else -1.0)  # to the last bit what a sweep says
+            if not abs(total) < np.inf:
+                total = _rounded(sum_of_both, 9.0 * UNIT_ROUNDOFF * LARGEST, upward)
         out[i] = total
 
 

@@ -1,4 +1,4 @@
-"""Where a play can be held for ever."""
+"""Where a play can be held for ever, and what the graph is told of nature."""
 
 from __future__ import annotations
 
@@ -7,8 +7,23 @@ from collections.abc import Callable
 import numpy as np
 
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.solver._graph import hold_set
+from rpl_agent.solver._graph import attainable, hold_set
 from rpl_agent.solver._states import runs_forward
+
+
+def graph_bounds(
+    known: bool, lower: np.ndarray, upper: np.ndarray, expression: np.ndarray, row_ptr: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(lo, hi) (T,) of nature, from bounds (F,): of an interval hull exactly, of a ``known`` MDP its support.
+
+    A known MDP has rounded probabilities: beside 1 - 1e-20, which is 1 as a float, their sum would leave no room for
+    the 1e-20. A successor that is the only one of its row has all of the mass.
+    """
+    if not known:
+        return attainable(lower, upper, expression, row_ptr)
+    lengths = np.diff(row_ptr)
+    p = np.where(np.repeat(lengths == 1, lengths), 1.0, lower[expression])
+    return p, p
 
 
 def held_states(

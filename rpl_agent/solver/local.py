@@ -18,8 +18,9 @@ from rpl_agent.relaxations.row_set import POINT, CompiledSet, RowArrays, Scratch
 from rpl_agent.solver._bellman import FIXED_AGENT, Game, bellman
 from rpl_agent.solver._chain import assemble, extract, relax_chain, residual, row_means
 from rpl_agent.solver._components import retry_costs
-from rpl_agent.solver._graph import attainable, staying_rows
+from rpl_agent.solver._graph import staying_rows
 from rpl_agent.solver._witness import SPECK, tidy
+from rpl_agent.solver.holding import graph_bounds
 
 if TYPE_CHECKING:
     from rpl_agent.solver.problem import Problem
@@ -64,12 +65,10 @@ class Local:
         state_ptr, row_ptr, successor, row_of, transition_of, exits = extract(
             states, problem.position, pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, np.array([rows, transitions])
         )
-        expression = pmdp.expression[transition_of]
-        for array in (state_ptr, row_ptr, successor, expression):
-            array.setflags(write=False)  # as in the model, so that kernels are compiled once
         weights = problem.weights[row_of] if problem.agent == FIXED_AGENT else np.ones(rows)
         return cls(
-            states, exits, row_of, transition_of, state_ptr, row_ptr, successor, expression,
+            states, exits, row_of, transition_of, read_only(state_ptr, np.int64), read_only(row_ptr, np.int64),
+            read_only(successor, np.int32), read_only(pmdp.expression[transition_of], np.int32),
             problem.reward[row_of], weights, problem.cs, problem.agent, problem.maximise, problem.gamma,
         )  # fmt: skip
 
@@ -102,10 +101,7 @@ class Local:
 
     @cached_property
     def _attainable(self) -> tuple[np.ndarray, np.ndarray]:
-        if self.nature_fixed:
-            p = np.where((np.diff(self.row_ptr) == 1)[self.transition_row], 1.0, self.cs.lower[self.expression])
-            return p, p
-        return attainable(self.cs.lower, self.cs.upper, self.expression, self.row_ptr)
+        return graph_bounds(self.nature_fixed, self.cs.lower, self.cs.upper, self.expression, self.row_ptr)
 
     @property
     def lo(self) -> np.ndarray:

@@ -18,7 +18,7 @@ from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.relaxations.row_set import POINT, CompiledSet, Scratch, workspace
 from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Game
 from rpl_agent.solver._components import CYCLIC, SINK, TRIVIAL, components, layers, numbered_forward
-from rpl_agent.solver._graph import attainable
+from rpl_agent.solver.holding import graph_bounds
 
 #: more cyclic layers than this are solved together if they are small enough: one factorisation beats many
 MAX_LAYERS, MERGE_LIMIT = 24, 60_000
@@ -140,17 +140,10 @@ class Problem:
         return read_only(np.where(self.task.decided[source], source, self.pmdp.successor), np.int32)
 
     def graph_bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """(lo, hi) (T,) of nature, as `_graph` asks for them: of the interval hull exactly, of a known MDP its support.
-
-        A known MDP has rounded probabilities: beside 1 - 1e-20, which is 1 as a float, their sum would leave no room
-        for the 1e-20.
-        """
-        pmdp, compiled = self.pmdp, self.relaxation.compiled()
-        lower, upper = self.relaxation.bounds()
-        if compiled is not None and compiled.kind == POINT:
-            p = np.where((np.diff(pmdp.row_ptr) == 1)[pmdp.transition_row], 1.0, lower[pmdp.expression])
-            return p, p
-        return attainable(lower, upper, pmdp.expression, pmdp.row_ptr)
+        """(lo, hi) (T,) of nature, as `_graph` asks for them."""
+        compiled = self.relaxation.compiled()
+        known = compiled is not None and compiled.kind == POINT
+        return graph_bounds(known, *self.relaxation.bounds(), self.pmdp.expression, self.pmdp.row_ptr)
 
     @cached_property
     def longest(self) -> int:

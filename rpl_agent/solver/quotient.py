@@ -12,6 +12,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from rpl_agent.jit import read_only
 from rpl_agent.solver._bellman import FIXED_AGENT
 from rpl_agent.solver._graph import staying_rows
 from rpl_agent.solver.local import Local
@@ -103,16 +104,14 @@ def collapse(local: Local) -> Quotient | None:
     order = np.argsort(row_class, kind="stable")
     begin = np.concatenate([[0], np.cumsum(lengths)])
     picks = np.concatenate([np.arange(begin[r], begin[r + 1]) for r in order]) if len(order) else np.zeros(0, dtype=int)
-    row_ptr = np.concatenate([[0], np.cumsum(lengths[order])]).astype(np.int64)
-    state_ptr = np.searchsorted(row_class[order], np.arange(live + 1)).astype(np.int64)
+    row_ptr = read_only(np.concatenate([[0], np.cumsum(lengths[order])]), np.int64)
+    state_ptr = read_only(np.searchsorted(row_class[order], np.arange(live + 1)), np.int64)
     direction = local.agent if local.agent != FIXED_AGENT else (1 if local.maximise else -1)
-    arrays = (state_ptr, row_ptr, class_of[successor[picks]].astype(np.int32), expression[picks])
-    for array in arrays:
-        array.setflags(write=False)
     quotient = replace(
         local, states=np.arange(live), exits=np.arange(len(names) - live + m), row_of=np.arange(len(order)),
-        transition_of=np.arange(len(picks)), state_ptr=arrays[0], row_ptr=arrays[1],
-        successor=arrays[2], expression=arrays[3], reward=reward[order],
+        transition_of=np.arange(len(picks)), state_ptr=state_ptr, row_ptr=row_ptr,
+        successor=read_only(class_of[successor[picks]], np.int32), expression=read_only(expression[picks], np.int32),
+        reward=reward[order],
         weights=np.ones(len(order)), agent=direction,
     )  # fmt: skip
     return Quotient(quotient, class_of, np.arange(live, len(names)))

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, reduce
-from math import comb, inf, nextafter
+from math import comb
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from rpl_agent.formats.prism.quotients import (
 from rpl_agent.formats.prism.scope import Program
 from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.domain import Domain
-from rpl_agent.model.polynomial import ONE, Monomial, Number, Polynomial, exact
+from rpl_agent.model.polynomial import ONE, Monomial, Number, Polynomial, exact, outward
 from rpl_agent.model.ranges import MAX_BERNSTEIN
 from rpl_agent.model.unused import projection
 
@@ -204,12 +204,3 @@ def _power(p: int, n: int, low: Fraction, high: Fraction) -> np.ndarray:
             for q in range(min(i, p) + 1))
         for i in range(n + 1)
     ], dtype=object)  # fmt: skip
-
-
-def outward(low: Fraction, high: Fraction) -> tuple[float, float]:
-    """Floats at or beyond both ends."""
-    below, above = float(low), float(high)
-    return (
-        below if Fraction(below) <= low else nextafter(below, -inf),
-        above if Fraction(above) >= high else nextafter(above, inf),
-    )

@@ -8,7 +8,7 @@ from math import floor
 
 import numpy as np
 
-from rpl_agent.formats.prism.derived import exact_box, outward, quotient_range
+from rpl_agent.formats.prism.derived import exact_box, quotient_range
 from rpl_agent.formats.prism.errors import NOWHERE, PrismError
 from rpl_agent.formats.prism.probability import Pool, ProbabilityColumn
 from rpl_agent.formats.prism.scope import Program, RewardItem
@@ -16,7 +16,7 @@ from rpl_agent.formats.prism.tape import LIMIT
 from rpl_agent.formats.prism.vector import ExpressionBatch
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
-from rpl_agent.model.polynomial import Polynomial
+from rpl_agent.model.polynomial import Polynomial, outward
 from rpl_agent.model.reward import Reward, Spread
 
 
