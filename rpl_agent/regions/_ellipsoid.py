@@ -55,10 +55,3 @@ def support_ellipsoid(center: Floats, factor: Floats, radius: float, direction: 
         norm = _small_norm(factor, direction, sizes)
     total -= radius * norm
     return total - (4.0 * n + 16.0) * UNIT_ROUNDOFF * (size + radius * sizes) - 1e-300
-
-
-@njit(allocates=False)
-def support_ellipsoid_many(center: Floats, factor: Floats, radius: float, directions: Floats, out: Floats) -> None:
-    """``out[i]`` = bound for ``directions[i]``."""
-    for i in range(directions.shape[0]):
-        out[i] = support_ellipsoid(center, factor, radius, directions[i])

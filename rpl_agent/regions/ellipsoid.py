@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from rpl_agent._core import core
 from rpl_agent.errors import ModelError
 from rpl_agent.jit import UNIT_ROUNDOFF
-from rpl_agent.regions._ellipsoid import support_ellipsoid_many
 from rpl_agent.regions.base import (
     CONTAINS_TOLERANCE,
     EllipsoidData,
@@ -76,7 +76,7 @@ class Ellipsoid:
         if self.is_empty:
             return np.full(len(directions), np.inf)
         values = np.empty(len(directions))
-        support_ellipsoid_many(*self._data, directions, values)
+        core.support_ellipsoid_many(*directions.shape, *self._data, directions, values)
         return values
 
     def contains(self, points: np.ndarray) -> np.ndarray:

@@ -1,0 +1,121 @@
+"""The compiled core: `core.NAME` is the C function of that name, `core.Name` makes the struct `name`.
+
+`core.h` is the single source of signatures. cffi in ABI mode, because it turns an array into a pointer five times
+faster than ctypes, needs no Python.h, and so serves all versions of Python with one library. A pointer takes a
+C-contiguous array of exactly its type; anything else is a TypeError that names function and parameter, because in C it
+would be memory corruption. `const` arrays may be read-only; only a pointer marked OPTIONAL may be None. The GIL is
+released while a function runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rpl_agent._core.build import build, declarations
+
+#: What an array holds for a pointer to this type of the header.
+DTYPES: dict[str, Any] = {
+    "double": np.float64, "bool": np.bool_, "int32_t": np.int32, "int64_t": np.int64, "uint8_t": np.uint8,
+    "uint64_t": np.uint64,
+}  # fmt: skip
+_STRUCT = re.compile(r"typedef struct \w*\s*\{(.*?)\}\s*(\w+);", re.DOTALL)
+_FUNCTION = re.compile(r"^(\w+) (\w+)\(([^)]*)\);", re.MULTILINE)
+_PARAMETER = re.compile(r"^(const )?(\w+) (\*?)(\w+)( OPTIONAL)?$")
+Convert = Callable[[Any], Any]
+
+
+class Struct:
+    """A struct of the header: ``pointer`` for C, its arrays kept alive, its fields readable."""
+
+    def __init__(self, name: str, pointer: Any, fields: dict[str, Any]) -> None:
+        self.name, self.pointer, self.fields = name, pointer, fields
+
+    def __getattr__(self, field: str) -> Any:
+        try:
+            return self.__dict__["fields"][field]
+        except KeyError:
+            raise AttributeError(field) from None
+
+
+class Core:
+    """The functions and structs of `core.h` as attributes."""
+
+    def __init__(self) -> None:
+        path = build()  # only where sources have changed since
+        bindings = importlib.import_module("rpl_agent._core.bindings")
+        self._ffi = bindings.ffi
+        self._compiled = self._ffi.dlopen(str(path))
+        self._structs: set[str] = set()
+        text = declarations()
+        for body, name in _STRUCT.findall(text):
+            fields = dict(self._parameter(name, field) for field in body.split(";") if field.strip())
+            self._structs.add(name)
+            setattr(self, name.title().replace("_", ""), self._maker(name, fields))
+        for _, name, parameters in _FUNCTION.findall(_STRUCT.sub("", text)):
+            listed = [self._parameter(name, p)[1] for p in parameters.split(",") if p.strip() != "void"]
+            setattr(self, name, self._caller(getattr(self._compiled, name), listed))
+
+    def _parameter(self, where: str, declared: str) -> tuple[str, Convert | None]:
+        """(name, conversion) of a parameter or field; no conversion for what is passed by value."""
+        found = _PARAMETER.match(" ".join(declared.split()))
+        if found is None:
+            raise ValueError(f"core.h: {where}: cannot read {declared.strip()!r}")
+        const, c_type, pointer, name, optional = found.groups()
+        if not pointer:
+            return name, None
+        make = self._struct_pointer if c_type in self._structs else self._array_pointer
+        convert = make(f"{where}: {name}", c_type, const is None)
+        null = self._ffi.NULL
+        return name, (lambda value: null if value is None else convert(value)) if optional else convert
+
+    def _struct_pointer(self, where: str, c_type: str, written: bool) -> Convert:
+        def convert(value: Any) -> Any:
+            if not isinstance(value, Struct) or value.name != c_type:
+                raise TypeError(f"{where} needs a struct {c_type}, got {value!r}")
+            return value.pointer
+
+        return convert
+
+    def _array_pointer(self, where: str, c_type: str, written: bool) -> Convert:
+        dtype, kind, from_buffer = np.dtype(DTYPES[c_type]), self._ffi.typeof(f"{c_type}[]"), self._ffi.from_buffer
+
+        def convert(array: Any) -> Any:
+            if not isinstance(array, np.ndarray) or array.dtype != dtype:
+                got = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else repr(array)
+                raise TypeError(f"{where} needs a {dtype} array, got {got}")
+            try:
+                return from_buffer(kind, array, written)
+            except (BufferError, ValueError) as error:  # not contiguous, or read-only
+                raise TypeError(f"{where}: {error}") from None
+
+        return convert
+
+    def _maker(self, name: str, fields: dict[str, Convert | None]) -> Callable[..., Struct]:
+        def make(**values: Any) -> Struct:
+            if values.keys() != fields.keys():
+                raise TypeError(f"{name}: fields missing or unknown: {sorted(values.keys() ^ fields.keys())}")
+            held = {f: v if (convert := fields[f]) is None else convert(v) for f, v in values.items()}
+            return Struct(name, self._ffi.new(f"{name} *", held), values)
+
+        return make
+
+    def _caller(self, function: Any, conversions: list[Convert | None]) -> Callable[..., Any]:
+        count = len(conversions)
+
+        def call(*arguments: Any) -> Any:
+            if len(arguments) != count:
+                raise TypeError(f"{function} takes {count} arguments, got {len(arguments)}")
+            return function(*(a if c is None else c(a) for a, c in zip(arguments, conversions)))
+
+        return call
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"core.h declares no {name!r}")
+
+
+core = Core()
