@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from rpl_agent._core import core
 from rpl_agent.errors import DataError
-from rpl_agent.evidence import _counting
 from rpl_agent.model.pmdp import ParametricMDP
 
 #: Geometric schedule: a mark the first time the total reaches FIRST_MARK · RATIO^j, j = 0..MAX_MARKS-1.
@@ -32,8 +32,11 @@ SPLIT_WEIGHT = (1.0 - ORIGIN_WEIGHT["split"]) / len(SPLIT_MARKS)
 #: Share of what is left of the weight that an explicit mark takes when the caller gives none.
 EXPLICIT_SHARE = 0.97
 _SCHEDULES = ("geometric", "split")
-#: What `locate` says of a state that a row leads to on several ways, besides the codes of its kernel.
-AMBIGUOUS = -3
+#: The largest total: every count is then a float64 without rounding, and no sum of counts overflows.
+MOST = 2**53
+#: What `locate` says where there is no transition: an action that is not enabled, a state that the row does not lead to
+#: (both as in core.h), one that it leads to on several ways.
+NO_ROW, NO_SUCCESSOR, AMBIGUOUS = -1, -2, -3
 
 
 @dataclass(frozen=True, eq=False)  # identity: what is derived from a mark is cached by it
@@ -73,12 +76,10 @@ class Counts:
     # ------------------------------------------------------------------ adding data
     def add(self, state: int, action: int, successor: int, n: int = 1) -> None:
         """n observations of one step; O(row length)."""
-        t = self._locate([state], [action], [successor])[0]
-        if n < 0:
-            raise DataError(f"negative count {n}")
-        self.transitions[t] += n
-        self.successes[self.pmdp.expression[t]] += n
-        self.total += int(n)
+        indices = self._locate([state], [action], [successor])
+        if not isinstance(n, int | np.integer) or n < 0:
+            raise DataError(f"negative count {n}" if n < 0 else f"count {n} is not a whole number")
+        self._add_sparse(indices, int(n))
         self._mark_if_due()
 
     def add_many(self, states: ArrayLike, actions: ArrayLike, successors: ArrayLike) -> None:
@@ -105,7 +106,6 @@ class Counts:
             rounded = np.rint(batch) if batch.dtype.kind == "f" else None
             if rounded is None or not np.isfinite(batch).all() or not (rounded == batch).all():
                 raise DataError("transition counts must be whole numbers")
-            batch = rounded.astype(np.int64)
         indices = np.flatnonzero(batch)
         amounts = batch[indices]
         if (amounts < 0).any():
@@ -220,6 +220,11 @@ class Counts:
         self.schedule, self.planned = schedule, planned
 
     def _add_sparse(self, indices: np.ndarray, amounts: np.ndarray | int) -> None:
+        """Amounts ≥ 0, one for each index or the same for all."""
+        more = float(np.sum(amounts, dtype=float)) if np.ndim(amounts) else len(indices) * amounts
+        if more > MOST - self.total:
+            raise DataError(f"{more:.6g} more transitions: a table counts up to 2^53, as far as floats are exact")
+        amounts = amounts.astype(np.int64) if isinstance(amounts, np.ndarray) else amounts
         np.add.at(self.transitions, indices, amounts)
         np.add.at(self.successes, self.pmdp.expression[indices], amounts)
         self.total += int(np.sum(amounts)) if np.ndim(amounts) else len(indices) * int(amounts)
@@ -242,7 +247,7 @@ class Counts:
         p = self.pmdp
         state = p.state_name(s) if 0 <= s < p.num_states else f"state {s} (the model has {p.num_states} states)"
         action = p.action_names[a] if 0 <= a < p.num_actions else f"action {a}"
-        if reason == _counting.NO_ROW:
+        if reason == NO_ROW:
             return f"action {action} was observed in {state}, but the model does not enable it there"
         target = p.state_name(s2) if 0 <= s2 < p.num_states else f"state {s2}"
         if reason == AMBIGUOUS:
@@ -261,11 +266,16 @@ def locate(pmdp: ParametricMDP, states: np.ndarray, actions: np.ndarray, success
 
     Successors are those of the transitions, or the states that are seen behind silent ones.
     """
-    out = np.empty(len(states), dtype=np.int64)
-    _counting.locate(states, actions, successors, pmdp.state_ptr, pmdp.action, pmdp.row_ptr, pmdp.successor, out)
-    if pmdp.has_payments and (out == _counting.NO_SUCCESSOR).any():
-        seen = np.empty_like(out)
-        _counting.locate(states, actions, successors, pmdp.state_ptr, pmdp.action, pmdp.row_ptr, pmdp.arrives, seen)
+
+    def found(targets: np.ndarray) -> np.ndarray:
+        out = np.empty(len(states), dtype=np.int64)
+        model = (pmdp.num_states, pmdp.state_ptr, pmdp.action, pmdp.row_ptr, targets)
+        core.locate(len(states), states, actions, successors, *model, out)
+        return out
+
+    out = found(pmdp.successor)
+    if pmdp.has_payments and (out == NO_SUCCESSOR).any():
+        seen = found(pmdp.arrives)
         seen[(seen >= 0) & pmdp.told_by_reward[seen]] = AMBIGUOUS
-        out = np.where(out == _counting.NO_SUCCESSOR, seen, out)
+        out = np.where(out == NO_SUCCESSOR, seen, out)
     return out

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
+from rpl_agent._core import core
 from rpl_agent.errors import DataError
-from rpl_agent.evidence import _counting
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.ledger import check_delta, per_event
 from rpl_agent.evidence.pooling import event_table
@@ -51,7 +51,7 @@ def anytime(successes: ArrayLike, trials: ArrayLike, gamma: float) -> tuple[np.n
     """Interval valid at all times together; l = 0 where K = 0 and u = 1 where K = N."""
     k, n = _check(successes, trials, gamma)
     lower, upper = np.empty(k.shape), np.empty(k.shape)
-    _counting.anytime_bounds(k.ravel(), n.ravel(), -np.log(gamma), lower.ravel(), upper.ravel())
+    core.anytime_bounds(k.size, k, n, -np.log(gamma), lower, upper)
     return _outward(lower, upper)
 
 
@@ -118,8 +118,8 @@ def _function(method: str) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
 
 def _check(successes: ArrayLike, trials: ArrayLike, gamma: float) -> tuple[np.ndarray, np.ndarray]:
     check_delta(gamma)
-    k = np.atleast_1d(np.array(successes, dtype=float))
-    n = np.atleast_1d(np.array(trials, dtype=float))
+    k = np.atleast_1d(np.array(successes, dtype=float, order="C"))
+    n = np.atleast_1d(np.array(trials, dtype=float, order="C"))
     if k.shape != n.shape:
         raise DataError(f"{k.shape} successes for {n.shape} trials")
     if not (np.isfinite(n).all() and (k >= 0).all() and (k <= n).all()):

@@ -18,7 +18,6 @@ from itertools import combinations
 import numpy as np
 
 from rpl_agent.errors import ModelError
-from rpl_agent.evidence import _counting
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.ledger import check_delta, per_event
 from rpl_agent.model.pmdp import ParametricMDP
@@ -28,8 +27,8 @@ MAX_FACETS = 6
 
 def row_types(pmdp: ParametricMDP) -> tuple[np.ndarray, np.ndarray]:
     """(type of each row (R,), one row of each type): rows are of one type if they carry the same expressions."""
-    ordered = np.empty(pmdp.num_transitions, dtype=np.int64)
-    _counting.sort_rows(pmdp.row_ptr, pmdp.expression, ordered)
+    pair = pmdp.transition_row * np.int64(pmdp.num_expressions) + pmdp.expression
+    ordered = np.sort(pair) % pmdp.num_expressions  # the expressions of every row in ascending order
     rng = np.random.default_rng(7)
     salts = rng.integers(1, 2**63, size=(2, pmdp.num_expressions), dtype=np.uint64)
     length = np.diff(pmdp.row_ptr)

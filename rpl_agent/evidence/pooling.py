@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rpl_agent.evidence import _counting
+from rpl_agent._core import core
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.jit import read_only
 from rpl_agent.model.expressions import ExpressionTable
@@ -49,7 +49,8 @@ class EventTable:
     def __init__(self, pmdp: ParametricMDP):
         table = pmdp.table
         multiplicity = np.empty(pmdp.num_transitions, dtype=np.int32)
-        _counting.multiplicities(pmdp.row_ptr, pmdp.expression, table.num_expressions, multiplicity)
+        scratch = np.full(table.num_expressions, -1), np.empty(table.num_expressions, dtype=np.int64)
+        core.multiplicities(pmdp.num_rows, pmdp.row_ptr, pmdp.expression, *scratch, multiplicity)
         if multiplicity.max(initial=1) == 1 and multiplicity.min(initial=1) == 1:
             self.group_of = pmdp.expression
             self.expression = np.arange(table.num_expressions)
@@ -82,21 +83,12 @@ class EventTable:
 
     def pool(self, counts: Counts) -> Evidence:
         """One compiled pass over the model."""
-        successes = np.zeros(self.num_events, dtype=np.int64)
-        trials = np.zeros(self.num_events, dtype=np.int64)
-        hits = np.zeros(len(self.expression), dtype=np.int64)
-        seen = np.full(self.num_events, -1, dtype=np.int64)
-        _counting.pool_events(
-            self.row_ptr,
-            self.group_of,
-            counts.transitions,
-            self.event_of,
-            self.positive,
-            hits,
-            seen,
-            successes,
-            trials,
-        )
+        successes, trials = np.zeros(self.num_events, dtype=np.int64), np.zeros(self.num_events, dtype=np.int64)
+        scratch = np.zeros(len(self.expression), dtype=np.int64), np.full(self.num_events, -1)
+        core.pool_events(
+            len(self.row_ptr) - 1, self.row_ptr, self.group_of, counts.transitions, self.event_of, self.positive,
+            *scratch, successes, trials,
+        )  # fmt: skip
         return Evidence(successes, trials, counts.successes.copy(), counts.total)
 
     def per_expression(

@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.errors import DataError, RPLWarning
-from rpl_agent.evidence import _counting
-from rpl_agent.evidence.counts import AMBIGUOUS, Counts, locate
+from rpl_agent.evidence.counts import AMBIGUOUS, NO_ROW, Counts, locate
 from rpl_agent.formats.log_sources import LogRows, length, open_log
 from rpl_agent.formats.repeats import Repeats
 from rpl_agent.likelihood.windows import split_fraction
@@ -252,7 +251,7 @@ class _Decoder:
         if not 0 <= action < p.num_actions:
             return f"the model has no action {action} (it has {p.num_actions})"
         shown = f"{p.state_name(state)}, action {p.action_names[action]!r}"
-        if found == _counting.NO_ROW:
+        if found == NO_ROW:
             return f"{shown} is not enabled"
         if not 0 <= successor < p.num_states:
             return f"the model has no state {successor} (it has {p.num_states})"

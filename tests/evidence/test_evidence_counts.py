@@ -50,6 +50,23 @@ def test_impossible_transition_is_named_and_not_counted(chain):
     assert counts.total == 0 and not counts.transitions.any()
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, float])
+def test_counts_that_would_wrap_are_refused(chain, dtype):
+    """Sums of int64 wrap silently; a count beyond 2^53 is no longer a float64 either."""
+    counts, batch = Counts(chain), np.zeros(chain.num_transitions, dtype=dtype)
+    batch[0] = 2**53
+    counts.add_batch(batch)
+    for more in (1, 2**62, *((2**63 + 2**40,) if dtype is np.uint64 else ())):
+        batch[0] = more
+        with pytest.raises(DataError, match="2\\^53"):
+            counts.add_batch(batch)
+    with pytest.raises(DataError, match="2\\^53"):
+        counts.add(0, chain.action_names.index("go"), 1, n=2**63 - 1)
+    with pytest.raises(DataError, match="not a whole number"):
+        counts.add(0, chain.action_names.index("go"), 1, n=0.5)
+    assert counts.total == counts.transitions[0] == counts.successes.sum() == 2**53
+
+
 def test_bad_batches(chain):
     counts = Counts(chain)
     with pytest.raises(DataError, match="shape"):
