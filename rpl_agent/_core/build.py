@@ -42,7 +42,8 @@ def library() -> Path:
     digest = hashlib.sha256(" ".join(flags()).encode())
     for path in sources():
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return HERE / f"core-{digest.hexdigest()[:16]}-{sys.platform}-{platform.machine().lower()}.so"
+    # the second dot: what walks over the package must not take it for an extension module of Python
+    return HERE / f"core-{digest.hexdigest()[:16]}.{sys.platform}-{platform.machine().lower()}.so"
 
 
 def compiler() -> list[str] | None:
