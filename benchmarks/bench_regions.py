@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from rpl_agent._core import core
 from rpl_agent.model import Sense
 from rpl_agent.regions import Ellipsoid, Polytope, build_region
-from rpl_agent.regions._support import support_polytope_many
 from rpl_agent.regions.lp import LinearProgram
 from rpl_agent.relaxations.projections import expression_wise, parameter_wise, tied
 from rpl_agent.relaxations.rectangular import Rectangular
@@ -44,9 +44,9 @@ def queries(n: int, constraints: int, smoke: bool) -> dict:
     built, polytope = _timed(lambda: Polytope(A, b, np.zeros(n), np.ones(n)))
     base = rng.normal(size=(500 if smoke else 5000, n))
     stream = np.vstack([base * (1 + 0.1**k * rng.normal(size=base.shape)) for k in range(1, 11)])  # ten sweeps
-    values, data = np.empty(len(stream)), polytope.kernel().polytope
-    support_polytope_many(data, stream[:10], np.zeros(1, np.int32), values[:10])
-    seconds, _ = _timed(lambda: support_polytope_many(data, stream, np.zeros(len(base), np.int32), values), repeats=3)
+    values, data, memory = np.empty(len(stream)), polytope.kernel().polytope.struct, np.zeros(len(base), np.int32)
+    query = core.support_polytope_many
+    seconds, _ = _timed(lambda: query(data, len(stream), stream, len(memory), 0 * memory, values), repeats=3)
     ball = Ellipsoid(np.full(n, 0.5), 100 * np.eye(n), 1.0)
     ball.minimize(stream[:10])
     ball_seconds, _ = _timed(lambda: ball.minimize(stream), repeats=3)

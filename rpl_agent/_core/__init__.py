@@ -1,4 +1,4 @@
-"""The compiled core: `core.NAME` is the C function of that name, `core.Name` makes the struct `name`.
+"""The compiled core: `core.name` is the C function, `core.Name` makes the struct `name`, `core.NAME` is the constant.
 
 `core.h` is the single source of signatures. cffi in ABI mode, because it turns an array into a pointer five times
 faster than ctypes, needs no Python.h, and so serves all versions of Python with one library. A pointer takes a
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent._core.build import build, declarations
+from rpl_agent._core.build import HERE, build, declarations
 
 #: What an array holds for a pointer to this type of the header.
 DTYPES: dict[str, Any] = {
@@ -25,6 +25,7 @@ DTYPES: dict[str, Any] = {
 }  # fmt: skip
 _STRUCT = re.compile(r"typedef struct \w*\s*\{(.*?)\}\s*(\w+);", re.DOTALL)
 _FUNCTION = re.compile(r"^(\w+) (\w+)\(([^)]*)\);", re.MULTILINE)
+_CONSTANT = re.compile(r"^#define (\w+) (\S+)$", re.MULTILINE)
 _PARAMETER = re.compile(r"^(const )?(\w+) (\*?)(\w+)( OPTIONAL)?$")
 Convert = Callable[[Any], Any]
 
@@ -41,6 +42,24 @@ class Struct:
         except KeyError:
             raise AttributeError(field) from None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remake, (self.name, self.fields)
+
+
+def _remake(name: str, fields: dict[str, Any]) -> Struct:
+    """A struct from its pickle."""
+    return getattr(core, _maker_name(name))(**fields)
+
+
+def _number(text: str) -> float:
+    if text.startswith("0x"):
+        return float.fromhex(text)
+    return float(text) if "." in text or "e" in text else int(text)
+
+
+def _maker_name(struct: str) -> str:
+    return struct.title().replace("_", "")
+
 
 class Core:
     """The functions and structs of `core.h` as attributes."""
@@ -51,11 +70,13 @@ class Core:
         self._ffi = bindings.ffi
         self._compiled = self._ffi.dlopen(str(path))
         self._structs: set[str] = set()
+        for name, value in _CONSTANT.findall((HERE / "core.h").read_text()):
+            setattr(self, name, _number(value))
         text = declarations()
         for body, name in _STRUCT.findall(text):
             fields = dict(self._parameter(name, field) for field in body.split(";") if field.strip())
             self._structs.add(name)
-            setattr(self, name.title().replace("_", ""), self._maker(name, fields))
+            setattr(self, _maker_name(name), self._maker(name, fields))
         for _, name, parameters in _FUNCTION.findall(_STRUCT.sub("", text)):
             listed = [self._parameter(name, p)[1] for p in parameters.split(",") if p.strip() != "void"]
             setattr(self, name, self._caller(getattr(self._compiled, name), listed))

@@ -20,10 +20,66 @@
 
 /* ---------------------------------------------------------------------- support.c: min c.x over a region */
 
+/* Of the coordinates of a polytope with a vertex graph: what a query needs fits on the stack. */
+#define MAX_DIMENSION 16
+
+/* The vertex graph of {x : rows x <= rhs, lower <= x <= upper}, dimension n, m rows, see PolytopeData. Queries only read
+ * it, so threads may share it. */
+typedef struct polytope {
+    int64_t n;
+    int64_t m;
+    int64_t capacity;   /* vertices that the table has room for */
+    int64_t slot_count; /* a power of two */
+    int32_t *basis;
+    double *table;
+    double *point;
+    const double *rows;
+    const double *rhs;
+    const double *loose;
+    const double *lower;
+    const double *upper;
+    int64_t *counts;
+    int32_t *slots;
+    const double *reach;
+    const double *mass;
+} polytope;
+
+/* out[i] = a lower bound of min c.x over [lower, upper] (n), c = directions[i] (count, n). */
+void support_box_many(int64_t count, int64_t n, const double *lower, const double *upper, const double *directions,
+                      double *out);
+
 /* out[i] = a certified lower bound of min c.x over {center + radius * factor z : |z| <= 1}, c = directions[i] (count, n);
  * factor (n, n) is L with H^-1 <= L L' in the order of symmetric matrices. */
 void support_ellipsoid_many(int64_t count, int64_t n, const double *center, const double *factor, double radius,
                             const double *directions, double *out);
+
+/* out[i] = a certified lower bound of min c.x over the polytope, c = directions[i] (count, n). The walk starts at vertex
+ * memory[i % length] of the table and leaves there where it ended. */
+void support_polytope_many(const polytope *data, int64_t count, const double *directions, int64_t length,
+                           int32_t *memory, double *out);
+
+/* Puts the vertex with this basis (n) into an empty table; false if the basis is singular. */
+bool first_vertex(const polytope *data, const int32_t *basis);
+
+/* Walks to the optimum of every direction (count, n) and remembers the vertices and edges met on the way, until the table
+ * is full. One thread only. */
+void grow_table(const polytope *data, int64_t count, const double *directions);
+
+/* Rows and right sides of McCormick's inequalities of z_k = z_i z_j over bounds of z (n), and a middle tangent for squares:
+ * products (count, 3) holds (k, i, j); rows, zero on entry, and rhs have 4 places for each product, 5 for each square. */
+void mccormick(int64_t count, int64_t n, const int64_t *products, const double *lower, const double *upper,
+               double *rows, double *rhs);
+
+/* Tightens bounds of z in place by z_k = z_i z_j in interval arithmetic, products (count, 3) in `order` (count). */
+void propagate_products(int64_t count, const int64_t *products, const int64_t *order, double *lower, double *upper);
+
+/* ---------------------------------------------------------------------- rows.c: what nature may do in a row */
+
+/* ---------------------------------------------------------------------- sweeps.c: Bellman sweeps */
+
+/* ---------------------------------------------------------------------- chain.c: both players fixed */
+
+/* ---------------------------------------------------------------------- graph.c: where a play can be held, components */
 
 /* ---------------------------------------------------------------------- counting.c: the evidence */
 #define NO_ROW -1

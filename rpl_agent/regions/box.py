@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.regions._support import support_box_many
+from rpl_agent._core import core
 from rpl_agent.regions.base import (
     CONTAINS_TOLERANCE,
     RegionKernel,
@@ -57,5 +57,5 @@ class Box:
 def box_minimum(directions: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
     """Lower bounds (n,) of min c.x over [lower, upper] for contiguous directions (n, r), with a margin for rounding."""
     values = np.empty(len(directions))
-    support_box_many(lower, upper, directions, values)
+    core.support_box_many(*directions.shape, lower, upper, directions, values)
     return values

@@ -17,6 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
+from rpl_agent._core import core
 from rpl_agent.errors import ModelError
 from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.domain import Domain
@@ -24,7 +25,6 @@ from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.remember import per_model
 from rpl_agent.model.unused import without_unused
-from rpl_agent.regions import _products
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.box import Box
 from rpl_agent.regions.ellipsoid import Ellipsoid
@@ -165,13 +165,17 @@ def mccormick_rows(chart: LinearChart, lower: np.ndarray, upper: np.ndarray) -> 
     ----------
     lower, upper : (n,) float64
     """
-    return _products.mccormick(chart.products, lower, upper)
+    p, n = len(chart.products), len(lower)
+    count = 4 * p + int((chart.products[:, 1] == chart.products[:, 2]).sum())
+    rows, rhs = np.zeros((count, n)), np.empty(count)
+    core.mccormick(p, n, chart.products, lower, upper, rows, rhs)
+    return rows, rhs
 
 
 def propagate(chart: LinearChart, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Bounds of z tightened by z_k = z_i z_j in interval arithmetic (products in order of degree)."""
     lower, upper = lower.copy(), upper.copy()
-    _products.propagate(chart.products, chart.by_degree, lower, upper)
+    core.propagate_products(len(chart.products), chart.products, chart.by_degree, lower, upper)
     return lower, upper
 
 

@@ -11,10 +11,9 @@ from contextlib import nullcontext
 
 import numpy as np
 
+from rpl_agent._core import core
 from rpl_agent.errors import ModelError
-from rpl_agent.regions import _growth as growth
 from rpl_agent.regions import vertex_graph
-from rpl_agent.regions._support import support_polytope_many
 from rpl_agent.regions.base import (
     CONTAINS_TOLERANCE,
     RegionKernel,
@@ -84,7 +83,7 @@ class Polytope:
             self._data = empty_polytope_data(self.lower, self.upper)
         elif self.dimension == 1:
             self._as_interval()
-        elif self.dimension <= graph_dimension:
+        elif self.dimension <= min(graph_dimension, core.MAX_DIMENSION):
             self._as_graph(max_vertices)
         else:
             self._as_program()
@@ -150,11 +149,11 @@ class Polytope:
         if self._data is None:
             assert self._program is not None
             return self._program.minimize(directions)
-        values = np.empty(len(directions))
+        values, data = np.empty(len(directions)), self._data.struct
         with _GROWING if self.method == "walk" else nullcontext():
             if self.method == "walk":
-                growth.grow(self._data, directions, 0)
-            support_polytope_many(self._data, directions, np.zeros(1, np.int32), values)
+                core.grow_table(data, len(directions), directions)
+            core.support_polytope_many(data, len(directions), directions, 1, np.zeros(1, np.int32), values)
         return np.maximum(values, box_minimum(directions, self._data.lower, self._data.upper))
 
     def contains(self, points: np.ndarray) -> np.ndarray:

@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rpl_agent._core import Struct, core
+from rpl_agent.errors import ModelError
+
 
 class PolytopeData(NamedTuple):
     """The vertex graph of {x : rows x <= rhs, lower <= x <= upper}, arrays only.
@@ -58,6 +61,14 @@ class PolytopeData(NamedTuple):
     mass: np.ndarray
     memory: np.ndarray
 
+    @property
+    def struct(self) -> Struct:
+        """The graph as C sees it."""
+        fields = self._asdict()
+        del fields["memory"]
+        m, n = self.rows.shape
+        return core.Polytope(n=n, m=m, capacity=len(self.basis), slot_count=len(self.slots), **fields)
+
 
 class Walk(NamedTuple):
     """What a query reads when it leaves the table: basis, point, rows, rhs and loose of a `PolytopeData`."""
@@ -96,6 +107,8 @@ def polytope_data(
 ) -> PolytopeData:
     """A table with room for ``capacity`` vertices and none in it yet (see PolytopeData)."""
     n = len(lower)
+    if capacity and n > core.MAX_DIMENSION:
+        raise ModelError(f"a vertex graph of {n} coordinates, more than {core.MAX_DIMENSION}")
     reach = np.maximum(np.abs(lower), np.abs(upper))
     mass = np.abs(rhs) + np.abs(rows) @ reach
     rows, rhs, loose, lower, upper = (np.ascontiguousarray(a, np.float64) for a in (rows, rhs, loose, lower, upper))

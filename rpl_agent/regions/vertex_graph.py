@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from rpl_agent._core import core
 from rpl_agent.regions import _clipping as clipping
-from rpl_agent.regions import _growth as growth
-from rpl_agent.regions._support import support_polytope
 from rpl_agent.regions.polytope_data import PolytopeData, polytope_data
 
 #: right sides are loosened by up to this times the size of the box: far above rounding, far below any data
@@ -131,8 +130,9 @@ class VertexGraph:
             raise GraphError(f"more than {len(self._alive)} vertices")
         if outcome == clipping.INCONSISTENT:
             raise GraphError("rounding has spoilt the vertex graph")
-        bound, _ = support_polytope(self._table(), row, 0)
-        self.empty = bool(bound > rhs)
+        bound = np.empty(1)
+        core.support_polytope_many(self._table().struct, 1, row, 1, np.zeros(1, np.int32), bound)
+        self.empty = bool(bound[0] > rhs)
 
     def box(self) -> tuple[np.ndarray, np.ndarray]:
         """Certified outer bounds (n,) of the polytope; cheaper than the table of `data`."""
@@ -197,7 +197,7 @@ def lazy_graph(
     loose: np.ndarray,
     capacity: int = MAX_VERTICES,
 ) -> PolytopeData:
-    """A table with one vertex, to be grown by `_growth.grow` as queries come.
+    """A table with one vertex, to be grown by `grow_table` as queries come.
 
     Parameters
     ----------
@@ -210,6 +210,6 @@ def lazy_graph(
     """
     slots = 1 << int(np.ceil(np.log2(2 * capacity)))
     data = polytope_data(capacity, rows, rhs, loose, lower, upper, complete=False, slots=slots)
-    if not growth.first_vertex(data, np.sort(tight).astype(np.int32)):
+    if not core.first_vertex(data.struct, np.sort(tight).astype(np.int32)):
         raise GraphError("the first basis is singular")
     return data

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from rpl_agent._core import core
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.regions import Box, Ellipsoid, Image, Intersection, Polytope, Product
-from rpl_agent.regions._support import support_polytope
 from rpl_agent.regions.lp import LinearProgram
 from rpl_agent.regions.vertex_graph import VertexGraph
 from tests.reference.regions import exact_minimum
@@ -115,7 +115,8 @@ def test_growing_graph_equals_complete_graph(n):
     directions = np.random.default_rng(1).normal(size=(400, n))
     expected = complete.minimize(directions)
     # The first query leaves the table at once (plain simplex), later ones find their way in it.
-    unseen = [support_polytope(growing.kernel().polytope, c, 0)[0] for c in directions[:50]]
+    unseen, data = np.empty(50), growing.kernel().polytope.struct
+    core.support_polytope_many(data, 50, directions[:50], 50, np.zeros(50, np.int32), unseen)
     assert np.abs(unseen - expected[:50]).max() < 1e-9
     assert np.abs(growing.minimize(directions) - expected).max() < 1e-9
     assert growing.kernel().polytope.counts[0] <= 2**n
