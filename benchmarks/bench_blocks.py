@@ -25,11 +25,11 @@ import numpy as np
 import rpl_envs
 from rpl_agent import Config, Objective, RPLAgent, build, certify, learn_what
 from rpl_agent.agent.smc import check
-from rpl_agent.certify import uncertainty
 from rpl_agent.errors import RPLWarning
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.formats import prism
 from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.pipeline import uncertainty_from
 
 #: layers, hence about 2 L² blocks
 SIDES = {"smoke": (4, 7), "usual": (7, 22, 71), "full": (7, 22, 71, 224)}
@@ -109,7 +109,7 @@ def _layers(kind: str, side: int) -> dict[str, Any]:
     config = Config(delta=DELTA)
     certify(pmdp, counts, objective, config)  # what is found once per model is found here
     began = time.process_time()
-    uncertainty(pmdp, counts, config)
+    uncertainty_from(pmdp, counts, config)
     set_seconds = time.process_time() - began
     began = time.process_time()
     certify(pmdp, counts, objective, config)

@@ -24,11 +24,11 @@ import numpy as np
 from rpl_agent.agent.callbacks import BaseCallback
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.certificate import Certificate
-from rpl_agent.certify import Config, certify, true_value
 from rpl_agent.errors import RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.model import Nature, Sense
+from rpl_agent.pipeline import Config, certify, true_value
 from rpl_agent.relaxations.point import Point
 from rpl_agent.solver import solve
 from rpl_envs.benchmark import Benchmark, benchmark

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.certify import Config, certify
 from rpl_agent.errors import RPLWarning
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.model import Nature, Objective, Sense
 from rpl_agent.model.policy import Policy
+from rpl_agent.pipeline import Config, certify
 from rpl_agent.regions import build_region
 from rpl_agent.relaxations import Intervals
 from rpl_agent.relaxations.base import Relaxation

@@ -26,9 +26,9 @@ from typing import Any
 
 import rpl_envs
 from rpl_agent.agent.smc import check
-from rpl_agent.certify import Config
 from rpl_agent.errors import RPLWarning
 from rpl_agent.formats import prism
+from rpl_agent.pipeline import Config
 
 FOLDER = Path(__file__).parent / "smc_models"
 ARMS = {"rows": ("rows", False, "anytime"), "commands": ("commands", True, "likelihood")}

@@ -19,11 +19,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import rpl_envs
-from rpl_agent.certify import Config, certify, true_value
 from rpl_agent.coupled import coupled_bounds
 from rpl_agent.evidence.intervals import confidence_intervals
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.model import Domain, Nature, Objective, build
+from rpl_agent.pipeline import Config, certify, true_value
 from rpl_agent.regions.lifting import build_region
 from rpl_agent.relaxations.point import Point
 from rpl_agent.relaxations.rectangular import Rectangular

@@ -4,15 +4,12 @@ Names are loaded when they are first used: importing the package costs nothing, 
 need one part of it start at once.
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rpl_agent.agent.rpl import RPLAgent
     from rpl_agent.certificate import Certificate
-    from rpl_agent.certify import Config, certify
     from rpl_agent.errors import DataError, ModelError, RPLWarning
     from rpl_agent.evidence.counts import Counts
     from rpl_agent.model import (
@@ -29,6 +26,7 @@ if TYPE_CHECKING:
         validate,
     )
     from rpl_agent.model.unknown import learn_what
+    from rpl_agent.pipeline import Config, certify
     from rpl_agent.relaxations.umdp import UncertainMDP
     from rpl_agent.solver import Solution, solve
 
@@ -37,7 +35,7 @@ __version__ = "0.2.0"
 _HOMES = {
     "rpl_agent.agent.rpl": ("RPLAgent",),
     "rpl_agent.certificate": ("Certificate",),
-    "rpl_agent.certify": ("Config",),
+    "rpl_agent.pipeline": ("Config", "certify"),
     "rpl_agent.errors": ("DataError", "ModelError", "RPLWarning"),
     "rpl_agent.evidence.counts": ("Counts",),
     "rpl_agent.model": (
@@ -55,25 +53,6 @@ __all__ = [
     "Policy", "Polynomial", "RPLAgent", "RPLWarning", "Sense", "Simulator", "Solution", "UncertainMDP", "build",
     "build_arrays", "certify", "learn_what", "solve", "validate",
 ]  # fmt: skip
-
-
-class _Package(ModuleType):
-    """`rpl_agent.certify` is the function, although a module has the same name.
-
-    The import system binds a submodule to its package when it has been loaded; without the setter that does nothing,
-    the function would be hidden from then on.
-    """
-
-    @property
-    def certify(self) -> Any:
-        return import_module("rpl_agent.certify").certify
-
-    @certify.setter
-    def certify(self, module: ModuleType) -> None:
-        pass
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

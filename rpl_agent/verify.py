@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.certificate import Certificate
-from rpl_agent.certify import Config, certify_uncertainty, uncertainty
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.pipeline import Config, certify_uncertainty, uncertainty_from
 from rpl_agent.schema import Maybe, Text, Whole, check, read_json
 
 _PAIRS = [[Whole()]]
@@ -51,10 +51,10 @@ def verify(certificate: Certificate, pmdp: ParametricMDP, counts: Counts, precis
         return Verdict(problems, [], math.nan, math.nan)
     config = Config(certificate.confidence, certificate.relaxation, certificate.delta, precision)
     evidence = certificate.log_e_value if certificate.refuted else -math.inf
-    learned = uncertainty(pmdp, counts, config, evidence=evidence)
-    found = certify_uncertainty(pmdp, counts, learned, certificate.objective, config, policy=certificate.policy)
+    uncertainty = uncertainty_from(pmdp, counts, config, evidence=evidence)
+    found = certify_uncertainty(pmdp, counts, uncertainty, certificate.objective, config, policy=certificate.policy)
     if not certificate.evaluated:  # the far side bounds every policy, not only this one
-        best = certify_uncertainty(pmdp, counts, learned, certificate.objective, config)
+        best = certify_uncertainty(pmdp, counts, uncertainty, certificate.objective, config)
         maximising = certificate.objective.sense is Sense.MAX
         lower, upper = (found.lower, best.upper) if maximising else (best.lower, found.upper)
         if _claims(certificate)[1]:  # the last data's own bounds are about a policy of their own
@@ -63,7 +63,7 @@ def verify(certificate: Certificate, pmdp: ParametricMDP, counts: Counts, precis
         lower, upper = found.lower, found.upper
     if not found.checked:
         problems.append("the new bounds did not pass the solver's check")
-    if learned.refuted and not certificate.refuted:
+    if uncertainty.refuted and not certificate.refuted:
         problems.append("the data refute the model, and the certificate does not say so")
     claims, notes = _claims(certificate)
     room = ALLOWED * precision

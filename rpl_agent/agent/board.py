@@ -65,11 +65,11 @@ class BoardCallback(BaseCallback):
 
     def _outline(self, board: Any) -> None:
         """``region/outline``: two coordinates of the region, growing darker as it shrinks."""
-        learned, episodes = self.agent.planner.learned, self.agent.num_episodes
-        if learned is None or learned.region is None or learned.empty or episodes < self._next:
+        uncertainty, episodes = self.agent.planner.uncertainty, self.agent.num_episodes
+        if uncertainty is None or uncertainty.region is None or uncertainty.empty or episodes < self._next:
             return
         self._next = GROWTH * episodes
-        self._outlines.append((episodes, outline(learned.region)))
+        self._outlines.append((episodes, outline(uncertainty.region)))
         board.figure("region/outline", draw(self._outlines, coordinate_names(self.agent.pmdp)), episodes)
         if self.agent.run_folder is not None:
             text = json.dumps([(n, corners.tolist()) for n, corners in self._outlines])
@@ -82,7 +82,7 @@ class BoardCallback(BaseCallback):
         board, certificate, agent = self.agent.logger.tensorboard, self.agent.certificate, self.agent
         if board is None or certificate is None:
             return
-        estimate = None if agent.planner.learned is None else agent.planner.learned.estimate
+        estimate = None if agent.planner.uncertainty is None else agent.planner.uncertainty.estimate
         if estimate is not None and find_spec("matplotlib") is not None:
             shown = policy_map.policy_map(agent.pmdp.instantiate(estimate), certificate.policy)
             if shown is not None:

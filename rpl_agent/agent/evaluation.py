@@ -14,11 +14,11 @@ import numpy as np
 from rpl_agent.agent.attach import attach
 from rpl_agent.agent.sampling import Collected, Experience, Order
 from rpl_agent.agent.schedule import Limits
-from rpl_agent.certify import true_value
 from rpl_agent.errors import ModelError
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
+from rpl_agent.pipeline import true_value
 from rpl_agent.solver import solve_at
 
 

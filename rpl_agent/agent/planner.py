@@ -28,11 +28,11 @@ from rpl_agent.agent.exploration import Aim, Exploration, explore
 from rpl_agent.agent.information import informative_policy
 from rpl_agent.agent.interrupt import interruptible
 from rpl_agent.certificate import Certificate
-from rpl_agent.certify import Config, Solutions, Uncertainty, certify_uncertainty, uncertainty
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
+from rpl_agent.pipeline import Config, Solutions, Uncertainty, certify_uncertainty, uncertainty_from
 
 #: What a run's time goes to, in the order it happens; anything else certify times is counted as "region". Logging is
 #: all that follows a certificate: tables, events, pictures, callbacks.
@@ -53,7 +53,7 @@ class Planner:
         self.informative: Policy | None = None  # what lowers the variance of the value fastest, if that was asked for
         self.solutions = Solutions()
         self.estimate: np.ndarray | None = None  # (d,) warm start of the next update's point estimate
-        self.learned: Uncertainty | None = None  # of the last certificate, for figures and widths
+        self.uncertainty: Uncertainty | None = None  # of the last certificate, for figures and widths
         self.seconds = dict.fromkeys(STAGES, 0.0)
         self.skipped = 0
         self.evidence = -math.inf  # largest ln e-value so far: what was refuted once stays refuted
@@ -71,17 +71,17 @@ class Planner:
         if self.seen is not None and not self._changed(seen):
             self.skipped += 1
             return None
-        learned = self._uncertainty(counts, self.estimate)
+        uncertainty = self._uncertainty(counts, self.estimate)
         start = time.perf_counter()
         with self._each_warning_once():
-            self.optimistic = explore(learned.relaxation, self.objective, self.optimistic)
+            self.optimistic = explore(uncertainty.relaxation, self.objective, self.optimistic)
             self.informative = None
-            if aim is not None and learned.estimate is not None and learned.fallback is None:
+            if aim is not None and uncertainty.estimate is not None and uncertainty.fallback is None:
                 self.informative = informative_policy(
-                    learned.relaxation, self.objective, counts, learned.estimate, self.optimistic.policy, aim
+                    uncertainty.relaxation, self.objective, counts, uncertainty.estimate, self.optimistic.policy, aim
                 )  # fmt: skip
         self.seconds["solve"] += time.perf_counter() - start
-        self.estimate, self.seen = learned.estimate, seen
+        self.estimate, self.seen = uncertainty.estimate, seen
         return self.optimistic.policy
 
     def _changed(self, seen: np.ndarray) -> bool:
@@ -108,24 +108,21 @@ class Planner:
     @interruptible
     def certify(self, counts: Counts) -> Certificate:
         """The robust policy and its certificate for all data so far."""
-        self.learned = self._uncertainty(counts, None)
+        self.uncertainty = self._uncertainty(counts, None)
         with self._each_warning_once():
             certificate = certify_uncertainty(
-                self.pmdp, counts, self.learned, self.objective, self.config, warm=self.solutions
+                self.pmdp, counts, self.uncertainty, self.objective, self.config, warm=self.solutions
             )
         self.seconds["solve"] += certificate.solve_seconds
         return certificate
 
     def _uncertainty(self, counts: Counts, estimate: np.ndarray | None) -> Uncertainty:
-        previous = None
-        if estimate is not None:
-            previous = Uncertainty(None, None, estimate, 0.0, False, False, None)  # type: ignore[arg-type]
         with self._each_warning_once():
-            learned = uncertainty(self.pmdp, counts, self.config, previous=previous, evidence=self.evidence)
-        self.evidence = max(self.evidence, learned.log_e_value)
-        for stage, seconds in learned.timings.items():
+            uncertainty = uncertainty_from(self.pmdp, counts, self.config, start=estimate, evidence=self.evidence)
+        self.evidence = max(self.evidence, uncertainty.log_e_value)
+        for stage, seconds in uncertainty.timings.items():
             self.seconds[stage if stage in self.seconds else "region"] += seconds
-        return learned
+        return uncertainty
 
     @contextmanager
     def _each_warning_once(self) -> Iterator[None]:
@@ -146,19 +143,19 @@ class Planner:
 
     def widths(self) -> dict[str, float]:
         """Figures of the last certificate's set, for region/*."""
-        if self.learned is None:
+        if self.uncertainty is None:
             return {}
-        lower, upper = self.learned.relaxation.bounds()
+        lower, upper = self.uncertainty.relaxation.bounds()
         width = (upper - lower)[self._unknown] if len(upper) == len(self._unknown) else upper - lower
         found = {
             "region/width_mean": float(width.mean()) if len(width) else 0.0,
             "region/width_max": float(width.max(initial=0.0)),
-            "region/log_e_value": float(self.learned.log_e_value),
-            "region/refuted": float(self.learned.refuted),
-            "region/empty": float(self.learned.empty),
+            "region/log_e_value": float(self.uncertainty.log_e_value),
+            "region/refuted": float(self.uncertainty.refuted),
+            "region/empty": float(self.uncertainty.empty),
         }
-        if self.learned.region is not None and not self.learned.empty:
-            low, high = self.learned.region.box()
+        if self.uncertainty.region is not None and not self.uncertainty.empty:
+            low, high = self.uncertainty.region.box()
             found["region/box_log10_volume"] = float(np.log10(np.maximum(high - low, 1e-300)).sum())
             found["region/box_width_max"] = float((high - low).max(initial=0.0))
         return found

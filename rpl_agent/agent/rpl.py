@@ -35,11 +35,11 @@ from rpl_agent.agent.stream import Stream
 from rpl_agent.agent.surface import Surface
 from rpl_agent.agent.target import Target
 from rpl_agent.certificate import Certificate
-from rpl_agent.certify import Config
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
+from rpl_agent.pipeline import Config
 
 MODES = ("robust", "optimistic")
 

@@ -22,11 +22,11 @@ from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.schedule import NAMED, EveryN, Schedule
 from rpl_agent.agent.target import Target
 from rpl_agent.certificate import Certificate
-from rpl_agent.certify import Config
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.jsonable import jsonable
 from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.pipeline import Config
 from rpl_agent.verify import read_with_data, verify
 
 __all__ = [

@@ -20,11 +20,11 @@ from rpl_agent.agent.schedule import Limits, Progress, Schedule
 from rpl_agent.agent.target import Target
 from rpl_agent.agent.truncation import truncation_note
 from rpl_agent.certificate import Certificate
-from rpl_agent.certify import Config
 from rpl_agent.errors import ModelError
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
+from rpl_agent.pipeline import Config
 
 #: Returns and lengths of the last episodes that the rollout/* means are over (SB3's window).
 WINDOW = 100

@@ -13,7 +13,7 @@ from typing import Any
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.schedule import Doubling
 from rpl_agent.certificate import Certificate
-from rpl_agent.certify import Config
+from rpl_agent.pipeline import Config
 
 
 @dataclass(frozen=True)

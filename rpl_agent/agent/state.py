@@ -21,12 +21,12 @@ from rpl_agent.agent.session import Clock, Session
 from rpl_agent.agent.target import Target
 from rpl_agent.agent.warm import solution_from_arrays, solution_to_arrays
 from rpl_agent.certificate import Certificate
-from rpl_agent.certify import Config, versions
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
+from rpl_agent.pipeline import Config, versions
 from rpl_agent.schema import Anything, Flag, Maybe, Number, Text, Whole, check, check_array
 
 _SOLUTIONS = ("robust", "optimistic")

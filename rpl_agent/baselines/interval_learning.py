@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 
 from rpl_agent.baselines.model_based import ModelBased
 from rpl_agent.certificate import Certificate
-from rpl_agent.certify import Config, Solutions, Uncertainty, certify_uncertainty
 from rpl_agent.errors import ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import METHODS, confidence_intervals, untied_intervals
 from rpl_agent.model import Nature, Policy
+from rpl_agent.pipeline import Config, Solutions, Uncertainty, certify_uncertainty
 from rpl_agent.relaxations.interval import Intervals
 from rpl_agent.relaxations.projections import tied as tied_relaxation
 from rpl_agent.relaxations.untied import untied_model
@@ -91,9 +91,9 @@ class IntervalLearning(ModelBased):
             return None
         if self._robust is None or self._robust[0] != self.num_timesteps:
             counts, intervals = self.relaxation()
-            learned = Uncertainty(intervals, None, None, 0.0, False, False, None)
+            uncertainty = Uncertainty(intervals, None, None, 0.0, False, False, None)
             found = certify_uncertainty(
-                self.world.pmdp, counts, learned, self.world.objective, self.config, warm=self._warm
+                self.world.pmdp, counts, uncertainty, self.world.objective, self.config, warm=self._warm
             )
             self._robust = (self.num_timesteps, found)
         return self._robust[1]

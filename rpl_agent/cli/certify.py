@@ -13,9 +13,9 @@ from rpl_agent.errors import ModelError
 
 if TYPE_CHECKING:
     from rpl_agent.agent import RPLAgent
-    from rpl_agent.certify import Config
     from rpl_agent.evidence.counts import Counts
     from rpl_agent.model import Policy
+    from rpl_agent.pipeline import Config
     from rpl_agent.regions.base import Region
     from rpl_agent.solver import Solution
 
@@ -99,7 +99,7 @@ def simulate_counts(source: ModelSource, episodes: int, seed: int) -> Counts:
 
 
 def run_certify(arguments: argparse.Namespace) -> int:
-    from rpl_agent.certify import certify
+    from rpl_agent.pipeline import certify
 
     if arguments.verify:
         return run_verify(arguments)
@@ -184,7 +184,7 @@ def _optimum(source: ModelSource, precision: float) -> Solution:
 
 
 def _true_value(source: ModelSource, policy: Policy, precision: float) -> float:
-    from rpl_agent.certify import true_value
+    from rpl_agent.pipeline import true_value
 
     return true_value(source.pmdp, source.objective, policy, source.require_theta("the true value"), precision)
 
@@ -212,13 +212,13 @@ def run_plot(arguments: argparse.Namespace) -> int:
 
 
 def _region_of_data(arguments: argparse.Namespace, source: ModelSource, config: Config) -> Region | None:
-    from rpl_agent.certify import uncertainty
+    from rpl_agent.pipeline import uncertainty_from
 
     counts = simulate_counts(source, arguments.episodes or PLOTTED_EPISODES, arguments.seed)
-    return uncertainty(source.pmdp, counts, config).region
+    return uncertainty_from(source.pmdp, counts, config).region
 
 
 def _region_of_run(agent: RPLAgent) -> Region | None:
     agent.certify()
-    assert agent.planner.learned is not None
-    return agent.planner.learned.region
+    assert agent.planner.uncertainty is not None
+    return agent.planner.uncertainty.region

@@ -17,9 +17,9 @@ from rpl_agent.errors import ModelError
 if TYPE_CHECKING:
     import numpy as np
 
-    from rpl_agent.certify import Config
     from rpl_agent.formats.prism import PrismModel
     from rpl_agent.model import Objective, ParametricMDP
+    from rpl_agent.pipeline import Config
 
 #: What is a model's file and not the name of a world.
 MODEL_ENDINGS = (".prism", ".nm", ".pm", ".drn")
@@ -102,7 +102,7 @@ def add_method(parser: Parser) -> None:
     group = parser.add_argument_group("method")
 
     def add() -> None:
-        from rpl_agent.certify import CONFIDENCES, RELAXATIONS, Config
+        from rpl_agent.pipeline import CONFIDENCES, RELAXATIONS, Config
 
         probability = {"type": between(0, 1)}
         add_call(group, Config, {
@@ -117,7 +117,7 @@ def add_method(parser: Parser) -> None:
 
 def config_of(arguments: argparse.Namespace) -> Config:
     """What `add_method` asked for."""
-    from rpl_agent.certify import Config
+    from rpl_agent.pipeline import Config
 
     return Config(arguments.confidence, arguments.relaxation, arguments.delta, arguments.precision)
 

@@ -13,8 +13,8 @@ from rpl_agent.errors import ModelError
 
 if TYPE_CHECKING:
     from rpl_agent.certificate import Certificate
-    from rpl_agent.certify import Uncertainty
     from rpl_agent.model import Objective, ParametricMDP
+    from rpl_agent.pipeline import Uncertainty
 
 
 def register(commands: Any) -> None:
@@ -41,11 +41,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     if not (arguments.uncertain or arguments.policy_file):
         raise ModelError("nothing to write: give --uncertain FILE and/or --policy-file FILE")
-    pmdp, objective, learned, certificate = _learned(arguments)
+    pmdp, objective, uncertainty, certificate = _learned(arguments)
     written = []
     if arguments.uncertain:
-        lower, upper = learned.relaxation.bounds()
-        writers.write_uncertain(arguments.uncertain, learned.relaxation.pmdp, lower, upper, objective)
+        lower, upper = uncertainty.relaxation.bounds()
+        writers.write_uncertain(arguments.uncertain, uncertainty.relaxation.pmdp, lower, upper, objective)
         written.append(arguments.uncertain)
     if arguments.policy_file:
         writers.write_policy(arguments.policy_file, pmdp, certificate.policy)
@@ -64,13 +64,13 @@ def _learned(arguments: argparse.Namespace) -> tuple[ParametricMDP, Objective, U
     agent = run_of(arguments)
     if agent is not None:
         certificate = agent.certify()
-        assert agent.planner.learned is not None
-        return agent.pmdp, agent.objective, agent.planner.learned, certificate
-    from rpl_agent.certify import Solutions, certify_uncertainty, uncertainty
+        assert agent.planner.uncertainty is not None
+        return agent.pmdp, agent.objective, agent.planner.uncertainty, certificate
+    from rpl_agent.pipeline import Solutions, certify_uncertainty, uncertainty_from
 
     source = load_source(arguments)
     counts, _ = read_data(arguments, source)
     config = config_of(arguments)
-    learned = uncertainty(source.pmdp, counts, config)
-    certificate = certify_uncertainty(source.pmdp, counts, learned, source.objective, config, warm=Solutions())
-    return source.pmdp, source.objective, learned, certificate
+    uncertainty = uncertainty_from(source.pmdp, counts, config)
+    certificate = certify_uncertainty(source.pmdp, counts, uncertainty, source.objective, config, warm=Solutions())
+    return source.pmdp, source.objective, uncertainty, certificate

@@ -30,7 +30,7 @@ def run_of(arguments: argparse.Namespace) -> RPLAgent | None:
     given = [name for name, default in defaults.items() if getattr(arguments, name) != default]
     given += [name for name in ("episodes", "data", "quarantine") if getattr(arguments, name, None) is not None]
     if hasattr(arguments, "confidence"):
-        from rpl_agent.certify import Config
+        from rpl_agent.pipeline import Config
 
         asked, usual = config_of(arguments), Config()
         fields = ("confidence", "relaxation", "delta", "precision")

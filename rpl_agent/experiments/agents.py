@@ -17,9 +17,9 @@ import rpl_envs
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.schedule import NAMED, Schedule
 from rpl_agent.baselines import PSRL, UCBVI, UCRL2, CertaintyEquivalence, IntervalLearning, QLearning, RMax
-from rpl_agent.certify import true_value
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Policy
+from rpl_agent.pipeline import true_value
 
 #: The agent's own certificates while learning are switched off by an interval no budget reaches.
 NO_LOGS = 1 << 60

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import rpl_envs
-from rpl_agent.certify import Config, certify
 from rpl_agent.errors import DataError, RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.experiments import agents
 from rpl_agent.experiments.suites import Task, checkpoints
 from rpl_agent.model import Policy
+from rpl_agent.pipeline import Config, certify
 from rpl_agent.solver import solve_at
 
 #: Solver precision of the tables: far below what the paper prints.

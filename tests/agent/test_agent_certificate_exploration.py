@@ -10,11 +10,11 @@ import rpl_envs  # noqa: F401
 from rpl_agent import RPLAgent
 from rpl_agent.agent.exploration import OPTIMISTIC_SHARE, Aim, block_of
 from rpl_agent.agent.information import _rates, informative_policy
-from rpl_agent.certify import Config, uncertainty
 from rpl_agent.errors import ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.model import Domain, Objective, Policy, build
+from rpl_agent.pipeline import Config, uncertainty_from
 from rpl_envs import benchmark
 
 
@@ -73,9 +73,9 @@ def test_the_plan_goes_where_the_value_is_uncertain():
 
     pmdp = build("start", actions, domain=Domain.box({"p": (0.1, 0.9)}), labels={"won": lambda s: s == "won"})
     objective, counts = Objective.reach("won"), Counts(pmdp)
-    learned = uncertainty(pmdp, counts, Config())
+    uncertainty = uncertainty_from(pmdp, counts, Config())
     plan = informative_policy(
-        learned.relaxation,
+        uncertainty.relaxation,
         objective,
         counts,
         np.array([0.5]),
@@ -85,7 +85,7 @@ def test_the_plan_goes_where_the_value_is_uncertain():
     names = [pmdp.action_names[pmdp.action[r]] for r in plan.rows]
     assert names[pmdp.initial_state] == "test"  # three tosses for the price of one episode
     per_step = informative_policy(
-        learned.relaxation,
+        uncertainty.relaxation,
         objective,
         counts,
         np.array([0.5]),

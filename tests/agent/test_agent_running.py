@@ -10,9 +10,9 @@ import pytest
 
 from rpl_agent import RPLAgent
 from rpl_agent.agent.running import running
-from rpl_agent.certify import Config, certify
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model import Objective, Sense
+from rpl_agent.pipeline import Config, certify
 from rpl_envs import benchmark
 
 WORLD = {"n": 4}

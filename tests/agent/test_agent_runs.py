@@ -19,8 +19,8 @@ import pytest
 import rpl_envs
 from rpl_agent.agent import runs
 from rpl_agent.agent.console import LinesView, LiveView, Status, View, duration, line, make_view, render, sparkline
-from rpl_agent.certify import Config
 from rpl_agent.errors import DataError, ModelError
+from rpl_agent.pipeline import Config
 
 ROOT = Path(__file__).resolve().parents[2]
 ID = "rpl/Betting-25-v0"

@@ -12,9 +12,9 @@ import pytest
 import rpl_envs
 from rpl_agent import Objective, RPLAgent, Sense, build
 from rpl_agent.agent.evaluation import exact_value, monte_carlo, optimal_value
-from rpl_agent.certify import Config, certify
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model import Policy, paying
+from rpl_agent.pipeline import Config, certify
 from rpl_agent.verify import verify
 
 P = Fraction(3, 8)

@@ -8,10 +8,10 @@ import pytest
 
 import rpl_envs
 from rpl_agent import Certificate, Config, Counts, DataError, ModelError, Objective, RPLWarning, build, certify
-from rpl_agent.certify import CONFIDENCES, RELAXATIONS, Solutions, true_value, uncertainty
 from rpl_agent.cli import main
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.model import Nature, Policy, Sense, Simulator
+from rpl_agent.pipeline import CONFIDENCES, RELAXATIONS, Solutions, true_value, uncertainty_from
 from rpl_agent.relaxations.point import Point
 from rpl_agent.solver import solve
 
@@ -54,8 +54,9 @@ def test_bounds_contain_the_truth(kind, confidence, relaxation):
     for theta in model.domain.sample(rng, 6):
         counts = uniform_counts(model, objective, theta, 300, 60, seed=int(rng.integers(1 << 30)))
         config = Config(confidence, relaxation, delta=0.01)
-        learned = uncertainty(model, counts, config)
-        if learned.region is not None and not learned.region.contains(model.table.reduction.coordinates(theta))[0]:
+        uncertainty = uncertainty_from(model, counts, config)
+        region, truth = uncertainty.region, model.table.reduction.coordinates(theta)
+        if region is not None and not region.contains(truth)[0]:
             continue
         certificate = certify(model, counts, objective, config)
         assert certificate.lower <= true_value(model, objective, certificate.policy, theta) + 1e-9

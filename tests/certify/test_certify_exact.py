@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from rpl_agent import Config, Counts, ModelError, Objective, RPLWarning, build, certify
-from rpl_agent.certify import uncertainty
 from rpl_agent.model import Sense
+from rpl_agent.pipeline import uncertainty_from
 from tests.reference.oracle import Question, best_values, policy_values
 
-MODULE = sys.modules["rpl_agent.certify"]
+MODULE = sys.modules["rpl_agent.pipeline"]
 THETA = [Fraction(k, 16) for k in (12, 10, 9, 13, 8, 14, 11, 7)]
 PRICE = (1.0, 1.25)
 
@@ -85,7 +85,7 @@ def test_a_goal_that_can_be_left_for_a_dead_end(sense, confidence, relaxation):
     objective = Objective.reward("cost", target="goal", sense=sense)
     counts, config = expected_counts(model), Config(confidence, relaxation, delta=0.01)
     if (confidence, relaxation) == ("anytime", "rectangular"):  # the solver's second engine
-        assert uncertainty(model, counts, config).relaxation.compiled() is None
+        assert uncertainty_from(model, counts, config).relaxation.compiled() is None
     certificate = certify(model, counts, objective, config)
     question = Question(
         "cost" if objective.must_reach else "reward", goal, frozenset(), rewards, Fraction(1), None, sense is Sense.MAX,

@@ -7,10 +7,10 @@ import warnings
 import numpy as np
 import pytest
 
-from rpl_agent.certify import Config, certify
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.model import Domain, Objective, build
 from rpl_agent.model.unused import projection
+from rpl_agent.pipeline import Config, certify
 
 COST = Objective.cost("time", target="goal")
 ROWS = {

@@ -12,12 +12,12 @@ import pytest
 import rpl_envs
 from rpl_agent.agent import RPLAgent
 from rpl_agent.certificate import Certificate
-from rpl_agent.certify import Config, certify
 from rpl_agent.cli import main
 from rpl_agent.errors import DataError, RPLWarning
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.model import Nature
 from rpl_agent.model.objective import Kind
+from rpl_agent.pipeline import Config, certify
 from rpl_agent.relaxations.point import Point
 from rpl_agent.solver import solve
 from rpl_agent.solver.solution import Solution

@@ -13,8 +13,8 @@ import pytest
 
 import rpl_agent
 from rpl_agent.agent.console import tensorboard_command
-from rpl_agent.certify import versions
 from rpl_agent.cli import build_parser, main
+from rpl_agent.pipeline import versions
 
 WORLD = "rpl/Glider-11x9-v0"
 TRAIN = ("train", WORLD, "--budget", "20", "--quiet")
@@ -144,7 +144,7 @@ def test_version(capsys):
 
 
 def test_options_have_the_defaults_of_what_they_set():
-    from rpl_agent.certify import Config
+    from rpl_agent.pipeline import Config
 
     arguments = build_parser().parse_args(["train", WORLD, "--budget", "1e5"])
     assert arguments.budget == 100_000
@@ -170,7 +170,7 @@ def test_help_and_import_load_nothing_heavy():
 
 def test_public_names_are_there_whatever_was_imported_first():
     _run(
-        "import rpl_agent.certify\n"
+        "import rpl_agent.pipeline\n"
         "from rpl_agent import certify, solve, RPLAgent, __all__\n"
         "import rpl_agent\n"
         "assert callable(certify) and callable(rpl_agent.certify)\n"

@@ -8,7 +8,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from rpl_agent.certify import Config, certify
 from rpl_agent.coupled import Frame, Judge, Side, coupled_bounds, frame_of
 from rpl_agent.coupled.affine import chances_of, excess, groups_of
 from rpl_agent.coupled.bounds import _expansion
@@ -16,6 +15,7 @@ from rpl_agent.coupled.find import find_bound
 from rpl_agent.coupled.pieces import Slab
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.model import Nature, Objective, Policy, Sense
+from rpl_agent.pipeline import Config, certify
 from rpl_agent.regions.ellipsoid import Ellipsoid
 from rpl_agent.regions.lifting import build_region
 from rpl_agent.relaxations.rectangular import Rectangular

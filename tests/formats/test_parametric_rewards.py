@@ -14,7 +14,6 @@ import pytest
 import rpl_envs
 from rpl_agent import RPLAgent
 from rpl_agent.baselines import QLearning
-from rpl_agent.certify import RELAXATIONS, Config, certify, true_value
 from rpl_agent.cli import main
 from rpl_agent.errors import DataError, ModelError, RPLWarning
 from rpl_agent.evidence.sampling import uniform_counts
@@ -22,6 +21,7 @@ from rpl_agent.formats import prism
 from rpl_agent.formats.export import write_uncertain
 from rpl_agent.model import Nature
 from rpl_agent.model.ranges import range_on_box
+from rpl_agent.pipeline import RELAXATIONS, Config, certify, true_value
 from rpl_agent.relaxations.interval import Intervals
 from rpl_agent.relaxations.umdp import UncertainMDP
 from rpl_agent.relaxations.untied import untied

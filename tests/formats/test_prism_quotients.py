@@ -11,7 +11,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-from rpl_agent.certify import Config, certify, true_value
 from rpl_agent.cli import main
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.evidence.sampling import uniform_counts
@@ -23,6 +22,7 @@ from rpl_agent.formats.prism.quotients import Reciprocal
 from rpl_agent.formats.prism.scope import link
 from rpl_agent.formats.prism.typed import evaluate
 from rpl_agent.model.polynomial import Polynomial
+from rpl_agent.pipeline import Config, certify, true_value
 from rpl_agent.solver import solve_at
 
 BOX = {"p": (0.1, 0.9), "q": (0.2, 0.8)}

@@ -9,7 +9,6 @@ import pytest
 
 import rpl_envs
 from rpl_agent import Config, Counts, Domain, Nature, Objective, RPLAgent, build, certify, learn_what, solve
-from rpl_agent.certify import CONFIDENCES, RELAXATIONS, uncertainty
 from rpl_agent.coupled.bounds import is_rectangular
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.evidence.intervals import anytime
@@ -21,6 +20,7 @@ from rpl_agent.likelihood.region import likelihood_region
 from rpl_agent.model.expressions import DENSE_COLUMNS
 from rpl_agent.model.policy import Policy
 from rpl_agent.model.simulate import Simulator
+from rpl_agent.pipeline import CONFIDENCES, RELAXATIONS, uncertainty_from
 from rpl_agent.regions import Product
 from rpl_agent.relaxations.interval import Intervals
 from rpl_agent.relaxations.point import Point
@@ -208,11 +208,11 @@ def test_ten_thousand_parameters_are_certified():
     model = coins(10_000)
     counts = Counts(model)
     counts.add_batch(np.random.default_rng(0).integers(1, 100, model.num_transitions))
-    learned = uncertainty(model, counts, Config())
-    assert learned.fallback is None and learned.estimate.shape == (10_000,)
+    uncertainty = uncertainty_from(model, counts, Config())
+    assert uncertainty.fallback is None and uncertainty.estimate.shape == (10_000,)
     assert "monomials" not in model.table.__dict__
-    low, high = learned.region.box()
-    assert ((0 < low) & (low < learned.estimate) & (learned.estimate < high) & (high < 1)).all()
+    low, high = uncertainty.region.box()
+    assert ((0 < low) & (low < uncertainty.estimate) & (uncertainty.estimate < high) & (high < 1)).all()
 
 
 @pytest.mark.parametrize("make", [coins, dice, mixed])
@@ -233,7 +233,7 @@ def test_tied_coins_that_differ_are_refuted():
         counts.add_many([_state(model, s)] * 400, [0] * 400, [_state(model, s + 1)] * (380 if s % 2 else 240)
                         + [_state(model, -1)] * (20 if s % 2 else 160))  # fmt: skip
     with pytest.warns(RPLWarning, match="refuted"):
-        assert uncertainty(model, counts, Config()).refuted
+        assert uncertainty_from(model, counts, Config()).refuted
 
 
 def _state(model, s):
@@ -299,9 +299,9 @@ def test_blocks_of_one_row_each_have_nothing_to_be_coupled():
             np.tile([0.85, 0.1], 12)[: model.num_parameters] if make is dice else np.full(model.num_parameters, 0.85)
         )
         counts = data(model, theta, 20_000, seed=4)
-        learned = uncertainty(model, counts, Config(delta=0.05))
-        assert isinstance(learned.region, Product)
-        assert is_rectangular(learned.relaxation, learned.region) is rectangular
+        uncertainty = uncertainty_from(model, counts, Config(delta=0.05))
+        assert isinstance(uncertainty.region, Product)
+        assert is_rectangular(uncertainty.relaxation, uncertainty.region) is rectangular
         wide, tight = (
             certify(model, counts, objective, Config(relaxation=r, delta=0.05)) for r in ("rectangular", "coupled")
         )
@@ -330,9 +330,9 @@ def test_rows_of_joint_blocks_are_exact_in_a_model_without_cycles():
     """Against the ends of every parameter's interval, row by row: a row is linear in its one parameter."""
     model, objective = ladder(9), Objective.reach("goal")
     counts = data(model, np.full(9, 0.6), 4000, seed=2)
-    learned = uncertainty(model, counts, Config(relaxation="rectangular", delta=0.05))
-    assert isinstance(learned.relaxation, Rectangular) and isinstance(learned.region, Product)
-    low, high = learned.region.box()
+    uncertainty = uncertainty_from(model, counts, Config(relaxation="rectangular", delta=0.05))
+    assert isinstance(uncertainty.relaxation, Rectangular) and isinstance(uncertainty.region, Product)
+    low, high = uncertainty.region.box()
     value = {9: 1.0, 10: 1.0}
     for s in range(8, -1, -1):
         ends = (low[s], high[s])
@@ -345,10 +345,10 @@ def test_rows_of_joint_blocks_are_exact_in_a_model_without_cycles():
 
 def test_many_joint_rows_and_cycles_keep_their_hull(monkeypatch):
     counts = data(mixed(12), np.full(mixed(12).num_parameters, 0.8), 500, seed=5)
-    assert isinstance(uncertainty(counts.pmdp, counts, Config()).relaxation, Intervals)
-    monkeypatch.setattr(sys.modules["rpl_agent.certify"], "QUERIED_ROWS", 5)
+    assert isinstance(uncertainty_from(counts.pmdp, counts, Config()).relaxation, Intervals)
+    monkeypatch.setattr(sys.modules["rpl_agent.pipeline"], "QUERIED_ROWS", 5)
     counts = data(ladder(9), np.full(9, 0.6), 500, seed=2)
-    assert isinstance(uncertainty(counts.pmdp, counts, Config()).relaxation, Intervals)
+    assert isinstance(uncertainty_from(counts.pmdp, counts, Config()).relaxation, Intervals)
 
 
 def shared_coins(n: int):

@@ -7,7 +7,18 @@
 Theorem 1 (the set holds the truth with probability ≥ 1 − δ, hence robust values bound true ones) is why the two numbers
 of a certificate are bounds; Theorem 2 (inclusion hierarchy) orders the relaxations by tightness.
 
-`uncertainty` does the part that depends on the data only; `certify` adds the two solves. The agent
+The life of the lower bound (the upper bound is its mirror image), in the order in which it is decided:
+
+1. `solver`: sweeps from below give a value for every state (`_backward` without cycles, `component` with them).
+2. `solver.solution.finish`: the value of the initial state, less the rounding of the objective's numbers.
+3. `_proved`: `solver.check` proves the values again without knowing how they were found. What fails is widened by
+   1e-7 of itself at most, solved once more without a warm start, and then dropped (`_claiming_nothing`).
+4. `_rectangular_bounds`: of the robust solution where we maximise, of the optimistic one where we minimise.
+5. `_better_bounds`: the maximum with the coupled bound. `coupled.find` proposes an affine value function,
+   `coupled.affine` proves it, `coupled.frame` takes its minimum over the region, or `coupled.pieces` over its pieces.
+6. `agent.running`: the maximum over the run, with the policy it is about. Only sets valid at all times allow it.
+
+`uncertainty_from` does the part that depends on the data only; `certify_uncertainty` adds the two solves. The agent
 calls the same two functions: nature COOPERATIVE explores, nature ADVERSARIAL certifies.
 """
 
@@ -115,13 +126,13 @@ def _timed(timings: dict[str, float], stage: str) -> Iterator[None]:
 
 
 # ---------------------------------------------------------------------- data → what nature may do
-def uncertainty(
-    pmdp: ParametricMDP, counts: Counts, config: Config, *, previous: Uncertainty | None = None,
+def uncertainty_from(
+    pmdp: ParametricMDP, counts: Counts, config: Config, *, start: np.ndarray | None = None,
     evidence: float = -math.inf,
 ) -> Uncertainty:  # fmt: skip
     """The confidence set of the data, relaxed for the solver.
 
-    ``previous`` is an earlier result on the same model; its estimate warm-starts this one. ``evidence`` is the largest
+    ``start`` (d,) is an earlier estimate, from which the search for the new one starts. ``evidence`` is the largest
     ln e-value of this data set so far: the statement is about all times together, so a refuted model stays refuted.
     """
     if counts.pmdp is not pmdp and counts.pmdp.content_hash != pmdp.content_hash:
@@ -129,14 +140,13 @@ def uncertainty(
     ledger = Ledger.of(config.delta)
     kind = confidence_set(config.confidence)
     timings: dict[str, float] = {}
-    warm = previous.estimate if previous is not None else None
     with _timed(timings, "estimate"):
-        estimate = point_estimate(pmdp, counts, warm)
+        estimate = point_estimate(pmdp, counts, start)
     with _timed(timings, "e-value"):
         log_e = max(evidence, log_e_value(pmdp, counts, estimate))
     refuted = bool(log_e >= math.log(1.0 / ledger.refutation))
-    learned = Learned(pmdp, counts, kind, ledger.main, estimate, timings)
-    relaxation = None if refuted else RELAXERS[config.relaxation](learned, config)
+    data = ConfidenceData(pmdp, counts, kind, ledger.main, estimate, timings)
+    relaxation = None if refuted else RELAXERS[config.relaxation](data, config)
     empty, fallback = relaxation is None and not refuted, None
     if relaxation is None:
         reason = (
@@ -148,11 +158,11 @@ def uncertainty(
         warnings.warn(fallback, RPLWarning, stacklevel=3)
         with _timed(timings, "intervals"):
             relaxation = untied(pmdp, *untied_intervals(pmdp, counts, kind.untied, ledger.fallback))
-    return Uncertainty(relaxation, learned.known_region, estimate, log_e, refuted, empty, fallback, timings)
+    return Uncertainty(relaxation, data.known_region, estimate, log_e, refuted, empty, fallback, timings)
 
 
 @dataclass
-class Learned:
+class ConfidenceData:
     """The confidence set of the data at error ``delta``; intervals and region are made when a relaxation asks."""
 
     pmdp: ParametricMDP
@@ -176,30 +186,30 @@ class Learned:
         return self.known_region
 
 
-def _tied(learned: Learned, config: Config) -> Relaxation | None:
-    lower, upper = learned.intervals
-    with _timed(learned.timings, "relaxation"):
-        return tied(learned.pmdp, lower, upper) if rows_feasible(learned.pmdp, lower, upper) else None
+def _tied(data: ConfidenceData, config: Config) -> Relaxation | None:
+    lower, upper = data.intervals
+    with _timed(data.timings, "relaxation"):
+        return tied(data.pmdp, lower, upper) if rows_feasible(data.pmdp, lower, upper) else None
 
 
-def _parameter_wise(learned: Learned, config: Config) -> Relaxation | None:
+def _parameter_wise(data: ConfidenceData, config: Config) -> Relaxation | None:
     # intervals may cut the result only if they hold on the event that the region holds on
-    keep = learned.intervals if config.intersect_tied and learned.kind.region_of_intervals else None
-    return _of_region(learned, lambda region: parameter_wise(region, learned.pmdp, intersect_with=keep))
+    keep = data.intervals if config.intersect_tied and data.kind.region_of_intervals else None
+    return _of_region(data, lambda region: parameter_wise(region, data.pmdp, intersect_with=keep))
 
 
-def _expression_wise(learned: Learned, config: Config) -> Relaxation | None:
-    return _of_region(learned, lambda region: expression_wise(region, learned.pmdp))
+def _expression_wise(data: ConfidenceData, config: Config) -> Relaxation | None:
+    return _of_region(data, lambda region: expression_wise(region, data.pmdp))
 
 
-def _rectangular(learned: Learned, config: Config) -> Relaxation | None:
+def _rectangular(data: ConfidenceData, config: Config) -> Relaxation | None:
     def relax(region: Region) -> Relaxation:
-        found = Rectangular(learned.pmdp, region)
+        found = Rectangular(data.pmdp, region)
         # Rows of three or more successors over a joint block of a product have no compiled form: each is a query.
-        hull = isinstance(region, Product) and found.compiled() is None and not _queries_pay(learned.pmdp)
-        return Intervals(learned.pmdp, *found.bounds(), name="rectangular") if hull else found
+        hull = isinstance(region, Product) and found.compiled() is None and not _queries_pay(data.pmdp)
+        return Intervals(data.pmdp, *found.bounds(), name="rectangular") if hull else found
 
-    return _of_region(learned, relax)
+    return _of_region(data, relax)
 
 
 def _queries_pay(pmdp: ParametricMDP) -> bool:
@@ -222,14 +232,14 @@ def _queries_pay(pmdp: ParametricMDP) -> bool:
     return per_model(pmdp, "queried rows", decide)
 
 
-def _of_region(learned: Learned, relax: Callable[[Region], Relaxation]) -> Relaxation | None:
-    region = learned.region
-    with _timed(learned.timings, "relaxation"):
+def _of_region(data: ConfidenceData, relax: Callable[[Region], Relaxation]) -> Relaxation | None:
+    region = data.region
+    with _timed(data.timings, "relaxation"):
         return None if region.is_empty else relax(region)
 
 
 #: What nature may do, by name; None where no parameter is left.
-RELAXERS: dict[str, Callable[[Learned, Config], Relaxation | None]] = {
+RELAXERS: dict[str, Callable[[ConfidenceData, Config], Relaxation | None]] = {
     "tied": _tied, "parameter": _parameter_wise, "expression": _expression_wise, "rectangular": _rectangular,
     "coupled": _rectangular,  # and then better bounds for one common parameter, where there are any
 }  # fmt: skip
@@ -267,14 +277,14 @@ def certify(
     if policy is not None:
         policy.check(pmdp)
     return certify_uncertainty(
-        pmdp, counts, uncertainty(pmdp, counts, config), objective, config, policy=policy, warm=warm
+        pmdp, counts, uncertainty_from(pmdp, counts, config), objective, config, policy=policy, warm=warm
     )
 
 
 def certify_uncertainty(
     pmdp: ParametricMDP,
     counts: Counts,
-    learned: Uncertainty,
+    uncertainty: Uncertainty,
     objective: Objective,
     config: Config,
     *,
@@ -283,31 +293,32 @@ def certify_uncertainty(
 ) -> Certificate:
     """The two solves of `certify`, for an uncertainty that is already there."""
     warm = warm if warm is not None else Solutions()
-    timings = dict(learned.timings)
-    robust, optimistic = _checked_solutions(learned.relaxation, objective, policy, config.precision, warm, timings)
+    timings = dict(uncertainty.timings)
+    robust, optimistic = _checked_solutions(uncertainty.relaxation, objective, policy, config.precision, warm, timings)
     warm.robust, warm.optimistic = robust, optimistic
     lower, upper, chosen = _rectangular_bounds(robust, optimistic, policy)
     gradient = None
     name = objective.reward_name  # rewards that depend on the parameters have two ends, one for each side
     is_known = name is None or pmdp.rewards[name].is_known
-    if config.relaxation == "coupled" and learned.region is not None and learned.fallback is None and is_known:
+    if config.relaxation == "coupled" and uncertainty.region is not None and uncertainty.fallback is None and is_known:
         with _timed(timings, "coupled"):
-            lower, upper, chosen, gradient = _better_bounds(learned, objective, config, policy, lower, upper, chosen)
+            known = (lower, upper)
+            lower, upper, chosen, gradient = _better_bounds(uncertainty, objective, config, policy, known, chosen)
     if not lower <= upper:  # bounds of one set cannot cross, nor be no numbers: nothing of this may leave
         raise ModelError(f"the bounds [{lower!r}, {upper!r}] contradict each other: this is a defect, please report it")
     estimate = math.nan
-    if learned.estimate is not None:
+    if uncertainty.estimate is not None:
         with _timed(timings, "solve"):
-            estimate = true_value(pmdp, objective, chosen, learned.estimate, max(config.precision, 1e-4))
+            estimate = true_value(pmdp, objective, chosen, uncertainty.estimate, max(config.precision, 1e-4))
     return Certificate(
         lower=lower, upper=upper, delta=config.delta, objective=objective, policy=chosen,
         confidence=config.confidence, relaxation=config.relaxation, samples=counts.total, estimate=estimate,
-        evaluated=policy is not None, anytime=config.is_anytime, log_e_value=learned.log_e_value,
-        refuted=learned.refuted,
-        empty=learned.empty, fallback=learned.fallback, model=pmdp.name, model_hash=pmdp.content_hash, timings=timings,
+        evaluated=policy is not None, anytime=config.is_anytime, log_e_value=uncertainty.log_e_value,
+        refuted=uncertainty.refuted, empty=uncertainty.empty, fallback=uncertainty.fallback,
+        model=pmdp.name, model_hash=pmdp.content_hash, timings=timings,
         slack=max(robust.upper - robust.lower, optimistic.upper - optimistic.lower),
         iterations=robust.iterations + optimistic.iterations, versions=versions(), checked=True,
-        **_explained(pmdp, counts, learned.estimate, gradient),
+        **_explained(pmdp, counts, uncertainty.estimate, gradient),
     )  # fmt: skip
 
 
@@ -347,7 +358,7 @@ def _checked_solutions(
 def _proved(solution: Solution, upward: bool) -> Solution | None:
     """The solution, widened by a little if only rounding keeps one side from passing its check; None if it does not.
 
-    The check proves whatever passes it, so it does not matter how bounds were come by.
+    The check proves whatever passes it: how the bounds were obtained does not matter.
     """
     for slack in WIDENED:
         wider = solution if slack == 0.0 else replace(
@@ -380,7 +391,7 @@ def _rectangular_bounds(robust: Solution, optimistic: Solution, policy: Policy |
 
 
 def _better_bounds(
-    learned: Uncertainty, objective: Objective, config: Config, policy: Policy | None, lower: float, upper: float,
+    uncertainty: Uncertainty, objective: Objective, config: Config, policy: Policy | None, known: tuple[float, float],
     chosen: Policy,
 ) -> tuple[float, float, Policy, np.ndarray | None]:  # fmt: skip
     """The better of rectangular and coupled bounds on each side: both hold on the same event, so no δ is spent.
@@ -388,11 +399,12 @@ def _better_bounds(
     Without a given policy the agent's own side bounds whichever policy has the better guarantee. The last result is
     the gradient of the value in the reduced coordinates.
     """
-    assert learned.region is not None
-    found = coupled_bounds(learned.relaxation, learned.region, objective, policy, chosen, (lower, upper), config.pieces)
+    relaxation, region, (lower, upper) = uncertainty.relaxation, uncertainty.region, known
+    assert region is not None
+    found = coupled_bounds(relaxation, region, objective, policy, chosen, known, config.pieces)
     if found is None:
         return lower, upper, chosen, None
-    rounding = objective.resolve(learned.relaxation.pmdp).rounding  # in `lower` and `upper` already
+    rounding = objective.resolve(relaxation.pmdp).rounding  # in `lower` and `upper` already
     one, other = found.lower - rounding, found.upper + rounding
     better = one > lower if objective.sense is Sense.MAX else other < upper
     low, high = max(lower, one), min(upper, other)
