@@ -52,8 +52,8 @@ print("done", learn(Path(sys.argv[1]), 50), flush=True)
 SMALL_PROGRAM = """
 import gymnasium as gym
 import numpy as np
-from rpl_agent.model._random import seed_state
-print("done", *seed_state(np.uint64(7)), flush=True)
+from rpl_agent.model.simulate import seed_state
+print("done", *seed_state(7), flush=True)
 """
 
 

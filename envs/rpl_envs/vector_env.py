@@ -17,17 +17,11 @@ from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from rpl_agent._core import core
 from rpl_agent.errors import ModelError
-from rpl_agent.model._random import seed_state
-from rpl_envs import _lanes
+from rpl_agent.model.simulate import sampling_world, seed_state
 from rpl_envs.benchmark import Benchmark
 from rpl_envs.world import PublicKnowledge, Theta, world
-
-MODES = {
-    AutoresetMode.NEXT_STEP: _lanes.NEXT_STEP,
-    AutoresetMode.SAME_STEP: _lanes.SAME_STEP,
-    AutoresetMode.DISABLED: _lanes.DISABLED,
-}
 
 
 class PMDPVectorEnv(PublicKnowledge, VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
@@ -73,15 +67,18 @@ class PMDPVectorEnv(PublicKnowledge, VectorEnv[np.ndarray, np.ndarray, np.ndarra
         self._states = np.full(num_envs, self.pmdp.initial_state, dtype=np.int64)
         self._steps = np.zeros(num_envs, dtype=np.int64)
         self._over = np.zeros(num_envs, dtype=bool)
-        self._rows = np.empty(num_envs, dtype=np.int64)
         self._rng = np.zeros((num_envs, 4), dtype=np.uint64)
+        here = self._world
+        self._sampled = sampling_world(self.pmdp, here._cumulative, here.reward, here.arrival, here.terminal)
+        self._lanes = core.Lanes(
+            count=num_envs, max_steps=self.max_episode_steps, rng=self._rng, row=np.empty(num_envs, dtype=np.int64),
+            state=self._states, steps=self._steps, over=self._over,
+        )  # fmt: skip
         self._started = False
 
     def action_masks(self) -> np.ndarray:
         """(N, A) int8, 1 where a lane's action is enabled."""
-        masks = np.empty((self.num_envs, self.pmdp.num_actions), dtype=np.int8)
-        _lanes.action_masks(self.pmdp.state_ptr, self.pmdp.action, self._states, masks)
-        return masks
+        return self._masks(self._states)
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -103,42 +100,31 @@ class PMDPVectorEnv(PublicKnowledge, VectorEnv[np.ndarray, np.ndarray, np.ndarra
                 continue  # a seeded lane goes on with its stream
             if lane_seed is None:
                 lane_seed = int(self.np_random.integers(2**63))
-            self._rng[i] = seed_state(np.uint64(lane_seed % 2**64))
-        pmdp, here = self.pmdp, self._world
-        self._states[lanes] = pmdp.initial_state
-        for i in np.flatnonzero(lanes) if pmdp.has_random_start else ():
-            self._states[i], _ = _lanes.pass_silent(
-                pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, here._cumulative, here.reward, pmdp.is_silent,
-                pmdp.initial_state, self._rng[i],
-            )  # fmt: skip
-        self._steps[lanes] = 0
-        self._over[lanes] = False
+            self._rng[i] = seed_state(lane_seed)
+        core.reset_lanes(self._sampled, self._lanes, lanes)
         self._started = True
         return self._observe(self._states), self._info()
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         if not self._started:
             raise ResetNeeded("call reset() before the first step()")
-        here, pmdp, n = self._world, self.pmdp, self.num_envs
-        actions = np.asarray(actions, dtype=np.int64)
+        n = self.num_envs
+        actions = np.ascontiguousarray(actions, dtype=np.int64)
         if actions.shape != (n,):
             raise ModelError(f"actions have shape {actions.shape}, not ({n},)")
         if self._mode is AutoresetMode.DISABLED and self._over.any():
             lane = int(np.argmax(self._over))
             raise ResetNeeded(f'lane {lane} has ended: reset it with reset(options={{"reset_mask": mask}})')
         skip = self._over if self._mode is AutoresetMode.NEXT_STEP else np.zeros(n, dtype=bool)
-        bad = _lanes.find_rows(pmdp.state_ptr, pmdp.action, self._states, actions, skip, self._rows)
+        bad = core.find_rows(self._sampled, self.pmdp.action, self._lanes, actions, skip)
         if bad >= 0:  # nothing has moved yet
-            raise here.disabled(int(self._states[bad]), int(actions[bad]))
+            raise self._world.disabled(int(self._states[bad]), int(actions[bad]))
         rewards, final = np.empty(n), np.empty(n, dtype=np.int64)
         terminations, truncations = np.empty(n, dtype=bool), np.empty(n, dtype=bool)
-        _lanes.step_lanes(
-            pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, here._cumulative, here.reward, here.arrival, here.terminal,
-            pmdp.is_silent, pmdp.initial_state, self.max_episode_steps, MODES[self._mode], self._rows, self._rng,
-            self._states, self._steps, self._over, final, rewards, terminations, truncations,
-        )  # fmt: skip
+        same_step = self._mode is AutoresetMode.SAME_STEP
+        core.step_lanes(self._sampled, self._lanes, same_step, final, rewards, terminations, truncations)
         info = self._info()
-        if self._mode is AutoresetMode.SAME_STEP and self._over.any():
+        if same_step and self._over.any():
             info |= self._final_info(final)
             self._over[:] = False  # these lanes have begun anew
         return self._observe(self._states), rewards, terminations, truncations, info
@@ -154,6 +140,11 @@ class PMDPVectorEnv(PublicKnowledge, VectorEnv[np.ndarray, np.ndarray, np.ndarra
     def _observe(self, states: np.ndarray) -> np.ndarray:
         return self._world.features(states) if self._features else states.copy()
 
+    def _masks(self, states: np.ndarray) -> np.ndarray:
+        pmdp, masks = self.pmdp, np.empty((len(states), self.pmdp.num_actions), dtype=np.int8)
+        core.action_masks(len(states), pmdp.num_actions, pmdp.state_ptr, pmdp.action, states, masks)
+        return masks
+
     def _info(self) -> dict[str, Any]:
         present = np.ones(self.num_envs, dtype=bool)
         return {
@@ -168,9 +159,12 @@ class PMDPVectorEnv(PublicKnowledge, VectorEnv[np.ndarray, np.ndarray, np.ndarra
         seen = self._observe(final)
         for i in np.flatnonzero(ended):
             observations[i] = seen[i]
-        masks = np.empty((self.num_envs, self.pmdp.num_actions), dtype=np.int8)
-        _lanes.action_masks(self.pmdp.state_ptr, self.pmdp.action, final, masks)
-        details = {"action_mask": masks, "_action_mask": ended.copy(), "state": final.copy(), "_state": ended.copy()}
+        details = {
+            "action_mask": self._masks(final),
+            "_action_mask": ended.copy(),
+            "state": final.copy(),
+            "_state": ended.copy(),
+        }
         return {
             "final_obs": observations, "_final_obs": ended.copy(), "final_info": details, "_final_info": ended.copy(),
         }  # fmt: skip
@@ -179,7 +173,7 @@ class PMDPVectorEnv(PublicKnowledge, VectorEnv[np.ndarray, np.ndarray, np.ndarra
         mask = (options or {}).get("reset_mask")
         if mask is None:
             return np.ones(self.num_envs, dtype=bool)
-        mask = np.asarray(mask)
+        mask = np.ascontiguousarray(mask)
         if mask.shape != (self.num_envs,) or mask.dtype != bool or not mask.any():
             raise ModelError(f"reset_mask must be ({self.num_envs},) booleans with at least one True")
         return mask

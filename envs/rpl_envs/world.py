@@ -16,7 +16,7 @@ from gymnasium.error import InvalidAction
 
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Kind, Objective, ParametricMDP, Sense, Simulator, StateIndex
-from rpl_agent.model._random import cumulate
+from rpl_agent.model.simulate import running_sums
 from rpl_envs.benchmark import Benchmark, benchmark
 
 Theta = Sequence[float] | Mapping[str, float]
@@ -41,8 +41,7 @@ class World:
         self.reward = sign * task.paid(pmdp) + 0.0  # (R,); + 0.0 turns −0.0 into 0.0
         self.arrival = np.where(task.target, sign if source.objective.kind is Kind.REACH else 0.0, 0.0)  # (S,)
         self.terminal = task.decided | absorbing(pmdp)
-        self._cumulative = np.empty(pmdp.num_transitions)
-        cumulate(pmdp.row_ptr, self._mdp.probability, self._cumulative)
+        self._cumulative = running_sums(pmdp.row_ptr, self._mdp.probability)
         low = np.array([v.min() for v in pmdp.variables.values()], dtype=float)
         high = np.array([v.max() for v in pmdp.variables.values()], dtype=float)
         self._low, self._width = low, np.where(high > low, high - low, 1.0)

@@ -20,8 +20,8 @@ from rpl_agent._core.build import HERE, build, declarations
 
 #: What an array holds for a pointer to this type of the header.
 DTYPES: dict[str, Any] = {
-    "double": np.float64, "bool": np.bool_, "int32_t": np.int32, "int64_t": np.int64, "uint8_t": np.uint8,
-    "uint64_t": np.uint64,
+    "double": np.float64, "bool": np.bool_, "int8_t": np.int8, "int32_t": np.int32, "int64_t": np.int64,
+    "uint8_t": np.uint8, "uint64_t": np.uint64,
 }  # fmt: skip
 _STRUCT = re.compile(r"typedef struct \w*\s*\{(.*?)\}\s*(\w+);", re.DOTALL)
 _FUNCTION = re.compile(r"^(\w+) (\w+)\(([^)]*)\);", re.MULTILINE)

@@ -107,4 +107,89 @@ void pool_events(int64_t num_rows, const int64_t *row_ptr, const int32_t *group_
 void anytime_bounds(int64_t count, const double *successes, const double *trials, double log_threshold, double *lower,
                     double *upper);
 
+/* ---------------------------------------------------------------------- explore.c: states of a program */
+
+/* ---------------------------------------------------------------------- simulate.c: episodes, lanes, Q-learning */
+
+/* A Markov decision process to draw from. `cumulative` (T,) holds running sums of its probabilities (`cumulate`);
+ * `reward` (R,) is paid on leaving by a row, `arrival` (S,) on reaching a state. Episodes end in `stop` states; a
+ * `silent` state is passed without a step. */
+typedef struct {
+    const int64_t *state_ptr;
+    const int64_t *row_ptr;
+    const int32_t *successor;
+    const double *cumulative;
+    const double *reward;
+    const double *arrival;
+    const bool *stop;
+    const bool *silent;
+    int64_t initial;
+} world;
+
+/* When `run_episodes` stops: a count, which it keeps up to date, reaches its limit. NULL: no such limit. */
+typedef struct {
+    int64_t *row_count OPTIONAL;
+    const int64_t *row_limit OPTIONAL;
+    const int32_t *expression;
+    int64_t *expression_count OPTIONAL;
+    const int64_t *expression_limit OPTIONAL;
+} limits;
+
+/* The lanes of a vector environment, each with a random state of its own: `rng` (count, 4). They are cut after max_steps,
+ * if that is positive. */
+typedef struct {
+    int64_t count;
+    int64_t max_steps;
+    uint64_t *rng;
+    int64_t *row;
+    int64_t *state;
+    int64_t *steps;
+    bool *over;
+} lanes;
+
+/* Q-learning: epsilon falls from 1 to epsilon_min over `decay` episodes; the n-th visit learns at the rate n^-omega. */
+typedef struct {
+    double decay;
+    double epsilon_min;
+    double omega;
+    double discount;
+} learning;
+
+/* Uniform in [0, 1) with 53 random bits: xoshiro256++ with the state (4,). */
+double next_double(uint64_t *state);
+
+/* The state (4,) of a seed by splitmix64, which the authors of xoshiro recommend for this. */
+void seed_state(uint64_t seed, uint64_t *state);
+
+/* Running sums of weights within each of `count` segments; the last positive one is exactly 1, so a draw always lands. */
+void cumulate(int64_t count, const int64_t *pointer, const double *weights, double *out);
+
+/* Simulates until `episodes` are done, or the one is done in which a count reached its limit; returns how many.
+ * `policy` (R,) holds running sums of a policy, counts (T,) is added to, report (2,) says whether a limit was reached and
+ * how many episodes were cut by max_steps in no stop state. */
+int64_t run_episodes(const world *w, const double *policy, int64_t max_steps, int64_t episodes, uint64_t *rng,
+                     int64_t *counts, const limits *until, double *returns, int64_t *lengths, int64_t *report);
+
+/* A new episode in the lanes `which` (count,). */
+void reset_lanes(const world *w, const lanes *l, const bool *which);
+
+/* Row of each lane's state and action, -1 where it is skipped or not enabled; returns the first lane whose action is not
+ * enabled, or -1. */
+int64_t find_rows(const world *w, const int32_t *row_action, const lanes *l, const int64_t *actions, const bool *skip);
+
+/* Advances each lane by one step; a lane whose row is -1 only begins a new episode. `over` says which episodes ended with
+ * this step and `final` in which states, also where `same_step` began the next one already. */
+void step_lanes(const world *w, const lanes *l, bool same_step, int64_t *final, double *rewards, bool *terminations,
+                bool *truncations);
+
+/* out (count, actions): 1 where an action is enabled. */
+void action_masks(int64_t count, int64_t actions, const int64_t *state_ptr, const int32_t *row_action,
+                  const int64_t *states, int8_t *out);
+
+/* Q-learning, epsilon-greedy, in the episodes first, ..., first + episodes - 1; returns their steps. An update moves q by
+ * n^-omega (reward + arrival + discount max q' - q), without q' where the next state is `terminal`: an episode that was
+ * cut bootstraps from its last state. The probabilities of the world only play it. */
+int64_t q_episodes(const world *w, const learning *how, const bool *terminal, int64_t max_steps, int64_t first,
+                   int64_t episodes, uint64_t *rng, double *q, int64_t *visits);
+
 #endif

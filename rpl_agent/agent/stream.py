@@ -23,7 +23,7 @@ from rpl_agent.agent.attach import Attachment
 from rpl_agent.agent.sampling import Collected, Experience, Order, SimulatorSource, Source, _require_kind
 from rpl_agent.agent.tape import Recorder, plays_again, reseeded
 from rpl_agent.errors import DataError, ModelError, RPLWarning
-from rpl_agent.model._random import seed_state
+from rpl_agent.model.simulate import seed_state
 
 #: Recorded calls that carry fewer bits of chance than this show nothing: they could agree by accident.
 MIN_BITS = 30.0
@@ -75,7 +75,7 @@ class Stream:
         seed = self._fresh_seed()
         if self._world.compiled:
             source = self._world.source(self._experience, self._rng, seed)
-            words = [int(word) for word in seed_state(np.uint64(seed))]
+            words = [int(word) for word in seed_state(seed)]
             source.set_state({"kind": "simulator", "rng": words})
             return source
         return replace(self._world, env=self._tape).source(self._experience, self._rng, seed)

@@ -1,11 +1,10 @@
-"""Compiled parts of the tabular baselines: planning by Gauss-Seidel value iteration, and Q-learning."""
+"""Compiled planning of the tabular baselines: Gauss-Seidel value iteration."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.jit import Bools, Floats, Ints, Words, njit
-from rpl_agent.model._random import draw, next_double
+from rpl_agent.jit import Bools, Floats, Ints, njit
 
 
 @njit()
@@ -154,67 +153,3 @@ def value_iteration(
         if change <= tolerance * scale:
             return sweep + 1
     return max_sweeps
-
-
-@njit(allocates=False)
-def q_episodes(
-    state_ptr: Ints,
-    row_ptr: Ints,
-    successor: Ints,
-    cumulative: Floats,
-    reward: Floats,
-    bonus: Floats,
-    stop: Bools,
-    terminal: Bools,
-    silent: Bools,
-    initial: int,
-    max_steps: int,
-    episodes: int,
-    first: int,
-    decay: float,
-    epsilon_min: float,
-    omega: float,
-    discount: float,
-    rng: Words,
-    q: Floats,
-    visits: Ints,
-) -> int:
-    """Q-learning for a number of episodes, ε-greedy; updates q (R,) and visits (R,) in place; returns the steps.
-
-    reward (R,) is what is to be maximised on leaving a state, bonus (S,) on entering one; ``cumulative`` plays the
-    environment and is never looked at by the update. A cut episode bootstraps from its last state. A silent state takes
-    no step of an environment.
-    """
-    steps = 0
-    for k in range(episodes):
-        epsilon = max(epsilon_min, 1.0 - (first + k) / decay)
-        s = initial
-        length = 0
-        while (length < max_steps or silent[s]) and not stop[s]:
-            low, high = state_ptr[s], state_ptr[s + 1]
-            if next_double(rng) < epsilon:
-                r = low + int(next_double(rng) * (high - low))
-            else:
-                r = greedy(q, low, high)
-            t = draw(cumulative, row_ptr[r], row_ptr[r + 1], next_double(rng))
-            following = successor[t]
-            goal = reward[r] + bonus[following]
-            if not terminal[following]:
-                goal += discount * q[greedy(q, state_ptr[following], state_ptr[following + 1])]
-            visits[r] += 1
-            q[r] += visits[r] ** -omega * (goal - q[r])
-            if not silent[s]:
-                length += 1
-            s = following
-        steps += length
-    return steps
-
-
-@njit(allocates=False)
-def greedy(q: Floats, low: int, high: int) -> int:
-    """First row of the largest q."""
-    best = low
-    for r in range(low + 1, high):
-        if q[r] > q[best]:
-            best = r
-    return best

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from rpl_agent._core import core
 from rpl_agent.agent.book import gains
-from rpl_agent.baselines._planning import greedy, q_episodes
 from rpl_agent.baselines.base import Baseline
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Kind, Policy, Sense
-from rpl_agent.model._random import cumulate
+from rpl_agent.model.simulate import sampling_world
 
 
 class QLearning(Baseline):
@@ -58,7 +58,6 @@ class QLearning(Baseline):
         self._bonus = sign * task.target if task.objective.kind is Kind.REACH else np.zeros(pmdp.num_states)
         self._discount = task.objective.discount  # of the compiled episodes, which pass silent states as steps
         self._gain = sign * gains(pmdp, task)
-        self._cumulative: np.ndarray | None = None
 
     @property
     def _decay(self) -> float:
@@ -70,14 +69,11 @@ class QLearning(Baseline):
             while self.num_episodes < episodes:
                 self._step_episode()
             return
-        pmdp = self.world.pmdp
-        if self._cumulative is None:
-            self._cumulative = np.empty(pmdp.num_transitions)
-            cumulate(pmdp.row_ptr, simulator._mdp.probability, self._cumulative)
-        self.num_timesteps += q_episodes(
-            pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, self._cumulative, self._reward, self._bonus, simulator.stop,
-            self._task.decided, pmdp.is_silent, pmdp.initial_state, simulator.max_steps, episodes - self.num_episodes,
-            self.num_episodes, self._decay, self.epsilon_min, self.omega, self._discount, simulator.state, self.q,
+        world = sampling_world(self.world.pmdp, simulator.cumulative, self._reward, self._bonus, simulator.stop)
+        how = core.Learning(decay=self._decay, epsilon_min=self.epsilon_min, omega=self.omega, discount=self._discount)
+        new = episodes - self.num_episodes
+        self.num_timesteps += core.q_episodes(
+            world, how, self._task.decided, simulator.max_steps, self.num_episodes, new, simulator.state, self.q,
             self.visits,
         )  # fmt: skip
         self.num_episodes = episodes
@@ -93,7 +89,7 @@ class QLearning(Baseline):
             goal = self._gain[transition]
             if not decided[following]:
                 low, high = pmdp.state_ptr[following], pmdp.state_ptr[following + 1]
-                goal += discount * self.q[greedy(self.q, low, high)]
+                goal += discount * self.q[low:high].max()
             self.visits[row] += 1
             self.q[row] += float(self.visits[row]) ** -self.omega * (goal - self.q[row])
 

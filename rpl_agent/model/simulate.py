@@ -10,12 +10,34 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rpl_agent._core import Struct, core
 from rpl_agent.errors import ModelError
-from rpl_agent.model._random import cumulate, run_episodes, seed_state
-from rpl_agent.model.pmdp import MDP
+from rpl_agent.model.pmdp import MDP, ParametricMDP
 from rpl_agent.model.policy import Policy
 
-NO_LIMIT = np.zeros(0, dtype=np.int64)
+
+def seed_state(seed: int) -> np.ndarray:
+    """(4,) uint64, the random state of a seed."""
+    state = np.empty(4, dtype=np.uint64)
+    core.seed_state(seed % 2**64, state)
+    return state
+
+
+def running_sums(pointer: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Running sums of weights within each segment; the last positive one is exactly 1."""
+    sums = np.empty(len(weights))
+    core.cumulate(len(pointer) - 1, pointer, weights, sums)
+    return sums
+
+
+def sampling_world(
+    pmdp: ParametricMDP, cumulative: np.ndarray, reward: np.ndarray, arrival: np.ndarray, stop: np.ndarray
+) -> Struct:
+    """The arrays that compiled sampling draws from (`world` of core.h)."""
+    return core.World(
+        state_ptr=pmdp.state_ptr, row_ptr=pmdp.row_ptr, successor=pmdp.successor, cumulative=cumulative, reward=reward,
+        arrival=arrival, stop=stop, silent=pmdp.is_silent, initial=pmdp.initial_state,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -61,13 +83,14 @@ class Simulator:
         self.pmdp = pmdp
         self.stop = np.asarray(stop, dtype=bool)
         self.max_steps = int(max_steps)
-        self.reward = np.zeros(pmdp.num_rows) if reward is None else np.asarray(reward, dtype=float)
-        self.arrival = np.zeros(pmdp.num_states) if arrival is None else np.asarray(arrival, dtype=float)
-        self.state = seed_state(np.uint64(seed % 2**64))
-        self._cumulative = np.empty(pmdp.num_transitions)
-        cumulate(pmdp.row_ptr, mdp.probability, self._cumulative)
+        self.state = seed_state(seed)
+        self.cumulative = running_sums(pmdp.row_ptr, mdp.probability)
+        self._world = sampling_world(
+            pmdp, self.cumulative, _numbers("reward", reward, pmdp.num_rows),
+            _numbers("arrival", arrival, pmdp.num_states), self.stop,
+        )  # fmt: skip
         self._policy: Policy | None = None
-        self._policy_cumulative = np.empty(pmdp.num_rows)
+        self._policy_sums = np.empty(pmdp.num_rows)
 
     def run(
         self,
@@ -87,7 +110,7 @@ class Simulator:
         pmdp = self.pmdp
         if policy is not self._policy:
             policy.check(pmdp)
-            cumulate(pmdp.state_ptr, policy.as_weights(pmdp), self._policy_cumulative)
+            self._policy_sums = running_sums(pmdp.state_ptr, policy.as_weights(pmdp))
             self._policy = policy
         if counts is None:
             counts = np.zeros(pmdp.num_transitions, dtype=np.int64)
@@ -95,14 +118,22 @@ class Simulator:
             row_count = np.zeros(pmdp.num_rows, dtype=np.int64)
         if expression_limit is not None and expression_count is None:
             expression_count = np.zeros(pmdp.num_expressions, dtype=np.int64)
-        returns, lengths = np.empty(episodes), np.empty(episodes, dtype=np.int64)
-        done, stopped, cut = run_episodes(
-            pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, pmdp.expression, self._policy_cumulative, self._cumulative,
-            self.reward, self.arrival, self.stop, pmdp.is_silent, pmdp.initial_state, self.max_steps, episodes,
-            self.state, counts,
-            NO_LIMIT if row_count is None else row_count, NO_LIMIT if row_limit is None else row_limit,
-            NO_LIMIT if expression_count is None else expression_count,
-            NO_LIMIT if expression_limit is None else expression_limit, returns, lengths,
+        limits = core.Limits(
+            row_count=row_count, row_limit=row_limit, expression=pmdp.expression, expression_count=expression_count,
+            expression_limit=expression_limit,
         )  # fmt: skip
-        lengths = lengths[:done]
-        return Batch(done, int(lengths.sum()), returns[:done], lengths, stopped, cut)
+        returns, lengths, report = np.empty(episodes), np.empty(episodes, dtype=np.int64), np.empty(2, dtype=np.int64)
+        done = core.run_episodes(
+            self._world, self._policy_sums, self.max_steps, episodes, self.state, counts, limits, returns, lengths,
+            report,
+        )  # fmt: skip
+        stopped, cut = report.tolist()
+        return Batch(done, int(lengths[:done].sum()), returns[:done], lengths[:done], bool(stopped), cut)
+
+
+def _numbers(name: str, values: np.ndarray | None, size: int) -> np.ndarray:
+    if values is None:
+        return np.zeros(size)
+    if np.shape(values) != (size,):
+        raise ModelError(f"{name} has shape {np.shape(values)}, not ({size},)")
+    return np.ascontiguousarray(values, dtype=float)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from rpl_agent._core import core
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Policy, Simulator, build
-from rpl_agent.model._random import next_double, seed_state
+from rpl_agent.model.simulate import seed_state
 from rpl_envs import benchmark
 
 
@@ -102,6 +103,8 @@ def test_bad_input_is_named(pmdp):
     mdp = pmdp.instantiate(np.array([0.2, 0.3]))
     with pytest.raises(ModelError, match="stop has shape"):
         Simulator(mdp, np.zeros(2, dtype=bool), 5)
+    with pytest.raises(ModelError, match="reward has shape"):
+        Simulator(mdp, np.zeros(4, dtype=bool), 5, reward=np.zeros(1))
     with pytest.raises(ModelError, match="max_steps"):
         Simulator(mdp, np.zeros(4, dtype=bool), 0)
     with pytest.raises(ModelError, match="state-action pairs"):
@@ -120,8 +123,8 @@ def test_rare_and_impossible_successors():
 
 
 def test_generator_is_uniform():
-    state = seed_state(np.uint64(12345))
-    draws = np.array([next_double(state) for _ in range(20_000)])
+    state = seed_state(12345)
+    draws = np.array([core.next_double(state) for _ in range(20_000)])
     assert 0.0 <= draws.min() and draws.max() < 1.0
     assert stats.kstest(draws, "uniform").pvalue > 1e-4
     assert abs(np.corrcoef(draws[:-1], draws[1:])[0, 1]) < 0.03
