@@ -191,7 +191,7 @@ def load_source(arguments: argparse.Namespace) -> ModelSource:
 
 def _require_property(arguments: argparse.Namespace) -> None:
     """Refuse what has no property, or one that cannot be read, before a long exploration."""
-    from rpl_agent.formats.prism.parser import parse_properties
+    from rpl_agent.formats.prism.language.parser import parse_properties
 
     if arguments.property is not None:
         parse_properties(arguments.property)

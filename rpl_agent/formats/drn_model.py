@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from rpl_agent.formats.drn import read_drn
-from rpl_agent.formats.prism.parser import parse_model
+from rpl_agent.formats.prism.language.parser import parse_model
+from rpl_agent.formats.prism.language.scope import Program
+from rpl_agent.formats.prism.language.unknown import link_unknown
 from rpl_agent.formats.prism.reader import PrismModel, load_properties
-from rpl_agent.formats.prism.scope import Program
-from rpl_agent.formats.prism.unknown import link_unknown
 from rpl_agent.model.domain import Domain
 
 

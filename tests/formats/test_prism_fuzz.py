@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rpl_agent.formats import prism
-from rpl_agent.formats.prism.parser import parse_expression, parse_model
-from rpl_agent.formats.prism.scope import link
-from rpl_agent.formats.prism.typed import Type, evaluate
-from rpl_agent.formats.prism.vector import ExpressionBatch
+from rpl_agent.formats.prism.explore.vector import ExpressionBatch
+from rpl_agent.formats.prism.language.parser import parse_expression, parse_model
+from rpl_agent.formats.prism.language.scope import link
+from rpl_agent.formats.prism.language.typed import Type, evaluate
 
 MODELS = Path(__file__).parents[2] / "examples" / "models"
 FILES = [path.read_text() for path in sorted(MODELS.glob("*.prism"))]

@@ -13,7 +13,7 @@ import pytest
 from rpl_agent.cli import main
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.formats import prism
-from rpl_agent.formats.prism import explore
+from rpl_agent.formats.prism.explore import explorer
 from rpl_agent.model import Kind, Nature, Objective, Sense
 from rpl_agent.model.objective import Unreached
 from rpl_agent.solver import solve
@@ -300,7 +300,7 @@ def explodes(text: str, match: str, **keywords) -> None:
 
 
 def test_models_that_do_not_fit_end_in_one_line(monkeypatch):
-    monkeypatch.setattr(explore, "default_limit", lambda: 200 << 20)
+    monkeypatch.setattr(explorer, "default_limit", lambda: 200 << 20)
     bits = "".join(f"b{k} : bool;\n" for k in range(40))
     flips = "".join(f"[] true -> (b{k}'=!b{k});\n" for k in range(40))
     explodes(f"mdp module m\n{bits}{flips}endmodule", "does not fit in memory")
@@ -318,10 +318,10 @@ def test_the_memory_limit_is_what_this_process_may_use(monkeypatch):
     with open("/proc/self/statm", encoding="ascii") as file:
         now = int(file.read().split()[0]) * resource.getpagesize()
     monkeypatch.setattr(resource, "getrlimit", lambda _: (now + (64 << 20), now + (64 << 20)))
-    assert explore.default_limit() <= 32 << 20
+    assert explorer.default_limit() <= 32 << 20
     explodes("mdp module m x:[0..99999999]; [] x<99999999 -> (x'=x+1); endmodule", "does not fit in memory")
     monkeypatch.setattr(resource, "getrlimit", lambda _: (now - 1, now - 1))
-    assert explore.default_limit() == 0
+    assert explorer.default_limit() == 0
 
 
 def test_running_out_of_memory_is_one_line(monkeypatch, capsys, tmp_path):
@@ -344,7 +344,7 @@ def test_a_large_product_of_variables_with_few_reachable_states_is_small():
 
 
 def test_progress_is_reported(monkeypatch):
-    monkeypatch.setattr(explore, "PAUSE", 1000)
+    monkeypatch.setattr(explorer, "PAUSE", 1000)
     seen: list[tuple[int, int]] = []
     text = "mdp module m x:[0..99]; y:[0..99]; [] true -> (x'=mod(x+1,100)); [] true -> (y'=mod(y+1,100)); endmodule"
     with warnings.catch_warnings():

@@ -12,8 +12,8 @@ import pytest
 import rpl_envs
 from rpl_agent.errors import RPLWarning
 from rpl_agent.formats import prism
-from rpl_agent.formats.prism import explore, lower
-from rpl_agent.formats.prism.tape import NotVectorisable, Tape
+from rpl_agent.formats.prism.explore import explorer, lower
+from rpl_agent.formats.prism.explore.tape import NotVectorisable, Tape
 from rpl_agent.model import Polynomial
 from tests.reference.coupled import exact_value
 from tests.reference.prism import build_slowly
@@ -87,7 +87,7 @@ def test_compiled_tapes_keys_of_many_words_and_the_plain_evaluator_agree(file, m
         raise NotVectorisable
 
     monkeypatch.setattr(Tape, "_compile", refuse)  # every guard and update asks the plain evaluator
-    monkeypatch.setattr(explore, "EAGER", 2)
+    monkeypatch.setattr(explorer, "EAGER", 2)
     assert_same(prism.loads(text, small).pmdp, model.pmdp)
     monkeypatch.undo()
     slow = build_slowly(model.program, model.pmdp.domain, model.pmdp.action_names)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from lark.exceptions import UnexpectedInput
 
-from rpl_agent.formats.prism.errors import PrismError
-from rpl_agent.formats.prism.parser import _lark, _table_parser, parse_model
-from rpl_agent.formats.prism.table_parser import NotInLanguage
+from rpl_agent.formats.prism.language.errors import PrismError
+from rpl_agent.formats.prism.language.parser import _lark, _table_parser, parse_model
+from rpl_agent.formats.prism.language.table_parser import NotInLanguage
 
 ROOT = Path(__file__).parents[2]
 MODELS = sorted(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import product
 
-from rpl_agent.formats.prism.scope import Program
-from rpl_agent.formats.prism.typed import evaluate
+from rpl_agent.formats.prism.language.scope import Program
+from rpl_agent.formats.prism.language.typed import evaluate
 from rpl_agent.model import Domain, ParametricMDP, Polynomial, build
 
 

@@ -6,8 +6,8 @@
 """
 
 from rpl_agent.formats.prism.answers import Answer, answer
-from rpl_agent.formats.prism.errors import Position, PrismError
-from rpl_agent.formats.prism.properties import Query
+from rpl_agent.formats.prism.language.errors import Position, PrismError
+from rpl_agent.formats.prism.properties.queries import Query
 from rpl_agent.formats.prism.reader import PrismModel, load, load_properties, load_property, loads
 
 __all__ = [

@@ -12,9 +12,9 @@ from functools import partial
 import numpy as np
 
 from rpl_agent.errors import ModelError, RPLWarning
-from rpl_agent.formats.prism.properties import Query
+from rpl_agent.formats.prism.language.syntax import Property
+from rpl_agent.formats.prism.properties.queries import Query
 from rpl_agent.formats.prism.reader import PrismModel
-from rpl_agent.formats.prism.syntax import Property
 from rpl_agent.model.objective import Kind, Nature, Objective, Unreached
 from rpl_agent.model.pmdp import ParametricMDP, Reward
 from rpl_agent.relaxations.base import Relaxation

@@ -23,20 +23,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rpl_agent.errors import ModelError, RPLWarning
-from rpl_agent.formats.prism import syntax as ast
-from rpl_agent.formats.prism.assemble import assemble, row_position
-from rpl_agent.formats.prism.derived import DerivedParameters
-from rpl_agent.formats.prism.errors import NOWHERE, PrismError
-from rpl_agent.formats.prism.explore import Graph, Machine, Progress, explore, expressions
-from rpl_agent.formats.prism.initial import initial_states
-from rpl_agent.formats.prism.interval import Bounds, IntervalBounds
-from rpl_agent.formats.prism.parameter_domain import parameter_domain
-from rpl_agent.formats.prism.parser import parse_model, parse_properties, parse_property_file
-from rpl_agent.formats.prism.probability import Pool
-from rpl_agent.formats.prism.properties import Query, query_of
-from rpl_agent.formats.prism.scope import Number, Program
-from rpl_agent.formats.prism.typed import Node
-from rpl_agent.formats.prism.unknown import COMMANDS, ROWS, UnknownCommands, link_unknown
+from rpl_agent.formats.prism.explore.assemble import assemble, row_position
+from rpl_agent.formats.prism.explore.explorer import Graph, Machine, Progress, explore, expressions
+from rpl_agent.formats.prism.explore.initial import initial_states
+from rpl_agent.formats.prism.explore.interval import Bounds, IntervalBounds
+from rpl_agent.formats.prism.explore.probability import Pool
+from rpl_agent.formats.prism.language import syntax as ast
+from rpl_agent.formats.prism.language.derived import DerivedParameters
+from rpl_agent.formats.prism.language.errors import NOWHERE, PrismError
+from rpl_agent.formats.prism.language.parameter_domain import parameter_domain
+from rpl_agent.formats.prism.language.parser import parse_model, parse_properties, parse_property_file
+from rpl_agent.formats.prism.language.scope import Number, Program
+from rpl_agent.formats.prism.language.typed import Node
+from rpl_agent.formats.prism.language.unknown import COMMANDS, ROWS, UnknownCommands, link_unknown
+from rpl_agent.formats.prism.properties.queries import Query, query_of
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP, Reward

@@ -14,7 +14,7 @@ from typing import Any
 from lark import Lark, Token
 from lark.parsers.lalr_analysis import Shift
 
-from rpl_agent.formats.prism.grammar import KEYWORDS, UNSUPPORTED
+from rpl_agent.formats.prism.language.grammar import KEYWORDS, UNSUPPORTED
 
 END = "$END"
 

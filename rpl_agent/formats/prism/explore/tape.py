@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.formats.prism.operations import Op
-from rpl_agent.formats.prism.scope import StateVariable
-from rpl_agent.formats.prism.typed import Node
+from rpl_agent.formats.prism.explore.operations import Op
+from rpl_agent.formats.prism.language.scope import StateVariable
+from rpl_agent.formats.prism.language.typed import Node
 
 # Products of two values below this stay below 2**63.
 LIMIT = 2**62

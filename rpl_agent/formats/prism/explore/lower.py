@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rpl_agent.formats.prism._explore_kernels import Code
-from rpl_agent.formats.prism.errors import PrismError
-from rpl_agent.formats.prism.operations import Op
-from rpl_agent.formats.prism.probability import polynomial_terms
-from rpl_agent.formats.prism.scope import Command, Program, StateVariable, Update
-from rpl_agent.formats.prism.tape import LIMIT, NotVectorisable, Tape
-from rpl_agent.formats.prism.typed import Node, Type, evaluate
-from rpl_agent.formats.prism.vector import Projection
+from rpl_agent.formats.prism.explore._explore_kernels import Code
+from rpl_agent.formats.prism.explore.operations import Op
+from rpl_agent.formats.prism.explore.probability import polynomial_terms
+from rpl_agent.formats.prism.explore.tape import LIMIT, NotVectorisable, Tape
+from rpl_agent.formats.prism.explore.vector import Projection
+from rpl_agent.formats.prism.language.errors import PrismError
+from rpl_agent.formats.prism.language.scope import Command, Program, StateVariable, Update
+from rpl_agent.formats.prism.language.typed import Node, Type, evaluate
 
 #: a word of a key stays below this
 WORD = LIMIT

@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rpl_agent.formats.prism.errors import Position
-from rpl_agent.formats.prism.explore import DEADLOCK, Graph, Machine
-from rpl_agent.formats.prism.interval import IntervalBounds, skeleton
-from rpl_agent.formats.prism.probability import Pool
-from rpl_agent.formats.prism.rewards import RewardTable, with_unknown_rewards
-from rpl_agent.formats.prism.scope import Program, StateVariable
-from rpl_agent.formats.prism.typed import Node
-from rpl_agent.formats.prism.vector import ExpressionBatch
+from rpl_agent.formats.prism.explore.explorer import DEADLOCK, Graph, Machine
+from rpl_agent.formats.prism.explore.interval import IntervalBounds, skeleton
+from rpl_agent.formats.prism.explore.probability import Pool
+from rpl_agent.formats.prism.explore.rewards import RewardTable, with_unknown_rewards
+from rpl_agent.formats.prism.explore.vector import ExpressionBatch
+from rpl_agent.formats.prism.language.errors import Position
+from rpl_agent.formats.prism.language.scope import Program, StateVariable
+from rpl_agent.formats.prism.language.typed import Node
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP

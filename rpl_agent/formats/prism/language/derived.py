@@ -16,8 +16,8 @@ from math import comb
 
 import numpy as np
 
-from rpl_agent.formats.prism.errors import Position, PrismError
-from rpl_agent.formats.prism.quotients import (
+from rpl_agent.formats.prism.language.errors import Position, PrismError
+from rpl_agent.formats.prism.language.quotients import (
     Reciprocal,
     as_fraction,
     by_last,
@@ -26,7 +26,7 @@ from rpl_agent.formats.prism.quotients import (
     reciprocals,
     without,
 )
-from rpl_agent.formats.prism.scope import Program
+from rpl_agent.formats.prism.language.scope import Program
 from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.polynomial import ONE, Monomial, Number, Polynomial, exact, outward

@@ -13,10 +13,10 @@ from math import prod
 
 import numpy as np
 
-from rpl_agent.formats.prism.errors import PrismError
-from rpl_agent.formats.prism.scope import StateVariable
-from rpl_agent.formats.prism.tape import LIMIT, Columns, NotVectorisable, Scaled, Tape
-from rpl_agent.formats.prism.typed import Node, Type, evaluate
+from rpl_agent.formats.prism.explore.tape import LIMIT, Columns, NotVectorisable, Scaled, Tape
+from rpl_agent.formats.prism.language.errors import PrismError
+from rpl_agent.formats.prism.language.scope import StateVariable
+from rpl_agent.formats.prism.language.typed import Node, Type, evaluate
 from rpl_agent.model.codec import Codec
 
 

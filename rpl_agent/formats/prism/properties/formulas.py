@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from rpl_agent.formats.prism import automaton as ltl
-from rpl_agent.formats.prism import syntax as ast
-from rpl_agent.formats.prism.assemble import state_mask
-from rpl_agent.formats.prism.errors import PrismError
-from rpl_agent.formats.prism.scope import Program
-from rpl_agent.formats.prism.typed import Type
+from rpl_agent.formats.prism.explore.assemble import state_mask
+from rpl_agent.formats.prism.language import syntax as ast
+from rpl_agent.formats.prism.language.errors import PrismError
+from rpl_agent.formats.prism.language.scope import Program
+from rpl_agent.formats.prism.language.typed import Type
+from rpl_agent.formats.prism.properties import automaton as ltl
 from rpl_agent.model.pmdp import ParametricMDP
 
 _WEAK_TO_STRONG = ("?:", "=>", "<=>", "|", "&", "!", "=", "!=", "<", "<=", ">", ">=", "+", "*", "/", "neg")

@@ -7,7 +7,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import breadth_first_order
 
 from rpl_agent.errors import ModelError
-from rpl_agent.formats.prism.automaton import Automaton
+from rpl_agent.formats.prism.properties.automaton import Automaton
 from rpl_agent.model.pmdp import ParametricMDP
 
 MAX_TRANSITIONS = 2**31 - 2

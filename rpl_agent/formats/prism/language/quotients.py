@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import gcd, lcm
 from typing import Any
 
-from rpl_agent.formats.prism.errors import Position, PrismError
+from rpl_agent.formats.prism.language.errors import Position, PrismError
 from rpl_agent.model.polynomial import Monomial, Polynomial, divided
 
 #: Divisors and quotients of more terms are mistakes, not probabilities; so are longer reductions.

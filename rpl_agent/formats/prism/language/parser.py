@@ -9,11 +9,11 @@ from typing import Any
 from lark import Lark, Token, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from rpl_agent.formats.prism import syntax as ast
-from rpl_agent.formats.prism.build_properties import PropertyBuilder, at
-from rpl_agent.formats.prism.errors import Position, PrismError
-from rpl_agent.formats.prism.grammar import GRAMMAR, KEYWORDS, TOKEN_NAMES, UNSUPPORTED, declared_keywords
-from rpl_agent.formats.prism.table_parser import NotInLanguage, TableParser
+from rpl_agent.formats.prism.language import syntax as ast
+from rpl_agent.formats.prism.language.build_properties import PropertyBuilder, at
+from rpl_agent.formats.prism.language.errors import Position, PrismError
+from rpl_agent.formats.prism.language.grammar import GRAMMAR, KEYWORDS, TOKEN_NAMES, UNSUPPORTED, declared_keywords
+from rpl_agent.formats.prism.language.table_parser import NotInLanguage, TableParser
 
 # A literal such as 1e999999999 would be an exact integer of a billion digits.
 MAX_EXPONENT = 300

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from rpl_agent.errors import ModelError
-from rpl_agent.formats.prism.probability import Pool
+from rpl_agent.formats.prism.explore.probability import Pool
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.ranges import RangeEnclosure, enclosure

@@ -17,10 +17,10 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Any
 
-from rpl_agent.formats.prism.errors import Position, PrismError
-from rpl_agent.formats.prism.irrational import Enclosure, Undecided, rational_power
-from rpl_agent.formats.prism.quotients import quotient, reduced
-from rpl_agent.formats.prism.syntax import MAX_DEPTH
+from rpl_agent.formats.prism.language.errors import Position, PrismError
+from rpl_agent.formats.prism.language.irrational import Enclosure, Undecided, rational_power
+from rpl_agent.formats.prism.language.quotients import quotient, reduced
+from rpl_agent.formats.prism.language.syntax import MAX_DEPTH
 from rpl_agent.model.polynomial import Polynomial
 
 # Exact arithmetic grows without end (x*x*x…): beyond this many bits a number is a mistake, not a probability.

@@ -7,9 +7,18 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from rpl_agent.formats.prism import syntax as ast
-from rpl_agent.formats.prism.errors import NOWHERE, Position, PrismError
-from rpl_agent.formats.prism.typed import Node, Type, apply, evaluate, literal, parameter, parameters_of, variable
+from rpl_agent.formats.prism.language import syntax as ast
+from rpl_agent.formats.prism.language.errors import NOWHERE, Position, PrismError
+from rpl_agent.formats.prism.language.typed import (
+    Node,
+    Type,
+    apply,
+    evaluate,
+    literal,
+    parameter,
+    parameters_of,
+    variable,
+)
 from rpl_agent.model.polynomial import exact
 
 Number = int | float | str | Fraction | Decimal | bool

@@ -8,12 +8,12 @@ from math import floor
 
 import numpy as np
 
-from rpl_agent.formats.prism.derived import exact_box, quotient_range
-from rpl_agent.formats.prism.errors import NOWHERE, PrismError
-from rpl_agent.formats.prism.probability import Pool, ProbabilityColumn
-from rpl_agent.formats.prism.scope import Program, RewardItem
-from rpl_agent.formats.prism.tape import LIMIT
-from rpl_agent.formats.prism.vector import ExpressionBatch
+from rpl_agent.formats.prism.explore.probability import Pool, ProbabilityColumn
+from rpl_agent.formats.prism.explore.tape import LIMIT
+from rpl_agent.formats.prism.explore.vector import ExpressionBatch
+from rpl_agent.formats.prism.language.derived import exact_box, quotient_range
+from rpl_agent.formats.prism.language.errors import NOWHERE, PrismError
+from rpl_agent.formats.prism.language.scope import Program, RewardItem
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.polynomial import Polynomial, outward

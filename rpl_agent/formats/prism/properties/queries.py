@@ -7,12 +7,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from rpl_agent.formats.prism import syntax as ast
-from rpl_agent.formats.prism.errors import PrismError
-from rpl_agent.formats.prism.formulas import labelled, linear_time, mask_of, opposite, unparse
-from rpl_agent.formats.prism.product import product
-from rpl_agent.formats.prism.scope import Program
-from rpl_agent.formats.prism.typed import Type
+from rpl_agent.formats.prism.language import syntax as ast
+from rpl_agent.formats.prism.language.errors import PrismError
+from rpl_agent.formats.prism.language.scope import Program
+from rpl_agent.formats.prism.language.typed import Type
+from rpl_agent.formats.prism.properties.formulas import labelled, linear_time, mask_of, opposite, unparse
+from rpl_agent.formats.prism.properties.product import product
 from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Unreached
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.validation import expression_range

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.formats.prism.errors import PrismError
-from rpl_agent.formats.prism.scope import Program
-from rpl_agent.formats.prism.typed import Node
-from rpl_agent.formats.prism.vector import ExpressionBatch
+from rpl_agent.formats.prism.explore.vector import ExpressionBatch
+from rpl_agent.formats.prism.language.errors import PrismError
+from rpl_agent.formats.prism.language.scope import Program
+from rpl_agent.formats.prism.language.typed import Node
 
 #: partial assignments held at a time while the initial states are found
 MAX_CANDIDATES = 1 << 23

@@ -6,8 +6,8 @@ from typing import Any
 
 from lark import Token, Transformer, v_args
 
-from rpl_agent.formats.prism import syntax as ast
-from rpl_agent.formats.prism.errors import Position, PrismError
+from rpl_agent.formats.prism.language import syntax as ast
+from rpl_agent.formats.prism.language.errors import Position, PrismError
 
 _SENSES = ("max", "min", "maxmax", "maxmin", "minmax", "minmin")
 

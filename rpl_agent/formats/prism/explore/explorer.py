@@ -15,13 +15,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from rpl_agent.formats.prism import _explore_kernels as kernels
-from rpl_agent.formats.prism._explore_kernels import DEADLOCK, ExploreScratch, StateStore
-from rpl_agent.formats.prism.errors import NOWHERE, PrismError
-from rpl_agent.formats.prism.lower import Machine
-from rpl_agent.formats.prism.probability import Pool, ProbabilityColumn
-from rpl_agent.formats.prism.scope import Program
-from rpl_agent.formats.prism.typed import Node
+from rpl_agent.formats.prism.explore import _explore_kernels as kernels
+from rpl_agent.formats.prism.explore._explore_kernels import DEADLOCK, ExploreScratch, StateStore
+from rpl_agent.formats.prism.explore.lower import Machine
+from rpl_agent.formats.prism.explore.probability import Pool, ProbabilityColumn
+from rpl_agent.formats.prism.language.errors import NOWHERE, PrismError
+from rpl_agent.formats.prism.language.scope import Program
+from rpl_agent.formats.prism.language.typed import Node
 from rpl_agent.model.polynomial import Polynomial
 
 #: bytes that one state, choice or transition needs at the peak of reading, arrays of the finished model included

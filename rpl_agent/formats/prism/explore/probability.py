@@ -13,12 +13,12 @@ from math import gcd, lcm
 
 import numpy as np
 
-from rpl_agent.formats.prism.derived import DerivedParameters
-from rpl_agent.formats.prism.errors import PrismError
-from rpl_agent.formats.prism.scope import StateVariable
-from rpl_agent.formats.prism.tape import LIMIT, Columns, NotVectorisable, Scaled, Tape
-from rpl_agent.formats.prism.typed import MAX_TERMS, Node, evaluate
-from rpl_agent.formats.prism.vector import Projection
+from rpl_agent.formats.prism.explore.tape import LIMIT, Columns, NotVectorisable, Scaled, Tape
+from rpl_agent.formats.prism.explore.vector import Projection
+from rpl_agent.formats.prism.language.derived import DerivedParameters
+from rpl_agent.formats.prism.language.errors import PrismError
+from rpl_agent.formats.prism.language.scope import StateVariable
+from rpl_agent.formats.prism.language.typed import MAX_TERMS, Node, evaluate
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.polynomial import ONE, Monomial, Polynomial
 

@@ -15,11 +15,11 @@ from itertools import product
 import numpy as np
 from scipy import sparse
 
-from rpl_agent.formats.prism import syntax as ast
-from rpl_agent.formats.prism.derived import DerivedParameters
-from rpl_agent.formats.prism.errors import NOWHERE, Position, PrismError
-from rpl_agent.formats.prism.scope import Command, Number, Program, StateVariable, link
-from rpl_agent.formats.prism.typed import Node, Type, apply, evaluate, literal, parameter, variable
+from rpl_agent.formats.prism.language import syntax as ast
+from rpl_agent.formats.prism.language.derived import DerivedParameters
+from rpl_agent.formats.prism.language.errors import NOWHERE, Position, PrismError
+from rpl_agent.formats.prism.language.scope import Command, Number, Program, StateVariable, link
+from rpl_agent.formats.prism.language.typed import Node, Type, apply, evaluate, literal, parameter, variable
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import DENSE_COLUMNS
 

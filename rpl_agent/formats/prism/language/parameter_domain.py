@@ -14,11 +14,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from rpl_agent.formats.prism import syntax as ast
-from rpl_agent.formats.prism.errors import NOWHERE, Position, PrismError
-from rpl_agent.formats.prism.parser import parse_expression
-from rpl_agent.formats.prism.scope import Program, Scope
-from rpl_agent.formats.prism.typed import evaluate
+from rpl_agent.formats.prism.language import syntax as ast
+from rpl_agent.formats.prism.language.errors import NOWHERE, Position, PrismError
+from rpl_agent.formats.prism.language.parser import parse_expression
+from rpl_agent.formats.prism.language.scope import Program, Scope
+from rpl_agent.formats.prism.language.typed import evaluate
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.polynomial import Polynomial
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rpl_agent.formats.prism.operations import Op
+from rpl_agent.formats.prism.explore.operations import Op
 from rpl_agent.jit import Ints, int64, njit
 
 # Why `explore` came back.

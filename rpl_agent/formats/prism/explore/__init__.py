@@ -1,0 +1,1 @@
+"""A linked program to a `ParametricMDP`: states, transitions, probabilities, labels and rewards."""

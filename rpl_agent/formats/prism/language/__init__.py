@@ -1,0 +1,1 @@
+"""Text to a linked program: grammar, syntax tree, types, names and their meanings."""
