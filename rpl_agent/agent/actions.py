@@ -22,10 +22,11 @@ import numpy as np
 
 from rpl_agent.agent.probing import attribute, changing_wrapper, is_vector, name_of
 from rpl_agent.errors import ModelError
+from rpl_agent.model.action_order import whole_numbers
 from rpl_agent.model.pmdp import ParametricMDP
 
-#: A user's mapping: name of an action in the model -> its number in the environment.
-ActionToEnv = Mapping[str, int]
+#: A user's mapping: action of the model (as it was written, or its name) -> its number in the environment.
+ActionToEnv = Mapping[Any, int]
 #: Where environments name their actions.
 NAMED_BY = ("action_names", "action_meanings", "get_action_meanings")
 
@@ -42,7 +43,7 @@ def match_actions(env: Any, inner: Any, pmdp: ParametricMDP, own: bool, given: A
     low, high = int(space.start), int(space.start + space.n)
     if given is not None:
         return _given(pmdp, given, low, high, name)
-    numbers = None if own else _whole_numbers(pmdp.action_names)
+    numbers = None if own else whole_numbers(pmdp.action_keys) or _number_names(pmdp.action_names)
     if numbers is not None:
         bad = [n for n in numbers if not low <= n < high]
         if bad:
@@ -81,16 +82,18 @@ def _space(env: Any) -> Any:
 
 
 def _given(pmdp: ParametricMDP, given: ActionToEnv, low: int, high: int, name: str) -> np.ndarray:
-    if not isinstance(given, Mapping) or set(given) != set(pmdp.action_names):
-        raise ModelError(f"action_to_env must map every action of the model, {pmdp.action_names[:8]}, to its number")
-    found = [given[action] for action in pmdp.action_names]
+    ways = (pmdp.action_keys, pmdp.action_names) if isinstance(given, Mapping) else ()
+    actions = next((actions for actions in ways if set(given) == set(actions)), None)
+    if actions is None:
+        raise ModelError(f"action_to_env must map every action of the model, {pmdp.action_keys[:8]}, to its number")
+    found = [given[action] for action in actions]
     whole = all(hasattr(n, "__index__") and low <= int(n) < high for n in found)
     if not whole or len({int(n) for n in found}) < len(found):
         raise ModelError(f"action_to_env must give different numbers from {low} to {high - 1}, those of {name}")
     return np.array([int(n) for n in found], dtype=np.int64)
 
 
-def _whole_numbers(names: Sequence[str]) -> list[int] | None:
+def _number_names(names: Sequence[str]) -> list[int] | None:
     """Names that are whole numbers, all of them; None otherwise."""
     if not names or not all(n.removeprefix("-").isdecimal() and str(int(n)) == n for n in names):
         return None

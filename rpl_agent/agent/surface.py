@@ -49,15 +49,18 @@ class Surface:
         return tables[0], tables[1]
 
     def policy_table(self) -> list[dict[str, Any]]:
-        """One line per state that can be seen: its name, the certified policy's first action, bounds of its value."""
+        """One line per state that can be seen: number, value and name, the certified policy's first action, bounds.
+
+        Values and actions are those that the model was built with.
+        """
         pmdp = self.session.pmdp
         certificate = self.session.certificate or self.session.certify()
         lower, upper = self.value_bounds()
         first = pmdp.moment(0)
         return [
             {
-                "state": s, "name": pmdp.state_name(s), "lower": float(lower[s]), "upper": float(upper[s]),
-                "action": pmdp.action_names[certificate.policy.action(pmdp, s, None, first)],
+                "state": s, "value": pmdp.state_value(s), "name": pmdp.state_name(s), "lower": float(lower[s]),
+                "upper": float(upper[s]), "action": pmdp.action_keys[certificate.policy.action(pmdp, s, None, first)],
             }
             for s in np.flatnonzero(~pmdp.is_silent).tolist()
         ]  # fmt: skip

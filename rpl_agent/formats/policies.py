@@ -14,7 +14,7 @@ from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 
 #: Columns with a meaning of their own; a state variable of such a name gets an underscore.
-COLUMNS = ("time_step", "state", "action", "probability")
+COLUMNS = ("time_step", "state", "value", "action", "probability")
 
 
 def _decisions(pmdp: ParametricMDP, policy: Policy) -> Iterator[tuple[int | None, int, int, float]]:
@@ -31,9 +31,11 @@ def _decisions(pmdp: ParametricMDP, policy: Policy) -> Iterator[tuple[int | None
 
 
 def write_csv(path: Path, pmdp: ParametricMDP, policy: Policy) -> None:
-    """Columns: [time_step,] state, the state's variables, action, probability."""
+    """Columns: [time_step,] state, its variables (or its value, where it has none), action, probability."""
     stationary = policy.rows is None or policy.rows.ndim == 1
     columns = {f"{n}_" if n in COLUMNS else n: np.asarray(values).tolist() for n, values in pmdp.variables.items()}
+    if not columns and pmdp.state_values is not None:
+        columns = {"value": list(map(repr, pmdp.state_values))}
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow([*([] if stationary else ["time_step"]), "state", *columns, "action", "probability"])

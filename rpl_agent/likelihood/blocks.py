@@ -280,8 +280,8 @@ def _sub_model(pmdp: ParametricMDP, number: int, rows: np.ndarray, parameters: n
         state_ptr=np.arange(len(rows) + 1), action=np.zeros(len(rows), np.int32), row_ptr=row_ptr,
         successor=np.arange(len(transitions)) - np.repeat(row_ptr[:-1], sizes), expression=local,
         table=_sub_table(pmdp.table, expressions, parameters), domain=_sub_domain(pmdp.domain, parameters),
-        initial_state=0, labels={}, rewards={}, action_names=("",), variables={}, state_values=None, silent=None,
-        name=f"block {number}",
+        initial_state=0, labels={}, rewards={}, action_names=("",), own_actions=None, variables={}, state_values=None,
+        silent=None, name=f"block {number}",
     )  # fmt: skip
     return JointBlock(number, expressions, transitions, model)
 

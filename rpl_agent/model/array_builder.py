@@ -6,12 +6,14 @@ given as integer numerators over one denominator per monomial, so tying stays ex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from rpl_agent.errors import ModelError
+from rpl_agent.model.action_order import named_actions
 from rpl_agent.model.codec import Codec, Columns
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
@@ -29,7 +31,7 @@ class Block:
     numerators : (n, M) int64. Several blocks may add to one row; equal successors are merged.
     """
 
-    action: str
+    action: Hashable
     source: np.ndarray  # (n,)
     successor: Columns  # variable -> (n,)
     numerators: np.ndarray  # (n, M)
@@ -43,10 +45,10 @@ def build_arrays(
     domain: Domain,
     monomials: Sequence[Sequence[int]] | np.ndarray,
     denominators: Sequence[int],
-    action_names: Sequence[str],
+    action_names: Sequence[Hashable],
     labels: Mapping[str, Callable[[Columns], np.ndarray]] | None = None,
     state_rewards: Mapping[str, Callable[[Columns], np.ndarray]] | None = None,
-    action_rewards: Mapping[str, Callable[[Columns, str], np.ndarray]] | None = None,
+    action_rewards: Mapping[str, Callable[[Columns, Any], np.ndarray]] | None = None,
     name: str = "model",
     validate: bool = True,
 ) -> ParametricMDP:
@@ -57,14 +59,16 @@ def build_arrays(
     initial, bounds : initial value and inclusive range of every state variable.
     expand : columns of a frontier (variable -> (n,) int64) -> blocks of transitions.
     monomials : (M, d) exponents, first row zero; ``denominators`` one per monomial.
-    labels, state_rewards : columns of all states -> (S,) array. ``action_rewards`` also get the action's name.
+    action_names : the actions as blocks call them, in the order of the environment's action space.
+    labels, state_rewards : columns of all states -> (S,) array. ``action_rewards`` also get the action, as in
+        ``action_names``.
     """
     codec = Codec(bounds)
-    action_names = tuple(action_names)
+    actions = named_actions(action_names)
     found = _explore(
-        codec, codec.encode({k: np.array([v]) for k, v in initial.items()}), expand, action_names, len(denominators)
+        codec, codec.encode({k: np.array([v]) for k, v in initial.items()}), expand, actions.keys, len(denominators)
     )
-    state_ptr, row_ptr, row_action = found.rows(len(action_names))
+    state_ptr, row_ptr, row_action = found.rows(len(actions.keys))
     row_state = found.source[row_ptr[:-1]]
     table, rank = ExpressionTable.from_integers(
         domain.parameters, np.array(monomials), found.numerators, denominators
@@ -77,14 +81,14 @@ def build_arrays(
         if key in on_states:
             per_state = np.asarray(on_states[key](columns), dtype=float)
         per_row = np.zeros(len(row_action))
-        for i, a in enumerate(action_names if key in on_actions else ()):
+        for i, a in enumerate(actions.keys if key in on_actions else ()):
             at = np.flatnonzero(row_action == i)
             per_row[at] = on_actions[key]({k: v[row_state[at]] for k, v in columns.items()}, a)
         rewards[key] = Reward(per_state, per_row)
     model = ParametricMDP(
         state_ptr, row_action, row_ptr, found.successor, rank[found.expression], table, domain, 0,
         {k: np.asarray(f(columns), dtype=bool) for k, f in (labels or {}).items()},
-        rewards, action_names, {k: v.astype(np.int32) for k, v in columns.items()}, name,
+        rewards, actions.names, {k: v.astype(np.int32) for k, v in columns.items()}, name, own_actions=actions.keys,
     )  # fmt: skip
     if validate:
         require_valid(model)
@@ -114,7 +118,7 @@ class _Transitions:
 
 
 def _explore(
-    codec: Codec, frontier: np.ndarray, expand: Callable[[Columns], Iterable[Block]], actions: tuple[str, ...],
+    codec: Codec, frontier: np.ndarray, expand: Callable[[Columns], Iterable[Block]], actions: tuple[Hashable, ...],
     width: int,
 ) -> _Transitions:  # fmt: skip
     """Breadth-first from the keys of a frontier; states are numbered level by level, by key within a level."""
@@ -157,7 +161,7 @@ def _merged(
 
 
 def _collect(
-    blocks: Iterable[Block], codec: Codec, action_id: Mapping[str, int], width: int
+    blocks: Iterable[Block], codec: Codec, action_id: Mapping[Hashable, int], width: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(source, action, successor's key, numerators) of all transitions."""
     sources, actions, targets, numerators = [], [], [], []

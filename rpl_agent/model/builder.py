@@ -18,15 +18,13 @@ Two things that people have are put into states that no environment shows (``sil
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from graphlib import CycleError, TopologicalSorter
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from rpl_agent.errors import ModelError, RPLWarning
+from rpl_agent.errors import ModelError
+from rpl_agent.model.action_order import action_order
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP, Reward
@@ -36,8 +34,10 @@ from rpl_agent.model.validation import Defect, raise_problems, require_valid
 
 State = Hashable
 Row = Mapping[State, "Polynomial | Number"]
-#: rows of all states in order: per state (action name, successor index -> polynomial)
-Described = list[list[tuple[str, dict[int, Polynomial]]]]
+#: rows of all states in order: per state (action as the user wrote it, successor index -> polynomial)
+Described = list[list[tuple[Hashable, dict[int, Polynomial]]]]
+#: The action of a silent state's only row.
+_NO_ACTION = object()
 
 
 def build(
@@ -48,7 +48,7 @@ def build(
     labels: Mapping[str, Callable[[Any], bool]] | None = None,
     rewards: Mapping[str, Callable[..., float]] | None = None,
     variables: Sequence[str] | None = None,
-    action_names: Sequence[str] | None = None,
+    action_names: Sequence[Hashable] | None = None,
     name: str = "model",
     validate: bool = True,
     max_states: int = 5_000_000,
@@ -61,20 +61,22 @@ def build(
         may be known (numbers) or unknown (parameters, learned like all others).
     actions : state -> {action: {successor: expression}}; expressions are strings such as
         ``"0.5*p + 0.0004*12"``, numbers or Polynomial objects. Successors may repeat under equal keys only. Actions are
-        names, or the integers of the environment's action space.
+        names, the integers of the environment's action space, or anything hashable.
     domain : a Domain, a mapping from names to (lower, upper), or names alone (every parameter lies in [0, 1]).
     labels : name -> predicate on states.
-    rewards : name -> function of (state, action), paid on leaving the state, or of (state, action, successor).
+    rewards : name -> function of (state, action), paid on leaving the state, or of (state, action, successor). It gets
+        states and actions exactly as ``actions`` wrote them.
     variables : names of the components when states are tuples.
     action_names : all actions in the order of the environment's action space; needed where the orders in which states
-        list them leave open which action is which, and the environment does not name its actions itself.
+        list them leave open which action is which, and the environment does not name its actions itself. For actions
+        that are the numbers 0, 1, … these may be names to show.
     """
     domain = domain if isinstance(domain, Domain) else Domain.box(domain)
     explorer = _Explorer(actions, domain, name, max_states)
     explorer.run(initial_state)
-    names, ordered = _action_order(explorer.listed, action_names, name)
+    order_of_actions = action_order(explorer.listed, action_names, name)
     payments = _Payments(explorer, rewards or {})
-    pieces = _Rows(explorer.rows, names)
+    pieces = _Rows(explorer.rows, order_of_actions.keys)
     table, rank = ExpressionTable.from_polynomials(list(pieces.distinct), domain.parameters).sorted()
     order, silent = explorer.order, np.array([s is START or isinstance(s, Paid) for s in explorer.order])
     columns = _variables(order, variables)
@@ -83,9 +85,9 @@ def build(
         np.array(pieces.state_ptr), np.array(pieces.action), np.array(pieces.row_ptr), np.array(pieces.successors),
         rank[np.array(pieces.expressions, dtype=np.int64)], table, domain, 0,
         {k: np.array([not quiet and bool(f(s)) for s, quiet in zip(order, silent)]) for k, f in (labels or {}).items()},
-        payments.arrays(pieces, names), names, columns, name,
+        payments.arrays(pieces), order_of_actions.names, columns, name,
         None if columns and integers and not silent.any() else tuple(order),  # columns of integers take less memory
-        silent if silent.any() else None, ordered,
+        silent if silent.any() else None, order_of_actions.is_known, order_of_actions.keys,
     )  # fmt: skip
     if validate:
         require_valid(model)
@@ -122,15 +124,17 @@ class _Explorer:
 
     def _choices(self, state: Any, initial: Any) -> Any:
         if state is START:
-            return {"": initial}
-        return {"": {state.successor: 1}} if isinstance(state, Paid) else self._actions(state)
+            return {_NO_ACTION: initial}
+        return {_NO_ACTION: {state.successor: 1}} if isinstance(state, Paid) else self._actions(state)
 
     def _add(self, states: list[Any]) -> None:
         for state in states:
             self.number[state] = len(self.number)
             self.order.append(state)
 
-    def _describe(self, state: Any, choices: Any, found: dict[State, None]) -> list[tuple[str, dict[Any, Polynomial]]]:
+    def _describe(
+        self, state: Any, choices: Any, found: dict[State, None]
+    ) -> list[tuple[Hashable, dict[Any, Polynomial]]]:
         if not isinstance(choices, Mapping):
             kind = type(choices).__name__
             raise ModelError(f"state {state!r}: actions must be a mapping from names to rows, got {kind}")
@@ -143,7 +147,7 @@ class _Explorer:
                 raise ModelError(
                     f"state {state!r}, action {action!r}: a row must map successors to expressions, got {kind}"
                 )
-            rows.append((str(action), self._polynomials(state, action, row)))
+            rows.append((action, self._polynomials(state, action, row)))
             found.update({s: None for s, p in rows[-1][1].items() if p.terms and s not in self.number})
         return rows
 
@@ -164,43 +168,12 @@ class _Explorer:
         return polynomials
 
 
-def _action_order(
-    listed: Mapping[tuple[Any, ...], None], declared: Sequence[str] | None, name: str
-) -> tuple[tuple[str, ...], bool]:
-    """The actions in the order of the environment's action space, and whether that order is the only possible one.
-
-    It is given by ``declared``, by their numbers, or by the orders in which states list their actions, if only one
-    order of all actions fits them. Otherwise nobody can tell which action of an environment is meant.
-    """
-    actions = dict.fromkeys(action for order in listed for action in order)
-    numbers = [a for a in actions if isinstance(a, (int, np.integer)) and not isinstance(a, bool)]
-    if numbers and len(numbers) == len(actions) and declared is None:
-        return tuple(str(a) for a in range(min(numbers), max(numbers) + 1)), True
-    first_seen = tuple(dict.fromkeys([*(declared or ()), *(str(a) for a in actions)]))
-    if declared is not None:
-        return first_seen, set(first_seen) == set(declared)
-    before: dict[str, set[str]] = {action: set() for action in first_seen}
-    for order in listed:
-        for action, following in pairwise(map(str, order)):
-            before[following].add(action)
-    try:
-        names = tuple(TopologicalSorter(before).static_order())
-    except CycleError:
-        warnings.warn(
-            f"{name}: states list their actions in different orders, the model takes {first_seen}: pass "
-            "action_names=[...] in the order of the environment's action space",
-            RPLWarning, stacklevel=3,
-        )  # fmt: skip
-        return first_seen, False
-    only = all(action in before[following] for action, following in pairwise(names))
-    return (names, True) if only else (first_seen, False)
-
-
 class _Rows:
     """CSR arrays of the rows, sorted by action and successor."""
 
-    def __init__(self, rows: Described, names: tuple[str, ...]):
-        action_id = {a: i for i, a in enumerate(names)} | {"": 0}  # the draw of the start needs no action's name
+    def __init__(self, rows: Described, actions: tuple[Hashable, ...]):
+        action_id = {a: i for i, a in enumerate(actions)} | {_NO_ACTION: 0}  # silent rows need no action of their own
+        self.key: list[Hashable] = []  # of each row, as its state wrote it
         self.distinct: dict[Polynomial, int] = {}
         self.state_ptr, self.row_ptr = [0], [0]
         self.action: list[int] = []
@@ -208,6 +181,7 @@ class _Rows:
         self.expressions: list[int] = []
         for state_rows in rows:
             for a, ps in sorted(state_rows, key=lambda item: action_id[item[0]]):
+                self.key.append(a)
                 self.action.append(action_id[a])
                 for s, p in sorted(ps.items()):
                     self.successors.append(s)
@@ -221,7 +195,7 @@ class _Payments:
 
     def __init__(self, explorer: _Explorer, rewards: Mapping[str, Callable[..., float]]):
         self._rewards = {name: (function, _takes_successor(function)) for name, function in rewards.items()}
-        self._row: dict[tuple[int, str], list[float]] = {}
+        self._row: dict[tuple[int, Hashable], list[float]] = {}
         self._explorer = explorer
         shown = [i for i, s in enumerate(explorer.order) if s is not START and not isinstance(s, Paid)]
         between = {
@@ -242,7 +216,7 @@ class _Payments:
                 successors.clear()
                 successors.update(passed)
 
-    def _pay(self, index: int, action: str, successors: dict[int, Polynomial]) -> dict[int, Paid]:
+    def _pay(self, index: int, action: Hashable, successors: dict[int, Polynomial]) -> dict[int, Paid]:
         """Notes the least reward of each name; successor -> the silent state that pays the rest."""
         state, order = self._explorer.order[index], self._explorer.order
         ends = {s: order[s] for s in successors}
@@ -271,10 +245,10 @@ class _Payments:
         explorer = self._explorer
         if between not in explorer.number:
             explorer._add([between])
-            explorer.rows.append([("", {explorer.number[between.successor]: Polynomial.constant(1)})])
+            explorer.rows.append([(_NO_ACTION, {explorer.number[between.successor]: Polynomial.constant(1)})])
         return explorer.number[between]
 
-    def arrays(self, pieces: _Rows, names: tuple[str, ...]) -> dict[str, Reward]:
+    def arrays(self, pieces: _Rows) -> dict[str, Reward]:
         """Rewards of all rows, silent ones included."""
         order, found = self._explorer.order, []
         for index, state in enumerate(order):
@@ -282,7 +256,7 @@ class _Payments:
                 if isinstance(state, Paid):
                     found.append([dict(state.extra).get(name, 0.0) for name in self._rewards])
                 else:
-                    found.append(self._row.get((index, names[pieces.action[row]]), [0.0] * len(self._rewards)))
+                    found.append(self._row.get((index, pieces.key[row]), [0.0] * len(self._rewards)))
         return {
             name: Reward(np.zeros(len(order)), np.array([values[k] for values in found], dtype=float))
             for k, name in enumerate(self._rewards)

@@ -43,6 +43,7 @@ class ParametricMDP:
     state_values: Sequence[Hashable] | None = None  # (S,) the user's own; None: the variables, or numbers only
     silent: np.ndarray | None = None  # (S,) bool, states that take no step and are never observed (see builder.py)
     actions_ordered: bool = True  # whether the order of action_names can be that of an environment's action space
+    own_actions: tuple[Hashable, ...] | None = None  # (A,) the user's own keys; None: the names themselves
 
     def __post_init__(self) -> None:
         for attribute, dtype in (
@@ -58,6 +59,8 @@ class ParametricMDP:
             raise ModelError(f"initial state {self.initial_state} does not exist")
         if self.state_values is not None and len(self.state_values) != self.num_states:
             raise ModelError(f"{len(self.state_values)} state values for {self.num_states} states")
+        if self.own_actions is not None and len(self.own_actions) != self.num_actions:
+            raise ModelError(f"{len(self.own_actions)} keys for {self.num_actions} actions")
         if self.domain.parameters != self.table.parameters:
             raise ModelError(f"domain is over {self.domain.parameters}, expressions over {self.table.parameters}")
 
@@ -85,6 +88,11 @@ class ParametricMDP:
     @property
     def num_actions(self) -> int:
         return len(self.action_names)
+
+    @property
+    def action_keys(self) -> tuple[Hashable, ...]:
+        """The actions as the user wrote them; `action_names` are their names for people and files."""
+        return self.action_names if self.own_actions is None else self.own_actions
 
     # ------------------------------------------------------------------ derived arrays
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from enum import Enum
 
 import gymnasium as gym
 import numpy as np
@@ -187,6 +188,21 @@ def test_what_the_user_says_must_be_a_numbering():
     for wrong in ({"left": 0}, {"left": 0, "right": 0}, {"left": 0, "right": 2}, {"left": 0, "right": 1.5}, ["left"]):
         with pytest.raises(ModelError, match="action_to_env must"):
             RPLAgent(pmdp=pmdp, objective=OBJECTIVE, action_to_env=wrong).set_env(Walk())
+
+
+class Way(Enum):
+    LEFT = "l"
+    RIGHT = "r"
+
+
+def test_actions_are_matched_by_what_the_user_wrote():
+    """Numbers, members of an enum; the model's rewards see the same keys."""
+    for keys, given in (((0, 1), None), ((0, 1), {0: 0, 1: 1}), ((Way.LEFT, Way.RIGHT), {Way.LEFT: 0, Way.RIGHT: 1})):
+        pmdp = walk_model(lambda cell, keys=keys: rows(cell, *keys))
+        assert pmdp.action_keys == keys
+        agent = goes_right(pmdp, Walk(), action_to_env=given)
+        assert {line["action"] for line in agent.policy_table()} <= set(keys)
+        assert {type(line["value"]) for line in agent.policy_table()} == {int}
 
 
 # ---------------------------------------------------------------------- masks

@@ -146,7 +146,7 @@ def test_long_lists_are_counted_not_printed():
         (lambda s: [("a", {0: 1})], "mapping from names"),
         (lambda s: {"a": [(0, 1)]}, "state 0, action 'a'"),
         (lambda s: {"a": {0: None}}, "state 0, action 'a', successor 0"),
-        (lambda s: {1: {0: 1}, "1": {0: 1}}, "appears twice"),
+        (lambda s: {1: {0: 1}, "1": {0: 1}}, "would have one name"),
         (lambda s: {"a": {s + 1: 1}}, "more than 50 states"),
     ],
 )
