@@ -1,0 +1,399 @@
+"""Affine factors of transition probabilities: f = scale · Π_i a_i ** m_i, found and checked in exact arithmetic.
+
+Binomials, products of synchronised commands and most probabilities that people write are products of affine terms. Then
+−Σ_f K_f ln f = const − Σ_i (Σ_f K_f m_fi) ln a_i: the likelihood is that of an *affine* model in θ with the counts
+Σ_f K_f m_fi on the term a_i. It is convex in θ, whatever the degree of f and however many monomials it has.
+
+A term counts as a factor if it divides f over the rationals and is ≥ 0 on the domain (a logarithm needs that, and
+f = a² with a of both signs is not log-concave). What is left of f after all such terms is one more form, of a higher
+degree.
+
+Terms are looked for among the parameters, the domain's facets, the table's affine expressions and their complements;
+then, in what is left, by the rational roots along lines. Nothing depends on a guess: a guess that does not divide is
+dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import gcd, lcm, log
+
+import numpy as np
+from scipy import sparse
+
+from rpl_agent.model.domain import Domain
+from rpl_agent.model.expressions import ExpressionTable
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.polynomial import Polynomial, exact
+from rpl_agent.model.remember import per_model
+
+#: A polynomial with integer coefficients: exponents of the parameters -> coefficient.
+Integers = dict[tuple[int, ...], int]
+#: Denominators of roots that are tried.
+MAX_DENOMINATOR = 10**6
+#: Values on a term's zero set that are smaller than this share of their summands are worth an exact division.
+VANISHING = 1e-9
+
+
+@dataclass(frozen=True)
+class Factors:
+    """f = exp(log_scale_f) · Π_i form_i ** powers[f, i] for every expression f of a table; forms are ≥ 0 on the domain.
+
+    Attributes
+    ----------
+    forms : ExpressionTable
+        n distinct polynomials over the same parameters, scaled to a largest coefficient of 1. Of an affine table it
+        is the table itself.
+    powers : (F, n) int64, sparse
+    log_scale : (F,) float64
+    """
+
+    forms: ExpressionTable
+    powers: sparse.csr_array
+    log_scale: np.ndarray
+
+    def counts(self, successes: np.ndarray) -> np.ndarray:
+        """Counts (n,) or (J, n) of the forms, where the expressions have counts (F,) or (J, F)."""
+        return np.asarray((self.powers.T @ np.asarray(successes, dtype=np.float64).T).T)
+
+    @cached_property
+    def affine(self) -> np.ndarray:
+        """(F,) bool: expressions of which all factors are affine."""
+        curved = (self.degrees > 1).astype(np.int64)
+        return np.asarray(self.powers @ curved == 0)
+
+    @cached_property
+    def degrees(self) -> np.ndarray:
+        """(n,) the degree of every form."""
+        forms = self.forms
+        owner = np.repeat(np.arange(len(forms)), np.diff(forms.indptr))
+        found = np.zeros(len(forms), dtype=np.int64)
+        np.maximum.at(found, owner, forms.monomial_degrees[forms.indices])
+        return found
+
+
+def factors(pmdp: ParametricMDP) -> Factors:
+    """The factors of a model's expressions, found once."""
+    return per_model(pmdp, "factors", _factors_of)
+
+
+def _factors_of(pmdp: ParametricMDP) -> Factors:
+    table = pmdp.table
+    if table.is_affine:
+        count = len(table)
+        return Factors(table, sparse.eye_array(count, dtype=np.int64, format="csr"), np.zeros(count))
+    search = _Divisions(table, pmdp.domain)
+    rows = [search.factor(f) for f in range(len(table))]
+    forms = search.table()
+    at = [(f, i, m) for f, (_, row) in enumerate(rows) for i, m in sorted(row.items())]
+    entries = np.array(at, dtype=np.int64).reshape(-1, 3)
+    powers = sparse.csr_array((entries[:, 2], (entries[:, 0], entries[:, 1])), shape=(len(table), len(forms)))
+    scale = np.array([log(s.numerator) - log(s.denominator) if s > 0 else -np.inf for s, _ in rows])
+    return Factors(forms, powers, scale)
+
+
+class _Divisions:
+    """Divides the expressions of a table by affine terms, collecting the forms met on the way."""
+
+    def __init__(self, table: ExpressionTable, domain: Domain):
+        self._table, self._domain = table, domain
+        self._signs: dict[tuple, int] = {}
+        self._number: dict[tuple, int] = {}
+        self._forms: list[Polynomial] = []
+        self._terms = [a for a in _candidates(table, domain) if self._sign(a)]
+        self._vanishes = _vanishing(table, self._terms)
+        self._found: list[Integers] = []  # terms met in what was left of expressions: others may have them too
+        self._middle = [Fraction(float(m)).limit_denominator(97) for m in domain.center()]
+
+    def factor(self, f: int) -> tuple[Fraction, dict[int, int]]:
+        """(scale, form -> power) of expression f."""
+        row: dict[int, int] = {}
+        left = _integers(self._table, f)
+        scale = _content(self._table, f, left)
+        for k in np.flatnonzero(self._vanishes[f]):
+            left, scale = self._divide(left, self._terms[k], scale, row)
+        for term in self._found:
+            if _degree(left) > 1:
+                left, scale = self._divide(left, term, scale, row)
+        for term in _affine_divisors(left, self._middle) if _degree(left) > 1 else ():
+            if self._sign(term) and divided_by_affine(left, term) is not None:
+                left, scale = self._divide(left, term, scale, row)
+                self._found.append(term)
+        if _degree(left) > 0:
+            if _degree(left) == 1 and (sign := self._sign(left)):
+                left, scale = _scaled(left, sign), scale * sign
+            elif self._value_inside(left) < 0:
+                left, scale = _scaled(left, -1), -scale
+            scale *= self._count(left, 1, row)
+            return scale, row
+        return scale * left.get((0,) * self._table.num_parameters, 0), row
+
+    def _divide(
+        self, left: Integers, term: Integers, scale: Fraction, row: dict[int, int]
+    ) -> tuple[Integers, Fraction]:
+        """What is left after dividing as often as possible; ``row`` and scale take the factors."""
+        times = 0
+        while (quotient := divided_by_affine(left, term)) is not None:
+            left, times = quotient, times + 1
+        if times:
+            sign = self._sign(term)
+            scale *= sign**times * self._count(_scaled(term, sign), times, row)
+        return left, scale
+
+    def _count(self, form: Integers, times: int, row: dict[int, int]) -> Fraction:
+        """Enter a factor into a row; what its powers are larger by than those of the form it is counted as."""
+        size = max(abs(c) for c in form.values())
+        key = _key(form)
+        if key not in self._number:
+            self._number[key] = len(self._forms)
+            self._forms.append(_polynomial(form, size, self._table.parameters))
+        number = self._number[key]
+        row[number] = row.get(number, 0) + times
+        return Fraction(size) ** times
+
+    def table(self) -> ExpressionTable:
+        return ExpressionTable.from_polynomials(self._forms, self._table.parameters)
+
+    def _value_inside(self, form: Integers) -> float:
+        center = self._domain.center()
+        return sum(c * float(np.prod(center ** np.array(m))) for m, c in form.items())
+
+    def _sign(self, term: Integers) -> int:
+        """1 or −1 where the affine term is ≥ 0 or ≤ 0 on the domain, else 0."""
+        key = _key(term)
+        if key not in self._signs:
+            self._signs[key] = next((s for s in (1, -1) if _nonnegative(_scaled(term, s), self._domain)), 0)
+        return self._signs[key]
+
+
+# ---------------------------------------------------------------------- integer polynomials
+def _integers(table: ExpressionTable, f: int) -> Integers:
+    """Expression f times the least common multiple of its denominators, without common divisors."""
+    span = slice(table.indptr[f], table.indptr[f + 1])
+    terms = [(tuple(table.monomials[i].tolist()), Fraction(int(v), table.denominators[i]))
+             for i, v in zip(table.indices[span].tolist(), table.data[span].tolist())]  # fmt: skip
+    multiple = lcm(*(c.denominator for _, c in terms))
+    whole = {m: int(c * multiple) for m, c in terms}
+    divisor = gcd(*whole.values()) or 1
+    return {m: c // divisor for m, c in whole.items()}
+
+
+def _content(table: ExpressionTable, f: int, form: Integers) -> Fraction:
+    """Expression f over its integer form."""
+    if not form:
+        return Fraction(0)
+    k = table.indptr[f]
+    i = table.indices[k]
+    return Fraction(int(table.data[k]), table.denominators[i]) / form[tuple(table.monomials[i].tolist())]
+
+
+def _degree(form: Integers) -> int:
+    return max((sum(m) for m in form), default=0)
+
+
+def _scaled(form: Integers, sign: int) -> Integers:
+    return form if sign == 1 else {m: sign * c for m, c in form.items()}
+
+
+def _key(form: Integers) -> tuple:
+    return tuple(sorted(form.items()))
+
+
+def _polynomial(form: Integers, size: int, names: tuple[str, ...]) -> Polynomial:
+    return Polynomial({
+        tuple(sorted((name, p) for name, p in zip(names, m) if p)): Fraction(c, size) for m, c in form.items()
+    })  # fmt: skip
+
+
+def divided_by_affine(left: Integers, term: Integers) -> Integers | None:
+    """left / term where that is a polynomial, else None; the coefficients of ``term`` have no common divisor.
+
+    Division in one parameter j of the term a·θ_j + b: from Σ_k h_k θ_j^k the quotient's coefficients are
+    q_{k−1} = (h_k − b q_k) / a from the top, all integers by Gauss's lemma, and h_0 = b q_0 must be left.
+    """
+    lead = next(m for m in sorted(term) if any(m))
+    j, a = lead.index(1), term[lead]
+    rest = [(m, c) for m, c in term.items() if m != lead]
+    by_power: dict[int, Integers] = {}
+    for m, c in left.items():
+        by_power.setdefault(m[j], {})[(*m[:j], 0, *m[j + 1 :])] = c
+    quotient: Integers = {}
+    carried: Integers = {}
+    for k in range(max(by_power, default=0), -1, -1):
+        row = dict(by_power.get(k, {}))
+        for m, c in carried.items():
+            for n, b in rest:
+                key = tuple(x + y for x, y in zip(m, n))
+                row[key] = row.get(key, 0) - b * c
+        carried = {}
+        for m, c in row.items():
+            if c == 0:
+                continue
+            if k == 0 or c % a:
+                return None
+            carried[m] = c // a
+            quotient[(*m[:j], k - 1, *m[j + 1 :])] = c // a
+    return quotient
+
+
+# ---------------------------------------------------------------------- where terms are looked for
+def _primitive(numbers: list[Fraction]) -> Integers | None:
+    """The affine term numbers[0] + Σ numbers[j + 1] θ_j with integer coefficients; None for constants."""
+    d = len(numbers) - 1
+    if not any(numbers[1:]):
+        return None
+    multiple = lcm(*(c.denominator for c in numbers))
+    whole = [int(c * multiple) for c in numbers]
+    divisor = gcd(*whole)
+    units = [(0,) * d] + [tuple(int(i == j) for i in range(d)) for j in range(d)]
+    return {m: c // divisor for m, c in zip(units, whole) if c}
+
+
+def _candidates(table: ExpressionTable, domain: Domain) -> list[Integers]:
+    """Parameters, facets of the domain, the table's affine expressions and their complements; each once."""
+    d = domain.dimension
+    lower, upper = [exact(v) for v in domain.lower.tolist()], [exact(v) for v in domain.upper.tolist()]
+    rows: list[list[Fraction]] = []
+    for j in range(d):
+        unit = [Fraction(int(i == j)) for i in range(d)]
+        rows += [[Fraction(0), *unit], [-lower[j], *unit], [upper[j], *(-u for u in unit)]]
+    for a, b in zip(_dense_rows(domain), domain.b.tolist()):
+        rows.append([exact(b), *(-exact(v) for v in a)])
+    degrees = table.monomial_degrees
+    for f in range(len(table)):
+        if degrees[table.indices[table.indptr[f] : table.indptr[f + 1]]].max(initial=0) == 1:
+            form = table.polynomial(f)
+            slopes = [form.terms.get(((name, 1),), Fraction(0)) for name in table.parameters]
+            rows += [[form.constant_value(), *slopes], [1 - form.constant_value(), *(-s for s in slopes)]]
+    found = {_key(term): term for row in rows if (term := _primitive(row)) is not None}
+    opposite = {_key(_scaled(term, -1)) for term in found.values()}
+    return [term for key, term in found.items() if key not in opposite or key < _key(_scaled(term, -1))]
+
+
+def _dense_rows(domain: Domain) -> Iterator[list[float]]:
+    rows = sparse.csr_array(domain.A)
+    for k in range(rows.shape[0]):
+        yield rows[[k]].toarray().ravel().tolist()
+
+
+def _vanishing(table: ExpressionTable, terms: list[Integers]) -> np.ndarray:
+    """(F, n) bool: expressions that are 0, up to rounding, in a point of the zero set of each term."""
+    d = table.num_parameters
+    points = np.random.default_rng(7).uniform(0.2, 0.8, size=(len(terms), d))
+    for k, term in enumerate(terms):
+        slope = np.array([float(term.get(tuple(int(i == j) for i in range(d)), 0)) for j in range(d)])
+        j = int(np.argmax(np.abs(slope)))
+        others = points[k] @ slope - points[k, j] * slope[j] + term.get((0,) * d, 0)
+        points[k, j] = -others / slope[j]
+    values = table.monomial_values(points).T
+    size = abs(table.coefficients) @ np.abs(values)
+    return np.abs(table.coefficients @ values) <= VANISHING * size
+
+
+def _affine_divisors(form: Integers, middle: list[Fraction]) -> Iterator[Integers]:
+    """Candidates for affine terms that divide a polynomial and do not vanish at ``middle``.
+
+    A term 1 + Σ_j a_j (θ_j − middle_j) has, on the line middle + t·Σ_{i ≤ j} e_i, the root t = −1 / Σ_{i ≤ j} a_i, or
+    none where that sum is 0. So the sums are among the negative reciprocals of the polynomial's rational roots there.
+    """
+    d = len(middle)
+    partial: list[list[Fraction]] = [[]]
+    for j in range(d):
+        along = _reciprocals(form, middle, [int(i == j) for i in range(d)])
+        sums = _reciprocals(form, middle, [int(i <= j) for i in range(d)])
+        partial = [[*p, a] for p in partial for a in along if sum(p) + a in sums]
+    for slopes in partial:
+        constant = 1 - sum((a * m for a, m in zip(slopes, middle)), Fraction(0))
+        term = _primitive([constant, *slopes])
+        if term is not None:
+            yield term
+
+
+def _reciprocals(form: Integers, middle: list[Fraction], direction: list[int]) -> set[Fraction]:
+    """−1/t for the rational roots t of the polynomial on the line middle + t·direction, and 0."""
+    line: list[Fraction] = []
+    for m, c in form.items():
+        line = _added(line, _on_line(m, Fraction(c), middle, direction))
+    while line and line[-1] == 0:
+        line.pop()
+    line = _square_free(line)
+    if len(line) < 2:
+        return {Fraction(0)}
+    found = {Fraction(0)}
+    size = max(abs(c) for c in line)
+    roots = np.roots([float(c / size) for c in reversed(line)])
+    for root in roots[np.abs(roots.imag) <= 1e-6 * (1.0 + np.abs(roots.real))].real.tolist():
+        t = Fraction(root).limit_denominator(MAX_DENOMINATOR)
+        if t and _value(line, t) == 0:
+            found.add(-1 / t)
+    return found
+
+
+def _on_line(m: tuple[int, ...], c: Fraction, middle: list[Fraction], direction: list[int]) -> list[Fraction]:
+    """Coefficients in t of c · Π_j (middle_j + t·direction_j) ** m_j."""
+    line = [c]
+    for power, place, step in zip(m, middle, direction):
+        for _ in range(power):
+            line = _added([place * x for x in line], [Fraction(0), *(step * x for x in line)])
+    return line
+
+
+def _added(left: list[Fraction], right: list[Fraction]) -> list[Fraction]:
+    size = max(len(left), len(right))
+    return [(left[i] if i < len(left) else 0) + (right[i] if i < len(right) else Fraction(0)) for i in range(size)]
+
+
+def _value(line: list[Fraction], t: Fraction) -> Fraction:
+    total = Fraction(0)
+    for c in reversed(line):
+        total = total * t + c
+    return total
+
+
+def _square_free(line: list[Fraction]) -> list[Fraction]:
+    """The polynomial in one variable divided by its common divisor with its derivative: the same roots, each once."""
+    common, other = line, [k * c for k, c in enumerate(line)][1:]
+    while other:
+        common, other = other, _divided(common, other)[1]
+    return _divided(line, common)[0] if len(common) > 1 else line
+
+
+def _divided(left: list[Fraction], right: list[Fraction]) -> tuple[list[Fraction], list[Fraction]]:
+    """Quotient and rest (without leading zeros) of polynomials in one variable."""
+    rest, quotient = list(left), [Fraction(0)] * max(len(left) - len(right) + 1, 1)
+    while len(rest) >= len(right):
+        factor, shift = rest[-1] / right[-1], len(rest) - len(right)
+        quotient[shift] = factor
+        rest = [x - factor * right[i - shift] if i >= shift else x for i, x in enumerate(rest)][:-1]
+        while rest and rest[-1] == 0:
+            rest.pop()
+    return quotient, rest
+
+
+# ---------------------------------------------------------------------- signs on the domain
+def _nonnegative(term: Integers, domain: Domain) -> bool:
+    """Whether an affine term is proved to be ≥ 0 on the domain, in exact arithmetic.
+
+    On the box its least value is in a corner. A row a·θ ≤ b of the domain with a multiplier y ≥ 0 proves it where
+    constant − y b plus the least value of (slope + y a)·θ on the box is not negative; y is chosen such that a slope
+    cancels, which is enough for the facets themselves.
+    """
+    d = domain.dimension
+    units = [tuple(int(i == j) for i in range(d)) for j in range(d)]
+    constant, slope = Fraction(term.get((0,) * d, 0)), [Fraction(term.get(u, 0)) for u in units]
+    lower, upper = [exact(v) for v in domain.lower.tolist()], [exact(v) for v in domain.upper.tolist()]
+
+    def least(offset: Fraction, c: list[Fraction]) -> Fraction:
+        return offset + sum((min(x * lo, x * hi) for x, lo, hi in zip(c, lower, upper)), Fraction(0))
+
+    if least(constant, slope) >= 0:
+        return True
+    for row, right in zip(_dense_rows(domain), domain.b.tolist()):
+        scales = {-c / exact(a) for c, a in zip(slope, row) if a and c}
+        for y in sorted(s for s in scales if s > 0):
+            if least(constant - y * exact(right), [c + y * exact(a) for c, a in zip(slope, row)]) >= 0:
+                return True
+    return False
