@@ -17,7 +17,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from rpl_agent._core import core
+from rpl_agent._core import core, threads
 from rpl_agent.errors import ModelError
 from rpl_agent.model.simulate import sampling_world, seed_state
 from rpl_envs.benchmark import Benchmark
@@ -122,7 +122,7 @@ class PMDPVectorEnv(PublicKnowledge, VectorEnv[np.ndarray, np.ndarray, np.ndarra
         rewards, final = np.empty(n), np.empty(n, dtype=np.int64)
         terminations, truncations = np.empty(n, dtype=bool), np.empty(n, dtype=bool)
         same_step = self._mode is AutoresetMode.SAME_STEP
-        core.step_lanes(self._sampled, self._lanes, same_step, final, rewards, terminations, truncations)
+        core.step_lanes(self._sampled, self._lanes, same_step, threads(), final, rewards, terminations, truncations)
         info = self._info()
         if same_step and self._over.any():
             info |= self._final_info(final)

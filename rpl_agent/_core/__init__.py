@@ -10,8 +10,10 @@ released while a function runs.
 from __future__ import annotations
 
 import importlib
+import os
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -59,6 +61,17 @@ def _number(text: str) -> float:
 
 def _maker_name(struct: str) -> str:
     return struct.title().replace("_", "")
+
+
+@cache
+def threads() -> int:
+    """Threads that a loop over a large model may use: `RPL_THREADS`, by default as many as there are processors."""
+    chosen = os.environ.get("RPL_THREADS", "")
+    if chosen:
+        if not chosen.isdecimal() or int(chosen) < 1:
+            raise ValueError(f"RPL_THREADS is {chosen!r}, not a positive number")
+        return int(chosen)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Core:

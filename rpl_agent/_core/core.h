@@ -179,8 +179,8 @@ int64_t find_rows(const world *w, const int32_t *row_action, const lanes *l, con
 
 /* Advances each lane by one step; a lane whose row is -1 only begins a new episode. `over` says which episodes ended with
  * this step and `final` in which states, also where `same_step` began the next one already. */
-void step_lanes(const world *w, const lanes *l, bool same_step, int64_t *final, double *rewards, bool *terminations,
-                bool *truncations);
+void step_lanes(const world *w, const lanes *l, bool same_step, int64_t threads, int64_t *final, double *rewards,
+                bool *terminations, bool *truncations);
 
 /* out (count, actions): 1 where an action is enabled. */
 void action_masks(int64_t count, int64_t actions, const int64_t *state_ptr, const int32_t *row_action,

@@ -3,6 +3,10 @@
 #include <math.h>
 
 #include "core.h"
+#include "threads.h"
+
+/* Lanes that one thread takes at a time: fewer would cost less than to start it. */
+#define LANES_PER_PART 4096
 
 static uint64_t rotate(uint64_t x, int k)
 {
@@ -141,33 +145,51 @@ int64_t find_rows(const world *w, const int32_t *row_action, const lanes *l, con
     return bad;
 }
 
-void step_lanes(const world *w, const lanes *l, bool same_step, int64_t *final, double *rewards, bool *terminations,
-                bool *truncations)
+typedef struct {
+    const world *w;
+    const lanes *l;
+    bool same_step;
+    int64_t *final;
+    double *rewards;
+    bool *terminations, *truncations;
+} lane_step;
+
+static void step_part(void *context, int64_t begin, int64_t end)
 {
-    for (int64_t i = 0; i < l->count; i++) {
+    const lane_step *step = context;
+    const world *w = step->w;
+    const lanes *l = step->l;
+    for (int64_t i = begin; i < end; i++) {
         uint64_t *rng = l->rng + 4 * i;
         int64_t r = l->row[i];
         if (r < 0) {
-            l->state[i] = final[i] = start(w, rng);
+            l->state[i] = step->final[i] = start(w, rng);
             l->steps[i] = 0;
-            rewards[i] = 0.0;
-            terminations[i] = truncations[i] = l->over[i] = false;
+            step->rewards[i] = 0.0;
+            step->terminations[i] = step->truncations[i] = l->over[i] = false;
             continue;
         }
         double paid = 0.0;
         int64_t s = pass_silent(w, w->successor[draw_transition(w, r, next_double(rng))], rng, &paid);
         l->steps[i]++;
-        rewards[i] = w->reward[r] + paid + w->arrival[s];
-        terminations[i] = w->stop[s];
-        truncations[i] = l->max_steps > 0 && l->steps[i] >= l->max_steps;
-        l->over[i] = terminations[i] || truncations[i];
-        final[i] = s;
-        if (l->over[i] && same_step) {
+        step->rewards[i] = w->reward[r] + paid + w->arrival[s];
+        step->terminations[i] = w->stop[s];
+        step->truncations[i] = l->max_steps > 0 && l->steps[i] >= l->max_steps;
+        l->over[i] = step->terminations[i] || step->truncations[i];
+        step->final[i] = s;
+        if (l->over[i] && step->same_step) {
             s = start(w, rng);
             l->steps[i] = 0;
         }
         l->state[i] = s;
     }
+}
+
+void step_lanes(const world *w, const lanes *l, bool same_step, int64_t threads, int64_t *final, double *rewards,
+                bool *terminations, bool *truncations)
+{
+    lane_step step = {w, l, same_step, final, rewards, terminations, truncations};
+    parallel_for(l->count, LANES_PER_PART, threads, step_part, &step);
 }
 
 void action_masks(int64_t count, int64_t actions, const int64_t *state_ptr, const int32_t *row_action,

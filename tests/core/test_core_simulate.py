@@ -152,3 +152,18 @@ def test_lanes(mode, limit):
         here = envs._world
         slow = SlowWorld(envs.pmdp, here._mdp.probability, here.reward, here.arrival, here.terminal)
         lanes_by_hand(envs, slow, 60, choose)
+
+
+def test_lanes_do_not_depend_on_the_number_of_threads():
+    lanes, ends = 20_000, []
+    for threads in (1, 2, 5):
+        envs = PMDPVectorEnv(lanes, "Betting-25", autoreset_mode=AutoresetMode.SAME_STEP)
+        envs.reset(seed=8)
+        whole, flags = np.empty(lanes, dtype=np.int64), [np.empty(lanes, dtype=bool) for _ in range(2)]
+        rewards, got = np.empty(lanes), []
+        for _ in range(30):
+            envs._lanes.row[:] = envs.pmdp.state_ptr[envs._states + 1] - 1  # the boldest bet
+            core.step_lanes(envs._sampled, envs._lanes, True, threads, whole, rewards, *flags)
+            got.append((envs._states.tobytes(), whole.tobytes(), rewards.tobytes(), *(f.tobytes() for f in flags)))
+        ends.append((got, envs._rng.tobytes()))
+    assert ends[0] == ends[1] == ends[2]
