@@ -18,10 +18,10 @@ import numpy as np
 from rpl_agent.agent.exploration import Aim
 from rpl_agent.coupled.attribution import information
 from rpl_agent.coupled.expansion import ValueExpansion, backward_order, expand, expand_without_cycles, improved
-from rpl_agent.coupled.frame import Frame
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Task
 from rpl_agent.model.policy import Policy
+from rpl_agent.regions.frame import Frame
 from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.solver.problem import Problem
 

@@ -10,6 +10,6 @@ Rectangular bounds let nature choose another parameter in every row; the truth i
 
 from rpl_agent.coupled.affine import AffineBound, Judge, Side
 from rpl_agent.coupled.bounds import CoupledBounds, coupled_bounds
-from rpl_agent.coupled.frame import Frame, frame_of
+from rpl_agent.regions.frame import Frame, frame_of
 
 __all__ = ["AffineBound", "CoupledBounds", "Frame", "Judge", "Side", "coupled_bounds", "frame_of"]

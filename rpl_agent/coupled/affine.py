@@ -32,10 +32,10 @@ from functools import cached_property
 import numpy as np
 
 from rpl_agent.coupled._residual import Chances, Functions, Groups, ResidualScratch, Rule, residuals
-from rpl_agent.coupled.frame import Frame
 from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.base import Region
+from rpl_agent.regions.frame import Frame
 from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW
 from rpl_agent.solver.holding import held_states
 from rpl_agent.solver.problem import Problem

@@ -11,12 +11,12 @@ from scipy import sparse
 from rpl_agent.coupled.affine import Judge, Side
 from rpl_agent.coupled.expansion import ValueExpansion, backward_order, expand, expand_without_cycles, improved
 from rpl_agent.coupled.find import find_bound
-from rpl_agent.coupled.frame import Frame, frame_of
 from rpl_agent.coupled.horizon import find_horizon_bound, greedy_rules
 from rpl_agent.coupled.pieces import worst_of_pieces
 from rpl_agent.model.objective import Nature, Objective, Sense
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.base import Region
+from rpl_agent.regions.frame import Frame, frame_of
 from rpl_agent.regions.product import Product
 from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.relaxations.rectangular import Rectangular

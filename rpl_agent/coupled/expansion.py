@@ -20,9 +20,9 @@ from scipy.sparse.linalg import splu
 
 from rpl_agent.coupled._residual import Chances, expand_backward
 from rpl_agent.coupled.affine import chances_of, groups_of
-from rpl_agent.coupled.frame import Frame
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy
+from rpl_agent.regions.frame import Frame
 from rpl_agent.solver._graph import ALL_ROWS
 from rpl_agent.solver.holding import held_states
 from rpl_agent.solver.problem import Problem

@@ -6,9 +6,9 @@ import numpy as np
 
 from rpl_agent.coupled._residual import Chances
 from rpl_agent.coupled.affine import AffineBound, Side, chances_of, excess, groups_of
-from rpl_agent.coupled.frame import Frame
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy
+from rpl_agent.regions.frame import Frame
 from rpl_agent.solver.problem import Problem
 
 #: paid per step beside the excess, relative to the values
