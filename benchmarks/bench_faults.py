@@ -35,7 +35,8 @@ import gymnasium as gym
 import numpy as np
 
 import rpl_envs  # noqa: F401  (registers the ids)
-from rpl_agent.agent import CheckpointCallback, RPLAgent, checkpoint
+from rpl_agent.agent import CheckpointCallback, RPLAgent
+from rpl_agent.agent.storage import checkpoint
 from rpl_agent.errors import DataError, ModelError
 
 KILLS = {"smoke": 2, "usual": 20, "full": 100}

@@ -16,7 +16,7 @@ The life of the lower bound (the upper bound is its mirror image), in the order 
 4. `_rectangular_bounds`: of the robust solution where we maximise, of the optimistic one where we minimise.
 5. `_better_bounds`: the maximum with the coupled bound. `coupled.find` proposes an affine value function,
    `coupled.affine` proves it, `coupled.frame` takes its minimum over the region, or `coupled.pieces` over its pieces.
-6. `agent.running`: the maximum over the run, with the policy it is about. Only sets valid at all times allow it.
+6. `agent.session.best_so_far`: the maximum over the run, with the policy it is about, for sets valid at all times.
 
 `uncertainty_from` does the part that depends on the data only; `certify_uncertainty` adds the two solves. The agent
 calls the same two functions: nature COOPERATIVE explores, nature ADVERSARIAL certifies.

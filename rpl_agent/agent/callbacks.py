@@ -11,22 +11,24 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rpl_agent.agent.checkpoint import CheckpointError
 from rpl_agent.agent.evaluation import exact_value, monte_carlo, optimal_value
-from rpl_agent.agent.interrupt import interruptible
-from rpl_agent.agent.learner import Learner
+from rpl_agent.agent.sampling.interrupt import interruptible
+from rpl_agent.agent.storage.checkpoint import CheckpointError
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import ModelError, RPLWarning
+
+if TYPE_CHECKING:
+    from rpl_agent.agent.rpl import RPLAgent  # for types only: the agent imports this file
 
 
 class BaseCallback:
     """Override the methods with an underscore; ``self.agent`` (also ``self.model``) is the agent."""
 
-    agent: Learner
+    agent: RPLAgent
     #: episodes after which it must be called at the latest; None leaves that to the agent
     every_episodes: int | None = None
 
@@ -38,7 +40,7 @@ class BaseCallback:
         self.globals: dict[str, Any] = {}
 
     @property
-    def model(self) -> Learner:
+    def model(self) -> RPLAgent:
         return self.agent
 
     @property
@@ -50,7 +52,7 @@ class BaseCallback:
         return self.agent.get_env()
 
     # ------------------------------------------------------------------ called by the agent
-    def init_callback(self, agent: Learner) -> None:
+    def init_callback(self, agent: RPLAgent) -> None:
         self.agent = agent
         self._init_callback()
 
@@ -287,20 +289,3 @@ class OracleCallback(BaseCallback):
                 self._best = optimal_value(pmdp, objective, self._theta)
             self.logger.record("oracle/optimum", self._best)
         return True
-
-
-def as_callback(callback: Any) -> Any:
-    """None, one callback, a list, or a function, as one callback."""
-    if callback is None:
-        return CallbackList([])
-    if isinstance(callback, (list, tuple)):
-        return CallbackList([as_callback(item) for item in callback])
-    if hasattr(callback, "on_step"):
-        if isinstance(callback, BaseCallback):
-            return callback
-        from rpl_agent.agent.sb3_callbacks import SB3Callback, is_sb3
-
-        return SB3Callback(callback) if is_sb3(callback) else callback
-    if callable(callback):
-        return FunctionCallback(callback)
-    raise ModelError(f"{callback!r} is neither a callback, a list of callbacks nor a function")

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.attach import attach
-from rpl_agent.agent.sampling import Collected, Experience, Order
+from rpl_agent.agent.sampling.experience import Collected, Experience, Order
+from rpl_agent.agent.sampling.stream import open_source
 from rpl_agent.agent.schedule import Limits
+from rpl_agent.agent.world.attach import attach
 from rpl_agent.errors import ModelError
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
@@ -74,7 +75,9 @@ def monte_carlo(agent: Any, env: Any, episodes: int, *, seed: int = 0, policy: P
     )  # fmt: skip
     done = Collected()
     seeds = np.random.SeedSequence([seed, 3])
-    source = attachment.source(Experience(agent.pmdp), np.random.default_rng(seeds), int(seeds.generate_state(1)[0]))
+    source = open_source(
+        attachment, Experience(agent.pmdp), np.random.default_rng(seeds), int(seeds.generate_state(1)[0])
+    )
     source.collect(Order(policy, Limits(), pause=episodes, episodes_left=episodes), done)
     return Evaluation(np.array(done.returns), np.array(done.lengths), np.array(done.values), done.cut)
 

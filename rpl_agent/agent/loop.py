@@ -9,17 +9,16 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from rpl_agent.agent import reporting
 from rpl_agent.agent.callbacks import CallbackList
-from rpl_agent.agent.console import View
 from rpl_agent.agent.exploration import Aim, block_of
-from rpl_agent.agent.interrupt import Interrupt
-from rpl_agent.agent.logger import Logger, write_certificate
-from rpl_agent.agent.sampling import Collected, Order
-from rpl_agent.agent.schedule import NEVER, Limits, Never, Schedule
+from rpl_agent.agent.output import reporting
+from rpl_agent.agent.output.logger import Logger, write_certificate
+from rpl_agent.agent.output.views import View
+from rpl_agent.agent.sampling.experience import Collected, Order
+from rpl_agent.agent.sampling.interrupt import Interrupt
+from rpl_agent.agent.sampling.stream import Stream
+from rpl_agent.agent.schedule import NEVER, Limits, Never, Schedule, Target, next_log
 from rpl_agent.agent.session import Session
-from rpl_agent.agent.stream import Stream
-from rpl_agent.agent.target import Target, next_log
 from rpl_agent.model.policy import Policy
 
 

@@ -26,7 +26,7 @@ from scipy import sparse
 
 from rpl_agent.agent.exploration import Aim, Exploration, explore
 from rpl_agent.agent.information import informative_policy
-from rpl_agent.agent.interrupt import interruptible
+from rpl_agent.agent.sampling.interrupt import interruptible
 from rpl_agent.certificate import Certificate
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model.objective import Objective

@@ -14,26 +14,28 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent import acting, checkpoint, reporting
-from rpl_agent.agent.actions import ActionToEnv
-from rpl_agent.agent.attach import Attachment, attach, make_env
-from rpl_agent.agent.board import BoardCallback
-from rpl_agent.agent.callbacks import CallbackList, CheckpointCallback, StopOnGap, as_callback
-from rpl_agent.agent.console import make_view
+from rpl_agent.agent import prediction
+from rpl_agent.agent.callbacks import CallbackList, CheckpointCallback, StopOnGap
 from rpl_agent.agent.exploration import EXPLORATIONS
-from rpl_agent.agent.folder import CHECKPOINT, write_run
-from rpl_agent.agent.interrupt import Interrupt
-from rpl_agent.agent.logger import Logger
 from rpl_agent.agent.loop import Loop
+from rpl_agent.agent.output import reporting
+from rpl_agent.agent.output.logger import Logger
+from rpl_agent.agent.output.tensorboard import BoardCallback
+from rpl_agent.agent.output.views import make_view
 from rpl_agent.agent.planner import Planner
-from rpl_agent.agent.reading import StateOf
-from rpl_agent.agent.sampling import Experience
-from rpl_agent.agent.schedule import Doubling, Schedule
+from rpl_agent.agent.queries import Surface
+from rpl_agent.agent.sampling.experience import Experience
+from rpl_agent.agent.sampling.interrupt import Interrupt
+from rpl_agent.agent.sampling.stream import Stream
+from rpl_agent.agent.sb3_callbacks import as_callback
+from rpl_agent.agent.schedule import Doubling, Schedule, Target
 from rpl_agent.agent.session import Session, require
-from rpl_agent.agent.state import capture, restore, settings_from_state
-from rpl_agent.agent.stream import Stream
-from rpl_agent.agent.surface import Surface
-from rpl_agent.agent.target import Target
+from rpl_agent.agent.storage import checkpoint
+from rpl_agent.agent.storage.run_folder import CHECKPOINT, write_run
+from rpl_agent.agent.storage.state import capture, restore, settings_from_state
+from rpl_agent.agent.world.actions import ActionToEnv
+from rpl_agent.agent.world.attach import Attachment, attach, make_env
+from rpl_agent.agent.world.observations import StateOf
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.model.objective import Objective
@@ -64,7 +66,7 @@ class RPLAgent(Surface):
         environment names model and objective itself.
     horizon : only so many steps of a play count; ``"env"`` takes the environment's time limit.
     action_to_env : the environment's number of each action of the model, ``{"left": 0, …}``, where names, numbers and
-        order do not tell (see `rpl_agent.agent.actions`).
+        order do not tell (see `rpl_agent.agent.world.actions`).
     tensorboard_log : folder for runs; each `learn` writes to a numbered folder in it.
     seed : of everything random; None draws one and keeps it.
     """
@@ -358,11 +360,11 @@ class RPLAgent(Surface):
         ``state`` counts the steps of each episode; it matters for finite horizons (see `as_policy`). In optimistic
         mode ``deterministic=False`` draws from the sampling policy.
         """
-        return acting.predict(self, observation, state, episode_start, deterministic)
+        return prediction.predict(self, observation, state, episode_start, deterministic)
 
-    def as_policy(self, deterministic: bool = True) -> acting.ActingPolicy:
+    def as_policy(self, deterministic: bool = True) -> prediction.ActingPolicy:
         """The policy as a function of observations that counts its own steps; `reset` it with every ``env.reset()``."""
-        return acting.ActingPolicy(self, deterministic)
+        return prediction.ActingPolicy(self, deterministic)
 
     # ------------------------------------------------------------------ files
     def save(self, path: str | os.PathLike) -> None:

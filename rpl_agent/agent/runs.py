@@ -1,6 +1,6 @@
 """Runs in folders: what `rpl train`, `resume`, `evaluate` and `certify RUN` do.
 
-What a run folder holds is said in folder.py. Every function returns a JSON-able dict; ``text`` in it is for people.
+storage/run_folder.py says what a run folder holds. Each function returns a JSON-able dict; its ``text`` is for people.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.callbacks import CheckpointCallback, OracleCallback
-from rpl_agent.agent.console import duration, shares_text, tensorboard_command
 from rpl_agent.agent.evaluation import exact_value, monte_carlo, optimal_value
-from rpl_agent.agent.folder import CHECKPOINT, new_folder, read_source, write_run
-from rpl_agent.agent.logger import write_certificate
+from rpl_agent.agent.output.logger import write_certificate
+from rpl_agent.agent.output.views import duration, shares_text, tensorboard_command
 from rpl_agent.agent.rpl import RPLAgent
-from rpl_agent.agent.schedule import NAMED, EveryN, Schedule
-from rpl_agent.agent.target import Target
+from rpl_agent.agent.schedule import NAMED, EveryN, Schedule, Target
+from rpl_agent.agent.storage.run_folder import CHECKPOINT, new_folder, read_source, write_run
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.callbacks import BaseCallback
+from rpl_agent.agent.callbacks import BaseCallback, CallbackList, FunctionCallback
 from rpl_agent.errors import ModelError
 
 
@@ -112,3 +112,18 @@ class Single:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._env, name)
+
+
+def as_callback(callback: Any) -> Any:
+    """None, one callback, a list, or a function, as one callback."""
+    if callback is None:
+        return CallbackList([])
+    if isinstance(callback, (list, tuple)):
+        return CallbackList([as_callback(item) for item in callback])
+    if hasattr(callback, "on_step"):
+        if isinstance(callback, BaseCallback):
+            return callback
+        return SB3Callback(callback) if is_sb3(callback) else callback
+    if callable(callback):
+        return FunctionCallback(callback)
+    raise ModelError(f"{callback!r} is neither a callback, a list of callbacks nor a function")

@@ -14,14 +14,12 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.planner import Planner
-from rpl_agent.agent.running import running
-from rpl_agent.agent.sampling import Collected, Experience
-from rpl_agent.agent.schedule import Limits, Progress, Schedule
-from rpl_agent.agent.target import Target
-from rpl_agent.agent.truncation import truncation_note
+from rpl_agent.agent.sampling.experience import Collected, Experience
+from rpl_agent.agent.schedule import Limits, Progress, Schedule, Target
+from rpl_agent.agent.world.plays import truncation_note
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import ModelError
-from rpl_agent.model.objective import Objective
+from rpl_agent.model.objective import Objective, Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 from rpl_agent.pipeline import Config
@@ -139,7 +137,7 @@ class Session:
 
     def certify(self) -> Certificate:
         """The robust policy and its certificate: for sets that hold at all times, the best of the run so far."""
-        found = running(self.certificate, self.planner.certify(self.experience.counts))
+        found = best_so_far(self.certificate, self.planner.certify(self.experience.counts))
         note = truncation_note(self.time_limit, self.limit_cuts, self.cut, self.episodes)
         self.certificate = replace(found, truncation=note)
         return self.certificate
@@ -149,6 +147,39 @@ class Session:
         self.episodes = self.steps = self.stored_steps = self.updates = self.cut = 0
         self.clock = Clock()
         self.limits = None
+
+
+def best_so_far(previous: Certificate | None, momentary: Certificate) -> Certificate:
+    """The best of an earlier certificate of the run and the one for all data so far: a guarantee once given stays.
+
+    A set that holds the truth at *all* times together makes every certificate of a run true on one event. So the best
+    guarantee so far, with the policy that it is about, and the tightest bound on the optimum so far may be kept
+    together.
+
+    Certificates are kept apart where they rest on different events: sets that are valid at one time only, other
+    models, objectives or error budgets, and the fallback to untied intervals, which is used because the event of the
+    set has failed or because the model is refuted.
+    """
+    alone = replace(momentary, momentary_lower=momentary.lower, momentary_upper=momentary.upper)
+    if previous is None or not _same_event(previous, momentary):
+        return alone
+    lower, upper = max(previous.lower, momentary.lower), min(previous.upper, momentary.upper)
+    if lower > upper:  # the event has failed; what the present data say is all there is
+        return alone
+    maximising = momentary.objective.sense is Sense.MAX
+    kept = previous.lower > momentary.lower if maximising else previous.upper < momentary.upper
+    policy, estimate = (previous.policy, previous.estimate) if kept else (momentary.policy, momentary.estimate)
+    return replace(alone, lower=lower, upper=upper, policy=policy, estimate=estimate)
+
+
+def _same_event(previous: Certificate, momentary: Certificate) -> bool:
+    if not (previous.anytime and momentary.anytime) or previous.evaluated or momentary.evaluated:
+        return False
+    same = all(
+        getattr(previous, name) == getattr(momentary, name)
+        for name in ("model_hash", "objective", "delta", "confidence", "refuted", "empty")
+    )
+    return same and (previous.fallback is None) == (momentary.fallback is None)
 
 
 class Clock:

@@ -17,13 +17,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rpl_agent.agent import checkpoint
-from rpl_agent.agent.acting import predict
-from rpl_agent.agent.attach import Attachment, attach
-from rpl_agent.agent.reading import StateOf
-from rpl_agent.agent.sampling import Collected, Experience, Order, plain_state, set_generator
+from rpl_agent.agent.prediction import predict
+from rpl_agent.agent.sampling.experience import Collected, Experience, Order
+from rpl_agent.agent.sampling.sources import plain_state, set_generator
+from rpl_agent.agent.sampling.stream import Stream
 from rpl_agent.agent.schedule import Limits
-from rpl_agent.agent.stream import Stream
+from rpl_agent.agent.storage import checkpoint
+from rpl_agent.agent.world.attach import Attachment, attach
+from rpl_agent.agent.world.observations import StateOf
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model import Objective, ParametricMDP, Policy

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rpl_agent._core import core
-from rpl_agent.agent.book import gains
+from rpl_agent.agent.world.plays import gains
 from rpl_agent.baselines.base import Baseline
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Kind, Policy, Sense

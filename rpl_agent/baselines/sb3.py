@@ -20,9 +20,9 @@ from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from rpl_agent.agent import checkpoint
-from rpl_agent.agent.attach import Attachment, attach
-from rpl_agent.agent.reading import StateOf
+from rpl_agent.agent.storage import checkpoint
+from rpl_agent.agent.world.attach import Attachment, attach
+from rpl_agent.agent.world.observations import StateOf
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.model import ParametricMDP, Policy
 from rpl_agent.schema import Text, Whole, check

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.common import (
@@ -141,7 +142,7 @@ def _made_in_python(stored: dict) -> ModelSource:
     import numpy as np
 
     import rpl_envs
-    from rpl_agent.agent.attach import attach, make_env
+    from rpl_agent.agent.world.attach import attach, make_env
 
     world = attach(make_env(stored))
     name, kwargs = stored["id"], stored["kwargs"]
@@ -213,12 +214,15 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
 
 
 def run_watch(arguments: argparse.Namespace) -> int:
-    from rpl_agent.agent.watching import watch
+    from rpl_agent.agent.output.watch import watch
+    from rpl_agent.agent.runs import load_run
 
     mode = "rgb_array" if arguments.output else "ansi"
+    env = make_env(stored_source(arguments.run_folder), render_mode=mode)
     result = watch(
+        load_run(Path(arguments.run_folder), env),
+        env,
         arguments.run_folder,
-        make_env(stored_source(arguments.run_folder), render_mode=mode),
         episodes=arguments.episodes,
         output=arguments.output,
         seed=arguments.seed,

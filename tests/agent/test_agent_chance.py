@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from rpl_agent.agent import RPLAgent
+from rpl_agent.agent.sampling.recorder import Recorder, plays_again
 from rpl_agent.agent.schedule import Never
-from rpl_agent.agent.tape import Recorder, plays_again
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.model import Objective, Simulator, StateIndex, build
 from rpl_envs.vector_env import PMDPVectorEnv

@@ -13,8 +13,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from rpl_agent.agent import checkpoint
-from rpl_agent.agent.checkpoint import CheckpointError
+from rpl_agent.agent.storage import checkpoint
+from rpl_agent.agent.storage.checkpoint import CheckpointError
 from rpl_agent.errors import RPLWarning
 
 STATE = {"a": 1, "nested": {"b": [1, 2.5, None]}}
@@ -120,7 +120,7 @@ def test_other_files_are_refused_clearly(tmp_path, content):
 WRITER = """
 import sys
 import numpy as np
-from rpl_agent.agent import checkpoint
+from rpl_agent.agent.storage import checkpoint
 arrays = {"x": np.arange(50_000)}
 k = 0
 while True:

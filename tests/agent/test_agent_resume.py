@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from rpl_agent.agent import CheckpointCallback, Doubling, RPLAgent
-from rpl_agent.agent.checkpoint import previous_path
+from rpl_agent.agent.storage.checkpoint import previous_path
 from rpl_agent.errors import DataError, ModelError, RPLWarning
 from tests.agent_worlds import CorridorEnv, FastCorridorEnv
 
@@ -129,7 +129,7 @@ def test_damaged_checkpoints_fall_back_to_the_previous_one(tmp_path):
     ],
 )
 def test_hostile_contents_give_clear_errors(tmp_path, change):
-    from rpl_agent.agent import checkpoint
+    from rpl_agent.agent.storage import checkpoint
 
     path = tmp_path / "c.zip"
     RPLAgent(seed=0).learn(FastCorridorEnv(), budget=20).save(path)
@@ -141,7 +141,7 @@ def test_hostile_contents_give_clear_errors(tmp_path, change):
 
 
 def test_a_file_cannot_name_code_to_import(tmp_path):
-    from rpl_agent.agent import checkpoint
+    from rpl_agent.agent.storage import checkpoint
 
     path = tmp_path / "c.zip"
     RPLAgent(seed=0).learn(FastCorridorEnv(), budget=5).save(path)

@@ -18,7 +18,7 @@ import pytest
 
 import rpl_envs
 from rpl_agent.agent import runs
-from rpl_agent.agent.console import LinesView, LiveView, Status, View, duration, line, make_view, render, sparkline
+from rpl_agent.agent.output.views import LinesView, LiveView, Status, View, duration, line, make_view, render, sparkline
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.pipeline import Config
 
@@ -83,7 +83,7 @@ def test_resume_goes_on_to_a_new_total(run, tmp_path):
 
 
 def test_resumed_logs_hide_what_came_after_the_checkpoint(run, tmp_path):
-    from rpl_agent.agent.logger import CSVWriter
+    from rpl_agent.agent.output.logger import CSVWriter
 
     path = tmp_path / "progress.csv"
     shutil.copy(Path(run["run"]) / "progress.csv", path)
@@ -250,7 +250,7 @@ def wait_until(url, content, seconds=60):
 
 
 def test_outlines_enclose_the_region():
-    from rpl_agent.agent.board import clip, outline
+    from rpl_agent.agent.output.tensorboard import clip, outline
     from rpl_agent.regions import Box
 
     corners = outline(Box(np.array([0.1, 0.2, 0.0]), np.array([0.4, 0.3, 1.0])))

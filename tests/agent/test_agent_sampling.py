@@ -8,9 +8,10 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from scipy.stats import chi2
 
-from rpl_agent.agent.attach import attach
-from rpl_agent.agent.sampling import Collected, Experience, Order
+from rpl_agent.agent.sampling.experience import Collected, Experience, Order
+from rpl_agent.agent.sampling.stream import open_source
 from rpl_agent.agent.schedule import Limits
+from rpl_agent.agent.world.attach import attach
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.model import Policy, StateIndex
 from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor
@@ -19,7 +20,7 @@ from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor
 def collect(env, *, seed=0, rng=1, policy=None, compiled=True, **order):
     world = attach(env, compiled=compiled)
     experience = Experience(world.pmdp)
-    source = world.source(experience, np.random.default_rng(rng), seed)
+    source = open_source(world, experience, np.random.default_rng(rng), seed)
     done = Collected()
     policy = policy or Policy.uniform(world.pmdp)
     source.collect(Order(policy, order.pop("limits", Limits()), **order), done)
@@ -95,7 +96,7 @@ def test_episode_budgets_are_exact_across_calls(path):
     env = PATHS[path]()
     world = attach(env)
     experience = Experience(world.pmdp)
-    source = world.source(experience, np.random.default_rng(0), 0)
+    source = open_source(world, experience, np.random.default_rng(0), 0)
     left, policy = 20, Policy.uniform(world.pmdp)
     while left:
         done = Collected()
@@ -162,7 +163,7 @@ class Teleport(gym.Wrapper):
 def test_contradictions_name_the_step_and_keep_the_data(fault, message):
     world = attach(Teleport(CorridorEnv(), after=12, **fault), compiled=False)
     experience = Experience(world.pmdp)
-    source = world.source(experience, np.random.default_rng(0), 0)
+    source = open_source(world, experience, np.random.default_rng(0), 0)
     done = Collected()
     # from the start cell nothing reaches cell 5 in one step, so the fault is a contradiction wherever it happens
     with pytest.raises(DataError, match=message):
@@ -189,7 +190,7 @@ def test_observations_are_mapped_to_states():
     world = attach(env, state_of=lambda o: StateIndex(round(float(o[0]) * 10)))
     experience = Experience(world.pmdp)
     done = Collected()
-    world.source(experience, np.random.default_rng(0), 0).collect(
+    open_source(world, experience, np.random.default_rng(0), 0).collect(
         Order(Policy.uniform(world.pmdp), Limits(), episodes_left=50), done
     )
     assert done.episodes == 50 and experience.counts.total == done.steps
@@ -201,14 +202,14 @@ def test_compiled_and_stepped_states_restore_exactly():
         policy = Policy.uniform(world.pmdp)
         experience = Experience(world.pmdp)
         rng = np.random.default_rng(4)
-        source = world.source(experience, rng, 9)
+        source = open_source(world, experience, rng, 9)
         source.collect(Order(policy, Limits(), pause=5), Collected())
         stored, stored_rng = source.get_state(), rng.bit_generator.state
         first = Collected()
         source.collect(Order(policy, Limits(), pause=20), first)
         fresh = np.random.default_rng(0)
         fresh.bit_generator.state = stored_rng
-        again = world.source(Experience(world.pmdp), fresh, 1)
+        again = open_source(world, Experience(world.pmdp), fresh, 1)
         again.set_state(stored)
         second = Collected()
         again.collect(Order(policy, Limits(), pause=20), second)

@@ -15,10 +15,11 @@ from rpl_agent.agent.schedule import (
     Never,
     Progress,
     Schedule,
+    Target,
+    next_log,
     schedule_from_dict,
     schedule_to_dict,
 )
-from rpl_agent.agent.target import Target, next_log
 from rpl_agent.errors import ModelError
 
 

@@ -11,14 +11,16 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
 import rpl_envs  # noqa: F401 (registers the worlds)
-from rpl_agent.agent import animation, runs
-from rpl_agent.agent.watching import Shown, play, watch
+from rpl_agent.agent import runs
+from rpl_agent.agent.output import animation
+from rpl_agent.agent.output.watch import EpisodeFrame, play, watch
 from rpl_agent.cli import main
 from rpl_agent.errors import DataError, ModelError
 from tests.browser import open_page
@@ -37,7 +39,7 @@ def folder(tmp_path_factory):
 
 
 def replay(folder, seed):
-    """The actions and rewards of one episode, without anything of watching.py."""
+    """The actions and rewards of one episode, without anything of output/watch.py."""
     agent, env = runs.load_run(runs.Path(folder), world()), world()
     observation, _ = env.reset(seed=seed)
     actions, rewards, over = [], [], False
@@ -102,18 +104,22 @@ def test_a_terminal_is_drawn_in_place(folder):
     assert "returns: [" in text[text.rindex("(over)") :]
 
 
+def watch_run(folder, env, **options):
+    return watch(runs.load_run(Path(folder), env), env, folder, **options)
+
+
 def test_gif_and_video_have_every_step(folder, tmp_path):
     Image = pytest.importorskip("PIL.Image")
     steps = len(replay(folder, 5)[0])
     picture = tmp_path / "w.gif"
-    result = watch(folder, world("rgb_array"), output=picture, seed=5, fps=10)
+    result = watch_run(folder, world("rgb_array"), output=picture, seed=5, fps=10)
     assert result["frames"] == steps + 1 and result["output"] == str(picture)
     with Image.open(picture) as image:
         assert image.n_frames == steps + 1 and image.info["duration"] == 100
     if shutil.which("ffprobe") is None:
         pytest.skip("no ffprobe to look into the video")
     video = tmp_path / "w.mp4"
-    watch(folder, world("rgb_array"), output=video, seed=5)
+    watch_run(folder, world("rgb_array"), output=video, seed=5)
     command = ["ffprobe", "-v", "error", "-count_frames", "-show_entries", "stream=nb_read_frames", "-of", "csv=p=0"]
     found = subprocess.run([*command, str(video)], capture_output=True, text=True, check=True)
     assert int(found.stdout) == steps + 1
@@ -121,7 +127,7 @@ def test_gif_and_video_have_every_step(folder, tmp_path):
 
 def test_pictures_of_different_heights_are_one_animation(tmp_path):
     Image = pytest.importorskip("PIL.Image")
-    frames = [Shown(np.full((h, 51, 3), h, np.uint8), 1, i, None, 0.0) for i, h in enumerate((30, 45))]
+    frames = [EpisodeFrame(np.full((h, 51, 3), h, np.uint8), 1, i, None, 0.0) for i, h in enumerate((30, 45))]
     animation.write_animation(tmp_path / "w.gif", frames, 4, "t")
     with Image.open(tmp_path / "w.gif") as image:
         assert image.size == (52, 72) and image.n_frames == 2
@@ -130,7 +136,7 @@ def test_pictures_of_different_heights_are_one_animation(tmp_path):
 def test_the_page_plays_pauses_and_slides(folder, tmp_path):
     Image = pytest.importorskip("PIL.Image")
     page_file = tmp_path / "w.html"
-    watch(folder, world("rgb_array"), output=page_file, seed=5, fps=90)
+    watch_run(folder, world("rgb_array"), output=page_file, seed=5, fps=90)
     text = page_file.read_text()
     assert "http" not in text.replace("http-equiv", "")
     data = json.loads(re.search(r'type="application/json">(.*?)</script>', text, re.S)[1])
@@ -155,9 +161,9 @@ def test_the_page_plays_pauses_and_slides(folder, tmp_path):
 
 def test_what_is_missing_is_one_line(folder, tmp_path, monkeypatch, capsys):
     with pytest.raises(ModelError, match="render mode"):
-        watch(folder, world())
+        watch_run(folder, world())
     with pytest.raises(ModelError, match=r"\.gif, \.mp4, \.html"):
-        watch(folder, world("rgb_array"), output=tmp_path / "w.avi")
+        watch_run(folder, world("rgb_array"), output=tmp_path / "w.avi")
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert main(["watch", folder, "--output", str(tmp_path / "w.mp4")]) == 2
@@ -167,7 +173,7 @@ def test_what_is_missing_is_one_line(folder, tmp_path, monkeypatch, capsys):
     broken.write_text("#!/bin/sh\necho no such codec >&2\nexit 1\n")
     broken.chmod(0o755)
     with pytest.raises(DataError, match="no such codec"):
-        watch(folder, world("rgb_array"), output=tmp_path / "w.mp4")
+        watch_run(folder, world("rgb_array"), output=tmp_path / "w.mp4")
 
 
 def test_worlds_of_others_say_what_they_cannot_draw(tmp_path, monkeypatch, capsys):
@@ -182,4 +188,4 @@ def test_worlds_of_others_say_what_they_cannot_draw(tmp_path, monkeypatch, capsy
     silent = gym.make("FrozenLake-v1", render_mode="ansi")
     silent.unwrapped.metadata = {"render_modes": ["rgb_array"]}
     with pytest.raises(ModelError, match="FrozenLake-v1 draws no text"):
-        watch(run["run"], silent)
+        watch_run(run["run"], silent)

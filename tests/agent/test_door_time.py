@@ -13,7 +13,7 @@ import rpl_envs  # noqa: F401
 from rpl_agent import ModelError, Objective, RPLAgent, RPLWarning
 from rpl_agent.agent.evaluation import exact_value, monte_carlo
 from rpl_agent.agent.runs import evaluate, train
-from rpl_agent.agent.truncation import can_cut
+from rpl_agent.agent.world.plays import can_cut
 from tests.door_worlds import Machine, machine_model
 
 

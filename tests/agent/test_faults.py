@@ -17,12 +17,13 @@ import numpy as np
 import pytest
 
 import rpl_envs  # noqa: F401
-from rpl_agent.agent import CheckpointCallback, RPLAgent, checkpoint, runs
+from rpl_agent.agent import CheckpointCallback, RPLAgent, runs
 from rpl_agent.agent.callbacks import BaseCallback
-from rpl_agent.agent.events import EventFile
-from rpl_agent.agent.interrupt import Interrupt, _may_leave, calls_environment
-from rpl_agent.agent.logger import CSVWriter, TensorBoardWriter
+from rpl_agent.agent.output.events import EventFile
+from rpl_agent.agent.output.logger import CSVWriter, TensorBoardWriter
+from rpl_agent.agent.sampling.interrupt import Interrupt, _may_leave, calls_environment
 from rpl_agent.agent.schedule import Never
+from rpl_agent.agent.storage import checkpoint
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError, RPLWarning
 from tests.agent_worlds import CorridorEnv, FastCorridorEnv
@@ -232,7 +233,7 @@ def test_logs_go_on_when_there_is_room_again(tmp_path, monkeypatch):
 
 
 def test_event_files_are_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr("rpl_agent.agent.events.MAX_BYTES", 4000)
+    monkeypatch.setattr("rpl_agent.agent.output.events.MAX_BYTES", 4000)
     writer = TensorBoardWriter(tmp_path)
     with pytest.raises(OSError, match="reached"):
         for step in range(10_000):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import rpl_agent
-from rpl_agent.agent.console import tensorboard_command
+from rpl_agent.agent.output.views import tensorboard_command
 from rpl_agent.cli import build_parser, main
 from rpl_agent.pipeline import versions
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rpl_agent import jit, preparing
-from rpl_agent.agent.console import LinesView, LiveView, Pace, Status
+from rpl_agent.agent.output.views import LinesView, LiveView, Pace, Status
 from rpl_agent.cli import main
 from rpl_agent.compiling import Compilation
 

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.actions import ActionToEnv, match_actions
-from rpl_agent.agent.book import StepBook, gains
-from rpl_agent.agent.probing import (
+from rpl_agent.agent.world.actions import ActionToEnv, match_actions
+from rpl_agent.agent.world.env_facts import (
     attribute,
     changing_wrapper,
     is_vector,
@@ -24,13 +23,11 @@ from rpl_agent.agent.probing import (
     require_environment,
     time_limit,
 )
-from rpl_agent.agent.reading import Bound, Observed, StateOf, StateReader, check_observations
-from rpl_agent.agent.sampling import EnvSource, Experience, SimulatorSource, Source
-from rpl_agent.agent.truncation import can_cut
-from rpl_agent.agent.vector_sampling import VectorSource
+from rpl_agent.agent.world.observations import Bound, Observed, StateOf, StateReader, check_observations
+from rpl_agent.agent.world.plays import can_cut, model_rewards
 from rpl_agent.errors import ModelError
 from rpl_agent.model.binding import Binding
-from rpl_agent.model.objective import Kind, Objective, Sense
+from rpl_agent.model.objective import Kind, Objective
 from rpl_agent.model.pmdp import ParametricMDP
 
 #: Wrappers that change nothing about the law of an episode (TimeLimit's length is taken over).
@@ -53,17 +50,6 @@ class Attachment:
     limit: int | None = None  # steps after which episodes are cut
     cuts: bool = False  # whether that can happen before the objective is decided
     method: tuple[str, str] | None = None  # (confidence, relaxation) that suits it better than the defaults
-
-    def source(self, experience: Experience, rng: np.random.Generator, seed: int) -> Source:
-        """A fresh stream of episodes."""
-        if self.compiled:
-            simulator = attribute(self.env, "simulator")(seed)
-            if self.limit is not None:
-                simulator.max_steps = min(simulator.max_steps, self.limit)
-            return SimulatorSource(simulator, experience, self.objective)
-        book = StepBook(experience, self.reader, self.objective, self.paid)
-        kind = VectorSource if self.is_vector else EnvSource
-        return kind(self.env, book, rng, int(seed % 2**31), self.actions)
 
 
 def attach(
@@ -180,14 +166,6 @@ def _observation_start(env: Any, pmdp: ParametricMDP) -> int:
     """The first number of a Discrete observation space, where observations number the states."""
     space = env.single_observation_space if is_vector(env) else env.observation_space
     return int(getattr(space, "start", 0)) if pmdp.states is None else 0
-
-
-def model_rewards(pmdp: ParametricMDP, objective: Objective) -> np.ndarray:
-    """(2, T) least and most that an environment pays per transition: the reward of the pair that was left (negative
-    for costs), or, for reachability, ±1 on entering the target. They differ where the parameters decide a reward."""
-    sign = 1.0 if objective.sense is Sense.MAX else -1.0
-    ends = [pmdp.with_reward_end(objective.reward_name, None, upward) for upward in (False, True)]
-    return np.sort([sign * gains(pmdp, objective.resolve(end)) + 0.0 for end in ends], axis=0)
 
 
 def _is_transparent(env: Any) -> bool:

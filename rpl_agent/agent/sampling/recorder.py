@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.interrupt import calls_environment, interruptible
-from rpl_agent.agent.sampling import plain_state, set_generator
+from rpl_agent.agent.sampling.interrupt import calls_environment, interruptible
+from rpl_agent.agent.sampling.sources import plain_state, set_generator
 
 #: Calls kept of the opening, and at least so many of the end (where there were as many); an episode longer than the
 #: last number leaves no end to play again.

@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.checkpoint import CheckpointError
 from rpl_agent.agent.exploration import Exploration
 from rpl_agent.agent.planner import STAGES
-from rpl_agent.agent.sampling import Experience, plain_state, set_generator
-from rpl_agent.agent.schedule import Limits, Schedule, schedule_from_dict, schedule_to_dict
+from rpl_agent.agent.sampling.experience import Experience
+from rpl_agent.agent.sampling.sources import plain_state, set_generator
+from rpl_agent.agent.schedule import Limits, Schedule, Target, schedule_from_dict, schedule_to_dict
 from rpl_agent.agent.session import Clock, Session
-from rpl_agent.agent.target import Target
-from rpl_agent.agent.warm import solution_from_arrays, solution_to_arrays
+from rpl_agent.agent.storage.checkpoint import CheckpointError
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
@@ -28,10 +27,11 @@ from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 from rpl_agent.pipeline import Config, versions
 from rpl_agent.schema import Anything, Flag, Maybe, Number, Text, Whole, check, check_array
+from rpl_agent.solver.solution import Solution
 
 _SOLUTIONS = ("robust", "optimistic")
 _SECONDS = Number(0.0, 1e18)
-_NUMBERS = dict.fromkeys(("lower", "upper", "iterations", "seconds", "converged", "precision"), Text(64, True))
+_NUMBERS = ("lower", "upper", "iterations", "seconds", "converged", "precision")  # of a solution
 _CALL = [Anything()]
 #: Arrays of whole numbers, by the last part of their name; the others hold floats.
 _WHOLE = (
@@ -62,7 +62,7 @@ SCHEMA = {
     })},
     "evidence": Text(64, True), "seconds": dict.fromkeys(STAGES, _SECONDS), "certificate": Maybe(Text(1 << 33)),
     "limits": Maybe({"episodes": Maybe(Whole()), "not_before": Whole()}),
-    "solution.robust": Maybe(_NUMBERS), "solution.optimistic": Maybe(_NUMBERS),
+    **{f"solution.{name}": Maybe(dict.fromkeys(_NUMBERS, Text(64, True))) for name in _SOLUTIONS},
 }  # fmt: skip
 
 
@@ -238,3 +238,31 @@ def _limits(stored: dict[str, Any] | None, arrays: dict[str, np.ndarray], rows: 
         found[name] = array
     episodes = stored["episodes"]
     return Limits(**found, episodes=None if episodes is None else int(episodes), not_before=int(stored["not_before"]))
+
+
+# ---------------------------------------------------------------------- solutions: a warm start decides the last digits
+def solution_to_arrays(solution: Solution) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """(numbers as JSON, arrays)."""
+    numbers = {name: float(getattr(solution, name)).hex() for name in _NUMBERS}  # hex keeps every bit, and infinities
+    arrays = {"lower": solution.lower_values, "upper": solution.upper_values}
+    if solution.policy.rows is not None:
+        arrays["rows"] = solution.policy.rows
+    else:
+        arrays["weights"] = solution.policy.as_weights(solution.problem.relaxation.pmdp)
+    return numbers, arrays
+
+
+def solution_from_arrays(pmdp: ParametricMDP, numbers: dict[str, Any], arrays: dict[str, np.ndarray]) -> Solution:
+    """A solution good for warm starts and for its policy; it carries no evidence (its problem is gone)."""
+    lower, upper = arrays["lower"], arrays["upper"]
+    if lower.shape[-1] != pmdp.num_states or upper.shape != lower.shape:
+        raise CheckpointError(f"the checkpoint's values have shape {lower.shape}, the model {pmdp.num_states} states")
+    policy = Policy.deterministic(arrays["rows"]) if "rows" in arrays else Policy.randomised(arrays["weights"])
+    policy.check(pmdp)
+    found = {name: float.fromhex(numbers[name]) for name in _NUMBERS}
+    return Solution(
+        problem=None,  # type: ignore[arg-type]
+        lower=found["lower"], upper=found["upper"], lower_values=lower, upper_values=upper, policy=policy,
+        iterations=int(found["iterations"]), seconds=found["seconds"], converged=bool(found["converged"]),
+        precision=found["precision"],
+    )  # fmt: skip

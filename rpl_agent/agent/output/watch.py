@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
 
+from rpl_agent.agent.output.animation import EpisodeFrame, write_animation
 from rpl_agent.errors import ModelError
 from rpl_agent.jsonable import jsonable
 
@@ -18,38 +18,19 @@ from rpl_agent.jsonable import jsonable
 FPS = 4.0
 
 
-@dataclass(frozen=True)
-class Shown:
-    """One picture of an episode with what led to it."""
-
-    picture: Any  # what env.render() gives: a text, or (H, W, 3) uint8
-    episode: int  # from 1
-    step: int  # 0 before the first action
-    action: str | None  # the action that led here; None at the start
-    total: float  # the return so far
-    over: bool = False
-    cut: bool = False  # over, but only because of a time limit
-
-    @property
-    def caption(self) -> str:
-        words = [f"episode {self.episode}", f"step {self.step}", f"action {self.action or '–'}"]
-        end = " (cut by the time limit)" if self.cut else " (over)" if self.over else ""
-        return "   ".join([*words, f"return {self.total:.6g}{end}"])
-
-
-def play(agent: Any, env: Any, episodes: int, *, seed: int = 0) -> Iterator[Shown]:
+def play(agent: Any, env: Any, episodes: int, *, seed: int = 0) -> Iterator[EpisodeFrame]:
     """The frames of episodes in which the agent's current mode acts, each as soon as it is there."""
     _check_render_mode(env)
     names = agent.pmdp.action_names
     for episode in range(1, episodes + 1):
         observation, _ = env.reset(seed=seed) if episode == 1 else env.reset()
-        yield Shown(_render(env), episode, 0, None, 0.0)
+        yield EpisodeFrame(_render(env), episode, 0, None, 0.0)
         memory, step, total, over = None, 0, 0.0, False
         while not over:
             action, memory = agent.predict(observation, memory, np.array([step == 0]), deterministic=True)
             observation, reward, terminated, truncated, _ = env.step(int(action))
             step, total, over = step + 1, total + float(reward), bool(terminated or truncated)
-            yield Shown(_render(env), episode, step, names[int(action)], total, over, over and not terminated)
+            yield EpisodeFrame(_render(env), episode, step, names[int(action)], total, over, over and not terminated)
 
 
 def _check_render_mode(env: Any) -> None:
@@ -69,8 +50,9 @@ def _render(env: Any) -> Any:
 
 
 def watch(
-    folder: str | Path,
+    agent: Any,
     env: Any,
+    run: str | Path,
     *,
     episodes: int = 1,
     output: str | Path | None = None,
@@ -80,18 +62,14 @@ def watch(
     live: bool = False,
 ) -> dict[str, Any]:
     """The policy of a run acting: frames as text, drawn in place (``live``), or written as .gif, .mp4 or .html."""
-    from rpl_agent.agent.animation import write_animation
-    from rpl_agent.agent.runs import load_run
-
-    agent = load_run(Path(folder), env)
     agent.mode = mode
     steps = play(agent, env, episodes, seed=seed)
     frames = list(steps) if output is not None or not live else list(_shown_in_place(steps, fps))
     returns = [frame.total for frame in frames if frame.over]
     actions = [frame.action for frame in frames]
-    result = {"run": str(folder), "mode": mode, "frames": len(frames), "returns": returns, "actions": actions}
+    result = {"run": str(run), "mode": mode, "frames": len(frames), "returns": returns, "actions": actions}
     if output is not None:
-        write_animation(Path(output), frames, fps, f"{agent.pmdp.name}: the {mode} policy of {Path(folder).name}")
+        write_animation(Path(output), frames, fps, f"{agent.pmdp.name}: the {mode} policy of {Path(run).name}")
         result |= {"output": str(output), "text": f"wrote {len(frames)} frames to {output}; returns {returns}"}
     else:
         texts = [] if live else [f"{frame.caption}\n{frame.picture}" for frame in frames]
@@ -99,7 +77,7 @@ def watch(
     return jsonable(result)
 
 
-def _shown_in_place(frames: Iterator[Shown], fps: float) -> Iterator[Shown]:
+def _shown_in_place(frames: Iterator[EpisodeFrame], fps: float) -> Iterator[EpisodeFrame]:
     """The same frames, each drawn over the one before; the last one stays on the screen."""
     from rich.console import Group
     from rich.live import Live

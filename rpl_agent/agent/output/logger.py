@@ -20,7 +20,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rpl_agent.agent.events import EventFile, tensorboardx
+from rpl_agent.agent.output.events import EventFile, tensorboardx
+from rpl_agent.agent.storage.run_folder import write_text
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import RPLWarning
 
@@ -227,38 +228,11 @@ def _dropping(what: str) -> Iterator[None]:
         warnings.warn(f"{what} could not be logged: {error.strerror or error}", RPLWarning, stacklevel=4)
 
 
-def write_text(path: Path, text: str) -> None:
-    """The file appears whole or not at all."""
-    temporary = path.with_name(path.name + ".part")
-    try:
-        temporary.write_text(text, newline="")
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
 def write_certificate(folder: Path, certificate: Certificate) -> None:
     """``certificate.json``; dropped with a warning where the disk does not take it."""
     with _dropping("the certificate"):
         text = json.dumps(certificate.to_dict(), allow_nan=False, indent=1)
         write_text(folder / "certificate.json", text + "\n")
-
-
-def run_folder(parent: str | os.PathLike, name: str) -> Path:
-    """The next unused ``parent/name_1``, ``parent/name_2``, …, created."""
-    parent = Path(parent)
-    parent.mkdir(parents=True, exist_ok=True)
-    taken = [_int(p.name.removeprefix(f"{name}_")) for p in parent.glob(f"{name}_*")]
-    number = max([n for n in taken if n < np.iinfo(np.int64).max], default=0)
-    while True:
-        number += 1
-        folder = parent / f"{name}_{number}"
-        try:
-            folder.mkdir()
-            return folder
-        except FileExistsError:  # another process was faster
-            continue
 
 
 def _int(text: Any) -> int:

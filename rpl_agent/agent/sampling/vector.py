@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.book import StepBook, flag, number, unpack_reset
-from rpl_agent.agent.sampling import Collected, Order, _require_kind
+from rpl_agent.agent.sampling.experience import Collected, Order, require_kind
+from rpl_agent.agent.sampling.step_checker import StepBook, flag, number, unpack_reset
 from rpl_agent.errors import ModelError
 
 
@@ -177,7 +177,7 @@ class VectorSource:
         return {"kind": "vector", "seed": int(np.random.SeedSequence([self._tick]).generate_state(1)[0] >> 1)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        _require_kind(state, "vector")
+        require_kind(state, "vector")
         self._seed = int(state["seed"])
         self._states = None
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.probing import attribute, changing_wrapper, is_vector, name_of
+from rpl_agent.agent.world.env_facts import attribute, changing_wrapper, is_vector, name_of
 from rpl_agent.errors import ModelError
 from rpl_agent.model.action_order import whole_numbers
 from rpl_agent.model.pmdp import ParametricMDP

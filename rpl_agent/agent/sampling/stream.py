@@ -19,14 +19,30 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.attach import Attachment
-from rpl_agent.agent.sampling import Collected, Experience, Order, SimulatorSource, Source, _require_kind
-from rpl_agent.agent.tape import Recorder, plays_again, reseeded
+from rpl_agent.agent.sampling.experience import Collected, Experience, Order, Source, require_kind
+from rpl_agent.agent.sampling.recorder import Recorder, plays_again, reseeded
+from rpl_agent.agent.sampling.sources import EnvSource, SimulatorSource
+from rpl_agent.agent.sampling.step_checker import StepBook
+from rpl_agent.agent.sampling.vector import VectorSource
+from rpl_agent.agent.world.attach import Attachment
+from rpl_agent.agent.world.env_facts import attribute
 from rpl_agent.errors import DataError, ModelError, RPLWarning
 from rpl_agent.model.simulate import seed_state
 
 #: Recorded calls that carry fewer bits of chance than this show nothing: they could agree by accident.
 MIN_BITS = 30.0
+
+
+def open_source(world: Attachment, experience: Experience, rng: np.random.Generator, seed: int) -> Source:
+    """A fresh stream of episodes."""
+    if world.compiled:
+        simulator = attribute(world.env, "simulator")(seed)
+        if world.limit is not None:
+            simulator.max_steps = min(simulator.max_steps, world.limit)
+        return SimulatorSource(simulator, experience, world.objective)
+    book = StepBook(experience, world.reader, world.objective, world.paid)
+    kind = VectorSource if world.is_vector else EnvSource
+    return kind(world.env, book, rng, int(seed % 2**31), world.actions)
 
 
 class Stream:
@@ -59,7 +75,7 @@ class Stream:
                     raise DataError(f"the checkpoint's stream of episodes is not readable: {error!r}") from None
                 self._tape.opening = [tuple(call) for call in opening]
                 return
-            _require_kind(stored["source"], "vector" if world.is_vector else "env")
+            require_kind(stored["source"], "vector" if world.is_vector else "env")
         self._source = self._open()
         self._tape.opening = [tuple(call) for call in opening]
         if stored is not None:
@@ -74,11 +90,11 @@ class Stream:
         """A new source with a seed of its own, whatever the environment does with seeds."""
         seed = self._fresh_seed()
         if self._world.compiled:
-            source = self._world.source(self._experience, self._rng, seed)
+            source = open_source(self._world, self._experience, self._rng, seed)
             words = [int(word) for word in seed_state(seed)]
             source.set_state({"kind": "simulator", "rng": words})
             return source
-        return replace(self._world, env=self._tape).source(self._experience, self._rng, seed)
+        return open_source(replace(self._world, env=self._tape), self._experience, self._rng, seed)
 
     @property
     def opening(self) -> list[Any]:

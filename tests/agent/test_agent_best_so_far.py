@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rpl_agent import RPLAgent
-from rpl_agent.agent.running import running
+from rpl_agent.agent.session import best_so_far
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model import Objective, Sense
 from rpl_agent.pipeline import Config, certify
@@ -37,7 +37,7 @@ def certificates():
 def test_both_bounds_only_improve(certificates):
     best = None
     for momentary in certificates:
-        after = running(best, momentary)
+        after = best_so_far(best, momentary)
         assert (after.momentary_lower, after.momentary_upper) == (momentary.lower, momentary.upper)
         assert after.lower >= momentary.lower and after.upper <= momentary.upper
         if best is not None:
@@ -47,13 +47,13 @@ def test_both_bounds_only_improve(certificates):
 
 def test_the_policy_belongs_to_the_guarantee(certificates):
     good = replace(certificates[0], lower=certificates[1].lower + 0.5, upper=certificates[1].upper + 5)
-    after = running(good, certificates[1])
+    after = best_so_far(good, certificates[1])
     assert after.policy is good.policy and after.lower == good.lower and after.upper == certificates[1].upper
     worse = replace(certificates[0], lower=certificates[1].lower - 0.5, upper=certificates[1].upper + 5)
-    assert running(worse, certificates[1]).policy is certificates[1].policy
+    assert best_so_far(worse, certificates[1]).policy is certificates[1].policy
     cost = [replace(c, objective=Objective.cost("x", target="y")) for c in certificates[:2]]
     assert cost[0].objective.sense is Sense.MIN
-    kept = running(replace(cost[0], upper=cost[1].upper - 0.5, lower=cost[1].lower - 9), cost[1])
+    kept = best_so_far(replace(cost[0], upper=cost[1].upper - 0.5, lower=cost[1].lower - 9), cost[1])
     assert kept.policy is cost[0].policy and kept.upper == cost[1].upper - 0.5
 
 
@@ -68,7 +68,7 @@ def test_the_policy_belongs_to_the_guarantee(certificates):
 def test_other_events_are_not_mixed(certificates, change):
     momentary = certificates[1]
     earlier = replace(certificates[0], **{"lower": momentary.lower + 0.1, "upper": momentary.upper} | change)
-    after = running(earlier, momentary)
+    after = best_so_far(earlier, momentary)
     assert (after.lower, after.upper) == (momentary.lower, momentary.upper)
 
 

@@ -10,21 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse.csgraph import breadth_first_order
 
-from rpl_agent.agent.reading import StateReader
+from rpl_agent.agent.sampling.experience import Experience
 from rpl_agent.agent.schedule import Limits
+from rpl_agent.agent.world.observations import StateReader
+from rpl_agent.agent.world.plays import gains, settled
 from rpl_agent.errors import DataError
-from rpl_agent.model.objective import Kind, Objective, Sense, Task
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.objective import Objective, Sense
 from rpl_agent.model.policy import Policy
-
-if TYPE_CHECKING:
-    from rpl_agent.agent.sampling import Experience
 
 #: Rewards are sums of a few floats: more than rounding apart is a contradiction.
 REWARD_TOLERANCE = 1e-6
@@ -214,32 +210,6 @@ class StepBook:
             (limits.rows is not None and rows[row] >= limits.rows[row])
             or (limits.expressions is not None and expressions[f] >= limits.expressions[f])
         )
-
-
-def gains(pmdp: ParametricMDP, task: Task) -> np.ndarray:
-    """(T,) what a transition adds to the objective: its reward, or 1 on entering the target."""
-    if task.objective.kind is Kind.REACH:
-        return (task.target[pmdp.arrives] & ~task.decided[pmdp.row_state[pmdp.transition_row]]).astype(float)
-    return pmdp.on_transitions(task.paid(pmdp))
-
-
-def settled(pmdp: ParametricMDP, task: Task) -> np.ndarray:
-    """(S,) bool, states from which neither the target nor any reward can be reached."""
-    useful = task.target.copy()
-    useful[pmdp.row_state[task.reward != 0.0]] = True
-    states = pmdp.num_states
-    source = pmdp.row_state[pmdp.transition_row]
-    roots = np.flatnonzero(useful)
-    backward = sparse.csr_array(
-        (
-            np.ones(len(source) + len(roots), dtype=np.int8),
-            (np.concatenate([pmdp.successor, np.full(len(roots), states)]), np.concatenate([source, roots])),
-        ),
-        shape=(states + 1, states + 1),
-    )
-    reached = np.zeros(states + 1, dtype=bool)
-    reached[breadth_first_order(backward, states, return_predecessors=False)] = True
-    return ~reached[:states]
 
 
 # ---------------------------------------------------------------------- what reset and step return

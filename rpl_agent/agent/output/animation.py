@@ -9,24 +9,41 @@ import json
 import shutil
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from rpl_agent.errors import DataError, ModelError
-
-if TYPE_CHECKING:
-    from rpl_agent.agent.watching import Shown
 
 ENDINGS = (".gif", ".mp4", ".html")
 #: Pixels of the line below a picture that says which action was taken.
 CAPTION = 26
 
 
-def write_animation(path: Path, frames: Sequence[Shown], fps: float, title: str) -> None:
+@dataclass(frozen=True)
+class EpisodeFrame:
+    """One picture of an episode with what led to it."""
+
+    picture: Any  # what env.render() gives: a text, or (H, W, 3) uint8
+    episode: int  # from 1
+    step: int  # 0 before the first action
+    action: str | None  # the action that led here; None at the start
+    total: float  # the return so far
+    over: bool = False
+    cut: bool = False  # over, but only because of a time limit
+
+    @property
+    def caption(self) -> str:
+        words = [f"episode {self.episode}", f"step {self.step}", f"action {self.action or '–'}"]
+        end = " (cut by the time limit)" if self.cut else " (over)" if self.over else ""
+        return "   ".join([*words, f"return {self.total:.6g}{end}"])
+
+
+def write_animation(path: Path, frames: Sequence[EpisodeFrame], fps: float, title: str) -> None:
     """The ending of ``path`` decides the format."""
     ending = path.suffix.lower()
     if ending not in ENDINGS:
@@ -49,7 +66,7 @@ def _pillow() -> Any:
     return Image, ImageDraw, ImageFont
 
 
-def _captioned(frames: Sequence[Shown]) -> list[Any]:
+def _captioned(frames: Sequence[EpisodeFrame]) -> list[Any]:
     """Images of one size with the caption below; the picture of a plain model grows with its labels."""
     Image, ImageDraw, ImageFont = _pillow()
     pictures = [np.asarray(frame.picture, dtype=np.uint8) for frame in frames]
@@ -90,11 +107,11 @@ def _write_mp4(path: Path, images: Sequence[Any], fps: float) -> None:
         raise DataError(f"ffmpeg could not write {path}: {words[-1] if words else f'status {done.returncode}'}")
 
 
-def _page(frames: Sequence[Shown], fps: float, title: str) -> str:
+def _page(frames: Sequence[EpisodeFrame], fps: float, title: str) -> str:
     """One file with everything in it: no network, no other files."""
     shown = [{"picture": _png(frame.picture), "caption": frame.caption} for frame in frames]
     data = json.dumps({"fps": fps, "frames": shown}).replace("</", "<\\/")  # a script ends at the first "</"
-    template = Template(files("rpl_agent.agent").joinpath("player.html").read_text(encoding="utf-8"))
+    template = Template(files("rpl_agent.agent.output").joinpath("player.html").read_text(encoding="utf-8"))
     return template.substitute(title=html.escape(title), last=len(frames) - 1, data=data)
 
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rpl_agent.agent.logger import write_text
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.jsonable import jsonable
 from rpl_agent.schema import Maybe, Text, Whole, read_json
@@ -24,6 +23,17 @@ CHECKPOINT = "checkpoint.zip"
 #: Of run.json; ``source`` holds options of the command line (which checks them), or id and keywords of a registered
 #: environment.
 SCHEMA = {"source": {"id": Maybe(Text()), "kwargs": Maybe({})}, "seed": Whole(0, 2**128)}
+
+
+def write_text(path: Path, text: str) -> None:
+    """The file appears whole or not at all."""
+    temporary = path.with_name(path.name + ".part")
+    try:
+        temporary.write_text(text, newline="")
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def write_run(folder: Path, source: Mapping[str, Any], seed: int) -> None:
@@ -87,3 +97,19 @@ def _rename(folder: Path, to: Path) -> bool:
             return False
         raise ModelError(f"{to} cannot be made: {error.strerror or error}") from error
     return True
+
+
+def next_folder(parent: str | os.PathLike, name: str) -> Path:
+    """The next unused ``parent/name_1``, ``parent/name_2``, …, created."""
+    parent = Path(parent)
+    parent.mkdir(parents=True, exist_ok=True)
+    taken = (p.name.removeprefix(f"{name}_") for p in parent.glob(f"{name}_*"))
+    number = max((int(n) for n in taken if n.isdecimal() and len(n) < 19), default=0)
+    while True:
+        number += 1
+        folder = parent / f"{name}_{number}"
+        try:
+            folder.mkdir()
+            return folder
+        except FileExistsError:  # another process was faster
+            continue

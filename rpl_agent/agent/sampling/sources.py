@@ -1,116 +1,28 @@
 """Where data come from: one source per kind of environment, all with the same law.
 
 `EnvSource` steps a `gymnasium.Env`, `SimulatorSource` runs the compiled simulator of our own environments, and
-`VectorSource` (vector_sampling.py) steps a `VectorEnv`. Each adds to one `Experience`, so that whatever was observed
-before an error or an interrupt is kept. Observed are states, actions and rewards: never ``info``, never the true
-probabilities.
-
-What counts as data: every ``step`` is one transition, the truncated or terminal one included; a reset is none.
+`VectorSource` (vector.py) steps a `VectorEnv`. Each adds to one `Experience`, so that whatever was observed before an
+error or an interrupt is kept. Observed are states, actions and rewards: never ``info``, never the true probabilities.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.book import StepBook, unpack_reset, unpack_step
-from rpl_agent.agent.schedule import NEVER, Limits
-from rpl_agent.errors import DataError, ModelError
-from rpl_agent.evidence.counts import Counts
+from rpl_agent.agent.sampling.experience import Collected, Experience, Order, require_kind
+from rpl_agent.agent.sampling.step_checker import StepBook, unpack_reset, unpack_step
+from rpl_agent.errors import DataError
 from rpl_agent.model.objective import Objective, Sense
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.policy import Policy
 from rpl_agent.model.simulate import Simulator
 
 #: Steps of one call of the compiled simulator, so that interrupts and the live view wait a fraction of a second.
 CHUNK_STEPS = 200_000
 #: After the first Ctrl-C an episode may end by itself for so long; then it is cut after the current step.
 GRACE_SECONDS = 2.0
-
-
-class Experience:
-    """Everything observed so far: counts with their marks, and the running visit counts the schedules watch."""
-
-    def __init__(self, pmdp: ParametricMDP, counts: Counts | None = None):
-        self.pmdp = pmdp
-        self.counts = Counts(pmdp, schedule="geometric") if counts is None else counts
-        self.rows = self.counts.row_totals.astype(np.int64)  # (R,)
-        self.expressions = self.counts.successes.copy()  # (F,)
-        self._trace: list[int] | None = None
-
-    def record(self) -> list[int]:
-        """A list that the transitions of the coming steps are added to, in their order, until the next call."""
-        self._trace = []
-        return self._trace
-
-    def add_steps(self, transitions: list[int]) -> None:
-        """Transitions (ids) in the order they happened."""
-        pmdp = self.pmdp
-        index = np.asarray(transitions, dtype=np.int64)
-        rows = pmdp.transition_row[index]
-        if self._trace is not None:
-            self._trace.extend(transitions)
-        self.counts.add_many(pmdp.row_state[rows], pmdp.action[rows], pmdp.successor[index])
-
-    def recount(self) -> None:
-        """The running visit counts from the counts, after an error came in between."""
-        self.rows[:] = self.counts.row_totals
-        self.expressions[:] = self.counts.successes
-
-
-@dataclass
-class Collected:
-    """What one call of `Source.collect` did."""
-
-    episodes: int = 0
-    steps: int = 0
-    returns: list[float] = field(default_factory=list)
-    lengths: list[int] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)  # of the objective, in its own unit
-    cut: int = 0  # episodes that were truncated before the objective was decided
-    due: bool = False  # a limit was reached
-    interrupted: bool = False
-
-    def end(self, total: float, length: int, value: float, cut: bool) -> None:
-        """One episode is over."""
-        self.episodes += 1
-        self.returns.append(total)
-        self.lengths.append(length)
-        self.values.append(value)
-        self.cut += cut
-
-
-@dataclass(frozen=True)
-class Order:
-    """How much to collect: stop after the first of these.
-
-    pause : completed episodes after which to return, episodes_left / steps_left : what the budget still allows.
-    """
-
-    policy: Policy
-    limits: Limits
-    pause: int = NEVER
-    episodes_left: int = NEVER
-    steps_left: int = NEVER
-    interrupted: Callable[[], bool] = lambda: False
-
-
-class Source(Protocol):
-    """A stream of episodes."""
-
-    def collect(self, order: Order, done: Collected) -> None:
-        """Collect into ``done``, which stays right if an error ends the collection."""
-        ...
-
-    def get_state(self) -> dict[str, Any]:
-        """JSON: what is needed to go on as if nothing had happened."""
-        ...
-
-    def set_state(self, state: Mapping[str, Any]) -> None: ...
 
 
 class SimulatorSource:
@@ -163,7 +75,7 @@ class SimulatorSource:
         return {"kind": "simulator", "rng": [int(word) for word in self._simulator.state]}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        _require_kind(state, "simulator")
+        require_kind(state, "simulator")
         words = state.get("rng")
         if not (isinstance(words, list) and len(words) == 4 and all(type(w) is int and 0 <= w < 2**64 for w in words)):
             raise DataError("the checkpoint's simulator state is not four 64-bit integers")
@@ -243,7 +155,7 @@ class EnvSource:
         return {"kind": "env", "rng": state, "episode": self._episode, "seed": self._seed}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        _require_kind(state, "env")
+        require_kind(state, "env")
         self._episode = int(state["episode"])
         self._seed = None if state["seed"] is None else int(state["seed"])
         if state["rng"] is not None:
@@ -272,11 +184,3 @@ def set_generator(generator: np.random.Generator, state: Any) -> None:
         generator.bit_generator.state = restore(state)
     except (TypeError, ValueError, KeyError, OverflowError) as error:
         raise DataError(f"the checkpoint's random state does not fit this environment: {error}") from None
-
-
-def _require_kind(state: Mapping[str, Any], kind: str) -> None:
-    if state.get("kind") != kind:
-        raise ModelError(
-            f"the checkpoint was sampled through {state.get('kind')!r}, now it would be through {kind!r}: "
-            "resume with the same kind of environment"
-        )

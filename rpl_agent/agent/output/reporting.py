@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.console import Status
-from rpl_agent.agent.logger import CSVWriter, Forward, Logger, TensorBoardWriter, run_folder
+from rpl_agent.agent.output.logger import CSVWriter, Forward, Logger, TensorBoardWriter
+from rpl_agent.agent.output.views import Status
 from rpl_agent.agent.session import Session
+from rpl_agent.agent.storage.run_folder import next_folder
 from rpl_agent.certificate import Certificate
 
 
@@ -85,4 +86,4 @@ def choose_folder(present: Path | None, given: Any, parent: Path | None, name: s
         folder = Path(given)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
-    return run_folder(parent, name) if present is None and parent is not None else present
+    return next_folder(parent, name) if present is None and parent is not None else present

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rpl_agent.agent.probing import is_vector
-from rpl_agent.agent.reading import Observed, StateReader
+from rpl_agent.agent.world.env_facts import is_vector
+from rpl_agent.agent.world.observations import Observed, StateReader
 from rpl_agent.errors import ModelError, RPLWarning
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""What a run keeps: checkpoints, the state in them, run folders."""

@@ -1,0 +1,87 @@
+"""Plays of the model: what they earn, when nothing more can happen in them, and whether a time limit ends them before.
+
+A certificate is about plays of the model, which know no time limit. Where an environment cuts episodes short, its
+returns differ from what is certified, and that has to be said.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import breadth_first_order
+
+from rpl_agent.model.objective import Kind, Objective, Sense, Task
+from rpl_agent.model.pmdp import ParametricMDP
+
+#: Transitions looked at before a limit is taken to cut plays; a spurious note is harmless.
+MOST_WORK = 20_000_000
+
+
+def gains(pmdp: ParametricMDP, task: Task) -> np.ndarray:
+    """(T,) what a transition adds to the objective: its reward, or 1 on entering the target."""
+    if task.objective.kind is Kind.REACH:
+        return (task.target[pmdp.arrives] & ~task.decided[pmdp.row_state[pmdp.transition_row]]).astype(float)
+    return pmdp.on_transitions(task.paid(pmdp))
+
+
+def model_rewards(pmdp: ParametricMDP, objective: Objective) -> np.ndarray:
+    """(2, T) least and most that an environment pays per transition: the reward of the pair that was left (negative
+    for costs), or, for reachability, ±1 on entering the target. They differ where the parameters decide a reward."""
+    sign = 1.0 if objective.sense is Sense.MAX else -1.0
+    ends = [pmdp.with_reward_end(objective.reward_name, None, upward) for upward in (False, True)]
+    return np.sort([sign * gains(pmdp, objective.resolve(end)) + 0.0 for end in ends], axis=0)
+
+
+def settled(pmdp: ParametricMDP, task: Task) -> np.ndarray:
+    """(S,) bool, states from which neither the target nor any reward can be reached."""
+    useful = task.target.copy()
+    useful[pmdp.row_state[task.reward != 0.0]] = True
+    states = pmdp.num_states
+    source = pmdp.row_state[pmdp.transition_row]
+    roots = np.flatnonzero(useful)
+    backward = sparse.csr_array(
+        (
+            np.ones(len(source) + len(roots), dtype=np.int8),
+            (np.concatenate([pmdp.successor, np.full(len(roots), states)]), np.concatenate([source, roots])),
+        ),
+        shape=(states + 1, states + 1),
+    )
+    reached = np.zeros(states + 1, dtype=bool)
+    reached[breadth_first_order(backward, states, return_predecessors=False)] = True
+    return ~reached[:states]
+
+
+def can_cut(pmdp: ParametricMDP, task: Task, limit: int | None, horizon: int | None) -> bool:
+    """Whether some play is undecided after ``limit`` steps (and the objective's horizon is not over by then)."""
+    if limit is None or (horizon is not None and horizon <= limit):
+        return False
+    first = pmdp.row_ptr[pmdp.state_ptr]
+    loops = np.ones(pmdp.num_states, dtype=bool)  # states that every action keeps: nothing happens there any more
+    source = pmdp.row_state[pmdp.transition_row]
+    loops[source[pmdp.arrives != source]] = False
+    over = task.decided | loops
+    here = np.array([pmdp.initial_state])
+    work = 0
+    for _ in range(limit + int(pmdp.has_random_start)):
+        sizes = first[here + 1] - first[here]
+        offsets = np.repeat(first[here] - np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes)
+        reached = np.unique(pmdp.arrives[offsets + np.arange(sizes.sum())])
+        work += int(sizes.sum())
+        here = reached[~over[reached]]
+        if not len(here):
+            return False
+        if work > MOST_WORK:
+            return True
+    return True
+
+
+def truncation_note(limit: int | None, cuts: bool, cut: int, episodes: int) -> str | None:
+    """One line for whoever reads a certificate; None where no play can be cut and none was."""
+    if not cuts and not cut:
+        return None
+    steps = "the time limit" if limit is None else f"the limit of {limit} steps"
+    share = f" ({cut / episodes:.1%})" if episodes else ""
+    return (
+        f"the guarantee is for plays without {steps}; {cut:,} of {episodes:,} episodes{share} were cut before the "
+        "objective was decided (horizon='env' makes the limit part of the objective)"
+    )
