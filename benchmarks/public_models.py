@@ -1,10 +1,11 @@
-"""`python -m benchmarks.public_models FOLDER`: PRISM files that nobody here wrote, against Storm.
+"""`python -m benchmarks.public_models FOLDER`: PRISM files that nobody here wrote, against Storm and published results.
 
-Every model file below the folder is read by both, with the same values for its undefined constants; every property of
-the files beside it is answered by both. The table says how many files load, where the numbers of states, choices and
-transitions differ, which of Storm's exact values (and of those that PRISM's tests publish) lie in our brackets, what
-was refused and why, and what reading cost in CPU seconds against Storm's builder, by number of states. A file that
-hangs or kills its process is counted as such.
+Every model file below the folder is read by both, with the constants of its published runs (`public_files`). A constant
+of type double that no run gives stays a parameter: the model is built as a parametric one, and its properties are
+answered at two points. The table says how many files load, where the numbers of states, choices and transitions
+differ, which of Storm's exact values (and of those that PRISM's tests publish) lie in our brackets, what was refused
+and why, and what reading cost in CPU seconds against Storm's builder, by number of states. A file that hangs or kills
+its process is counted as such.
 """
 
 from __future__ import annotations
@@ -13,66 +14,54 @@ import argparse
 import json
 import math
 import multiprocessing as mp
+import os
 import re
 import statistics
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
-from fractions import Fraction
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-MODEL_ENDINGS = (".prism", ".nm", ".pm", ".mdp", ".dtmc")
-PROPERTY_ENDINGS = (".props", ".pctl", ".prctl", ".prop")
+from benchmarks import public_files as files
+from benchmarks.public_files import Values
+
 CLASSES = ((0, 500), (500, 5_000), (5_000, 10**9))
-#: values of constants that a file leaves open
-OPEN = {"int": 3, "bool": "false", "double": "0.5"}
-_KIND = re.compile(r"^\s*(mdp|dtmc|imdp|idtmc|nondeterministic|probabilistic)\b", re.MULTILINE)
-_OPEN = re.compile(r"^\s*const\s+(?:(int|double|bool)\s+)?(\w+)\s*;", re.MULTILINE)
+#: Storm's exact values are asked for up to so many states
+EXACT_STATES = 3_000
+#: a result that PRISM's tests publish counts as equal within this share of it, as in PRISM
+PUBLISHED = 1e-5
+#: runs of one file, and of one properties file within it
+MOST_RUNS = 6
 
 
-def model_files(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.rglob("*")):
-        if path.suffix in MODEL_ENDINGS and path.is_file():
-            text = re.sub(r"//[^\n]*", "", path.read_text(encoding="utf-8", errors="replace"))
-            if _KIND.search(text):
-                yield path
+def judge(path: Path, max_states: int) -> list[dict[str, Any]]:
+    """Everything about one file: a row for each run."""
+    warnings.simplefilter("ignore")
+    text, beside = files.read(path), files.property_files(path)
+    kinds = files.open_constants(text)
+    stated = [*files.runs(path), *(run for p in beside for run in files.stated(p))]
+    chosen: list[Values] = []
+    for run in stated:
+        values = {n: run.get(n, files.OPEN[k]) for n, k in kinds.items() if n in run or k != "double"}
+        if values not in chosen:
+            chosen.append(values)
+    complete = [c for c in chosen if len(c) == max(map(len, chosen))]
+    return [_row(path, values, max_states, beside) for values in complete[:MOST_RUNS]]
 
 
-def property_files(path: Path) -> list[Path]:
-    found = {p for ending in PROPERTY_ENDINGS for p in (path.with_suffix(ending), Path(f"{path}{ending}"))}
-    return sorted(p for p in found if p.is_file())
-
-
-def constants_of(text: str) -> dict[str, Any]:
-    text = re.sub(r"//[^\n]*", "", text)
-    return {name: OPEN[kind or "int"] for kind, name in _OPEN.findall(text)}
-
-
-def stated(properties: Path) -> dict[str, str]:
-    """The constants that PRISM's tests run a properties file with: the first line of NAME.props.args."""
-    arguments = properties.with_name(f"{properties.name}.args")
-    lines = arguments.read_text(encoding="utf-8", errors="replace").splitlines() if arguments.is_file() else []
-    found = re.search(r"-const\s+(\S+)", lines[0]) if lines else None
-    items = [item.split("=", 1) for item in found[1].split(",")] if found else []
-    return {n: v for n, v in items if ":" not in v}
-
-
-def judge(path: Path, max_states: int) -> dict[str, Any]:
-    """Everything about one file, as a row."""
+def _row(path: Path, given: Values, max_states: int, beside: list[Path]) -> dict[str, Any]:
     from rpl_agent.formats import prism
 
-    row: dict[str, Any] = {"file": str(path)}
-    warnings.simplefilter("ignore")
-    given = constants_of(path.read_text(encoding="utf-8", errors="replace"))
-    for beside in property_files(path)[:1]:
-        given |= {n: v for n, v in stated(beside).items() if n in given}
+    row: dict[str, Any] = {"file": str(path), "constants": given}
     began = time.process_time()
     try:
         model = prism.load(path, given, max_states=max_states)
+        if model.parameters and model.bounds is None:
+            row["parameters"] = list(model.parameters)
     except prism.PrismError as error:
-        row["refused"] = error.reason.splitlines()[0]
+        row["refused"] = error.reason.splitlines()[0][:200]
         model = None
     row["seconds"] = time.process_time() - began
     if model is not None:
@@ -81,23 +70,42 @@ def judge(path: Path, max_states: int) -> dict[str, Any]:
         row["is_interval"] = model.bounds is not None
     if "raise max_states" in row.get("refused", ""):
         return row  # Storm knows no limit
-    storm_program = _storm(path, given, row)
-    if model is not None:
-        row["properties"] = [p for beside in property_files(path) for p in _properties(model, beside, storm_program)]
+    program = _storm(path, given, row)
+    if model is None:
+        return row
+    row["properties"] = []
+    for properties in beside:
+        for values in _points(model, given):
+            row["properties"] += _properties(model, properties, program, values)
     return row
 
 
-def _storm(path: Path, given: dict[str, Any], row: dict[str, Any]) -> Any:
+def _points(model: Any, given: Values) -> list[Values]:
+    """The constants of a run, with up to two points of the parameters where there are any."""
+    if not model.parameters:
+        return [given]
+    number = len(model.parameters)
+    candidates = [[0.5] * number, [0.3 + 0.4 * (k + 0.3) / number for k in range(number)], [0.1] * number]
+    candidates += [[1 / (number + 1)] * number, [0.9] * number, [0.01] * number]
+    found = []
+    for point in candidates:
+        values = dict(zip(model.parameters, point, strict=True))
+        theta = model.theta(values)
+        domain = model.pmdp.domain if model.bounds is None else model.bounds.domain
+        if domain.contains(theta, tol=0.0):
+            found.append({**given, **{name: repr(value) for name, value in values.items()}})
+    return found[:2]
+
+
+def _storm(path: Path, given: Values, row: dict[str, Any]) -> Any:
     import stormpy
 
     try:
         began = time.process_time()
         program = stormpy.parse_prism_program(str(path), prism_compatibility=True)
-        names = {c.name for c in program.constants if not c.defined}
-        values = ",".join(f"{n}={v}" for n, v in given.items() if n in names)
-        if values:
-            program, _ = stormpy.instantiate_constants(program, values)
-        model = stormpy.build_model[float](program)
+        program = _defined(program, given)
+        number = stormpy.RationalFunction if "parameters" in row else float
+        model = stormpy.build_model[number](program)
         row["storm_seconds"] = time.process_time() - began
         row["storm_counts"] = [model.nr_states, model.nr_choices, model.nr_transitions]
         return program
@@ -106,68 +114,86 @@ def _storm(path: Path, given: dict[str, Any], row: dict[str, Any]) -> Any:
         return None
 
 
-def _properties(model: Any, beside: Path, program: Any) -> Iterator[dict[str, Any]]:
-    from rpl_agent.formats import prism
+def _defined(program: Any, values: Values) -> Any:
+    import stormpy
 
-    text = beside.read_text(encoding="utf-8", errors="replace")
-    given = {**constants_of(text), **{n: v for n, v in stated(beside).items() if n in constants_of(text)}}
+    names = {c.name for c in program.constants if not c.defined}
+    text = ",".join(f"{n}={v}" for n, v in values.items() if n in names)
+    return stormpy.instantiate_constants(program, text)[0] if text else program
+
+
+def _properties(model: Any, beside: Path, program: Any, values: Values) -> Iterator[dict[str, Any]]:
+    """Rows of the properties of one file, for each of its runs that agrees with the model's constants."""
+    text = files.read(beside)
+    kinds = files.open_constants(text)
+    stated = [r for r in files.stated(beside) if all(values.get(n, v) == v for n, v in r.items())]
+    distinct: list[Values] = []
+    for run in stated or [{}]:
+        own = {n: run.get(n, files.OPEN[k]) for n, k in kinds.items()}
+        if own not in distinct:
+            distinct.append(own)
+    for own in distinct[:MOST_RUNS]:
+        yield from _answers(model, beside, text, program, values, own)
+
+
+def _answers(
+    model: Any, beside: Path, text: str, program: Any, values: Values, own: Values
+) -> Iterator[dict[str, Any]]:
+    from rpl_agent.formats import prism
+    from rpl_agent.formats.prism.language.statements import statements
+
     try:
-        found = prism.load_properties(model, beside, given)
+        found = prism.load_properties(model, beside, own)
     except prism.PrismError as error:
-        yield {"refused": error.reason.splitlines()[0]}
+        yield {"refused": error.reason.splitlines()[0][:200]}
         return
-    lines = text.splitlines()
-    for k, parsed in enumerate(found):
-        row: dict[str, Any] = {"number": k, **_published(lines, parsed.position.line)}
+    theta = model.theta({n: float(values[n]) for n in model.parameters}) if model.parameters else None
+    texts = [s for s in statements(text) if not s.is_declaration]
+    if len(texts) != len(found):
+        yield {"refused": f"{len(texts)} properties by their text, {len(found)} read"}
+        return
+    program = None if program is None else _defined(program, values)
+    constants = {**dict(re.findall(r"const\s+(?:int\s+|double\s+)?(\w+)\s*=\s*([\d.]+)\s*;", text)), **own}
+    for parsed, statement in zip(found, texts, strict=True):
+        row: dict[str, Any] = {"property": statement.text, "constants": {**values, **own}}
+        result = files.published(files.comment_before(text, statement.start), {**constants, **values})
+        if result is not None:
+            row["result"] = result
+            row["published"] = files.number(result, {**constants, **values})
         try:
-            answer = prism.answer(model, parsed)[0]
+            answer = prism.answer(model, parsed, theta)[0]
             row |= {"lower": answer.lower, "upper": answer.upper, "verdict": answer.verdict}
-            row["checked"] = not answer.problems
+            row |= {"checked": not answer.problems, "filter": answer.query.filter}
         except prism.PrismError as error:
-            row["refused"] = error.reason.splitlines()[0]
+            row["refused"] = error.reason.splitlines()[0][:200]
         except Exception as error:
             row["crashed"] = f"{type(error).__name__}: {error}"[:200]
-        if program is not None:
-            row |= _storm_value(program, _substituted(lines[parsed.position.line - 1], text, given))
+        if program is not None and model.pmdp.num_states <= EXACT_STATES and "lower" in row:
+            row |= _storm_value(program, _substituted(statement.text, constants))
         yield row
 
 
-def _published(lines: list[str], number: int) -> dict[str, Any]:
-    """The value that PRISM's own test files state in a comment above a property."""
-    for line in reversed(lines[: number - 1]):
-        if not line.strip().startswith("//"):
-            return {}
-        if match := re.match(r"\s*//\s*RESULT:\s*([-\w./]+)\s*$", line):
-            word = match.group(1)
-            if word in ("true", "false"):
-                return {"published": word == "true"}
-            try:
-                return {"published": float(Fraction(word)) if "Inf" not in word else math.inf}
-            except (ValueError, ZeroDivisionError):
-                return {}
-    return {}
-
-
-def _substituted(line: str, text: str, given: dict[str, Any]) -> str:
-    """A property on one line with the values of the file's constants in place of their names."""
-    values = {n: str(v) for n, v in given.items()}
-    values |= dict(re.findall(r"const\s+(?:int\s+|double\s+)?(\w+)\s*=\s*([\d.]+)\s*;", text))
-    line = re.sub(r"//.*", "", line).strip().rstrip(";")
-    return re.sub(r"\b[A-Za-z_]\w*\b", lambda m: values.get(m.group(0), m.group(0)), line)
+def _substituted(statement: str, constants: Mapping[str, str]) -> str:
+    """A property with the values of its file's constants in place of their names."""
+    line = " ".join(files.without_comments(statement).split()).rstrip("; ")
+    return re.sub(r"(?<![\"\w])[A-Za-z_]\w*(?![\"\w])", lambda m: constants.get(m[0], m[0]), line)
 
 
 def _storm_value(program: Any, text: str) -> dict[str, Any]:
     import stormpy
 
+    if re.match(r'("\w+"\s*:\s*)?filter\b', text) or re.search(r"\{[^\"}]*\}(\{\w+\})?\s*\]$", text):
+        return {}  # which states a filter without a formula is about differs: the published results tell
     try:
         wanted = stormpy.parse_properties(text, program)[0]
         built = stormpy.build_model[stormpy.Rational](program, [wanted])
-        if built.nr_states > 3_000:
-            return {"storm_refused": "too large for exact numbers here"}
+        if len(built.initial_states) > 1:
+            return {}
         result = stormpy.model_checking(built, wanted)
+        at = built.initial_states[0]
         if hasattr(result, "get_value"):
-            return {"storm": float(result.get_value(built.initial_states[0]))}
-        return {"storm": bool(result.get_truth_values()[built.initial_states[0]])}
+            return {"storm": float(result.get_value(at))}
+        return {"storm": bool(result.get_truth_values_vector()[at])}
     except Exception as error:
         return {"storm_refused": (str(error).splitlines() or [type(error).__name__])[0][:160]}
 
@@ -176,44 +202,54 @@ def _worker(pipe: Any, max_states: int) -> None:
     from rpl_agent.formats import prism
 
     prism.loads("mdp module m x:[0..1]; [] true -> true; endmodule")  # tables of the parser and kernels, made once
-    while True:
-        pipe.send(judge(Path(pipe.recv()), max_states))
+    for stream in (1, 2):  # where Storm says what it refuses; the rows say it too
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+    while (path := pipe.recv()) is not None:
+        pipe.send(judge(Path(path), max_states))
 
 
-def run(folder: Path, max_states: int, seconds: float) -> Iterator[dict[str, Any]]:
-    """One row per file; a process that hangs or dies is replaced."""
+def run(folder: Path, max_states: int, seconds: float, only: str = "") -> Iterator[dict[str, Any]]:
+    """Rows of every file; a process that hangs or dies is replaced."""
     context = mp.get_context("spawn")
     worker, pipe = None, None
-    for path in model_files(folder):
+    for path in files.model_files(folder):
+        if not re.search(only, str(path)):
+            continue
         if worker is None or pipe is None:
             pipe, there = context.Pipe()
             worker = context.Process(target=_worker, args=(there, max_states), daemon=True)
             worker.start()
             there.close()
-        row: dict[str, Any] = {"file": str(path), "crashed": f"no answer in {seconds:g} s"}
+        rows: list[dict[str, Any]] = [{"file": str(path), "constants": {}, "crashed": f"no answer in {seconds:g} s"}]
         try:
             pipe.send(str(path))
             if pipe.poll(seconds):
-                row = pipe.recv()
+                rows = pipe.recv()
         except (EOFError, OSError):
-            row["crashed"] = "the process died"
-        if "crashed" in row:
+            rows[0]["crashed"] = "the process died"
+        if any("crashed" in row for row in rows):
             worker.kill()
             worker.join()
             worker = None
-        yield row
+        yield from rows
+    if worker is not None and pipe is not None:
+        pipe.send(None)
+        worker.join()
 
 
-def inside(row: dict[str, Any], judge: str = "storm") -> bool | None:
+def agrees(row: dict[str, Any], judge: str = "storm") -> bool | None:
     """Whether the judge's value agrees with ours; None where one of the two has none."""
-    if judge not in row or "lower" not in row:
+    value = row.get(judge)
+    if value is None or "lower" not in row:
         return None
-    value = row[judge]
     if isinstance(value, bool) or row["verdict"] is not None:
         return None if row["verdict"] not in ("yes", "no") else (row["verdict"] == "yes") == bool(value)
+    if isinstance(value, tuple | list):  # an interval: of a range over states, or of a value that is known so far
+        slack = PUBLISHED * max(map(abs, value))
+        return row["lower"] <= value[1] + slack and value[0] - slack <= row["upper"]
     if math.isinf(value):
         return row["upper"] == math.inf
-    slack = (1e-12 if judge == "storm" else 1e-4) * max(1.0, abs(value))  # published ones are rounded
+    slack = 1e-12 * max(1.0, abs(value)) if judge == "storm" else PUBLISHED * abs(value) + 1e-12
     return row["lower"] - slack <= value <= row["upper"] + slack
 
 
@@ -221,19 +257,25 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     loaded = [r for r in rows if "counts" in r]
     both = [r for r in loaded if "storm_counts" in r]
     properties = [p for r in rows for p in r.get("properties", [])]
-    judged = [(p, inside(p)) for p in properties]
+    judged, results = [agrees(p) for p in properties], [agrees(p, "published") for p in properties]
     result: dict[str, Any] = {
-        "files": len(rows),
+        "files": len({r["file"] for r in rows}),
+        "runs": len(rows),
         "loaded": len(loaded),
+        "of them with parameters": sum("parameters" in r for r in loaded),
         "loaded by both": len(both),
         "equal counts": sum(r["counts"] == r["storm_counts"] for r in both),
         "no answer or crash": sum("crashed" in r for r in rows),
         "properties": len(properties),
-        "compared with Storm": sum(v is not None for _, v in judged),
-        "inside our bracket": sum(v is True for _, v in judged),
-        "outside": sum(v is False for _, v in judged),
-        "equal to a published result": sum(inside(p, "published") is True for p in properties),
-        "different": sum(inside(p, "published") is False for p in properties),
+        "answered": sum("lower" in p for p in properties),
+        "answered not decided": sum(str(p.get("verdict")).startswith("not") for p in properties),
+        "compared with Storm": sum(v is not None for v in judged),
+        "equal": judged.count(True),
+        "different": judged.count(False),
+        "published results": sum("result" in p for p in properties),
+        "of them compared": sum(v is not None for v in results),
+        "equal to a published result": results.count(True),
+        "different from a published result": results.count(False),
         "properties that crashed": sum("crashed" in p for p in properties),
         "solutions that failed their check": sum(p.get("checked") is False for p in properties),
     }
@@ -243,7 +285,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         ]
         if ratios:
             name = f"CPU over Storm, {low} to {high if high < 10**9 else '…'} states"
-            result[name] = f"median {statistics.median(ratios):.2f}, worst {max(ratios):.2f} ({len(ratios)} files)"
+            result[name] = f"median {statistics.median(ratios):.2f}, worst {max(ratios):.2f} ({len(ratios)} runs)"
     return result
 
 
@@ -252,10 +294,11 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--max-states", type=int, default=300_000, help="skip larger models (default 300000)")
     parser.add_argument("--seconds", type=float, default=120.0, help="time limit per file (default 120)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write one JSON object per file")
+    parser.add_argument("--only", default="", metavar="REGEX", help="files whose path matches")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write one JSON object per run")
     arguments = parser.parse_args()
     rows = []
-    for row in run(arguments.folder, arguments.max_states, arguments.seconds):
+    for row in run(arguments.folder, arguments.max_states, arguments.seconds, arguments.only):
         rows.append(row)
         if arguments.json:
             with arguments.json.open("a", encoding="utf-8") as file:
@@ -265,19 +308,18 @@ def main() -> None:
     reasons = Counter(re.sub(r"'[^']*'|\d+", "…", r["refused"]) for r in rows if "refused" in r)
     reasons.update("property: " + re.sub(r"'[^']*'|\"[^\"]*\"|\d+", "…", p["refused"]) for r in rows
                    for p in r.get("properties", []) if "refused" in p)  # fmt: skip
-    for reason, number in reasons.most_common():
-        print(f"{number:5}  {reason}")
+    for reason, count in reasons.most_common():
+        print(f"{count:5}  {reason}")
     for row in rows:
         wrong = [
             p for p in row.get("properties", [])
-            if inside(p) is False or inside(p, "published") is False or "crashed" in p
+            if agrees(p) is False or agrees(p, "published") is False or "crashed" in p or p.get("checked") is False
         ]  # fmt: skip
-        if (
-            "crashed" in row
-            or wrong
-            or ("storm_counts" in row and row.get("counts", row["storm_counts"]) != row["storm_counts"])
-        ):
-            print(row["file"], row.get("crashed", ""), row.get("counts", ""), row.get("storm_counts", ""), wrong)
+        differs = "counts" in row and row["counts"] != row.get("storm_counts", row["counts"])
+        if "crashed" in row or differs:
+            print(row["file"], row["constants"], row.get("crashed", ""), row.get("counts"), row.get("storm_counts"))
+        for found in wrong:
+            print(row["file"], json.dumps(found))
 
 
 if __name__ == "__main__":

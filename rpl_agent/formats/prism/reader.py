@@ -59,7 +59,8 @@ class PrismModel:
         interval model it is only the skeleton: see ``bounds``.
     program : the resolved file, for further properties.
     objectives : objectives of the properties asked for, by their name or text.
-    properties : those of the properties file beside the model or given to `load_properties`.
+    properties : those of the properties file beside the model or given to `load_properties`; one that cannot be read
+        is the error that says why, raised when it is asked for.
     bounds : of the probabilities of an interval model, else None.
     parametric_rewards : of an interval model, reward structures that contain a parameter, as functions of them.
     truth : (d,) the file's own numbers where parts of it were made unknown; for a simulator, never for a learner.
@@ -70,7 +71,7 @@ class PrismModel:
     program: Program
     source: str = "<text>"
     objectives: dict[str, Objective] = field(default_factory=dict)
-    properties: list[ast.Property] = field(default_factory=list)
+    properties: list[ast.Property | PrismError] = field(default_factory=list)
     bounds: Bounds | None = None
     parametric_rewards: dict[str, Callable[[np.ndarray], Reward]] = field(default_factory=dict)
     truth: np.ndarray | None = None
@@ -106,7 +107,7 @@ class PrismModel:
             raise PrismError("this model has no intervals", NOWHERE, self.source)
         return UncertainMDP.from_intervals(self.pmdp, *self.bounds.at(theta))
 
-    def query(self, text: str | ast.Property | None = None, theta: np.ndarray | None = None) -> Query:
+    def query(self, text: str | ast.Property | PrismError | None = None, theta: np.ndarray | None = None) -> Query:
         """What a property asks: its text, or one of ``properties`` (without, the first of these).
 
         ``theta`` gives values to rewards that contain parameters.
@@ -115,6 +116,8 @@ class PrismModel:
             if not self.properties:
                 raise PrismError("no property given, and no .props file beside the model", NOWHERE, self.source)
             text = self.properties[0]
+        if isinstance(text, PrismError):
+            raise text
         if isinstance(text, ast.Property):
             return self._query(text, "", theta)
         found = parse_properties(text)
@@ -160,6 +163,11 @@ class PrismModel:
             raise PrismError(
                 "a comparison with a threshold is answered by rpl solve; write =? here", NOWHERE, text or ""
             )
+        if query.filter not in ("state", "range"):
+            raise PrismError(
+                f"the filter '{query.filter}' is answered by rpl solve; what is learned is the value of one state",
+                NOWHERE, text or "",
+            )  # fmt: skip
         if self.derived.loose:
             warnings.warn(
                 f"{', '.join(self.derived.found)}: learned as unknowns of their own; what ties them to each other or "
@@ -191,37 +199,45 @@ def load(
     unknown: str | Sequence[str] | None = None,
     tie_modules: bool = False,
 ) -> PrismModel:
-    """Read a PRISM file. See `loads` for the arguments."""
+    """Read a PRISM file, and the properties file NAME.props beside it. See `loads` for the arguments.
+
+    ``constants`` may also name constants of the properties file.
+    """
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise PrismError(f"cannot read the file: {error}", NOWHERE, str(path)) from None
+    text = _read(path)
+    beside = path.with_suffix(".props")
+    given, wanted = dict(constants or {}), None
+    if beside != path and beside.is_file():
+        wanted = parse_property_file(_read(beside), beside.name)
+        for_them = {c.name: given.pop(c.name) for c in wanted.constants if c.name in given}
     model = loads(
-        text, constants, parameters, properties, source=path.name, max_states=max_states, progress=progress,
+        text, given, parameters, properties, source=path.name, max_states=max_states, progress=progress,
         unknown=unknown, tie_modules=tie_modules,
     )  # fmt: skip
-    beside = path.with_suffix(".props")
-    if beside != path and beside.is_file():
-        load_properties(model, beside)
+    if wanted is not None:
+        load_properties(model, beside, for_them)
     return model
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PrismError(f"cannot read the file: {error}", NOWHERE, str(path)) from None
 
 
 def load_properties(
     model: PrismModel, path: str | Path, constants: Mapping[str, Number] | None = None
-) -> list[ast.Property]:
+) -> list[ast.Property | PrismError]:
     """Read a properties file: properties, and constants, formulas and labels for them; kept in ``model.properties``."""
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise PrismError(f"cannot read the file: {error}", NOWHERE, str(path)) from None
+    text = _read(path)
     found = parse_property_file(text, path.name)
     try:
-        model.program.scope.extended(found, constants or {})
+        scope = model.program.scope.extended(found, constants or {})
     except PrismError as error:
         raise error.located(path.name, text) from None
-    model.properties = list(found.properties)
+    model.program, model.properties = replace(model.program, scope=scope), list(found.properties)
     return model.properties
 
 

@@ -129,7 +129,7 @@ def _old_filter(items: tuple[Any, ...], question: dict[str, Any]) -> tuple[str, 
         return None
     states = next((i for i in items if isinstance(i, ast.Expression)), None)
     names = [i for i in items if isinstance(i, Token)]
-    if len(names) > 1 or len(items) > 1 + len(names):
+    if states is None or len(names) > 1 or len(items) > 1 + len(names):
         place = at(names[0]) if names else items[0].position
         raise PrismError("one filter {states}{min} or {states}{max} expected", place)
     return (str(names[0]) if names else "forall" if question else "state"), states

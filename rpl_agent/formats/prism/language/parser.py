@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from lark import Lark, Token, v_args
@@ -13,6 +14,7 @@ from rpl_agent.formats.prism.language import syntax as ast
 from rpl_agent.formats.prism.language.build_properties import PropertyBuilder, at
 from rpl_agent.formats.prism.language.errors import Position, PrismError
 from rpl_agent.formats.prism.language.grammar import GRAMMAR, KEYWORDS, TOKEN_NAMES, UNSUPPORTED, declared_keywords
+from rpl_agent.formats.prism.language.statements import Statement, statements
 from rpl_agent.formats.prism.language.table_parser import NotInLanguage, TableParser
 
 # A literal such as 1e999999999 would be an exact integer of a billion digits.
@@ -31,8 +33,27 @@ def parse_properties(text: str, source: str = "<property>") -> list[ast.Property
 
 
 def parse_property_file(text: str, source: str = "<properties>") -> ast.PropertyFile:
-    """Parse a properties file: properties, and constants, formulas and labels for them."""
-    return _parse("property_file", text, source)
+    """Parse a properties file: properties, and constants, formulas and labels for them.
+
+    A property that cannot be read is kept as the error that says why, in its place among the others.
+    """
+    try:
+        return _parse("property_file", text, source)
+    except PrismError:
+        parts = [_statement(s, text, source) for s in statements(text)]
+    of = [list(chain.from_iterable(column)) for column in zip(*parts, strict=True)]
+    return ast.PropertyFile(*(tuple(items) for items in of))
+
+
+def _statement(statement: Statement, text: str, source: str) -> tuple[tuple[Any, ...], ...]:
+    """(constants, formulas, labels, properties) of one statement."""
+    try:
+        found = _parse("property_file", statement.padded(text), source)
+    except PrismError as error:
+        if statement.is_declaration:
+            raise error.located(source, text) from None
+        return (), (), (), (error.located(source, text),)
+    return found.constants, found.formulas, found.labels, found.properties
 
 
 def parse_expression(text: str, source: str = "<expression>") -> ast.Expression:

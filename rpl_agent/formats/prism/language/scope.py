@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Collection, Mapping
+from copy import copy
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
+from rpl_agent.errors import RPLWarning
 from rpl_agent.formats.prism.language import syntax as ast
 from rpl_agent.formats.prism.language.errors import NOWHERE, Position, PrismError
 from rpl_agent.formats.prism.language.typed import (
@@ -111,6 +114,7 @@ class Scope:
         self._given = dict(constants)
         self._memo: dict[tuple[str, int], Node] = {}
         self._open: list[str] = []
+        self.of_the_model: Scope | None = None  # of a properties file: the names without it
         self._unique(model)
         for name in constants:
             if name not in self.constants:
@@ -200,18 +204,31 @@ class Scope:
             return literal(Fraction(node.value), constant.position)
         return node
 
-    def extended(self, found: ast.PropertyFile, constants: Mapping[str, Number]) -> None:
-        """Add the constants, formulas and labels of a properties file."""
-        for name, position in [(c.name, c.position) for c in found.constants] + [
-            (f.name, f.position) for f in found.formulas
-        ]:
-            if name in self.variables or name in self.constants or name in self.formulas:
-                raise PrismError(f"the name '{name}' is used twice", position)
-        self.constants |= {c.name: c for c in found.constants}
-        self.formulas |= {f.name: f for f in found.formulas}
-        self._given |= constants
+    def extended(self, found: ast.PropertyFile, constants: Mapping[str, Number]) -> Scope:
+        """The model's names and those of a properties file, with values for constants of that file."""
+        scope = copy(self.of_the_model or self)
+        scope.of_the_model = self.of_the_model or self
+        scope.constants, scope.formulas = dict(scope.constants), dict(scope.formulas)
+        scope.labels, scope._memo, scope._given = dict(scope.labels), dict(scope._memo), {**scope._given, **constants}
+        for item in (*found.constants, *found.formulas):
+            if item.name in scope.variables or item.name in scope.constants or item.name in scope.formulas:
+                raise PrismError(f"the name '{item.name}' is used twice", item.position)
+            if isinstance(item, ast.Constant):
+                scope.constants[item.name] = item
+            else:
+                scope.formulas[item.name] = item
+        for name in constants:
+            if name not in {c.name for c in found.constants}:
+                raise PrismError(f"the properties have no constant '{name}' to define", NOWHERE)
         for label in found.labels:
-            self.labels[label.name] = _typed(label.value, Type.BOOL, "a label", self, {})
+            scope.label(label)
+        return scope
+
+    def label(self, label: ast.Label) -> None:
+        """Add a label, once."""
+        if label.name in self.labels or label.name in ("init", "deadlock"):
+            raise PrismError(f'the label "{label.name}" is defined twice', label.position)
+        self.labels[label.name] = _typed(label.value, Type.BOOL, "a label", self, {})
 
     def number(self, expression: ast.Expression, what: str) -> int:
         """A constant integer, for bounds, initial values and step bounds."""
@@ -258,15 +275,15 @@ def link(model: ast.ModelFile, constants: Mapping[str, Number]) -> Program:
         for index, (module, renaming) in enumerate(modules)
     )
     for label in model.labels:
-        if label.name in scope.labels or label.name in ("init", "deadlock"):
-            raise PrismError(f'the label "{label.name}" is defined twice', label.position)
-        scope.labels[label.name] = _typed(label.value, Type.BOOL, "a label", scope, {})
+        scope.label(label)
+    actions = {c.action for module in commands for c in module if c.action is not None}
+    _warn_of_renamings(model, scope, actions)
     rewards: dict[str, tuple[RewardItem, ...]] = {}
     for number, block in enumerate(model.rewards):
         name = block.name or f"rewards_{number + 1}"
         if name in rewards:
             raise PrismError(f'the reward structure "{name}" is defined twice', block.position)
-        rewards[name] = tuple(_reward(item, scope) for item in block.items)
+        rewards[name] = tuple(_reward(item, scope, actions) for item in block.items)
     return Program(
         model.kind, scope.parameters, tuple(variables), commands, dict(scope.labels), rewards, scope,
         _initial(model, scope),
@@ -312,6 +329,20 @@ def _expand(modules: tuple[ast.Module | ast.Renaming, ...]) -> list[tuple[ast.Mo
         }
         known[module.name] = (ast.Module(module.name, base.variables, base.commands, module.position), renaming)
     return list(known.values())
+
+
+def _warn_of_renamings(model: ast.ModelFile, scope: Scope, actions: Collection[str]) -> None:
+    """PRISM and Storm accept a renaming of a name that the model does not have: it may be a slip, so say it."""
+    known = {*scope.variables, *scope.constants, *scope.formulas, *actions}
+    known |= {c.action for m in model.modules if isinstance(m, ast.Module) for c in m.commands}
+    for module in model.modules:
+        for old, _ in module.pairs if isinstance(module, ast.Renaming) else ():
+            if old not in known:
+                place = f"{module.position.line}:{module.position.column}"
+                warnings.warn(
+                    f"{place}: module '{module.name}' renames '{old}', a name that the model does not have",
+                    RPLWarning, stacklevel=2,
+                )  # fmt: skip
 
 
 def _variable(
@@ -388,7 +419,10 @@ def _chance(node: Node, position: Position) -> Node:
     return node
 
 
-def _reward(item: ast.ParsedRewardItem, scope: Scope) -> RewardItem:
+def _reward(item: ast.ParsedRewardItem, scope: Scope, actions: Collection[str]) -> RewardItem:
+    if item.action is not None and item.action not in actions:
+        known = ", ".join(sorted(actions)[:8]) + (", …" if len(actions) > 8 else "") or "none"
+        raise PrismError(f"no command has the action '{item.action}' of this reward (known: {known})", item.position)
     guard = _typed(item.guard, Type.BOOL, "a reward's guard", scope, {})
     value = scope.resolve(item.value)
     if value.type is Type.BOOL:

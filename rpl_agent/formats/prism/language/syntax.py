@@ -227,7 +227,7 @@ class Property:
     quantity : "P" or "R".
     sense, nature : "max", "min" or "" (not said); nature is the second word of ``Pmaxmin``.
     comparison : "" for ``=?``, else ``<``, ``<=``, ``>`` or ``>=`` with a threshold.
-    filter : name of a filter and the states it is about (None: the initial ones).
+    filter : name of a filter and the states it is about (None: all of them); without a filter the initial ones.
     """
 
     quantity: str
@@ -244,9 +244,9 @@ class Property:
 
 @dataclass(frozen=True)
 class PropertyFile:
-    """A parsed properties file."""
+    """A parsed properties file; a property that cannot be read is the error that says why."""
 
     constants: tuple[Constant, ...]
     formulas: tuple[Formula, ...]
     labels: tuple[Label, ...]
-    properties: tuple[Property, ...]
+    properties: tuple[Property | PrismError, ...]

@@ -30,12 +30,16 @@ def opposite(expression: ast.Expression) -> ast.Expression:
 
 def labelled(expression: ast.Expression, program: Program, pmdp: ParametricMDP) -> tuple[str, ParametricMDP]:
     """The name of the label for a state formula, added to the model if it is new."""
-    if isinstance(expression, ast.LabelName) and expression.name in pmdp.labels:
-        return expression.name, pmdp
-    name = expression.name if isinstance(expression, ast.LabelName) else unparse(expression)
+    mask = mask_of(expression, program, pmdp)
+    if isinstance(expression, ast.LabelName):
+        name = expression.name
+    else:  # a label, a formula and a variable may have one name, and one text two meanings (constants of properties)
+        name = f"({expression.name})" if isinstance(expression, ast.Name) else unparse(expression)
+        while name in pmdp.labels and not np.array_equal(pmdp.labels[name], mask):
+            name = f"({name})"
     if name in pmdp.labels:
         return name, pmdp
-    return name, replace(pmdp, labels={**pmdp.labels, name: mask_of(expression, program, pmdp)})
+    return name, replace(pmdp, labels={**pmdp.labels, name: mask})
 
 
 def mask_of(expression: ast.Expression, program: Program, pmdp: ParametricMDP) -> np.ndarray:
