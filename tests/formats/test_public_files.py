@@ -68,7 +68,8 @@ def test_published_results_are_numbers():
     values = {"p": "0.5", "N": "3"}
     for text, wanted in [
         ("1/8", 0.125), ("p^2", 0.25), ("(1-p)/N", 1 / 6), ("1.5E-3", 0.0015), ("~0.25", 0.25),
-        ("Infinity", float("inf")), ("true", True), ("[0.1,0.2]", (0.1, 0.2)), ("?", None), ("NaN", None), ("Error:x", None),
+        ("Infinity", float("inf")), ("true", True), ("[0.1,0.2]", (0.1, 0.2)), ("?", None), ("NaN", None),
+        ("Error:x", None),
         ("q", None),
         ("[(1,2),(3,4)]", None),
     ]:  # fmt: skip
