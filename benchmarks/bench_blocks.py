@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import rpl_envs
-from rpl_agent import Config, Objective, RPLAgent, build, certify, learn_what
+from rpl_agent import Config, Objective, RPLAgent, build, certify, hide_parameters
 from rpl_agent.agent.smc import check
 from rpl_agent.errors import RPLWarning
 from rpl_agent.evidence.sampling import uniform_counts
@@ -93,7 +93,7 @@ def layers(kind: str, side: int) -> tuple[ParametricMDP, np.ndarray]:
 
     labels: dict[str, Callable] = {"goal": lambda s: s[0] == side and s[1] % 2 == 0}
     if kind != "joint":
-        unknown = learn_what(build((0, 0), known, domain=[], labels=labels))
+        unknown = hide_parameters(build((0, 0), known, domain=[], labels=labels))
         return unknown.pmdp, unknown.theta
     names = [f"p{i}_{j}_{a}" for i in range(side) for j in range(side) for a in ("go", "turn")]
     reached = [n for n in names if int(n[1:].split("_")[1]) <= 2 * int(n[1:].split("_")[0])]

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
         Sense,
         Simulator,
         build,
-        build_arrays,
+        build_vectorized,
         validate,
     )
-    from rpl_agent.model.unknown import learn_what
+    from rpl_agent.model.unknown import hide_parameters
     from rpl_agent.pipeline import Config, certify
     from rpl_agent.relaxations.umdp import UncertainMDP
     from rpl_agent.solver import Solution, solve
@@ -40,9 +40,9 @@ _HOMES = {
     "rpl_agent.evidence.counts": ("Counts",),
     "rpl_agent.model": (
         "Domain", "Nature", "Objective", "ParametricMDP", "Policy", "Polynomial", "Sense", "Simulator", "build",
-        "build_arrays", "validate",
+        "build_vectorized", "validate",
     ),
-    "rpl_agent.model.unknown": ("learn_what",),
+    "rpl_agent.model.unknown": ("hide_parameters",),
     "rpl_agent.relaxations.umdp": ("UncertainMDP",),
     "rpl_agent.solver": ("Solution", "solve"),
 }  # fmt: skip
@@ -51,7 +51,7 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
     "Certificate", "Config", "Counts", "DataError", "Domain", "ModelError", "Nature", "Objective", "ParametricMDP",
     "Policy", "Polynomial", "RPLAgent", "RPLWarning", "Sense", "Simulator", "Solution", "UncertainMDP", "build",
-    "build_arrays", "certify", "learn_what", "solve", "validate",
+    "build_vectorized", "certify", "hide_parameters", "solve", "validate",
 ]  # fmt: skip
 
 

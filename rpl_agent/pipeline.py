@@ -49,10 +49,10 @@ from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import untied_intervals
 from rpl_agent.evidence.ledger import Ledger, check_delta
 from rpl_agent.likelihood.misspecification import log_e_value, point_estimate
+from rpl_agent.model.caching import cached_on
 from rpl_agent.model.objective import Kind, Objective, Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
-from rpl_agent.model.remember import per_model
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.product import Product
 from rpl_agent.relaxations.base import Relaxation
@@ -229,7 +229,7 @@ def _queries_pay(pmdp: ParametricMDP) -> bool:
         loops = bool((source[moves] == pmdp.successor[moves]).any())
         return not loops and connected_components(graph, connection="strong")[0] == size
 
-    return per_model(pmdp, "queried rows", decide)
+    return cached_on(pmdp, "queried rows", decide)
 
 
 def _of_region(data: ConfidenceData, relax: Callable[[Region], Relaxation]) -> Relaxation | None:

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from rpl_agent.model import Block, Domain, Objective, build_arrays
+from rpl_agent.model import Block, Domain, Objective, build_vectorized
 from rpl_envs.benchmark import Benchmark, check_size
 from rpl_envs.rendering.aircraft import AircraftRenderer
 
@@ -81,7 +81,7 @@ def aircraft(X: int = 20, Y: int = 10, collision_height: int | None = None) -> B
     """
     check_size("Aircraft", X=(X, 2), Y=(Y, 1))
     height = COLLISION_HEIGHT.get((X, Y), max(1, round(Y / 5))) if collision_height is None else collision_height
-    pmdp = build_arrays(
+    pmdp = build_vectorized(
         {"x": 0, "y": 1, "ax": X, "ay": 1},
         {"x": (0, X), "y": (0, Y), "ax": (0, X), "ay": (0, Y)},
         partial(expand, X, Y),

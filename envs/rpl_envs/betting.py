@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rpl_agent.model import Block, Domain, Objective, build_arrays, require_valid, restrict_domain
+from rpl_agent.model import Block, Domain, Objective, build_vectorized, require_valid, restrict_domain
 from rpl_envs.benchmark import Benchmark, check_size
 from rpl_envs.rendering.betting import BettingRenderer
 
@@ -62,7 +62,7 @@ def betting(n: int = 25) -> Benchmark:
             for sign, chance in ((1, win), (-1, [SCALE, 0] - win)):
                 yield Block(f"bet {bet}", at, {"money": money[at] + sign * bet, "step": step[at] + 1}, chance)
 
-    pmdp = build_arrays(
+    pmdp = build_vectorized(
         {"money": START, "step": 0},
         {"money": (0, START + 10 * n), "step": (0, n + 1)},
         expand,

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from rpl_agent.model import Block, Domain, Objective, build_arrays, require_valid, restrict_domain
+from rpl_agent.model import Block, Domain, Objective, build_vectorized, require_valid, restrict_domain
 from rpl_envs.benchmark import Benchmark, check_size
 from rpl_envs.rendering.engagement import EngagementRenderer
 
@@ -117,7 +117,7 @@ def engagement(L: int = 50, churn_penalty: bool = False) -> Benchmark:
     check_size("Engagement", L=(L, 7))
 
     final_phase = 1 if churn_penalty else 0
-    pmdp = build_arrays(
+    pmdp = build_vectorized(
         {"e": 2, "last": 0, "cool": 2, "phase": 0, "pending": 0},
         {"e": (0, L), "last": (0, 3), "cool": (0, 2), "phase": (0, 1), "pending": (0, 3)},
         partial(expand, L, churn_penalty),

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from rpl_agent.errors import ModelError
-from rpl_agent.model import Block, Domain, Objective, build_arrays
+from rpl_agent.model import Block, Domain, Objective, build_vectorized
 from rpl_envs.benchmark import Benchmark, check_size
 from rpl_envs.rendering.glider import GliderRenderer
 
@@ -117,7 +117,7 @@ def glider(w: int = 11, h: int = 9, goal: Sequence[int] | None = None, radius: i
 
     scale = current(w, h, np.zeros(1), np.zeros(1))[2]
     half_width = max(radius, 1)
-    pmdp = build_arrays(
+    pmdp = build_vectorized(
         {"x": 0, "y": 0},
         {"x": (0, w - 1), "y": (0, h - 1)},
         partial(expand, w, h, (gx, gy)),

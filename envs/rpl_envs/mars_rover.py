@@ -8,7 +8,7 @@ from math import lcm
 
 import numpy as np
 
-from rpl_agent.model import Block, Domain, Objective, build_arrays
+from rpl_agent.model import Block, Domain, Objective, build_vectorized
 from rpl_envs.benchmark import Benchmark, check_size
 from rpl_envs.rendering.mars_rover import MarsRoverRenderer
 
@@ -114,7 +114,7 @@ def mars_rover(X: int = 10, Y: int = 10, tries: int | None = None) -> Benchmark:
     """
     check_size("MarsRover", X=(X, 2), Y=(Y, 2))
     T = TRIES.get((X, Y), 6) if tries is None else tries
-    pmdp = build_arrays(
+    pmdp = build_vectorized(
         {"x": 1, "y": 1, "u": 0, "h": 0, "t": 0},
         {"x": (1, X), "y": (1, Y), "u": (0, BUDGET), "h": (0, 1), "t": (0, T)},
         partial(expand, X, Y, T),

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from rpl_agent.errors import ModelError
-from rpl_agent.model import Block, Domain, Objective, build_arrays
+from rpl_agent.model import Block, Domain, Objective, build_vectorized
 from rpl_envs.benchmark import Benchmark, check_size
 from rpl_envs.rendering.betting import BettingRenderer
 
@@ -88,7 +88,7 @@ def parallel_betting(n: int = 6, variant: str | None = None) -> Benchmark:
         raise ModelError(f"ParallelBetting: variant {variant!r} is not one of {sorted(VARIANTS)}")
     games = VARIANTS[variant]
     most = START + 10 * n
-    pmdp = build_arrays(
+    pmdp = build_vectorized(
         {"money1": START, "money2": START, "step": 0},
         {"money1": (0, most), "money2": (0, most), "step": (0, n + 1)},
         partial(expand, n, games),

@@ -123,7 +123,7 @@ def absorbing(pmdp: ParametricMDP) -> np.ndarray:
     """(S,) bool, states that every action keeps for sure."""
     leaves = np.zeros(pmdp.num_states, dtype=bool)
     source = pmdp.row_state[pmdp.transition_row]
-    leaves[source[pmdp.arrives != source]] = True
+    leaves[source[pmdp.visible_successor != source]] = True
     return ~leaves
 
 

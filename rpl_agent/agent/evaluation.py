@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.sampling.experience import Collected, Experience, Order
+from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatch
 from rpl_agent.agent.sampling.stream import open_source
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.world.attach import attach
@@ -73,12 +73,12 @@ def monte_carlo(agent: Any, env: Any, episodes: int, *, seed: int = 0, policy: P
         compiled=compiled and agent.compiled, check_rewards=getattr(agent, "check_rewards", None),
         action_to_env=getattr(agent, "action_to_env", None),
     )  # fmt: skip
-    done = Collected()
+    done = SampledBatch()
     seeds = np.random.SeedSequence([seed, 3])
     source = open_source(
         attachment, Experience(agent.pmdp), np.random.default_rng(seeds), int(seeds.generate_state(1)[0])
     )
-    source.collect(Order(policy, Limits(), pause=episodes, episodes_left=episodes), done)
+    source.collect(Request(policy, Limits(), pause=episodes, episodes_left=episodes), done)
     return Evaluation(np.array(done.returns), np.array(done.lengths), np.array(done.values), done.cut)
 
 

@@ -32,7 +32,7 @@ OPTIMISTIC_SHARE = 0.125
 
 
 @dataclass(frozen=True)
-class Aim:
+class SamplingGoal:
     """What a plan for the certificate has to know of a run.
 
     length : mean length of an episode, where plays need not end.

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rpl_agent.agent.exploration import Aim
+from rpl_agent.agent.exploration import SamplingGoal
 from rpl_agent.coupled.attribution import information
 from rpl_agent.coupled.expansion import ValueExpansion, backward_order, expand, expand_without_cycles, improved
 from rpl_agent.evidence.counts import Counts
@@ -36,7 +36,8 @@ LOOK_AHEAD = 2.0
 
 
 def informative_policy(
-    relaxation: Relaxation, objective: Objective, counts: Counts, theta: np.ndarray, start: Policy, aim: Aim
+    relaxation: Relaxation, objective: Objective, counts: Counts, theta: np.ndarray, start: Policy,
+    goal: SamplingGoal,
 ) -> Policy | None:  # fmt: skip
     """The policy that lowers the variance of the value fastest.
 
@@ -55,7 +56,7 @@ def informative_policy(
         return None
     problem = Problem.of(relaxation, objective, Nature.COOPERATIVE, None)
     cyclic = backward_order(problem) is None
-    if cyclic and not aim.limited:
+    if cyclic and not goal.limited:
         return None
     x = pmdp.table.reduction.coordinates(theta)[0]
     frame = Frame(x, np.eye(len(x)), 1.0)
@@ -66,14 +67,14 @@ def informative_policy(
     rate = _rates(counts, theta, gradient)
     if not np.isfinite(rate).all() or rate.max(initial=0.0) <= 0.0:
         return None
-    discount = 1.0 - 1.0 / max(LOOK_AHEAD * aim.length, 2.0) if cyclic else 1.0
+    discount = 1.0 - 1.0 / max(LOOK_AHEAD * goal.length, 2.0) if cyclic else 1.0
     price, plan = 0.0, None
-    for _ in range(RATIO_ROUNDS if aim.per_step else 1):
+    for _ in range(RATIO_ROUNDS if goal.per_step else 1):
         found = _best(_collecting(problem, rate - price, discount), frame, plan or start)
         if found is None:
             return plan
         plan = found.policy
-        if aim.per_step:
+        if goal.per_step:
             gain = _value(_collecting(problem, rate, discount), frame, plan)
             steps = _value(_collecting(problem, np.ones_like(rate), discount), frame, plan)
             price = gain / steps if steps > 0.0 else 0.0

@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 
 from rpl_agent.agent.callbacks import CallbackList
-from rpl_agent.agent.exploration import Aim, block_of
+from rpl_agent.agent.exploration import SamplingGoal, block_of
 from rpl_agent.agent.output import reporting
 from rpl_agent.agent.output.logger import Logger, write_certificate
 from rpl_agent.agent.output.views import View
-from rpl_agent.agent.sampling.experience import Collected, Order
+from rpl_agent.agent.sampling.experience import Request, SampledBatch
 from rpl_agent.agent.sampling.interrupt import Interrupt
 from rpl_agent.agent.sampling.stream import Stream
 from rpl_agent.agent.schedule import NEVER, Limits, Never, Schedule, Target, next_log
@@ -54,7 +54,7 @@ class Loop:
             interrupt.asked()
             callbacks.on_rollout_start()
             log_at = next_log(session.episodes, target.log_interval)
-            self._collect(source, self._order(limits, target, interrupt))
+            self._collect(source, self._request(limits, target, interrupt))
             data = session.experience
             if limits.reached(data.rows, data.expressions, session.episodes):
                 if not target.is_done(session.episodes, session.steps):
@@ -76,7 +76,7 @@ class Loop:
             return False
         return session.certificate is None or session.certificate.samples != session.experience.counts.total
 
-    def _order(self, limits: Limits, target: Target, interrupt: Interrupt) -> Order:
+    def _request(self, limits: Limits, target: Target, interrupt: Interrupt) -> Request:
         """What to collect next: until the next update, certificate or the end."""
         episodes, sampling = self._session.episodes, self._session.sampling
         assert sampling is not None
@@ -92,16 +92,16 @@ class Loop:
             NEVER if limits.episodes is None else max(1, limits.episodes - episodes),
             self._callbacks.pause or NEVER,
         )
-        return Order(
+        return Request(
             sampling, Limits() if waiting else limits, pause, *target.left(episodes, self._session.steps),
             interrupt.asked,
         )  # fmt: skip
 
-    def _collect(self, source: Stream, order: Order) -> None:
-        session, start, done = self._session, time.perf_counter(), Collected()
+    def _collect(self, source: Stream, request: Request) -> None:
+        session, start, done = self._session, time.perf_counter(), SampledBatch()
         before = session.experience.counts.total
         try:
-            source.collect(order, done)
+            source.collect(request, done)
         except BaseException:
             done.steps = session.experience.counts.total - before  # every step that was counted, and no other
             session.experience.recount()
@@ -116,7 +116,7 @@ class Loop:
         if isinstance(self._schedule, Never):
             policy = Policy.uniform(session.pmdp)
         else:
-            optimistic = session.planner.plan(session.experience.counts, self._aim())
+            optimistic = session.planner.plan(session.experience.counts, self._sampling_goal())
             if optimistic is not None:
                 policy = optimistic.at(0).mixed(session.pmdp, self._weight)
                 if session.planner.informative is not None:
@@ -124,13 +124,13 @@ class Loop:
         session.update(self._schedule, policy, informative)
         self._callbacks.on_update()
 
-    def _aim(self) -> Aim | None:
+    def _sampling_goal(self) -> SamplingGoal | None:
         session = self._session
         if self._exploration != "certificate" or not session.lengths:
             return None
         assert session.target is not None
         length = sum(session.lengths) / len(session.lengths)
-        return Aim(length, session.target.unit == "steps", session.time_limit is not None)
+        return SamplingGoal(length, session.target.unit == "steps", session.time_limit is not None)
 
     def _certify(self) -> bool:
         session = self._session

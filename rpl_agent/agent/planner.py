@@ -24,7 +24,7 @@ from contextlib import contextmanager
 import numpy as np
 from scipy import sparse
 
-from rpl_agent.agent.exploration import Aim, Exploration, explore
+from rpl_agent.agent.exploration import Exploration, SamplingGoal, explore
 from rpl_agent.agent.information import informative_policy
 from rpl_agent.agent.sampling.interrupt import interruptible
 from rpl_agent.certificate import Certificate
@@ -62,10 +62,10 @@ class Planner:
         self._warned: set[str] = set()
 
     @interruptible
-    def plan(self, counts: Counts, aim: Aim | None = None) -> Policy | None:
+    def plan(self, counts: Counts, goal: SamplingGoal | None = None) -> Policy | None:
         """The optimistic policy for all data so far; None if nothing was learned since the last call.
 
-        With an ``aim`` the policy that serves the certificate best is planned as well.
+        With a ``goal`` the policy that serves the certificate best is planned as well.
         """
         seen = counts.successes[self._unknown]
         if self.seen is not None and not self._changed(seen):
@@ -76,9 +76,9 @@ class Planner:
         with self._each_warning_once():
             self.optimistic = explore(uncertainty.relaxation, self.objective, self.optimistic)
             self.informative = None
-            if aim is not None and uncertainty.estimate is not None and uncertainty.fallback is None:
+            if goal is not None and uncertainty.estimate is not None and uncertainty.fallback is None:
                 self.informative = informative_policy(
-                    uncertainty.relaxation, self.objective, counts, uncertainty.estimate, self.optimistic.policy, aim
+                    uncertainty.relaxation, self.objective, counts, uncertainty.estimate, self.optimistic.policy, goal
                 )  # fmt: skip
         self.seconds["solve"] += time.perf_counter() - start
         self.estimate, self.seen = uncertainty.estimate, seen

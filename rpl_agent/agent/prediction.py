@@ -58,7 +58,7 @@ def predict(
         policy, rng = policy.at(0).mixed(agent.pmdp, agent.weight), agent.acting_rng
     before = None if state is None else state[1:]
     states = [_state(agent, item, int(k), before, i) for i, (item, k) in enumerate(zip(observations, steps))]
-    rows = [policy.row(agent.pmdp, s, rng, agent.pmdp.moment(int(k))) for s, k in zip(states, steps)]
+    rows = [policy.row(agent.pmdp, s, rng, agent.pmdp.solver_step(int(k))) for s, k in zip(states, steps)]
     actions = agent.pmdp.action[rows].astype(np.int64)
     result = actions if agent.world is None else agent.world.actions[actions]
     return (result[0] if single else result), (steps + 1, np.array(states), actions)

@@ -19,7 +19,7 @@ from rpl_agent.solver.solution import Solution
 Bounds = tuple[np.ndarray, np.ndarray]
 
 
-class Surface:
+class Queries:
     """Mixed into `RPLAgent`; everything here follows from its session."""
 
     session: Session
@@ -56,7 +56,7 @@ class Surface:
         pmdp = self.session.pmdp
         certificate = self.session.certificate or self.session.certify()
         lower, upper = self.value_bounds()
-        first = pmdp.moment(0)
+        first = pmdp.solver_step(0)
         return [
             {
                 "state": s, "value": pmdp.state_value(s), "name": pmdp.state_name(s), "lower": float(lower[s]),
@@ -140,9 +140,9 @@ def _row_values(solution: Solution, upward: bool, step: int) -> np.ndarray:
 
 def _passed(solution: Solution, step: int) -> int:
     """Steps of the solver before a step of an episode."""
-    problem = solution.problem
-    passed, horizon = problem.pmdp.moment(step), problem.objective.horizon
-    if horizon is not None and not 0 <= step <= (horizon - problem.pmdp.moment(0)) // problem.pmdp.pace:
+    pmdp, horizon = solution.problem.pmdp, solution.problem.objective.horizon
+    passed, first = pmdp.solver_step(step), pmdp.solver_step(0)
+    if horizon is not None and not 0 <= step <= (horizon - first) // pmdp.solver_steps_per_step:
         raise ModelError(f"step {step} is outside the horizon of the objective")
     return passed
 
@@ -150,7 +150,7 @@ def _passed(solution: Solution, step: int) -> int:
 def _in_steps(solution: Solution, values: np.ndarray, upward: bool) -> np.ndarray:
     """Values of the solver as those of an environment: before a random start lies one more step (see `Task`)."""
     problem, side = solution.problem, 1.0 if upward else -1.0
-    scaled = values * problem.gamma ** problem.pmdp.moment(0) + side * problem.task.rounding
+    scaled = values * problem.gamma ** problem.pmdp.solver_step(0) + side * problem.task.rounding
     if problem.task.rounding:
         scaled += side * 4.0 * UNIT_ROUNDOFF * np.abs(scaled)
     return scaled

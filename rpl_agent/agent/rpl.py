@@ -20,10 +20,10 @@ from rpl_agent.agent.exploration import EXPLORATIONS
 from rpl_agent.agent.loop import Loop
 from rpl_agent.agent.output import reporting
 from rpl_agent.agent.output.logger import Logger
-from rpl_agent.agent.output.tensorboard import BoardCallback
+from rpl_agent.agent.output.tensorboard import TensorBoardCallback
 from rpl_agent.agent.output.views import make_view
 from rpl_agent.agent.planner import Planner
-from rpl_agent.agent.queries import Surface
+from rpl_agent.agent.queries import Queries
 from rpl_agent.agent.sampling.experience import Experience
 from rpl_agent.agent.sampling.interrupt import Interrupt
 from rpl_agent.agent.sampling.stream import Stream
@@ -46,7 +46,7 @@ from rpl_agent.pipeline import Config
 MODES = ("robust", "optimistic")
 
 
-class RPLAgent(Surface):
+class RPLAgent(Queries):
     """Learns a certified policy for an environment whose structure is known and whose parameters are not.
 
     Parameters
@@ -312,7 +312,7 @@ class RPLAgent(Surface):
         if self.run_folder is not None and not _has(callbacks, CheckpointCallback):
             callbacks.callbacks.append(CheckpointCallback())
         if self.run_folder is not None:
-            callbacks.callbacks.append(BoardCallback())
+            callbacks.callbacks.append(TensorBoardCallback())
         return callbacks
 
     def _open_source(self) -> Stream:

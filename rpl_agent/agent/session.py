@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.planner import Planner
-from rpl_agent.agent.sampling.experience import Collected, Experience
+from rpl_agent.agent.sampling.experience import Experience, SampledBatch
 from rpl_agent.agent.schedule import Limits, Progress, Schedule, Target
 from rpl_agent.agent.world.plays import truncation_note
 from rpl_agent.certificate import Certificate
@@ -111,7 +111,7 @@ class Session:
         self.sources += 1
         return int(words.generate_state(1, np.uint64)[0])
 
-    def add(self, done: Collected) -> None:
+    def add(self, done: SampledBatch) -> None:
         """Count what was collected; its transitions are in the experience already."""
         self.episodes += done.episodes
         self.steps += done.steps

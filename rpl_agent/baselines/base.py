@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rpl_agent.agent.prediction import predict
-from rpl_agent.agent.sampling.experience import Collected, Experience, Order
+from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatch
 from rpl_agent.agent.sampling.sources import plain_state, set_generator
 from rpl_agent.agent.sampling.stream import Stream
 from rpl_agent.agent.schedule import Limits
@@ -151,9 +151,9 @@ class Baseline(ABC):
     # ------------------------------------------------------------------ for subclasses
     def _sample(self, policy: Policy, episodes: int, row_limit: np.ndarray | None = None) -> None:
         """Up to so many episodes; ends after one in which a row's visits reach its limit (R,)."""
-        done = Collected()
+        done = SampledBatch()
         try:
-            self._stream.collect(Order(policy, Limits(rows=row_limit), episodes, episodes), done)
+            self._stream.collect(Request(policy, Limits(rows=row_limit), episodes, episodes), done)
         finally:
             self.num_episodes += done.episodes
             self.num_timesteps += done.steps
@@ -200,7 +200,8 @@ class Baseline(ABC):
         if state["learner"] != cls.__name__:
             raise DataError(f"{os.fspath(path)!r} holds a {state['learner']}, not a {cls.__name__}")
         try:
-            agent = cls(**state["config"], observation_to_state=observation_to_state)
+            config = {"weight" if key == "greedy_weight" else key: value for key, value in state["config"].items()}
+            agent = cls(**config, observation_to_state=observation_to_state)  # 0.2 called it greedy_weight
         except TypeError as error:
             raise DataError(f"{os.fspath(path)!r}: {error}") from None
         agent._pending = (state, arrays)

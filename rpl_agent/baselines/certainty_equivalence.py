@@ -22,21 +22,21 @@ class CertaintyEquivalence(ModelBased):
     ----------
     structured : estimate θ jointly from all transitions through the known expressions (maximum likelihood over
         the domain); otherwise one frequency per transition, over the known support.
-    greedy_weight : probability of the greedy action while sampling; the rest is spread over the others.
+    weight : probability of the greedy action while sampling; the rest is spread over the others.
     """
 
     name: ClassVar[str] = "certainty-equivalence"
 
-    def __init__(self, *, structured: bool = False, greedy_weight: float = 0.9, **common: Any):
+    def __init__(self, *, structured: bool = False, weight: float = 0.9, **common: Any):
         super().__init__(**common)
-        if not 0 <= greedy_weight <= 1:
-            raise ModelError(f"greedy_weight {greedy_weight} is outside [0, 1]")
+        if not 0 <= weight <= 1:
+            raise ModelError(f"weight {weight} is outside [0, 1]")
         self.structured = structured
-        self.greedy_weight = greedy_weight
+        self.weight = weight
         self._theta: tuple[int, np.ndarray] | None = None
 
     def _config(self) -> dict[str, Any]:
-        return super()._config() | {"structured": self.structured, "greedy_weight": self.greedy_weight}
+        return super()._config() | {"structured": self.structured, "weight": self.weight}
 
     @property
     def theta(self) -> np.ndarray:
@@ -66,7 +66,7 @@ class CertaintyEquivalence(ModelBased):
         return probability / np.add.reduceat(probability, pmdp.row_ptr[:-1])[pmdp.transition_row]
 
     def _explore(self) -> Policy:
-        return self._planned(self.estimate()).mixed(self.world.pmdp, self.greedy_weight)
+        return self._planned(self.estimate()).mixed(self.world.pmdp, self.weight)
 
 
 def maximum_likelihood(pmdp: ParametricMDP, successes: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:

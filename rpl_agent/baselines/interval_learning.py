@@ -33,7 +33,7 @@ class IntervalLearning(ModelBased):
     tied : pool equal expressions (the paper's P_I); otherwise one interval per transition.
     method : "anytime" (default; valid online), "clopper-pearson" (the paper's; fixed-N only) or "hoeffding".
     delta : error probability of the certificate.
-    greedy_weight : probability of the optimistic action while sampling.
+    weight : probability of the optimistic action while sampling.
 
     Solves are warm-started, so a run resumed from a file draws the same law but not the same bits.
     """
@@ -46,13 +46,13 @@ class IntervalLearning(ModelBased):
         tied: bool = True,
         method: str = "anytime",
         delta: float = 1e-3,
-        greedy_weight: float = 0.9,
+        weight: float = 0.9,
         **common: Any,
     ):
         super().__init__(**common)
         if method not in METHODS:
             raise ModelError(f"interval method {method!r} is not one of {METHODS}")
-        self.tied, self.method, self.greedy_weight = tied, method, greedy_weight
+        self.tied, self.method, self.weight = tied, method, weight
         self.config = Config(confidence=method, relaxation="tied", delta=delta)
         self._robust: tuple[int, Certificate] | None = None
         self._optimistic: Solution | None = None
@@ -60,7 +60,7 @@ class IntervalLearning(ModelBased):
 
     def _config(self) -> dict[str, Any]:
         return {
-            "tied": self.tied, "method": self.method, "delta": self.config.delta, "greedy_weight": self.greedy_weight,
+            "tied": self.tied, "method": self.method, "delta": self.config.delta, "weight": self.weight,
             "seed": self.seed, "compiled": self.compiled,
         }  # fmt: skip
 
@@ -82,7 +82,7 @@ class IntervalLearning(ModelBased):
         self._optimistic = solve(
             intervals, self.world.objective, Nature.COOPERATIVE, precision=EXPLORATION_PRECISION, warm=self._optimistic
         )
-        return self._optimistic.policy.mixed(self.world.pmdp, self.greedy_weight)
+        return self._optimistic.policy.mixed(self.world.pmdp, self.weight)
 
     @property
     def certificate(self) -> Certificate | None:  # type: ignore[override]

@@ -85,7 +85,7 @@ class QLearning(Baseline):
         trace = self.experience.record()
         self._sample(self._explore(epsilon), 1)
         for transition in trace:
-            row, following = int(pmdp.transition_row[transition]), int(pmdp.arrives[transition])
+            row, following = int(pmdp.transition_row[transition]), int(pmdp.visible_successor[transition])
             goal = self._gain[transition]
             if not decided[following]:
                 low, high = pmdp.state_ptr[following], pmdp.state_ptr[following + 1]

@@ -1,15 +1,15 @@
 """Beyond rectangular: bounds for one common parameter, by affine value functions (the paper's P_U).
 
-    region ─► Frame ─► Expansion ─► AffineBound ─► Judge ─► lower, upper
-              (an ball   (value and   (slack raised   (the proof)
+    region ─► Frame ─► Expansion ─► AffineBound ─► AffineProof ─► lower, upper
+              (a ball    (value and   (slack raised   (the proof)
                around it)  gradient)    until it holds)
 
 Rectangular bounds let nature choose another parameter in every row; the truth is one parameter for all rows. See
 `affine` for the theorem, docs/guarantees.md for its proof.
 """
 
-from rpl_agent.coupled.affine import AffineBound, Judge, Side
+from rpl_agent.coupled.affine import AffineBound, AffineProof, Side
 from rpl_agent.coupled.bounds import CoupledBounds, coupled_bounds
 from rpl_agent.regions.frame import Frame, frame_of
 
-__all__ = ["AffineBound", "CoupledBounds", "Frame", "Judge", "Side", "coupled_bounds", "frame_of"]
+__all__ = ["AffineBound", "AffineProof", "CoupledBounds", "Frame", "Side", "coupled_bounds", "frame_of"]

@@ -20,7 +20,7 @@ them:
 
 With a horizon U has one function per number of steps to go, each bounding the next, and no play is infinite.
 
-`Judge` proves all that from the numbers of the bound, the model and the region alone, however they were found.
+`AffineProof` proves all that from the numbers of the bound, the model and the region alone, however they were found.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def sweep(
 
 
 # ---------------------------------------------------------------------- the proof
-class Judge:
+class AffineProof:
     """Decides whether affine bounds hold, for one problem and one region."""
 
     def __init__(self, problem: Problem, region: Region) -> None:

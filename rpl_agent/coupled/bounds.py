@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from scipy import sparse
 
-from rpl_agent.coupled.affine import Judge, Side
+from rpl_agent.coupled.affine import AffineProof, Side
 from rpl_agent.coupled.expansion import ValueExpansion, backward_order, expand, expand_without_cycles, improved
 from rpl_agent.coupled.find import find_bound
 from rpl_agent.coupled.horizon import find_horizon_bound, greedy_rules
@@ -83,7 +83,7 @@ def coupled_bounds(
     expansion = _expansion(problem, frame, policy, start)
     if expansion is None:
         return None
-    search, judge = Search(problem, expansion.policy), Judge(problem, region)
+    search, proof = Search(problem, expansion.policy), AffineProof(problem, region)
     found, slope = {Side.LOWER: -np.inf, Side.UPPER: np.inf}, expansion.gradient[problem.pmdp.initial_state]
     for side in Side:
         every_policy = policy is None and side is not _own_side(objective)
@@ -94,7 +94,7 @@ def coupled_bounds(
         least = WORTHWHILE * gap if policy is None else 0.0
         if np.isfinite(gap) and side.value * (limit - best) <= least:
             continue
-        found[side] = search.bound(judge, expansion, side, every_policy)
+        found[side] = search.bound(proof, expansion, side, every_policy)
         so_far = (min if side is Side.UPPER else max)(found[side], limit)
         if pieces > 1 and np.isfinite(gap) and side.value * so_far - side.value * best > SPLIT * gap:
             found[side] = side.value * worst_of_pieces(
@@ -106,12 +106,12 @@ def coupled_bounds(
 
 def _horizon_bounds(problem: Problem, region: Region, frame: Frame, policy: Policy | None) -> CoupledBounds:
     """The same for an objective with a horizon, which has a bound for each number of steps to go."""
-    chosen, judge = policy if policy is not None else greedy_rules(problem, frame), Judge(problem, region)
+    chosen, proof = policy if policy is not None else greedy_rules(problem, frame), AffineProof(problem, region)
     found, state = {Side.LOWER: -np.inf, Side.UPPER: np.inf}, problem.pmdp.initial_state
     for side in Side:
         every_policy = policy is None and side is not _own_side(problem.objective)
         bound = find_horizon_bound(problem, frame, chosen, side, every_policy)
-        if not judge.issues(bound):
+        if not proof.issues(bound):
             found[side] = bound.at(region, state)
     return CoupledBounds(found[Side.LOWER], found[Side.UPPER], chosen, _in_region(frame, bound.gradient[-1, state]))
 
@@ -163,12 +163,12 @@ class Search:
     problem: Problem
     policy: Policy
 
-    def bound(self, judge: Judge, expansion: ValueExpansion, side: Side, every_policy: bool) -> float:
+    def bound(self, proof: AffineProof, expansion: ValueExpansion, side: Side, every_policy: bool) -> float:
         """The bound of the initial state that was found and proved, infinite if there is none."""
         bound = find_bound(self.problem, expansion, side, every_policy)
-        if bound is None or judge.issues(bound):
+        if bound is None or proof.issues(bound):
             return side.value * np.inf
-        return bound.at(judge.region, self.problem.pmdp.initial_state)
+        return bound.at(proof.region, self.problem.pmdp.initial_state)
 
     def piece(self, side: Side, every_policy: bool, region: Region) -> float:
         """The bound on a piece, larger is worse."""
@@ -178,7 +178,7 @@ class Search:
         expansion = _expansion(self.problem, frame, None if every_policy else self.policy, self.policy)
         if expansion is None:
             return np.inf
-        return side.value * self.bound(Judge(self.problem, region), expansion, side, every_policy)
+        return side.value * self.bound(AffineProof(self.problem, region), expansion, side, every_policy)
 
 
 def _without_slack(expansion: ValueExpansion, region: Region, side: Side, state: int) -> float:

@@ -4,8 +4,8 @@ With P the chain of the policy at the centre, β the derivatives of its probabil
 
     (I − γ P) v = reward,     (I − γ P) g = γ Σ_i v(i) β_i;
 
-for a model without cycles one pass backward. Numbers from here are guesses that `affine.Judge` decides on; nothing
-rests on their accuracy.
+for a model without cycles one pass backward. Numbers from here are guesses, which `affine.AffineProof` proves or
+rejects; nothing rests on their accuracy.
 """
 
 from __future__ import annotations

@@ -275,7 +275,7 @@ def locate(pmdp: ParametricMDP, states: np.ndarray, actions: np.ndarray, success
 
     out = found(pmdp.successor)
     if pmdp.has_payments and (out == NO_SUCCESSOR).any():
-        seen = found(pmdp.arrives)
-        seen[(seen >= 0) & pmdp.told_by_reward[seen]] = AMBIGUOUS
+        seen = found(pmdp.visible_successor)
+        seen[(seen >= 0) & pmdp.ambiguous_without_reward[seen]] = AMBIGUOUS
         out = np.where(out == NO_SUCCESSOR, seen, out)
     return out

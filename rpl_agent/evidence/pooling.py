@@ -19,9 +19,9 @@ import numpy as np
 from rpl_agent._core import core
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.jit import read_only
+from rpl_agent.model.caching import cached_on
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.remember import per_model
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class EventTable:
 
 def event_table(pmdp: ParametricMDP) -> EventTable:
     """The model's `EventTable`, cached for as long as the model lives."""
-    return per_model(pmdp, "event table", EventTable)
+    return cached_on(pmdp, "event table", EventTable)
 
 
 def pool(counts: Counts) -> Evidence:

@@ -299,7 +299,7 @@ def simulate_log(
                     break
                 row = _pick(draw[0], weights, int(pmdp.state_ptr[state]), int(pmdp.state_ptr[state + 1]))
                 t = _pick(draw[1], mdp.probability, int(pmdp.row_ptr[row]), int(pmdp.row_ptr[row + 1]))
-                successor = int(pmdp.arrives[t])
+                successor = int(pmdp.visible_successor[t])
                 if not pmdp.is_silent[state]:  # the draw of a random start is no step
                     action = pmdp.action_names[pmdp.action[row]]
                     writer.writerow([*(c[state] for c in columns), action, *(c[successor] for c in columns)])

@@ -22,7 +22,7 @@ def _decisions(pmdp: ParametricMDP, policy: Policy) -> Iterator[tuple[int | None
     rules = (
         [(None, policy)]
         if policy.rows is None or policy.rows.ndim == 1
-        else [(k, policy.at(m)) for k in range(len(policy.rows)) if (m := pmdp.moment(k)) < len(policy.rows)]
+        else [(k, policy.at(m)) for k in range(len(policy.rows)) if (m := pmdp.solver_step(k)) < len(policy.rows)]
     )
     for step, rule in rules:
         weights = rule.as_weights(pmdp)

@@ -31,10 +31,10 @@ from scipy.sparse.csgraph import connected_components
 
 from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts, Mark
+from rpl_agent.model.caching import cached_on
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable, Reduction
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.remember import per_model
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.product import Product
 
@@ -119,7 +119,7 @@ class Factorisation:
 
 def factorisation(pmdp: ParametricMDP) -> Factorisation:
     """The model's blocks, found once."""
-    return per_model(pmdp, "blocks", _factorise)
+    return cached_on(pmdp, "blocks", _factorise)
 
 
 def product_region(

@@ -9,9 +9,9 @@ import numpy as np
 
 from rpl_agent.highs import minimiser
 from rpl_agent.likelihood import _newton
+from rpl_agent.model.caching import cached_on
 from rpl_agent.model.expressions import Reduction
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.remember import per_model
 from rpl_agent.model.unused import without_unused
 
 #: Up to so many parameters the domain's vertices are enumerated to project it.
@@ -86,7 +86,7 @@ def parameter_chart(pmdp: ParametricMDP) -> ParameterChart:
     Affine models whose parameters are not all identifiable: the reduced coordinates x, over the exact
     projection of the domain where that is cheap (one coordinate, or few parameters).
     """
-    return per_model(pmdp, "likelihood chart", _chart_of)
+    return cached_on(pmdp, "likelihood chart", _chart_of)
 
 
 def _chart_of(pmdp: ParametricMDP) -> ParameterChart:

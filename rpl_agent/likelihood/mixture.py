@@ -43,7 +43,7 @@ from rpl_agent.likelihood.chart import ParameterChart
 from rpl_agent.likelihood.expansion import LikelihoodExpansion, rounding
 from rpl_agent.likelihood.fit import Fit, fit, inverse_factor
 from rpl_agent.likelihood.observations import Observations
-from rpl_agent.model.remember import per_model
+from rpl_agent.model.caching import cached_on
 
 #: Largest ε² = (f/m_f − 1)² allowed on the support of ρ.
 LARGEST_RATIO = 0.9
@@ -113,7 +113,7 @@ def particle_set(prior: Gaussian | Uniform, chart: ParameterChart) -> tuple[np.n
     data before the window.
     """
     if isinstance(prior, Uniform):
-        inside = per_model(chart, "uniform particles", _uniform_particles)
+        inside = cached_on(chart, "uniform particles", _uniform_particles)
         return inside, max(len(inside), 1)
     factor = inverse_factor(prior.precision)
     normals, longest2 = _normals(chart.dimension)

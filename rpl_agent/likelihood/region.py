@@ -21,8 +21,8 @@ from rpl_agent.likelihood.chart import parameter_chart
 from rpl_agent.likelihood.level_set import LevelSet, boundary, cuts, ellipsoid, interval, rays_of
 from rpl_agent.likelihood.observations import Observations
 from rpl_agent.likelihood.windows import MAX_RANK, likelihood_set, supports
+from rpl_agent.model.caching import cached_on
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.remember import per_model
 from rpl_agent.model.unused import used_parameters
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.ellipsoid import Ellipsoid
@@ -149,4 +149,4 @@ def cut_directions(dimension: int) -> np.ndarray:
 
 def _diameter(pmdp: ParametricMDP) -> float:
     """A bound on |x − z| over the domain."""
-    return per_model(pmdp, "diameter", lambda p: float(np.linalg.norm(np.subtract(*coordinate_box(p)))))
+    return cached_on(pmdp, "diameter", lambda p: float(np.linalg.norm(np.subtract(*coordinate_box(p)))))

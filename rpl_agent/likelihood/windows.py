@@ -17,8 +17,8 @@ from rpl_agent.likelihood.fit import Fit, fit
 from rpl_agent.likelihood.level_set import LevelSet, recentred
 from rpl_agent.likelihood.mixture import Gaussian, Uniform, bounding_box, log_mixture
 from rpl_agent.likelihood.observations import Observations, observed_expressions
+from rpl_agent.model.caching import cached_on
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.remember import per_model
 from rpl_agent.model.unused import used_parameters
 
 #: Inflation of the prior covariance: costs 0.008 nats per dimension on average and damps bad luck by a sixth; the
@@ -71,7 +71,7 @@ def likelihood_set(
     offsets = np.array([
         np.log(weight)
         + log_mixture(
-            per_model(chart, "uniform prior", _uniform) if mark is None else window_prior(pmdp, mark, chart),
+            cached_on(chart, "uniform prior", _uniform) if mark is None else window_prior(pmdp, mark, chart),
             observed.window(j), chart, overall, expansion, j,
         )
         for j, (mark, weight) in enumerate(windows)

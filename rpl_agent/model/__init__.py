@@ -1,6 +1,6 @@
 """What is known: polynomials, the table Λ, parametric MDPs, objectives, policies, the simulator."""
 
-from rpl_agent.model.array_builder import Block, build_arrays
+from rpl_agent.model.array_builder import Block, build_vectorized
 from rpl_agent.model.binding import Binding
 from rpl_agent.model.builder import build
 from rpl_agent.model.domain import Domain
@@ -35,7 +35,7 @@ __all__ = [
     "Task",
     "as_polynomial",
     "build",
-    "build_arrays",
+    "build_vectorized",
     "paying",
     "require_valid",
     "restrict_domain",

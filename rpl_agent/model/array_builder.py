@@ -1,4 +1,4 @@
-"""`build_arrays`: the vectorised builder for large regular models.
+"""`build_vectorized`: the vectorised builder for large regular models.
 
 A model is described by one function that expands a whole frontier of states at once. Expressions are
 given as integer numerators over one denominator per monomial, so tying stays exact.
@@ -37,7 +37,7 @@ class Block:
     numerators: np.ndarray  # (n, M)
 
 
-def build_arrays(
+def build_vectorized(
     initial: Mapping[str, int],
     bounds: Mapping[str, tuple[int, int]],
     expand: Callable[[Columns], Iterable[Block]],

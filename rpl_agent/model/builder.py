@@ -1,7 +1,7 @@
 """Two ways to build a `ParametricMDP`, one numbering.
 
 `build` is for people: a function returns, for one state, its actions with successor → expression.
-`build_arrays` is for large regular models: a function expands a whole frontier with numpy.
+`build_vectorized` is for large regular models: a function expands a whole frontier with numpy.
 Both explore breadth-first, number the states level by level (sorted within a level), merge equal
 successors, drop zero polynomials and sort Λ by coefficients, so equal descriptions give equal models.
 
@@ -117,7 +117,7 @@ class _Explorer:
             level = _sorted_if_possible(list(found))
             self._add(level)
             if len(self.number) > self._max_states:
-                raise ModelError(f"more than {self._max_states} states: raise max_states or use build_arrays")
+                raise ModelError(f"more than {self._max_states} states: raise max_states or use build_vectorized")
             for rows in described:
                 self.rows.append([(a, {self.number[s]: p for s, p in ps.items() if p.terms}) for a, ps in rows])
         raise_problems(self._name, self._problems)  # of single expressions; those of whole rows are found later

@@ -24,11 +24,11 @@ from math import gcd, lcm, log
 import numpy as np
 from scipy import sparse
 
+from rpl_agent.model.caching import cached_on
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.polynomial import Polynomial, exact
-from rpl_agent.model.remember import per_model
 
 #: A polynomial with integer coefficients: exponents of the parameters -> coefficient.
 Integers = dict[tuple[int, ...], int]
@@ -77,7 +77,7 @@ class Factors:
 
 def factors(pmdp: ParametricMDP) -> Factors:
     """The factors of a model's expressions, found once."""
-    return per_model(pmdp, "factors", _factors_of)
+    return cached_on(pmdp, "factors", _factors_of)
 
 
 def _factors_of(pmdp: ParametricMDP) -> Factors:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rpl_agent.errors import ModelError, RPLWarning
+from rpl_agent.model.objective_text import read_objective
 
 if TYPE_CHECKING:
     from rpl_agent.model.pmdp import ParametricMDP
@@ -102,9 +103,8 @@ class Objective:
     def parse(cls, text: str) -> Objective:
         """From plain words, for example ``"minimise discounted cost, gamma 0.95"`` or ``"maximise probability of goal
         avoiding hole within 100 steps"``; labels and rewards are called as in the model."""
-        from rpl_agent.model.words import parse_objective
-
-        return parse_objective(text)
+        form, fields = read_objective(text)
+        return getattr(cls, form)(**fields | {"sense": Sense(fields["sense"])})
 
     @classmethod
     def reach(
@@ -214,20 +214,20 @@ class Objective:
         return replace(high, reward=np.where(high.reward != 0.0, high.reward, low.reward), depends_on_parameters=True)
 
     def _timed(self, pmdp: ParametricMDP) -> Objective:
-        """The objective in the solver's time, in which silent states take a step (see `ParametricMDP.moment`)."""
+        """The objective in the solver's time, in which silent states take a step (see `ParametricMDP.solver_step`)."""
         horizon, discount = self.horizon, self.discount
         if horizon is not None:
-            horizon = pmdp.moment(horizon)
-        if discount < 1.0 and pmdp.pace > 1:
+            horizon = pmdp.solver_step(horizon)
+        if discount < 1.0 and pmdp.solver_steps_per_step > 1:
             # not rounded to 1, where a discounted objective would turn into a total
-            discount = min(discount ** (1.0 / pmdp.pace), math.nextafter(1.0, 0.0))
+            discount = min(discount ** (1.0 / pmdp.solver_steps_per_step), math.nextafter(1.0, 0.0))
         return replace(self, horizon=horizon, discount=discount)
 
     def _scaled(self, pmdp: ParametricMDP, reward: np.ndarray, discount: float) -> tuple[np.ndarray, float]:
         """Rewards (R,) for a solver that discounts every step of its own, and what that may be off at the start.
 
-        A step t of an episode counts γ^t. The solver takes it at the moment m(t) = b + n t, where b is 1 with a random
-        start and n is `ParametricMDP.pace`, and multiplies with g^m(t), the silent state behind it with one g more: so
+        A step t of an episode counts γ^t. The solver takes it as its step m(t) = b + n t (`ParametricMDP.solver_step`),
+        where b is 1 with a random start, and multiplies with g^m(t), the silent state behind it with one g more: so
         rewards are divided by g^b and g^(b + 1). Rounded are these quotients, and g^n is not quite γ. With rewards of
         at most r per step the values are off by at most 2^-50 r / (1 − γ) and |γ − g^n| r / (1 − γ)², because
         |γ^t − g^(n t)| ≤ t γ^(t−1) |γ − g^n| for the larger of the two factors.
@@ -236,8 +236,8 @@ class Objective:
         if self.discount == 1.0 or not late.any():
             return reward, 0.0
         scaled = reward / discount**late
-        most = pmdp.pace * Fraction(float(np.abs(scaled).max(initial=0.0)))
-        wanted, given = Fraction(self.discount), Fraction(discount) ** pmdp.pace
+        most = pmdp.solver_steps_per_step * Fraction(float(np.abs(scaled).max(initial=0.0)))
+        wanted, given = Fraction(self.discount), Fraction(discount) ** pmdp.solver_steps_per_step
         left = 1 - max(wanted, given)
         rounding = Fraction(1, 2**50) * most / left + abs(wanted - given) * most / left**2
         return scaled, math.nextafter(float(rounding), math.inf)
@@ -257,7 +257,7 @@ class Task:
 
     Silent states take a step in the solver and none in an environment. So with a random start the horizon is one
     step longer here, with rewards r(s, a, s') it is doubled and the discount is a square root, and discounted rewards
-    are scaled (see `ParametricMDP.moment` and `Objective._scaled`).
+    are scaled (see `ParametricMDP.solver_step` and `Objective._scaled`).
     """
 
     objective: Objective

@@ -151,26 +151,26 @@ class ParametricMDP:
         return bool(self.is_silent.sum() > self.has_random_start)
 
     @property
-    def pace(self) -> int:
+    def solver_steps_per_step(self) -> int:
         """Steps of the solver for one step of an environment: two where every transition passes a silent state."""
         return 1 + int(self.has_payments)
 
-    def moment(self, step: int) -> int:
+    def solver_step(self, step: int) -> int:
         """The number of solver steps before step number ``step`` (from 0) of an episode is taken."""
-        return int(self.has_random_start) + self.pace * step
+        return int(self.has_random_start) + self.solver_steps_per_step * step
 
     @cached_property
-    def arrives(self) -> np.ndarray:
+    def visible_successor(self) -> np.ndarray:
         """(T,) int32 the state that is seen after each transition: behind a silent state on the way."""
         first = self.successor[self.row_ptr[self.state_ptr[:-1]]]  # of each state; silent ones have no other
-        arrives = np.where(self.is_silent[self.successor], first[self.successor], self.successor)
-        arrives.setflags(write=False)  # like the other arrays, so that kernels need no second signature
-        return arrives
+        visible = np.where(self.is_silent[self.successor], first[self.successor], self.successor)
+        visible.setflags(write=False)  # like the other arrays, so that kernels need no second signature
+        return visible
 
     @cached_property
-    def told_by_reward(self) -> np.ndarray:
+    def ambiguous_without_reward(self) -> np.ndarray:
         """(T,) bool, transitions whose row leads to the same state on another way too, which pays differently."""
-        pairs = self.transition_row.astype(np.int64) * self.num_states + self.arrives
+        pairs = self.transition_row.astype(np.int64) * self.num_states + self.visible_successor
         _, which, ways = np.unique(pairs, return_inverse=True, return_counts=True)
         return ways[which] > 1
 

@@ -1,4 +1,4 @@
-"""`learn_what`: from a known MDP to a parametric one, by saying what shall be unknown.
+"""`hide_parameters`: from a known MDP to a parametric one, by saying what shall be unknown.
 
 The numbers of the known MDP become the simulator's truth θ. The learner gets the parametric model alone: its graph, and
 which rows are one and the same unknown distribution.
@@ -20,7 +20,7 @@ from rpl_agent.model.pmdp import MDP, ParametricMDP
 
 @dataclass(frozen=True)
 class Unknown:
-    """What `learn_what` gives: the model for the learner, and the truth for the simulator."""
+    """What `hide_parameters` gives: the model for the learner, and the truth for the simulator."""
 
     pmdp: ParametricMDP
     theta: np.ndarray  # (d,)
@@ -31,7 +31,7 @@ class Unknown:
         return self.pmdp.instantiate(self.theta)
 
 
-def learn_what(
+def hide_parameters(
     mdp: MDP | ParametricMDP,
     rows: Sequence[int] | np.ndarray | None = None,
     outcomes: Sequence[int] | np.ndarray | None = None,
@@ -53,7 +53,7 @@ def learn_what(
     """
     if isinstance(mdp, ParametricMDP):
         if mdp.num_parameters:
-            raise ModelError(f"learn_what needs a known MDP; instantiate {mdp.table.parameters} first")
+            raise ModelError(f"hide_parameters needs a known MDP; instantiate {mdp.table.parameters} first")
         mdp = mdp.instantiate(np.zeros(0))
     pmdp = mdp.pmdp
     owner = _owners(pmdp, rows)

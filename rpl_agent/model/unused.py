@@ -12,10 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from rpl_agent.jit import UNIT_ROUNDOFF
+from rpl_agent.model.caching import cached_on
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.remember import per_model
 
 #: elimination stops at this many rows: a larger domain is kept as it is
 MOST_ROWS = 2_000
@@ -33,7 +33,7 @@ def without_unused(pmdp: ParametricMDP) -> ParametricMDP:
     used = used_parameters(pmdp.table)
     if used.all() or not used.any():
         return pmdp
-    found = per_model(pmdp, "without unused parameters", _projected)
+    found = cached_on(pmdp, "without unused parameters", _projected)
     return pmdp if found is None else found
 
 

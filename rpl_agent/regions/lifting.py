@@ -20,10 +20,10 @@ import numpy as np
 from rpl_agent._core import core
 from rpl_agent.errors import ModelError
 from rpl_agent.jit import UNIT_ROUNDOFF
+from rpl_agent.model.caching import cached_on
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.remember import per_model
 from rpl_agent.model.unused import without_unused
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.box import Box
@@ -84,7 +84,7 @@ def linear_chart(table: ExpressionTable) -> LinearChart:
     table : ExpressionTable
         With dense reduction (at most 64 monomials; models with more go through `likelihood.blocks`).
     """
-    return per_model(table, "lifting chart", _chart_of)
+    return cached_on(table, "lifting chart", _chart_of)
 
 
 def _chart_of(table: ExpressionTable) -> LinearChart:
@@ -354,7 +354,7 @@ def build_region(
     A, b = _checked_extra(extra, rank)
     if rank == 0:
         return Box(np.zeros(0), np.zeros(0))
-    frame = per_model(pmdp, "frame", _frame_of)
+    frame = cached_on(pmdp, "frame", _frame_of)
     chart = frame.chart
     if len(A) and chart is not None:
         b = b + 8 * UNIT_ROUNDOFF * (np.abs(A) @ np.abs(chart.embedding) @ _reach(frame.lower, frame.upper))
@@ -369,7 +369,7 @@ def build_region(
 
 def lies_inside(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray, ellipsoid: Ellipsoid, share: float) -> bool:
     """Whether no row of `build_region` cuts off more than ``share`` of the ellipsoid's width (affine models only)."""
-    frame = per_model(pmdp, "frame", _frame_of)
+    frame = cached_on(pmdp, "frame", _frame_of)
     if frame.chart is not None and not frame.chart.is_identity:
         return False
     rows = np.vstack([frame.rows, frame.expressions.rows])

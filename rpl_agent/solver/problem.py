@@ -9,10 +9,10 @@ import numpy as np
 
 from rpl_agent.errors import ModelError
 from rpl_agent.jit import read_only
+from rpl_agent.model.caching import cached_on
 from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Task
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
-from rpl_agent.model.remember import per_model
 from rpl_agent.relaxations._rows import scratch_size
 from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.relaxations.row_set import POINT, CompiledSet, Scratch, workspace
@@ -185,7 +185,7 @@ class Problem:
 
 def structures(pmdp: ParametricMDP) -> dict[tuple[bytes, bool], Structure]:
     """The structures found so far, by what is decided and whether there is a discount."""
-    return per_model(pmdp, "structures", lambda _: {})
+    return cached_on(pmdp, "structures", lambda _: {})
 
 
 def _build_structure(pmdp: ParametricMDP, decided: np.ndarray, discounted: bool) -> Structure:

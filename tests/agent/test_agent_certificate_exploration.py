@@ -8,7 +8,7 @@ import pytest
 
 import rpl_envs  # noqa: F401
 from rpl_agent import RPLAgent
-from rpl_agent.agent.exploration import OPTIMISTIC_SHARE, Aim, block_of
+from rpl_agent.agent.exploration import OPTIMISTIC_SHARE, SamplingGoal, block_of
 from rpl_agent.agent.information import _rates, informative_policy
 from rpl_agent.errors import ModelError
 from rpl_agent.evidence.counts import Counts
@@ -80,7 +80,7 @@ def test_the_plan_goes_where_the_value_is_uncertain():
         counts,
         np.array([0.5]),
         Policy.deterministic(pmdp.state_ptr[:-1]),
-        Aim(3.0, per_step=False, limited=False),
+        SamplingGoal(3.0, per_step=False, limited=False),
     )
     names = [pmdp.action_names[pmdp.action[r]] for r in plan.rows]
     assert names[pmdp.initial_state] == "test"  # three tosses for the price of one episode
@@ -90,7 +90,7 @@ def test_the_plan_goes_where_the_value_is_uncertain():
         counts,
         np.array([0.5]),
         Policy.deterministic(pmdp.state_ptr[:-1]),
-        Aim(3.0, per_step=True, limited=False),
+        SamplingGoal(3.0, per_step=True, limited=False),
     )
     assert pmdp.action_names[pmdp.action[per_step.rows[pmdp.initial_state]]] == "bet"  # a toss per step
 

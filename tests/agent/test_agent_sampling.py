@@ -8,7 +8,7 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from scipy.stats import chi2
 
-from rpl_agent.agent.sampling.experience import Collected, Experience, Order
+from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatch
 from rpl_agent.agent.sampling.stream import open_source
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.world.attach import attach
@@ -21,9 +21,9 @@ def collect(env, *, seed=0, rng=1, policy=None, compiled=True, **order):
     world = attach(env, compiled=compiled)
     experience = Experience(world.pmdp)
     source = open_source(world, experience, np.random.default_rng(rng), seed)
-    done = Collected()
+    done = SampledBatch()
     policy = policy or Policy.uniform(world.pmdp)
-    source.collect(Order(policy, order.pop("limits", Limits()), **order), done)
+    source.collect(Request(policy, order.pop("limits", Limits()), **order), done)
     return experience, done, source
 
 
@@ -99,8 +99,8 @@ def test_episode_budgets_are_exact_across_calls(path):
     source = open_source(world, experience, np.random.default_rng(0), 0)
     left, policy = 20, Policy.uniform(world.pmdp)
     while left:
-        done = Collected()
-        source.collect(Order(policy, Limits(), pause=2, episodes_left=left), done)
+        done = SampledBatch()
+        source.collect(Request(policy, Limits(), pause=2, episodes_left=left), done)
         left -= done.episodes
         assert left >= 0 and done.episodes >= 1
     assert experience.counts.total == experience.rows.sum() == experience.expressions.sum()
@@ -164,10 +164,10 @@ def test_contradictions_name_the_step_and_keep_the_data(fault, message):
     world = attach(Teleport(CorridorEnv(), after=12, **fault), compiled=False)
     experience = Experience(world.pmdp)
     source = open_source(world, experience, np.random.default_rng(0), 0)
-    done = Collected()
+    done = SampledBatch()
     # from the start cell nothing reaches cell 5 in one step, so the fault is a contradiction wherever it happens
     with pytest.raises(DataError, match=message):
-        source.collect(Order(Policy.uniform(world.pmdp), Limits(), episodes_left=10_000), done)
+        source.collect(Request(Policy.uniform(world.pmdp), Limits(), episodes_left=10_000), done)
     assert experience.counts.total == done.steps == 11
 
 
@@ -189,9 +189,9 @@ def test_observations_are_mapped_to_states():
     )
     world = attach(env, state_of=lambda o: StateIndex(round(float(o[0]) * 10)))
     experience = Experience(world.pmdp)
-    done = Collected()
+    done = SampledBatch()
     open_source(world, experience, np.random.default_rng(0), 0).collect(
-        Order(Policy.uniform(world.pmdp), Limits(), episodes_left=50), done
+        Request(Policy.uniform(world.pmdp), Limits(), episodes_left=50), done
     )
     assert done.episodes == 50 and experience.counts.total == done.steps
 
@@ -203,14 +203,14 @@ def test_compiled_and_stepped_states_restore_exactly():
         experience = Experience(world.pmdp)
         rng = np.random.default_rng(4)
         source = open_source(world, experience, rng, 9)
-        source.collect(Order(policy, Limits(), pause=5), Collected())
+        source.collect(Request(policy, Limits(), pause=5), SampledBatch())
         stored, stored_rng = source.get_state(), rng.bit_generator.state
-        first = Collected()
-        source.collect(Order(policy, Limits(), pause=20), first)
+        first = SampledBatch()
+        source.collect(Request(policy, Limits(), pause=20), first)
         fresh = np.random.default_rng(0)
         fresh.bit_generator.state = stored_rng
         again = open_source(world, Experience(world.pmdp), fresh, 1)
         again.set_state(stored)
-        second = Collected()
-        again.collect(Order(policy, Limits(), pause=20), second)
+        second = SampledBatch()
+        again.collect(Request(policy, Limits(), pause=20), second)
         assert first.lengths == second.lengths and first.returns == second.returns

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rpl_agent.agent.storage import checkpoint
 from rpl_agent.baselines import PSRL, UCBVI, UCRL2, CertaintyEquivalence, QLearning, RMax
 from rpl_agent.baselines._planning import optimistic_expectation, postorder
 from rpl_agent.baselines.certainty_equivalence import maximum_likelihood
@@ -67,6 +68,16 @@ def test_save_and_resume_equals_never_having_stopped(agent, tmp_path):
     assert (again.num_episodes, again.num_timesteps) == (whole.num_episodes, whole.num_timesteps)
     for key, value in whole._arrays().items():
         np.testing.assert_array_equal(again._arrays()[key], value)
+
+
+def test_learners_saved_by_version_0_2_are_read(tmp_path):
+    """There ``weight`` was called ``greedy_weight``."""
+    CertaintyEquivalence(seed=5, weight=0.7).learn(ladder()[0], 20).save(tmp_path / "new.zip")
+    state, arrays = checkpoint.read_latest(tmp_path / "new.zip")
+    state["config"]["greedy_weight"] = state["config"].pop("weight")
+    checkpoint.write(tmp_path / "old.zip", state, arrays)
+    again = CertaintyEquivalence.load(tmp_path / "old.zip", ladder()[0])
+    assert again.weight == 0.7 and again.num_episodes == 20
 
 
 def test_the_same_seed_gives_the_same_run_and_another_does_not():

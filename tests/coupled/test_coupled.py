@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from rpl_agent.coupled import Frame, Judge, Side, coupled_bounds, frame_of
+from rpl_agent.coupled import AffineProof, Frame, Side, coupled_bounds, frame_of
 from rpl_agent.coupled.affine import chances_of, excess, groups_of
 from rpl_agent.coupled.bounds import _expansion
 from rpl_agent.coupled.find import find_bound
@@ -180,14 +180,14 @@ def test_nothing_false_passes(name):
             expansion = _expansion(problem, frame_of(region, pmdp.table.reduction.weights), None, start)
             if expansion is None:
                 continue
-            judge = Judge(problem, region)
+            proof = AffineProof(problem, region)
             for side in Side:
                 own = side is (Side.LOWER if objective.sense is Sense.MAX else Side.UPPER)
                 bound = find_bound(problem, expansion, side, not own)
-                if bound is None or judge.issues(bound):
+                if bound is None or proof.issues(bound):
                     continue
                 wrong = TAMPERED[name](bound, pmdp.initial_state)
-                if judge.issues(wrong):
+                if proof.issues(wrong):
                     refused += 1
                     continue
                 claim = wrong.at(region, pmdp.initial_state)
@@ -219,11 +219,11 @@ def test_plays_that_never_end_need_a_proof():
     go = Policy.deterministic(pmdp.state_ptr[:-1])
     frame = frame_of(region, pmdp.table.reduction.weights)
     bound = find_bound(problem, _expansion(problem, frame, go, go), Side.LOWER, every_policy=False)
-    judge = Judge(problem, region)
-    assert judge.issues(bound) == []
+    proof = AffineProof(problem, region)
+    assert proof.issues(bound) == []
     loop = next(s for s in range(pmdp.num_states) if not problem.task.decided[s] and np.diff(pmdp.state_ptr)[s] == 1)
     lying = replace(bound, values=_changed(bound.values, loop, lambda v: 0.9), slack=np.zeros_like(bound.slack))
-    assert any("plays can stay" in issue for issue in judge.issues(lying))
+    assert any("plays can stay" in issue for issue in proof.issues(lying))
     cost = Objective.cost("cost", target="goal")
     assert coupled_bounds(relaxation, region, cost, go, go) is None
 

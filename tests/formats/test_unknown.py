@@ -12,7 +12,7 @@ from rpl_agent.cli import main
 from rpl_agent.errors import ModelError
 from rpl_agent.formats import prism
 from rpl_agent.likelihood.blocks import factorisation
-from rpl_agent.model.unknown import learn_what
+from rpl_agent.model.unknown import hide_parameters
 from rpl_agent.relaxations.point import Point
 
 RING = """
@@ -115,26 +115,26 @@ def walk():
     )  # fmt: skip
 
 
-def test_learn_what_ties_rows_by_label_and_outcome():
+def test_hide_parameters_ties_rows_by_label_and_outcome():
     model = walk()
     forward = (model.successor == (model.row_state[model.transition_row] + 1) % 3).astype(int)
-    found = learn_what(model, rows=[0, 1, 0], outcomes=1 - forward)
+    found = hide_parameters(model, rows=[0, 1, 0], outcomes=1 - forward)
     assert sorted(found.theta) == pytest.approx([0.3, 0.6])
     np.testing.assert_allclose(found.mdp.probability, model.instantiate(np.zeros(0)).probability)
     with pytest.raises(ModelError, match="differ"):
-        learn_what(model, rows=[0, 0, 0], outcomes=1 - forward)
+        hide_parameters(model, rows=[0, 0, 0], outcomes=1 - forward)
     with pytest.raises(ModelError, match="each once"):
-        learn_what(model, outcomes=np.zeros(6, int))
-    kept = learn_what(model, rows=[-1, 0, -1])
+        hide_parameters(model, outcomes=np.zeros(6, int))
+    kept = hide_parameters(model, rows=[-1, 0, -1])
     assert kept.pmdp.num_parameters == 1 and len(kept.theta) == 1
 
 
-def test_learn_what_of_thousands_of_rows_is_lean():
+def test_hide_parameters_of_thousands_of_rows_is_lean():
     big = build(
         0, lambda s: {"go": {s: "1"} if s == 3000 else {s + 1: "0.9", max(s - 1, 0): "0.1"}}, domain=[],
         labels={"end": lambda s: s == 3000},
     )  # fmt: skip
-    found = learn_what(big)
+    found = hide_parameters(big)
     assert found.pmdp.num_parameters == 3000 and found.pmdp.table.is_plain
     np.testing.assert_allclose(found.mdp.probability, big.instantiate(np.zeros(0)).probability)
 
@@ -146,7 +146,7 @@ def test_toy_text_rows_can_be_unknown():
     model = build(
         0, lambda s: {str(a): _merged(kernel[s][a]) for a in kernel[s]}, domain=[], labels={"goal": lambda s: s == 15}
     )
-    found = learn_what(model)
+    found = hide_parameters(model)
     np.testing.assert_allclose(found.mdp.probability, model.instantiate(np.zeros(0)).probability)
 
 

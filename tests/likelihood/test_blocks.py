@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rpl_envs
-from rpl_agent import Config, Counts, Domain, Nature, Objective, RPLAgent, build, certify, learn_what, solve
+from rpl_agent import Config, Counts, Domain, Nature, Objective, RPLAgent, build, certify, hide_parameters, solve
 from rpl_agent.coupled.bounds import is_rectangular
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.evidence.intervals import anytime
@@ -267,7 +267,7 @@ def squares(side: int):
         return {"right": {right: "9/10", up: "1/10"}, "up": {up: "7/10", right: "3/10"}}
 
     labels = {"goal": lambda s: s == (side, side), "lost": lambda s: s[0] < 0}
-    return learn_what(build((0, 0), actions, domain=[], labels=labels))
+    return hide_parameters(build((0, 0), actions, domain=[], labels=labels))
 
 
 def test_agents_of_many_blocks_update_as_often_as_the_data_grow(monkeypatch):

@@ -15,7 +15,7 @@ from rpl_agent.model import (
     ParametricMDP,
     Polynomial,
     build,
-    build_arrays,
+    build_vectorized,
     restrict_domain,
     validate,
     validation,
@@ -182,7 +182,7 @@ def test_the_vectorised_builder_gives_the_same_model():
             labels={"end": lambda s: s["x"] == n}, name="model",
             action_rewards={"time": lambda s, a: np.where(a == "go", 1.0, 2.0) * np.ones(len(s["x"]))},
         )  # fmt: skip
-        return build_arrays({"x": 1}, {"x": (0, n)}, changes.pop("expand", expand), **{**keywords, **changes})
+        return build_vectorized({"x": 1}, {"x": (0, n)}, changes.pop("expand", expand), **{**keywords, **changes})
 
     assert make().content_hash == make_walk(n).content_hash
     with pytest.raises(ModelError, match="unknown action 'rest'"):

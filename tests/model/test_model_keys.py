@@ -10,7 +10,7 @@ import pytest
 from rpl_agent import Objective, certify
 from rpl_agent.errors import ModelError
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.model import Block, Domain, build, build_arrays
+from rpl_agent.model import Block, Domain, build, build_vectorized
 
 
 class Move(Enum):
@@ -110,7 +110,7 @@ def test_the_vectorised_builder_gives_back_its_actions():
         yield Block(0, n, {"x": 1 + 0 * n}, np.tile([1, -1], (len(n), 1)))
         yield Block(1, n, {"x": 1 + 0 * n}, np.tile([1, 0], (len(n), 1)))
 
-    pmdp = build_arrays(
+    pmdp = build_vectorized(
         {"x": 0}, {"x": (0, 1)}, expand, domain=Domain.box(["p"]), monomials=[[0], [1]], denominators=[1, 1],
         action_names=[0, 1], action_rewards={"r": reward},
     )  # fmt: skip

@@ -18,7 +18,7 @@ SOURCES = sorted([*(ROOT / "rpl_agent").rglob("*.py"), *(ROOT / "envs").rglob("*
 LINES, KERNEL_LINES, ARGUMENTS, FILE_LINES = 60, 90, 10, 450
 
 #: What a user calls with named options, one per choice: an object to hold them would be one more thing to learn.
-MANY_OPTIONS = {"RPLAgent.__init__", "RPLAgent.learn", "train", "build_arrays"}
+MANY_OPTIONS = {"RPLAgent.__init__", "RPLAgent.learn", "train", "build_vectorized"}
 
 
 def functions() -> Iterator[tuple[str, str, ast.FunctionDef, bool]]:

@@ -106,7 +106,7 @@ def bind_blackjack(env: Any) -> Binding:
         return OVER if terminated else (*first(observation)[:3], 0)
 
     over = pmdp.state_index(OVER)
-    ending = (pmdp.arrives == over) & (pmdp.row_state[pmdp.transition_row] != over)
+    ending = (pmdp.visible_successor == over) & (pmdp.row_state[pmdp.transition_row] != over)
     paid = pmdp.on_transitions(pmdp.row_reward("gain")) - ending * ~pmdp.is_silent[pmdp.row_state[pmdp.transition_row]]
     # The powers of one unknown, up to the eleventh: a region in eleven dimensions, in which every row of every sweep
     # would be a linear program. In one dimension bounds per expression lose little, and there are 172 of them.

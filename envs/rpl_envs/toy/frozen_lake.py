@@ -70,5 +70,5 @@ def bind_frozen_lake(env: Any) -> Binding:
 
     return Binding(
         pmdp, objective, read, lambda before, action, observation, *_: read(observation),
-        np.where(decided, 0.0, entering[pmdp.arrives]),
+        np.where(decided, 0.0, entering[pmdp.visible_successor]),
     )  # fmt: skip

@@ -125,7 +125,7 @@ def bind_taxi(env: Any) -> Binding:
         return (*after[:4], int(fickle and bool(before[4] or on_board)))
 
     delivered = pmdp.labels["delivered"]
-    arriving = delivered[pmdp.arrives] & ~delivered[pmdp.row_state[pmdp.transition_row]]
+    arriving = delivered[pmdp.visible_successor] & ~delivered[pmdp.row_state[pmdp.transition_row]]
     paid = np.where(arriving, DELIVERY_BONUS, 0.0) - pmdp.on_transitions(pmdp.row_reward("cost"))
     paid[pmdp.is_silent[pmdp.row_state[pmdp.transition_row]]] = 0.0
     return Binding(pmdp, objective, first, following, paid)

@@ -34,7 +34,7 @@ ASSUMPTIONS = (
 )
 
 
-class BoardCallback(BaseCallback):
+class TensorBoardCallback(BaseCallback):
     """Texts, pictures and settings of a run; nothing where there is no TensorBoard folder."""
 
     def __init__(self) -> None:

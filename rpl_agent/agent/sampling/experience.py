@@ -49,7 +49,7 @@ class Experience:
 
 
 @dataclass
-class Collected:
+class SampledBatch:
     """What one call of `Source.collect` did."""
 
     episodes: int = 0
@@ -71,7 +71,7 @@ class Collected:
 
 
 @dataclass(frozen=True)
-class Order:
+class Request:
     """How much to collect: stop after the first of these.
 
     pause : completed episodes after which to return, episodes_left / steps_left : what the budget still allows.
@@ -88,7 +88,7 @@ class Order:
 class Source(Protocol):
     """A stream of episodes."""
 
-    def collect(self, order: Order, done: Collected) -> None:
+    def collect(self, request: Request, done: SampledBatch) -> None:
         """Collect into ``done``, which stays right if an error ends the collection."""
         ...
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.sampling.experience import Collected, Experience, Order, require_kind
-from rpl_agent.agent.sampling.step_checker import StepBook, unpack_reset, unpack_step
+from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatch, require_kind
+from rpl_agent.agent.sampling.step_checker import StepChecker, unpack_reset, unpack_step
 from rpl_agent.errors import DataError
 from rpl_agent.model.objective import Objective, Sense
 from rpl_agent.model.simulate import Simulator
@@ -36,16 +36,16 @@ class SimulatorSource:
         self._batch = np.zeros(experience.pmdp.num_transitions, dtype=np.int64)
         self._max_steps = simulator.max_steps
 
-    def collect(self, order: Order, done: Collected) -> None:
-        limits, experience, simulator = order.limits, self._experience, self._simulator
-        while done.episodes < min(order.pause, order.episodes_left) and done.steps < order.steps_left:
-            left = order.steps_left - done.steps
+    def collect(self, request: Request, done: SampledBatch) -> None:
+        limits, experience, simulator = request.limits, self._experience, self._simulator
+        while done.episodes < min(request.pause, request.episodes_left) and done.steps < request.steps_left:
+            left = request.steps_left - done.steps
             # growing with the data, so that marks fall due close to where the geometric schedule wants them
             chunk = max(1, min(CHUNK_STEPS, left, 1 + experience.counts.total // 8) // self._max_steps)
             simulator.max_steps = min(self._max_steps, left)
-            episodes = int(min(chunk, order.pause - done.episodes, order.episodes_left - done.episodes))
+            episodes = int(min(chunk, request.pause - done.episodes, request.episodes_left - done.episodes))
             batch = simulator.run(
-                order.policy, episodes, self._batch, limits.rows, limits.expressions, experience.rows,
+                request.policy, episodes, self._batch, limits.rows, limits.expressions, experience.rows,
                 experience.expressions,
             )  # fmt: skip
             experience.counts.add_batch(self._batch)
@@ -62,7 +62,7 @@ class SimulatorSource:
             if self._can_cut and simulator.max_steps == self._max_steps:  # else the budget ended it, not the limit
                 done.cut += batch.cut
             done.due = batch.stopped
-            done.interrupted = order.interrupted()
+            done.interrupted = request.interrupted()
             if done.due or done.interrupted:
                 break
         simulator.max_steps = self._max_steps
@@ -86,25 +86,25 @@ class EnvSource:
     """Steps one `gymnasium.Env`, wrapped as it may be."""
 
     def __init__(
-        self, env: Any, book: StepBook, rng: np.random.Generator, seed: int | None, actions: np.ndarray
+        self, env: Any, checker: StepChecker, rng: np.random.Generator, seed: int | None, actions: np.ndarray
     ):  # fmt: skip
         self._env = env
-        self._book = book
+        self._checker = checker
         self._rng = rng
         self._seed = seed  # given to the first reset only
         self._actions = actions  # (A,) the environment's numbers of the model's
         self._places = actions - int(getattr(env.action_space, "start", 0))  # in an action mask
         self._episode = 0
 
-    def collect(self, order: Order, done: Collected) -> None:
-        self._book.use(order.policy)
-        while done.episodes < min(order.pause, order.episodes_left) and done.steps < order.steps_left:
-            self._run_episode(order, done)
+    def collect(self, request: Request, done: SampledBatch) -> None:
+        self._checker.use(request.policy)
+        while done.episodes < min(request.pause, request.episodes_left) and done.steps < request.steps_left:
+            self._run_episode(request, done)
             if done.due or done.interrupted:
                 break
 
-    def _run_episode(self, order: Order, done: Collected) -> None:
-        book, uniform = self._book, self._rng.random
+    def _run_episode(self, request: Request, done: SampledBatch) -> None:
+        checker, uniform = self._checker, self._rng.random
         self._episode += 1
         episode, length, total, value, seen = self._episode, 0, 0.0, 0.0, []
         deadline = None
@@ -115,38 +115,38 @@ class EnvSource:
         state, drawn, mask = self._reset(lambda: f"episode {episode}, reset")
         if drawn is not None:
             seen.append(drawn)
-            book.count(book.pmdp.transition_row[drawn], drawn, order.limits)
+            checker.count(checker.pmdp.transition_row[drawn], drawn, request.limits)
         try:
-            while done.steps < order.steps_left:
-                book.compare_mask(state, mask, self._places, where)
-                row = book.choose(state, uniform(), length)
-                returned = self._env.step(int(self._actions[book.pmdp.action[row]]))
+            while done.steps < request.steps_left:
+                checker.compare_mask(state, mask, self._places, where)
+                row = checker.choose(state, uniform(), length)
+                returned = self._env.step(int(self._actions[checker.pmdp.action[row]]))
                 observation, reward, terminated, truncated, mask = unpack_step(returned, where)
-                state, t = book.follow(state, row, observation, reward, terminated, where)
+                state, t = checker.follow(state, row, observation, reward, terminated, where)
                 seen.append(t)
                 total += reward
-                value += book.gain(t, length, reward)
+                value += checker.gain(t, length, reward)
                 length += 1
                 done.steps += 1
-                done.due |= book.count(row, t, order.limits)
+                done.due |= checker.count(row, t, request.limits)
                 if terminated or truncated:
-                    done.end(total, length, value, not terminated and book.is_cut(state, length))
-                    done.interrupted = order.interrupted()
+                    done.end(total, length, value, not terminated and checker.is_cut(state, length))
+                    done.interrupted = request.interrupted()
                     return
-                if order.interrupted():
+                if request.interrupted():
                     deadline = deadline or time.monotonic() + GRACE_SECONDS
                     if time.monotonic() >= deadline:
                         done.interrupted = True
                         return
         finally:
             if seen:
-                book.experience.add_steps(seen)
+                checker.experience.add_steps(seen)
 
     def _reset(self, where: Callable[[], str]) -> tuple[int, int | None, Any]:
         returned = self._env.reset(seed=self._seed) if self._seed is not None else self._env.reset()
         self._seed = None
         observation, mask = unpack_reset(returned, where)
-        return *self._book.begin(observation, where), mask
+        return *self._checker.begin(observation, where), mask
 
     def get_state(self) -> dict[str, Any]:
         """The environment's generator; kept at episode boundaries, where nothing else matters."""

@@ -1,4 +1,4 @@
-"""`StepBook`: what is seen is compared with what is modelled, step by step, and counted.
+"""`StepChecker`: what is seen is compared with what is modelled, step by step, and counted.
 
 Compared are the state after every reset with the model's start, every successor with the graph, every reward with what
 the model pays, every end with the end of the objective, and an action mask, where there is one, with the actions that
@@ -28,7 +28,7 @@ REWARD_TOLERANCE = 1e-6
 Where = Callable[[], str]
 
 
-class StepBook:
+class StepChecker:
     """Checks and records single steps: shared by the sources that step an environment in Python.
 
     paid : (2, T) least and most that the environment pays for each transition by the model, or None: not compared.
@@ -44,7 +44,8 @@ class StepBook:
         self._gain = None if self.task.depends_on_parameters else gains(self.pmdp, self.task)
         self._sign = 1.0 if objective.sense is Sense.MAX else -1.0
         self._discount = objective.discount
-        self._pace = self.pmdp.moment(0), self.pmdp.pace  # of `ParametricMDP.moment`, asked in every step
+        # of `ParametricMDP.solver_step`, asked in every step
+        self._solver_steps = self.pmdp.solver_step(0), self.pmdp.solver_steps_per_step
         self._settled: np.ndarray | None = None
         self._ways: dict[tuple[int, int], list[int]] = {}  # transitions from a row to a state
         self._choices: dict[int, tuple[int, list[float]]] = {}
@@ -66,8 +67,9 @@ class StepBook:
         """Row drawn with a uniform number, at a step of the episode."""
         if self._weights is None:
             assert self._policy is not None and self._policy.rows is not None
-            rules, (first, pace) = self._policy.rows, self._pace  # the last rule persists, as in `Policy.at`
-            return int(rules[min(first + pace * step, len(rules) - 1), state])
+            rules, (first, per_step) = self._policy.rows, self._solver_steps
+            # the last rule persists, as in `Policy.at`
+            return int(rules[min(first + per_step * step, len(rules) - 1), state])
         choice = self._choices.get(state)
         if choice is None:
             lo, hi = int(self.pmdp.state_ptr[state]), int(self.pmdp.state_ptr[state + 1])
@@ -126,7 +128,7 @@ class StepBook:
         self._masked.add(state)
         pmdp, allowed = self.pmdp, np.append(np.asarray(mask).astype(bool).ravel(), False)
         for row in range(int(pmdp.state_ptr[state]), int(pmdp.state_ptr[state + 1])):
-            moves = (pmdp.arrives[pmdp.row_ptr[row] : pmdp.row_ptr[row + 1]] != state).any()
+            moves = (pmdp.visible_successor[pmdp.row_ptr[row] : pmdp.row_ptr[row + 1]] != state).any()
             if moves and not allowed[min(places[pmdp.action[row]], len(allowed) - 1)]:
                 raise DataError(
                     f"{where()}: the environment's action_mask forbids action "
@@ -138,7 +140,7 @@ class StepBook:
         pmdp, ways = self.pmdp, self._ways.get((row, successor))
         if ways is None:
             low, high = int(pmdp.row_ptr[row]), int(pmdp.row_ptr[row + 1])
-            ways = (low + np.flatnonzero(pmdp.arrives[low:high] == successor)).tolist()
+            ways = (low + np.flatnonzero(pmdp.visible_successor[low:high] == successor)).tolist()
             if not ways:
                 raise DataError(
                     f"{where()}: successor {self._name(successor)} of {pmdp.row_name(row)} is unknown to the "
@@ -173,7 +175,7 @@ class StepBook:
         return f"state {state} = {self.pmdp.state_name(state)}"
 
     def _successors(self, row: int) -> str:
-        found = self.pmdp.arrives[self.pmdp.row_ptr[row] : self.pmdp.row_ptr[row + 1]]
+        found = self.pmdp.visible_successor[self.pmdp.row_ptr[row] : self.pmdp.row_ptr[row + 1]]
         shown = ", ".join(self.pmdp.state_name(int(s)) for s in found[:4])
         return shown + (", …" if len(found) > 4 else "")
 

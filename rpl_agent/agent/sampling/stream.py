@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.sampling.experience import Collected, Experience, Order, Source, require_kind
+from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatch, Source, require_kind
 from rpl_agent.agent.sampling.recorder import Recorder, plays_again, reseeded
 from rpl_agent.agent.sampling.sources import EnvSource, SimulatorSource
-from rpl_agent.agent.sampling.step_checker import StepBook
+from rpl_agent.agent.sampling.step_checker import StepChecker
 from rpl_agent.agent.sampling.vector import VectorSource
 from rpl_agent.agent.world.attach import Attachment
 from rpl_agent.agent.world.env_facts import attribute
@@ -40,9 +40,9 @@ def open_source(world: Attachment, experience: Experience, rng: np.random.Genera
         if world.limit is not None:
             simulator.max_steps = min(simulator.max_steps, world.limit)
         return SimulatorSource(simulator, experience, world.objective)
-    book = StepBook(experience, world.reader, world.objective, world.paid)
+    checker = StepChecker(experience, world.reader, world.objective, world.paid)
     kind = VectorSource if world.is_vector else EnvSource
-    return kind(world.env, book, rng, int(seed % 2**31), world.actions)
+    return kind(world.env, checker, rng, int(seed % 2**31), world.actions)
 
 
 class Stream:
@@ -60,10 +60,10 @@ class Stream:
         opening: list[Any], stored: Mapping[str, Any] | None = None,
     ):  # fmt: skip
         self._world, self._experience, self._rng, self._fresh_seed = world, experience, rng, fresh_seed
-        self._tape = Recorder(world.env, keep_tail=not world.is_vector)
+        self._recorder = Recorder(world.env, keep_tail=not world.is_vector)
         #: Whether the run went on bit for bit whenever it was resumed.
         self.exact = True if stored is None else bool(stored["exact"])
-        whole = stored is not None and bool(stored["whole"])  # every call is on the tape: nothing else need be asked
+        whole = stored is not None and bool(stored["whole"])  # every call is on record: nothing else need be asked
         if opening and not world.compiled and not whole:
             self._refuse_a_repetition(opening)  # first, while a generator of its own is where it was made
         if stored is not None:
@@ -73,11 +73,11 @@ class Stream:
                     self._source.set_state(stored["source"])
                 except (KeyError, TypeError, AttributeError, OverflowError) as error:
                     raise DataError(f"the checkpoint's stream of episodes is not readable: {error!r}") from None
-                self._tape.opening = [tuple(call) for call in opening]
+                self._recorder.opening = [tuple(call) for call in opening]
                 return
             require_kind(stored["source"], "vector" if world.is_vector else "env")
         self._source = self._open()
-        self._tape.opening = [tuple(call) for call in opening]
+        self._recorder.opening = [tuple(call) for call in opening]
         if stored is not None:
             self.exact = False
             _warn(
@@ -94,23 +94,23 @@ class Stream:
             words = [int(word) for word in seed_state(seed)]
             source.set_state({"kind": "simulator", "rng": words})
             return source
-        return open_source(replace(self._world, env=self._tape), self._experience, self._rng, seed)
+        return open_source(replace(self._world, env=self._recorder), self._experience, self._rng, seed)
 
     @property
     def opening(self) -> list[Any]:
-        return self._tape.opening
+        return self._recorder.opening
 
     @property
     def simulator(self) -> Any:
         """The compiled simulator, for learners with loops of their own; None where there is none."""
         return self._source.simulator if isinstance(self._source, SimulatorSource) else None
 
-    def collect(self, order: Order, done: Collected) -> None:
-        self._source.collect(order, done)
+    def collect(self, request: Request, done: SampledBatch) -> None:
+        self._source.collect(request, done)
 
     def get_state(self) -> dict[str, Any]:
         """JSON."""
-        return {"source": self._source.get_state(), "exact": self.exact, **self._tape.get_state()}
+        return {"source": self._source.get_state(), "exact": self.exact, **self._recorder.get_state()}
 
     # ------------------------------------------------------------------ going on
     def _stands_there(self, stored: Mapping[str, Any]) -> bool:

@@ -16,17 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.sampling.experience import Collected, Order, require_kind
-from rpl_agent.agent.sampling.step_checker import StepBook, flag, number, unpack_reset
+from rpl_agent.agent.sampling.experience import Request, SampledBatch, require_kind
+from rpl_agent.agent.sampling.step_checker import StepChecker, flag, number, unpack_reset
 from rpl_agent.errors import ModelError
 
 
 class VectorSource:
     """Steps n sub-environments at once."""
 
-    def __init__(self, env: Any, book: StepBook, rng: np.random.Generator, seed: int | None, actions: np.ndarray):
+    def __init__(self, env: Any, checker: StepChecker, rng: np.random.Generator, seed: int | None, actions: np.ndarray):
         self._env = env
-        self._book = book
+        self._checker = checker
         self._rng = rng
         self._seed = seed
         self._actions = actions  # (A,) the environment's numbers of the model's
@@ -44,22 +44,22 @@ class VectorSource:
         self._length = np.zeros(self._count, dtype=np.int64)
         self._tick = 0
 
-    def collect(self, order: Order, done: Collected) -> None:
-        self._book.use(order.policy)
+    def collect(self, request: Request, done: SampledBatch) -> None:
+        self._checker.use(request.policy)
         if self._states is None:
             self._reset()
         seen: list[int] = []
         try:
-            while done.episodes < min(order.pause, order.episodes_left) and done.steps < order.steps_left:
+            while done.episodes < min(request.pause, request.episodes_left) and done.steps < request.steps_left:
                 ended = done.episodes
-                self._claim(order, order.episodes_left - done.episodes, seen)
-                self._step(order, done, seen)
-                done.interrupted = order.interrupted()
+                self._claim(request, request.episodes_left - done.episodes, seen)
+                self._step(request, done, seen)
+                done.interrupted = request.interrupted()
                 if done.interrupted or (done.due and done.episodes > ended):
                     break
         finally:
             if seen:
-                self._book.experience.add_steps(seen)
+                self._checker.experience.add_steps(seen)
 
     def _reset(self) -> None:
         self._tick += 1
@@ -73,7 +73,7 @@ class VectorSource:
         self._fresh[:] = True
         self._active[:] = self._resetting[:] = False
 
-    def _claim(self, order: Order, episodes_left: int, seen: list[int]) -> None:
+    def _claim(self, request: Request, episodes_left: int, seen: list[int]) -> None:
         """Start episodes in fresh sub-environments while the budget has room."""
         room = episodes_left - int(self._active.sum())
         for i in np.flatnonzero(self._fresh):
@@ -86,17 +86,17 @@ class VectorSource:
             drawn = self._drawn[i]
             if drawn is not None:  # the draw of a random start is the episode's first transition
                 seen.append(drawn)
-                self._book.count(self._book.pmdp.transition_row[drawn], drawn, order.limits)
+                self._checker.count(self._checker.pmdp.transition_row[drawn], drawn, request.limits)
 
-    def _step(self, order: Order, done: Collected, seen: list[int]) -> None:
+    def _step(self, request: Request, done: SampledBatch, seen: list[int]) -> None:
         assert self._states is not None
-        book, pmdp = self._book, self._book.pmdp
+        checker, pmdp = self._checker, self._checker.pmdp
         self._tick += 1
         for i in np.flatnonzero(~self._resetting).tolist():
-            book.compare_mask(int(self._states[i]), self._mask(i), self._places, partial(self._where, i))
+            checker.compare_mask(int(self._states[i]), self._mask(i), self._places, partial(self._where, i))
         uniform = self._rng.random(self._count)
         steps = np.where(self._active, self._length, 0)
-        rows = [book.choose(int(s), float(u), int(k)) for s, u, k in zip(self._states, uniform, steps)]
+        rows = [checker.choose(int(s), float(u), int(k)) for s, u, k in zip(self._states, uniform, steps)]
         actions = self._actions[pmdp.action[rows]]
         observations, rewards, terminated, truncated, info = self._env.step(actions)
         self._info = info
@@ -111,7 +111,7 @@ class VectorSource:
             ended, cut = flag(terminated[i], "terminated", where), flag(truncated[i], "truncated", where)
             over[i] = ended or cut
             last = _part(final if final is not None and over[i] else observations, i)
-            self._advance(i, rows[i], last, number(rewards[i], where), (ended, cut), order, done, seen)
+            self._advance(i, rows[i], last, number(rewards[i], where), (ended, cut), request, done, seen)
             if over[i]:
                 self._end(i, observations)
             elif not self._active[i]:
@@ -125,22 +125,22 @@ class VectorSource:
         return self._info["action_mask"][i] if given else None
 
     def _advance(
-        self, i: int, row: int, observation: Any, reward: float, ends: tuple[bool, bool], order: Order,
-        done: Collected, seen: list[int],
+        self, i: int, row: int, observation: Any, reward: float, ends: tuple[bool, bool], request: Request,
+        done: SampledBatch, seen: list[int],
     ) -> None:  # fmt: skip
         """One transition of a sub-environment; it counts if it belongs to an episode of ours."""
         assert self._states is not None
-        book, (terminated, truncated) = self._book, ends
-        state, t = book.follow(int(self._states[i]), row, observation, reward, terminated, partial(self._where, i))
-        if self._active[i] and done.steps < order.steps_left:
+        checker, (terminated, truncated) = self._checker, ends
+        state, t = checker.follow(int(self._states[i]), row, observation, reward, terminated, partial(self._where, i))
+        if self._active[i] and done.steps < request.steps_left:
             seen.append(t)
             done.steps += 1
-            done.due |= book.count(row, t, order.limits)
+            done.due |= checker.count(row, t, request.limits)
             self._total[i] += reward
-            self._value[i] += book.gain(t, int(self._length[i]), reward)
+            self._value[i] += checker.gain(t, int(self._length[i]), reward)
             self._length[i] += 1
             if terminated or truncated:
-                cut = not terminated and book.is_cut(state, int(self._length[i]))
+                cut = not terminated and checker.is_cut(state, int(self._length[i]))
                 done.end(float(self._total[i]), int(self._length[i]), float(self._value[i]), cut)
         elif self._active[i]:
             self._active[i] = False  # the budget of steps ended just before this one
@@ -167,7 +167,7 @@ class VectorSource:
     def _begin(self, observations: Any, i: int) -> None:
         assert self._states is not None
         where = lambda: f"vector step {self._tick}, sub-environment {i}, reset"  # noqa: E731
-        self._states[i], self._drawn[i] = self._book.begin(_part(observations, i), where)
+        self._states[i], self._drawn[i] = self._checker.begin(_part(observations, i), where)
 
     def _where(self, i: int) -> str:
         return f"vector step {self._tick}, sub-environment {i}, step {self._length[i] + 1}"

@@ -20,7 +20,7 @@ MOST_WORK = 20_000_000
 def gains(pmdp: ParametricMDP, task: Task) -> np.ndarray:
     """(T,) what a transition adds to the objective: its reward, or 1 on entering the target."""
     if task.objective.kind is Kind.REACH:
-        return (task.target[pmdp.arrives] & ~task.decided[pmdp.row_state[pmdp.transition_row]]).astype(float)
+        return (task.target[pmdp.visible_successor] & ~task.decided[pmdp.row_state[pmdp.transition_row]]).astype(float)
     return pmdp.on_transitions(task.paid(pmdp))
 
 
@@ -58,14 +58,14 @@ def can_cut(pmdp: ParametricMDP, task: Task, limit: int | None, horizon: int | N
     first = pmdp.row_ptr[pmdp.state_ptr]
     loops = np.ones(pmdp.num_states, dtype=bool)  # states that every action keeps: nothing happens there any more
     source = pmdp.row_state[pmdp.transition_row]
-    loops[source[pmdp.arrives != source]] = False
+    loops[source[pmdp.visible_successor != source]] = False
     over = task.decided | loops
     here = np.array([pmdp.initial_state])
     work = 0
     for _ in range(limit + int(pmdp.has_random_start)):
         sizes = first[here + 1] - first[here]
         offsets = np.repeat(first[here] - np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes)
-        reached = np.unique(pmdp.arrives[offsets + np.arange(sizes.sum())])
+        reached = np.unique(pmdp.visible_successor[offsets + np.arange(sizes.sum())])
         work += int(sizes.sum())
         here = reached[~over[reached]]
         if not len(here):

@@ -41,7 +41,7 @@ from rpl_agent.model.domain import Domain
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP, Reward
 from rpl_agent.model.polynomial import Polynomial
-from rpl_agent.model.unknown import learn_what
+from rpl_agent.model.unknown import hide_parameters
 from rpl_agent.model.validation import expression_range, require_valid, restrict_domain
 from rpl_agent.relaxations.interval import Intervals
 
@@ -287,7 +287,7 @@ def loads(
         raise PrismError("definitions nested too deeply", NOWHERE, source, text) from None
     truth = unknowns.theta(model.table.parameters, pool.derived)
     if unknown == ROWS:
-        hidden = learn_what(model)
+        hidden = hide_parameters(model)
         model, truth = hidden.pmdp, hidden.theta
     rewards = made.parametric_rewards
     loaded = PrismModel(model, made.program, source, {}, [], made.bounds, rewards, truth, pool.derived)

@@ -13,9 +13,9 @@ Names of labels and rewards are the model's own.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from rpl_agent.errors import ModelError
-from rpl_agent.model.objective import Objective, Sense
 
 _NAME = r"[\"']?(?P<{}>[A-Za-z_]\w*)[\"']?"
 _HORIZON = r"(?:,?\s+(?:within|for|horizon)\s+(?P<horizon>\d+)(?:\s+steps?)?)?"
@@ -37,41 +37,36 @@ FORMS = (
 )
 
 
-def parse_objective(text: str) -> Objective:
-    """The objective that is said; an error shows the forms that are understood."""
+def read_objective(text: str) -> tuple[str, dict[str, Any]]:
+    """(which maker of `Objective`, its arguments); an error shows the forms that are understood."""
     said = " ".join(text.strip().rstrip(".").split())
     found = REACH.fullmatch(said)
     if found is not None:
-        return Objective.reach(
-            found["target"], avoid=found["avoid"], sense=_sense(found), horizon=_whole(found["horizon"])
-        )
+        return "reach", _fields(found, ("target", "avoid"))
     found = REWARD.fullmatch(said)
     if found is None:
         raise ModelError(f"the objective {text!r} is not understood; say one of: {'; '.join(FORMS)}")
+    fields = {"name": found["reward"], **_fields(found, ("target",))}
     discounted = (found["kind"] or "").strip().lower() == "discounted"
     if discounted != (found["gamma"] is not None):
         raise ModelError(f"the objective {text!r}: a discounted reward needs its gamma, and only that has one")
-    if discounted:
-        if found["horizon"]:
-            raise ModelError(f"the objective {text!r}: say either gamma or a number of steps")
-        return Objective.discounted(
-            found["reward"], _factor(found["gamma"], text), target=found["target"], sense=_sense(found)
-        )
-    return Objective.reward(
-        found["reward"], target=found["target"], sense=_sense(found), horizon=_whole(found["horizon"])
-    )
+    if not discounted:
+        return "reward", fields
+    if fields.pop("horizon") is not None:
+        raise ModelError(f"the objective {text!r}: say either gamma or a number of steps")
+    return "discounted", {**fields, "discount": _factor(found["gamma"], text)}
 
 
-def _sense(found: re.Match[str]) -> Sense:
-    return Sense.MAX if found["sense"].lower().startswith("max") else Sense.MIN
-
-
-def _whole(text: str | None) -> int | None:
-    return None if text is None else int(text)
+def _fields(found: re.Match[str], names: tuple[str, ...]) -> dict[str, Any]:
+    horizon = found["horizon"]
+    return {
+        **{name: found[name] for name in names}, "sense": found["sense"].lower()[:3],
+        "horizon": None if horizon is None else int(horizon),
+    }  # fmt: skip
 
 
 def _factor(text: str, said: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ModelError(f"the objective {said!r}: {text!r} is no number") from None
+        raise ModelError(f"the objective {said!r}: {text!r} is not a number") from None

@@ -1,4 +1,4 @@
-"""`per_model`: facts that are computed once for as long as what they are about lives."""
+"""`cached_on`: facts that are computed once for as long as what they are about lives."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Model = TypeVar("Model")
 _facts: dict[int, tuple[weakref.ref[Any], dict[str, Any]]] = {}
 
 
-def per_model(model: Model, name: str, make: Callable[[Model], Fact]) -> Fact:
+def cached_on(model: Model, name: str, make: Callable[[Model], Fact]) -> Fact:
     """make(model), computed once for a model, a table of expressions or whatever else is frozen."""
     key = id(model)
     entry = _facts.get(key)

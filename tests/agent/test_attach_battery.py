@@ -154,7 +154,7 @@ def test_models_are_the_true_kernels(name):
             found: dict[tuple[int, float], float] = {}
             paid = binding.paid if binding.paid is not None else -pmdp.on_transitions(pmdp.row_reward("cost"))
             for t in range(pmdp.row_ptr[r], pmdp.row_ptr[r + 1]):
-                after = pmdp.state_value(int(pmdp.arrives[t]))
+                after = pmdp.state_value(int(pmdp.visible_successor[t]))
                 if name == "rainy taxi":
                     number = ((after[0] * 5 + after[1]) * 5 + after[2]) * 4 + after[3]
                 else:

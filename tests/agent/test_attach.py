@@ -9,7 +9,7 @@ import pytest
 from rpl_agent import DataError, ModelError, Objective, RPLAgent, build
 from rpl_agent.agent.evaluation import optimal_value
 from rpl_agent.model import StateIndex
-from tests.door_worlds import FAIL, REPAIR, Broken, Machine, machine_model
+from tests.attach_worlds import FAIL, REPAIR, Broken, Machine, machine_model
 
 THETA = np.array([FAIL, REPAIR])
 

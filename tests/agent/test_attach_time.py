@@ -14,7 +14,7 @@ from rpl_agent import ModelError, Objective, RPLAgent, RPLWarning
 from rpl_agent.agent.evaluation import exact_value, monte_carlo
 from rpl_agent.agent.runs import evaluate, train
 from rpl_agent.agent.world.plays import can_cut
-from tests.door_worlds import Machine, machine_model
+from tests.attach_worlds import Machine, machine_model
 
 
 def test_a_time_limit_that_can_cut_is_said(tmp_path):
