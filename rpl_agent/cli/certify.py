@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.common import ModelSource, add_json, add_method, add_seed, add_source, config_of, emit, load_source
-from rpl_agent.cli.parser import count, output_file
+from rpl_agent.cli.parser import Options, count, output_file
 from rpl_agent.cli.stored import ID_OR_RUN, run_of, true_parameters
 from rpl_agent.errors import ModelError
 
@@ -67,7 +67,7 @@ def register(commands: Any) -> None:
     plot.set_defaults(run=run_plot)
 
 
-def add_data(parser: argparse._ActionsContainer) -> None:
+def add_data(parser: Options) -> None:
     """Where data come from: a simulation or a log."""
     parser.add_argument(
         "--episodes", type=count, metavar="N", help="simulate so many uniform episodes at the true parameters"

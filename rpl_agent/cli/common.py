@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rpl_agent.cli.parser import Parser, add_call, between, count, seed
+from rpl_agent.cli.parser import Options, Parser, add_call, between, count, seed
 from rpl_agent.errors import ModelError
 
 if TYPE_CHECKING:
@@ -46,11 +48,11 @@ class ModelSource:
         return self.theta
 
 
-def add_json(parser: argparse._ActionsContainer) -> None:
+def add_json(parser: Options) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object, for errors too")
 
 
-def add_seed(parser: argparse._ActionsContainer, default: int = 0) -> None:
+def add_seed(parser: Options, default: int = 0) -> None:
     parser.add_argument("--seed", type=seed, default=default, help=f"of everything random (default {default})")
 
 
@@ -174,7 +176,6 @@ def load_source(arguments: argparse.Namespace) -> ModelSource:
     import numpy as np
 
     import rpl_envs
-    from rpl_agent.cli.worlds import known_id
 
     if arguments.param or arguments.const or arguments.property or arguments.unknown or arguments.tie:
         raise ModelError("--param, --const, --property, --unknown and --tie belong to --model FILE")
@@ -183,10 +184,26 @@ def load_source(arguments: argparse.Namespace) -> ModelSource:
         if theta_given:
             raise ModelError("--theta belongs to our own worlds and models: Gymnasium's worlds simulate themselves")
         return found
-    name = known_id(arguments.id)
+    name = _known_id(arguments.id)
     world = rpl_envs.benchmark(name)
     theta = world.pmdp.instantiate(theta_given).theta if theta_given else np.asarray(world.theta)
     return ModelSource(name, world.pmdp, world.objective, theta, arguments.max_steps or world.max_episode_steps)
+
+
+def _known_id(text: str) -> str:
+    """The registered id that ``text`` names, in full; an error that names the nearest one otherwise."""
+    import rpl_envs
+
+    ids = [instance.id for instance in rpl_envs.INSTANCES.values()]
+    ids += [f"rpl/{family}-v0" for family in rpl_envs.FAMILIES]
+    short = text.removeprefix("rpl_envs:")
+    for candidate in (short, f"rpl/{short}", f"rpl/{short}-v0"):
+        if candidate in ids:
+            return candidate
+    plain = {re.sub(r"^rpl/|-v\d+$", "", known).lower(): known for known in ids}
+    near = difflib.get_close_matches(re.sub(r"^rpl/|-v\d+$", "", short).lower(), plain, 1, cutoff=0.6)
+    hint = f"the nearest is {plain[near[0]]}; " if near else ""
+    raise ModelError(f"no world {text!r}: {hint}rpl worlds lists them all")
 
 
 def _require_property(arguments: argparse.Namespace) -> None:

@@ -16,7 +16,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 #: Seeds of numpy, Gymnasium and Stable-Baselines3 alike.
 LARGEST_SEED = 2**32 - 1
@@ -66,7 +66,13 @@ def _with_nearest(message: str) -> str:
     return message + (f"; the nearest is {near[0]}" if near else "")
 
 
-def add_call(parser: argparse._ActionsContainer, function: Callable, options: dict[str, tuple[str, dict]]) -> None:
+class Options(Protocol):
+    """A parser or a group of its options."""
+
+    def add_argument(self, *names: str, **settings: Any) -> Any: ...
+
+
+def add_call(parser: Options, function: Callable, options: dict[str, tuple[str, dict]]) -> None:
     """One option per keyword of ``function`` (or field of a dataclass); its default is the function's.
 
     ``options`` maps the keyword to its help and to further arguments of ``add_argument``.

@@ -1,10 +1,8 @@
-"""`rpl worlds`: the registered ids, with sizes, parameters and objective; and the id that a mistyped one is near to."""
+"""`rpl worlds`: the registered ids, with sizes, parameters and objective."""
 
 from __future__ import annotations
 
 import argparse
-import difflib
-import re
 from typing import Any
 
 from rpl_agent.cli.common import add_json, emit
@@ -16,22 +14,6 @@ def register(commands: Any) -> None:
     worlds.add_argument("pattern", nargs="?", default="", metavar="TEXT", help="only ids that contain TEXT")
     add_json(worlds)
     worlds.set_defaults(run=run_worlds)
-
-
-def known_id(text: str) -> str:
-    """The registered id that ``text`` names, in full; an error that names the nearest one otherwise."""
-    import rpl_envs
-
-    ids = [instance.id for instance in rpl_envs.INSTANCES.values()]
-    ids += [f"rpl/{family}-v0" for family in rpl_envs.FAMILIES]
-    short = text.removeprefix("rpl_envs:")
-    for candidate in (short, f"rpl/{short}", f"rpl/{short}-v0"):
-        if candidate in ids:
-            return candidate
-    plain = {re.sub(r"^rpl/|-v\d+$", "", known).lower(): known for known in ids}
-    near = difflib.get_close_matches(re.sub(r"^rpl/|-v\d+$", "", short).lower(), plain, 1, cutoff=0.6)
-    hint = f"the nearest is {plain[near[0]]}; " if near else ""
-    raise ModelError(f"no world {text!r}: {hint}rpl worlds lists them all")
 
 
 def describe() -> list[dict[str, Any]]:

@@ -70,6 +70,8 @@ def refused(text: str, reason: str, line: int, column: int, **keywords) -> None:
         (HEAD + BODY + "$", "unexpected character '\\$'", 9, 1),
         (HEAD + "const int k = 1e999;\n" + BODY, "out of range", 4, 15),
         ("mdp\n", "the model has no module", 1, 1),
+        ("mdp\nmodule m x : [0..]; endmodule", "unexpected ']'; expected one of", 2, 18),
+        ("mdp // comment\r\n\n\tmodule m x\n : [0..]; endmodule", "unexpected ']'; expected one of", 4, 8),
     ],
 )
 def test_refusals_name_the_place(text, reason, line, column):

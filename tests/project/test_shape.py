@@ -17,6 +17,52 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted([*(ROOT / "rpl_agent").rglob("*.py"), *(ROOT / "envs").rglob("*.py")])
 LINES, KERNEL_LINES, ARGUMENTS, FILE_LINES = 60, 90, 10, 450
 
+#: Lines of Python a package may have. Lower a number when its package shrinks; a feature that comes in says in its
+#: commit what goes out. Lines may move between packages, so what may only fall is the sum.
+LINES_OF_PACKAGE = {
+    "envs/rpl_envs": 2_900,
+    "rpl_agent": 2_650,
+    "rpl_agent/_core": 300,
+    "rpl_agent/agent": 5_950,
+    "rpl_agent/baselines": 1_400,
+    "rpl_agent/cli": 1_600,
+    "rpl_agent/coupled": 1_300,
+    "rpl_agent/evidence": 850,
+    "rpl_agent/experiments": 2_550,
+    "rpl_agent/formats": 7_300,
+    "rpl_agent/likelihood": 2_600,
+    "rpl_agent/model": 3_900,
+    "rpl_agent/plotting": 350,
+    "rpl_agent/regions": 2_850,
+    "rpl_agent/relaxations": 2_100,
+    "rpl_agent/solver": 4_050,
+}
+#: Files a folder may have, and folders that have more, with how many.
+FILES = 12
+CROWDED = {
+    "envs/rpl_envs": 13,
+    "rpl_agent": 14,
+    "rpl_agent/agent": 14,
+    "rpl_agent/formats/prism/language": 13,
+    "rpl_agent/likelihood": 13,
+    "rpl_agent/model": 21,
+    "rpl_agent/regions": 15,
+    "rpl_agent/solver": 21,
+}
+#: Private names of other libraries, by file; none may be added.
+PRIVATE = {
+    "rpl_agent/_core/bindings.py": {"_cffi_backend"},  # the part of cffi that calls C, without its parser
+    "rpl_agent/agent/world/env_facts.py": {"_max_episode_steps"},  # TimeLimit without a spec tells it nowhere else
+    "rpl_agent/baselines/sb3.py": {"_num_timesteps_at_start", "_total_timesteps"},  # schedules for budgets in episodes
+}
+#: They end with the compiled kernels in C.
+NUMBA = {"compiling.py", "dispatcher.py", "jit.py", "lowering.py", "preparing.py"}
+#: Modules that their libraries do not document for use by others.
+INTERNAL = ("numba.core", "numba.np", "llvmlite", "lark.parsers", "lark.lexer")
+
+#: Modules in import cycles; none may be added.
+CYCLES = {"rpl_agent.solver.check", "rpl_agent.solver.policies", "rpl_agent.solver.solution"}
+
 #: What a user calls with named options, one per choice: an object to hold them would be one more thing to learn.
 MANY_OPTIONS = {"RPLAgent.__init__", "RPLAgent.learn", "train", "build_vectorized"}
 
@@ -86,6 +132,84 @@ def test_every_module_is_in_the_layers():
     named = {name.strip() for layer in contract["layers"] for name in re.split(r"[|:]", layer)}
     children = (p for p in (ROOT / "rpl_agent").iterdir() if p.suffix == ".py" or (p / "__init__.py").is_file())
     assert named == {p.stem for p in children} - {"__init__"}
+
+
+def test_packages_do_not_grow():
+    """A limit on files and functions alone lets a package grow by more files."""
+    found: dict[str, int] = defaultdict(int)
+    for path in SOURCES:
+        parts = path.relative_to(ROOT).parts
+        found["/".join(parts[:2]) if len(parts) > 2 else parts[0]] += path.read_text().count("\n")
+    assert set(found) == set(LINES_OF_PACKAGE)
+    above = {name: lines for name, lines in found.items() if lines > LINES_OF_PACKAGE[name]}
+    assert not above, f"more lines than the package may have: {above}"
+    slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
+    assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
+    assert sum(LINES_OF_PACKAGE.values()) <= 42_650
+
+
+def test_folders_are_not_crowded():
+    count: dict[str, int] = defaultdict(int)
+    for path in SOURCES:
+        count[str(path.parent.relative_to(ROOT))] += path.name != "__init__.py"
+    crowded = {folder: files for folder, files in count.items() if files > FILES}
+    beyond(set(crowded), set(CROWDED))
+    assert {folder: files for folder, files in crowded.items() if files > CROWDED[folder]} == {}
+
+
+def run_time_imports(path: Path) -> Iterator[str]:
+    """Dotted names of what a file imports, late imports included; not what it imports for types only."""
+    todo: list[ast.AST] = [ast.parse(path.read_text())]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            todo.extend(node.orelse)
+            continue
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+        todo.extend(ast.iter_child_nodes(node))
+
+
+def test_no_import_cycles():
+    """Neither between packages nor inside one; a late import hides a cycle, it does not break it."""
+    modules = {}
+    for path in SOURCES:
+        parts = path.relative_to(ROOT).with_suffix("").parts[path.parts[len(ROOT.parts)] == "envs" :]
+        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    graph = {
+        name: {m for i in run_time_imports(path) if (m := i if i in modules else i.rpartition(".")[0]) in modules}
+        for name, path in modules.items()
+    }
+    while leaves := {name for name, targets in graph.items() if not targets & graph.keys() - {name}}:
+        graph = {name: targets - leaves for name, targets in graph.items() if name not in leaves}
+    while roots := graph.keys() - set().union(*graph.values(), ()):  # what is left only leads to a cycle
+        graph = {name: targets for name, targets in graph.items() if name not in roots}
+    beyond(set(graph), CYCLES)
+
+
+def test_no_private_names_of_other_libraries():
+    """They move without notice. An attribute is another library's if nothing here defines its name."""
+    trees = {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in SOURCES}
+    nodes = [(file, node) for file, tree in trees.items() for node in ast.walk(tree)]
+    own = {"_replace", "_asdict", "_fields", "_make"}  # what named tuples document
+    for _, node in nodes:
+        own |= {getattr(node, key) for key in ("name", "id", "arg") if isinstance(getattr(node, key, None), str)}
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
+            own.add(node.attr)
+    found: dict[str, set[str]] = defaultdict(set)
+    for file, node in nodes:
+        if isinstance(node, ast.Attribute) and re.match("_[^_]", node.attr) and node.attr not in own:
+            found[file].add(node.attr)
+    for path in SOURCES:
+        for name in run_time_imports(path):
+            parts = name.split(".")
+            is_ours = parts[0] in ("rpl_agent", "rpl_envs", "__future__")
+            if not is_ours and (name.startswith(INTERNAL) or any(part.startswith("_") for part in parts)):
+                found[str(path.relative_to(ROOT))].add(name)
+    found = {file: names for file, names in found.items() if Path(file).name not in NUMBA}
+    assert dict(found) == PRIVATE
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "README.md"])

@@ -15,7 +15,6 @@ from rpl_agent.formats.prism.language.build_properties import PropertyBuilder, a
 from rpl_agent.formats.prism.language.errors import Position, PrismError
 from rpl_agent.formats.prism.language.grammar import GRAMMAR, KEYWORDS, TOKEN_NAMES, UNSUPPORTED, declared_keywords
 from rpl_agent.formats.prism.language.statements import Statement, statements
-from rpl_agent.formats.prism.language.table_parser import NotInLanguage, TableParser
 
 # A literal such as 1e999999999 would be an exact integer of a billion digits.
 MAX_EXPONENT = 300
@@ -63,10 +62,7 @@ def parse_expression(text: str, source: str = "<expression>") -> ast.Expression:
 
 def _parse(start: str, text: str, source: str) -> Any:
     try:
-        try:
-            return _table_parser().parse(text, start)
-        except NotInLanguage:
-            return _lark().parse(text, start=start)
+        return _lark().parse(text, start=start)
     except PrismError as error:
         raise error.located(source, text) from None
     except UnexpectedCharacters as error:
@@ -116,11 +112,6 @@ def _lark() -> Lark:
         lexer_callbacks={"NAME": _word},
         maybe_placeholders=False,
     )
-
-
-@cache
-def _table_parser() -> TableParser:
-    return TableParser(_lark())
 
 
 def _number(token: Token) -> ast.NumberLiteral:
