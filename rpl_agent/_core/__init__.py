@@ -27,7 +27,7 @@ DTYPES: dict[str, Any] = {
 }  # fmt: skip
 _STRUCT = re.compile(r"typedef struct \w*\s*\{(.*?)\}\s*(\w+);", re.DOTALL)
 _FUNCTION = re.compile(r"^(\w+) (\w+)\(([^)]*)\);", re.MULTILINE)
-_CONSTANT = re.compile(r"^#define (\w+) (\S+)$", re.MULTILINE)
+_CONSTANT = re.compile(r"^#define (\w+) (\S+)(?: +/\*.*)?$", re.MULTILINE)
 _PARAMETER = re.compile(r"^(const )?(\w+) (\*?)(\w+)( OPTIONAL)?$")
 Convert = Callable[[Any], Any]
 

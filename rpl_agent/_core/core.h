@@ -109,6 +109,129 @@ void anytime_bounds(int64_t count, const double *successes, const double *trials
 
 /* ---------------------------------------------------------------------- explore.c: states of a program */
 
+/* Distinct rows of `width` words, numbered as they come, with a hash table of `slots` (a power of two, at least twice the
+ * rows that there is room for) numbers, -1 where free. */
+typedef struct {
+    int64_t width;
+    int64_t room;
+    int64_t *count;
+    int64_t *row;
+    int64_t slots;
+    int32_t *slot;
+} key_table;
+
+/* A program as arrays: V variables, C commands, U updates; x_ptr holds ranges of what x has. A state is a key of W words,
+ * in which each variable has some bits. */
+typedef struct {
+    int64_t variables;
+    int64_t words;
+    int64_t commands;
+    int64_t actions;
+    int64_t parts;             /* most modules that take part in one action */
+    const int64_t *var_word;   /* (V) which word of the key */
+    const int64_t *var_shift;  /* (V) */
+    const int64_t *var_mask;   /* (V) */
+    const int64_t *var_size;   /* (V) */
+    const int64_t *var_low;    /* (V) */
+    const int64_t *step;       /* (., 4) all tapes, one after the other: operation and arguments */
+    const int64_t *tape_ptr;   /* (C+2) tape 0: the guards; tape c+1: the updates of command c */
+    const int64_t *guard;      /* (C) step of its guard */
+    const int64_t *update_ptr; /* (C+1) */
+    const int64_t *chance_ptr; /* (U+1) */
+    const int64_t *chance;     /* steps whose values are all 0 where the update has probability 0 */
+    const int64_t *assign_ptr; /* (U+1) */
+    const int64_t *assign;     /* (., 2) variable, step of the new value */
+    const int64_t *action_ptr; /* (actions+1) modules that take part in an action */
+    const int64_t *member_ptr; /* (.+1) commands of such a module */
+    const int64_t *member;
+    const int64_t *lookup_ptr; /* variables of the lookups */
+    const int64_t *lookup;     /* (., 2) variable, radix of the combination's number */
+} program;
+
+/* Places in `counts` of a store. */
+#define COUNT_NEXT 0
+#define COUNT_CHOICES 1
+#define COUNT_TRANSITIONS 2
+
+/* What was found. */
+typedef struct {
+    const key_table *states;
+    const key_table *combinations; /* of commands taken together: (action, commands, padded with -1) */
+    const key_table *values;       /* (lookup, key) whose `value` the plain evaluator has given */
+    const int64_t *value;
+    int64_t *counts;               /* (3) the next state to expand; choices and transitions so far */
+    int32_t *level;
+    int64_t choice_room;
+    int32_t *choice_state;
+    int32_t *choice_combination;
+    int64_t *choice_end;           /* one past its last transition */
+    int64_t transition_room;
+    int32_t *successor;
+    int64_t *branch;               /* which update of each command, mixed radix, last command fastest */
+} store;
+
+/* What threads write before it is numbered: for each of `chunks` threads at most so many states, choices, transitions. */
+typedef struct {
+    int64_t chunks;
+    int64_t states;
+    int64_t choices;
+    int64_t transitions;
+    int64_t *scratch;    /* (chunks, explore_scratch(program)) */
+    int64_t *state_end;  /* (chunks, states) */
+    int64_t *choice;     /* (chunks, choices, parts + 3) */
+    int64_t *transition; /* (chunks, transitions, W + 2) */
+    int64_t *report;     /* (chunks, 5) status, states expanded, and what Python has to know */
+} slabs;
+
+/* Why `explore` came back. FULL: some array has no room for what report[1] slabs may hold. report of NEEDS_VALUE:
+ * (., ., lookup, key); of OUTSIDE, in state COUNT_NEXT: (., ., command, assignment, value). */
+#define EXPLORE_DONE 0
+#define EXPLORE_PAUSED 1
+#define EXPLORE_FULL 2
+#define EXPLORE_SLAB_TOO_SMALL 3
+#define EXPLORE_NEEDS_VALUE 4
+#define EXPLORE_OUTSIDE 5
+/* The combination of a state in which nothing is enabled: it stays there. */
+#define DEADLOCK -1
+
+/* Operations of tapes: an argument is the number of an earlier step, unless something else is said. */
+#define OP_CONSTANT 0 /* the argument */
+#define OP_COLUMN 1   /* variable */
+#define OP_LOOKUP 2   /* value of the plain evaluator: number of the lookup */
+#define OP_ADD 3
+#define OP_MULTIPLY 4
+#define OP_MINIMUM 5
+#define OP_MAXIMUM 6
+#define OP_FLOOR 7    /* step, divisor */
+#define OP_CEIL 8     /* step, divisor */
+#define OP_MOD 9
+#define OP_POWER 10
+#define OP_IF 11
+#define OP_AND 12
+#define OP_OR 13
+#define OP_NOT 14
+#define OP_EQUAL 15
+#define OP_NOT_EQUAL 16
+#define OP_LESS 17
+#define OP_LESS_EQUAL 18
+
+/* The number of a row, which is put into the table if it is new; the caller sees to it that there is room. */
+int64_t insert_row(const key_table *t, const int64_t *row);
+
+/* Fills an empty hash table. */
+void rehash(const key_table *t);
+
+/* out (wanted, count): the values of steps `which` of a tape without lookups, on states whose variables are the rows of
+ * columns (variables, count). Scratch: steps + variables. */
+void run_tapes(int64_t count, int64_t variables, const int64_t *columns, int64_t steps, const int64_t *step,
+               int64_t wanted, const int64_t *which, int64_t *scratch, int64_t *out);
+
+/* Words of scratch that one thread needs. */
+int64_t explore_scratch(const program *p);
+
+/* Expands states until none is left, more than max_states are known, or `pause` of them were expanded: see EXPLORE_DONE. */
+int64_t explore(const program *p, const store *found, const slabs *b, int64_t max_states, int64_t pause);
+
 /* ---------------------------------------------------------------------- simulate.c: episodes, lanes, Q-learning */
 
 /* A Markov decision process to draw from. `cumulative` (T,) holds running sums of its probabilities (`cumulate`);

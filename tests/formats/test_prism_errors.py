@@ -45,6 +45,13 @@ def refused(text: str, reason: str, line: int, column: int, **keywords) -> None:
         (HEAD + BODY.replace("-> p :", "-> 1/p :"), "the divisor p may be 0 for p in", 6, 15),
         (HEAD + BODY.replace("-> p :", "-> pow(p, x) :"), "fixed power", 6, 14),
         (HEAD + BODY.replace("x'=x+1", "x'=x+2"), r"'x' would become 4, outside \[0..3\], in state \(x=2\)", 6, 3),
+        (
+            "mdp\nmodule m\n x : [0..3] init 3;\n [t] true -> (x'=x+1);\nendmodule\n"
+            "module n y : [0..99] init 50; [t] true -> (y'=y+7); endmodule",
+            r"'x' would become 4, outside",
+            4,
+            19,
+        ),
         (HEAD + BODY.replace("1-p", "0.9-p"), "sum to 0.9, not to 1", 6, 3),
         (HEAD + BODY.replace("-> p :", "-> 2*p*p :").replace("1-p", "1-2*p*p"), "ranges over", 6, 3),
         (HEAD + "formula f = g;\nformula g = f+1;\n" + BODY.replace("x<N ->", "x<f ->"), "f -> g -> f", 5, 13),

@@ -1,6 +1,6 @@
 """Reachable states and transitions of a resolved program.
 
-The compiled explorer (`_explore_kernels`) walks breadth-first; this file feeds it: it makes room, answers what needs
+The compiled explorer (explore.c) walks breadth-first; this file feeds it: it makes room, answers what needs
 the plain evaluator, ends what would not fit in memory, and gives the transitions their polynomials afterwards, many at
 a time. States are numbered by breadth-first level, and by variables within a level.
 """
@@ -11,12 +11,10 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
-from rpl_agent.formats.prism.explore import _explore_kernels as kernels
-from rpl_agent.formats.prism.explore._explore_kernels import DEADLOCK, ExploreScratch, StateStore
+from rpl_agent._core import Struct, core, threads
 from rpl_agent.formats.prism.explore.lower import Machine
 from rpl_agent.formats.prism.explore.probability import Pool, ProbabilityColumn
 from rpl_agent.formats.prism.language.errors import NOWHERE, PrismError
@@ -30,6 +28,14 @@ BYTES_PER_STATE, BYTES_PER_CHOICE, BYTES_PER_TRANSITION = 120, 150, 130
 PAUSE = 1 << 17
 #: answers of the plain evaluator are asked for all at once up to so many combinations of variables
 EAGER = 1 << 12
+#: what a thread may find before it is numbered: in so many states, so many choices and transitions
+SLAB_STATES, SLAB = 1 << 10, 1 << 14
+DEADLOCK: int = core.DEADLOCK
+#: arrays that grow, with what they count
+FOUND = {
+    "level": ("states", np.int32), "choice_state": ("choices", np.int32), "choice_combination": ("choices", np.int32),
+    "choice_end": ("choices", np.int64), "successor": ("transitions", np.int32), "branch": ("transitions", np.int64),
+}  # fmt: skip
 
 Progress = Callable[[int, int], None]
 
@@ -91,85 +97,138 @@ def _allowed() -> int:
     return left
 
 
+class KeyTable:
+    """Distinct rows of integers, numbered as they come (`key_table` of core.h)."""
+
+    def __init__(self, width: int, rows: np.ndarray | None = None):
+        self.rows = np.zeros((0, width), dtype=np.int64) if rows is None else np.ascontiguousarray(rows)
+        self._count = np.array([len(self.rows)], dtype=np.int64)
+        self._index()
+
+    def __len__(self) -> int:
+        return int(self._count[0])
+
+    def add(self, *row: int) -> int:
+        self.reserve(1)
+        return core.insert_row(self.struct, np.array(row, dtype=np.int64))
+
+    def reserve(self, more: int) -> None:
+        """Make room for so many more rows."""
+        if len(self) + more > len(self.rows):
+            self.rows = _longer(self.rows, len(self) + more)
+            self._index()
+
+    def _index(self) -> None:
+        room, width = self.rows.shape
+        table = np.full(1 << (2 * room + 1).bit_length(), -1, dtype=np.int32)  # at most half full
+        self.struct = core.KeyTable(
+            width=width, room=room, count=self._count, row=self.rows, slots=len(table), slot=table
+        )
+        core.rehash(self.struct)
+
+
+def _longer(array: np.ndarray, size: int) -> np.ndarray:
+    """A copy at least twice as long, of which only the beginning is filled."""
+    copy = np.empty((max(2 * len(array), size), *array.shape[1:]), dtype=array.dtype)
+    copy[: len(array)] = array
+    return copy
+
+
 class _StateSearch:
-    """The store that the kernels fill, and what happens where they stop."""
+    """The arrays that the compiled explorer fills, and what happens where it stops."""
 
     def __init__(self, machine: Machine, initial: np.ndarray, max_states: int | None, progress: Progress | None):
         self.machine, self.progress = machine, progress
         self.max_states = max_states if max_states is not None else 2**31 - 2
         self.max_bytes = default_limit()
-        words, combinations = machine.codec.words, max(1 << 10, len(machine.commands))
-        room = max(1 << 10, len(initial))
+        self.states = KeyTable(machine.code.words, initial)
+        self.combinations = KeyTable(machine.code.parts + 1)
+        self.values, self.value = KeyTable(2), np.empty(0, dtype=np.int64)
+        self.counts = np.zeros(3, dtype=np.int64)
+        self.arrays = {name: np.zeros(0, dtype=kind) for name, (_, kind) in FOUND.items()}
+        self._reserve(SLAB)
+        self.arrays["level"][: len(initial)] = 0
+        self._allocate(SLAB)
 
-        def ints(n: int, kind: type = np.int64) -> np.ndarray:
-            return np.empty(n, dtype=kind)
-
-        self.store = StateStore(
-            np.zeros(7, dtype=np.int64), np.empty((room, words), dtype=np.int64), ints(room, np.int32), _table(room),
-            ints(room, np.int32), ints(room, np.int32), ints(room), ints(room, np.int32), ints(room),
-            np.zeros(combinations + 1, dtype=np.int64), ints(combinations), ints(4 * combinations),
-            _table(combinations), ints(16), ints(16), ints(16), _table(16),
-        )  # fmt: skip
-        self.scratch = _scratch(machine)
-        self.store.keys[: len(initial)] = initial
-        self.store.level[: len(initial)] = 0
-        self.store.counts[kernels.STATES] = len(initial)
-        kernels.rehash(self.store.keys, len(initial), self.store.table)
-
-    def run(self) -> StateStore:
-        counts = self.store.counts
+    def run(self) -> None:
         while True:
-            status = kernels.explore(self.machine.code, self.store, self.scratch, self.max_states, PAUSE)
-            counts = self.store.counts
-            self._limits(counts)
-            if status == kernels.DONE:
-                return self.store
-            if status == kernels.NEEDS_VALUE:
-                self._answer(int(self.scratch.report[0]), int(self.scratch.report[1]))
-            elif status == kernels.OUTSIDE:
-                raise self._outside()
-            elif status == kernels.PAUSED:
-                if self.progress is not None:
-                    self.progress(int(counts[kernels.NEXT]), int(counts[kernels.STATES]))
-            else:
-                self._grow(status)
+            status = core.explore(self.machine.code, self._store(), self.slabs, self.max_states, PAUSE)
+            report = self.slabs.report[0].tolist()
+            self._limits()
+            if status == core.EXPLORE_DONE:
+                return
+            if status == core.EXPLORE_NEEDS_VALUE:
+                self._answer(report[2], report[3])
+            elif status == core.EXPLORE_OUTSIDE:
+                raise self._outside(*report[2:])
+            elif status == core.EXPLORE_FULL:
+                self._reserve(report[1] * self.slabs.transitions)
+            elif status == core.EXPLORE_SLAB_TOO_SMALL:
+                self._allocate(2 * self.slabs.transitions)
+            elif self.progress is not None:
+                self.progress(int(self.counts[core.COUNT_NEXT]), len(self.states))
 
-    def _limits(self, count: np.ndarray) -> None:
-        states, choices, transitions = (int(count[i]) for i in (kernels.STATES, kernels.CHOICES, kernels.TRANSITIONS))
-        if states > self.max_states:
+    @property
+    def choices(self) -> int:
+        return int(self.counts[core.COUNT_CHOICES])
+
+    @property
+    def transitions(self) -> int:
+        return int(self.counts[core.COUNT_TRANSITIONS])
+
+    def _store(self) -> Struct:
+        return core.Store(
+            states=self.states.struct, combinations=self.combinations.struct, values=self.values.struct,
+            value=self.value, counts=self.counts, choice_room=len(self.arrays["choice_end"]),
+            transition_room=len(self.arrays["branch"]), **self.arrays,
+        )  # fmt: skip
+
+    def _used(self, name: str) -> int:
+        return {"states": len(self.states), "choices": self.choices, "transitions": self.transitions}[FOUND[name][0]]
+
+    def found(self, name: str) -> np.ndarray:
+        """The part of an array that is filled."""
+        return self.arrays[name][: self._used(name)]
+
+    def _reserve(self, more: int) -> None:
+        """Make room for so many more states, combinations, choices and transitions."""
+        self.states.reserve(more)
+        self.combinations.reserve(more)
+        for name, array in self.arrays.items():
+            if len(array) < self._used(name) + more:
+                self.arrays[name] = _longer(array, self._used(name) + more)
+
+    def _allocate(self, size: int) -> None:
+        """What threads write to: so many choices and transitions each."""
+        code, chunks = self.machine.code, threads()
+
+        def ints(*shape: int) -> np.ndarray:
+            return np.empty((chunks, *shape), dtype=np.int64)
+
+        self.slabs = core.Slabs(
+            chunks=chunks, states=SLAB_STATES, choices=size, transitions=size,
+            scratch=ints(core.explore_scratch(code)), state_end=ints(SLAB_STATES), choice=ints(size, code.parts + 3),
+            transition=ints(size, code.words + 2), report=ints(5),
+        )  # fmt: skip
+
+    def _limits(self) -> None:
+        if len(self.states) > self.max_states:
             raise PrismError(
                 f"more than {self.max_states} states: raise max_states (--max-states), or make the ranges smaller",
                 NOWHERE,
             )
-        width = 8 * self.machine.codec.words
-        needed = (BYTES_PER_STATE + width) * len(self.store.keys) + BYTES_PER_CHOICE * len(self.store.choice_state)
-        needed += BYTES_PER_TRANSITION * len(self.store.successor) + 40 * len(self.store.combined)
+        width, arrays = 8 * self.machine.codec.words, self.arrays
+        needed = (BYTES_PER_STATE + width) * len(arrays["level"]) + BYTES_PER_CHOICE * len(arrays["choice_end"])
+        needed += BYTES_PER_TRANSITION * len(arrays["branch"]) + 40 * self.combinations.rows.size
+        if self.slabs.transitions > SLAB:  # one state has so many
+            needed += self.slabs.choice.nbytes + self.slabs.transition.nbytes
         if needed > self.max_bytes:
             raise PrismError(
-                f"the model does not fit in memory: {states} states, {choices} choices and {transitions} transitions "
-                f"after {int(count[kernels.NEXT])} states were expanded, and {self.max_bytes >> 20} MiB to use: make "
-                "the ranges smaller",
+                f"the model does not fit in memory: {len(self.states)} states, {self.choices} choices and "
+                f"{self.transitions} transitions after {int(self.counts[core.COUNT_NEXT])} states were expanded, and "
+                f"{self.max_bytes >> 20} MiB to use: make the ranges smaller",
                 NOWHERE,
             )
-
-    def _grow(self, status: int) -> None:
-        store = self.store
-        if status == kernels.FULL_STATES:
-            keys = _longer(store.keys)
-            table = _table(len(keys))
-            kernels.rehash(keys, store.counts[kernels.STATES], table)
-            self.store = store._replace(keys=keys, level=_longer(store.level), table=table)
-        elif status == kernels.FULL_CHOICES:
-            names = ("choice_state", "choice_combination", "choice_end")
-            self.store = store._replace(**{name: _longer(getattr(store, name)) for name in names})
-        elif status == kernels.FULL_TRANSITIONS:
-            self.store = store._replace(successor=_longer(store.successor), branch=_longer(store.branch))
-        else:
-            names = ("combination_ptr", "combination_action", "combined")
-            longer = {name: _longer(getattr(store, name)) for name in names}
-            table = _table(len(longer["combination_ptr"]))
-            self.store = store._replace(**longer, combination_table=table)
-            kernels.rehash_combinations(store.counts[kernels.COMBINATIONS], self.store)
 
     def _answer(self, number: int, key: int) -> None:
         """Ask the plain evaluator, for all combinations of the variables if they are few and it has all answers."""
@@ -182,60 +241,22 @@ class _StateSearch:
                 except PrismError:  # a state that may never be reached
                     continue
         for place, value in values.items():
-            if self.store.counts[kernels.VALUES] + 1 >= len(self.store.value):
-                self._more_values()
-            kernels.remember(number, place, value, self.store)
+            at = self.values.add(number, place)
+            if at >= len(self.value):
+                self.value = _longer(self.value, at + 1)
+            self.value[at] = value
 
-    def _more_values(self) -> None:
-        old, count = self.store, int(self.store.counts[kernels.VALUES])
-        names = ("value_owner", "value_key", "value")
-        longer = {name: _longer(getattr(old, name)) for name in names}
-        self.store = old._replace(**longer, value_table=_table(len(longer["value"])))
-        self.store.counts[kernels.VALUES] = 0
-        for i in range(count):
-            kernels.remember(old.value_owner[i], old.value_key[i], old.value[i], self.store)
-
-    def _outside(self) -> PrismError:
-        command, assignment, state = (int(self.scratch.report[i]) for i in range(3))
-        index = int(self.machine.code.assign[assignment, 0])
+    def _outside(self, command: int, assignment: int, new: int) -> PrismError:
+        code, state = self.machine.code, self.states.rows[self.counts[core.COUNT_NEXT]]
+        index = int(code.assign[assignment, 0])
         v, found = self.machine.program.variables[index], self.machine.commands[command]
-        update = int(np.searchsorted(self.machine.code.assign_ptr, assignment, side="right")) - 1
-        update -= int(self.machine.code.update_ptr[command])
+        update = int(np.searchsorted(code.assign_ptr, assignment, side="right")) - 1 - int(code.update_ptr[command])
         node = next(node for i, node in found.updates[update].assignments if i == index)
-        new = int(self.scratch.steps[self.machine.code.assign[assignment, 1]])
         position = node.position if len(found.updates) == 1 else found.position
         return PrismError(
-            f"'{v.name}' would become {new}, outside [{v.low}..{v.high}], in state "
-            f"{self.machine.codec.name(self.store.keys[state])}",
+            f"'{v.name}' would become {new}, outside [{v.low}..{v.high}], in state {self.machine.codec.name(state)}",
             position,
         )
-
-
-def _table(size: int) -> np.ndarray:
-    """An empty hash table for so many entries, at most half full."""
-    return np.full(1 << max(5, int(2 * size + 1).bit_length()), -1, dtype=np.int32)
-
-
-def _longer(array: np.ndarray) -> np.ndarray:
-    longer = np.empty((2 * len(array), *array.shape[1:]), dtype=array.dtype)
-    longer[: len(array)] = array
-    return longer
-
-
-def _scratch(machine: Machine) -> ExploreScratch:
-    code = machine.code
-    commands, updates, words = len(code.guard), len(code.chance_ptr) - 1, machine.codec.words
-    tapes = np.diff(code.tape_ptr)
-    modules = int(np.diff(code.action_ptr).max(initial=0))
-
-    def ints(n: int) -> np.ndarray:
-        return np.zeros(n, dtype=np.int64)
-
-    return ExploreScratch(
-        ints(len(code.var_word)), ints(int(tapes[0])), ints(int(tapes[1:].max(initial=0))), np.full(commands, -1),
-        np.zeros(updates, dtype=bool), np.zeros((updates, words), dtype=np.int64), ints(updates), ints(commands),
-        ints(modules + 1), ints(modules), ints(2 * modules), ints(words), ints(4),
-    )  # fmt: skip
 
 
 def explore(
@@ -243,22 +264,18 @@ def explore(
 ) -> tuple[Graph, Machine]:
     """The part of a program that can be reached from the initial states, (n, V) values of the variables."""
     machine = Machine(program)
-    store = _StateSearch(machine, machine.codec.encode(initial), max_states, progress).run()
-    states, choices, transitions = (
-        int(store.counts[i]) for i in (kernels.STATES, kernels.CHOICES, kernels.TRANSITIONS)
-    )
-    keys, level = store.keys[:states], store.level[:states]
-    order = np.lexsort((*keys.T[::-1], level))
-    number = np.empty(states, dtype=np.int64)
-    number[order] = np.arange(states)
-    count, flat = int(store.counts[kernels.COMBINATIONS]), store.combined.tolist()
-    ends = store.combination_ptr[: count + 1].tolist()
+    search = _StateSearch(machine, machine.codec.encode(initial), max_states, progress)
+    search.run()
+    keys = search.states.rows[: len(search.states)]
+    order = np.lexsort((*keys.T[::-1], search.found("level")))
+    number = np.empty(len(order), dtype=np.int64)
+    number[order] = np.arange(len(order))
+    combinations = search.combinations.rows[: len(search.combinations)]
     graph = Graph(
-        keys[order], np.sort(number[: len(initial)]), number[store.choice_state[:choices]],
-        store.choice_combination[:choices].astype(np.int64),
-        np.concatenate([[0], store.choice_end[:choices]]).astype(np.int64), number[store.successor[:transitions]],
-        store.branch[:transitions].copy(), [tuple(flat[a:b]) for a, b in pairwise(ends)],
-        store.combination_action[:count].copy(),
+        keys[order], np.sort(number[: len(initial)]), number[search.found("choice_state")],
+        search.found("choice_combination").astype(np.int64), np.concatenate([[0], search.found("choice_end")]),
+        number[search.found("successor")], search.found("branch").copy(),
+        [tuple(c for c in row if c >= 0) for row in combinations[:, 1:].tolist()], combinations[:, 0].copy(),
     )  # fmt: skip
     return graph, machine
 

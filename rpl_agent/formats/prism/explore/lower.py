@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rpl_agent.formats.prism.explore._explore_kernels import Code
-from rpl_agent.formats.prism.explore.operations import Op
+from rpl_agent._core import core
 from rpl_agent.formats.prism.explore.probability import polynomial_terms
 from rpl_agent.formats.prism.explore.tape import LIMIT, NotVectorisable, Tape
 from rpl_agent.formats.prism.explore.vector import Projection
@@ -111,15 +110,18 @@ class Machine:
             tapes.append(tape)
         modules = [group for groups in self.alphabet for group in groups]
         lookups = [list(zip(k.projection.indices, _radices(k.projection), strict=True)) for k in self.lookups]
-        self.code = Code(
-            _ints(self.codec.word), _ints(self.codec.shift), _ints(self.codec.mask),
-            _ints([v.size for v in program.variables]), _ints([v.low for v in program.variables]),
-            _table([s for t in tapes for s in t.steps], 4), _pointers([t.steps for t in tapes]), _ints(guards),
-            _pointers([c.updates for c in self.commands]),
-            _pointers(chance), _ints([s for steps in chance for s in steps]), _pointers(assign),
-            _table([a for pairs in assign for a in pairs], 2), _pointers(self.alphabet), _pointers(modules),
-            _ints([c for group in modules for c in group]), _pointers(lookups),
-            _table([p for pairs in lookups for p in pairs], 2),
+        self.code = core.Program(
+            variables=len(program.variables), words=self.codec.words, commands=len(self.commands),
+            actions=len(self.actions), parts=max(map(len, self.alphabet), default=0),
+            var_word=_ints(self.codec.word), var_shift=_ints(self.codec.shift), var_mask=_ints(self.codec.mask),
+            var_size=_ints([v.size for v in program.variables]), var_low=_ints([v.low for v in program.variables]),
+            step=_ints([s for t in tapes for s in t.steps]), tape_ptr=_pointers([t.steps for t in tapes]),
+            guard=_ints(guards), update_ptr=_pointers([c.updates for c in self.commands]),
+            chance_ptr=_pointers(chance), chance=_ints([s for steps in chance for s in steps]),
+            assign_ptr=_pointers(assign), assign=_ints([a for pairs in assign for a in pairs]).reshape(-1, 2),
+            action_ptr=_pointers(self.alphabet), member_ptr=_pointers(modules),
+            member=_ints([c for group in modules for c in group]), lookup_ptr=_pointers(lookups),
+            lookup=_ints([p for pairs in lookups for p in pairs]),
         )  # fmt: skip
 
     def _guards(self) -> tuple[list[Tape], list[int]]:
@@ -137,7 +139,7 @@ class Machine:
         if projection.size >= LIMIT:
             raise PrismError("this expression needs exact arithmetic over too many variables at once", node.position)
         self.lookups.append(Lookup(node, projection, is_chance))
-        return tape.emit(Op.LOOKUP, len(self.lookups) - 1)
+        return tape.emit(core.OP_LOOKUP, len(self.lookups) - 1)
 
     def _chance(self, update: Update, tape: Tape) -> list[int]:
         """Steps that are all zero where the update's probability is; none if it never is."""
@@ -184,12 +186,8 @@ def _radices(projection: Projection) -> list[int]:
     return result[::-1]
 
 
-def _ints(values: Sequence[int]) -> np.ndarray:
+def _ints(values: Sequence[int] | Sequence[tuple[int, ...]]) -> np.ndarray:
     return np.array(values, dtype=np.int64)
-
-
-def _table(rows: Sequence[Sequence[int]], width: int) -> np.ndarray:
-    return np.array(rows, dtype=np.int64).reshape(-1, width)
 
 
 def _pointers(groups: Sequence[Sequence]) -> np.ndarray:

@@ -266,11 +266,9 @@ class ProbabilityColumn:
         assert self.node is not None
         columns = self.projection.columns(keys)
         if self.terms is not None:
-            slots = self.tape.run(columns)
-            numerators = np.zeros((len(keys), len(self.terms)), dtype=np.int64)
-            for j, term in enumerate(self.terms.values()):
-                numerators[:, j] = slots[term.slot]
-            return self.pool.intern(list(self.terms), [t.denominator for t in self.terms.values()], numerators)
+            terms = list(self.terms.values())
+            numerators = self.tape.run(columns, terms, len(keys)).T
+            return self.pool.intern(list(self.terms), [t.denominator for t in terms], numerators)
         return self.pool.intern_all([self._slow(state) for state in np.column_stack(columns).tolist()])
 
     def _slow(self, state: list[int]) -> Polynomial:

@@ -6,7 +6,7 @@ where an operation is partial (division by a variable, ``mod`` by a possible zer
 expression to the plain evaluator, which is asked once per distinct combination of the variables it depends on.
 
 A tape is a list of steps (operation, a, b, c); an argument is the number of an earlier step, or a plain number where
-the operation says so. `Tape.run` runs it with numpy over columns of states, `_explore_kernels.run_tape` over one state.
+the operation says so (core.h). The compiled core runs it: here over columns of states, in `explorer` state by state.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
-from typing import Any
 
 import numpy as np
 
-from rpl_agent.formats.prism.explore.operations import Op
+from rpl_agent._core import core
 from rpl_agent.formats.prism.language.scope import StateVariable
 from rpl_agent.formats.prism.language.typed import Node
 
@@ -29,14 +28,9 @@ LIMIT = 2**62
 Columns = Sequence[np.ndarray]  # one (n,) int64 array per state variable
 
 
-_NUMPY = {
-    Op.ADD: np.add, Op.MULTIPLY: np.multiply, Op.MINIMUM: np.minimum, Op.MAXIMUM: np.maximum, Op.MOD: np.mod,
-    Op.POWER: np.power, Op.AND: np.logical_and, Op.OR: np.logical_or, Op.EQUAL: np.equal,
-    Op.NOT_EQUAL: np.not_equal, Op.LESS: np.less, Op.LESS_EQUAL: np.less_equal,
-}  # fmt: skip
 _COMPARE = {
-    "=": Op.EQUAL, "<=>": Op.EQUAL, "!=": Op.NOT_EQUAL, "<": Op.LESS, "<=": Op.LESS_EQUAL, ">": Op.LESS,
-    ">=": Op.LESS_EQUAL,
+    "=": core.OP_EQUAL, "<=>": core.OP_EQUAL, "!=": core.OP_NOT_EQUAL, "<": core.OP_LESS, ">": core.OP_LESS,
+    "<=": core.OP_LESS_EQUAL, ">=": core.OP_LESS_EQUAL,
 }  # fmt: skip
 
 
@@ -64,28 +58,18 @@ class Tape:
         self._memo: dict[int, Scaled] = {}
         self._alive: list[Node] = []  # keeps ids in the memo unique
 
-    def run(self, columns: Columns) -> list[Any]:
-        """The value of every step, with numpy."""
-        slots: list[Any] = []
-        for op, a, b, c in self.steps:
-            if op == Op.CONSTANT:
-                slots.append(np.int64(a))
-            elif op == Op.COLUMN:
-                slots.append(columns[a])
-            elif op == Op.FLOOR:
-                slots.append(slots[a] // b)
-            elif op == Op.CEIL:
-                slots.append(-((-slots[a]) // b))
-            elif op == Op.IF:
-                slots.append(np.where(slots[a], slots[b], slots[c]))
-            elif op == Op.NOT:
-                slots.append(np.logical_not(slots[a]))
-            else:
-                slots.append(_NUMPY[Op(op)](slots[a], slots[b]))
-        return slots
+    def run(self, columns: Columns, values: Sequence[Scaled], n: int) -> np.ndarray:
+        """(len(values), n) int64: the numerators of these values in n states."""
+        step = np.array(self.steps, dtype=np.int64).reshape(-1, 4)
+        table = np.array(columns, dtype=np.int64).reshape(len(columns), n)
+        which = np.array([value.slot for value in values], dtype=np.int64)
+        out = np.empty((len(which), n), dtype=np.int64)
+        scratch = np.empty(len(step) + len(table), dtype=np.int64)
+        core.run_tapes(n, len(table), table, len(step), step, len(which), which, scratch, out)
+        return out
 
-    def emit(self, op: Op, a: int, b: int = 0, c: int = 0) -> int:
-        step = (int(op), a, b, c)
+    def emit(self, op: int, a: int, b: int = 0, c: int = 0) -> int:
+        step = (op, a, b, c)
         if step not in self._place:
             self._place[step] = len(self.steps)
             self.steps.append(step)
@@ -100,7 +84,7 @@ class Tape:
         self._fits(numerator, numerator)
         if denominator >= LIMIT:
             raise NotVectorisable
-        return Scaled(self.emit(Op.CONSTANT, numerator), denominator, numerator, numerator)
+        return Scaled(self.emit(core.OP_CONSTANT, numerator), denominator, numerator, numerator)
 
     def value(self, node: Node) -> Scaled:
         """Compile a parameter-free expression."""
@@ -115,7 +99,7 @@ class Tape:
             return self.constant(node.value)
         if operator == "variable":
             v = self.variables[node.value]
-            return Scaled(self.emit(Op.COLUMN, v.index), 1, v.low, v.high)
+            return Scaled(self.emit(core.OP_COLUMN, v.index), 1, v.low, v.high)
         arguments = [self.value(a) for a in node.arguments]
         if operator == "+":
             return self.add(arguments)
@@ -139,7 +123,7 @@ class Tape:
             left, right = arguments
             if right.low <= 0:
                 raise NotVectorisable
-            return Scaled(self.emit(Op.MOD, left.slot, right.slot), 1, 0, right.high - 1)
+            return Scaled(self.emit(core.OP_MOD, left.slot, right.slot), 1, 0, right.high - 1)
         if operator == "pow":
             return self._power(arguments)
         if operator == "?:":
@@ -150,11 +134,11 @@ class Tape:
         if operator in ("&", "|"):
             slot = arguments[0].slot
             for other in arguments[1:]:
-                slot = self.emit(Op.AND if operator == "&" else Op.OR, slot, other.slot)
+                slot = self.emit(core.OP_AND if operator == "&" else core.OP_OR, slot, other.slot)
         elif operator == "!":
-            slot = self.emit(Op.NOT, arguments[0].slot)
+            slot = self.emit(core.OP_NOT, arguments[0].slot)
         elif operator == "=>":
-            slot = self.emit(Op.OR, self.emit(Op.NOT, arguments[0].slot), arguments[1].slot)
+            slot = self.emit(core.OP_OR, self.emit(core.OP_NOT, arguments[0].slot), arguments[1].slot)
         else:
             left, right = self._aligned(arguments)
             if operator in (">", ">="):
@@ -168,7 +152,7 @@ class Tape:
         result = terms[0]
         for other in terms[1:]:
             self._fits(result.low + other.low, result.high + other.high)
-            slot = self.emit(Op.ADD, result.slot, other.slot)
+            slot = self.emit(core.OP_ADD, result.slot, other.slot)
             result = Scaled(slot, result.denominator, result.low + other.low, result.high + other.high)
         return result
 
@@ -177,7 +161,7 @@ class Tape:
         self._fits(min(corners), max(corners))
         if left.denominator * right.denominator >= LIMIT:
             raise NotVectorisable
-        slot = self.emit(Op.MULTIPLY, left.slot, right.slot)
+        slot = self.emit(core.OP_MULTIPLY, left.slot, right.slot)
         return Scaled(slot, left.denominator * right.denominator, min(corners), max(corners))
 
     def choose(self, condition: Node, yes: Scaled, no: Scaled) -> Scaled:
@@ -186,7 +170,7 @@ class Tape:
 
     def _if(self, condition: Scaled, yes: Scaled, no: Scaled) -> Scaled:
         yes, no = self._aligned([yes, no])
-        slot = self.emit(Op.IF, condition.slot, yes.slot, no.slot)
+        slot = self.emit(core.OP_IF, condition.slot, yes.slot, no.slot)
         return Scaled(slot, yes.denominator, min(yes.low, no.low), max(yes.high, no.high))
 
     def _aligned(self, terms: list[Scaled]) -> list[Scaled]:
@@ -200,7 +184,7 @@ class Tape:
         ]  # fmt: skip
 
     def _extremum(self, operator: str, arguments: list[Scaled]) -> Scaled:
-        op, bound = (Op.MINIMUM, min) if operator == "min" else (Op.MAXIMUM, max)
+        op, bound = (core.OP_MINIMUM, min) if operator == "min" else (core.OP_MAXIMUM, max)
         arguments = self._aligned(arguments)
         result = arguments[0]
         for other in arguments[1:]:
@@ -215,8 +199,8 @@ class Tape:
         if q == 1:
             return x
         if operator == "floor":
-            return Scaled(self.emit(Op.FLOOR, x.slot, q), 1, x.low // q, x.high // q)
-        return Scaled(self.emit(Op.CEIL, x.slot, q), 1, -((-x.low) // q), -((-x.high) // q))
+            return Scaled(self.emit(core.OP_FLOOR, x.slot, q), 1, x.low // q, x.high // q)
+        return Scaled(self.emit(core.OP_CEIL, x.slot, q), 1, -((-x.low) // q), -((-x.high) // q))
 
     def _power(self, arguments: list[Scaled]) -> Scaled:
         base, exponent = arguments
@@ -230,7 +214,7 @@ class Tape:
         largest = max(abs(base.low), abs(base.high), 1) ** exponent.high
         if base.denominator != 1 or largest >= LIMIT:
             raise NotVectorisable
-        return Scaled(self.emit(Op.POWER, base.slot, exponent.slot), 1, -largest if base.low < 0 else 0, largest)
+        return Scaled(self.emit(core.OP_POWER, base.slot, exponent.slot), 1, -largest if base.low < 0 else 0, largest)
 
     @staticmethod
     def _fits(low: int, high: int) -> None:

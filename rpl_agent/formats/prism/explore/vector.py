@@ -6,7 +6,7 @@ evaluated as code.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import prod
@@ -74,12 +74,11 @@ class ExpressionBatch:
 
     def __call__(self, columns: Columns, n: int) -> list[np.ndarray]:
         """(n,) bool or int64 array per expression."""
-        slots = self.tape.run(columns)
-        results = []
+        results, whole = [], self._numerators(columns, n)
         for node, value in zip(self.nodes, self.values, strict=True):
             kind = bool if node.type is Type.BOOL else np.int64
             if value is not None:
-                results.append(np.broadcast_to(np.asarray(slots[value.slot], dtype=kind), (n,)))
+                results.append(next(whole).astype(kind, copy=False))
             else:
                 exact = self._slow(node, columns, n)
                 results.append(np.array([int(v) for v in exact], dtype=np.int64).astype(kind))
@@ -87,17 +86,19 @@ class ExpressionBatch:
 
     def numbers(self, columns: Columns, n: int) -> list[np.ndarray]:
         """(n,) float64 array per expression: the exact value, rounded once."""
-        slots = self.tape.run(columns)
-        results = []
+        results, whole = [], self._numerators(columns, n)
         for node, value in zip(self.nodes, self.values, strict=True):
             if value is None:
                 results.append(np.array([float(v) for v in self._slow(node, columns, n)]))
             elif max(-value.low, value.high, value.denominator) <= 2**53:
-                results.append(np.broadcast_to(np.asarray(slots[value.slot]) / value.denominator, (n,)))
+                results.append(next(whole) / value.denominator)
             else:
-                whole = np.broadcast_to(np.asarray(slots[value.slot]), (n,))
-                results.append(np.array([float(Fraction(int(v), value.denominator)) for v in whole]))
+                results.append(np.array([float(Fraction(int(v), value.denominator)) for v in next(whole)]))
         return results
+
+    def _numerators(self, columns: Columns, n: int) -> Iterator[np.ndarray]:
+        """(n,) int64 for each expression that the tape knows."""
+        return iter(self.tape.run(columns, [v for v in self.values if v is not None], n))
 
     def _slow(self, node: Node, columns: Columns, n: int) -> np.ndarray:
         """(n,) object array by the plain evaluator, once per distinct combination."""
