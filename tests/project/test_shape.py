@@ -29,7 +29,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/coupled": 1_300,
     "rpl_agent/evidence": 850,
     "rpl_agent/experiments": 2_550,
-    "rpl_agent/formats": 7_300,
+    "rpl_agent/formats": 6_700,
     "rpl_agent/likelihood": 2_600,
     "rpl_agent/model": 3_900,
     "rpl_agent/plotting": 350,
@@ -145,7 +145,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 42_650
+    assert sum(LINES_OF_PACKAGE.values()) <= 42_050
 
 
 def test_folders_are_not_crowded():
