@@ -1,5 +1,14 @@
 """The errors and warnings that users see; each message names the place that is wrong."""
 
+from collections.abc import Iterable
+
+
+def listed(items: Iterable[object], most: int = 8) -> str:
+    """Names for a message: the first of them, and how many more there are."""
+    names = [str(item) for item in items]
+    rest = len(names) - most
+    return ", ".join(names[:most] + ([f"… and {rest} more"] if rest > 0 else [])) or "none"
+
 
 class ModelError(ValueError):
     """A model, objective, policy or setting is wrong; the message names the state, action and expression."""

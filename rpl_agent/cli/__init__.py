@@ -35,6 +35,8 @@ def build_parser() -> options.Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; problems with the input are one clear message and exit status 2."""
+    if argv is None:  # the command itself, not a program that calls it
+        options.plain_warnings()
     try:
         arguments = build_parser().parse_args(argv)
     except options.UsageError as error:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.parser import Options, Parser, add_call, between, count, seed
-from rpl_agent.errors import ModelError
+from rpl_agent.errors import ModelError, listed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +44,7 @@ class ModelSource:
     def require_theta(self, why: str) -> np.ndarray:
         if self.theta is None:
             names = self.pmdp.table.parameters if self.parameters is None else self.parameters
-            raise ModelError(f"{why} needs the true parameters: give --theta NAME=VALUE for each of {names}")
+            raise ModelError(f"{why} needs the true parameters: give --theta NAME=VALUE for each of {listed(names)}")
         return self.theta
 
 

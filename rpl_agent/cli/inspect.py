@@ -126,7 +126,7 @@ def _numbers(lower: float, upper: float, solution: Solution, problems: list[str]
 
 def _solve_property(arguments: argparse.Namespace) -> int:
     """A property of a file: a bracket, or yes and no; robust and optimistic for an interval model."""
-    from rpl_agent.errors import ModelError
+    from rpl_agent.errors import ModelError, listed
     from rpl_agent.formats import prism
     from rpl_agent.model import Nature
 
@@ -137,7 +137,8 @@ def _solve_property(arguments: argparse.Namespace) -> int:
     if given or (model.bounds is None and not domain.parameters):
         theta = model.theta(given)
     elif model.bounds is None:
-        raise ModelError(f"rpl solve needs the true parameters: give --theta NAME=VALUE for each of {model.parameters}")
+        names = listed(model.parameters)
+        raise ModelError(f"rpl solve needs the true parameters: give --theta NAME=VALUE for each of {names}")
     answers = prism.answer(model, arguments.property, theta, precision=arguments.precision)
     names = {Nature.ADVERSARIAL: "robust", Nature.COOPERATIVE: "optimistic"}
     parts = []

@@ -14,9 +14,12 @@ import json
 import math
 import re
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
+
+from rpl_agent.errors import RPLWarning
 
 #: Seeds of numpy, Gymnasium and Stable-Baselines3 alike.
 LARGEST_SEED = 2**32 - 1
@@ -159,6 +162,21 @@ def _short(text: str) -> str:
 
 
 # ---------------------------------------------------------------------- errors
+def plain_warnings() -> None:
+    """Warnings of ours are one line each, said once, without the place in the code that says it."""
+    seen: set[str] = set()
+    usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if not issubclass(category, RPLWarning):
+            usual(message, category, *place, **more)
+        elif str(message) not in seen:
+            seen.add(str(message))
+            print(f"warning: {message}", file=sys.stderr)
+
+    warnings.showwarning = show
+
+
 def report_error(argv: Sequence[str] | None, message: str) -> None:
     """One line on stderr; with --json one JSON object on stdout in its place."""
     message = message.strip()

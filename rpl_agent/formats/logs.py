@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.errors import DataError, RPLWarning
+from rpl_agent.errors import DataError, RPLWarning, listed
 from rpl_agent.evidence.counts import AMBIGUOUS, NO_ROW, Counts, locate
 from rpl_agent.formats.log_sources import LogRows, length, open_log
 from rpl_agent.formats.repeats import Repeats
@@ -153,7 +153,7 @@ class _Decoder:
         reasons = dict(block.broken)
         columns = block.columns
         if "action" not in columns:
-            raise DataError(f"no column 'action'; the log has {list(columns)}")
+            raise DataError(f"no column 'action'; the log has {listed(columns)}")
         if "state" in columns and "next_state" in columns:
             states = self._numbers(columns["state"], "state", reasons)
             successors = self._numbers(columns["next_state"], "next_state", reasons)
@@ -176,7 +176,7 @@ class _Decoder:
         if names and all(n in columns for n in numbered) and f"#{len(names)}" not in columns:
             return numbered
         wanted = ", ".join(["state, next_state", *([f"or {', '.join(names)} with next_{names[0]} …"] if names else [])])
-        raise DataError(f"the log has the columns {list(columns)}; needed are {wanted}")
+        raise DataError(f"the log has the columns {listed(columns)}; needed are {wanted}")
 
     def _numbers(self, column: Sequence[Any], name: str, reasons: dict[int, str]) -> np.ndarray:
         """(n,) int64; what is no whole number gets a reason and -1."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from rpl_agent.errors import ModelError
+from rpl_agent.errors import ModelError, listed
 from rpl_agent.highs import minimiser
 
 
@@ -27,7 +27,7 @@ class Domain:
     def __post_init__(self) -> None:
         d = len(self.parameters)
         if len(set(self.parameters)) != d:
-            raise ModelError(f"parameter names repeat: {self.parameters}")
+            raise ModelError(f"parameter names repeat: {listed(self.parameters)}")
         for name in ("lower", "upper", "A", "b"):
             if not sparse.issparse(getattr(self, name)):
                 object.__setattr__(self, name, np.array(getattr(self, name), dtype=float))
@@ -100,7 +100,7 @@ class Domain:
         radius = np.append(np.zeros(self.dimension), 1.0)
         found = minimiser(-radius, np.vstack([rows, -radius]), np.append(b, 0.0))
         if found is None:
-            raise ModelError(f"the domain of {self.parameters} is empty: its constraints contradict each other")
+            raise ModelError(f"the domain of {listed(self.parameters)} is empty: its constraints contradict each other")
         return found[:-1]
 
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:

@@ -18,7 +18,7 @@ from math import gcd, lcm
 import numpy as np
 from scipy import sparse
 
-from rpl_agent.errors import ModelError
+from rpl_agent.errors import ModelError, listed
 from rpl_agent.model.polynomial import ONE, Monomial, Polynomial, outward
 
 INT64_SAFE = 2**62
@@ -104,7 +104,7 @@ class ExpressionTable:
         for polynomial in polynomials:
             unknown = polynomial.parameters - known
             if unknown:
-                raise ModelError(f"expression {polynomial} uses unknown parameters {sorted(unknown)}")
+                raise ModelError(f"expression {polynomial} uses unknown parameters: {listed(sorted(unknown))}")
             for monomial in polynomial.terms:
                 seen.setdefault(monomial, len(seen))
         # linear monomials in parameter order first, then by degree: the reduction then prefers θ itself

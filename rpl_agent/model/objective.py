@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rpl_agent.errors import ModelError, RPLWarning
+from rpl_agent.errors import ModelError, RPLWarning, listed
 from rpl_agent.model.objective_text import read_objective
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class Objective:
         if self.kind is Kind.REACH:
             return Task(timed, target, avoid, np.zeros(pmdp.num_rows))
         if self.reward_name is None or self.reward_name not in pmdp.rewards:
-            raise ModelError(f"no reward named {self.reward_name!r}; the model has {sorted(pmdp.rewards)}")
+            raise ModelError(f"no reward named {self.reward_name!r}; the model has: {listed(sorted(pmdp.rewards))}")
         if not pmdp.rewards[self.reward_name].is_known:
             return self._resolve_unknown(pmdp)
         if self.kind is Kind.INSTANT:
@@ -247,7 +247,7 @@ class Objective:
         if label is None:
             return np.zeros(pmdp.num_states, dtype=bool)
         if label not in pmdp.labels:
-            raise ModelError(f"no label {label!r} for the {role}; the model has {sorted(pmdp.labels)}")
+            raise ModelError(f"no label {label!r} for the {role}; the model has: {listed(sorted(pmdp.labels))}")
         return pmdp.labels[label]
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from rpl_agent.errors import ModelError
+from rpl_agent.errors import ModelError, listed
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.reward import Reward
@@ -62,7 +62,8 @@ class ParametricMDP:
         if self.own_actions is not None and len(self.own_actions) != self.num_actions:
             raise ModelError(f"{len(self.own_actions)} keys for {self.num_actions} actions")
         if self.domain.parameters != self.table.parameters:
-            raise ModelError(f"domain is over {self.domain.parameters}, expressions over {self.table.parameters}")
+            over, used = listed(self.domain.parameters), listed(self.table.parameters)
+            raise ModelError(f"domain is over {over}; expressions are over {used}")
 
     # ------------------------------------------------------------------ sizes
     @property
@@ -243,12 +244,12 @@ class ParametricMDP:
         if isinstance(theta, Mapping):
             missing = set(self.table.parameters) ^ set(theta)
             if missing:
-                raise ModelError(f"θ and the model differ in parameters {sorted(missing)}")
+                raise ModelError(f"θ and the model differ in parameters: {listed(sorted(missing))}")
             theta = np.array([theta[name] for name in self.table.parameters])
         theta = np.asarray(theta, dtype=float)
         if theta.shape != (self.num_parameters,) or not np.isfinite(theta).all():
             raise ModelError(
-                f"θ must be {self.num_parameters} finite numbers, one per parameter {self.table.parameters[:20]}"
+                f"θ must be {self.num_parameters} finite numbers, one per parameter: {listed(self.table.parameters)}"
             )
         if not self.domain.contains(theta):
             raise ModelError(f"θ = {dict(zip(self.table.parameters, theta.tolist()))} lies outside the domain")

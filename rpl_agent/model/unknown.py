@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
-from rpl_agent.errors import ModelError
+from rpl_agent.errors import ModelError, listed
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import DENSE_COLUMNS, ExpressionTable
 from rpl_agent.model.pmdp import MDP, ParametricMDP
@@ -53,7 +53,7 @@ def hide_parameters(
     """
     if isinstance(mdp, ParametricMDP):
         if mdp.num_parameters:
-            raise ModelError(f"hide_parameters needs a known MDP; instantiate {mdp.table.parameters} first")
+            raise ModelError(f"hide_parameters needs a known MDP; instantiate {listed(mdp.table.parameters)} first")
         mdp = mdp.instantiate(np.zeros(0))
     pmdp = mdp.pmdp
     owner = _owners(pmdp, rows)

@@ -156,7 +156,7 @@ def _ranges(pmdp: ParametricMDP) -> list[Defect]:
             Defect(
                 "range",
                 f"{where}: expression {shown} ranges over [{low[f]:.6g}, {high[f]:.6g}] "
-                "on the domain; restrict the domain (see model.validation.restrict_domain) or mend the expression",
+                "on the domain; restrict the domain or mend the expression",
             )
         )
     return problems

@@ -259,3 +259,10 @@ def test_two_interrupts_end_in_one_line(tmp_path):
         cwd=tmp_path, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0 and json.loads(done.stdout)["episodes"] == 10, done.stderr
+
+
+def test_a_warning_is_said_once_and_without_source_lines(tmp_path):
+    (tmp_path / "m.prism").write_text("mdp\nmodule m\n  x : [0..1];\n  [] true -> (x'=1);\nendmodule")
+    command = [sys.executable, "-m", "rpl_agent.cli", "solve", "--model", str(tmp_path / "m.prism")]
+    found = subprocess.run([*command, "--property", "Pmax=? [ F x=3 ]"], capture_output=True, text=True)
+    assert (found.returncode, found.stderr) == (0, "warning: the target label 'x=3' holds in no state\n")

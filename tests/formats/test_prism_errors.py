@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from rpl_agent.errors import ModelError
+from rpl_agent.errors import ModelError, listed
 from rpl_agent.formats import prism
 from rpl_agent.formats.prism.language.parser import parse_expression, parse_model, parse_properties
 from rpl_agent.formats.prism.properties.formulas import unparse
+from rpl_agent.model import Objective, ParametricMDP
+from rpl_agent.model.unknown import hide_parameters
 
 HEAD = "mdp\nconst double p;\nconst int N = 3;\n"
 BODY = "module m\n  x : [0..N] init 0;\n  [a] x<N -> p : (x'=x+1) + 1-p : true;\n  [b] x=N -> true;\nendmodule\n"
@@ -191,7 +193,11 @@ def test_a_missing_file_is_a_clear_error(tmp_path):
         ("R{x+1}max=? [ F x=1 ]", "by its name or its number", 4),
         ("filter(state, Pmax=? [ F x=1 ], x<=1)", "needs one state, 2 satisfy it", 15),
         ("P>=x [ F x=1 ]", "must be a constant number", 4),
-        ("Pmax>=0.5 [ F x=1 ]", "a comparison takes no 'max'", 1),
+        ('Pmax=? [ F ("top" & X "top") ]', r"'X': a path operator within a formula stands in brackets .* \(X …\)", 21),
+        ('Pmax=? [ G !F "top" ]', r"brackets of its own, \(F …\)", 13),
+        ('Pmax=? [ "top" U "top" U "top" ]', r"put brackets around one of the two .* \(a U b\) U c", 24),
+        ("A [ F x=1 ]", "the operator A is not supported", 1),
+        ("E [ F x=1 ]", "the operator E is not supported", 1),
     ],
 )
 def test_properties_that_are_not_supported(text, reason, column):
@@ -248,3 +254,44 @@ def test_long_rows_make_no_long_errors():
     with pytest.raises(prism.PrismError, match="sum to 20100/20101, not to 1") as caught:
         prism.loads(f"mdp module m x:[0..199]; [a] true -> {updates}; endmodule")
     assert max(map(len, str(caught.value).splitlines())) < 500
+
+
+def test_names_of_operators_are_names_in_a_model():
+    model = prism.loads("mdp\nmodule m\n  E : [0..1];\n  [A] E=0 -> (E'=1);\n  [LTL] E=1 -> true;\nendmodule")
+    assert model.pmdp.action_names[:2] == ("A", "LTL")
+    assert prism.answer(model, "Pmin=? [ F E=1 ]")[0].lower == 1.0
+
+
+def test_probabilities_that_leave_their_range_name_the_option_to_give():
+    product = "mdp\nconst double p;\nconst double q;\n" + LOOP.replace(
+        "-> true", "-> p*q+0.5 : (x'=0) + 0.5-p*q : (x'=1)"
+    )
+    with pytest.raises(prism.PrismError, match=r"keep it in \[0, 1\]: --param p=LO:HI --param q=LO:HI\n"):
+        prism.loads(product)
+    prism.loads(product, parameters={"p": (0, 0.5)})
+    interval = "mdp\nconst double e;\n" + LOOP.replace("-> true", "-> [0.5-e,0.5+e] : (x'=0) + [0.5-e,0.5+e] : (x'=1)")
+    with pytest.raises(prism.PrismError, match=r"bounds leave .*\ngive ranges .*: --param e=LO:HI\n"):
+        prism.loads(interval)
+    prism.loads(interval, parameters={"e": (0, 0.25)})
+
+
+def test_messages_do_not_list_everything():
+    many = prism.loads("dtmc\n" + "".join(f"const double p{k};\n" for k in range(500)) + LOOP)
+    labels = prism.loads("mdp\n" + LOOP + "".join(f'label "l{k}" = x=0;\n' for k in range(500)))
+    for fails in (
+        lambda: many.theta({}),
+        lambda: prism.loads("dtmc\n" + LOOP, parameters={"q": (0, 1)}),
+        lambda: prism.answer(labels, 'Pmax=? [ F "nowhere" ]'),
+        lambda: Objective.reach("nowhere").resolve(labels.pmdp),
+        lambda: hide_parameters(hide_parameters(build_chain(400)).pmdp),
+    ):
+        with pytest.raises(ModelError) as caught:
+            fails()
+        assert len(str(caught.value)) < 400
+    assert listed(range(10)) == "0, 1, 2, 3, 4, 5, 6, 7, … and 2 more" and listed([]) == "none"
+
+
+def build_chain(states: int) -> ParametricMDP:
+    return prism.loads(
+        f"dtmc\nmodule m\n  x : [0..{states}];\n  [] true -> 0.5 : (x'=min(x+1,{states})) + 0.5 : (x'=0);\nendmodule"
+    ).pmdp

@@ -86,6 +86,31 @@ def test_a_property_of_several_initial_states_is_a_range_or_filtered():
         model.objective('Pmax=? [ F "low" ]')
 
 
+def test_a_comparison_with_a_sense_is_about_the_best_policy():
+    # staying never gets there: some policy reaches the top, not every one
+    model = prism.loads(WALK)
+    for text, verdict in [
+        ('P>=0.5 [ F "top" ]', "no"), ('Pmax>=0.5 [ F "top" ]', "yes"), ('Pmin>=0.5 [ F "top" ]', "no"),
+        ('Pmax<=0.5 [ F "top" ]', "no"), ('Pmin<=0.5 [ F "top" ]', "yes"), ('Pmax>=1 [ F "top" ]', "yes"),
+        ('R{"steps"}min<=19 [ F "top" ]', "no"), ('R{"steps"}min<=21 [ F "top" ]', "yes"),
+    ]:  # fmt: skip
+        assert prism.answer(model, text)[0].verdict == verdict, text
+    wide = prism.loads(WALK.replace("0.5:(x'=x+1) + 0.5", "[0,0.5]:(x'=x+1) + [0.5,1]"))
+    for text, verdict in [
+        ('Pmax>=0.5 [ F "top" ]', "no"),  # nature may hold the play below
+        ('Pmaxmax>=0.5 [ F "top" ]', "yes"),
+        ('Pmin<=0.5 [ F "top" ]', "yes"),
+    ]:
+        assert prism.answer(wide, text)[0].verdict == verdict, text
+
+
+def test_step_bounds_may_be_sums_and_products():
+    model = prism.loads(WALK.replace("mdp", "mdp\nconst int N = 2;"))
+    wanted = prism.answer(model, 'Pmax=? [ F<=9 "top" ]')[0].upper
+    for bound in ("<=N+7", "<=N*N+5", "<10", "<=(N+7)", "<=1+2*(N+2)"):
+        assert prism.answer(model, f'Pmax=? [ F{bound} "top" ]')[0].upper == wanted, bound
+
+
 def test_initial_predicates_over_many_variables_are_joined_not_enumerated():
     names = [f"v{k}" for k in range(30)]
     text = (

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from rpl_agent.errors import ModelError, RPLWarning
+from rpl_agent.errors import ModelError, RPLWarning, listed
 from rpl_agent.formats.prism.language.syntax import Property
 from rpl_agent.formats.prism.properties.queries import Query
 from rpl_agent.formats.prism.reader import PrismModel
@@ -65,7 +65,7 @@ def _relaxation(model: PrismModel, theta: np.ndarray | None, pmdp: ParametricMDP
     if model.bounds is not None:
         return Intervals(pmdp, *model.bounds.at(theta))
     if theta is None and pmdp.num_parameters:
-        raise ModelError(f"values of the parameters {pmdp.table.parameters} are needed")
+        raise ModelError(f"values of the parameters {listed(pmdp.table.parameters)} are needed")
     return Point(pmdp.instantiate(np.zeros(0) if theta is None else theta))
 
 

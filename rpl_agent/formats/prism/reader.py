@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rpl_agent.errors import ModelError, RPLWarning
+from rpl_agent.errors import ModelError, RPLWarning, listed
 from rpl_agent.formats.prism.explore.assemble import assemble, row_position
 from rpl_agent.formats.prism.explore.explorer import Graph, Machine, Progress, explore, expressions
 from rpl_agent.formats.prism.explore.initial import initial_states
@@ -90,7 +90,7 @@ class PrismModel:
         """(d,) the point of the model's parameters at values of the file's."""
         names = self._domain.parameters
         if set(values) not in (set(names), set(self.parameters)):
-            raise ModelError(f"a value is needed for each of the parameters {self.parameters}, and for no other")
+            raise ModelError(f"a value is needed for each parameter ({listed(self.parameters)}), and for no other")
         if set(values) != set(names):
             values = {**values, **{name: float(value) for name, value in self.derived.values(values).items()}}
         return np.array([values[name] for name in names], dtype=float)
@@ -138,7 +138,9 @@ class PrismModel:
             pmdp = replace(pmdp, rewards={**pmdp.rewards, **values}) if values else pmdp
         try:
             query = query_of(found, self.program, pmdp)
-            query.objective.resolve(query.pmdp)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RPLWarning)  # whoever solves it is told
+                query.objective.resolve(query.pmdp)
         except PrismError as error:
             raise error.located("<property>", text) from None
         except ModelError as error:
@@ -170,8 +172,8 @@ class PrismModel:
             )  # fmt: skip
         if self.derived.loose:
             warnings.warn(
-                f"{', '.join(self.derived.found)}: learned as unknowns of their own; what ties them to each other or "
-                f"to {', '.join(self.derived.loose)} elsewhere is not used, so guarantees hold but may be wider",
+                f"{listed(self.derived.found)}: learned as unknowns of their own; what ties them to each other or "
+                f"to {listed(self.derived.loose)} elsewhere is not used, so guarantees hold but may be wider",
                 RPLWarning, stacklevel=3,
             )  # fmt: skip
         if query.complement:
@@ -357,7 +359,7 @@ def _validated(
         except ModelError as error:
             row = _first_row_without_distribution(model, lower, upper)
             position = None if row is None else row_position(row, row_combination, graph, machine)
-            raise PrismError(str(error), position or NOWHERE) from None
+            raise PrismError(str(error) + _ranges_needed(bounds.domain.parameters), position or NOWHERE) from None
         return model
     low, high = expression_range(model.table, model.domain)
     if ((low < -1e-9) | (high > 1 + 1e-9)).any() and model.table.is_affine and model.num_parameters:
@@ -368,8 +370,20 @@ def _validated(
         row = _first_bad_row(model)
         position = None if row is None else row_position(row, row_combination, graph, machine)
         lines = str(error).splitlines()
-        raise PrismError("\n".join(line.strip() for line in (lines[1:] or lines)), position or NOWHERE) from None
+        reason = "\n".join(line.strip() for line in (lines[1:] or lines))
+        left = np.flatnonzero((low < -1e-9) | (high > 1 + 1e-9))
+        names = sorted({name for f in left for name in model.table.polynomial(int(f)).parameters})
+        raise PrismError(reason + _ranges_needed(names), position or NOWHERE) from None
     return model
+
+
+def _ranges_needed(names: Sequence[str]) -> str:
+    """How to keep probabilities that depend on these parameters in [0, 1]."""
+    if not names:
+        return ""
+    return f"\ngive ranges that keep it in [0, 1]: {' '.join(f'--param {n}=LO:HI' for n in names[:3])}" + (
+        f" … ({len(names)} parameters)" if len(names) > 3 else ""
+    )
 
 
 def _first_row_without_distribution(model: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> int | None:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from rpl_agent.errors import ModelError
+from rpl_agent.errors import ModelError, listed
 from rpl_agent.formats.prism.explore.probability import Pool
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
@@ -54,7 +54,7 @@ class IntervalBounds:
         else:
             point = np.zeros(0) if theta is None else np.asarray(theta, dtype=float)
             if point.shape != (len(self.domain.parameters),) or not self.domain.contains(point):
-                raise ModelError(f"θ must be a point of the domain of {self.domain.parameters}")
+                raise ModelError(f"θ must be a point of the domain of {listed(self.domain.parameters)}")
             least, most = self.low.bounds_at(point)[0], self.high.bounds_at(point)[1]
         lower, upper = least[self.low_id], most[self.high_id]
         return np.where(lower > upper, upper, lower), upper

@@ -86,9 +86,11 @@ question: QUERY | (LESS | LESS_EQUAL | GREATER | GREATER_EQUAL) expression
 !extremum: MAX | MIN | MAXMAX | MAXMIN | MINMAX | MINMIN
 bound: (LESS_EQUAL | LESS | GREATER_EQUAL | GREATER | EQUAL) bound_value
      | LEFT_BRACKET expression COMMA expression RIGHT_BRACKET -> window
-?bound_value: NUMBER -> number
-            | NAME -> name
-            | LEFT_PAREN expression RIGHT_PAREN -> parenthesis
+?bound_value: bound_product | bound_product (PLUS bound_product)+ -> total
+?bound_product: bound_atom | bound_atom (TIMES bound_atom)+ -> scaled
+?bound_atom: NUMBER -> number
+           | NAME -> name
+           | LEFT_PAREN expression RIGHT_PAREN -> parenthesis
 reward_path: simple_path -> reward_until
            | NAME simple_path -> named_reward_until
            | C LESS_EQUAL expression -> cumulative
@@ -169,10 +171,10 @@ UNSUPPORTED = {
     "rate": "constants of type rate are not supported",
     "prob": "constants of type prob are not supported: write double",
     "multi": "multi-objective properties are not supported",
-    "A": "the operator A is not supported",
-    "E": "the operator E is not supported",
-    "LTL": "LTL properties are not supported",
 }
+
+# Operators of properties that are names everywhere else.
+UNSUPPORTED_OPERATORS = ("A", "E", "LTL")
 
 # How a token is called in an error message.
 TOKEN_NAMES = {

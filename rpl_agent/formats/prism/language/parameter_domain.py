@@ -14,6 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from rpl_agent.errors import listed
 from rpl_agent.formats.prism.language import syntax as ast
 from rpl_agent.formats.prism.language.errors import NOWHERE, Position, PrismError
 from rpl_agent.formats.prism.language.parser import parse_expression
@@ -30,8 +31,7 @@ def parameter_domain(text: str, program: Program, given: Mapping[str, tuple[floa
     names = program.parameters
     for name in given:
         if name not in names:
-            known = ", ".join(names) or "none"
-            raise PrismError(f"the model has no parameter '{name}' (parameters: {known})", NOWHERE)
+            raise PrismError(f"the model has no parameter '{name}' (parameters: {listed(names)})", NOWHERE)
     ranges: dict[str, tuple[float, float]] = {}
     constraints: list[tuple[str, Position]] = []
     for number, line in enumerate(text.splitlines(), start=1):

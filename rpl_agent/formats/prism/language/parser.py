@@ -10,10 +10,18 @@ from typing import Any
 from lark import Lark, Token, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
+from rpl_agent.errors import listed
 from rpl_agent.formats.prism.language import syntax as ast
 from rpl_agent.formats.prism.language.build_properties import PropertyBuilder, at
 from rpl_agent.formats.prism.language.errors import Position, PrismError
-from rpl_agent.formats.prism.language.grammar import GRAMMAR, KEYWORDS, TOKEN_NAMES, UNSUPPORTED, declared_keywords
+from rpl_agent.formats.prism.language.grammar import (
+    GRAMMAR,
+    KEYWORDS,
+    TOKEN_NAMES,
+    UNSUPPORTED,
+    UNSUPPORTED_OPERATORS,
+    declared_keywords,
+)
 from rpl_agent.formats.prism.language.statements import Statement, statements
 
 # A literal such as 1e999999999 would be an exact integer of a billion digits.
@@ -76,12 +84,18 @@ def _parse(start: str, text: str, source: str) -> Any:
 
 def _unexpected(error: UnexpectedToken) -> str:
     token = error.token
+    accepted = error.accepts or error.expected
+    if token in UNSUPPORTED_OPERATORS:
+        return f"'{token}': the operator {token} is not supported"
+    if token.type in ("X", "F", "G") and "LEFT_PAREN" in accepted:
+        return f"unexpected '{token}': a path operator within a formula stands in brackets of its own, ({token} …)"
+    if token.type in ("U", "W", "R") and "RIGHT_BRACKET" in accepted:
+        return f"unexpected '{token}': put brackets around one of the two path operators, as in (a {token} b) {token} c"
     got = "end of the text" if token.type == "$END" else f"'{token}'"
     if token.type in KEYWORDS.values():
         got += " (a reserved word of the PRISM language)"
-    names = sorted(TOKEN_NAMES.get(name, name) for name in error.accepts or error.expected)
-    expected = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
-    return f"unexpected {got}; expected {'one of ' if len(names) > 1 else ''}{expected}"
+    names = sorted(TOKEN_NAMES.get(name, name) for name in accepted)
+    return f"unexpected {got}; expected {'one of ' if len(names) > 1 else ''}{listed(names)}"
 
 
 def _end_aware(error: UnexpectedToken, text: str) -> Position:

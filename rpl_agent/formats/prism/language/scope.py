@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from rpl_agent.errors import RPLWarning
+from rpl_agent.errors import RPLWarning, listed
 from rpl_agent.formats.prism.language import syntax as ast
 from rpl_agent.formats.prism.language.errors import NOWHERE, Position, PrismError
 from rpl_agent.formats.prism.language.typed import (
@@ -146,7 +146,7 @@ class Scope:
             return self._name(expression.name, expression.position, renaming or {})
         if isinstance(expression, ast.LabelName):
             if expression.name not in self.labels:
-                known = ", ".join(f'"{n}"' for n in self.labels) or "none"
+                known = listed(f'"{n}"' for n in self.labels)
                 raise PrismError(f'unknown label "{expression.name}" (known: {known})', expression.position)
             return self.labels[expression.name]
         if isinstance(expression, ast.Temporal):
@@ -421,7 +421,7 @@ def _chance(node: Node, position: Position) -> Node:
 
 def _reward(item: ast.ParsedRewardItem, scope: Scope, actions: Collection[str]) -> RewardItem:
     if item.action is not None and item.action not in actions:
-        known = ", ".join(sorted(actions)[:8]) + (", …" if len(actions) > 8 else "") or "none"
+        known = listed(sorted(actions))
         raise PrismError(f"no command has the action '{item.action}' of this reward (known: {known})", item.position)
     guard = _typed(item.guard, Type.BOOL, "a reward's guard", scope, {})
     value = scope.resolve(item.value)

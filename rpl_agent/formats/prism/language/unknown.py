@@ -15,6 +15,7 @@ from itertools import product
 import numpy as np
 from scipy import sparse
 
+from rpl_agent.errors import listed
 from rpl_agent.formats.prism.language import syntax as ast
 from rpl_agent.formats.prism.language.derived import DerivedParameters
 from rpl_agent.formats.prism.language.errors import NOWHERE, Position, PrismError
@@ -182,8 +183,7 @@ def forget_constants(
     truth: dict[str, Fraction] = {}
     for name in names:
         if name not in declared:
-            known = ", ".join(declared) or "none"
-            raise PrismError(f"there is no constant '{name}' to be unknown (constants: {known})", NOWHERE)
+            raise PrismError(f"there is no constant '{name}' to be unknown (constants: {listed(declared)})", NOWHERE)
         node = scope.resolve(ast.Name(position=declared[name].position, name=name))
         if node.parametric:
             raise PrismError(f"the constant '{name}' has no value: it is unknown already", declared[name].position)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from rpl_agent.errors import listed
 from rpl_agent.formats.prism.explore.assemble import state_mask
 from rpl_agent.formats.prism.language import syntax as ast
 from rpl_agent.formats.prism.language.errors import PrismError
@@ -55,7 +56,7 @@ def _mask(expression: ast.Expression, program: Program, pmdp: ParametricMDP, col
             return pmdp.labels[expression.name]
         if expression.name in program.scope.labels:  # of the properties file
             return state_mask(program.scope.labels[expression.name], program, columns, pmdp.num_states)
-        known = ", ".join(f'"{n}"' for n in sorted(pmdp.labels))
+        known = listed(f'"{n}"' for n in sorted(pmdp.labels))
         raise PrismError(f'unknown label "{expression.name}" (known: {known})', expression.position)
     if isinstance(expression, ast.Apply) and expression.operator in _CONNECTIVES:
         masks = [_mask(a, program, pmdp, columns) for a in expression.arguments]

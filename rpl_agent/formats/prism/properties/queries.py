@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from rpl_agent.errors import listed
 from rpl_agent.formats.prism.language import syntax as ast
 from rpl_agent.formats.prism.language.errors import PrismError
 from rpl_agent.formats.prism.language.scope import Program
@@ -82,14 +83,19 @@ def query_of(found: ast.Property, program: Program, pmdp: ParametricMDP) -> Quer
 
 
 def _senses(found: ast.Property, program: Program) -> tuple[Sense, Nature | None]:
-    """The agent's sense, and nature's part. A comparison must hold for every policy and every nature."""
+    """The agent's sense, and nature's part.
+
+    A comparison must hold for every policy and every nature; with a sense it is about the best value, as in Storm:
+    ``Pmax>=0.5`` says that some policy reaches 0.5, whatever nature does.
+    """
+    nature = found.nature
     if found.comparison:
-        if found.sense:
-            raise PrismError(f"a comparison takes no '{found.sense}': it is about all policies", found.position)
-        return (Sense.MIN if found.comparison in (">", ">=") else Sense.MAX), Nature.COOPERATIVE
-    if found.nature:
-        nature = Nature.COOPERATIVE if found.nature == found.sense else Nature.ADVERSARIAL
-        return Sense(found.sense), nature
+        against = Sense.MIN if found.comparison in (">", ">=") else Sense.MAX
+        if not found.sense:
+            return against, Nature.COOPERATIVE
+        nature = nature or against.value
+    if nature:
+        return Sense(found.sense), Nature.COOPERATIVE if nature == found.sense else Nature.ADVERSARIAL
     if found.sense:
         # a chain has no agent: in an interval chain max and min are nature's
         return Sense(found.sense), Nature.COOPERATIVE if program.kind == "dtmc" else None
@@ -217,7 +223,7 @@ def _reward_name(found: ast.Property, program: Program, pmdp: ParametricMDP) -> 
             raise PrismError(f"the model has {len(names)} reward structures, not {reward}", found.position)
         reward = names[reward - 1]
     if reward not in names:
-        known = ", ".join(f'"{n}"' for n in names)
+        known = listed(f'"{n}"' for n in names)
         raise PrismError(f'unknown reward structure "{reward}" (known: {known})', found.position)
     if reward not in pmdp.rewards:
         raise PrismError(
