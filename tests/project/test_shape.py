@@ -20,16 +20,16 @@ LINES, KERNEL_LINES, ARGUMENTS, FILE_LINES = 60, 90, 10, 450
 #: Lines of Python a package may have. Lower a number when its package shrinks; a feature that comes in says in its
 #: commit what goes out. Lines may move between packages, so what may only fall is the sum.
 LINES_OF_PACKAGE = {
-    "envs/rpl_envs": 2_900,
-    "rpl_agent": 2_700,
+    "envs/rpl_envs": 2_880,
+    "rpl_agent": 2_660,
     "rpl_agent/_core": 300,
     "rpl_agent/agent": 5_950,
-    "rpl_agent/baselines": 1_400,
+    "rpl_agent/baselines": 1_380,
     "rpl_agent/cli": 1_600,
     "rpl_agent/coupled": 1_300,
     "rpl_agent/evidence": 850,
-    "rpl_agent/experiments": 2_550,
-    "rpl_agent/formats": 6_700,
+    "rpl_agent/experiments": 2_520,
+    "rpl_agent/formats": 6_740,
     "rpl_agent/likelihood": 2_600,
     "rpl_agent/model": 3_900,
     "rpl_agent/plotting": 350,
