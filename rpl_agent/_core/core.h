@@ -315,4 +315,35 @@ void action_masks(int64_t count, int64_t actions, const int64_t *state_ptr, cons
 int64_t q_episodes(const world *w, const learning *how, const bool *terminal, int64_t max_steps, int64_t first,
                    int64_t episodes, uint64_t *rng, double *q, int64_t *visits);
 
+/* ---------------------------------------------------------------------- planning.c: the tabular baselines */
+
+/* What a planner is given; `order` (S) is the order of its sweeps, `reward` (R,) is paid on leaving by a row. */
+typedef struct {
+    int64_t states;
+    const int64_t *state_ptr;
+    const int64_t *row_ptr;
+    const int32_t *successor;
+    const int64_t *order;
+    const bool *decided;
+    const double *reward;
+    double discount;
+    bool maximise;
+} planning_task;
+
+/* order (S): depth-first postorder, the tree of the initial state first; without cycles, successors come first.
+ * Scratch: 2 S words, and seen (S) false. */
+void postorder(int64_t states, const int64_t *state_ptr, const int64_t *row_ptr, const int32_t *successor,
+               int64_t initial, int64_t *scratch, bool *seen, int64_t *order);
+
+/* The best expectation of values over |p - probability|_1 <= radius in a row of `count` successors, plus bonus times the
+ * range of their values, but never beyond the best of them. work (count): scratch. */
+double optimistic_expectation(int64_t count, const int32_t *successor, const double *probability, const double *values,
+                              double radius, double bonus, bool maximise, double *work);
+
+/* Gauss-Seidel sweeps until no value changes by more than tolerance, relative to the largest; returns their number.
+ * values (S): the start, fixed where decided; rows (S): the greedy rows; work: scratch for the longest row. */
+int64_t plan_optimistically(const planning_task *task, const double *probability, const double *radius,
+                            const double *bonus, double tolerance, int64_t max_sweeps, double *work, double *values,
+                            int64_t *rows);
+
 #endif

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rpl_agent.baselines._planning import postorder, value_iteration
+from rpl_agent._core import core
 from rpl_agent.baselines.base import Baseline
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Kind, ParametricMDP, Policy, Sense, Task
@@ -32,6 +32,16 @@ class Plan(NamedTuple):
     sweeps: int
 
 
+def sweep_order(pmdp: ParametricMDP) -> np.ndarray:
+    """(S,) states in depth-first postorder: without cycles, values move from the end to the start in one sweep."""
+    n, order = pmdp.num_states, np.empty(pmdp.num_states, dtype=np.int64)
+    core.postorder(
+        n, pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, pmdp.initial_state, np.empty(2 * n, dtype=np.int64),
+        np.zeros(n, dtype=bool), order,
+    )  # fmt: skip
+    return order
+
+
 class TabularPlanner:
     """Value iteration over one skeleton and task, from given row distributions, L1 radii and bonuses.
 
@@ -43,7 +53,12 @@ class TabularPlanner:
     def __init__(self, pmdp: ParametricMDP, task: Task):
         self.pmdp, self.task = pmdp, task
         self.maximise = task.objective.sense is Sense.MAX
-        self.order = postorder(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, pmdp.initial_state)
+        self._task = core.PlanningTask(
+            states=pmdp.num_states, state_ptr=pmdp.state_ptr, row_ptr=pmdp.row_ptr, successor=pmdp.successor,
+            order=sweep_order(pmdp), decided=task.decided, reward=task.reward, discount=task.objective.discount,
+            maximise=self.maximise,
+        )  # fmt: skip
+        self._work = np.empty(int(np.diff(pmdp.row_ptr).max()))
         self.start = np.zeros(pmdp.num_states)
         if task.objective.kind is Kind.REACH:
             self.start[task.target] = 1.0
@@ -62,11 +77,10 @@ class TabularPlanner:
         """Optimistic values and the greedy policy; probability (T,), radius and bonus (R,), warm (S,)."""
         values = (warm if warm is not None and self.any_start else self.start).copy()
         rows = np.zeros(self.pmdp.num_states, dtype=np.int64)
-        sweeps = value_iteration(
-            self.pmdp.state_ptr, self.pmdp.row_ptr, self.pmdp.successor, self.order, self.task.decided,
-            self.task.reward, self.task.objective.discount, probability, self.zero if radius is None else radius,
-            self.zero if bonus is None else bonus, self.maximise, TOLERANCE, MAX_SWEEPS, values, rows,
-        )  # fmt: skip
+        radius, bonus = self.zero if radius is None else radius, self.zero if bonus is None else bonus
+        sweeps = core.plan_optimistically(
+            self._task, probability, radius, bonus, TOLERANCE, MAX_SWEEPS, self._work, values, rows
+        )
         return Plan(values, rows, sweeps)
 
 

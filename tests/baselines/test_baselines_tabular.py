@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rpl_agent._core import core
 from rpl_agent.agent.storage import checkpoint
 from rpl_agent.baselines import PSRL, UCBVI, UCRL2, CertaintyEquivalence, QLearning, RMax
-from rpl_agent.baselines._planning import optimistic_expectation, postorder
 from rpl_agent.baselines.certainty_equivalence import maximum_likelihood
-from rpl_agent.baselines.model_based import TabularPlanner
+from rpl_agent.baselines.model_based import TabularPlanner, sweep_order
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.model import Objective, StateIndex
 from tests.reference.baselines import best_in_l1_ball
@@ -120,15 +120,15 @@ def test_the_inner_maximisation_of_ucrl2_is_the_linear_programme(n, radius, maxi
     probability = rng.dirichlet(np.full(n, 0.5))
     values = rng.integers(0, 4, n).astype(float)  # ties on purpose
     successor = np.arange(n, dtype=np.int32)
-    found = optimistic_expectation(0, n, successor, probability, values, radius, 0.0, maximise, np.empty(n))
+    found = core.optimistic_expectation(n, successor, probability, values, radius, 0.0, maximise, np.empty(n))
     assert found == pytest.approx(best_in_l1_ball(probability, values, radius, maximise), abs=1e-9)
 
 
 def test_a_bonus_never_leads_past_the_best_successor():
     values, p, succ = np.array([0.0, 1.0]), np.array([0.5, 0.5]), np.arange(2, dtype=np.int32)
-    assert optimistic_expectation(0, 2, succ, p, values, 0.0, 0.2, True, np.empty(2)) == pytest.approx(0.7)
-    assert optimistic_expectation(0, 2, succ, p, values, 0.0, 9.0, True, np.empty(2)) == 1.0
-    assert optimistic_expectation(0, 2, succ, p, values, 0.0, 9.0, False, np.empty(2)) == 0.0
+    assert core.optimistic_expectation(2, succ, p, values, 0.0, 0.2, True, np.empty(2)) == pytest.approx(0.7)
+    assert core.optimistic_expectation(2, succ, p, values, 0.0, 9.0, True, np.empty(2)) == 1.0
+    assert core.optimistic_expectation(2, succ, p, values, 0.0, 9.0, False, np.empty(2)) == 0.0
 
 
 def test_planning_at_the_truth_gives_the_known_values():
@@ -147,7 +147,7 @@ def test_planning_at_the_truth_gives_the_known_values():
 def test_postorder_puts_successors_first():
     env, _ = ladder()
     pmdp = env.pmdp
-    order = postorder(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, pmdp.initial_state)
+    order = sweep_order(pmdp)
     position = np.argsort(order)
     assert sorted(order) == list(range(pmdp.num_states))
     source = pmdp.row_state[pmdp.transition_row]
