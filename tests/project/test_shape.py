@@ -24,7 +24,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent": 2_660,
     "rpl_agent/_core": 300,
     "rpl_agent/agent": 5_950,
-    "rpl_agent/baselines": 1_380,
+    "rpl_agent/baselines": 1_300,
     "rpl_agent/cli": 1_600,
     "rpl_agent/coupled": 1_300,
     "rpl_agent/evidence": 850,
@@ -145,7 +145,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 42_050
+    assert sum(LINES_OF_PACKAGE.values()) <= 41_970
 
 
 def test_folders_are_not_crowded():
