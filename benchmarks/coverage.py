@@ -1,4 +1,4 @@
-"""Coverage under adaptive sampling, simulated in compiled code: who keeps a stated δ when the data decide.
+"""Coverage under adaptive sampling, many runs at once: who keeps a stated δ when the data decide.
 
 Two samplers over 50 Bernoulli events:
 
@@ -14,16 +14,16 @@ are affine in one parameter, with the windows and weights of `rpl_agent.likeliho
 from __future__ import annotations
 
 from functools import lru_cache
-from math import log, sqrt
 
 import numpy as np
 from scipy.special import ndtri
 
 from rpl_agent.evidence import intervals
-from rpl_agent.jit import njit
 
 EVENTS = 50
 METHODS = ("clopper-pearson", "anytime")
+#: Random numbers drawn at once.
+BLOCK = 1 << 20
 #: True probabilities of the interval samplers' events, ten events each.
 LEVELS = (0.1, 0.25, 0.4, 0.55, 0.7)
 
@@ -47,54 +47,40 @@ def critical_counts(method: str, probability: float, budget: int, gamma: float) 
     return low, high
 
 
-@njit()
-def _stop_when_certified(probability, low, high, runs, rng):
+def _stop_when_certified(
+    probability: np.ndarray, low: np.ndarray, high: np.ndarray, runs: int, rng: np.random.Generator
+) -> int:
     """Runs in which some event's interval excluded the truth at some n ≤ budget."""
-    failures = 0
+    failed = np.zeros(runs, dtype=bool)
     budget = low.shape[1] - 1
-    for _ in range(runs):
-        failed = False
-        for i in range(len(probability)):
-            k = 0
-            for n in range(1, budget + 1):
-                k += rng.random() < probability[i]
-                if k < low[i, n] or k > high[i, n]:
-                    failed = True
-                    break
-            if failed:
-                break
-        failures += failed
-    return failures
+    for i, p in enumerate(probability):
+        for some in np.array_split(np.flatnonzero(~failed), 1 + runs * budget // BLOCK):
+            k = np.cumsum(rng.random((len(some), budget)) < p, axis=1)
+            failed[some] = ((k < low[i, 1:]) | (k > high[i, 1:])).any(axis=1)
+    return int(failed.sum())
 
 
-@njit()
-def _optimism_and_doubling(probability, low, high, runs, steps, rng):
+def _optimism_and_doubling(
+    probability: np.ndarray, low: np.ndarray, high: np.ndarray, runs: int, steps: int, rng: np.random.Generator
+) -> int:
     """Runs whose intervals, at one of the moments of recomputation, exclude the truth.
 
     The upper bound that guides the choice is p̂ + √(ln n/ n), as good a guide as any: validity must not
     depend on it.
     """
-    failures = 0
-    events, budget = len(probability), low.shape[1] - 1
-    for _ in range(runs):
-        n = np.zeros(events, dtype=np.int64)
-        k = np.zeros(events, dtype=np.int64)
-        failed = False
-        for _ in range(steps):
-            best, arm = -1.0, 0
-            for i in range(events):
-                bound = 2.0 if n[i] == 0 else k[i] / n[i] + sqrt(log(n[i] + 1.0) / n[i])
-                if bound > best:
-                    best, arm = bound, i
-            for _ in range(max(1, n[arm])):
-                if n[arm] < budget:
-                    n[arm] += 1
-                    k[arm] += rng.random() < probability[arm]
-            if k[arm] < low[arm, n[arm]] or k[arm] > high[arm, n[arm]]:
-                failed = True
-                break
-        failures += failed
-    return failures
+    budget, at = low.shape[1] - 1, np.arange(runs)
+    n = np.zeros((runs, len(probability)), dtype=np.int64)
+    k, bound = n.copy(), np.full(n.shape, 2.0)
+    failed = np.zeros(runs, dtype=bool)
+    for _ in range(steps):
+        arm = bound.argmax(axis=1)
+        more = np.minimum(np.maximum(1, n[at, arm]), budget - n[at, arm])
+        k[at, arm] += rng.binomial(more, probability[arm])
+        n[at, arm] += more
+        hits, trials = k[at, arm], n[at, arm]
+        bound[at, arm] = hits / trials + np.sqrt(np.log(trials + 1.0) / trials)
+        failed |= (hits < low[arm, trials]) | (hits > high[arm, trials])
+    return int(failed.sum())
 
 
 def interval_failures(method: str, sampler: str, delta: float, runs: int, budget: int, seed: int) -> int:
@@ -105,8 +91,8 @@ def interval_failures(method: str, sampler: str, delta: float, runs: int, budget
     low = np.repeat([t[0] for t in tables], EVENTS // len(LEVELS), axis=0)
     high = np.repeat([t[1] for t in tables], EVENTS // len(LEVELS), axis=0)
     if sampler == "stop when certified":
-        return int(_stop_when_certified(probability, low, high, runs, rng))
-    return int(_optimism_and_doubling(probability, low, high, runs, 600, rng))
+        return _stop_when_certified(probability, low, high, runs, rng)
+    return _optimism_and_doubling(probability, low, high, runs, 600, rng)
 
 
 def family() -> tuple[np.ndarray, np.ndarray, float]:
@@ -116,86 +102,84 @@ def family() -> tuple[np.ndarray, np.ndarray, float]:
     return a, rng.uniform(0.1, 0.95 - a), 0.4
 
 
-@njit()
-def _likelihood_runs(a, b, truth, level, runs, steps, normals, starts, shares, adaptive, rng):
-    """Runs in which ln Σ_j w_j M_j(truth) ever reaches ``level``; also the mean of the final e-value.
+class _LikelihoodRuns:
+    """Runs of ln Σ_j w_j M_j(truth), side by side.
 
     Windows start at ``starts`` with weights ``shares``: the first with particles uniform on [0, 1], the
     others with particles normal around the maximum-likelihood point of the data so far. Weight that is not
     invested yet is worth itself.
     """
-    m = len(normals)
-    failures, mean = 0, 0.0
-    events = len(a)
-    particle = np.empty((len(starts), m))
-    score = np.empty((len(starts), m))
-    ratios = np.empty((len(starts), m, events, 2))
-    hits = np.empty((events, 2))
-    for _ in range(runs):
-        hits[:] = 0.0
-        used = 0
-        crossed = False
-        e_value = 0.0
-        arm = 0
+
+    def __init__(self, runs: int, starts: np.ndarray, shares: np.ndarray, rng: np.random.Generator):
+        self.a, self.b, self.truth = family()
+        self.starts, self.shares, self.rng, self.at = starts, shares, rng, np.arange(runs)
+        self.normals = ndtri((np.arange(32) + 0.5) / 32)
+        self.hits = np.zeros((runs, EVENTS, 2))
+        self.particle = np.empty((runs, len(starts), len(self.normals)))
+        self.score = np.ones(self.particle.shape)
+        self.used = 0
+
+    def failures(self, level: float, steps: int, adaptive: bool) -> tuple[int, float]:
+        """(runs that ever reach the level, mean of the e-value at the end or when they did)."""
+        arm, runs = np.zeros(len(self.at), dtype=np.int64), len(self.at)
+        e_value, crossed = np.ones(runs), np.zeros(runs, dtype=bool)
         for step in range(steps):
-            if used < len(starts) and step == starts[used]:
-                point, spread = 0.5, 0.0
-                if used > 0:
-                    for _ in range(30):
-                        gradient = 1.0 / point - 1.0 / (1.0 - point)
-                        curvature = 1.0 / point**2 + 1.0 / (1.0 - point) ** 2
-                        for i in range(events):
-                            f = a[i] + b[i] * point
-                            gradient += b[i] * (hits[i, 1] / f - hits[i, 0] / (1.0 - f))
-                            curvature += b[i] ** 2 * (hits[i, 1] / f**2 + hits[i, 0] / (1.0 - f) ** 2)
-                        point = min(max(point + gradient / curvature, 0.3 * point), 1.0 - 0.3 * (1.0 - point))
-                        spread = sqrt(1.5 / curvature)
-                for k in range(m):
-                    z = (k + 0.5) / m if used == 0 else point + spread * normals[k]
-                    particle[used, k] = min(max(z, 1e-6), 1.0 - 1e-6)
-                    score[used, k] = 1.0
-                    for i in range(events):
-                        f, p = a[i] + b[i] * particle[used, k], a[i] + b[i] * truth
-                        ratios[used, k, i, 1] = f / p
-                        ratios[used, k, i, 0] = (1.0 - f) / (1.0 - p)
-                used += 1
-            if adaptive:  # stay on an event while it disagrees with the truth, the worst a sampler can do
-                n = hits[arm, 0] + hits[arm, 1]
-                p = a[arm] + b[arm] * truth
-                if n > 0 and abs(hits[arm, 1] - n * p) < sqrt(n * p * (1.0 - p)):
-                    arm = (arm + 1) % events
-            else:
-                arm = rng.integers(0, events)
-            p = a[arm] + b[arm] * truth
-            success = rng.random() < p
-            hits[arm, 1 if success else 0] += 1.0
-            e_value = 0.0
-            for j in range(len(starts)):
-                total = 0.0 if j < used else float(m)
-                for k in range(m if j < used else 0):
-                    score[j, k] *= ratios[j, k, arm, 1 if success else 0]
-                    total += score[j, k]
-                e_value += shares[j] * total / m
-            if log(e_value) >= level:
-                crossed = True
-                break
-        failures += crossed
-        mean += e_value / runs
-    return failures, mean
+            if self.used < len(self.starts) and step == self.starts[self.used]:
+                self._open_window()
+            arm = self._stay_where_it_disagrees(arm) if adaptive else self.rng.integers(0, EVENTS, runs)
+            self._sample(arm)
+            invested = self.shares[: self.used] @ self.score[:, : self.used].mean(axis=2).T
+            now = invested + self.shares[self.used :].sum()
+            e_value = np.where(crossed, e_value, now)
+            crossed |= np.log(e_value) >= level
+        return int(crossed.sum()), float(e_value.mean())
+
+    def _sample(self, arm: np.ndarray) -> None:
+        """Draw once from these events and pay every particle by its likelihood ratio to the truth."""
+        p = self.a[arm] + self.b[arm] * self.truth
+        success = self.rng.random(len(arm)) < p
+        self.hits[self.at, arm, success.astype(int)] += 1.0
+        f = self.a[arm, None, None] + self.b[arm, None, None] * self.particle[:, : self.used]
+        ratio = np.where(success[:, None, None], f / p[:, None, None], (1.0 - f) / (1.0 - p)[:, None, None])
+        self.score[:, : self.used] *= ratio
+
+    def _stay_where_it_disagrees(self, arm: np.ndarray) -> np.ndarray:
+        """Leave an event only when it agrees with the truth: the worst a sampler can do."""
+        p, seen = self.a[arm] + self.b[arm] * self.truth, self.hits[self.at, arm]
+        n = seen.sum(axis=1)
+        agrees = (n > 0) & (np.abs(seen[:, 1] - n * p) < np.sqrt(n * p * (1.0 - p)))
+        return np.where(agrees, (arm + 1) % EVENTS, arm)
+
+    def _open_window(self) -> None:
+        if self.used == 0:
+            particle = np.broadcast_to((np.arange(32) + 0.5) / 32, (len(self.at), 32))
+        else:
+            point, spread = self._most_likely()
+            particle = point[:, None] + spread[:, None] * self.normals
+        self.particle[:, self.used] = np.clip(particle, 1e-6, 1.0 - 1e-6)
+        self.used += 1
+
+    def _most_likely(self) -> tuple[np.ndarray, np.ndarray]:
+        """(maximum-likelihood point of each run, standard deviation of the particles around it)."""
+        point = np.full(len(self.at), 0.5)
+        no, yes = self.hits[..., 0], self.hits[..., 1]
+        for _ in range(30):
+            f = self.a + self.b * point[:, None]
+            gradient = 1.0 / point - 1.0 / (1.0 - point) + (yes / f - no / (1.0 - f)) @ self.b
+            curvature = 1.0 / point**2 + 1.0 / (1.0 - point) ** 2 + (yes / f**2 + no / (1.0 - f) ** 2) @ self.b**2
+            point = np.clip(point + gradient / curvature, 0.3 * point, 1.0 - 0.3 * (1.0 - point))
+        return point, np.sqrt(1.5 / curvature)
 
 
 def likelihood_failures(
     schedule: str, delta: float, runs: int, steps: int, seed: int, adaptive: bool = True
 ) -> tuple[int, float]:
     """(runs that exclude the truth after any sample, mean final e-value)."""
-    a, b, truth = family()
-    normals = ndtri((np.arange(32) + 0.5) / 32)
     if schedule == "geometric":
         starts, shares = np.array([0, 64, 256, 1024]), np.full(4, 1.0 / 13.0)
     else:
         starts, shares = np.array([0, steps // 12]), np.array([0.02, 0.98])
-    rng = np.random.default_rng(seed)
-    return _likelihood_runs(a, b, truth, -np.log(delta), runs, steps, normals, starts, shares, adaptive, rng)
+    return _LikelihoodRuns(runs, starts, shares, np.random.default_rng(seed)).failures(-np.log(delta), steps, adaptive)
 
 
 def rows(smoke: bool) -> list[dict]:

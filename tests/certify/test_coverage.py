@@ -1,6 +1,6 @@
 """Coverage at δ = 0.05 when the data decide: fixed-N intervals are seen to fail, anytime sets hold.
 
-The compiled samplers are those of the benchmark table (`benchmarks/coverage.py`), at a smaller size.
+The samplers are those of the benchmark table (`benchmarks/coverage.py`), at a smaller size.
 """
 
 import numpy as np
