@@ -346,4 +346,23 @@ int64_t plan_optimistically(const planning_task *task, const double *probability
                             const double *bonus, double tolerance, int64_t max_sweeps, double *work, double *values,
                             int64_t *rows);
 
+/* ---------------------------------------------------------------------- product.c: products of distributions */
+
+/* Block k: x of the coordinates block_ptr[k]:block_ptr[k + 1] with lower <= x <= upper and
+ * rest_lower[k] <= 1 - sum x <= rest_upper[k], if closed[k]; block_of is the inverse. */
+typedef struct interval_blocks {
+    const int64_t *block_of;
+    const int64_t *block_ptr;
+    const bool *closed;
+    const double *lower;
+    const double *upper;
+    const double *rest_lower;
+    const double *rest_upper;
+} interval_blocks;
+
+/* Adds to out[i] a lower bound of min c.x over the closed blocks that c, row i of a sparse matrix (count rows, indices
+ * ascending in each), touches. Scratch: 2 (n + 1) of the largest block's n. */
+void minimize_interval_blocks(const interval_blocks *blocks, int64_t count, const int64_t *indptr,
+                              const int64_t *indices, const double *data, double *scratch, double *out);
+
 #endif
