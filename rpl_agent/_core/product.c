@@ -37,9 +37,9 @@ static void sort_slots(int64_t n, slot *slots)
     }
 }
 
-/* Adds to *total the minimum of sum_j cost_j x_j over block k, whose slots (n) are given in their order, and to *size what
- * its rounding is a multiple of. Water-filling: the last probability, 1 - sum x, has cost 0; mass goes to the cheapest
- * coordinates first. */
+/* Adds to *total the minimum of sum_j cost_j x_j over block k, whose slots (n) are given in their order, and to *size
+ * what its rounding is a multiple of. Water-filling: the last probability, 1 - sum x, has cost 0; mass goes to the
+ * cheapest coordinates first. */
 static void fill_block(const interval_blocks *blocks, int64_t k, int64_t n, slot *slots, double largest, double *total,
                        double *size)
 {

@@ -18,9 +18,9 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
+from rpl_agent._core import core
 from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.likelihood import _sums
 from rpl_agent.likelihood.blocks import Factorisation, factorisation
 from rpl_agent.likelihood.chart import ParameterChart, domain_chart
 from rpl_agent.likelihood.expansion import rounding
@@ -44,7 +44,7 @@ def log_e_value(pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None
     blocks = factorisation(pmdp)
     if counts.total == 0 or (table.reduction.rank > MAX_RANK and not blocks.pays):
         return 0.0
-    numerator = float(_sums.dirichlet_log_marginal(pmdp.row_ptr, counts.transitions))
+    numerator = core.dirichlet_log_marginal(pmdp.num_rows, pmdp.row_ptr, counts.transitions)
     observed = np.flatnonzero(counts.successes)
     fixed = observed[table.is_constant[observed]]
     likelihood = float(counts.successes[fixed] @ np.log(table.constant[fixed]))
