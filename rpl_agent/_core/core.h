@@ -495,4 +495,46 @@ double curvature(double excess);
 double enclose(const observations *seen, const double *m, double room, double reach, int64_t rounds, double *scratch,
                double *upper, double *center, double *H);
 
+/* ---------------------------------------------------------------------- residual.c: affine value functions */
+
+/* Rows that are judged together, ptr[k]:ptr[k + 1]: one row each where the agent is free, a state's rows with their
+ * weights (R) where not; rows of weight 0 are not played. */
+typedef struct row_groups {
+    const int64_t *ptr;
+    const double *weights;
+} row_groups;
+
+/* Transitions, and the affine functions p_f + slope_f.y (F; F, r) that their probabilities are, up to error_f. */
+typedef struct row_chances {
+    int64_t r;
+    const int64_t *row_ptr;
+    const int32_t *successor;
+    const int32_t *expression;
+    const double *p;
+    const double *slope;
+    const double *error;
+} row_chances;
+
+/* u + g.y (S; S, r) of the states themselves and of their successors. */
+typedef struct affine_functions {
+    double *u;
+    const double *g;
+    const double *next_u;
+    const double *next_g;
+} affine_functions;
+
+/* out[s] >= sign (T U - U) of all groups first[s]:first[s + 1] of each state s of `order`, for all |y| <= 1, rounding
+ * included: a value <= 0 proves the inequality of the state. sign is 1 for upper functions, -1 for lower ones. With
+ * margin >= 0 a state that misses it is raised on the spot, by as much and the margin, and out is what it was raised by:
+ * the least slack where `order` has successors first and gamma = 1. Scratch: r + r r. */
+void residuals(int64_t count, const int64_t *order, const int64_t *first, const row_groups *groups,
+               const row_chances *chances, const double *reward, double gamma, double sign, double margin,
+               const affine_functions *functions, double *scratch, double *out);
+
+/* Values v (S) and gradients g (S, r) of the states of `order`, in which successors come first: of the weighted rows of each
+ * state, or, with sense 1 or -1 (0: none), of its best row, which rows (S) then gets. */
+void expand_backward(int64_t count, const int64_t *order, const int64_t *state_ptr, const row_groups *groups,
+                     const row_chances *chances, const double *reward, double sense, double *v, double *g,
+                     int64_t *rows);
+
 #endif
