@@ -30,7 +30,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/evidence": 850,
     "rpl_agent/experiments": 2_520,
     "rpl_agent/formats": 6_740,
-    "rpl_agent/likelihood": 2_600,
+    "rpl_agent/likelihood": 1_710,
     "rpl_agent/model": 3_900,
     "rpl_agent/plotting": 350,
     "rpl_agent/regions": 2_850,
@@ -44,7 +44,6 @@ CROWDED = {
     "rpl_agent": 14,
     "rpl_agent/agent": 14,
     "rpl_agent/formats/prism/language": 13,
-    "rpl_agent/likelihood": 13,
     "rpl_agent/model": 21,
     "rpl_agent/regions": 15,
     "rpl_agent/solver": 21,
@@ -145,7 +144,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 41_970
+    assert sum(LINES_OF_PACKAGE.values()) <= 41_080
 
 
 def test_folders_are_not_crowded():
