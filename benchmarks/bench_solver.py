@@ -18,11 +18,11 @@ import numpy as np
 from scipy.sparse import csr_array
 
 import rpl_envs  # noqa: F401
+from rpl_agent._core import core
 from rpl_agent.formats.export import write_uncertain
 from rpl_agent.model import Kind, Nature, Objective, Sense
 from rpl_agent.relaxations import Intervals
-from rpl_agent.relaxations._rows import row_range, scratch_size
-from rpl_agent.relaxations.row_set import RowArrays, workspace
+from rpl_agent.relaxations.row_set import longest_row, model_rows, workspace
 from rpl_agent.solver import solve, solve_both
 from rpl_agent.solver.problem import structures
 from rpl_envs.benchmark import Benchmark, benchmark
@@ -74,13 +74,11 @@ def sweep_against_product(name: str) -> Row:
     world = benchmark(name)
     pmdp, relaxation = world.pmdp, intervals(world)
     values = np.random.default_rng(0).random(pmdp.num_states)
-    out, none = np.empty(pmdp.num_rows), np.zeros(0, dtype=np.int64)
-    scratch = workspace(relaxation.compiled(), int(scratch_size(pmdp.row_ptr)))
-
-    model = RowArrays(pmdp.row_ptr, pmdp.successor, pmdp.expression)
+    out, model, compiled = np.empty(pmdp.num_rows), model_rows(pmdp), relaxation.compiled()
+    scratch = workspace(compiled, longest_row(pmdp))
 
     def sweep() -> None:
-        row_range(0, pmdp.num_rows, values, False, False, model, *relaxation.compiled().arguments, scratch, none, out)
+        core.row_bounds(0, pmdp.num_rows, values, False, False, model, compiled, scratch, None, out)
 
     matrix = csr_array(
         (pmdp.instantiate(np.array(world.theta)).probability, pmdp.successor, pmdp.row_ptr),

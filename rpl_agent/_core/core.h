@@ -1,9 +1,10 @@
 /* The compiled core of rpl_agent: every function and struct that Python sees, declared once.
  *
  * Python decides, C computes: plain loops over arrays that the caller owns, no globals, no allocation inside a loop.
- * A `const` array is read only; OPTIONAL pointers may be NULL; matrices are row-major. Bounds are rounded outward by explicit
- * error terms in units of UNIT_ROUNDOFF, which holds because the compiler neither fuses nor reorders operations.
- * The loader (__init__.py) reads this file: one declaration a statement, `type name` or `type *name` a parameter. */
+ * A `const` array is read only; OPTIONAL pointers may be NULL; matrices are row-major. Bounds are rounded outward by
+ * explicit error terms in units of UNIT_ROUNDOFF, which holds because the compiler neither fuses nor reorders
+ * operations. The loader (__init__.py) reads this file: one declaration a statement, `type name` or `type *name` a
+ * parameter. */
 #ifndef RPL_CORE_H
 #define RPL_CORE_H
 
@@ -23,8 +24,8 @@
 /* Of the coordinates of a polytope with a vertex graph: what a query needs fits on the stack. */
 #define MAX_DIMENSION 16
 
-/* The vertex graph of {x : rows x <= rhs, lower <= x <= upper}, dimension n, m rows, see PolytopeData. Queries only read
- * it, so threads may share it. */
+/* The vertex graph of {x : rows x <= rhs, lower <= x <= upper}, dimension n, m rows, see PolytopeData. Queries only
+ * read it, so threads may share it. */
 typedef struct polytope {
     int64_t n;
     int64_t m;
@@ -48,25 +49,26 @@ typedef struct polytope {
 void support_box_many(int64_t count, int64_t n, const double *lower, const double *upper, const double *directions,
                       double *out);
 
-/* out[i] = a certified lower bound of min c.x over {center + radius * factor z : |z| <= 1}, c = directions[i] (count, n);
- * factor (n, n) is L with H^-1 <= L L' in the order of symmetric matrices. */
+/* out[i] = a certified lower bound of min c.x over {center + radius * factor z : |z| <= 1}, c = directions[i]
+ * (count, n); factor (n, n) is L with H^-1 <= L L' in the order of symmetric matrices. */
 void support_ellipsoid_many(int64_t count, int64_t n, const double *center, const double *factor, double radius,
                             const double *directions, double *out);
 
-/* out[i] = a certified lower bound of min c.x over the polytope, c = directions[i] (count, n). The walk starts at vertex
- * memory[i % length] of the table and leaves there where it ended. */
+/* out[i] = a certified lower bound of min c.x over the polytope, c = directions[i] (count, n). The walk starts at
+ * vertex memory[i % length] of the table and leaves there where it ended. */
 void support_polytope_many(const polytope *data, int64_t count, const double *directions, int64_t length,
                            int32_t *memory, double *out);
 
 /* Puts the vertex with this basis (n) into an empty table; false if the basis is singular. */
 bool first_vertex(const polytope *data, const int32_t *basis);
 
-/* Walks to the optimum of every direction (count, n) and remembers the vertices and edges met on the way, until the table
- * is full. One thread only. */
+/* Walks to the optimum of every direction (count, n) and remembers the vertices and edges met on the way, until the
+ * table is full. One thread only. */
 void grow_table(const polytope *data, int64_t count, const double *directions);
 
-/* Rows and right sides of McCormick's inequalities of z_k = z_i z_j over bounds of z (n), and a middle tangent for squares:
- * products (count, 3) holds (k, i, j); rows, zero on entry, and rhs have 4 places for each product, 5 for each square. */
+/* Rows and right sides of McCormick's inequalities of z_k = z_i z_j over bounds of z (n), and a middle tangent for
+ * squares: products (count, 3) holds (k, i, j); rows, zero on entry, and rhs have 4 places for each product, 5 for
+ * each square. */
 void mccormick(int64_t count, int64_t n, const int64_t *products, const double *lower, const double *upper,
                double *rows, double *rhs);
 
@@ -75,11 +77,250 @@ void propagate_products(int64_t count, const int64_t *products, const int64_t *o
 
 /* ---------------------------------------------------------------------- rows.c: what nature may do in a row */
 
+/* Kinds of sets: a known MDP, bounds per expression, or a region: a polytope, an ellipsoid, the better of both per
+ * row. */
+#define POINT 0
+#define INTERVAL 1
+#define POLYTOPE 2
+#define ELLIPSOID 3
+#define BEST 4
+/* Bounds of a whole row may miss a distribution by this much: rounding of data, never used to decide between sets. */
+#define FEASIBILITY_TOLERANCE 1e-9
+/* Masses up to this in a computed distribution are taken for rounding. */
+#define TRACE 1e-12
+
+/* Rows and their transitions, of a model or a part of one: row_ptr (count + 1), successor and expression (T). */
+typedef struct row_arrays {
+    int64_t count;
+    const int64_t *row_ptr;
+    const int32_t *successor;
+    const int32_t *expression;
+} row_arrays;
+
+/* What nature may do in every row; of a region (kinds above INTERVAL): expressions f = constant + weights x (F, n)
+ * of reduced coordinates x. */
+typedef struct row_set {
+    int64_t kind;
+    const double *lower; /* (F) the interval hull; of a known MDP both are the probability */
+    const double *upper;
+    int64_t n;
+    const double *constant OPTIONAL;
+    const double *weights OPTIONAL;
+    const double *mass OPTIONAL; /* |constant| + |weights| max |x| over the region: the size of rounding terms */
+    double tightness;            /* a bound from the far side adds tightness * span of the row's values */
+    const polytope *polytope OPTIONAL;
+    const double *center OPTIONAL; /* the ellipsoid {center + radius * factor z : |z| <= 1} */
+    const double *factor OPTIONAL;
+    double radius;
+    int64_t length;
+    /* (length) where the last walk of row i ended, at i % length; -1: it starts where that of the row before it
+     * ended. Any vertex is right: this decides about speed and last digits only. */
+    int32_t *memory OPTIONAL;
+} row_set;
+
+/* Memory of `threads` threads for rows of up to `longest` successors, n coordinates: memory (threads, 4 longest + 3
+ * n). */
+typedef struct scratch {
+    int64_t threads;
+    int64_t longest;
+    int64_t n;
+    double *memory;
+} scratch;
+
+/* Whether n non-negative numbers sum to at least 1, without rounding. */
+bool at_least_one(int64_t n, const double *terms);
+
+/* out[i] = bound of the extremum of sum_j p_j values[successor_j] in row chosen[i] (row i where it is NULL), first
+ * <= i < last. `maximise`: the direction of nature; `upward`: the side of the bound, false <= the extremum, true >=
+ * it. */
+void row_bounds(int64_t first, int64_t last, const double *values, bool maximise, bool upward, const row_arrays *model,
+                const row_set *set, const scratch *space, const int64_t *chosen OPTIONAL, double *out);
+
+/* p (T) = nature's best distribution of every row within the interval hull, without rounding margins (to find
+ * strategies); successors of value +inf get no mass when nature minimises. Rows with played 0 get some distribution.
+ * totals (R): the mean above the smallest value; inf where no set of distributions can do better. */
+void hull_strategies(const double *values, bool maximise, const row_arrays *model, const double *played,
+                     const row_set *set, const scratch *space, double *totals, double *p);
+
+/* The same over a region: p holds the hull's distributions on entry; rows of which the region tells more are
+ * overwritten. */
+void region_strategies(const double *values, bool maximise, const row_arrays *model, const double *played,
+                       const row_set *set, const scratch *space, const double *totals, double *p);
+
 /* ---------------------------------------------------------------------- sweeps.c: Bellman sweeps */
+
+#define MAX_AGENT 1
+#define MIN_AGENT -1
+#define FIXED_AGENT 0
+
+/* Who moves where, for what: states with rows state_ptr[s] to state_ptr[s + 1] - 1. */
+typedef struct game {
+    int64_t agent;        /* MAX_AGENT, MIN_AGENT, or FIXED_AGENT to play `weights` */
+    bool maximise;        /* the direction of nature */
+    double gamma;
+    const int64_t *state_ptr;
+    const row_arrays *rows;
+    const double *reward; /* (R) */
+    const double *weights OPTIONAL;
+    const row_set *set;
+} game;
+
+/* out[s] = bound of (T values)(s) + offset for s in order (count); out == values makes it a Gauss-Seidel sweep.
+ * chosen[s]: the agent's best row, written unless its policy is fixed. `upward` false gives out <= T values +
+ * offset, true >=. Returns the largest change. */
+double bellman(const game *play, int64_t count, const int64_t *order, const double *values, double *out,
+               int64_t *chosen OPTIONAL, bool upward, double offset, const scratch *space);
+
+/* low[s] <= (T low)(s) and high[s] >= (T high)(s) for s in order (count), successors first; low_rows[s],
+ * high_rows[s]: the agent's best row for either side, written unless its policy is fixed. */
+void backward(const game *play, int64_t count, const int64_t *order, double *low, double *high, int64_t *low_rows,
+              int64_t *high_rows, const scratch *space);
+
+/* out (count) = bounds of reward + gamma * q, for row expectations q that may be infinite. */
+void row_totals(int64_t count, const double *q, const double *reward, double gamma, bool upward, double *out);
+
+/* out (count) = what the agent makes of the totals of its rows: rows state_ptr[i] to state_ptr[i + 1] - 1 belong to
+ * state i. FIXED_AGENT draws them by weights, which sum to 1 in every state up to a relative error of (rows + 2) u
+ * each. */
+void state_images(int64_t count, const double *totals, const int64_t *state_ptr, int64_t agent,
+                  const double *weights OPTIONAL, bool upward, double *out);
 
 /* ---------------------------------------------------------------------- chain.c: both players fixed */
 
-/* ---------------------------------------------------------------------- graph.c: where a play can be held, components */
+/* Mass for a successor that must get some, but less than an ulp of the others'. */
+#define SPECK 0x1p-60
+
+/* q[row] = reward + gamma * sum p v under nature's distributions p (T), as min v + sum p (v - min v); successors
+ * without mass do not count. */
+void row_means(const row_arrays *model, const double *values, double gamma, const double *reward, const double *p,
+               double *q);
+
+/* The chain (I - gamma P) x = rhs of states 0..n-1 as CSR arrays with room for T + n entries; how many there are.
+ * `rows` (n): the agent's, NULL: play the game's weights. p (T): nature's distributions. Exits add their values to
+ * rhs, `offset` is paid per step. The diagonal is written as the mass that leaves the state, which stays accurate
+ * for states that almost always loop. */
+int64_t assemble(const game *play, int64_t n, const int64_t *rows OPTIONAL, const double *values, double offset,
+                 const double *p, int32_t *indptr, int32_t *indices, double *data, double *rhs);
+
+/* out = rhs - A x of an assembled chain. */
+void residual(int64_t n, const int32_t *indptr, const int32_t *indices, const double *data, const double *rhs,
+              const double *x, double *out);
+
+/* Gauss-Seidel on an assembled chain, both directions in turn, until x changes by at most `tolerance`; sweeps used. */
+int64_t relax_chain(int64_t n, const int32_t *indptr, const int32_t *indices, const double *data, const double *rhs,
+                    double *x, int64_t sweeps, double tolerance);
+
+/* Makes p (T), nature's greedy answer to values, stand for an exact one. Rounding leaves traces on successors that
+ * the row can do without: they are dropped. It also hides the speck that must leave a support whose upper bounds
+ * miss 1 by less than an ulp: it is given to the next best successor. */
+void tidy(const row_arrays *model, const row_set *set, const double *values, bool maximise, double *p);
+
+/* mass (R) = a bound on the mass between each row of p and an exact distribution on its support within bounds (F);
+ * inf if there is none. A row with one successor has one distribution, whatever p says. */
+void mass_to_move(const row_arrays *model, const double *lower, const double *upper, const double *p, double *mass);
+
+/* costs (R) = how much moving `mass` (R) within the support of p (T) can change the mean of finite values. */
+void moving_costs(const row_arrays *model, const double *values, const double *p, const double *mass, double *costs);
+
+/* ---------------------------------------------------------------------- graph.c: where a play can be held,
+ * components */
+
+/* Who chooses the row of a state: the other side, oneself, or a fixed policy that draws it. */
+#define ALL_ROWS 0
+#define ANY_ROW 1
+#define DRAWN_ROW 2
+/* Kinds of states in the order of solution: one backward step, only loops, or a fixpoint. */
+#define TRIVIAL 0
+#define SINK 1
+#define CYCLIC 2
+
+/* States 0..count-1 with rows, exits count..size-1 without; the states that lead to j are sources[first[j]:first[j +
+ * 1]]. */
+typedef struct graph {
+    int64_t count;
+    int64_t size;
+    const int64_t *state_ptr;
+    const int64_t *row_ptr;
+    const int32_t *successor;
+    const int64_t *first OPTIONAL;   /* (size + 1) */
+    const int32_t *sources OPTIONAL; /* (T) */
+} graph;
+
+/* States to look at: a ring of `count` places, and marks of those that wait in it. */
+typedef struct queue {
+    int64_t head;
+    int64_t length;
+    int64_t *states;
+    bool *waiting;
+} queue;
+
+/* Writes first (size + 1) and sources (T) of a graph. */
+void predecessors(const graph *g, int64_t *first, int32_t *sources);
+
+/* lo, hi (T) = bounds (F) per transition, hi = 0 and lo > 0 exactly where no and every distribution of its row says
+ * so: a transition gets no mass where the others' lower bounds sum to 1, and some where their upper bounds do not. */
+void attainable(const row_arrays *model, const double *lower, const double *upper, double *lo, double *hi);
+
+/* out (count) = whether nature can keep all mass of each row on the transitions marked in `inside` (T). */
+void staying_rows(int64_t count, const int64_t *row_ptr, const bool *inside, const double *lo, const double *hi,
+                  bool *out);
+
+/* Shrinks `inside` (size) to its largest subset in which the play can be held for ever. lo, hi (T): bounds of a
+ * nature that wants to hold; lo NULL: of one that does not, and stays where hi leaves it no way out. usable (R): 2,
+ * the row may be used for holding; 1, it is played but never holds (it pays); 0, it is not played. ANY_ROW: one
+ * usable row per state suffices; ALL_ROWS: every played row must stay. */
+void hold_set(const graph *g, const double *lo OPTIONAL, const double *hi, const int8_t *usable, int64_t quantifier,
+              bool *inside, queue *q);
+
+/* Shrinks X (size), the states that may be finite, goal included, to those from which the minimiser keeps the total
+ * finite. must_reach: it can reach the goal almost surely (nu X. mu Y). Otherwise: it can almost surely reach the
+ * goal or, from some point on, loop without paying (nu X. mu Y. nu Z). played, pays (R): rows in play, rows with a
+ * positive reward. ANY_ROW: the minimiser chooses the row; ALL_ROWS: the other side does; DRAWN_ROW: a fixed policy
+ * draws it. nature_helps: whether nature is the minimiser. Scratch: usable (R), sets (4 size). */
+void finite_set(const graph *g, const double *lo, const double *hi, const bool *played, const bool *pays,
+                int64_t quantifier, bool nature_helps, bool must_reach, const bool *goal, bool *X, int8_t *usable,
+                bool *sets, queue *q);
+
+/* Chooses rows that leave: extends an attractor of the exits, preferred rows first; the number of states not
+ * attracted. lo, hi (T): bounds of nature; where it is on the chooser's side, its distribution. preferred, allowed,
+ * pays (R): rows that pay count as progress whatever follows. adversary: whether nature may avoid the attractor.
+ * rows (count): written where a state was attracted. Scratch: sets (2 size). */
+int64_t progress_rows(const graph *g, const double *lo, const double *hi, const bool *preferred, const bool *allowed,
+                      const bool *pays, bool adversary, int64_t *rows, bool *sets, queue *q);
+
+/* Whether plays within `members` (count) by rows with usable (R) == 2 only move to larger numbers: none stays. */
+bool runs_forward(const graph *g, const bool *members, const int8_t *usable);
+
+/* Whether every transition leads to a larger number (loops of states that only loop aside): the numbers are then a
+ * topological order, as in models built step by step, and no search is needed. */
+bool numbered_forward(const graph *g, const bool *decided);
+
+/* Strongly connected components (Tarjan, iterative); decided states have no edges. order (count): states, components
+ * consecutive, successors first. component (count): their numbers, successors have smaller or equal ones. Returns
+ * how many. Scratch: space (5 count). */
+int64_t components(const graph *g, const bool *decided, int64_t *order, int64_t *component, int64_t *space);
+
+/* kind (count): TRIVIAL, SINK (every row only loops; if `sinks`) or CYCLIC. depth (count): cyclic components on the
+ * longest path strictly below the state's component. */
+void layers(const graph *g, const bool *decided, const int64_t *order, const int64_t *component, bool sinks,
+            int8_t *kind, int64_t *depth);
+
+/* level (count) = longest path of components below each state's component; states of one level do not see each
+ * other, unless they share a component. */
+void levels(const graph *g, const bool *decided, const int64_t *order, const int64_t *component, int64_t *level);
+
+/* A guess of costs: the cheapest path to an exit, a transition of probability p costing reward / p. That is the
+ * price of trying a row until the transition happens, if every failure stayed where it is. It tells slow ways out
+ * from fast ones, which counting steps does not. p (T): any distributions of nature. order (count): states by their
+ * cost, the cheapest first, the order of sweeps that carries values furthest. cost (size): 0 where no exit of finite
+ * value can be reached. Scratch: weight (T), space (2 size). */
+void retry_costs(const graph *g, const double *p, const double *reward, const double *exit_values, int64_t *order,
+                 double *cost, double *weight, int64_t *space);
+
+/* The local model on `states` (count) of g: its arrays, the rows and transitions they come from, and its exits, of
+ * which there are as many as it returns. position (all states of g): -1 on entry and on return. */
+int64_t extract(const graph *g, int64_t count, const int64_t *states, int64_t *position, int64_t *state_ptr,
+                int64_t *row_ptr, int32_t *successor, int64_t *row_of, int64_t *transition_of, int64_t *exits);
 
 /* ---------------------------------------------------------------------- counting.c: the evidence */
 #define NO_ROW -1
@@ -96,9 +337,9 @@ void locate(int64_t count, const int64_t *states, const int64_t *actions, const 
 void multiplicities(int64_t num_rows, const int64_t *row_ptr, const int32_t *expression, int64_t *last, int64_t *first,
                     int32_t *out);
 
-/* Adds pooled successes and trials (E). group_of (T) is the group of a transition; event_of (G) the event of a group or
- * -1 (constant); positive (G) whether the group is the event or its complement. A row that carries both is one trial.
- * Scratch: hits (G) zeros, seen (E) filled with -1. */
+/* Adds pooled successes and trials (E). group_of (T) is the group of a transition; event_of (G) the event of a group
+ * or -1 (constant); positive (G) whether the group is the event or its complement. A row that carries both is one
+ * trial. Scratch: hits (G) zeros, seen (E) filled with -1. */
 void pool_events(int64_t num_rows, const int64_t *row_ptr, const int32_t *group_of, const int64_t *transitions,
                  const int64_t *event_of, const bool *positive, int64_t *hits, int64_t *seen, int64_t *successes,
                  int64_t *trials);
@@ -259,8 +500,8 @@ typedef struct {
     const int64_t *expression_limit OPTIONAL;
 } limits;
 
-/* The lanes of a vector environment, each with a random state of its own: `rng` (count, 4). They are cut after max_steps,
- * if that is positive. */
+/* The lanes of a vector environment, each with a random state of its own: `rng` (count, 4). They are cut after
+ * max_steps, if that is positive. */
 typedef struct {
     int64_t count;
     int64_t max_steps;
@@ -285,24 +526,25 @@ double next_double(uint64_t *state);
 /* The state (4,) of a seed by splitmix64, which the authors of xoshiro recommend for this. */
 void seed_state(uint64_t seed, uint64_t *state);
 
-/* Running sums of weights within each of `count` segments; the last positive one is exactly 1, so a draw always lands. */
+/* Running sums of weights within each of `count` segments; the last positive one is exactly 1, so a draw always
+ * lands. */
 void cumulate(int64_t count, const int64_t *pointer, const double *weights, double *out);
 
 /* Simulates until `episodes` are done, or the one is done in which a count reached its limit; returns how many.
- * `policy` (R,) holds running sums of a policy, counts (T,) is added to, report (2,) says whether a limit was reached and
- * how many episodes were cut by max_steps in no stop state. */
+ * `policy` (R,) holds running sums of a policy, counts (T,) is added to, report (2,) says whether a limit was
+ * reached and how many episodes were cut by max_steps in no stop state. */
 int64_t run_episodes(const world *w, const double *policy, int64_t max_steps, int64_t episodes, uint64_t *rng,
                      int64_t *counts, const limits *until, double *returns, int64_t *lengths, int64_t *report);
 
 /* A new episode in the lanes `which` (count,). */
 void reset_lanes(const world *w, const lanes *l, const bool *which);
 
-/* Row of each lane's state and action, -1 where it is skipped or not enabled; returns the first lane whose action is not
- * enabled, or -1. */
+/* Row of each lane's state and action, -1 where it is skipped or not enabled; returns the first lane whose action is
+ * not enabled, or -1. */
 int64_t find_rows(const world *w, const int32_t *row_action, const lanes *l, const int64_t *actions, const bool *skip);
 
-/* Advances each lane by one step; a lane whose row is -1 only begins a new episode. `over` says which episodes ended with
- * this step and `final` in which states, also where `same_step` began the next one already. */
+/* Advances each lane by one step; a lane whose row is -1 only begins a new episode. `over` says which episodes ended
+ * with this step and `final` in which states, also where `same_step` began the next one already. */
 void step_lanes(const world *w, const lanes *l, bool same_step, int64_t threads, int64_t *final, double *rewards,
                 bool *terminations, bool *truncations);
 
@@ -310,9 +552,9 @@ void step_lanes(const world *w, const lanes *l, bool same_step, int64_t threads,
 void action_masks(int64_t count, int64_t actions, const int64_t *state_ptr, const int32_t *row_action,
                   const int64_t *states, int8_t *out);
 
-/* Q-learning, epsilon-greedy, in the episodes first, ..., first + episodes - 1; returns their steps. An update moves q by
- * n^-omega (reward + arrival + discount max q' - q), without q' where the next state is `terminal`: an episode that was
- * cut bootstraps from its last state. The probabilities of the world only play it. */
+/* Q-learning, epsilon-greedy, in the episodes first, ..., first + episodes - 1; returns their steps. An update moves
+ * q by n^-omega (reward + arrival + discount max q' - q), without q' where the next state is `terminal`: an episode
+ * that was cut bootstraps from its last state. The probabilities of the world only play it. */
 int64_t q_episodes(const world *w, const learning *how, const bool *terminal, int64_t max_steps, int64_t first,
                    int64_t episodes, uint64_t *rng, double *q, int64_t *visits);
 
@@ -346,195 +588,5 @@ double optimistic_expectation(int64_t count, const int32_t *successor, const dou
 int64_t plan_optimistically(const planning_task *task, const double *probability, const double *radius,
                             const double *bonus, double tolerance, int64_t max_sweeps, double *work, double *values,
                             int64_t *rows);
-
-/* ---------------------------------------------------------------------- product.c: products of distributions */
-
-/* Block k: x of the coordinates block_ptr[k]:block_ptr[k + 1] with lower <= x <= upper and
- * rest_lower[k] <= 1 - sum x <= rest_upper[k], if closed[k]; block_of is the inverse. */
-typedef struct interval_blocks {
-    const int64_t *block_of;
-    const int64_t *block_ptr;
-    const bool *closed;
-    const double *lower;
-    const double *upper;
-    const double *rest_lower;
-    const double *rest_upper;
-} interval_blocks;
-
-/* Adds to out[i] a lower bound of min c.x over the closed blocks that c, row i of a sparse matrix (count rows, indices
- * ascending in each), touches. Scratch: 2 (n + 1) of the largest block's n. */
-void minimize_interval_blocks(const interval_blocks *blocks, int64_t count, const int64_t *indptr,
-                              const int64_t *indices, const double *data, double *scratch, double *out);
-
-/* ---------------------------------------------------------------------- likelihood.c: sums over data */
-
-/* Expressions f = constant_f + weights_f.x (n of them, r coordinates) with counts K (windows, n);
- * g_j(x) = -sum_f K_jf ln f[x]. Where one window is asked for, the first counts. */
-typedef struct observations {
-    int64_t n;
-    int64_t r;
-    int64_t windows;
-    const double *constant;
-    const double *weights;
-    const double *counts;
-} observations;
-
-/* Coordinates z (k) of parameters with the domain's rows A z <= b, and x(z) = matrix @ prod_j z_j^exponents[., j] (r);
- * without monomials x = z. */
-typedef struct parameter_chart {
-    int64_t k;
-    int64_t r;
-    int64_t monomials;
-    int64_t rows;
-    const int64_t *exponents;
-    const double *matrix;
-    const double *A;
-    const double *b;
-} parameter_chart;
-
-/* Taylor coefficients of g_j at x, see `expand_likelihoods`, and what bounds the rest: (x'-x)'metric(x'-x) ratio is at
- * least (f[x']/f[x] - 1)^2 for every f, `near` (k, k) is the metric in z, drift (r) the rounding per unit of |x'-x|,
- * `reach` the largest distance in the metric that counts. */
-typedef struct likelihood_expansion {
-    int64_t windows;
-    int64_t r;
-    const double *x;
-    const double *value;
-    const double *linear;
-    const double *quadratic;
-    const double *cubic;
-    const double *metric;
-    const double *near;
-    const double *drift;
-    double ratio;
-    double reach;
-} likelihood_expansion;
-
-/* out (count, windows) = g_j at points x (count, r), inf outside its domain. */
-void log_likelihoods(const observations *seen, int64_t count, const double *points, double *out);
-
-/* G = ln sum_j e^(offsets_j + g_j) (count), its gradient (count, r) and the share of each window (count, windows) at
- * points (count, r); where G is infinite gradient and shares are 0. */
-void tangents(const observations *seen, const double *offsets, int64_t count, const double *points, double *values,
-              double *gradients, double *shares);
-
-/* sum_f K_f (1 + |ln f[x]| + (2 + r) (|constant_f| + |weights_f|.|x|) / f[x]). */
-double rounding_size(const observations *seen, const double *x);
-
-/* Taylor coefficients at a point x where every f is positive. With b_f = weights_f / f[x]: value (windows) g_j, linear
- * (windows, r) -sum K b, quadratic (windows, r, r) sum K b b', cubic (windows, r, r, r) sum K b b b, where only entries
- * with c >= d >= e count and stand for all their permutations; size (r) sum K |b| of all windows. Scratch: r +
- * windows. */
-void expand_likelihoods(const observations *seen, const double *x, double *scratch, double *value, double *linear,
-                        double *quadratic, double *cubic, double *size);
-
-/* max_f |factor b_f|^2, b_f = weights_f / f[x]. */
-double largest_ratio(const observations *seen, const double *x, const double *factor);
-
-/* out[i] >= g_j(x(z_i)) for points z (count, k), j = window; inf beyond reach. With e_f = b_f.(x(z) - x):
- * -ln(1+e) <= -e + e^2/2 - e^3/3 + e^4/(4 (1-eps)) for |e| <= eps < 1, and eps^2 = ratio step'metric step bounds every
- * e_f^2, eps <= 1/2 within reach. Points that `near`, at center (k), puts well beyond reach are left out unseen.
- * Scratch: k + r. */
-void likelihood_bounds(const parameter_chart *chart, const likelihood_expansion *at, int64_t window,
-                       const double *center, int64_t count, const double *points, double *scratch, double *out);
-
-/* Moves lengths[i] <= longest[i] to where the third-order model of G reaches the level on the ray z + t rays[i] (k): a
- * guess of the boundary, nothing more. `base` < level is G at z. The model rises almost as t^2 does, which makes
- * scaling t the right step. shares (count, windows) are those of the windows there. Scratch: k + r. */
-void ray_lengths(const parameter_chart *chart, const likelihood_expansion *at, const double *z, const double *offsets,
-                 double level, double base, int64_t count, const double *rays, const double *longest, double *scratch,
-                 double *lengths, double *shares);
-
-/* Points mean + normals factor (count, k) with A z <= b into the first rows of out (count, k); their number. longest2
- * is more than every |normal|^2: rows further away than that from the mean need not be asked. Scratch: near (rows). */
-int64_t particles_inside(const parameter_chart *chart, int64_t count, const double *normals, double longest2,
-                         const double *mean, const double *factor, bool *near, double *out);
-
-/* sum_i e^(least - g_i), *least the least of g (count); (0, inf) where nothing is finite. */
-double exponential_sum(int64_t count, const double *g, double *least);
-
-/* ln of the product over rows of the Dirichlet(1/2)-multinomial probability of the observed sequences of successors. */
-double dirichlet_log_marginal(int64_t num_rows, const int64_t *row_ptr, const int64_t *transitions);
-
-/* ---------------------------------------------------------------------- fit.c: Newton's method */
-
-/* out (count, r) = x(z) of points (count, k). */
-void coordinates(const parameter_chart *chart, int64_t count, const double *points, double *out);
-
-/* out (r, k) = dx/dz. */
-void jacobian(const parameter_chart *chart, const double *z, double *out);
-
-/* out (count, r) = d/dt x(z + t ray) for each ray (count, k) at its t (count). Scratch: k + r. */
-void velocities(const parameter_chart *chart, const double *z, int64_t count, const double *t, const double *rays,
-                double *scratch, double *out);
-
-/* out (k, k) = the inverse of the Cholesky factor of a matrix, zeros above its diagonal; false where there is none. */
-bool inverse_factor(int64_t k, const double *matrix, double *out);
-
-/* e >= |F M F' - I| for an inverse factor F of a matrix M (r, r), so that M^-1 <= F'F / (1 - e), whatever its
- * condition. Scratch: 2 r. */
-double factor_defect(int64_t r, const double *matrix, const double *factor, double *scratch);
-
-/* -sum_f K_f ln f[x(z)] - barrier sum_i ln(b_i - A_i.z), inf outside; x (r) is written. */
-double penalised(const parameter_chart *chart, const observations *seen, double barrier, const double *z, double *x);
-
-/* Damped Newton on `penalised` from an interior z, which is overwritten: x = x(z), the likelihood's curvature (k, k)
- * and that with the barrier. Returns the last predicted decrease. Scratch: 3 k + k k + r + r r + r k. */
-double newton(const parameter_chart *chart, const observations *seen, double barrier, int64_t steps, double tolerance,
-              double *scratch, double *z, double *x, double *information, double *precision);
-
-/* ---------------------------------------------------------------------- enclose.c: the ellipsoid around a level set */
-
-/* phi(e) = 2 (e - ln(1+e)) / e^2 for e > -1, rounded down; phi(0) = 1. */
-double curvature(double excess);
-
-/* The square of the radius of {(x-c)'H(x-c) <= radius^2}, which holds every x with g(x) <= g(m) + room and f[x] <=
- * upper, -1 if that is unbounded; center c (r) and H (r, r) are written. K_f > 0 for every f; `reach` bounds |x - m|
- * over the domain; upper (n) is overwritten: the ellipsoid bounds every f, which makes the next one smaller. Scratch: 3
- * n + 5 r + r r. */
-double enclose(const observations *seen, const double *m, double room, double reach, int64_t rounds, double *scratch,
-               double *upper, double *center, double *H);
-
-/* ---------------------------------------------------------------------- residual.c: affine value functions */
-
-/* Rows that are judged together, ptr[k]:ptr[k + 1]: one row each where the agent is free, a state's rows with their
- * weights (R) where not; rows of weight 0 are not played. */
-typedef struct row_groups {
-    const int64_t *ptr;
-    const double *weights;
-} row_groups;
-
-/* Transitions, and the affine functions p_f + slope_f.y (F; F, r) that their probabilities are, up to error_f. */
-typedef struct row_chances {
-    int64_t r;
-    const int64_t *row_ptr;
-    const int32_t *successor;
-    const int32_t *expression;
-    const double *p;
-    const double *slope;
-    const double *error;
-} row_chances;
-
-/* u + g.y (S; S, r) of the states themselves and of their successors. */
-typedef struct affine_functions {
-    double *u;
-    const double *g;
-    const double *next_u;
-    const double *next_g;
-} affine_functions;
-
-/* out[s] >= sign (T U - U) of all groups first[s]:first[s + 1] of each state s of `order`, for all |y| <= 1, rounding
- * included: a value <= 0 proves the inequality of the state. sign is 1 for upper functions, -1 for lower ones. With
- * margin >= 0 a state that misses it is raised on the spot, by as much and the margin, and out is what it was raised by:
- * the least slack where `order` has successors first and gamma = 1. Scratch: r + r r. */
-void residuals(int64_t count, const int64_t *order, const int64_t *first, const row_groups *groups,
-               const row_chances *chances, const double *reward, double gamma, double sign, double margin,
-               const affine_functions *functions, double *scratch, double *out);
-
-/* Values v (S) and gradients g (S, r) of the states of `order`, in which successors come first: of the weighted rows of each
- * state, or, with sense 1 or -1 (0: none), of its best row, which rows (S) then gets. */
-void expand_backward(int64_t count, const int64_t *order, const int64_t *state_ptr, const row_groups *groups,
-                     const row_chances *chances, const double *reward, double sense, double *v, double *g,
-                     int64_t *rows);
 
 #endif

@@ -16,8 +16,8 @@
  *     e_i = sum_j X_j (|I - B'G|_ji + (2n + 8) u (1 + |B|'|G|)_ji),   mass_k = |b_k| + |B_k|.X
  *
  * computed once per vertex, min c.x >= -p.b - |c|.e - q.mass, less the rounding of this sum itself. That costs one
- * product with G per query. Hence neither the inverse of a basis nor the table need be accurate: they decide how tight an
- * answer is, never whether it is a bound. */
+ * product with G per query. Hence neither the inverse of a basis nor the table need be accurate: they decide how
+ * tight an answer is, never whether it is a bound. */
 #include <string.h>
 
 #include "support.h"
@@ -355,8 +355,10 @@ void mccormick(int64_t count, int64_t n, const int64_t *products, const double *
 {
     for (int64_t m = 0; m < count; m++) {
         const int64_t *product = products + 3 * m, i = product[1], j = product[2];
-        const double touching[4][3] = {
-            {lower[i], lower[j], -1.0}, {upper[i], upper[j], -1.0}, {upper[i], lower[j], 1.0}, {lower[i], upper[j], 1.0}};
+        const double touching[4][3] = {{lower[i], lower[j], -1.0},
+                                       {upper[i], upper[j], -1.0},
+                                       {upper[i], lower[j], 1.0},
+                                       {lower[i], upper[j], 1.0}};
         for (int c = 0; c < 4; c++, rows += n, rhs++)
             inequality(product, touching[c][0], touching[c][1], touching[c][2], lower, upper, rows, rhs);
         if (i == j) {

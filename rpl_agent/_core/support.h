@@ -56,10 +56,10 @@ INLINE double support_ellipsoid(int64_t n, const double *center, const double *f
     return total - (4.0 * n + 16.0) * UNIT_ROUNDOFF * (size + radius * sizes) - 1e-300;
 }
 
-/* A certified lower bound of min c.x over the polytope of a non-empty table, by walking its vertices from *vertex, where
- * the walk ends; -inf where it leaves the table. *slack: a bound on how far c.x at that vertex is above the bound. There
- * c.x = -y.b up to |c|.e, so it is the rounding and, once more, what the clipped multipliers and the inverse's error took
- * away. The hot spot of value iteration: one array, no calls. */
+/* A certified lower bound of min c.x over the polytope of a non-empty table, by walking its vertices from *vertex,
+ * where the walk ends; -inf where it leaves the table. *slack: a bound on how far c.x at that vertex is above the
+ * bound. There c.x = -y.b up to |c|.e, so it is the rounding and, once more, what the clipped multipliers and the
+ * inverse's error took away. The hot spot of value iteration: one array, no calls. */
 INLINE double walk_table(int64_t n, const double *table, const double *direction, int64_t *vertex, double *slack)
 {
     const int64_t square = n * n, width = square + 4 * n;

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rpl_agent._core import core
 from rpl_agent.model.objective import Nature, Objective, Sense
 from rpl_agent.model.policy import Policy
 from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.solver import solve
-from rpl_agent.solver._bellman import bellman
 from rpl_agent.solver.problem import Problem
 
 #: Sweeps stop when no value changes by more than this fraction of the largest; and after so many in any case.
@@ -91,9 +91,7 @@ def _sweep(problem: Problem, previous: Exploration | None) -> Exploration:
     upward = problem.objective.sense is Sense.MAX
 
     def bellman_sweep(states: np.ndarray) -> float:
-        return bellman(
-            states, values, values, rows, upward, 0.0, problem.game, *problem.cs.arguments, problem.scratch()
-        )
+        return core.bellman(problem.game, len(states), states, values, values, rows, upward, 0.0, problem.scratch())
 
     for trivial, cyclic in structure.rounds:
         if len(trivial):

@@ -18,13 +18,12 @@ from scipy import sparse
 from scipy.sparse.csgraph import breadth_first_order
 from scipy.sparse.linalg import splu
 
-from rpl_agent._core import Struct, core
+from rpl_agent.coupled._residual import Chances, expand_backward
 from rpl_agent.coupled.affine import chances_of, groups_of
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.frame import Frame
-from rpl_agent.solver._graph import ALL_ROWS
-from rpl_agent.solver.holding import held_states
+from rpl_agent.solver.graph import ALL_ROWS, held_states
 from rpl_agent.solver.problem import Problem
 
 #: cyclic parts with more states than this are not factorised: fill-in grows faster than their number
@@ -54,7 +53,7 @@ class ValueExpansion:
 
     policy: Policy
     frame: Frame
-    chances: Struct  # row_chances
+    chances: Chances
     values: np.ndarray
     gradient: np.ndarray
     scope: np.ndarray
@@ -92,8 +91,8 @@ def expand_without_cycles(
     groups = groups_of(problem, policy)
     sense = 0.0 if policy is not None else 1.0 if problem.objective.sense is Sense.MAX else -1.0
     values, gradient = problem.boundary(), np.zeros((pmdp.num_states, frame.dimension))
-    rows, model = np.array(pmdp.state_ptr[:-1]), (pmdp.state_ptr, groups, chances, problem.reward)
-    core.expand_backward(len(order), order, *model, sense, values, gradient, rows)
+    rows = np.array(pmdp.state_ptr[:-1])
+    expand_backward(order, pmdp.state_ptr, groups, chances, problem.reward, sense, values, gradient, rows)
     if not (np.isfinite(values).all() and np.isfinite(gradient).all()):
         return None
     chosen, scope = policy if policy is not None else Policy.deterministic(rows), ~problem.task.decided
@@ -177,10 +176,9 @@ def _never_ending(
     pmdp, none = problem.pmdp, np.zeros(problem.pmdp.num_states, bool)
     if problem.discounted:
         return none, none
-    support = (p[pmdp.expression] > 0.0).astype(np.float64)
     usable = np.where(weights > 0.0, 2, 0).astype(np.int8)
     start = ~problem.task.decided
-    still = held_states(pmdp, usable, ALL_ROWS, start, lambda: (support, support))
+    still = held_states(pmdp, usable, ALL_ROWS, start, lambda: (None, p[pmdp.expression]))
     paid = np.maximum.reduceat(np.where(weights > 0.0, problem.reward, 0.0), pmdp.state_ptr[:-1]) > 0.0
     costly = still if problem.must_reach else still & paid
     if not costly.any():

@@ -24,11 +24,8 @@ answer is, never whether it is a bound.
 
 from __future__ import annotations
 
-import numpy as np
-
-from rpl_agent.jit import UNIT_ROUNDOFF, Floats, Ints, int64, njit
-from rpl_agent.regions._ellipsoid import support_ellipsoid as support_ellipsoid
-from rpl_agent.regions.polytope_data import PolytopeData, Walk
+from rpl_agent.jit import UNIT_ROUNDOFF, Floats, Ints, njit
+from rpl_agent.regions.polytope_data import PolytopeData
 
 #: a multiplier above -DUAL_TOLERANCE * max |y| counts as nonnegative; it is clipped, so this costs no soundness
 DUAL_TOLERANCE = 1e-12
@@ -36,29 +33,6 @@ DUAL_TOLERANCE = 1e-12
 MAX_PIVOTS = 5000
 #: the smallest rate of change along an edge that the ratio test divides by
 PIVOT_TOLERANCE = 1e-11
-
-
-@njit(allocates=False)
-def support_box(lower: Floats, upper: Floats, direction: Floats) -> float:
-    """A lower bound of min c.x over the box [lower, upper]."""
-    n = direction.shape[0]
-    total = 0.0
-    size = 0.0
-    for j in range(n):
-        c = direction[j]
-        if c >= 0.0:
-            total += c * lower[j]
-        else:
-            total += c * upper[j]
-        size += abs(c) * max(abs(lower[j]), abs(upper[j]))
-    return total - (2.0 * n + 8.0) * UNIT_ROUNDOFF * size - 1e-300 * (size > 0.0)
-
-
-@njit(allocates=False)
-def support_box_many(lower: Floats, upper: Floats, directions: Floats, out: Floats) -> None:
-    """``out[i]`` = bound for ``directions[i]``."""
-    for i in range(directions.shape[0]):
-        out[i] = support_box(lower, upper, directions[i])
 
 
 @njit()
@@ -150,66 +124,6 @@ def write_record(data: PolytopeData, vertex: int, basis: Ints, inverse: Floats, 
 
 
 @njit(allocates=False)
-def entering_row(rows: Floats, loose: Floats, basis: Ints, inverse: Floats, point: Floats, leaving: int) -> int:
-    """Ratio test: the row that stops the walk along the edge that leaves basis[leaving]; -1 if none does.
-
-    ``inverse`` is transposed, so ``inverse[leaving]`` is the column of B^-1 along which that constraint changes.
-    """
-    n = point.shape[0]
-    best = np.inf
-    entering = -1
-    best_rate = 0.0
-    for i in range(rows.shape[0]):
-        rate = 0.0
-        for j in range(n):
-            rate -= rows[i, j] * inverse[leaving, j]
-        if rate <= PIVOT_TOLERANCE:
-            continue
-        in_basis = False
-        for k in range(n):
-            if basis[k] == i:
-                in_basis = True
-        if in_basis:
-            continue
-        gap = loose[i]
-        for j in range(n):
-            gap -= rows[i, j] * point[j]
-        step = max(gap, 0.0) / rate
-        if step < best or (step == best and rate > best_rate):
-            best = step
-            best_rate = rate
-            entering = i
-    return entering
-
-
-@njit()
-def pivot(
-    rows: Floats, loose: Floats, basis: Ints, leaving: int, entering: int, inverse: Floats, point: Floats
-) -> bool:
-    """Exchange a row of the basis, keep it sorted, refresh inverse and point; False if the new basis is singular."""
-    n = basis.shape[0]
-    basis[leaving] = entering
-    for k in range(1, n):
-        value = basis[k]
-        i = k - 1
-        while i >= 0 and basis[i] > value:
-            basis[i + 1] = basis[i]
-            i -= 1
-        basis[i + 1] = value
-    matrix = np.empty((n, n))
-    for k in range(n):
-        for j in range(n):
-            matrix[k, j] = rows[basis[k], j]
-    if not invert(matrix, inverse):
-        return False
-    for j in range(n):
-        point[j] = 0.0
-        for k in range(n):
-            point[j] += inverse[k, j] * loose[basis[k]]
-    return True
-
-
-@njit(allocates=False)
 def multipliers(inverse: Floats, direction: Floats, y: Floats) -> int:
     """y = -B^-T c; returns the index of the most negative one beyond tolerance, or -1 at an optimal vertex."""
     n = direction.shape[0]
@@ -227,137 +141,3 @@ def multipliers(inverse: Floats, direction: Floats, y: Floats) -> int:
             threshold = y[k]
             worst = k
     return worst
-
-
-@njit()
-def inverse_of(table: Floats, n: int, vertex: int) -> Floats:
-    """A copy of G of a vertex."""
-    base = vertex * (n * n + 4 * n)
-    inverse = np.empty((n, n))
-    for k in range(n):
-        for j in range(n):
-            inverse[k, j] = table[base + k * n + j]
-    return inverse
-
-
-@njit()
-def plain_simplex(walk: Walk, table: Floats, lower: Floats, upper: Floats, direction: Floats, vertex: int) -> float:
-    """Continue a walk from a table vertex without the table (read-only): the bound where it ends."""
-    n = direction.shape[0]
-    basis, point, y = np.empty(n, np.int32), np.empty(n), np.empty(n)
-    for j in range(n):
-        basis[j] = walk.basis[vertex, j]
-        point[j] = walk.point[vertex, j]
-    inverse = inverse_of(table, n, vertex)
-    best = support_box(lower, upper, direction)
-    for _ in range(MAX_PIVOTS):
-        leaving = multipliers(inverse, direction, y)
-        best = max(best, safe_bound(walk.rows, walk.rhs, lower, upper, basis, direction, y))
-        if leaving < 0:
-            break
-        entering = entering_row(walk.rows, walk.loose, basis, inverse, point, leaving)
-        if entering < 0 or not pivot(walk.rows, walk.loose, basis, leaving, entering, inverse, point):
-            break
-    return best
-
-
-@njit(part=True)
-def walk_table(table: Floats, direction: Floats, vertex: int) -> tuple[float, int, float]:
-    """`support_polytope` on a non-empty table alone; the bound is -inf where the walk leaves the table.
-
-    Also returned: a bound on how far c.x at the vertex where the walk ended is above the bound. There c.x = -y.b up to
-    |c|.e, so it is the rounding and, once more, what the clipped multipliers and the inverse's error took away.
-    The hot spot of value iteration: no allocation, no views, one array.
-    """
-    n = direction.shape[0]
-    square = n * n
-    width = square + 4 * n
-    bound = 0.0
-    size = 0.0
-    slack = 0.0
-    for _ in range(MAX_PIVOTS):
-        base = vertex * width
-        at = base + square
-        bound = 0.0
-        size = 0.0
-        slack = 0.0
-        lowest = 0.0
-        largest = 0.0
-        leaving = -1
-        for k in range(n):
-            y = 0.0
-            for j in range(n):
-                y -= table[base + k * n + j] * direction[j]
-            if y >= 0.0:
-                term = y * table[at + k]
-                bound -= term
-                size += abs(term)
-                if y > largest:
-                    largest = y
-            else:
-                slack -= y * table[at + n + k]
-                if y < lowest:
-                    lowest = y
-                    leaving = k
-            slack += abs(direction[k]) * table[at + 2 * n + k]
-        if lowest >= -DUAL_TOLERANCE * largest:
-            break
-        following = int(table[at + 3 * n + leaving])
-        if following < 0:
-            return -np.inf, vertex, 0.0
-        vertex = following
-    slack = (3.0 * n + 8.0) * UNIT_ROUNDOFF * size + (1.0 + 1e-9) * slack + 1e-300
-    return bound - slack, vertex, 2.0 * slack
-
-
-@njit(allocates=False)
-def support_polytope(data: PolytopeData, direction: Floats, start: int) -> tuple[float, int]:
-    """A certified lower bound of min c.x over the polytope, by walking the vertex graph.
-
-    Parameters
-    ----------
-    data : PolytopeData
-    direction : (n,) float64
-    start : int
-        Vertex to start from, usually the answer to the last query of the same row; any integer is accepted.
-
-    Returns
-    -------
-    bound : float
-    vertex : int
-        Where the walk ended: the start for the next query of this row.
-    """
-    count = data.counts[0]
-    if count == 0:
-        return support_box(data.lower, data.upper, direction), 0
-    bound, vertex, _ = walk_table(data.table, direction, start if 0 <= start < count else 0)
-    if bound == -np.inf:
-        walk = Walk(data.basis, data.point, data.rows, data.rhs, data.loose)
-        bound = plain_simplex(walk, data.table, data.lower, data.upper, direction, vertex)
-    return bound, vertex
-
-
-@njit(allocates=False)
-def support_polytope_many(data: PolytopeData, directions: Floats, memory: Ints, out: Floats) -> None:
-    """``out[i]`` = bound for ``directions[i]``, started at and remembered in ``memory[i % len(memory)]``.
-
-    Parameters
-    ----------
-    directions : (k, n) float64
-    memory : (any length >= 1,) int32
-        Vertices of the table. One entry: each query hands its vertex on to the next.
-    out : (k,) float64
-    """
-    count, table = data.counts[0], data.table
-    walk = Walk(data.basis, data.point, data.rows, data.rhs, data.loose)
-    for i in range(directions.shape[0]):
-        direction = directions[i]
-        if count == 0:
-            out[i] = support_box(data.lower, data.upper, direction)
-        else:
-            slot = i % memory.shape[0]
-            bound, vertex, _ = walk_table(table, direction, int64(memory[slot]))
-            memory[slot] = vertex
-            if bound == -np.inf:
-                bound = plain_simplex(walk, table, data.lower, data.upper, direction, vertex)
-            out[i] = bound

@@ -42,9 +42,6 @@ class PolytopeData(NamedTuple):
         max(|lower|, |upper|).
     mass : (m,) float64
         |rhs| + |rows| reach: what a unit multiplier of the row adds to the rounding term.
-    memory : (any length >= 1,) int32
-        Where the last query of row i of a model ended, at i modulo the length: where its next one starts. A hint that
-        queries on the bare table write; any number in it is right, so threads may race for it.
     """
 
     basis: np.ndarray
@@ -59,29 +56,12 @@ class PolytopeData(NamedTuple):
     slots: np.ndarray
     reach: np.ndarray
     mass: np.ndarray
-    memory: np.ndarray
 
     @property
     def struct(self) -> Struct:
         """The graph as C sees it."""
-        fields = self._asdict()
-        del fields["memory"]
         m, n = self.rows.shape
-        return core.Polytope(n=n, m=m, capacity=len(self.basis), slot_count=len(self.slots), **fields)
-
-
-class Walk(NamedTuple):
-    """What a query reads when it leaves the table: basis, point, rows, rhs and loose of a `PolytopeData`."""
-
-    basis: np.ndarray
-    point: np.ndarray
-    rows: np.ndarray
-    rhs: np.ndarray
-    loose: np.ndarray
-
-    @classmethod
-    def of(cls, data: PolytopeData) -> Walk:
-        return cls(data.basis, data.point, data.rows, data.rhs, data.loose)
+        return core.Polytope(n=n, m=m, capacity=len(self.basis), slot_count=len(self.slots), **self._asdict())
 
 
 def empty_polytope_data(lower: np.ndarray, upper: np.ndarray) -> PolytopeData:
@@ -116,5 +96,4 @@ def polytope_data(
         np.zeros((capacity, n), np.int32), np.zeros(capacity * (n * n + 4 * n)), np.zeros((capacity, n)),
         rows, rhs, loose, lower, upper,
         np.array([0, int(complete)], np.int64), np.full(slots, -1, np.int32), reach, mass,
-        np.zeros(1, np.int32),
     )  # fmt: skip

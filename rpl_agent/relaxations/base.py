@@ -12,12 +12,11 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
+from rpl_agent._core import core
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.relaxations._rows import row_range, scratch_size
-from rpl_agent.relaxations.row_set import CompiledSet, RowArrays, workspace
+from rpl_agent.relaxations.row_set import CompiledSet, longest_row, model_rows, workspace
 
-_NO_ROWS = np.zeros(0, dtype=np.int64)
 #: rows that are worth a thread of their own
 _BLOCK = 20_000
 _WORKER = "rpl-worker"
@@ -75,7 +74,6 @@ class CompiledRelaxation:
         self.pmdp = pmdp
         self.name = name
         self._set = compiled
-        self._longest = int(scratch_size(pmdp.row_ptr))
 
     def expectation(self, values: np.ndarray, extremum: Sense, out: np.ndarray, rows: np.ndarray | None = None) -> None:
         self.directed_expectation(values, extremum, extremum is Sense.MAX, out, rows)
@@ -84,17 +82,14 @@ class CompiledRelaxation:
         self, values: np.ndarray, extremum: Sense, upward: bool, out: np.ndarray, rows: np.ndarray | None = None
     ) -> None:
         """Like `expectation`, with the side of the bound chosen: <= the extremum, or (upward) >= it."""
-        model = RowArrays(self.pmdp.row_ptr, self.pmdp.successor, self.pmdp.expression)
-        rows = _NO_ROWS if rows is None else rows
+        model, compiled = model_rows(self.pmdp), self._set
         values = np.ascontiguousarray(values, dtype=np.float64)
         blocks = max(1, min(os.cpu_count() or 1, len(out) // _BLOCK))
         ends = np.linspace(0, len(out), blocks + 1).astype(np.int64)
 
         def block(first: int, last: int) -> None:
-            scratch = workspace(self._set, self._longest)
-            row_range(
-                first, last, values, extremum is Sense.MAX, upward, model, *self._set.arguments, scratch, rows, out
-            )
+            scratch = workspace(compiled, longest_row(self.pmdp))
+            core.row_bounds(first, last, values, extremum is Sense.MAX, upward, model, compiled, scratch, rows, out)
 
         in_threads(*(lambda a=a, b=b: block(a, b) for a, b in pairwise(ends)))
 

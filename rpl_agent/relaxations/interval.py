@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from rpl_agent._core import core
 from rpl_agent.errors import ModelError
 from rpl_agent.jit import read_only
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.relaxations._interval_rows import FEASIBILITY_TOLERANCE
 from rpl_agent.relaxations.base import CompiledRelaxation
 from rpl_agent.relaxations.row_set import INTERVAL, compiled_set
+
+FEASIBILITY_TOLERANCE = core.FEASIBILITY_TOLERANCE
 
 
 class Intervals(CompiledRelaxation):

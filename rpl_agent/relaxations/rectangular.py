@@ -166,14 +166,12 @@ def _compile(pmdp: ParametricMDP, region: Region, lower: np.ndarray, upper: np.n
     tightness = TIGHTNESS
     if polytope is not None:
         tightness = _tightness(polytope)
-        # every row remembers where its last walk ended; -1: none yet, it starts where the row before it ended
-        polytope = polytope._replace(memory=np.full(max(pmdp.num_rows, 1), -1, np.int32))
         if _hull_tells_more(pmdp, region, ellipsoid, embedding):
             ellipsoid = _around(polytope)
     kind = ELLIPSOID if polytope is None else POLYTOPE if ellipsoid is None else BEST
     return compiled_set(
         kind, lower, upper, constant=pmdp.table.constant, weights=weights, polytope=polytope, ellipsoid=ellipsoid,
-        tightness=tightness, mass=mass,
+        tightness=tightness, mass=mass, rows=max(pmdp.num_rows, 1),
     )  # fmt: skip
 
 

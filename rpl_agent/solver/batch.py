@@ -15,12 +15,10 @@ import numpy as np
 from rpl_agent.model import ParametricMDP
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy
-from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT, MIN_AGENT
-from rpl_agent.solver._components import components, levels
-from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, finite_set, hold_set
 from rpl_agent.solver.check import prove
+from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, model_graph
 from rpl_agent.solver.operator import generic_bounds, state_bounds
-from rpl_agent.solver.problem import Problem
+from rpl_agent.solver.problem import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Problem
 from rpl_agent.solver.solution import Solution, finish, without_faint
 
 #: first relative distance of an optimistic guess, its growth, and the sweeps it gets to prove itself
@@ -45,19 +43,16 @@ def _graph(problem: Problem, weights: np.ndarray | None) -> _HullGraph:
     infinite = np.zeros(states, dtype=bool)
     if not problem.is_reach:
         quantifier = DRAWN_ROW if weights is not None else ANY_ROW if problem.agent == MIN_AGENT else ALL_ROWS
-        infinite = ~finite_set(
-            pmdp.state_ptr, pmdp.row_ptr, problem.absorbing_successor, lo, hi, played, problem.reward > 0.0, quantifier,
-            not problem.maximise, problem.must_reach, problem.task.target.copy(), np.ones(states, dtype=bool),
+        infinite = ~problem.absorbing_graph.finite_set(
+            (lo, hi), played, problem.reward > 0.0, quantifier, not problem.maximise, problem.must_reach,
+            problem.task.target, np.ones(states, dtype=bool),
         )  # fmt: skip
-    if problem.nature_proper:
-        lo = hi = (hi > 0.0).astype(float)
     unpaid = np.ones(pmdp.num_rows, dtype=bool) if problem.must_reach else problem.reward == 0.0
     usable = np.where(played, np.where(unpaid, 2, 1), 0).astype(np.int8)
     quantifier = ANY_ROW if weights is None and not problem.agent_proper else ALL_ROWS
     start = ~problem.task.decided & ~infinite
-    return _HullGraph(
-        hold_set(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, lo, hi, usable, quantifier, start), infinite
-    )
+    helping = None if problem.nature_proper else lo
+    return _HullGraph(model_graph(pmdp).hold_set(helping, hi, usable, quantifier, start), infinite)
 
 
 @dataclass(frozen=True)
@@ -77,8 +72,9 @@ class _Level:
 
 def _blocks(problem: Problem) -> list[_Level]:
     pmdp, decided = problem.pmdp, problem.task.decided
-    order, component, count = components(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, decided)
-    level = levels(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, decided, order, component)
+    graph = model_graph(pmdp)
+    order, component, count = graph.components(decided)
+    level = graph.levels(decided, order, component)
     source = pmdp.row_state[pmdp.transition_row]
     loops = np.bincount(component[source], weights=component[source] == component[pmdp.successor], minlength=count) > 0
     found = []

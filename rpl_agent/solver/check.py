@@ -49,15 +49,13 @@ from functools import cached_property
 
 import numpy as np
 
+from rpl_agent._core import core
 from rpl_agent.jit import read_only
-from rpl_agent.relaxations._rows import row_range
-from rpl_agent.relaxations.row_set import INTERVAL, POINT, RowArrays, compiled_set, workspace
-from rpl_agent.solver._bellman import MIN_AGENT
-from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, finite_set
-from rpl_agent.solver.holding import held_states
+from rpl_agent.relaxations.row_set import INTERVAL, POINT, compiled_set, longest_row, model_rows, row_arrays, workspace
+from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, held_states
 from rpl_agent.solver.operator import better_bounds, row_bounds, state_bounds, total_bounds
 from rpl_agent.solver.policies import policy_issues, side_weights
-from rpl_agent.solver.problem import Problem
+from rpl_agent.solver.problem import MIN_AGENT, Problem
 from rpl_agent.solver.solution import SMALLEST, Solution, is_converged
 from rpl_agent.solver.witness import Witness
 
@@ -250,8 +248,7 @@ class _Claim:
         assert p is not None
         if p.shape != (pmdp.num_transitions,) or p.dtype != np.float64:
             return [f"nature's witness has shape {p.shape} and type {p.dtype}, not one float per transition"]
-        lower, upper = problem.relaxation.bounds()
-        witness = Witness.of(p, lower, upper, pmdp.expression, pmdp.row_ptr, pmdp.successor, False)
+        witness = Witness.of(model_rows(pmdp), p, *problem.relaxation.bounds(), is_region=False)
         lengths = np.diff(pmdp.row_ptr)
         usable = np.isfinite(witness.mass) & (lengths > 1) & ~(self.is_region & (lengths > 2))
         q = row_bounds(problem, self.values, self.upward)
@@ -259,9 +256,9 @@ class _Claim:
         if len(rows):
             fixed, each = compiled_set(POINT, p, p), read_only(np.arange(pmdp.num_transitions), np.int32)
             means = np.empty(len(rows))
-            row_range(
-                0, len(rows), self.values, problem.maximise, self.upward, RowArrays(pmdp.row_ptr, pmdp.successor, each),
-                *fixed.arguments, workspace(fixed, problem.longest), rows, means,
+            core.row_bounds(
+                0, len(rows), self.values, problem.maximise, self.upward,
+                row_arrays(pmdp.row_ptr, pmdp.successor, each), fixed, workspace(fixed, longest_row(pmdp)), rows, means,
             )  # fmt: skip
             charge = witness.charges(self.values)[rows]
             side = np.inf if self.upward else -np.inf
@@ -277,13 +274,11 @@ class _Claim:
             return []
         if problem.maximise and self.is_region:
             return [f"an infinite lower bound rests on the interval hull in {_name(problem, claimed)}"]
-        lo, hi = problem.graph_bounds()
         played = np.ones(pmdp.num_rows, dtype=bool) if self.weights is None else self.weights > 0.0
         quantifier = DRAWN_ROW if self.weights is not None else ANY_ROW if problem.agent == MIN_AGENT else ALL_ROWS
-        finite = finite_set(
-            pmdp.state_ptr, pmdp.row_ptr, problem.absorbing_successor, lo, hi, played, problem.reward > 0.0,
-            quantifier, not problem.maximise, problem.must_reach, problem.task.target.copy(),
-            np.ones(pmdp.num_states, dtype=bool),
+        finite = problem.absorbing_graph.finite_set(
+            problem.graph_bounds(), played, problem.reward > 0.0, quantifier, not problem.maximise, problem.must_reach,
+            problem.task.target, np.ones(pmdp.num_states, dtype=bool),
         )  # fmt: skip
         bad = claimed & finite
         return [f"lower is infinite but the graph allows a finite value in {_name(problem, bad)}"] if bad.any() else []

@@ -19,10 +19,9 @@ import numpy as np
 
 from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.relaxations.row_set import INTERVAL
-from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT, MIN_AGENT
-from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, finite_set, hold_set, staying_rows
+from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, staying_rows
 from rpl_agent.solver.local import Local
-from rpl_agent.solver.problem import Problem
+from rpl_agent.solver.problem import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Problem
 from rpl_agent.solver.quotient import Quotient, collapse
 from rpl_agent.solver.strategies import Play, can_hold, improve, play, scale_of
 from rpl_agent.solver.witness import Witness
@@ -169,10 +168,9 @@ def _finite(problem: Problem, local: Local, upper: np.ndarray) -> np.ndarray:
     start = np.concatenate([np.ones(local.n, dtype=bool), exit_finite])
     quantifier = DRAWN_ROW if local.agent == FIXED_AGENT else ANY_ROW if local.agent == MIN_AGENT else ALL_ROWS
     played = local.weights > 0.0
-    return finite_set(
-        local.state_ptr, local.row_ptr, local.successor, local.lo, local.hi, played, pays, quantifier,
-        not local.maximise, problem.must_reach, goal, start,
-    )[: local.n]  # fmt: skip
+    return local.graph.finite_set(
+        (local.lo, local.hi), played, pays, quantifier, not local.maximise, problem.must_reach, goal, start
+    )[: local.n]
 
 
 def _worthless(problem: Problem, local: Local) -> np.ndarray:
@@ -180,12 +178,10 @@ def _worthless(problem: Problem, local: Local) -> np.ndarray:
     usable = np.where(local.reward == 0.0, 2, 1).astype(np.int8)
     if local.agent == FIXED_AGENT:
         usable[local.weights == 0.0] = 0
-    lo = hi = (local.hi > 0.0).astype(float)  # a maximising nature stays only where it has no way out
-    if not problem.nature_proper:
-        lo, hi = local.lo, local.hi
+    lo = None if problem.nature_proper else local.lo  # a maximising nature stays only where it has no way out
     start = np.concatenate([np.ones(local.n, dtype=bool), np.zeros(local.m, dtype=bool)])
     quantifier = ANY_ROW if local.agent == MIN_AGENT else ALL_ROWS
-    return hold_set(local.state_ptr, local.row_ptr, local.successor, lo, hi, usable, quantifier, start)[: local.n]
+    return local.graph.hold_set(lo, local.hi, usable, quantifier, start)[: local.n]
 
 
 def _bounds(
@@ -209,9 +205,7 @@ def _bounds(
 
 
 def _witness(local: Local, p: np.ndarray) -> Witness:
-    lower, upper = local.cs.lower, local.cs.upper
-    is_region = local.cs.kind > INTERVAL
-    return Witness.of(p, lower, upper, local.expression, local.row_ptr, local.successor, is_region)
+    return Witness.of(local.rows, p, local.cs.lower, local.cs.upper, local.cs.kind > INTERVAL)
 
 
 def _verified(

@@ -5,25 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import splu
 
+from rpl_agent._core import Struct, core
 from rpl_agent.jit import read_only
-from rpl_agent.relaxations._region_rows import TRACE, region_strategies
-from rpl_agent.relaxations._rows import hull_strategies
-from rpl_agent.relaxations.row_set import POINT, CompiledSet, RowArrays, Scratch, compiled_set, workspace
-from rpl_agent.solver._bellman import FIXED_AGENT, Game, bellman
-from rpl_agent.solver._chain import assemble, extract, relax_chain, residual, row_means
-from rpl_agent.solver._components import retry_costs
-from rpl_agent.solver._graph import staying_rows
-from rpl_agent.solver._witness import SPECK, tidy
-from rpl_agent.solver.holding import graph_bounds
-
-if TYPE_CHECKING:
-    from rpl_agent.solver.problem import Problem
+from rpl_agent.relaxations.row_set import INTERVAL, POINT, CompiledSet, compiled_set, row_arrays, workspace
+from rpl_agent.solver.graph import ModelGraph, graph_bounds, model_graph, staying_rows
+from rpl_agent.solver.problem import FIXED_AGENT, Problem
 
 #: systems up to this size are factorised; larger ones are relaxed (fill-in of grids grows faster than n)
 FACTOR_LIMIT = 120_000
@@ -60,15 +52,12 @@ class Local:
     def of(cls, problem: Problem, states: np.ndarray) -> Local:
         """The local model on some states of a problem."""
         pmdp = problem.pmdp
-        rows = int((pmdp.state_ptr[states + 1] - pmdp.state_ptr[states]).sum())
-        transitions = int((pmdp.row_ptr[pmdp.state_ptr[states + 1]] - pmdp.row_ptr[pmdp.state_ptr[states]]).sum())
-        state_ptr, row_ptr, successor, row_of, transition_of, exits = extract(
-            states, problem.position, pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, np.array([rows, transitions])
+        state_ptr, row_ptr, successor, row_of, transition_of, exits = model_graph(pmdp).extract(
+            states, problem.position
         )
-        weights = problem.weights[row_of] if problem.agent == FIXED_AGENT else np.ones(rows)
+        weights = problem.weights[row_of] if problem.agent == FIXED_AGENT else np.ones(len(row_of))
         return cls(
-            states, exits, row_of, transition_of, read_only(state_ptr, np.int64), read_only(row_ptr, np.int64),
-            read_only(successor, np.int32), read_only(pmdp.expression[transition_of], np.int32),
+            states, exits, row_of, transition_of, state_ptr, row_ptr, successor, pmdp.expression[transition_of],
             problem.reward[row_of], weights, problem.cs, problem.agent, problem.maximise, problem.gamma,
         )  # fmt: skip
 
@@ -93,15 +82,23 @@ class Local:
     def longest(self) -> int:
         return int(np.diff(self.row_ptr).max(initial=1))
 
+    @cached_property
+    def rows(self) -> Struct:
+        return row_arrays(self.row_ptr, self.successor, self.expression)
+
+    @cached_property
+    def graph(self) -> ModelGraph:
+        return ModelGraph(self.state_ptr, self.row_ptr, self.successor, self.n + self.m)
+
     def ways_out(self, exit_values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(order (n,), cost (n,)): states by a guess of their cost to the exits, see `retry_costs`."""
+        """(order (n,), cost (n,)): states by a guess of their cost to the exits, see `ModelGraph.retry_costs`."""
         lower, upper = self.cs.lower[self.expression], self.cs.upper[self.expression]
         p = np.where((np.diff(self.row_ptr) == 1)[self.transition_row], 1.0, 0.5 * (lower + upper))
-        return retry_costs(self.state_ptr, self.row_ptr, self.successor, p, self.reward, exit_values)
+        return self.graph.retry_costs(p, self.reward, exit_values)
 
     @cached_property
     def _attainable(self) -> tuple[np.ndarray, np.ndarray]:
-        return graph_bounds(self.nature_fixed, self.cs.lower, self.cs.upper, self.expression, self.row_ptr)
+        return graph_bounds(self.nature_fixed, self.cs.lower, self.cs.upper, self.rows)
 
     @property
     def lo(self) -> np.ndarray:
@@ -139,7 +136,9 @@ class Local:
         lo, hi = np.where(banned, 0.0, self.lo), np.where(banned, 0.0, self.hi)
         starts = self.row_ptr[:-1]
         room = np.add.reduceat(hi - lo, starts)
-        missing = np.maximum(1.0 - np.add.reduceat(lo, starts), SPECK)  # where hi > 0 there is some, however little
+        missing = np.maximum(
+            1.0 - np.add.reduceat(lo, starts), core.SPECK
+        )  # where hi > 0 there is some, however little
         share = np.divide(missing, room, out=np.zeros_like(room), where=room > 0)
         return lo + np.minimum(share, 1.0)[self.transition_row] * (hi - lo)
 
@@ -173,14 +172,17 @@ class Local:
         return sweeps
 
     def _sweep(self, order: np.ndarray, values: np.ndarray, out: np.ndarray, upward: bool, offset: float) -> float:
-        game = Game(
-            self.agent, self.maximise, self.gamma, self.state_ptr, self.row_ptr, self.successor, self.expression,
-            self.reward, self.weights,
-        )  # fmt: skip
-        chosen = np.empty(self.n, dtype=np.int64)
-        return bellman(order, values, out, chosen, upward, offset, game, *self.cs.arguments, self._scratch())
+        return core.bellman(self._game, len(order), order, values, out, None, upward, offset, self._scratch)
 
-    def _scratch(self) -> Scratch:
+    @cached_property
+    def _game(self) -> Struct:
+        return core.Game(
+            agent=self.agent, maximise=self.maximise, gamma=self.gamma, state_ptr=self.state_ptr, rows=self.rows,
+            reward=self.reward, weights=self.weights, set=self.cs,
+        )  # fmt: skip
+
+    @cached_property
+    def _scratch(self) -> Struct:
         return workspace(self.cs, self.longest)
 
     def greedy(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -188,22 +190,21 @@ class Local:
         if self.nature_fixed:
             return self.means(values, self.lo), self.lo
         q, p = np.empty(len(self.row_of)), np.empty(len(self.successor))
-        rows, scratch = RowArrays(self.row_ptr, self.successor, self.expression), self._scratch()
-        lower, upper, region = self.cs.lower, self.cs.upper, self.cs.region
-        hull_strategies(values, self.maximise, rows, self.weights, lower, upper, scratch, q, p)
-        if region is not None:
-            region_strategies(values, self.maximise, rows, self.weights, region, scratch, q, p)
-        row_means(values, self.gamma, self.row_ptr, self.successor, self.reward, p, q)
-        if region is None:
-            tidy(p, values, self.maximise, self.successor, lower, upper, self.expression, self.row_ptr)
+        is_region = self.cs.kind > INTERVAL
+        core.hull_strategies(values, self.maximise, self.rows, self.weights, self.cs, self._scratch, q, p)
+        if is_region:
+            core.region_strategies(values, self.maximise, self.rows, self.weights, self.cs, self._scratch, q, p)
+        core.row_means(self.rows, values, self.gamma, self.reward, p, q)
+        if not is_region:
+            core.tidy(self.rows, self.cs, values, self.maximise, p)
         else:  # the distributions of a region are not free within its hull
-            p[(p <= TRACE) & (self.lo == 0.0)] = 0.0
+            p[(p <= core.TRACE) & (self.lo == 0.0)] = 0.0
         return q, p
 
     def means(self, values: np.ndarray, p: np.ndarray) -> np.ndarray:
         """(R,) row values under distributions p."""
         q = np.empty(len(self.row_of))
-        row_means(values, self.gamma, self.row_ptr, self.successor, self.reward, p, q)
+        core.row_means(self.rows, values, self.gamma, self.reward, p, q)
         return q
 
     def chain(
@@ -217,10 +218,7 @@ class Local:
         capacity = len(self.successor) + n
         indptr, indices = np.empty(n + 1, dtype=np.int32), np.empty(capacity, dtype=np.int32)
         data, rhs = np.empty(capacity), np.empty(n)
-        used = assemble(
-            rows, self.weights, values, self.gamma, offset, self.state_ptr, self.row_ptr, self.successor, self.reward,
-            p, indptr, indices, data, rhs,
-        )  # fmt: skip
+        used = core.assemble(self._game, n, rows if len(rows) else None, values, offset, p, indptr, indices, data, rhs)
         if not np.isfinite(rhs).all():
             return None
         out = values.copy()
@@ -233,7 +231,7 @@ class Local:
         if n > FACTOR_LIMIT:
             x = values[:n].copy()
             scale = max(1.0, float(np.abs(x).max()))
-            relax_chain(indptr, indices, data, rhs, x, _RELAX_SWEEPS, 1e-14 * scale)
+            core.relax_chain(n, indptr, indices, data, rhs, x, _RELAX_SWEEPS, 1e-14 * scale)
         else:
             solved = self._solve(indptr, indices[:used], data[:used], rhs, values[:n], accuracy)
             if solved is None:
@@ -255,7 +253,9 @@ class Local:
         """
 
         def missing(x: np.ndarray) -> np.ndarray:
-            return residual(indptr, indices, data, rhs, x)
+            out = np.empty(len(rhs))
+            core.residual(len(rhs), indptr, indices, data, rhs, x, out)
+            return out
 
         factor, pattern = self.factors.get("factor"), self.factors.get("pattern")
         if factor is not None and pattern is not None and all(map(np.array_equal, pattern, (indptr, indices))):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from rpl_agent._core import core
 from rpl_agent.jit import UNIT_ROUNDOFF, read_only
 from rpl_agent.model.objective import Sense
 from rpl_agent.relaxations.base import CompiledRelaxation
-from rpl_agent.solver._bellman import FIXED_AGENT
-from rpl_agent.solver._graph import staying_rows
-from rpl_agent.solver._states import row_totals, state_images
-from rpl_agent.solver.problem import Problem
+from rpl_agent.solver.graph import staying_rows
+from rpl_agent.solver.problem import FIXED_AGENT, Problem
 
 #: how far a relaxation that does not say otherwise may be from the exact extremum, relative to the values' span
 DEFAULT_TIGHTNESS = 1e-9
@@ -46,10 +45,10 @@ def better_bounds(problem: Problem, values: np.ndarray, upward: bool, q: np.ndar
     Where several vertices are optimal the bounds that they prove differ by rounding, and all of them hold.
     """
     compiled = problem.relaxation.compiled()
-    if compiled is None or compiled.region is None or not len(compiled.region.table):
+    if compiled is None or compiled.polytope is None or compiled.polytope.capacity == 0:
         return q
-    memory, n = compiled.region.memory, compiled.dimension
-    before, vertices = memory.copy(), len(compiled.region.table) // (n * n + 4 * n)
+    memory, vertices = compiled.memory, compiled.polytope.capacity
+    before = memory.copy()
     for start in np.unique(np.linspace(0, vertices - 1, STARTS).astype(np.int32)):
         memory[:] = start
         other = row_bounds(problem, values, upward)
@@ -110,16 +109,17 @@ def state_bounds(
         lengths = pmdp.state_ptr[states + 1] - pmdp.state_ptr[states]
         pointer = read_only(np.concatenate([[0], np.cumsum(lengths)]), np.int64)
     if weights is None:
-        agent, weights = problem.agent, np.zeros(0)
+        agent = problem.agent
     else:
         agent, weights = FIXED_AGENT, weights if rows is None else weights[rows]
     out = np.empty(len(pointer) - 1)
-    state_images(totals, pointer, agent, weights, upward, out)
+    core.state_images(len(out), totals, pointer, agent, weights, upward, out)
     return out
 
 
 def total_bounds(problem: Problem, q: np.ndarray, upward: bool, rows: np.ndarray | None = None) -> np.ndarray:
     """Bounds of reward + discount * q per row: of all rows, or of ``rows`` (k,)."""
     out = np.empty(len(q))
-    row_totals(q, problem.reward if rows is None else problem.reward[rows], problem.gamma, upward, out)
+    reward = problem.reward if rows is None else problem.reward[rows]
+    core.row_totals(len(q), q, reward, problem.gamma, upward, out)
     return out

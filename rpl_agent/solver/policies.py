@@ -8,7 +8,7 @@ from rpl_agent.errors import ModelError
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
-from rpl_agent.solver._bellman import FIXED_AGENT
+from rpl_agent.solver.problem import FIXED_AGENT
 from rpl_agent.solver.solution import Solution
 
 

@@ -7,19 +7,18 @@ from functools import cached_property
 
 import numpy as np
 
+from rpl_agent._core import Struct, core
 from rpl_agent.errors import ModelError
 from rpl_agent.jit import read_only
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Task
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
-from rpl_agent.relaxations._rows import scratch_size
 from rpl_agent.relaxations.base import Relaxation
-from rpl_agent.relaxations.row_set import POINT, CompiledSet, Scratch, workspace
-from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Game
-from rpl_agent.solver._components import CYCLIC, SINK, TRIVIAL, components, layers, numbered_forward
-from rpl_agent.solver.holding import graph_bounds
+from rpl_agent.relaxations.row_set import POINT, CompiledSet, longest_row, model_rows, workspace
+from rpl_agent.solver.graph import CYCLIC, SINK, TRIVIAL, ModelGraph, graph_bounds, model_graph
 
+MAX_AGENT, MIN_AGENT, FIXED_AGENT = core.MAX_AGENT, core.MIN_AGENT, core.FIXED_AGENT
 #: more cyclic layers than this are solved together if they are small enough: one factorisation beats many
 MAX_LAYERS, MERGE_LIMIT = 24, 60_000
 
@@ -130,37 +129,34 @@ class Problem:
 
     @cached_property
     def position(self) -> np.ndarray:
-        """(S,) scratch of `extract`, all -1 between calls."""
+        """(S,) scratch of `ModelGraph.extract`, all -1 between calls."""
         return np.full(self.pmdp.num_states, -1, dtype=np.int64)
 
     @cached_property
-    def absorbing_successor(self) -> np.ndarray:
-        """(T,) successors with decided states leading to themselves: what follows the end is no part of a play."""
-        source = self.pmdp.row_state[self.pmdp.transition_row]
-        return read_only(np.where(self.task.decided[source], source, self.pmdp.successor), np.int32)
+    def absorbing_graph(self) -> ModelGraph:
+        """The graph with decided states leading to themselves: what follows the end is no part of a play."""
+        pmdp = self.pmdp
+        source = pmdp.row_state[pmdp.transition_row]
+        successor = read_only(np.where(self.task.decided[source], source, pmdp.successor), np.int32)
+        return ModelGraph(pmdp.state_ptr, pmdp.row_ptr, successor, pmdp.num_states)
 
     def graph_bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """(lo, hi) (T,) of nature, as `_graph` asks for them."""
+        """(lo, hi) (T,) of nature, as the graph is told."""
         compiled = self.relaxation.compiled()
         known = compiled is not None and compiled.kind == POINT
-        return graph_bounds(known, *self.relaxation.bounds(), self.pmdp.expression, self.pmdp.row_ptr)
+        return graph_bounds(known, *self.relaxation.bounds(), model_rows(self.pmdp))
 
     @cached_property
-    def longest(self) -> int:
-        return int(scratch_size(self.pmdp.row_ptr))
-
-    @cached_property
-    def game(self) -> Game:
+    def game(self) -> Struct:
         """The problem as the sweeps take it."""
-        pmdp = self.pmdp
-        return Game(
-            self.agent, self.maximise, self.gamma, pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, pmdp.expression,
-            self.reward, self.weights,
+        return core.Game(
+            agent=self.agent, maximise=self.maximise, gamma=self.gamma, state_ptr=self.pmdp.state_ptr,
+            rows=model_rows(self.pmdp), reward=self.reward, weights=self.weights, set=self.cs,
         )  # fmt: skip
 
-    def scratch(self) -> Scratch:
-        """A workspace for the row kernels."""
-        return workspace(self.cs, self.longest)
+    def scratch(self) -> Struct:
+        """Memory for the sweeps of one thread."""
+        return workspace(self.cs, longest_row(self.pmdp))
 
     def boundary(self) -> np.ndarray:
         """(S,) values of decided states, 0 elsewhere; for the reward of an instant, of all states."""
@@ -189,14 +185,15 @@ def structures(pmdp: ParametricMDP) -> dict[tuple[bytes, bool], Structure]:
 
 
 def _build_structure(pmdp: ParametricMDP, decided: np.ndarray, discounted: bool) -> Structure:
-    if numbered_forward(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, decided) and not discounted:
+    graph = model_graph(pmdp)
+    if not discounted and graph.is_numbered_forward(decided):
         loops = ~decided & (pmdp.successor[pmdp.row_ptr[pmdp.state_ptr[:-1]]] == np.arange(pmdp.num_states))
         order = np.flatnonzero(~decided & ~loops)[::-1].copy()
         empty = np.zeros(0, dtype=np.int64)
         return Structure(np.flatnonzero(loops), ((order, empty),), np.zeros(pmdp.num_states, dtype=bool))
-    order, component, _ = components(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, decided)
+    order, component, _ = graph.components(decided)
     # With a discount a loop is worth r / (1 - gamma): an ordinary fixpoint.
-    kind, depth = layers(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, decided, order, component, not discounted)
+    kind, depth = graph.layers(decided, order, component, not discounted)
     kind[decided] = SINK
     cyclic = kind == CYCLIC
     last = int(depth[kind != SINK].max(initial=0))

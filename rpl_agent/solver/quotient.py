@@ -13,9 +13,9 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from rpl_agent.jit import read_only
-from rpl_agent.solver._bellman import FIXED_AGENT
-from rpl_agent.solver._graph import staying_rows
+from rpl_agent.solver.graph import staying_rows
 from rpl_agent.solver.local import Local
+from rpl_agent.solver.problem import FIXED_AGENT
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 
+from rpl_agent._core import core
 from rpl_agent.errors import ModelError
 from rpl_agent.model.objective import Nature, Objective
 from rpl_agent.model.pmdp import ParametricMDP
@@ -20,12 +21,10 @@ from rpl_agent.model.policy import Policy
 from rpl_agent.relaxations.base import Relaxation, in_threads
 from rpl_agent.relaxations.point import Point
 from rpl_agent.relaxations.umdp import UncertainMDP
-from rpl_agent.solver._backward import backward
-from rpl_agent.solver._bellman import FIXED_AGENT, MAX_AGENT, MIN_AGENT
 from rpl_agent.solver.batch import solve_batch
 from rpl_agent.solver.component import solve_component
 from rpl_agent.solver.horizon import solve_horizon
-from rpl_agent.solver.problem import Problem
+from rpl_agent.solver.problem import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Problem
 from rpl_agent.solver.solution import Solution, finish
 
 DEFAULT_PRECISION = 1e-6
@@ -149,7 +148,7 @@ def _solve_compiled(
 
     for trivial, cyclic in structure.rounds:
         if len(trivial):
-            _backward(problem, trivial, lower, upper, low_rows, high_rows)
+            core.backward(problem.game, len(trivial), trivial, lower, upper, low_rows, high_rows, problem.scratch())
         if len(cyclic):
             budget = max_iterations - iterations
             for part in solve_component(problem, cyclic, lower, upper, guess, budget):
@@ -165,18 +164,6 @@ def _solve_compiled(
     else:
         chosen = Policy.deterministic(low_rows if problem.agent == MAX_AGENT else high_rows)
     return finish(problem, lower, upper, chosen, iterations, precision, began, witness)
-
-
-def _backward(
-    problem: Problem,
-    states: np.ndarray,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    low_rows: np.ndarray,
-    high_rows: np.ndarray,
-) -> None:
-    """Values of states whose successors are solved."""
-    backward(states, lower, upper, low_rows, high_rows, problem.game, *problem.cs.arguments, problem.scratch())
 
 
 def _sinks(

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rpl_agent.solver._bellman import FIXED_AGENT
-from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, hold_set, progress_rows
+from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW
 from rpl_agent.solver.local import Local
+from rpl_agent.solver.problem import FIXED_AGENT
 
 #: improvements below this (relative to the values) are ties: switching on them could leave the proper strategies
 IMPROVEMENT = 4e-14
@@ -85,7 +85,6 @@ def can_hold(local: Local, proper_max: bool, fixed: Local, p: np.ndarray) -> np.
         Nature's distributions if nature is on the proper side.
     """
     nature_proper = local.maximise == proper_max
-    lo, hi = local.lo, local.hi
     # A cost minimiser's opponents gain by every step, a maximiser's only by steps that pay nothing.
     unpaid = np.ones(len(local.reward), dtype=bool) if not proper_max else local.reward == 0.0
     usable = np.where(unpaid, 2, 1).astype(np.int8)
@@ -94,9 +93,9 @@ def can_hold(local: Local, proper_max: bool, fixed: Local, p: np.ndarray) -> np.
     quantifier = ALL_ROWS if fixed.agent == FIXED_AGENT else ANY_ROW
     start = np.zeros(local.n + local.m, dtype=bool)
     start[: local.n] = True
-    if nature_proper:
-        lo = hi = (p > 0.0).astype(float)  # stays inside only if its whole support does
-    return hold_set(local.state_ptr, local.row_ptr, local.successor, lo, hi, usable, quantifier, start)[: local.n]
+    # A nature that is fixed stays inside only if its whole support does.
+    lo, hi = (None, p) if nature_proper else (local.lo, local.hi)
+    return local.graph.hold_set(lo, hi, usable, quantifier, start)[: local.n]
 
 
 def play(local: Local, proper_max: bool, values: np.ndarray, budget: int) -> Play:
@@ -229,11 +228,9 @@ def _proper_start(
         best = q[rows][local.row_state]
         usable = np.isfinite(q)
         preferred = usable & (np.abs(np.where(usable, q, 0.0) - np.where(np.isfinite(best), best, 0.0)) <= 1e-9 * size)
-        lo, hi = (p, p) if nature_proper else (local.lo, local.hi)
+        nature = (p, p) if nature_proper else (local.lo, local.hi)
         chosen = rows.copy()
-        left = progress_rows(
-            local.state_ptr, local.row_ptr, local.successor, lo, hi, preferred, usable, pays, not nature_proper, chosen
-        )
+        left = local.graph.progress_rows(nature, preferred, usable, pays, not nature_proper, chosen)
         return chosen, left
 
     chosen, left = attract(p)

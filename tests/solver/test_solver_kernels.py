@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from rpl_agent.jit import read_only
 from rpl_agent.model import Sense
 from rpl_agent.relaxations import Intervals
-from rpl_agent.solver._components import components, levels, retry_costs
-from rpl_agent.solver._graph import ALL_ROWS, ANY_ROW, hold_set
-from rpl_agent.solver.holding import held_states
+from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, ModelGraph, held_states, model_graph
 from tests.reference.solver import interval_model, row_extremum
 
 
@@ -107,14 +105,14 @@ def test_components_are_those_of_scipy_in_topological_order(seed):
     pmdp, _ = random_graph(seed)
     S = pmdp.num_states
     decided = np.zeros(S, dtype=bool)
-    order, component, count = components(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, decided)
+    order, component, count = model_graph(pmdp).components(decided)
     source = pmdp.row_state[pmdp.transition_row]
     graph = coo_array((np.ones(len(source)), (source, pmdp.successor)), shape=(S, S)).tocsr()
     expected, label = connected_components(graph, directed=True, connection="strong")
     assert count == expected and sorted(order.tolist()) == list(range(S))
     assert len({(a, b) for a, b in zip(component.tolist(), label.tolist())}) == count
     assert (component[pmdp.successor] <= component[source]).all()  # successors first
-    level = levels(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, decided, order, component)
+    level = model_graph(pmdp).levels(decided, order, component)
     across = component[source] != component[pmdp.successor]
     assert (level[source][across] > level[pmdp.successor][across]).all()
 
@@ -127,9 +125,7 @@ def test_hold_set_is_the_largest_set_nature_can_stay_in(seed):
     start = rng.random(S) < 0.7
     lo = np.where(rng.random(pmdp.num_transitions) < 0.3, 0.25, 0.0)
     hi = np.where(rng.random(pmdp.num_transitions) < 0.7, 1.0, 0.4)
-    held = hold_set(
-        pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, lo, hi, np.full(pmdp.num_rows, 2, dtype=np.int8), 1, start
-    )  # fmt: skip
+    held = model_graph(pmdp).hold_set(lo, hi, np.full(pmdp.num_rows, 2, dtype=np.int8), ANY_ROW, start)
     expected = set(np.flatnonzero(start).tolist())
     while True:  # the slow twin: throw out states until nothing changes
         keep = set()
@@ -156,7 +152,7 @@ def test_no_play_is_held_where_all_rows_run_forward(seed):
     for kind in (usable, np.where(forward, usable, np.minimum(usable, 1)).astype(np.int8)):
         for quantifier in (ANY_ROW, ALL_ROWS):
             start = rng.random(pmdp.num_states) < 0.8
-            expected = hold_set(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, *nature, kind, quantifier, start)
+            expected = model_graph(pmdp).hold_set(*nature, kind, quantifier, start)
             found = held_states(pmdp, kind, quantifier, start, lambda: nature)
             np.testing.assert_array_equal(found, expected)
     asked = []
@@ -168,5 +164,7 @@ def test_retry_costs_prefer_likely_ways():
     # State 0 leaves at once with probability 1/4, or over state 1 surely: 4 against 2.
     state_ptr, row_ptr = read_only([0, 2, 3], np.int64), read_only([0, 2, 3, 4], np.int64)
     successor = read_only([0, 2, 1, 2], np.int32)
-    order, cost = retry_costs(state_ptr, row_ptr, successor, np.array([0.75, 0.25, 1, 1]), np.ones(3), np.zeros(1))
+    order, cost = ModelGraph(state_ptr, row_ptr, successor, 3).retry_costs(
+        np.array([0.75, 0.25, 1, 1]), np.ones(3), np.zeros(1)
+    )
     assert cost.tolist() == [2, 1] and order.tolist() == [1, 0]

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rpl_agent._core import core
 from rpl_agent.jit import read_only
 from rpl_agent.model import Nature, Objective, Sense
 from rpl_agent.relaxations import Intervals
-from rpl_agent.relaxations._interval_rows import at_least_one
+from rpl_agent.relaxations.row_set import row_arrays
 from rpl_agent.solver import solve
-from rpl_agent.solver._graph import attainable
+from rpl_agent.solver.graph import graph_bounds
 from tests.reference.solver import exact_values, interval_model
 from tests.solver.test_solver_exact import OBJECTIVES
 
@@ -132,7 +133,7 @@ FLOATS = st.one_of(
 def test_at_least_one_is_exact(terms, steps):
     if terms:  # make the sum come close to 1
         terms[-1] = nearly(max(0.0, 1.0 - math.fsum(terms[:-1])), steps)
-    assert at_least_one(np.array(terms, dtype=float)) == (sum(map(Fraction, terms)) >= 1)
+    assert core.at_least_one(len(terms), np.array(terms, dtype=float)) == (sum(map(Fraction, terms)) >= 1)
 
 
 @settings(max_examples=300, deadline=None)
@@ -141,7 +142,7 @@ def test_attainable_bounds_are_zero_exactly_where_they_must_be(row):
     bounds = list(row.values())
     lower, upper = (read_only([float(b[side]) for b in bounds]) for side in (0, 1))
     expression, row_ptr = read_only(np.arange(len(bounds)), np.int32), read_only([0, len(bounds)], np.int64)
-    lo, hi = attainable(lower, upper, expression, row_ptr)
+    lo, hi = graph_bounds(False, lower, upper, row_arrays(row_ptr, expression, expression))
     for t, (low, high) in enumerate(bounds):
         others = [b for k, b in enumerate(bounds) if k != t]
         least = max(low, 1 - sum(b[1] for b in others))

@@ -1,0 +1,358 @@
+/* Bellman sweeps in three levels: states (the agent), rows (rewards), and what nature may do in a row (`row_bound`).
+ *
+ * The backward pass over acyclic parts finds both bounds at once. Lower and upper values differ by rounding only.
+ * Intervals: nature's distribution is found once per row, for the side on which it must be optimal (the outward
+ * one), and used for both: on the other side any distribution of the set gives a bound. Regions: the query is made
+ * once, on the outward side; on the other one its tightness is added, twice because a check may end at another
+ * vertex, and the largest distance between a successor's two values. Where that does not apply, each side is bounded
+ * for itself. */
+#include <float.h>
+
+#include "rows.h"
+
+/* Rows up to this length share one distribution in the backward pass. */
+#define SHARED_LIMIT 48
+
+/* ---------------------------------------------------------------------- what a row pays, what a policy draws */
+
+/* reward + gamma q, rounded to a side (1.0: up, -1.0: down). */
+INLINE double paid(double q, double reward, double gamma, double side)
+{
+    if (q < INFINITY && (reward != 0.0 || (gamma != 1.0 && q != 0.0))) {
+        q = reward + gamma * q;
+        q += side * 3.0 * UNIT_ROUNDOFF * (fabs(q) + 2.0 * fabs(reward) + FAINT);
+    }
+    return q;
+}
+
+/* The mean of the rows that a fixed policy draws: base + total, of values between least and most. */
+typedef struct mixture {
+    double base, total, least, most;
+    int64_t drawn;
+} mixture;
+
+#define NO_MIXTURE {0.0, 0.0, INFINITY, -INFINITY, 0}
+
+INLINE void mix_in(mixture *mix, double q, double weight)
+{
+    if (mix->drawn == 0 || q == INFINITY)
+        mix->base = q;
+    else if (q != mix->base && mix->base < INFINITY)
+        mix->total += weight * (q - mix->base);
+    mix->least = smaller(mix->least, q);
+    mix->most = larger(mix->most, q);
+    mix->drawn++;
+}
+
+/* The mean, rounded to a side. */
+INLINE double mean_of(const mixture *mix, double side)
+{
+    double mean = mix->base + mix->total;
+    if (mix->most > mix->least && mean < INFINITY)
+        mean += side * 3.0 * UNIT_ROUNDOFF
+                * ((2.0 * mix->drawn + 8.0) * (mix->most - mix->least) + 2.0 * fabs(mean) + FAINT);
+    return mean;
+}
+
+/* ---------------------------------------------------------------------- one side */
+
+INLINE double bellman_of_kind(int kind, bool maximise, bool upward, const game *play, int64_t count,
+                              const int64_t *order, const double *values, double *out, int64_t *chosen, double offset,
+                              const work *memory)
+{
+    const row_set *set = play->set;
+    const interval_rows in = intervals_of(play->rows, set);
+    const int64_t *state_ptr = play->state_ptr, *row_ptr = play->rows->row_ptr, agent = play->agent;
+    const double *reward = play->reward, *weights = play->weights, gamma = play->gamma, side = upward ? 1.0 : -1.0;
+    double largest = 0.0, width;
+    int64_t vertex = 0;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t s = order[i], best_row = state_ptr[s];
+        double best = agent == MIN_AGENT ? INFINITY : -INFINITY;
+        mixture mix = NO_MIXTURE;
+        for (int64_t row = state_ptr[s]; row < state_ptr[s + 1]; row++) {
+            if (agent == FIXED_AGENT && weights[row] == 0.0)
+                continue;
+            int32_t *start = kind > INTERVAL ? memory_of(set, row) : NULL;
+            if (start && *start >= 0)
+                vertex = *start;
+            double q = row_bound(kind, row_ptr[row], row_ptr[row + 1], values, maximise, upward, &in, set, memory,
+                                 &vertex, &width);
+            if (start)
+                *start = (int32_t)vertex;
+            q = paid(q, reward[row], gamma, side);
+            if (agent == FIXED_AGENT)
+                mix_in(&mix, q, weights[row]);
+            else if (agent == MAX_AGENT ? q > best : q < best) {
+                best = q;
+                best_row = row;
+            }
+        }
+        if (agent == FIXED_AGENT)
+            best = mean_of(&mix, side);
+        else if (chosen)
+            chosen[s] = best_row;
+        best += offset;
+        if (offset != 0.0 && best < INFINITY)
+            best += side * UNIT_ROUNDOFF * fabs(best);
+        if (best != values[s]) {
+            double change = fabs(best - values[s]);
+            largest = change <= largest ? largest : change;
+        }
+        out[s] = best;
+    }
+    return largest;
+}
+
+double bellman(const game *play, int64_t count, const int64_t *order, const double *values, double *out,
+               int64_t *chosen, bool upward, double offset, const scratch *space)
+{
+    const work memory = work_of(space, 0);
+    double largest;
+#define BODY(kind, max, up)                                                                                          \
+    largest = bellman_of_kind(kind, max, up, play, count, order, values, out, chosen, offset, &memory)
+    FOR_SET(play->set, play->maximise, upward, BODY);
+#undef BODY
+    return largest;
+}
+
+/* ---------------------------------------------------------------------- both sides */
+
+/* Both bounds of a row. */
+typedef struct bracket {
+    double low, high;
+} bracket;
+
+/* Bounds of an interval row by one distribution for both sides; false where that does not apply. */
+static bool shared_bounds(int64_t a, int64_t b, const double *low, const double *high, bool maximise,
+                          const interval_rows *in, entry *entries, bracket *q)
+{
+    const int64_t n = b - a;
+    bool finite = sort_row(a, b, maximise ? high : low, INFINITY, maximise ? -1.0 : 1.0, in, entries) == n;
+    double rest = 1.0;
+    for (int64_t t = a; t < b; t++) {
+        finite = finite && high[in->successor[t]] < INFINITY;
+        rest -= in->lower[in->expression[t]];
+    }
+    if (!(finite && rest > 1e-9))
+        return false;
+    int32_t first = in->successor[entries[0].transition];
+    double bottom_low = low[first], bottom_high = high[first], gain_low = 0.0, gain_high = 0.0, span = 0.0;
+    bool equal = true;
+    for (int64_t k = 0; k < n; k++) {
+        const entry *e = entries + k;
+        double share = smaller(e->upper - e->lower, rest);
+        rest -= share;
+        share += e->lower;
+        double x = low[in->successor[e->transition]], y = high[in->successor[e->transition]];
+        /* of both sides: one may be flat */
+        span = larger(larger(span, fabs(x - bottom_low)), fabs(y - bottom_high));
+        gain_low += share * (x - bottom_low);
+        gain_high += share * (y - bottom_high);
+        equal = equal && x == bottom_low && y == bottom_high;
+    }
+    if (!(rest < 1e-12))
+        return false;
+    q->low = bottom_low;
+    q->high = bottom_high;
+    if (equal && gain_low == 0.0 && gain_high == 0.0) /* whatever the distribution, the value is exact */
+        return true;
+    /* three times the margin of `fill_row`, whose sums are formed in another order */
+    double margin = 3.0 * UNIT_ROUNDOFF * ((6.0 * n + 12.0) * span + FAINT) + 3.0 * rest * span;
+    q->low = bottom_low + gain_low;
+    q->high = bottom_high + gain_high;
+    q->low -= margin + 6.0 * UNIT_ROUNDOFF * fabs(q->low);
+    q->high += margin + 6.0 * UNIT_ROUNDOFF * fabs(q->high);
+    return true;
+}
+
+/* The other side of a region's row, from the outward bound q that a query found up to `width`; inf: unknown. */
+static double far_side(int64_t a, int64_t b, const double *low, const double *high, double q, double width,
+                       bool maximise, const interval_rows *in)
+{
+    const double sign = maximise ? -1.0 : 1.0;
+    double apart = 0.0, bottom = INFINITY, top = -INFINITY;
+    for (int64_t t = a; t < b; t++)
+        if (in->upper[in->expression[t]] > 0.0) {
+            int32_t j = in->successor[t];
+            apart = larger(apart, high[j] - low[j]);
+            bottom = smaller(bottom, low[j]);
+            top = larger(top, high[j]);
+        }
+    double far = q + sign * (2.0 * width + apart);
+    far += sign * 4.0 * UNIT_ROUNDOFF * fabs(far);
+    far = maximise ? larger(far, bottom) : smaller(far, top);
+    return top < INFINITY ? far : INFINITY;
+}
+
+/* Both bounds of a row that needs a look from each side, the outward one first. */
+INLINE bracket in_turn(int kind, int64_t a, int64_t b, const double *low, const double *high, bool maximise,
+                       const interval_rows *in, const row_set *set, const work *memory, int64_t *vertex)
+{
+    bracket both = {0.0, 0.0};
+    for (int turn = 0; turn < 2; turn++) {
+        bool upward = turn == 0 ? maximise : !maximise;
+        double width, far = INFINITY;
+        double q = row_bound(kind, a, b, upward ? high : low, maximise, upward, in, set, memory, vertex, &width);
+        if (kind > INTERVAL && b - a > 2 && q < INFINITY && width < INFINITY) {
+            if (turn == 0)
+                far = far_side(a, b, low, high, q, width, maximise, in);
+            else /* a check may end at another vertex */
+                q += upward ? width : -width;
+        }
+        if (upward)
+            both.high = q;
+        else
+            both.low = q;
+        if (far < INFINITY) {
+            if (upward)
+                both.low = far;
+            else
+                both.high = far;
+            break;
+        }
+    }
+    return both;
+}
+
+/* A row's bounds from below under `low` and from above under `high`. */
+INLINE bracket both_bounds(int kind, int64_t a, int64_t b, const double *low, const double *high, bool maximise,
+                           const interval_rows *in, const row_set *set, const work *memory, int64_t *vertex)
+{
+    int32_t j = in->successor[a];
+    if (b - a == 1)
+        return (bracket){low[j], high[j]};
+    if (b - a == 2) {
+        int32_t k = in->successor[a + 1], f = in->expression[a], g = in->expression[a + 1];
+        if (high[j] < INFINITY && high[k] < INFINITY)
+            return (bracket){pair_bound(low[j], low[k], f, g, in->lower, in->upper, maximise, false),
+                             pair_bound(high[j], high[k], f, g, in->lower, in->upper, maximise, true)};
+    } else if (kind == INTERVAL && b - a <= SHARED_LIMIT) {
+        bracket q;
+        if (shared_bounds(a, b, low, high, maximise, in, memory->entries, &q))
+            return q;
+    }
+    return in_turn(kind, a, b, low, high, maximise, in, set, memory, vertex);
+}
+
+INLINE void backward_of_kind(int kind, bool maximise, const game *play, int64_t count, const int64_t *order,
+                             double *low, double *high, int64_t *low_rows, int64_t *high_rows, const work *memory)
+{
+    const row_set *set = play->set;
+    const interval_rows in = intervals_of(play->rows, set);
+    const int64_t *state_ptr = play->state_ptr, *row_ptr = play->rows->row_ptr, agent = play->agent;
+    const double *reward = play->reward, *weights = play->weights, gamma = play->gamma;
+    int64_t vertex = 0; /* a row is asked once: its walk starts where that of the row before it ended */
+    for (int64_t i = 0; i < count; i++) {
+        int64_t s = order[i];
+        double worst = agent == MIN_AGENT ? INFINITY : -INFINITY;
+        bracket best = {worst, worst};
+        mixture mix_low = NO_MIXTURE, mix_high = NO_MIXTURE;
+        for (int64_t row = state_ptr[s]; row < state_ptr[s + 1]; row++) {
+            if (agent == FIXED_AGENT && weights[row] == 0.0)
+                continue;
+            int64_t a = row_ptr[row], b = row_ptr[row + 1];
+            bracket q = both_bounds(kind, a, b, low, high, maximise, &in, set, memory, &vertex);
+            q.low = paid(q.low, reward[row], gamma, -1.0);
+            q.high = paid(q.high, reward[row], gamma, 1.0);
+            if (agent == FIXED_AGENT) {
+                mix_in(&mix_low, q.low, weights[row]);
+                mix_in(&mix_high, q.high, weights[row]);
+                continue;
+            }
+            if (agent == MAX_AGENT ? q.low > best.low : q.low < best.low) {
+                best.low = q.low;
+                low_rows[s] = row;
+            }
+            if (agent == MAX_AGENT ? q.high > best.high : q.high < best.high) {
+                best.high = q.high;
+                high_rows[s] = row;
+            }
+        }
+        low[s] = agent == FIXED_AGENT ? mean_of(&mix_low, -1.0) : best.low;
+        high[s] = agent == FIXED_AGENT ? mean_of(&mix_high, 1.0) : best.high;
+    }
+}
+
+void backward(const game *play, int64_t count, const int64_t *order, double *low, double *high, int64_t *low_rows,
+              int64_t *high_rows, const scratch *space)
+{
+    const work memory = work_of(space, 0);
+#define BODY(kind, max, up) backward_of_kind(kind, max, play, count, order, low, high, low_rows, high_rows, &memory)
+    FOR_SET(play->set, play->maximise, true, BODY); /* the side has no meaning here */
+#undef BODY
+}
+
+/* ---------------------------------------------------------------------- rows to states, where rows are bounded
+ * apart */
+
+/* value moved by error to the side asked for. Beyond the largest float a bound from above is inf, one from below the
+ * largest float. */
+static double rounded(double value, double error, bool upward)
+{
+    if (value == INFINITY && !upward)
+        value = DBL_MAX;
+    if (value == -INFINITY && upward)
+        value = -DBL_MAX;
+    return upward ? value + error : value - error;
+}
+
+/* What is not a number (a sum that overflowed) says nothing: a bound that the agent's choice cannot pass over. */
+void row_totals(int64_t count, const double *q, const double *reward, double gamma, bool upward, double *out)
+{
+    for (int64_t i = 0; i < count; i++) {
+        double total = q[i];
+        if (total != total)
+            total = upward ? INFINITY : -INFINITY;
+        if (fabs(total) < INFINITY && (reward[i] != 0.0 || (gamma != 1.0 && total != 0.0))) {
+            double sum = reward[i] + gamma * total;
+            total = paid(total, reward[i], gamma, upward ? 1.0 : -1.0); /* to the last bit what a sweep says */
+            if (!(fabs(total) < INFINITY))
+                total = rounded(sum, 9.0 * UNIT_ROUNDOFF * DBL_MAX, upward);
+        }
+        out[i] = total;
+    }
+}
+
+/* Bound of the mean of totals a..b under weights: base + sum of w (total - base), terms of one sign. A mean lies
+ * between the least and the largest of its terms, whatever rounding says. */
+static double drawn(int64_t a, int64_t b, const double *totals, const double *weights, bool upward)
+{
+    double base = INFINITY, most = -INFINITY;
+    int64_t count = 0;
+    for (int64_t i = a; i < b; i++)
+        if (weights[i] > 0.0) {
+            base = smaller(base, totals[i]);
+            most = larger(most, totals[i]);
+            count++;
+        }
+    if (base == most || base == -INFINITY)
+        return base;
+    if (most == INFINITY)
+        return most;
+    double extra = 0.0;
+    for (int64_t i = a; i < b; i++)
+        if (weights[i] > 0.0)
+            extra += weights[i] * (totals[i] - base);
+    extra = smaller(extra, DBL_MAX);
+    double result = base + extra, size = smaller(fabs(result), DBL_MAX);
+    result = rounded(result, UNIT_ROUNDOFF * ((2.0 * count + 8.0) * extra + 2.0 * size + FAINT), upward);
+    return upward ? smaller(result, most) : larger(result, base);
+}
+
+void state_images(int64_t count, const double *totals, const int64_t *state_ptr, int64_t agent, const double *weights,
+                  bool upward, double *out)
+{
+    for (int64_t i = 0; i < count; i++) {
+        int64_t a = state_ptr[i], b = state_ptr[i + 1];
+        if (agent == FIXED_AGENT) {
+            out[i] = drawn(a, b, totals, weights, upward);
+            continue;
+        }
+        double best = totals[a];
+        for (int64_t row = a + 1; row < b; row++)
+            if ((totals[row] > best) == (agent == MAX_AGENT))
+                best = totals[row];
+        out[i] = best;
+    }
+}

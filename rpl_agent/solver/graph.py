@@ -1,0 +1,224 @@
+"""`ModelGraph`: where a play can be held, left or kept finite, and what such questions are told of nature.
+
+A graph has states 0..n-1 with rows and exits n..n+m-1 without. Nature is seen through bounds per transition, lo and hi
+(T,): it *can stay* in a set at a row if lo is 0 outside and hi sums to at least 1 inside, decided without rounding.
+That is right for intervals and overrates nature for regions, whose bounds are the hull.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from rpl_agent._core import Struct, core
+from rpl_agent.model.caching import cached_on
+from rpl_agent.model.pmdp import ParametricMDP
+
+#: who chooses the row of a state: the other side, oneself, or a fixed policy that draws it
+ALL_ROWS, ANY_ROW, DRAWN_ROW = core.ALL_ROWS, core.ANY_ROW, core.DRAWN_ROW
+TRIVIAL, SINK, CYCLIC = core.TRIVIAL, core.SINK, core.CYCLIC
+
+
+@dataclass(frozen=True)
+class ModelGraph:
+    """state_ptr (n+1,), row_ptr (R+1,) int64 and successor (T,) int32 of a model or a part of one; size = n + m."""
+
+    state_ptr: np.ndarray
+    row_ptr: np.ndarray
+    successor: np.ndarray
+    size: int
+
+    @property
+    def n(self) -> int:
+        return len(self.state_ptr) - 1
+
+    @cached_property
+    def _forward(self) -> Struct:
+        return self._struct(None, None)
+
+    @cached_property
+    def _struct_both_ways(self) -> Struct:
+        first, sources = np.empty(self.size + 1, np.int64), np.empty(len(self.successor), np.int32)
+        core.predecessors(self._forward, first, sources)
+        return self._struct(first, sources)
+
+    def _struct(self, first: np.ndarray | None, sources: np.ndarray | None) -> Struct:
+        return core.Graph(
+            count=self.n, size=self.size, state_ptr=self.state_ptr, row_ptr=self.row_ptr, successor=self.successor,
+            first=first, sources=sources,
+        )  # fmt: skip
+
+    def _queue(self) -> Struct:
+        return core.Queue(head=0, length=0, states=np.empty(self.n, np.int64), waiting=np.empty(self.n, np.bool_))
+
+    # ------------------------------------------------------------------ where a play can be held
+    def hold_set(
+        self, lo: np.ndarray | None, hi: np.ndarray, usable: np.ndarray, quantifier: int, start: np.ndarray
+    ) -> np.ndarray:
+        """(n+m,) the largest subset of ``start`` (n+m,) in which the play can be held for ever.
+
+        Parameters
+        ----------
+        lo, hi : (T,) float64
+            Bounds of a nature that wants to hold; lo None: of one that does not, and stays where hi leaves no way out.
+        usable : (R,) int8
+            2: the row may be used for holding, 1: it is played but never holds (it pays), 0: it is not played.
+        quantifier : int
+            ANY_ROW: one usable row per state suffices; ALL_ROWS: every played row must stay.
+        """
+        inside = start.copy()
+        core.hold_set(self._struct_both_ways, lo, hi, usable, quantifier, inside, self._queue())
+        return inside
+
+    def finite_set(
+        self, nature: tuple[np.ndarray, np.ndarray], played: np.ndarray, pays: np.ndarray, quantifier: int,
+        nature_helps: bool, must_reach: bool, goal: np.ndarray, start: np.ndarray,
+    ) -> np.ndarray:  # fmt: skip
+        """(n+m,) the states of ``start`` (n+m,) from which the minimiser keeps the total finite.
+
+        With ``must_reach``: it can reach the goal (n+m,) almost surely. Without: it can almost surely reach the goal
+        or, from some point on, loop without paying.
+
+        Parameters
+        ----------
+        nature : (lo (T,), hi (T,))
+        played, pays : (R,) bool
+            Rows in play (all of them, or those of a fixed policy); rows with a positive reward.
+        quantifier : int
+            ANY_ROW: the minimiser chooses the row. ALL_ROWS: the other side does. DRAWN_ROW: a fixed policy draws it.
+        nature_helps : bool
+            Whether nature is the minimiser.
+        """
+        inside, usable, sets = start.copy(), np.empty(len(played), np.int8), np.empty(4 * self.size, np.bool_)
+        core.finite_set(
+            self._struct_both_ways, *nature, played, pays, quantifier, nature_helps, must_reach, goal, inside, usable,
+            sets, self._queue(),
+        )  # fmt: skip
+        return inside
+
+    def progress_rows(
+        self, nature: tuple[np.ndarray, np.ndarray], preferred: np.ndarray, allowed: np.ndarray, pays: np.ndarray,
+        adversary: bool, rows: np.ndarray,
+    ) -> int:  # fmt: skip
+        """Choose rows (n,) that leave: extend an attractor of the exits, preferred rows first.
+
+        Parameters
+        ----------
+        nature : (lo (T,), hi (T,))
+            Bounds; where nature is on the chooser's side, its distribution twice.
+        preferred, allowed, pays : (R,) bool
+            Rows that pay count as progress whatever follows.
+        adversary : bool
+            Whether nature may avoid the attractor.
+
+        Returns
+        -------
+        int
+            The number of states that were not attracted: they keep their rows.
+        """
+        sets = np.empty(2 * self.size, np.bool_)
+        return core.progress_rows(
+            self._struct_both_ways, *nature, preferred, allowed, pays, adversary, rows, sets, self._queue()
+        )
+
+    def runs_forward(self, members: np.ndarray, usable: np.ndarray) -> bool:
+        """Whether plays within ``members`` (n,) by rows with usable (R,) == 2 only move to larger numbers."""
+        return core.runs_forward(self._forward, members, usable)
+
+    # ------------------------------------------------------------------ components
+    def is_numbered_forward(self, decided: np.ndarray) -> bool:
+        """Whether the numbers are a topological order (loops of states that only loop aside)."""
+        return core.numbered_forward(self._forward, decided)
+
+    def components(self, decided: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+        """(order (n,), component (n,), their number): successors come first; decided states (n,) have no edges."""
+        order, component = np.empty(self.n, np.int64), np.empty(self.n, np.int64)
+        count = core.components(self._forward, decided, order, component, np.empty(5 * self.n, np.int64))
+        return order, component, count
+
+    def layers(
+        self, decided: np.ndarray, order: np.ndarray, component: np.ndarray, sinks: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(kind (n,) int8, depth (n,)): TRIVIAL, CYCLIC or, if ``sinks``, SINK; the cyclic components below."""
+        kind, depth = np.empty(self.n, np.int8), np.empty(self.n, np.int64)
+        core.layers(self._forward, decided, order, component, sinks, kind, depth)
+        return kind, depth
+
+    def levels(self, decided: np.ndarray, order: np.ndarray, component: np.ndarray) -> np.ndarray:
+        """(n,) the longest path of components below each state's component."""
+        level = np.empty(self.n, np.int64)
+        core.levels(self._forward, decided, order, component, level)
+        return level
+
+    def retry_costs(self, p: np.ndarray, reward: np.ndarray, exit_values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(order (n,), cost (n,)): the cheapest path to an exit, a transition of probability p (T,) costing reward / p.
+
+        The cheapest states come first; the cost is 0 where no exit of finite value (m,) can be reached.
+        """
+        order, cost = np.empty(self.n, np.int64), np.empty(self.size)
+        weight, space = np.empty(len(self.successor)), np.empty(2 * self.size, np.int64)
+        core.retry_costs(self._struct_both_ways, p, reward, exit_values, order, cost, weight, space)
+        return order, cost[: self.n]
+
+    def extract(self, states: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, ...]:
+        """(state_ptr, row_ptr, successor, row_of, transition_of, exits) of the part on ``states`` (k,).
+
+        position : (n+m,) int64
+            All -1 on entry and on return.
+        """
+        rows = int((self.state_ptr[states + 1] - self.state_ptr[states]).sum())
+        size = int((self.row_ptr[self.state_ptr[states + 1]] - self.row_ptr[self.state_ptr[states]]).sum())
+        pointers = np.empty(len(states) + 1, np.int64), np.empty(rows + 1, np.int64)
+        rest = np.empty(size, np.int32), np.empty(rows, np.int64), np.empty(size, np.int64)
+        exits = np.empty(size, np.int64)
+        m = core.extract(self._forward, len(states), states, position, *pointers, *rest, exits)
+        return *pointers, *rest, exits[:m].copy()
+
+
+def model_graph(pmdp: ParametricMDP) -> ModelGraph:
+    """The graph of a model."""
+    return cached_on(pmdp, "graph", lambda _: ModelGraph(pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, pmdp.num_states))
+
+
+def staying_rows(inside: np.ndarray, row_ptr: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
+    """(R,) whether nature can keep all mass of each row on the transitions marked in ``inside`` (T,)."""
+    out = np.empty(len(row_ptr) - 1, np.bool_)
+    core.staying_rows(len(out), row_ptr, inside, lo, hi, out)
+    return out
+
+
+def graph_bounds(known: bool, lower: np.ndarray, upper: np.ndarray, rows: Struct) -> tuple[np.ndarray, np.ndarray]:
+    """(lo, hi) (T,) of nature, from bounds (F,): of an interval hull exactly, of a ``known`` MDP its support.
+
+    A known MDP has rounded probabilities: beside 1 - 1e-20, which is 1 as a float, their sum would leave no room for
+    the 1e-20. A successor that is the only one of its row has all of the mass.
+    """
+    if known:
+        lengths = np.diff(rows.row_ptr)
+        p = np.where(np.repeat(lengths == 1, lengths), 1.0, lower[rows.expression])
+        return p, p
+    lo, hi = np.empty(len(rows.expression)), np.empty(len(rows.expression))
+    core.attainable(rows, lower, upper, lo, hi)
+    return lo, hi
+
+
+def held_states(
+    pmdp: ParametricMDP,
+    usable: np.ndarray,
+    quantifier: int,
+    start: np.ndarray,
+    nature: Callable[[], tuple[np.ndarray | None, np.ndarray]],
+) -> np.ndarray:
+    """(S,) the largest part of ``start`` in which the play can stay, as `hold_set` says it.
+
+    nature : gives bounds (T,), (T,); not asked where some row is played in every state and those that may hold only
+        move to larger numbers, so that no play stays whoever moves.
+    """
+    graph = model_graph(pmdp)
+    is_played = np.maximum.reduceat(usable, pmdp.state_ptr[:-1]) > 0
+    if is_played[start].all() and graph.runs_forward(start, usable):
+        return np.zeros_like(start)
+    return graph.hold_set(*nature(), usable, quantifier, start)
