@@ -20,3 +20,11 @@ class DataError(ValueError):
 
 class RPLWarning(UserWarning):
     """A result is sound but weaker than asked for (for example: an iteration limit, an empty region)."""
+
+
+class PrecisionWarning(RPLWarning):
+    """A bracket is sound but wider than the precision asked for."""
+
+
+class RefutedWarning(RPLWarning):
+    """The data refute the model."""

@@ -44,7 +44,7 @@ from rpl_agent.certificate import Certificate
 from rpl_agent.confidence import ConfidenceSet, confidence_names, confidence_set
 from rpl_agent.coupled import coupled_bounds
 from rpl_agent.coupled.attribution import attribution, episodes_seen
-from rpl_agent.errors import DataError, ModelError, RPLWarning
+from rpl_agent.errors import DataError, ModelError, RefutedWarning, RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import untied_intervals
 from rpl_agent.evidence.ledger import Ledger, check_delta
@@ -155,7 +155,7 @@ def uncertainty_from(
             else "no parameter fits all constraints"
         )
         fallback = f"{reason}: bounds come from untied intervals, which trust the model's graph only"
-        warnings.warn(fallback, RPLWarning, stacklevel=3)
+        warnings.warn(fallback, RefutedWarning if refuted else RPLWarning, stacklevel=3)
         with _timed(timings, "intervals"):
             relaxation = untied(pmdp, *untied_intervals(pmdp, counts, kind.untied, ledger.fallback))
     return Uncertainty(relaxation, data.known_region, estimate, log_e, refuted, empty, fallback, timings)

@@ -58,8 +58,8 @@ int64_t assemble(const game *play, int64_t n, const int64_t *rows, const double 
     return k;
 }
 
-void residual(int64_t n, const int32_t *indptr, const int32_t *indices, const double *data, const double *rhs,
-              const double *x, double *out)
+void chain_residual(int64_t n, const int32_t *indptr, const int32_t *indices, const double *data, const double *rhs,
+                    const double *x, double *out)
 {
     for (int64_t s = 0; s < n; s++) {
         out[s] = rhs[s];

@@ -203,8 +203,8 @@ int64_t assemble(const game *play, int64_t n, const int64_t *rows OPTIONAL, cons
                  const double *p, int32_t *indptr, int32_t *indices, double *data, double *rhs);
 
 /* out = rhs - A x of an assembled chain. */
-void residual(int64_t n, const int32_t *indptr, const int32_t *indices, const double *data, const double *rhs,
-              const double *x, double *out);
+void chain_residual(int64_t n, const int32_t *indptr, const int32_t *indices, const double *data, const double *rhs,
+                    const double *x, double *out);
 
 /* Gauss-Seidel on an assembled chain, both directions in turn, until x changes by at most `tolerance`; sweeps used. */
 int64_t relax_chain(int64_t n, const int32_t *indptr, const int32_t *indices, const double *data, const double *rhs,
@@ -337,9 +337,9 @@ void locate(int64_t count, const int64_t *states, const int64_t *actions, const 
 void multiplicities(int64_t num_rows, const int64_t *row_ptr, const int32_t *expression, int64_t *last, int64_t *first,
                     int32_t *out);
 
-/* Adds pooled successes and trials (E). group_of (T) is the group of a transition; event_of (G) the event of a group
- * or -1 (constant); positive (G) whether the group is the event or its complement. A row that carries both is one
- * trial. Scratch: hits (G) zeros, seen (E) filled with -1. */
+/* Adds pooled successes and trials (E). group_of (T) is the group of a transition; event_of (G) the event of a group or
+ * -1 (constant); positive (G) whether the group is the event or its complement. A row that carries both is one trial.
+ * Scratch: hits (G) zeros, seen (E) filled with -1. */
 void pool_events(int64_t num_rows, const int64_t *row_ptr, const int32_t *group_of, const int64_t *transitions,
                  const int64_t *event_of, const bool *positive, int64_t *hits, int64_t *seen, int64_t *successes,
                  int64_t *trials);
@@ -588,5 +588,195 @@ double optimistic_expectation(int64_t count, const int32_t *successor, const dou
 int64_t plan_optimistically(const planning_task *task, const double *probability, const double *radius,
                             const double *bonus, double tolerance, int64_t max_sweeps, double *work, double *values,
                             int64_t *rows);
+
+/* ---------------------------------------------------------------------- product.c: products of distributions */
+
+/* Block k: x of the coordinates block_ptr[k]:block_ptr[k + 1] with lower <= x <= upper and
+ * rest_lower[k] <= 1 - sum x <= rest_upper[k], if closed[k]; block_of is the inverse. */
+typedef struct interval_blocks {
+    const int64_t *block_of;
+    const int64_t *block_ptr;
+    const bool *closed;
+    const double *lower;
+    const double *upper;
+    const double *rest_lower;
+    const double *rest_upper;
+} interval_blocks;
+
+/* Adds to out[i] a lower bound of min c.x over the closed blocks that c, row i of a sparse matrix (count rows, indices
+ * ascending in each), touches. Scratch: 2 (n + 1) of the largest block's n. */
+void minimize_interval_blocks(const interval_blocks *blocks, int64_t count, const int64_t *indptr,
+                              const int64_t *indices, const double *data, double *scratch, double *out);
+
+/* ---------------------------------------------------------------------- likelihood.c: sums over data */
+
+/* Expressions f = constant_f + weights_f.x (n of them, r coordinates) with counts K (windows, n);
+ * g_j(x) = -sum_f K_jf ln f[x]. Where one window is asked for, the first counts. */
+typedef struct observations {
+    int64_t n;
+    int64_t r;
+    int64_t windows;
+    const double *constant;
+    const double *weights;
+    const double *counts;
+} observations;
+
+/* Coordinates z (k) of parameters with the domain's rows A z <= b, and x(z) = matrix @ prod_j z_j^exponents[., j] (r);
+ * without monomials x = z. */
+typedef struct parameter_chart {
+    int64_t k;
+    int64_t r;
+    int64_t monomials;
+    int64_t rows;
+    const int64_t *exponents;
+    const double *matrix;
+    const double *A;
+    const double *b;
+} parameter_chart;
+
+/* Taylor coefficients of g_j at x, see `expand_likelihoods`, and what bounds the rest: (x'-x)'metric(x'-x) ratio is at
+ * least (f[x']/f[x] - 1)^2 for every f, `near` (k, k) is the metric in z, drift (r) the rounding per unit of |x'-x|,
+ * `reach` the largest distance in the metric that counts. */
+typedef struct likelihood_expansion {
+    int64_t windows;
+    int64_t r;
+    const double *x;
+    const double *value;
+    const double *linear;
+    const double *quadratic;
+    const double *cubic;
+    const double *metric;
+    const double *near;
+    const double *drift;
+    double ratio;
+    double reach;
+} likelihood_expansion;
+
+/* out (count, windows) = g_j at points x (count, r), inf outside its domain. */
+void log_likelihoods(const observations *seen, int64_t count, const double *points, double *out);
+
+/* G = ln sum_j e^(offsets_j + g_j) (count), its gradient (count, r) and the share of each window (count, windows) at
+ * points (count, r); where G is infinite gradient and shares are 0. */
+void tangents(const observations *seen, const double *offsets, int64_t count, const double *points, double *values,
+              double *gradients, double *shares);
+
+/* sum_f K_f (1 + |ln f[x]| + (2 + r) (|constant_f| + |weights_f|.|x|) / f[x]). */
+double rounding_size(const observations *seen, const double *x);
+
+/* Taylor coefficients at a point x where every f is positive. With b_f = weights_f / f[x]: value (windows) g_j, linear
+ * (windows, r) -sum K b, quadratic (windows, r, r) sum K b b', cubic (windows, r, r, r) sum K b b b, where only entries
+ * with c >= d >= e count and stand for all their permutations; size (r) sum K |b| of all windows. Scratch: r +
+ * windows. */
+void expand_likelihoods(const observations *seen, const double *x, double *scratch, double *value, double *linear,
+                        double *quadratic, double *cubic, double *size);
+
+/* max_f |factor b_f|^2, b_f = weights_f / f[x]. */
+double largest_ratio(const observations *seen, const double *x, const double *factor);
+
+/* out[i] >= g_j(x(z_i)) for points z (count, k), j = window; inf beyond reach. With e_f = b_f.(x(z) - x):
+ * -ln(1+e) <= -e + e^2/2 - e^3/3 + e^4/(4 (1-eps)) for |e| <= eps < 1, and eps^2 = ratio step'metric step bounds every
+ * e_f^2, eps <= 1/2 within reach. Points that `near`, at center (k), puts well beyond reach are left out unseen.
+ * Scratch: k + r. */
+void likelihood_bounds(const parameter_chart *chart, const likelihood_expansion *at, int64_t window,
+                       const double *center, int64_t count, const double *points, double *scratch, double *out);
+
+/* Moves lengths[i] <= longest[i] to where the third-order model of G reaches the level on the ray z + t rays[i] (k): a
+ * guess of the boundary, nothing more. `base` < level is G at z. The model rises almost as t^2 does, which makes
+ * scaling t the right step. shares (count, windows) are those of the windows there. Scratch: k + r. */
+void ray_lengths(const parameter_chart *chart, const likelihood_expansion *at, const double *z, const double *offsets,
+                 double level, double base, int64_t count, const double *rays, const double *longest, double *scratch,
+                 double *lengths, double *shares);
+
+/* Points mean + normals factor (count, k) with A z <= b into the first rows of out (count, k); their number. longest2
+ * is more than every |normal|^2: rows further away than that from the mean need not be asked. Scratch: near (rows). */
+int64_t particles_inside(const parameter_chart *chart, int64_t count, const double *normals, double longest2,
+                         const double *mean, const double *factor, bool *near, double *out);
+
+/* sum_i e^(least - g_i), *least the least of g (count); (0, inf) where nothing is finite. */
+double exponential_sum(int64_t count, const double *g, double *least);
+
+/* ln of the product over rows of the Dirichlet(1/2)-multinomial probability of the observed sequences of successors. */
+double dirichlet_log_marginal(int64_t num_rows, const int64_t *row_ptr, const int64_t *transitions);
+
+/* ---------------------------------------------------------------------- fit.c: Newton's method */
+
+/* out (count, r) = x(z) of points (count, k). */
+void coordinates(const parameter_chart *chart, int64_t count, const double *points, double *out);
+
+/* out (r, k) = dx/dz. */
+void jacobian(const parameter_chart *chart, const double *z, double *out);
+
+/* out (count, r) = d/dt x(z + t ray) for each ray (count, k) at its t (count). Scratch: k + r. */
+void velocities(const parameter_chart *chart, const double *z, int64_t count, const double *t, const double *rays,
+                double *scratch, double *out);
+
+/* out (k, k) = the inverse of the Cholesky factor of a matrix, zeros above its diagonal; false where there is none. */
+bool inverse_factor(int64_t k, const double *matrix, double *out);
+
+/* e >= |F M F' - I| for an inverse factor F of a matrix M (r, r), so that M^-1 <= F'F / (1 - e), whatever its
+ * condition. Scratch: 2 r. */
+double factor_defect(int64_t r, const double *matrix, const double *factor, double *scratch);
+
+/* -sum_f K_f ln f[x(z)] - barrier sum_i ln(b_i - A_i.z), inf outside; x (r) is written. */
+double penalised(const parameter_chart *chart, const observations *seen, double barrier, const double *z, double *x);
+
+/* Damped Newton on `penalised` from an interior z, which is overwritten: x = x(z), the likelihood's curvature (k, k)
+ * and that with the barrier. Returns the last predicted decrease. Scratch: 3 k + k k + r + r r + r k. */
+double newton(const parameter_chart *chart, const observations *seen, double barrier, int64_t steps, double tolerance,
+              double *scratch, double *z, double *x, double *information, double *precision);
+
+/* ---------------------------------------------------------------------- enclose.c: the ellipsoid around a level set */
+
+/* phi(e) = 2 (e - ln(1+e)) / e^2 for e > -1, rounded down; phi(0) = 1. */
+double curvature(double excess);
+
+/* The square of the radius of {(x-c)'H(x-c) <= radius^2}, which holds every x with g(x) <= g(m) + room and f[x] <=
+ * upper, -1 if that is unbounded; center c (r) and H (r, r) are written. K_f > 0 for every f; `reach` bounds |x - m|
+ * over the domain; upper (n) is overwritten: the ellipsoid bounds every f, which makes the next one smaller. Scratch: 3
+ * n + 5 r + r r. */
+double enclose(const observations *seen, const double *m, double room, double reach, int64_t rounds, double *scratch,
+               double *upper, double *center, double *H);
+
+/* ---------------------------------------------------------------------- residual.c: affine value functions */
+
+/* Rows that are judged together, ptr[k]:ptr[k + 1]: one row each where the agent is free, a state's rows with their
+ * weights (R) where not; rows of weight 0 are not played. */
+typedef struct row_groups {
+    const int64_t *ptr;
+    const double *weights;
+} row_groups;
+
+/* Transitions, and the affine functions p_f + slope_f.y (F; F, r) that their probabilities are, up to error_f. */
+typedef struct row_chances {
+    int64_t r;
+    const int64_t *row_ptr;
+    const int32_t *successor;
+    const int32_t *expression;
+    const double *p;
+    const double *slope;
+    const double *error;
+} row_chances;
+
+/* u + g.y (S; S, r) of the states themselves and of their successors. */
+typedef struct affine_functions {
+    double *u;
+    const double *g;
+    const double *next_u;
+    const double *next_g;
+} affine_functions;
+
+/* out[s] >= sign (T U - U) of all groups first[s]:first[s + 1] of each state s of `order`, for all |y| <= 1, rounding
+ * included: a value <= 0 proves the inequality of the state. sign is 1 for upper functions, -1 for lower ones. With
+ * margin >= 0 a state that misses it is raised on the spot, by as much and the margin, and out is what it was raised by:
+ * the least slack where `order` has successors first and gamma = 1. Scratch: r + r r. */
+void residuals(int64_t count, const int64_t *order, const int64_t *first, const row_groups *groups,
+               const row_chances *chances, const double *reward, double gamma, double sign, double margin,
+               const affine_functions *functions, double *scratch, double *out);
+
+/* Values v (S) and gradients g (S, r) of the states of `order`, in which successors come first: of the weighted rows of each
+ * state, or, with sense 1 or -1 (0: none), of its best row, which rows (S) then gets. */
+void expand_backward(int64_t count, const int64_t *order, const int64_t *state_ptr, const row_groups *groups,
+                     const row_chances *chances, const double *reward, double sense, double *v, double *g,
+                     int64_t *rows);
 
 #endif

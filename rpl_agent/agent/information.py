@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from rpl_agent.agent.exploration import SamplingGoal
-from rpl_agent.coupled.attribution import information
+from rpl_agent.coupled.attribution import MIN_PROBABILITY, fisher_information
 from rpl_agent.coupled.expansion import ValueExpansion, backward_order, expand, expand_without_cycles, improved
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Task
@@ -25,8 +25,6 @@ from rpl_agent.regions.frame import Frame
 from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.solver.problem import Problem
 
-#: estimates of probabilities are not taken below this: a rare outcome is not all that matters
-MIN_PROBABILITY = 1e-3
 #: policy iteration at the estimate
 IMPROVEMENTS = 8
 #: rounds of the fractional programme for budgets in steps
@@ -85,7 +83,7 @@ def _rates(counts: Counts, theta: np.ndarray, gradient: np.ndarray) -> np.ndarra
     """(R,) c'I_row c of every row."""
     pmdp = counts.pmdp
     weights = np.asarray(pmdp.table.reduction.weights)
-    matrix = information(pmdp, counts, theta)
+    matrix = fisher_information(pmdp, counts.successes, theta)
     # One observation spread over all coordinates, in their own units: less than any data, more than nothing.
     scale = np.maximum(np.diag(matrix), 1.0)
     matrix = matrix + np.diag(scale) / max(counts.total, 1.0)

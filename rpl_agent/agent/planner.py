@@ -15,7 +15,6 @@ fraction, so that updates are logarithmic in the data, whatever the number of pa
 from __future__ import annotations
 
 import math
-import re
 import time
 import warnings
 from collections.abc import Iterator
@@ -28,6 +27,8 @@ from rpl_agent.agent.exploration import Exploration, SamplingGoal, explore
 from rpl_agent.agent.information import informative_policy
 from rpl_agent.agent.sampling.interrupt import interruptible
 from rpl_agent.certificate import Certificate
+from rpl_agent.coupled.attribution import fisher_information
+from rpl_agent.errors import RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
@@ -37,8 +38,6 @@ from rpl_agent.pipeline import Config, Solutions, Uncertainty, certify_uncertain
 #: What a run's time goes to, in the order it happens; anything else certify times is counted as "region". Logging is
 #: all that follows a certificate: tables, events, pictures, callbacks.
 STAGES = ("sampling", "intervals", "region", "relaxation", "solve", "logging")
-#: Estimates of probabilities are not taken below this in the information (a rare outcome is not all that matters).
-MIN_PROBABILITY = 1e-3
 #: Growth of the information in every direction below which a set counts as unchanged.
 UNCHANGED = 0.05
 
@@ -59,7 +58,7 @@ class Planner:
         self.evidence = -math.inf  # largest ln e-value so far: what was refuted once stays refuted
         self._unknown = ~pmdp.table.is_constant
         self.seen: np.ndarray | None = None  # successes of unknown expressions at the last update
-        self._warned: set[str] = set()
+        self._warned: set[str | type[Warning]] = set()
 
     @interruptible
     def plan(self, counts: Counts, goal: SamplingGoal | None = None) -> Policy | None:
@@ -97,12 +96,10 @@ class Planner:
         weights = self.pmdp.table.reduction.weights
         if sparse.issparse(weights):  # thousands of blocks, of which some always grow: all data together have to
             return bool(grown.sum() > self.unchanged * self.seen.sum())
-        value = np.maximum(self.pmdp.table.evaluate(self.estimate)[self._unknown], MIN_PROBABILITY)
-        directions = np.asarray(weights)[self._unknown] / value[:, None]
-        weight = (
-            self.unchanged * self.seen - grown
-        )  # grown < unchanged · seen in every direction: positive semidefinite
-        matrix = directions.T @ (weight[:, None] * directions)
+        # grown < unchanged · seen in every direction: positive semidefinite
+        amounts = np.zeros(self.pmdp.num_expressions)
+        amounts[self._unknown] = self.unchanged * self.seen - grown
+        matrix = fisher_information(self.pmdp, amounts, self.estimate)
         return bool(np.linalg.eigvalsh(matrix)[0] < 0.0)
 
     @interruptible
@@ -126,7 +123,7 @@ class Planner:
 
     @contextmanager
     def _each_warning_once(self) -> Iterator[None]:
-        """What is true of one set is true of the next: each kind of warning is shown once per run, not per update.
+        """Show each kind of warning once per run; a text that names numbers has a category of its own.
 
         Nothing is lost: a fallback, an empty region and the solver's slack stand in every certificate.
         """
@@ -134,9 +131,7 @@ class Planner:
             warnings.simplefilter("always")
             yield
         for warning in caught:
-            kind = re.sub(
-                r"[-+.e\d]+", "#", str(warning.message)
-            )  # the same words with other numbers are the same kind
+            kind = str(warning.message) if warning.category is RPLWarning else warning.category
             if kind not in self._warned:
                 self._warned.add(kind)
                 warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)

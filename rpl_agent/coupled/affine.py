@@ -31,7 +31,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rpl_agent.coupled._residual import Chances, Functions, Groups, ResidualScratch, Rule, residuals
+from rpl_agent._core import Struct, core
 from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.base import Region
@@ -84,23 +84,27 @@ class AffineBound:
         return -sign * self.frame.minimum(region, -sign * u, -sign * g)
 
 
-def groups_of(problem: Problem, policy: Policy | None) -> Groups:
-    """All rows one by one, or the rows of a policy state by state."""
+def groups_of(problem: Problem, policy: Policy | None) -> Struct:
+    """`row_groups`: all rows one by one, or the rows of a policy state by state."""
     pmdp = problem.pmdp
     if policy is None:
-        return Groups(np.arange(pmdp.num_rows + 1), pmdp.row_state, np.ones(pmdp.num_rows))
+        return core.RowGroups(ptr=np.arange(pmdp.num_rows + 1), weights=np.ones(pmdp.num_rows))
     weights = policy.as_weights(pmdp).astype(np.float64)
     weights = weights / np.add.reduceat(weights, pmdp.state_ptr[:-1])[pmdp.row_state]
-    return Groups(np.array(pmdp.state_ptr), np.arange(pmdp.num_states, dtype=np.int32), weights)
+    return core.RowGroups(ptr=pmdp.state_ptr, weights=weights)
 
 
-def chances_of(problem: Problem, frame: Frame) -> Chances:
-    pmdp = problem.pmdp
-    return Chances(pmdp.row_ptr, pmdp.successor, pmdp.expression, *frame.split(pmdp.table))
+def chances_of(problem: Problem, frame: Frame) -> Struct:
+    """`row_chances`: the model's transitions as affine functions of y."""
+    pmdp, (p, slope, error) = problem.pmdp, frame.split(problem.pmdp.table)
+    return core.RowChances(
+        r=frame.dimension, row_ptr=pmdp.row_ptr, successor=pmdp.successor, expression=pmdp.expression, p=p, slope=slope,
+        error=error,
+    )  # fmt: skip
 
 
 def excess(
-    problem: Problem, groups: Groups, chances: Chances, side: Side,
+    problem: Problem, groups: Struct, chances: Struct, side: Side,
     here: tuple[np.ndarray, np.ndarray], after: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> np.ndarray:  # fmt: skip
     """(S,) by how much each state may miss its inequality, the worst of its groups; ≤ 0 proves it.
@@ -108,20 +112,23 @@ def excess(
     ``here`` = (u (S,), g (S, r)), and ``after`` the functions of the successors, where they are others.
     """
     every_state = np.arange(problem.pmdp.num_states)
-    functions = Functions(*(np.ascontiguousarray(a) for a in (*here, *(here if after is None else after))))
-    rule = Rule(float(problem.gamma), side.value, -1.0)
-    return sweep(problem, every_state, groups, chances, rule, functions)
+    return sweep(problem, every_state, groups, chances, side, -1.0, here, after)
 
 
 def sweep(
-    problem: Problem, order: np.ndarray, groups: Groups, chances: Chances, rule: Rule, functions: Functions
-) -> np.ndarray:
-    """(S,) the residuals of states in an order, or what they are raised by (see `residuals`); 0 elsewhere."""
-    states, r = problem.pmdp.num_states, functions.g.shape[1]
-    first = np.arange(states + 1) if len(groups.state) == states else np.array(problem.pmdp.state_ptr)
-    out = np.zeros(states)
-    scratch = ResidualScratch(np.empty(r), np.empty((r, r)))
-    residuals(order, first, groups, chances, problem.reward, rule, functions, scratch, out)
+    problem: Problem, order: np.ndarray, groups: Struct, chances: Struct, side: Side, margin: float,
+    here: tuple[np.ndarray, np.ndarray], after: tuple[np.ndarray, np.ndarray] | None = None,
+) -> np.ndarray:  # fmt: skip
+    """(S,) the residuals of states in an order, or what they are raised by (core.h: `residuals`); 0 elsewhere."""
+    pmdp, r = problem.pmdp, chances.r
+    first = np.arange(pmdp.num_states + 1) if len(groups.ptr) == pmdp.num_states + 1 else pmdp.state_ptr
+    u, g, next_u, next_g = (np.ascontiguousarray(a) for a in (*here, *(here if after is None else after)))
+    functions = core.AffineFunctions(u=u, g=g, next_u=next_u, next_g=next_g)
+    out = np.zeros(pmdp.num_states)
+    core.residuals(
+        len(order), order, first, groups, chances, problem.reward, problem.gamma, side.value, margin, functions,
+        np.empty(r + r * r), out,
+    )  # fmt: skip
     return out
 
 

@@ -16,13 +16,15 @@ from rpl_agent.model.pmdp import ParametricMDP
 MIN_PROBABILITY = 1e-6
 
 
-def information(pmdp: ParametricMDP, counts: Counts, theta: np.ndarray) -> np.ndarray:
-    """(r, r) the Fisher information of the data in the reduced coordinates x, at an estimate (d,)."""
-    weights = np.asarray(pmdp.table.reduction.weights)
-    seen = (counts.successes > 0) & ~pmdp.table.is_constant
-    value = np.maximum(pmdp.table.evaluate(theta)[seen], MIN_PROBABILITY)
-    directions = weights[seen] * (np.sqrt(counts.successes[seen]) / value)[:, None]
-    return directions.T @ directions
+def fisher_information(pmdp: ParametricMDP, amounts: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    """(r, r) Σ_f K_f b_f b_f' / f² in the reduced coordinates x, at an estimate (d,).
+
+    amounts : (F,) the data K; negative where it is the difference of two data sets.
+    """
+    some = (amounts != 0) & ~pmdp.table.is_constant
+    value = np.maximum(pmdp.table.evaluate(theta)[some], MIN_PROBABILITY)
+    root = np.asarray(pmdp.table.reduction.weights)[some] * (np.sqrt(np.abs(amounts[some])) / value)[:, None]
+    return root.T @ (np.sign(amounts[some])[:, None] * root if (amounts < 0).any() else root)
 
 
 def attribution(pmdp: ParametricMDP, counts: Counts, theta: np.ndarray, gradient: np.ndarray) -> dict[str, float]:
@@ -31,7 +33,7 @@ def attribution(pmdp: ParametricMDP, counts: Counts, theta: np.ndarray, gradient
     Where parameters cannot be told apart, the shares are of the identifiable coordinates, named by their monomials.
     """
     reduction, table = pmdp.table.reduction, pmdp.table
-    matrix = information(pmdp, counts, theta)
+    matrix = fisher_information(pmdp, counts.successes, theta)
     jacobian = coordinate_jacobian(pmdp, theta)
     names = list(table.parameters)
     inner = jacobian.T @ matrix @ jacobian

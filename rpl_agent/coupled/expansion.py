@@ -18,7 +18,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import breadth_first_order
 from scipy.sparse.linalg import splu
 
-from rpl_agent.coupled._residual import Chances, expand_backward
+from rpl_agent._core import Struct, core
 from rpl_agent.coupled.affine import chances_of, groups_of
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy
@@ -53,7 +53,7 @@ class ValueExpansion:
 
     policy: Policy
     frame: Frame
-    chances: Chances
+    chances: Struct  # row_chances
     values: np.ndarray
     gradient: np.ndarray
     scope: np.ndarray
@@ -91,8 +91,8 @@ def expand_without_cycles(
     groups = groups_of(problem, policy)
     sense = 0.0 if policy is not None else 1.0 if problem.objective.sense is Sense.MAX else -1.0
     values, gradient = problem.boundary(), np.zeros((pmdp.num_states, frame.dimension))
-    rows = np.array(pmdp.state_ptr[:-1])
-    expand_backward(order, pmdp.state_ptr, groups, chances, problem.reward, sense, values, gradient, rows)
+    rows, model = np.array(pmdp.state_ptr[:-1]), (pmdp.state_ptr, groups, chances, problem.reward)
+    core.expand_backward(len(order), order, *model, sense, values, gradient, rows)
     if not (np.isfinite(values).all() and np.isfinite(gradient).all()):
         return None
     chosen, scope = policy if policy is not None else Policy.deterministic(rows), ~problem.task.decided

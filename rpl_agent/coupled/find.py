@@ -13,7 +13,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from rpl_agent.coupled._residual import Functions, Rule
 from rpl_agent.coupled.affine import AffineBound, Side, excess, groups_of, sweep
 from rpl_agent.coupled.expansion import ValueExpansion
 from rpl_agent.solver.problem import Problem
@@ -36,11 +35,8 @@ def find_bound(problem: Problem, expansion: ValueExpansion, side: Side, every_po
     bound = AffineBound(side, policy, expansion.frame, expansion.values, expansion.gradient, zero, scope)
     margin = ROUNDING * float(np.abs(expansion.values).max())
     if expansion.order is not None:
-        u = bound.values.copy()
-        functions = Functions(u, bound.gradient, u, bound.gradient)
-        rule = Rule(1.0, side.value, margin)
-        groups = groups_of(problem, policy)
-        return replace(bound, slack=sweep(problem, expansion.order, groups, expansion.chances, rule, functions))
+        groups, here = groups_of(problem, policy), (bound.values.copy(), bound.gradient)  # the sweep raises the values
+        return replace(bound, slack=sweep(problem, expansion.order, groups, expansion.chances, side, margin, here))
     if every_policy and problem.must_reach:
         paid = _with_slack(problem, expansion, bound, margin, leave_rest=True)
         return _with_factor(problem, expansion, bound if paid is None else paid)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.coupled._residual import Chances
+from rpl_agent._core import Struct
 from rpl_agent.coupled.affine import AffineBound, Side, chances_of, excess, groups_of
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy
@@ -60,7 +60,7 @@ def find_horizon_bound(problem: Problem, frame: Frame, policy: Policy, side: Sid
     return AffineBound(side, None if every_policy else policy, frame, values, gradient, slack, open_states)
 
 
-def _row_values(problem: Problem, chances: Chances, values: np.ndarray) -> np.ndarray:
+def _row_values(problem: Problem, chances: Struct, values: np.ndarray) -> np.ndarray:
     """(R,) reward + γ Σ p v at the centre."""
     pmdp = problem.pmdp
     terms = chances.p[pmdp.expression] * values[pmdp.successor]

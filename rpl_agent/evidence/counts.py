@@ -84,7 +84,19 @@ class Counts:
 
     def add_many(self, states: ArrayLike, actions: ArrayLike, successors: ArrayLike) -> None:
         """Steps in the order they happened, arrays (n,); marks fall due exactly where they should."""
-        indices = self._locate(states, actions, successors)
+        self._add_in_order(self._locate(states, actions, successors))
+
+    def add_transitions(self, transitions: ArrayLike) -> None:
+        """The same for steps that are given as numbers (n,) of the model's transitions."""
+        indices = np.atleast_1d(np.asarray(transitions))
+        if indices.ndim != 1 or (indices.dtype.kind not in "iu" and indices.size):
+            raise DataError("transitions must be a flat array of whole numbers")
+        outside = (indices < 0) | (indices >= len(self.transitions))
+        if outside.any():
+            raise DataError(f"transition {indices[outside][0]} of a model that has {len(self.transitions)}")
+        self._add_in_order(indices.astype(np.int64))
+
+    def _add_in_order(self, indices: np.ndarray) -> None:
         begin = 0
         while begin < len(indices):
             due = self._next_due()

@@ -19,25 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from rpl_agent.errors import DataError
+from rpl_agent.jsonable import jsonable
 from rpl_agent.pipeline import versions
 
 Row = dict[str, Any]
 ROWS = "rows.jsonl"
 FAILURES = "failures.jsonl"
 SPOOL = ".spool"
-
-
-def encode(value: Any) -> Any:
-    """JSON has no infinities and no numpy: numbers that are not finite become strings."""
-    if isinstance(value, dict):
-        return {str(k): encode(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [encode(v) for v in value]
-    if hasattr(value, "tolist"):
-        return encode(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
 
 
 def number(value: Any) -> float:
@@ -70,7 +58,7 @@ def provenance() -> dict[str, Any]:
 def make_row(key: str, task: dict[str, Any], result: dict[str, Any], timing: dict[str, float]) -> Row:
     finished = datetime.now(timezone.utc).isoformat(timespec="seconds")
     row = {"key": key, "task": task, "result": result, "timing": timing, "run": provenance() | {"finished": finished}}
-    return encode(row)
+    return jsonable(row)
 
 
 def append(path: Path, rows: Iterable[Row]) -> None:

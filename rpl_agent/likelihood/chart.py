@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
+from rpl_agent._core import Struct, core
 from rpl_agent.highs import minimiser
-from rpl_agent.likelihood import _newton
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.expressions import Reduction
 from rpl_agent.model.pmdp import ParametricMDP
@@ -50,22 +50,28 @@ class ParameterChart:
         if self.reduction is None:
             return z
         out = np.empty((len(z), self.reduction.rank))
-        _newton.coordinates_many(z, *self.monomials, out)
+        core.coordinates(self.struct, len(z), z, out)
         return out
 
     @cached_property
-    def monomials(self) -> tuple[np.ndarray, np.ndarray]:
-        """(exponents, matrix) of x(z) for compiled code; empty for the identity."""
-        if self.reduction is None:
-            return np.zeros((0, self.dimension), dtype=np.int64), np.zeros((self.dimension, 0))
-        return self.reduction.exponents.astype(np.int64), np.ascontiguousarray(self.reduction.matrix, dtype=float)
+    def struct(self) -> Struct:
+        """As C sees it."""
+        k = self.dimension
+        exponents, matrix = np.zeros((0, k), dtype=np.int64), np.zeros((k, 0))
+        if self.reduction is not None:
+            exponents = np.ascontiguousarray(self.reduction.exponents, dtype=np.int64)
+            matrix = np.ascontiguousarray(self.reduction.matrix, dtype=float)
+        return core.ParameterChart(
+            k=k, r=len(matrix), monomials=len(exponents), rows=len(self.b), exponents=exponents, matrix=matrix,
+            A=self.A, b=self.b,
+        )  # fmt: skip
 
     def jacobian(self, z: np.ndarray) -> np.ndarray | None:
         """∂x/∂z (r, k) at one point, None for the identity."""
         if self.reduction is None:
             return None
         out = np.empty((self.reduction.rank, self.dimension))
-        _newton.jacobian(np.asarray(z, dtype=float), *self.monomials, out)
+        core.jacobian(self.struct, np.ascontiguousarray(z, dtype=float), out)
         return out
 
     def contains(self, z: np.ndarray) -> np.ndarray:

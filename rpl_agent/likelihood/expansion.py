@@ -7,10 +7,11 @@ at particles with it, `level_set` finds where to look for the boundary of C.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from rpl_agent.likelihood import _newton, _sums
+from rpl_agent._core import Struct, core
 from rpl_agent.likelihood.chart import ParameterChart
 from rpl_agent.likelihood.fit import Fit, inverse_factor
 from rpl_agent.likelihood.observations import Observations
@@ -27,7 +28,7 @@ class LikelihoodExpansion:
 
     Attributes
     ----------
-    value (J,), linear (J, r), quadratic (J, r, r), cubic (J, r, r, r) : as in `_sums.expand`
+    value (J,), linear (J, r), quadratic (J, r, r), cubic (J, r, r, r) : as `expand_likelihoods` writes them
     metric (r, r), ratio : (x'−x)'metric(x'−x) · ratio ≥ (f[x']/f[x] − 1)² for every expression f
     near (k, k) : the metric at the centre in the chart's coordinates z
     error : bound on the rounding error of every g_j at x
@@ -44,6 +45,13 @@ class LikelihoodExpansion:
     ratio: float
     error: float
     drift: np.ndarray
+
+    @cached_property
+    def struct(self) -> Struct:
+        """As C sees it."""
+        windows, r = self.linear.shape
+        fields = {name: value for name, value in vars(self).items() if name != "error"}
+        return core.LikelihoodExpansion(windows=windows, r=r, reach=self.reach, **fields)
 
     @property
     def reach(self) -> float:
@@ -64,17 +72,17 @@ def expand(observed: Observations, chart: ParameterChart, center: Fit) -> Likeli
     windows = len(observed.counts)
     value, linear, size = np.empty(windows), np.empty((windows, r)), np.empty(r)
     quadratic, cubic = np.empty((windows, r, r)), np.empty((windows, r, r, r))
-    _sums.expand(*observed, x, value, linear, quadratic, cubic, size)
+    core.expand_likelihoods(observed.struct, x, np.empty(r + windows), value, linear, quadratic, cubic, size)
     metric = quadratic.sum(axis=0)
     # directions that no expression has seen: any positive number, their steps do not move an expression
     metric.flat[:: r + 1] += 1e-9 * np.trace(metric) / r
     factor = _root(metric)
-    ratio = np.inf if factor is None else 1.01 * _sums.largest_ratio(observed.constant, observed.weights, x, factor)
+    ratio = np.inf if factor is None else 1.01 * core.largest_ratio(observed.struct, x, factor)
     error = rounding(observed.largest, x)
     drift = 4.0 * np.finfo(float).eps * (n + 16.0) * size
     jacobian = chart.jacobian(center.z)
-    near = metric if jacobian is None else jacobian.T @ metric @ jacobian
-    return LikelihoodExpansion(x, value, linear, quadratic, cubic, metric, near, float(ratio), error, drift)
+    near = metric if jacobian is None else np.ascontiguousarray(jacobian.T @ metric @ jacobian)
+    return LikelihoodExpansion(x, value, linear, quadratic, cubic, metric, near, ratio, error, drift)
 
 
 def _root(metric: np.ndarray) -> np.ndarray | None:
@@ -83,7 +91,7 @@ def _root(metric: np.ndarray) -> np.ndarray | None:
         factor = inverse_factor(metric)
     except np.linalg.LinAlgError:
         return None
-    return factor if _newton.factor_defect(metric, factor) < 4e-3 else None
+    return factor if core.factor_defect(len(metric), metric, factor, np.empty(2 * len(metric))) < 4e-3 else None
 
 
 def rounding(observed: Observations, x: np.ndarray) -> float:
@@ -91,4 +99,4 @@ def rounding(observed: Observations, x: np.ndarray) -> float:
 
     Relative error of f: its summands' rounding over f. Of the sum of n terms: n units of Σ K|ln f|.
     """
-    return (8.0 + len(observed.counts)) * np.finfo(float).eps * _sums.rounding_size(*observed, x) + 1e-9
+    return (8.0 + len(observed.counts)) * np.finfo(float).eps * core.rounding_size(observed.struct, x) + 1e-9

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rpl_agent.likelihood import _newton
+from rpl_agent._core import core
 from rpl_agent.likelihood.chart import ParameterChart
 from rpl_agent.likelihood.observations import Observations
 
@@ -29,7 +29,7 @@ TOLERANCE = 1e-9
 def inverse_factor(matrix: np.ndarray) -> np.ndarray:
     """The inverse of the lower triangular L with LL' = ``matrix`` (k, k); LinAlgError if it has no such root."""
     out = np.empty(matrix.shape)
-    if not _newton.inverse_factor(np.ascontiguousarray(matrix), out):
+    if not core.inverse_factor(len(matrix), np.ascontiguousarray(matrix), out):
         raise np.linalg.LinAlgError("the matrix is not positive definite")
     return out
 
@@ -50,11 +50,12 @@ def fit(
 ) -> Fit:
     """Minimise the penalised negative log-likelihood of one window; ``start`` (k,) is used if it is strictly inside."""
     observed = observed.used
-    x, k = np.empty(observed.weights.shape[1]), chart.dimension
-    model = (chart.A, chart.b, barrier, *chart.monomials, *observed)
+    r, k = observed.weights.shape[1], chart.dimension
+    model, x = (chart.struct, observed.struct, barrier), np.empty(r)
     z = np.array(chart.start if start is None or np.shape(start) != (k,) else start, dtype=float)
-    if start is not None and not np.isfinite(_newton.penalised(z, *model, x)):
+    if start is not None and not np.isfinite(core.penalised(*model, z, x)):
         z = chart.start.copy()
     information, precision = np.empty((k, k)), np.empty((k, k))
-    decrement = _newton.newton(z, *model, MAX_STEPS, TOLERANCE, x, information, precision)
-    return Fit(z, x, information, precision, float(decrement))
+    scratch = np.empty(3 * k + k * k + r + r * r + r * k)
+    decrement = core.newton(*model, MAX_STEPS, TOLERANCE, scratch, z, x, information, precision)
+    return Fit(z, x, information, precision, decrement)

@@ -24,7 +24,7 @@ from functools import cached_property
 import numpy as np
 from scipy import special
 
-from rpl_agent.likelihood import _ellipsoid, _newton, _sums
+from rpl_agent._core import core
 from rpl_agent.likelihood.chart import ParameterChart
 from rpl_agent.likelihood.expansion import LikelihoodExpansion, expand, rounding
 from rpl_agent.likelihood.fit import Fit, fit, inverse_factor
@@ -78,7 +78,7 @@ class LevelSet:
         """(k, J) ln(w_j Q_j) + g_j at points x (k, r)."""
         points = np.ascontiguousarray(np.atleast_2d(points), dtype=float)
         out = np.empty((len(points), len(self.offsets)))
-        _sums.log_likelihoods(*self.observed, points, out)
+        core.log_likelihoods(self.observed.struct, len(points), points, out)
         return out + self.offsets
 
     def values(self, points: np.ndarray) -> np.ndarray:
@@ -98,7 +98,7 @@ class LevelSet:
         points = np.ascontiguousarray(np.atleast_2d(points), dtype=float)
         values, gradients = np.empty(len(points)), np.empty(points.shape)
         shares = np.empty((len(points), len(self.offsets)))
-        _sums.tangents(*self.observed, self.offsets, points, values, gradients, shares)
+        core.tangents(self.observed.struct, self.offsets, len(points), points, values, gradients, shares)
         return values, gradients, shares
 
 
@@ -198,9 +198,9 @@ def rays_of(target: LevelSet, directions: np.ndarray) -> Rays:
         shares = special.softmax(target.terms(target.center.x), axis=1)
         return Rays(rays, exits, lengths, np.repeat(shares, len(rays), axis=0))
     shares, longest = np.empty((len(rays), len(target.offsets))), np.minimum(4.0 * lengths, exits)
-    _newton.ray_lengths(
-        z, rays, longest, target.level - gap, *chart.monomials, e.x, target.offsets, target.level, e.value, e.linear,
-        e.quadratic, e.cubic, lengths, shares,
+    core.ray_lengths(
+        chart.struct, e.struct, z, target.offsets, target.level, target.level - gap, len(rays), rays, longest,
+        np.empty(chart.dimension + target.dimension), lengths, shares,
     )  # fmt: skip
     return Rays(rays, exits, lengths, shares)
 
@@ -242,7 +242,8 @@ def _ray_slopes(
     if chart.reduction is None:
         return (gradients * rays).sum(axis=1)
     velocities = np.empty(gradients.shape)
-    _newton.velocities(z, t, np.ascontiguousarray(rays), *chart.monomials, velocities)
+    scratch = np.empty(rays.shape[1] + velocities.shape[1])
+    core.velocities(chart.struct, z, len(rays), t, np.ascontiguousarray(rays), scratch, velocities)
     return (gradients * velocities).sum(axis=1)
 
 
@@ -255,7 +256,7 @@ def cuts(target: LevelSet, tangents: Tangents, radius: float) -> tuple[np.ndarra
     keep = np.isfinite(norms) & (norms > 0)
     points, values, gradients = tangents.points[keep], tangents.values[keep], tangents.gradients[keep]
     norms = norms[keep]
-    _, weights, counts = target.observed.largest
+    weights, counts = target.observed.weights, target.observed.largest.counts
     probable = target.observed.values(target.center.x)
     size = float(counts @ (np.abs(weights).sum(axis=1) / np.maximum(probable, 1e-12)))
     error = target.slack + (64.0 + len(probable)) * np.finfo(float).eps * size * radius
@@ -281,12 +282,11 @@ def ellipsoid(
     """
     counts, bound = mixed(target, mixing)
     seen, m = counts > 0, target.center.x
-    observed = target.observed._replace(counts=counts).used
+    observed = target.observed.counted(counts).used
     room = bound + float(observed.counts @ np.log(observed.values(m)))
-    center, H = np.empty(len(m)), np.empty((len(m), len(m)))
-    radius2 = _ellipsoid.enclose(
-        *observed, m, room, radius, np.array(upper[seen], dtype=float), ELLIPSOID_ROUNDS, center, H
-    )
+    (n, r), u = observed.weights.shape, np.array(upper[seen], dtype=float)
+    center, H, scratch = np.empty(r), np.empty((r, r)), np.empty(3 * n + 5 * r + r * r)
+    radius2 = core.enclose(observed.struct, m, room, radius, ELLIPSOID_ROUNDS, scratch, u, center, H)
     return (center, H, radius2) if radius2 >= 0.0 else None
 
 
@@ -294,7 +294,7 @@ def recentred(target: LevelSet, useful: np.ndarray) -> LevelSet:
     """The set of the ``useful`` windows (a superset), around a fit to their mixture: each counts as it does in G."""
     part = replace(target, observed=target.observed.window(useful), offsets=target.offsets[useful], expansion=None)
     shares = special.softmax(part.terms(target.center.x)[0])
-    mixture = part.observed._replace(counts=shares @ part.observed.counts)
+    mixture = part.observed.counted(shares @ part.observed.counts)
     center = fit(mixture, part.chart, target.center.z)
     expansion = expand(part.observed, part.chart, center)
     return replace(part, center=center, expansion=expansion)

@@ -18,12 +18,13 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
+from rpl_agent._core import core
 from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.likelihood import _sums
 from rpl_agent.likelihood.blocks import Factorisation, factorisation
 from rpl_agent.likelihood.chart import ParameterChart, domain_chart
 from rpl_agent.likelihood.expansion import rounding
+from rpl_agent.likelihood.fit import BARRIER as PRIOR
 from rpl_agent.likelihood.fit import fit
 from rpl_agent.likelihood.observations import Observations, observed_expressions
 from rpl_agent.model.pmdp import ParametricMDP
@@ -44,7 +45,7 @@ def log_e_value(pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None
     blocks = factorisation(pmdp)
     if counts.total == 0 or (table.reduction.rank > MAX_RANK and not blocks.pays):
         return 0.0
-    numerator = float(_sums.dirichlet_log_marginal(pmdp.row_ptr, counts.transitions))
+    numerator = core.dirichlet_log_marginal(pmdp.num_rows, pmdp.row_ptr, counts.transitions)
     observed = np.flatnonzero(counts.successes)
     fixed = observed[table.is_constant[observed]]
     likelihood = float(counts.successes[fixed] @ np.log(table.constant[fixed]))
@@ -102,20 +103,23 @@ def _cancellation(seen: Observations, x: np.ndarray) -> float:
     return float((summands / seen.values(x)).max())
 
 
-def point_estimate(pmdp: ParametricMDP, counts: Counts, warm: np.ndarray | None = None) -> np.ndarray | None:
+def point_estimate(
+    pmdp: ParametricMDP, counts: Counts, warm: np.ndarray | None = None, barrier: float = PRIOR
+) -> np.ndarray | None:
     """θ (d,) of largest penalised likelihood, inside the domain; None for models with very many parameters.
 
-    Where parameters are not identifiable one by one this is one of many equally likely points.
+    Where parameters are not identifiable one by one this is one of many equally likely points. ``barrier`` is the
+    number of pseudo-observations per bound of the domain: near 0 gives the maximum-likelihood estimate.
     """
     if factorisation(pmdp).pays:
-        return _estimate_by_blocks(pmdp, counts)
+        return _estimate_by_blocks(pmdp, counts, barrier)
     if not 0 < pmdp.num_parameters <= MAX_PARAMETERS or pmdp.table.reduction.rank > MAX_RANK:
         return None
     core = without_unused(pmdp)
     if core is not pmdp and not pmdp.domain.A[:, ~used_parameters(pmdp.table)].any():
         # Data say nothing about the others: the middle of their bounds.
         used, whole = used_parameters(pmdp.table), (pmdp.domain.lower + pmdp.domain.upper) / 2
-        found = point_estimate(core, counts, None if warm is None else warm[used])
+        found = point_estimate(core, counts, None if warm is None else warm[used], barrier)
         assert found is not None
         whole[used] = found
         return whole
@@ -123,13 +127,13 @@ def point_estimate(pmdp: ParametricMDP, counts: Counts, warm: np.ndarray | None 
     if not chart.has_interior:
         return chart.start
     kept = observed_expressions(pmdp, counts.successes)
-    return fit(Observations.of(pmdp, kept, counts.successes[kept]), chart, warm).z
+    return fit(Observations.of(pmdp, kept, counts.successes[kept]), chart, warm, barrier).z
 
 
-def _estimate_by_blocks(pmdp: ParametricMDP, counts: Counts) -> np.ndarray | None:
-    """Block by block; of one distribution the frequencies with half an observation more of each outcome."""
+def _estimate_by_blocks(pmdp: ParametricMDP, counts: Counts, barrier: float) -> np.ndarray | None:
+    """Block by block; of one distribution the frequencies with ``barrier`` / 2 observations more of each outcome."""
     blocks, domain = factorisation(pmdp), pmdp.domain
-    successes = counts.successes + 0.5
+    successes = counts.successes + 0.5 * barrier
     theta, place = (domain.lower + domain.upper) / 2, {name: j for j, name in enumerate(domain.parameters)}
     own = np.flatnonzero(blocks.block_of_expression >= 0)
     trials = np.bincount(blocks.block_of_expression[own], successes[own], blocks.num_blocks)
@@ -139,7 +143,7 @@ def _estimate_by_blocks(pmdp: ParametricMDP, counts: Counts) -> np.ndarray | Non
     columns = known if pmdp.table.is_plain else _parameter_of_coordinate(pmdp)[known]
     theta[columns] = successes[blocks.first[known]] / trials[of_coordinate[known]]
     for block in blocks.others:
-        found = point_estimate(block.model, block.counts(counts))
+        found = point_estimate(block.model, block.counts(counts), barrier=barrier)
         if found is None:
             return None
         theta[[place[name] for name in block.model.table.parameters]] = found

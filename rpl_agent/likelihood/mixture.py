@@ -38,7 +38,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import special
 
-from rpl_agent.likelihood import _newton, _sums
+from rpl_agent._core import core
 from rpl_agent.likelihood.chart import ParameterChart
 from rpl_agent.likelihood.expansion import LikelihoodExpansion, rounding
 from rpl_agent.likelihood.fit import Fit, fit, inverse_factor
@@ -76,7 +76,7 @@ class Uniform:
 def closed_form(prior: Gaussian | Uniform, observed: Observations, chart: ParameterChart, center: Fit) -> float:
     """Lower bound on ln Q for f affine in z, all of ``observed`` seen; the ball is around the point m of ``center``."""
     m, d = center.z, chart.dimension
-    constant, weights, counts = observed
+    constant, weights, counts = observed.constant, observed.weights, observed.counts
     prior_precision = prior.precision if isinstance(prior, Gaussian) else np.zeros((d, d))
     values = constant + weights @ m
     information = (weights * (counts / values**2)[:, None]).T @ weights
@@ -117,8 +117,8 @@ def particle_set(prior: Gaussian | Uniform, chart: ParameterChart) -> tuple[np.n
         return inside, max(len(inside), 1)
     factor = inverse_factor(prior.precision)
     normals, longest2 = _normals(chart.dimension)
-    points = np.empty(normals.shape)
-    number = _sums.particles_inside(normals, longest2, prior.mean, factor, chart.A, chart.b, points)
+    points, near = np.empty(normals.shape), np.empty(len(chart.b), dtype=bool)
+    number = core.particles_inside(chart.struct, len(normals), normals, longest2, prior.mean, factor, near, points)
     return points[:number], max(number, 1)
 
 
@@ -140,19 +140,17 @@ def particles(
     """Lower bound on ln Q for the particle law of `particle_set`, any model; the likelihoods' sum over the largest."""
     points, count = particle_set(prior, chart)
     if expansion is not None and expansion.spread <= 0.5:
-        g, e = np.empty(len(points)), expansion
-        _newton.likelihood_bounds(
-            points, center.z, e.near, *chart.monomials, e.x, window, e.value, e.linear, e.quadratic, e.cubic,
-            e.metric, e.ratio, e.reach, e.drift, g,
-        )  # fmt: skip
+        g, e, scratch = np.empty(len(points)), expansion, np.empty(len(center.z) + len(center.x))
+        core.likelihood_bounds(chart.struct, e.struct, window, center.z, len(points), points, scratch, g)
         error = e.error
     else:
         g = _exact(points, observed, chart, center)
         error = rounding(observed, center.x)
-    least, total = _sums.exponential_sum(g)
-    if least == np.inf:
+    least = np.empty(1)
+    total = core.exponential_sum(len(g), g, least)
+    if total == 0.0:
         return -np.inf, 0.0
-    return np.log(total) - least - np.log(count) - error, total
+    return float(np.log(total) - least[0] - np.log(count) - error), total
 
 
 def _exact(points: np.ndarray, observed: Observations, chart: ParameterChart, center: Fit) -> np.ndarray:
@@ -161,10 +159,9 @@ def _exact(points: np.ndarray, observed: Observations, chart: ParameterChart, ce
     if len(points) > evaluated:
         score = quadratic_forms(points - center.z, center.precision)
         points = points[np.argpartition(score, evaluated)[:evaluated]]
-    g = np.empty((len(points), 1))
-    together = observed._replace(counts=observed.counts[None, :])
-    _sums.log_likelihoods(*together, chart.coordinates(points), g)
-    return g[:, 0]
+    g = np.empty(len(points))
+    core.log_likelihoods(observed.struct, len(points), chart.coordinates(points), g)
+    return g
 
 
 @lru_cache

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
+from rpl_agent._core import Struct, core
 from rpl_agent.model.pmdp import ParametricMDP
 
 
-class Observations(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Observations:
     """Observed expressions f = constant_f + weights_f·x with their counts K_f; g(x) = −Σ K_f ln f[x].
-
-    Its fields in this order are the first arguments of every kernel, so compiled code takes ``*observations``.
 
     Attributes
     ----------
@@ -24,6 +25,15 @@ class Observations(NamedTuple):
     constant: np.ndarray
     weights: np.ndarray
     counts: np.ndarray
+
+    @cached_property
+    def struct(self) -> Struct:
+        """As C sees them."""
+        n, r = self.weights.shape
+        windows = 1 if self.counts.ndim == 1 else len(self.counts)
+        return core.Observations(
+            n=n, r=r, windows=windows, constant=self.constant, weights=self.weights, counts=self.counts
+        )
 
     @classmethod
     def of(cls, pmdp: ParametricMDP, expressions: np.ndarray, counts: np.ndarray) -> Observations:
@@ -43,11 +53,15 @@ class Observations(NamedTuple):
     @property
     def largest(self) -> Observations:
         """Every expression with the largest of its windows' counts: what bounds the rounding of all of them."""
-        return self._replace(counts=self.counts.max(axis=0))
+        return self.counted(self.counts.max(axis=0))
+
+    def counted(self, counts: np.ndarray) -> Observations:
+        """The same expressions with other counts, (n,) or (J, n)."""
+        return replace(self, counts=np.ascontiguousarray(counts, dtype=float))
 
     def window(self, j: int | np.ndarray) -> Observations:
         """The j-th of several windows, or those that a mask (J,) keeps."""
-        return self._replace(counts=self.counts[j])
+        return self.counted(self.counts[j])
 
     def values(self, x: np.ndarray) -> np.ndarray:
         """(n,) f[x] at one point."""

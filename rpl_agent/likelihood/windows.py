@@ -66,7 +66,7 @@ def likelihood_set(
     total = Observations.of(pmdp, kept, counts.successes[kept])
     overall = fit(total, chart, start)
     matrix = np.array([total.counts if mark is None else total.counts - mark.successes[kept] for mark, _ in windows])
-    observed = total._replace(counts=matrix)
+    observed = total.counted(matrix)
     expansion = expand(observed, chart, overall)
     offsets = np.array([
         np.log(weight)

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 import numpy as np
 from scipy import sparse
 
+from rpl_agent._core import core
 from rpl_agent.errors import ModelError
-from rpl_agent.jit import UNIT_ROUNDOFF, Bools, Floats, Ints, njit
+from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.regions.base import CONTAINS_TOLERANCE, Region, RegionKernel, checked_box, checked_points
 
 
@@ -64,6 +65,10 @@ class Product:
             raise ModelError("the order of a product's coordinates is no permutation")
         self.block_of = np.empty(self.dimension, dtype=np.int64)
         self.block_of[self.order] = self._block
+        self._blocks = core.IntervalBlocks(
+            block_of=self._block, block_ptr=self.block_ptr, closed=self._closed, lower=self.lower, upper=self.upper,
+            rest_lower=self.rest_lower, rest_upper=self.rest_upper,
+        )  # fmt: skip
 
     def is_interval_block(self, blocks: np.ndarray) -> np.ndarray:
         """Whether each of some blocks is one distribution bounded by intervals."""
@@ -98,11 +103,9 @@ class Product:
         directions = sparse.csr_array(directions[:, self.order])
         directions.sum_duplicates()
         values = np.zeros(directions.shape[0])
-        longest = int(np.diff(self.block_ptr).max(initial=0)) + 1
-        _interval_blocks(
-            directions.indptr.astype(np.int64), directions.indices.astype(np.int64), directions.data, self._block,
-            self.block_ptr, self._closed, self.lower, self.upper, self.rest_lower, self.rest_upper, longest, values,
-        )  # fmt: skip
+        scratch = np.empty(2 * (int(np.diff(self.block_ptr).max(initial=0)) + 1))
+        indptr, indices = directions.indptr.astype(np.int64), directions.indices.astype(np.int64)
+        core.minimize_interval_blocks(self._blocks, len(values), indptr, indices, directions.data, scratch, values)
         if self.regions:
             self._add_regions(sparse.csc_array(directions), values)
         return values
@@ -151,62 +154,3 @@ class Product:
 
     def kernel(self) -> RegionKernel | None:
         return None
-
-
-@njit()
-def _interval_blocks(
-    indptr: Ints,
-    indices: Ints,
-    data: Floats,
-    block_of: Ints,
-    block_ptr: Ints,
-    closed: Bools,
-    lower: Floats,
-    upper: Floats,
-    rest_lower: Floats,
-    rest_upper: Floats,
-    longest: int,
-    out: Floats,
-) -> None:
-    """Add to out (n,) the minimum of each sparse direction over the interval blocks that it touches.
-
-    Water-filling: the last probability of a block has cost 0; mass goes to the cheapest coordinates first.
-    """
-    cost = np.empty(longest)
-    low = np.empty(longest)
-    width = np.empty(longest)
-    for i in range(indptr.shape[0] - 1):
-        at = indptr[i]
-        total = 0.0
-        size = 0.0
-        while at < indptr[i + 1]:
-            k = block_of[indices[at]]
-            first = block_ptr[k]
-            n = block_ptr[k + 1] - first + 1
-            for j in range(n - 1):
-                cost[j] = 0.0
-                low[j] = lower[first + j]
-                width[j] = upper[first + j] - lower[first + j]
-            cost[n - 1] = 0.0
-            low[n - 1] = rest_lower[k]
-            width[n - 1] = rest_upper[k] - rest_lower[k]
-            largest = 0.0
-            while at < indptr[i + 1] and block_of[indices[at]] == k:
-                cost[indices[at] - first] = data[at]
-                largest = max(largest, abs(data[at]))
-                at += 1
-            if not closed[k]:
-                continue
-            rest = 1.0
-            for j in range(n):
-                rest -= low[j]
-                total += cost[j] * low[j]
-            for j in np.argsort(cost[:n]):
-                if rest <= 0.0:
-                    break
-                share = min(width[j], rest)
-                total += cost[j] * share
-                rest -= share
-            # Probabilities are accurate to n u, and mass that no bound has room for is rounding too.
-            size += largest * (n + 4.0) * 4.0 + largest * max(rest, 0.0) / UNIT_ROUNDOFF
-        out[i] += total - UNIT_ROUNDOFF * size * 2.0

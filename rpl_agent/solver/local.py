@@ -254,7 +254,7 @@ class Local:
 
         def missing(x: np.ndarray) -> np.ndarray:
             out = np.empty(len(rhs))
-            core.residual(len(rhs), indptr, indices, data, rhs, x, out)
+            core.chain_residual(len(rhs), indptr, indices, data, rhs, x, out)
             return out
 
         factor, pattern = self.factors.get("factor"), self.factors.get("pattern")

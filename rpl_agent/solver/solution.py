@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rpl_agent.errors import RPLWarning
+from rpl_agent.errors import PrecisionWarning
 from rpl_agent.model.objective import Nature, Objective, Sense
 from rpl_agent.model.policy import Policy
 from rpl_agent.solver.problem import Problem
@@ -113,7 +113,7 @@ def finish(
     if not converged:
         warnings.warn(
             f"the bracket [{low:.9g}, {high:.9g}] is sound but wider than the precision {precision:g} asked for",
-            RPLWarning,
+            PrecisionWarning,
             stacklevel=3,
         )
     return Solution(

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from rpl_agent._core import core
 from rpl_agent.agent.storage import checkpoint
 from rpl_agent.baselines import PSRL, UCBVI, UCRL2, CertaintyEquivalence, QLearning, RMax
-from rpl_agent.baselines.certainty_equivalence import maximum_likelihood
 from rpl_agent.baselines.model_based import TabularPlanner, sweep_order
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.model import Objective, StateIndex
@@ -163,7 +162,9 @@ def test_maximum_likelihood_pools_tied_transitions():
     climbs = learner.row_count[pmdp.transition_row[up]].sum()
     assert learner.theta[0] == pytest.approx(learner.transition_count[up].sum() / climbs, abs=1e-6)
     assert abs(learner.theta[0] - 0.7) < 0.03
-    assert maximum_likelihood(pmdp, np.zeros(pmdp.num_expressions))[0] == pytest.approx(0.5)
+    blank = CertaintyEquivalence(structured=True)
+    blank.set_env(env)
+    assert blank.theta[0] == pytest.approx(0.5)
 
 
 def test_counts_of_a_learner_belong_together():

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from rpl_agent._core import core
 from rpl_agent.coupled import AffineProof, Frame, Side, coupled_bounds, frame_of
 from rpl_agent.coupled.affine import chances_of, excess, groups_of
 from rpl_agent.coupled.bounds import _expansion
@@ -120,6 +121,21 @@ def test_residuals_scale_with_their_functions(power):
                 for s in (1.0, scale)
             )
             assert (small / scale >= whole - 1e-12).all()
+
+
+def test_a_residual_that_overflows_proves_nothing():
+    """u(1) − u(0) is −∞ as a float and its probability 1e-300: the true residual of state 0 is 5e307."""
+    chances = core.RowChances(
+        r=1, row_ptr=np.array([0, 2, 3, 4]), successor=np.array([1, 2, 1, 2], np.int32),
+        expression=np.array([0, 1, 1, 1], np.int32), p=np.array([1e-300, 1.0]), slope=np.zeros((2, 1)),
+        error=np.zeros(2),
+    )  # fmt: skip
+    groups = core.RowGroups(ptr=np.arange(4), weights=np.ones(3))
+    u, g, out = np.array([1e308, -1.7e308, 1.5e308]), np.zeros((3, 1)), np.zeros(3)
+    functions = core.AffineFunctions(u=u, g=g, next_u=u, next_g=g)
+    order = np.arange(3), np.arange(4)
+    core.residuals(3, *order, groups, chances, np.zeros(3), 1.0, 1.0, -1.0, functions, np.empty(2), out)
+    assert not out[0] <= 0.0
 
 
 def _coordinates(pmdp, theta):

@@ -36,6 +36,23 @@ def test_add_and_row_totals(chain):
     )
 
 
+def test_transitions_by_number_count_as_by_name(chain):
+    rng = np.random.default_rng(0)
+    numbers = rng.integers(chain.num_transitions, size=70_000)
+    rows = chain.transition_row[numbers]
+    named, numbered = Counts(chain), Counts(chain)
+    named.add_many(chain.row_state[rows], chain.action[rows], chain.successor[numbers])
+    numbered.add_transitions(numbers)
+    for key, array in named.to_arrays().items():  # marks included
+        np.testing.assert_array_equal(numbered.to_arrays()[key], array)
+    assert len(numbered.marks) > 2
+    numbered.add_transitions([])
+    for wrong in ([-1], [chain.num_transitions], [0.5], [[0]]):
+        with pytest.raises(DataError, match="transition"):
+            numbered.add_transitions(wrong)
+    assert numbered.total == 70_000
+
+
 def test_impossible_transition_is_named_and_not_counted(chain):
     counts = Counts(chain)
     go = chain.action_names.index("go")

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import integrate
 
+from rpl_agent._core import core
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.likelihood import _newton, mixture, windows
+from rpl_agent.likelihood import mixture, windows
 from rpl_agent.likelihood.chart import domain_chart
 from rpl_agent.likelihood.expansion import expand
 from rpl_agent.likelihood.fit import fit
@@ -149,10 +150,8 @@ def test_expansion_bounds_the_likelihood_from_below(make, scale):
     points = particle_set(prior, chart)[0]
     for j, k in enumerate(counts):
         bounds = np.empty(len(points))
-        _newton.likelihood_bounds(
-            points, center.z, local.near, *chart.monomials, local.x, j, local.value, local.linear, local.quadratic,
-            local.cubic, local.metric, local.ratio, local.reach, local.drift, bounds,
-        )  # fmt: skip
+        scratch = np.empty(len(center.z) + len(center.x))
+        core.likelihood_bounds(chart.struct, local.struct, j, center.z, len(points), points, scratch, bounds)
         g = np.array([slow.negative_log_likelihood(constant, weights, k, x) for x in chart.coordinates(points)])
         assert (bounds >= g - local.error).all()
         near = np.isfinite(bounds)

@@ -21,16 +21,16 @@ LINES, KERNEL_LINES, ARGUMENTS, FILE_LINES = 60, 90, 10, 450
 #: commit what goes out. Lines may move between packages, so what may only fall is the sum.
 LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_880,
-    "rpl_agent": 2_660,
+    "rpl_agent": 2_680,
     "rpl_agent/_core": 300,
     "rpl_agent/agent": 5_950,
-    "rpl_agent/baselines": 1_300,
+    "rpl_agent/baselines": 1_200,
     "rpl_agent/cli": 1_600,
     "rpl_agent/coupled": 1_300,
-    "rpl_agent/evidence": 850,
+    "rpl_agent/evidence": 880,
     "rpl_agent/experiments": 2_520,
     "rpl_agent/formats": 6_740,
-    "rpl_agent/likelihood": 2_600,
+    "rpl_agent/likelihood": 1_710,
     "rpl_agent/model": 3_900,
     "rpl_agent/plotting": 350,
     "rpl_agent/regions": 2_850,
@@ -44,7 +44,6 @@ CROWDED = {
     "rpl_agent": 14,
     "rpl_agent/agent": 14,
     "rpl_agent/formats/prism/language": 13,
-    "rpl_agent/likelihood": 13,
     "rpl_agent/model": 21,
     "rpl_agent/regions": 15,
     "rpl_agent/solver": 14,
@@ -145,7 +144,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 41_970
+    assert sum(LINES_OF_PACKAGE.values()) <= 41_010
 
 
 def test_folders_are_not_crowded():

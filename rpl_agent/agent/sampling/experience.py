@@ -35,12 +35,9 @@ class Experience:
 
     def add_steps(self, transitions: list[int]) -> None:
         """Transitions (ids) in the order they happened."""
-        pmdp = self.pmdp
-        index = np.asarray(transitions, dtype=np.int64)
-        rows = pmdp.transition_row[index]
         if self._trace is not None:
             self._trace.extend(transitions)
-        self.counts.add_many(pmdp.row_state[rows], pmdp.action[rows], pmdp.successor[index])
+        self.counts.add_transitions(transitions)
 
     def recount(self) -> None:
         """The running visit counts from the counts, after an error came in between."""

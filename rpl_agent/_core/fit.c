@@ -1,0 +1,260 @@
+/* Newton's method for penalised likelihoods: the coordinates of a chart, small positive matrices, damped steps. */
+#include "likelihood.h"
+
+/* ---------------------------------------------------------------------- charts */
+void coordinates(const parameter_chart *chart, int64_t count, const double *points, double *out)
+{
+    for (int64_t i = 0; i < count; i++, points += chart->k, out += chart->r) {
+        for (int64_t c = 0; c < chart->r; c++)
+            out[c] = 0.0;
+        add_coordinates(chart, points, out);
+    }
+}
+
+/* out (r) = column j of dx/dz at z. */
+static void jacobian_column(const parameter_chart *chart, const double *z, int64_t j, double *out, int64_t stride)
+{
+    const int64_t k = chart->k, r = chart->r, monomials = chart->monomials;
+    for (int64_t c = 0; c < r; c++)
+        out[c * stride] = monomials == 0 && c == j ? 1.0 : 0.0;
+    for (int64_t m = 0; m < monomials; m++) {
+        const int64_t *exponents = chart->exponents + m * k;
+        if (exponents[j] == 0)
+            continue;
+        double slope = (double)exponents[j];
+        for (int64_t l = 0; l < k; l++)
+            for (int64_t e = exponents[l] - (l == j); e > 0; e--)
+                slope *= z[l];
+        for (int64_t c = 0; c < r; c++)
+            out[c * stride] += chart->matrix[c * monomials + m] * slope;
+    }
+}
+
+void jacobian(const parameter_chart *chart, const double *z, double *out)
+{
+    for (int64_t j = 0; j < chart->k; j++)
+        jacobian_column(chart, z, j, out + j, chart->k);
+}
+
+void velocities(const parameter_chart *chart, const double *z, int64_t count, const double *t, const double *rays,
+                double *scratch, double *out)
+{
+    const int64_t k = chart->k, r = chart->r;
+    double *place = scratch, *column = scratch + k;
+    for (int64_t i = 0; i < count; i++, rays += k, out += r) {
+        for (int64_t j = 0; j < k; j++)
+            place[j] = z[j] + t[i] * rays[j];
+        for (int64_t c = 0; c < r; c++)
+            out[c] = 0.0;
+        for (int64_t j = 0; j < k; j++) {
+            jacobian_column(chart, place, j, column, 1);
+            for (int64_t c = 0; c < r; c++)
+                out[c] += column[c] * rays[j];
+        }
+    }
+}
+
+/* ---------------------------------------------------------------------- positive definite matrices */
+/* Lower triangle of factor (k, k) with factor factor' = matrix; false where the matrix is not positive. Plain loops:
+ * for a handful of coordinates the threads of a linear algebra library cost more than the work. */
+static bool cholesky(int64_t k, const double *matrix, double *factor)
+{
+    bool positive = true;
+    for (int64_t i = 0; i < k; i++)
+        for (int64_t j = 0; j <= i; j++) {
+            double total = matrix[i * k + j];
+            for (int64_t l = 0; l < j; l++)
+                total -= factor[i * k + l] * factor[j * k + l];
+            if (i == j) {
+                positive = positive && 0.0 < total && total < INFINITY;
+                factor[i * k + i] = sqrt(larger(total, 1e-300));
+            } else {
+                factor[i * k + j] = total / factor[j * k + j];
+            }
+        }
+    return positive;
+}
+
+bool inverse_factor(int64_t k, const double *matrix, double *out)
+{
+    bool positive = cholesky(k, matrix, out);
+    /* Column j of the inverse needs the columns from j on of the factor: it takes the place of the first of them. */
+    for (int64_t j = 0; j < k; j++)
+        for (int64_t i = 0; i < k; i++) {
+            double total = i == j ? 1.0 : 0.0;
+            for (int64_t l = j; l < i; l++)
+                total -= out[i * k + l] * out[l * k + j];
+            out[i * k + j] = i >= j ? total / out[i * k + i] : 0.0;
+        }
+    return positive;
+}
+
+double factor_defect(int64_t r, const double *matrix, const double *factor, double *scratch)
+{
+    double *row = scratch, *sizes = scratch + r;
+    double total = 0.0, size = 0.0;
+    for (int64_t i = 0; i < r; i++) {
+        for (int64_t j = 0; j < r; j++) {
+            row[j] = sizes[j] = 0.0;
+            for (int64_t k = 0; k <= i; k++) {
+                double term = factor[i * r + k] * matrix[k * r + j];
+                row[j] += term;
+                sizes[j] += fabs(term);
+            }
+        }
+        for (int64_t j = 0; j < r; j++) {
+            double entry = i == j ? -1.0 : 0.0;
+            for (int64_t k = 0; k <= j; k++) {
+                entry += row[k] * factor[j * r + k];
+                size += sizes[k] * fabs(factor[j * r + k]);
+            }
+            total += entry * entry;
+        }
+    }
+    return sqrt(total) * (1.0 + 1e-9) + (2.0 * r + 16.0) * UNIT_ROUNDOFF * (size + r);
+}
+
+/* out = matrix^-1 right for a positive definite matrix; its Cholesky factor (k, k) is written. */
+static void solve_positive(int64_t k, const double *matrix, const double *right, double *factor, double *out)
+{
+    cholesky(k, matrix, factor);
+    for (int64_t i = 0; i < k; i++) {
+        double total = right[i];
+        for (int64_t l = 0; l < i; l++)
+            total -= factor[i * k + l] * out[l];
+        out[i] = total / factor[i * k + i];
+    }
+    for (int64_t i = k - 1; i >= 0; i--) {
+        double total = out[i];
+        for (int64_t l = i + 1; l < k; l++)
+            total -= factor[l * k + i] * out[l];
+        out[i] = total / factor[i * k + i];
+    }
+}
+
+/* ---------------------------------------------------------------------- Newton */
+/* b_i - A_i.z of a row of the domain. */
+static double slack_of(const parameter_chart *chart, int64_t i, const double *z)
+{
+    double slack = chart->b[i];
+    for (int64_t j = 0; j < chart->k; j++)
+        slack -= chart->A[i * chart->k + j] * z[j];
+    return slack;
+}
+
+double penalised(const parameter_chart *chart, const observations *seen, double barrier, const double *z, double *x)
+{
+    double value = 0.0;
+    for (int64_t i = 0; i < chart->rows; i++) {
+        double slack = slack_of(chart, i, z);
+        if (slack <= 0.0)
+            return INFINITY;
+        value -= barrier * log(slack);
+    }
+    coordinates(chart, 1, z, x);
+    for (int64_t f = 0; f < seen->n; f++) {
+        double probability = expression_at(seen, f, x);
+        if (probability <= 0.0)
+            return INFINITY;
+        value -= seen->counts[f] * log(probability);
+    }
+    return value;
+}
+
+/* Of the likelihood in x: gradient (r) and curvature (r, r), symmetric. */
+static void derivatives_in_x(const observations *seen, const double *x, double *gradient, double *curvature)
+{
+    const int64_t r = seen->r;
+    for (int64_t c = 0; c < r; c++)
+        gradient[c] = 0.0;
+    for (int64_t c = 0; c < r * r; c++)
+        curvature[c] = 0.0;
+    for (int64_t f = 0; f < seen->n; f++) {
+        const double *w = seen->weights + f * r;
+        double probability = expression_at(seen, f, x);
+        double first = seen->counts[f] / probability, second = first / probability;
+        for (int64_t c = 0; c < r; c++) {
+            gradient[c] -= first * w[c];
+            for (int64_t d = 0; d <= c; d++)
+                curvature[c * r + d] += second * w[c] * w[d];
+        }
+    }
+    for (int64_t c = 0; c < r; c++)
+        for (int64_t d = 0; d < c; d++)
+            curvature[d * r + c] = curvature[c * r + d];
+}
+
+/* Gradient (k) of `penalised`, likelihood curvature (k, k) and curvature with the barrier at an interior z with x =
+ * x(z). Scratch: r + r r + r k. */
+static void derivatives(const parameter_chart *chart, const observations *seen, double barrier, const double *z,
+                        const double *x, double *scratch, double *gradient, double *information, double *precision)
+{
+    const int64_t k = chart->k, r = chart->r;
+    double *in_x = scratch, *curvature = in_x + r, *slopes = curvature + r * r;
+    derivatives_in_x(seen, x, in_x, curvature);
+    if (chart->monomials == 0) {
+        for (int64_t i = 0; i < k; i++)
+            gradient[i] = in_x[i];
+        for (int64_t i = 0; i < k * k; i++)
+            information[i] = curvature[i];
+    } else {
+        jacobian(chart, z, slopes);
+        for (int64_t i = 0; i < k; i++) {
+            gradient[i] = 0.0;
+            for (int64_t c = 0; c < r; c++)
+                gradient[i] += slopes[c * k + i] * in_x[c];
+            for (int64_t j = 0; j < k; j++) {
+                double total = 0.0;
+                for (int64_t c = 0; c < r; c++)
+                    for (int64_t d = 0; d < r; d++)
+                        total += slopes[c * k + i] * curvature[c * r + d] * slopes[d * k + j];
+                information[i * k + j] = total;
+            }
+        }
+    }
+    for (int64_t i = 0; i < k * k; i++)
+        precision[i] = information[i];
+    for (int64_t i = 0; i < chart->rows; i++) {
+        const double *A = chart->A + i * k;
+        double slack = slack_of(chart, i, z), square = slack * slack;
+        for (int64_t j = 0; j < k; j++) {
+            gradient[j] += barrier * A[j] / slack;
+            for (int64_t l = 0; l < k; l++)
+                precision[j * k + l] += barrier * A[j] * A[l] / square;
+        }
+    }
+}
+
+double newton(const parameter_chart *chart, const observations *seen, double barrier, int64_t steps, double tolerance,
+              double *scratch, double *z, double *x, double *information, double *precision)
+{
+    const int64_t k = chart->k;
+    double *gradient = scratch, *step = gradient + k, *candidate = step + k, *factor = candidate + k;
+    double *rest = factor + k * k;
+    double value = penalised(chart, seen, barrier, z, x), decrease = INFINITY;
+    derivatives(chart, seen, barrier, z, x, rest, gradient, information, precision);
+    for (int64_t taken = 0; taken < steps; taken++) {
+        solve_positive(k, precision, gradient, factor, step);
+        decrease = 0.0;
+        for (int64_t i = 0; i < k; i++)
+            decrease += gradient[i] * step[i];
+        if (decrease < tolerance)
+            break;
+        double length = 1.0, trial = INFINITY;
+        bool moved = false;
+        for (; length > 1e-12 && !moved; length *= 0.5) {
+            for (int64_t i = 0; i < k; i++)
+                candidate[i] = z[i] - length * step[i];
+            trial = penalised(chart, seen, barrier, candidate, x);
+            moved = trial <= value - 1e-4 * length * decrease;
+        }
+        if (!moved) /* rounding: no further decrease can be resolved */
+            break;
+        for (int64_t i = 0; i < k; i++)
+            z[i] = candidate[i];
+        value = trial;
+        derivatives(chart, seen, barrier, z, x, rest, gradient, information, precision);
+    }
+    coordinates(chart, 1, z, x);
+    return decrease;
+}

@@ -1,0 +1,175 @@
+/* Residuals of affine value functions: by how much a row can miss its Bellman inequality on the unit ball.
+ *
+ * U(s, y) = u(s) + g(s).y     the affine function; u, g of the state itself, next_u, next_g of its successors
+ * p + beta.y                  the probability of a transition, up to an error per expression (coupled/frame.py)
+ * gamma                       the discount
+ *
+ * The residual of a row, written with differences because the probabilities of a row sum to 1 for the true parameters:
+ *
+ *     (T U - U)(s, y) = reward - (1 - gamma) U(s, y) + gamma sum_i (p_i + beta_i.y) (U(i, y) - U(s, y))
+ *                     = a + l.y + y'My,
+ *
+ *     a = reward - (1 - gamma) u(s) + gamma sum_i p_i D_i,               D_i = u(i) - u(s)
+ *     l = -(1 - gamma) g(s) + gamma sum_i (D_i beta_i + p_i G_i),         G_i = g(i) - g(s)
+ *     M = gamma sym sum_i beta_i G_i'.
+ *
+ * On |y| <= 1 it is at most a + |l| + max(lambda, 0), lambda the largest eigenvalue of M. With m = tr M / r and
+ * s^2 = |M|^2 / r - m^2 (Frobenius), lambda <= m + s sqrt(r - 1) (Wolkowicz and Styan), with equality for r <= 2. */
+#include "support.h"
+
+/* An upper bound of the largest eigenvalue of M (r, r), symmetric, rounding included. */
+static double largest_eigenvalue(int64_t r, const double *M)
+{
+    double trace = 0.0, square = 0.0, size = 0.0, unit = 32.0 * r * UNIT_ROUNDOFF;
+    for (int64_t j = 0; j < r; j++) {
+        trace += M[j * r + j];
+        for (int64_t k = 0; k < r; k++) {
+            square += M[j * r + k] * M[j * r + k];
+            size += fabs(M[j * r + k]);
+        }
+    }
+    if (square < SAFE_SQUARES) /* squares underflow: the sum of all sizes is a bound */
+        return size * (1.0 + unit);
+    double mean = trace / r, spread = square / r - mean * mean + unit * square;
+    return mean + sqrt(larger(spread, 0.0) * (r - 1.0)) + unit * sqrt(square);
+}
+
+/* M = scale sym sum_i beta_i G_i' of group k. */
+static void curvature_of(int64_t k, const row_groups *groups, const row_chances *chances, double scale, const double *g,
+                         const double *next_g, double *M)
+{
+    const int64_t r = chances->r;
+    for (int64_t j = 0; j < r * r; j++)
+        M[j] = 0.0;
+    for (int64_t row = groups->ptr[k]; row < groups->ptr[k + 1]; row++) {
+        double weight = groups->weights[row] * scale;
+        if (weight == 0.0)
+            continue;
+        for (int64_t t = chances->row_ptr[row]; t < chances->row_ptr[row + 1]; t++) {
+            const double *slope = chances->slope + chances->expression[t] * r;
+            const double *after = next_g + chances->successor[t] * r;
+            for (int64_t j = 0; j < r; j++) {
+                double b = 0.5 * weight * slope[j];
+                for (int64_t n = 0; n < r; n++)
+                    M[j * r + n] += b * (after[n] - g[n]);
+            }
+        }
+    }
+    for (int64_t j = 0; j < r; j++) {
+        M[j * r + j] *= 2.0;
+        for (int64_t n = 0; n < j; n++)
+            M[j * r + n] = M[n * r + j] = M[j * r + n] + M[n * r + j];
+    }
+}
+
+/* A number >= sign (T U - U) of group k for all |y| <= 1, with U(s, y) = u + g.y; inf where numbers overflow.
+ * Scratch: l (r), M (r, r). */
+static double residual(int64_t k, const row_groups *groups, const row_chances *chances, const double *reward,
+                       double gamma, double sign, double u, const double *g, const affine_functions *functions,
+                       double *l, double *M)
+{
+    const int64_t r = chances->r;
+    const double left = 1.0 - gamma;
+    double a = -left * u, size = left * fabs(u), unknown = 0.0, curve = 0.0;
+    int64_t terms = 0;
+    for (int64_t j = 0; j < r; j++) {
+        l[j] = -left * g[j];
+        size += fabs(l[j]);
+    }
+    for (int64_t row = groups->ptr[k]; row < groups->ptr[k + 1]; row++) {
+        double weight = groups->weights[row];
+        if (weight == 0.0)
+            continue;
+        a += weight * reward[row];
+        size += fabs(weight * reward[row]);
+        for (int64_t t = chances->row_ptr[row]; t < chances->row_ptr[row + 1]; t++) {
+            int64_t f = chances->expression[t], i = chances->successor[t];
+            double p = gamma * weight * chances->p[f], D = functions->next_u[i] - u, slope = 0.0, turn = 0.0;
+            terms++;
+            a += p * D;
+            for (int64_t j = 0; j < r; j++) {
+                double b = gamma * weight * chances->slope[f * r + j], G = functions->next_g[i * r + j] - g[j];
+                l[j] += D * b + p * G;
+                slope += fabs(b);
+                turn += fabs(G);
+            }
+            unknown += (fabs(D) + turn) * chances->error[f] * weight;
+            size += (fabs(D) + turn) * (fabs(p) + slope);
+            curve += slope * turn;
+        }
+    }
+    double square = 0.0, norm = 0.0;
+    for (int64_t j = 0; j < r; j++) {
+        square += l[j] * l[j];
+        norm += fabs(l[j]);
+    }
+    if (square >= SAFE_SQUARES) /* below, squares underflow: the sum of all sizes is a bound */
+        norm = sqrt(square);
+    norm *= 1.0 + (r + 4.0) * UNIT_ROUNDOFF;
+    double rounding = (2.0 * terms + 6.0 * r + 24.0) * UNIT_ROUNDOFF * size + 2.0 * unknown;
+    if (size > 0.0) /* products may underflow */
+        rounding += UNIT_ROUNDOFF * FAINT;
+    rounding += 4.0 * UNIT_ROUNDOFF * (fabs(a) + norm + curve);
+    /* `curve` bounds the quadratic term well enough for actions that are far from the best. */
+    if (sign * a + norm + rounding + curve > 0.0) {
+        curvature_of(k, groups, chances, gamma * sign, g, functions->next_g, M);
+        curve = larger(largest_eigenvalue(r, M), 0.0);
+    }
+    double missed = sign * a + norm + curve + rounding;
+    return isnan(missed) ? INFINITY : missed;
+}
+
+void residuals(int64_t count, const int64_t *order, const int64_t *first, const row_groups *groups,
+               const row_chances *chances, const double *reward, double gamma, double sign, double margin,
+               const affine_functions *functions, double *scratch, double *out)
+{
+    const int64_t r = chances->r;
+    for (int64_t at = 0; at < count; at++) {
+        int64_t s = order[at];
+        double worst = -INFINITY;
+        for (int64_t k = first[s]; k < first[s + 1]; k++)
+            worst = larger(worst, residual(k, groups, chances, reward, gamma, sign, functions->u[s],
+                                           functions->g + s * r, functions, scratch, scratch + r));
+        out[s] = worst;
+        if (margin >= 0.0) {
+            /* Raising u(s) lowers the residuals of s by as much, up to rounding, which the margin covers. */
+            out[s] = worst > 0.0 ? worst * (1.0 + 1e-12) + margin : 0.0;
+            functions->u[s] += sign * out[s];
+        }
+    }
+}
+
+void expand_backward(int64_t count, const int64_t *order, const int64_t *state_ptr, const row_groups *groups,
+                     const row_chances *chances, const double *reward, double sense, double *v, double *g,
+                     int64_t *rows)
+{
+    const int64_t r = chances->r;
+    for (int64_t at = 0; at < count; at++) {
+        int64_t s = order[at];
+        double best = -INFINITY;
+        for (int64_t row = state_ptr[s]; row < state_ptr[s + 1]; row++) {
+            double weight = sense != 0.0 ? 1.0 : groups->weights[row], q = reward[row];
+            if (weight == 0.0)
+                continue;
+            for (int64_t t = chances->row_ptr[row]; t < chances->row_ptr[row + 1]; t++)
+                q += chances->p[chances->expression[t]] * v[chances->successor[t]];
+            if (sense == 0.0) {
+                v[s] += weight * q;
+            } else if (sense * q > best) {
+                best = sense * q;
+                rows[s] = row;
+                v[s] = q;
+            }
+        }
+        for (int64_t row = state_ptr[s]; row < state_ptr[s + 1]; row++) {
+            double weight = sense == 0.0 ? groups->weights[row] : row == rows[s] ? 1.0 : 0.0;
+            if (weight == 0.0)
+                continue;
+            for (int64_t t = chances->row_ptr[row]; t < chances->row_ptr[row + 1]; t++) {
+                int64_t f = chances->expression[t], i = chances->successor[t];
+                for (int64_t j = 0; j < r; j++)
+                    g[s * r + j] += weight * (chances->slope[f * r + j] * v[i] + chances->p[f] * g[i * r + j]);
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+"""The C functions of the likelihood against their definitions."""
+
+import numpy as np
+import pytest
+from scipy import special
+
+from rpl_agent._core import core
+from rpl_agent.likelihood.chart import ParameterChart
+from rpl_agent.likelihood.observations import Observations
+from rpl_agent.model.expressions import Reduction
+from tests.reference import likelihood as slow
+
+
+def _chart(rng, polynomial):
+    """A random chart: the unit box cut by one row, with two to five monomials where it is polynomial."""
+    k = int(rng.integers(1, 5))
+    A = np.vstack([np.eye(k), -np.eye(k), rng.random((1, k))])
+    b = np.concatenate([np.ones(k), np.zeros(k), [0.8 * k]])
+    reduction = None
+    if polynomial:
+        exponents = rng.integers(0, 4, (int(rng.integers(2, 6)), k))
+        matrix = rng.normal(size=(int(rng.integers(1, 5)), len(exponents)))
+        reduction = Reduction(matrix, tuple(range(len(matrix))), matrix, False, exponents)
+    return ParameterChart(A, b, np.full(k, 0.3), reduction)
+
+
+def _observations(rng, r, windows):
+    n = int(rng.integers(1, 30))
+    weights = 0.1 * rng.normal(size=(n, r)) / r
+    counts = np.floor(rng.gamma(0.5, 200.0, (windows, n)))
+    return Observations(0.5 + 0.4 * rng.random(n), weights, counts)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_coordinates_and_their_derivatives(seed):
+    rng = np.random.default_rng(seed)
+    chart = _chart(rng, polynomial=seed % 4 > 0)
+    none = np.zeros((0, chart.dimension), dtype=int), np.zeros((chart.dimension, 0))
+    shape = none if chart.reduction is None else (chart.reduction.exponents, chart.reduction.matrix)
+    z, rays, t = rng.random((6, chart.dimension)), rng.normal(size=(6, chart.dimension)), rng.random(6)
+    expected = np.array([slow.coordinates(*shape, point) for point in z])
+    np.testing.assert_allclose(chart.coordinates(z), expected, rtol=1e-12, atol=1e-14)
+    out = np.empty(expected.shape)
+    core.velocities(chart.struct, z[0].copy(), 6, t, rays, np.empty(sum(expected.shape)), out)
+    h = 1e-5
+    for i in range(6):
+        place = z[0] + t[i] * rays[i]
+        steps = [slow.coordinates(*shape, place + side * h * rays[i]) for side in (1, -1)]
+        np.testing.assert_allclose(out[i], (steps[0] - steps[1]) / (2 * h), rtol=1e-5, atol=1e-6)
+        if chart.reduction is not None:
+            np.testing.assert_allclose(chart.jacobian(place) @ rays[i], out[i], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_taylor_coefficients_equal_their_definition(seed):
+    rng = np.random.default_rng(seed)
+    r, windows = int(rng.integers(1, 5)), int(rng.integers(1, 4))
+    seen, x = _observations(rng, r, windows), rng.random(r)
+    value, linear, size = np.empty(windows), np.empty((windows, r)), np.empty(r)
+    quadratic, cubic = np.empty((windows, r, r)), np.empty((windows, r, r, r))
+    core.expand_likelihoods(seen.struct, x, np.empty(r + windows), value, linear, quadratic, cubic, size)
+    expected = slow.taylor_coefficients(seen.constant, seen.weights, seen.counts, x)
+    for found, wanted in zip((value, linear, quadratic), expected):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-9)
+    for found, wanted in zip(cubic, expected[3]):
+        np.testing.assert_allclose(found, slow.folded(wanted), rtol=1e-12, atol=1e-9)
+    b = seen.weights / (seen.constant + seen.weights @ x)[:, None]
+    np.testing.assert_allclose(size, (seen.counts[:, :, None] * np.abs(b)).sum(axis=(0, 1)))
+    factor = rng.normal(size=(r, r))
+    assert core.largest_ratio(seen.struct, x, factor) == pytest.approx(((b @ factor.T) ** 2).sum(axis=1).max())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_particles_are_those_inside_the_domain(seed):
+    rng = np.random.default_rng(seed)
+    chart = _chart(rng, polynomial=False)
+    mean, factor = rng.random(chart.dimension), 0.3 * rng.normal(size=(chart.dimension, chart.dimension))
+    normals = rng.normal(size=(200, chart.dimension))
+    longest2 = 1.001 * float(np.square(normals).sum(axis=1).max())
+    out, near = np.empty(normals.shape), np.empty(len(chart.b), dtype=bool)
+    number = core.particles_inside(chart.struct, 200, normals, longest2, mean, factor, near, out)
+    points = mean + normals @ factor
+    np.testing.assert_allclose(out[:number], points[chart.contains(points)], atol=1e-12)
+
+
+def test_sums_of_exponentials():
+    for g in (np.array([800.0, 801.0, np.inf, 900.0]), np.full(3, np.inf), np.array([-1e4])):
+        least = np.empty(1)
+        total = core.exponential_sum(len(g), g, least)
+        assert least[0] == g.min()
+        if np.isfinite(least[0]):
+            assert np.log(total) - least[0] == pytest.approx(special.logsumexp(-g))
+        else:
+            assert total == 0.0
+
+
+def test_dirichlet_marginals():
+    rows = [[3, 0, 5], [7], [0, 0], [1, 10**6], [2, 2, 2, 2]]
+    row_ptr = np.cumsum([0, *map(len, rows)])
+    transitions = np.array([n for row in rows for n in row])
+    found = core.dirichlet_log_marginal(len(rows), row_ptr, transitions)
+    assert found == pytest.approx(slow.dirichlet_log_marginal(rows), abs=1e-8)  # of terms of 1e7
