@@ -1,19 +1,7 @@
-"""What pyproject.toml cannot say: compile the C core, and tag wheels `py3-none-PLATFORM` (no Python.h is used)."""
-
-import runpy
-from pathlib import Path
+"""What pyproject.toml cannot say: wheels are tagged `py3-none-PLATFORM`, because the core uses no Python.h."""
 
 from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
-from setuptools.command.build_py import build_py
-
-
-class BuildCore(build_py):
-    """Compiles the core beside its sources before the package's files are collected."""
-
-    def run(self) -> None:
-        runpy.run_path(str(Path(__file__).parent / "rpl_agent/_core/build.py"))["build"]()
-        super().run()
 
 
 class PlatformWheel(bdist_wheel):
@@ -30,4 +18,4 @@ class BinaryDistribution(Distribution):
         return True
 
 
-setup(distclass=BinaryDistribution, cmdclass={"build_py": BuildCore, "bdist_wheel": PlatformWheel})
+setup(distclass=BinaryDistribution, cmdclass={"bdist_wheel": PlatformWheel})

@@ -1,4 +1,8 @@
-"""setuptools as the build back end, plus a C compiler from PyPI (`ziglang`) on machines that have none."""
+"""setuptools as the build back end, and before it the C core: compiled beside its sources, from where it is packed.
+
+The compiler is the machine's; where there is none that works, `ziglang` from PyPI is asked for. The core is compiled
+here and not in a command of setuptools, because in editable installs setuptools turns a failed command into a warning.
+"""
 
 import runpy
 from pathlib import Path
@@ -20,3 +24,13 @@ def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
 
 def get_requires_for_build_editable(config_settings: Any = None) -> list[str]:
     return _with_compiler(build_meta.get_requires_for_build_editable(config_settings))
+
+
+def build_wheel(*arguments: Any, **options: Any) -> str:
+    runpy.run_path(str(_CORE))["build"]()
+    return build_meta.build_wheel(*arguments, **options)
+
+
+def build_editable(*arguments: Any, **options: Any) -> str:
+    runpy.run_path(str(_CORE))["build"]()
+    return build_meta.build_editable(*arguments, **options)

@@ -78,10 +78,10 @@ class Core:
     """The functions and structs of `core.h` as attributes."""
 
     def __init__(self) -> None:
-        path = build()  # only where sources have changed since
-        bindings = importlib.import_module("rpl_agent._core.bindings")
-        self._ffi = bindings.ffi
-        self._compiled = self._ffi.dlopen(str(path))
+        library, bindings = build()  # only where sources have changed since
+        importlib.invalidate_caches()  # the bindings may be new
+        self._ffi = importlib.import_module(f"rpl_agent._core.{bindings.stem}").ffi
+        self._compiled = self._ffi.dlopen(str(library))
         self._structs: set[str] = set()
         for name, value in _CONSTANT.findall((HERE / "core.h").read_text()):
             setattr(self, name, _number(value))

@@ -1,9 +1,9 @@
 """Compile the core into one shared library beside its sources: `python rpl_agent/_core/build.py`.
 
-Imports nothing but cffi, because `setup.py` runs this file before the package is installed. The library's name carries
-a digest of its sources and flags, so a stale one is never loaded: the loader looks for the digest of the sources it
-sees, and builds what is missing. `bindings.py` holds cffi's types of the header (made here, so that no process parses
-C when it starts).
+Imports nothing but cffi, because the build back end runs this file before the package is installed. The library's name
+carries a digest of its sources and flags, so a stale one is never loaded: the loader looks for the digest of the
+sources it sees, and builds what is missing. `bindings_DIGEST.py` beside it holds cffi's types of the header (made here,
+so that no process parses C when it starts).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import cffi
@@ -25,10 +26,12 @@ import cffi
 HERE = Path(__file__).resolve().parent
 #: Every operation is rounded once, on every platform: no fused multiply-add, no reordering. Bounds rely on it.
 FLAGS = ["-std=c99", "-O2", "-ffp-contract=off", "-fno-fast-math", "-fno-math-errno", "-fPIC", "-shared", "-pthread"]
+#: What a compiler must be able to compile: some machines have one without the system's headers.
+TRIAL = "#include <math.h>\n#include <pthread.h>\ndouble root(double x) { return sqrt(x); }\n"
 
 
 def sources() -> list[Path]:
-    """The C files and their header, sorted by name."""
+    """The C files and their headers, sorted by name."""
     return sorted([*HERE.glob("*.c"), *HERE.glob("*.h")])
 
 
@@ -37,24 +40,38 @@ def flags() -> list[str]:
     return FLAGS + os.environ.get("RPL_CORE_FLAGS", "").split()
 
 
-def library() -> Path:
-    """Where the library of these sources and flags belongs."""
-    digest = hashlib.sha256(" ".join(flags()).encode())
+def products() -> tuple[Path, Path]:
+    """Where the library and the bindings of these sources and flags belong."""
+    hashed = hashlib.sha256(" ".join(flags()).encode())
     for path in sources():
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+        hashed.update(path.name.encode() + b"\0" + path.read_bytes())
+    digest = hashed.hexdigest()[:16]
     # the second dot: what walks over the package must not take it for an extension module of Python
-    return HERE / f"core-{digest.hexdigest()[:16]}.{sys.platform}-{platform.machine().lower()}.so"
+    library = HERE / f"core-{digest}.{sys.platform}-{platform.machine().lower()}.so"
+    return library, HERE / f"bindings_{digest}.py"
+
+
+def _compilers() -> Iterator[list[str]]:
+    for command in (os.environ.get("CC", "").split(), ["cc"], ["gcc"], ["clang"]):
+        if command and shutil.which(command[0]):
+            yield command
+    if importlib.util.find_spec("ziglang"):  # without -mcpu it compiles for this very processor
+        yield [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline"]
 
 
 def compiler() -> list[str] | None:
-    """The command of a C compiler: $CC, the system's, else the one of the `ziglang` package; None if there is none."""
-    chosen = os.environ.get("CC", "").split()
-    if chosen and shutil.which(chosen[0]):
-        return chosen
-    for name in ("cc", "gcc", "clang"):
-        if shutil.which(name):
-            return [name]
-    return [sys.executable, "-m", "ziglang", "cc"] if importlib.util.find_spec("ziglang") else None
+    """The command of a C compiler: $CC, the system's, else the one of the `ziglang` package; None if none works."""
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Path(folder) / "trial.c"
+        trial.write_text(TRIAL)
+        for command in _compilers():
+            if _run([*command, *FLAGS, "-o", str(trial.with_suffix(".so")), str(trial), "-lm"]).returncode == 0:
+                return command
+    return None
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, errors="replace")
 
 
 def declarations() -> str:
@@ -65,38 +82,48 @@ def declarations() -> str:
 
 def _write_bindings(path: Path) -> None:
     builder = cffi.FFI()
-    builder.set_source("bindings", None)
+    builder.set_source(path.stem, None)
     builder.cdef(re.sub(r"\bOPTIONAL\b", "", declarations()))
     with contextlib.redirect_stdout(None):  # cffi prints what it writes
         builder.emit_python_code(str(path))
 
 
-def build() -> Path:
-    """Compile the library and its bindings unless they are there, and remove those of older sources."""
-    target, bindings = library(), HERE / "bindings.py"
-    if target.exists() and bindings.exists():
-        return target
+def _compile(library: Path, bindings: Path) -> None:
     command = compiler()
     if command is None:
         raise RuntimeError(
-            "rpl_agent needs a C compiler to build its core, and none was found: install gcc or clang, set CC, "
-            "or run `pip install ziglang`, which brings one"
+            "rpl_agent needs a C compiler to build its core, and none was found that works: install gcc or clang, "
+            "set CC, or run `pip install ziglang`, which brings one"
         )
     with tempfile.TemporaryDirectory(dir=HERE) as folder:  # on the same disk, so that the move is atomic
-        made = Path(folder) / target.name
+        made = [Path(folder) / library.name, Path(folder) / bindings.name]
         files = [str(path) for path in sources() if path.suffix == ".c"]
-        done = subprocess.run([*command, *flags(), "-o", str(made), *files, "-lm"], capture_output=True, text=True)
+        done = _run([*command, *flags(), "-o", str(made[0]), *files, "-lm"])
         if done.returncode != 0:
-            raise RuntimeError(f"compiling the core failed ({' '.join(command)}):\n{done.stderr.strip()}")
-        _write_bindings(Path(folder) / "bindings.py")
-        os.replace(Path(folder) / "bindings.py", bindings)
-        os.replace(made, target)
+            raise RuntimeError(f"compiling the core of rpl_agent failed ({' '.join(command)}):\n{done.stderr.strip()}")
+        _write_bindings(made[1])
+        os.replace(made[1], bindings)
+        os.replace(made[0], library)
+
+
+def build() -> tuple[Path, Path]:
+    """(library, bindings) of the sources as they are: made unless they are there; those of older sources go."""
+    library, bindings = products()
+    if library.exists() and bindings.exists():
+        return library, bindings
+    try:
+        _compile(library, bindings)
+    except OSError as error:
+        raise RuntimeError(
+            f"the compiled core of rpl_agent is missing or older than its sources in {HERE}, and building it there "
+            f"failed: {error.strerror or error}. Mend that and import it again, or install the package again"
+        ) from error
     if "RPL_CORE_FLAGS" not in os.environ:
-        for old in HERE.glob("core-*.so"):
-            if old != target:
-                old.unlink(missing_ok=True)
-    return target
+        for old in {*HERE.glob("core-*.so"), *HERE.glob("bindings*.py")} - {library, bindings}:
+            with contextlib.suppress(OSError):  # another process may have removed it, or have it open
+                old.unlink()
+    return library, bindings
 
 
 if __name__ == "__main__":
-    print(build())
+    print(build()[0])
