@@ -27,10 +27,10 @@ def get_requires_for_build_editable(config_settings: Any = None) -> list[str]:
 
 
 def build_wheel(*arguments: Any, **options: Any) -> str:
-    runpy.run_path(str(_CORE))["build"]()
+    runpy.run_path(str(_CORE))["build_core"]()
     return build_meta.build_wheel(*arguments, **options)
 
 
 def build_editable(*arguments: Any, **options: Any) -> str:
-    runpy.run_path(str(_CORE))["build"]()
+    runpy.run_path(str(_CORE))["build_core"]()
     return build_meta.build_editable(*arguments, **options)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent._core.build import HERE, build, declarations
+from rpl_agent._core.build import HERE, build_core, declarations
 
 #: What an array holds for a pointer to this type of the header.
 DTYPES: dict[str, Any] = {
@@ -78,7 +78,7 @@ class Core:
     """The functions and structs of `core.h` as attributes."""
 
     def __init__(self) -> None:
-        library, bindings = build()  # only where sources have changed since
+        library, bindings = build_core()  # only where sources have changed since
         importlib.invalidate_caches()  # the bindings may be new
         self._ffi = importlib.import_module(f"rpl_agent._core.{bindings.stem}").ffi
         self._compiled = self._ffi.dlopen(str(library))

@@ -18,7 +18,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import cffi
@@ -51,27 +50,28 @@ def products() -> tuple[Path, Path]:
     return library, HERE / f"bindings_{digest}.py"
 
 
-def _compilers() -> Iterator[list[str]]:
-    for command in (os.environ.get("CC", "").split(), ["cc"], ["gcc"], ["clang"]):
-        if command and shutil.which(command[0]):
-            yield command
-    if importlib.util.find_spec("ziglang"):  # without -mcpu it compiles for this very processor
-        yield [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline"]
-
-
 def compiler() -> list[str] | None:
     """The command of a C compiler: $CC, the system's, else the one of the `ziglang` package; None if none works."""
     with tempfile.TemporaryDirectory() as folder:
         trial = Path(folder) / "trial.c"
         trial.write_text(TRIAL)
-        for command in _compilers():
-            if _run([*command, *FLAGS, "-o", str(trial.with_suffix(".so")), str(trial), "-lm"]).returncode == 0:
+        for command in (os.environ.get("CC", "").split(), ["cc"], ["gcc"], ["clang"]):
+            if command and shutil.which(command[0]) and _run(command, FLAGS, [trial], folder).returncode == 0:
                 return command
+    if importlib.util.find_spec("ziglang"):  # without -mcpu it compiles for this very processor
+        return [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline"]
     return None
 
 
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, errors="replace")
+def _run(
+    command: list[str], options: list[str], files: list[Path], folder: str, name: str = "trial.so"
+) -> subprocess.CompletedProcess[str]:
+    """Compile files into folder/name; what zig keeps for later, 50 MB, goes with the folder."""
+    names, target = [str(path) for path in files], os.path.join(folder, name)
+    environment = {"ZIG_GLOBAL_CACHE_DIR": os.path.join(folder, "zig"), **os.environ}
+    return subprocess.run(
+        [*command, *options, "-o", target, *names, "-lm"], capture_output=True, text=True, env=environment
+    )
 
 
 def declarations() -> str:
@@ -96,17 +96,16 @@ def _compile(library: Path, bindings: Path) -> None:
             "set CC, or run `pip install ziglang`, which brings one"
         )
     with tempfile.TemporaryDirectory(dir=HERE) as folder:  # on the same disk, so that the move is atomic
-        made = [Path(folder) / library.name, Path(folder) / bindings.name]
-        files = [str(path) for path in sources() if path.suffix == ".c"]
-        done = _run([*command, *flags(), "-o", str(made[0]), *files, "-lm"])
+        files = [path for path in sources() if path.suffix == ".c"]
+        done = _run(command, flags(), files, folder, library.name)
         if done.returncode != 0:
             raise RuntimeError(f"compiling the core of rpl_agent failed ({' '.join(command)}):\n{done.stderr.strip()}")
-        _write_bindings(made[1])
-        os.replace(made[1], bindings)
-        os.replace(made[0], library)
+        _write_bindings(Path(folder) / bindings.name)
+        for made in (bindings, library):
+            os.replace(Path(folder) / made.name, made)
 
 
-def build() -> tuple[Path, Path]:
+def build_core() -> tuple[Path, Path]:
     """(library, bindings) of the sources as they are: made unless they are there; those of older sources go."""
     library, bindings = products()
     if library.exists() and bindings.exists():
@@ -126,4 +125,4 @@ def build() -> tuple[Path, Path]:
 
 
 if __name__ == "__main__":
-    print(build()[0])
+    print(build_core()[0])

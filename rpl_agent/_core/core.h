@@ -19,6 +19,13 @@
 /* Sums of squares above this have lost nothing that counts to underflow; below it, scale the numbers first. */
 #define SAFE_SQUARES 1e-280
 
+/* ---------------------------------------------------------------------- rounding.c: a look at the compiler */
+
+/* fused[i] = a[i] b[i] - c[i], quotient[i] = a[i] / c[0], reordered = (b[0] + b[1] + ..., (a[0] + b[0]) - a[0]), each
+ * operation rounded by itself and in this order: bounds rely on it, and tests/core/test_core_rounding.py looks. */
+void rounded_once(int64_t count, const double *a, const double *b, const double *c, double *fused, double *quotient,
+                  double *reordered);
+
 /* ---------------------------------------------------------------------- support.c: min c.x over a region */
 
 /* Of the coordinates of a polytope with a vertex graph: what a query needs fits on the stack. */
