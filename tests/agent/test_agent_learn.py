@@ -327,7 +327,7 @@ def test_looking_more_often_does_not_change_what_is_sampled():
 
 
 def test_importing_loads_neither_torch_nor_matplotlib():
-    heavy = ("torch", "matplotlib", "stable_baselines3", "tensorboardX")
+    heavy = ("torch", "matplotlib", "stable_baselines3", "tensorboard")
     code = f"import sys, rpl_agent.agent; print([m for m in {heavy} if m in sys.modules])"
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

@@ -66,7 +66,17 @@ def test_figures_and_hyperparameters_are_logged(run):
     assert [point.step for point in by_steps] == [2600, 5200, 7800, 10400]
     words = events.Tensors("guarantee/text_summary")[-1].tensor_proto.string_val[0].decode()
     assert "δ = 0.001" in words and "achieves at least" in words and repr(run["lower"]) in words
-    assert any("hparams" in tag for tag in events.summary_metadata)
+    from tensorboard.plugins.hparams.metadata import EXPERIMENT_TAG, parse_experiment_plugin_data
+
+    stored = parse_experiment_plugin_data(events.SummaryMetadata(EXPERIMENT_TAG).plugin_data.content)
+    assert {m.name.tag for m in stored.metric_infos} == {"guarantee/lower", "guarantee/upper", "guarantee/gap"}
+    types = {info.name: info.type for info in stored.hparam_infos}
+    assert (types["model"], types["intersect_tied"], types["delta"], types["seed"]) == (
+        1,
+        2,
+        3,
+        3,
+    )  # text, flag, number
 
 
 def test_resume_goes_on_to_a_new_total(run, tmp_path):

@@ -19,8 +19,8 @@ import pytest
 import rpl_envs  # noqa: F401
 from rpl_agent.agent import CheckpointCallback, RPLAgent, runs
 from rpl_agent.agent.callbacks import BaseCallback
-from rpl_agent.agent.output.events import EventFile
-from rpl_agent.agent.output.logger import CSVWriter, TensorBoardWriter
+from rpl_agent.agent.output.events import EventFile, TensorBoardWriter
+from rpl_agent.agent.output.logger import CSVWriter
 from rpl_agent.agent.sampling.interrupt import Interrupt, _may_leave, calls_environment
 from rpl_agent.agent.schedule import Never
 from rpl_agent.agent.storage import checkpoint

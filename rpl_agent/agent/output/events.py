@@ -1,24 +1,46 @@
-"""An event file of TensorBoard, written at once and without a thread: logging never blocks learning.
+"""TensorBoard's part of a run folder, written at once and without a thread: logging never blocks learning.
 
-The format is TensorFlow's record file: length, masked CRC-32C of the length, data, masked CRC-32C of the data.
-tensorboardX makes the summaries and the checksum; its own writer keeps a queue that stays full for ever when its thread
-has died (a full disk), so it is not used.
-
-A record that could not be written is dropped, and the file is cut back to its last whole record. Files are bounded.
+Records and summaries are TensorBoard's own; its writer keeps a queue, which stays full for ever when its thread has
+died (a full disk), so it is not used. A record that could not be written is dropped, and the file is cut back to its
+last whole record. Files are bounded.
 """
 
 from __future__ import annotations
 
+import io
+import math
 import os
 import socket
-import struct
-import sys
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.plugins.custom_scalar import metadata as custom_scalar
+from tensorboard.plugins.custom_scalar.layout_pb2 import (
+    Category,
+    Chart,
+    Layout,
+    MarginChartContent,
+    MultilineChartContent,
+)
+from tensorboard.plugins.hparams import api_pb2
+from tensorboard.plugins.hparams import metadata as hparams
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo
+from tensorboard.plugins.hparams.summary_v2 import hparams_pb
+from tensorboard.plugins.text.summary_v2 import text_pb
+from tensorboard.summary.writer.record_writer import RecordWriter
+from tensorboard.util.tensor_util import make_tensor_proto
+
+from rpl_agent.agent.output.logger import dropping
+
 #: No file grows beyond this; a run of 10^6 episodes with the usual log points has about a megabyte.
 MAX_BYTES = 64 << 20
+#: Tags that are logged a second time over time steps.
+BY_STEPS = ("lower", "upper", "gap")
+_TYPES = ((bool, api_pb2.DATA_TYPE_BOOL), ((int, float), api_pb2.DATA_TYPE_FLOAT64), (str, api_pb2.DATA_TYPE_STRING))
 
 
 class EventFile:
@@ -31,24 +53,23 @@ class EventFile:
         self._path = folder / f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}"
         self._size = 0  # bytes of whole records
         self._purge_step = purge_step
-        self._begun = False
 
     def add(self, summary: Any, step: int = 0) -> None:
         """Append one summary; OSError if the disk does not take it (nothing is left half written)."""
-        event_pb2 = tensorboardx().proto.event_pb2
-        now = time.time()
-        data = b""
-        if not self._begun:
-            data += record(event_pb2.Event(wall_time=now, file_version="brain.Event:2"))
+        now, events = time.time(), []
+        if not self._size:
+            events.append(Event(wall_time=now, file_version="brain.Event:2"))
             if self._purge_step is not None:
-                start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-                data += record(event_pb2.Event(wall_time=now, step=self._purge_step, session_log=start))
-        data += record(event_pb2.Event(wall_time=now, step=step, summary=summary))
-        if self._size + len(data) > MAX_BYTES:
+                start = SessionLog(status=SessionLog.START)
+                events.append(Event(wall_time=now, step=self._purge_step, session_log=start))
+        events.append(Event(wall_time=now, step=step, summary=summary))
+        data = io.BytesIO()
+        for event in events:
+            RecordWriter(data).write(event.SerializeToString())
+        if self._size + data.tell() > MAX_BYTES:
             raise OSError(f"{self._path.name} has reached {MAX_BYTES >> 20} MiB")
-        self._append(data)
-        self._size += len(data)
-        self._begun = True
+        self._append(data.getvalue())
+        self._size += data.tell()
 
     def _append(self, data: bytes) -> None:
         self._path.parent.mkdir(exist_ok=True)
@@ -62,26 +83,109 @@ class EventFile:
             os.close(handle)
 
 
-def record(event: Any) -> bytes:
-    """One record of the file."""
-    checksum = tensorboardx().record_writer.masked_crc32c
-    data = event.SerializeToString()
-    header = struct.pack("<Q", len(data))
-    return header + struct.pack("<I", checksum(header)) + data + struct.pack("<I", checksum(data))
+class TensorBoardWriter:
+    """Scalars, the margin chart, figures and hyper-parameters.
+
+    ``resume_at`` hides what was logged after so many episodes (and ``steps``); what was logged up to ``logged`` is not
+    logged again.
+    """
+
+    def __init__(self, folder: Path, resume_at: int | None = None, logged: int = -1, steps: int = 0):
+        self._file = EventFile(folder, None if resume_at is None else resume_at + 1)
+        # a folder of its own: what a resumed run hides is counted in steps there
+        self._by_steps = EventFile(folder / "by_steps", None if resume_at is None else steps + 1)
+        self._logged = logged
+        self._begun = False
+
+    def write(self, values: Mapping[str, float], step: int) -> None:
+        if step <= self._logged:
+            return
+        if not self._begun:
+            self._file.add(_layout("oracle/optimum" in values))
+            self._begun = True
+        for tag, value in values.items():
+            if math.isfinite(value):  # TensorBoard cannot draw an infinite cost; the CSV has it
+                self._file.add(_scalar(tag, value), step)
+        for name in BY_STEPS:
+            value = values.get(f"guarantee/{name}", math.nan)
+            if math.isfinite(value):
+                self._by_steps.add(_scalar(f"guarantee_by_steps/{name}", value), int(values["counts/steps"]))
+        self._logged = step
+
+    def text(self, tag: str, text: str, step: int) -> None:
+        """A text in Markdown, for the TEXT tab."""
+        with dropping("a text"):
+            self._file.add(text_pb(f"{tag}/text_summary", text), step)
+
+    def figure(self, tag: str, figure: Any, step: int) -> None:
+        """A matplotlib figure, as an image."""
+        picture = io.BytesIO()
+        figure.savefig(picture, format="png", dpi=figure.dpi)
+        width, height = figure.canvas.get_width_height()
+        image = Summary.Image(height=height, width=width, colorspace=4, encoded_image_string=picture.getvalue())
+        with dropping("a figure"):
+            self._file.add(Summary(value=[Summary.Value(tag=tag, image=image)]), step)
+
+    def hyperparameters(self, settings: Mapping[str, Any], metrics: Iterable[str]) -> None:
+        """Settings of this run and the tags of its results, in its own folder (so that runs can be compared)."""
+        plain = {k: v if isinstance(v, (bool, int, float, str)) else str(v) for k, v in settings.items()}
+        with dropping("the settings of the run"):
+            infos = [
+                api_pb2.HParamInfo(name=name, type=next(kind for types, kind in _TYPES if isinstance(value, types)))
+                for name, value in plain.items()
+            ]
+            results = [api_pb2.MetricInfo(name=api_pb2.MetricName(tag=tag)) for tag in metrics]
+            experiment = api_pb2.Experiment(hparam_infos=infos, metric_infos=results)
+            self._file.add(_hparams(hparams.EXPERIMENT_TAG, experiment=experiment))
+            self._file.add(hparams_pb(plain))
+            end = SessionEndInfo(status=api_pb2.STATUS_SUCCESS)
+            self._file.add(_hparams(hparams.SESSION_END_INFO_TAG, session_end_info=end))
+
+    def close(self) -> None:
+        pass
 
 
-def tensorboardx() -> Any:
-    """tensorboardX, which loads torch where that is installed: seconds of start that nothing here has a use for."""
-    hidden = "torch" not in sys.modules
-    if hidden:
-        sys.modules["torch"] = None  # type: ignore[assignment]  # "not installed", for the next lines
-    try:
-        import tensorboardX
-        import tensorboardX.proto.event_pb2
-        import tensorboardX.record_writer
-        import tensorboardX.summary
-        import tensorboardX.utils
-    finally:
-        if hidden:
-            del sys.modules["torch"]
-    return tensorboardX
+def _scalar(tag: str, value: float) -> Any:
+    return Summary(value=[Summary.Value(tag=tag, simple_value=value)])
+
+
+def charts(with_optimum: bool) -> dict[str, dict[str, Any]]:
+    """The charts of a PAC guarantee: V* (where the simulator's owner knows it) and the estimate inside their band."""
+    band = ["guarantee/lower", "guarantee/upper"]
+    centres = {"V*": "oracle/optimum"} if with_optimum else {}
+    centres["estimate"] = "guarantee/estimate"
+    raw = "(smoothing 0 shows the raw numbers, the TEXT tab has them exactly)"
+    return {
+        "PAC guarantee": {f"{name} within [lower, upper] {raw}": _margin(tag, *band) for name, tag in centres.items()},
+        "how tight, how true": {
+            f"gap {raw}": _lines("guarantee/gap", "momentary/gap"),
+            "running and momentary": _lines("(guarantee|momentary)/(lower|upper)"),
+            "where the gap comes from": _lines("attribution/.*"),
+            "gap over time steps": _lines("guarantee_by_steps/gap"),
+            "bounds and truth": _lines("guarantee/(lower|upper|estimate)", "oracle/(value|optimum)"),
+        },
+        "time": {"seconds per stage": _lines("time/(sampling|intervals|region|relaxation|solve)")},
+    }
+
+
+def _hparams(tag: str, **content: Any) -> Any:
+    kind = hparams.create_summary_metadata(HParamsPluginData(**content))
+    return Summary(value=[Summary.Value(tag=tag, metadata=kind, tensor=hparams.NULL_TENSOR)])
+
+
+def _margin(value: str, lower: str, upper: str) -> dict[str, Any]:
+    return {"margin": MarginChartContent(series=[MarginChartContent.Series(value=value, lower=lower, upper=upper)])}
+
+
+def _lines(*tags: str) -> dict[str, Any]:
+    return {"multiline": MultilineChartContent(tag=tags)}
+
+
+def _layout(with_optimum: bool) -> Any:
+    """The charts for the CUSTOM SCALARS tab."""
+    groups = charts(with_optimum).items()
+    found = Layout(
+        category=[Category(title=g, chart=[Chart(title=n, **c) for n, c in part.items()]) for g, part in groups]
+    )
+    tensor, kind = make_tensor_proto(found.SerializeToString()), custom_scalar.create_summary_metadata()
+    return Summary(value=[Summary.Value(tag=custom_scalar.CONFIG_SUMMARY_TAG, tensor=tensor, metadata=kind)])

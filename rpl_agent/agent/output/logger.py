@@ -10,44 +10,21 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from rpl_agent.agent.output.events import EventFile, tensorboardx
 from rpl_agent.agent.storage.run_folder import write_text
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import RPLWarning
 
-#: Tags that are logged a second time over time steps.
-BY_STEPS = ("lower", "upper", "gap")
-
-
-def layout(with_optimum: bool) -> dict[str, Any]:
-    """The charts of a PAC guarantee: V* (where the simulator's owner knows it) and the estimate inside their band."""
-    band = ["guarantee/lower", "guarantee/upper"]
-    centres = {"V*": "oracle/optimum"} if with_optimum else {}
-    centres["estimate"] = "guarantee/estimate"
-    raw = "(smoothing 0 shows the raw numbers, the TEXT tab has them exactly)"
-    return {
-        "PAC guarantee": {
-            f"{name} within [lower, upper] {raw}": ["Margin", [tag, *band]] for name, tag in centres.items()
-        },
-        "how tight, how true": {
-            f"gap {raw}": ["Multiline", ["guarantee/gap", "momentary/gap"]],
-            "running and momentary": ["Multiline", ["(guarantee|momentary)/(lower|upper)"]],
-            "where the gap comes from": ["Multiline", ["attribution/.*"]],
-            "gap over time steps": ["Multiline", ["guarantee_by_steps/gap"]],
-            "bounds and truth": ["Multiline", ["guarantee/(lower|upper|estimate)", "oracle/(value|optimum)"]],
-        },
-        "time": {"seconds per stage": ["Multiline", ["time/(sampling|intervals|region|relaxation|solve)"]]},
-    }
+if TYPE_CHECKING:
+    from rpl_agent.agent.output.events import TensorBoardWriter  # imports tensorboard
 
 
 class Writer(Protocol):
@@ -71,7 +48,7 @@ class Logger:
     def dump(self, step: int = 0) -> None:
         """Hand everything to the writers; what they cannot write is dropped with a warning."""
         for writer in self.writers:
-            with _dropping(f"the figures of {step:,} episodes"):
+            with dropping(f"the figures of {step:,} episodes"):
                 writer.write(self.name_to_value, step)
         self.name_to_value = {}
 
@@ -84,7 +61,8 @@ class Logger:
 
     @property
     def tensorboard(self) -> TensorBoardWriter | None:
-        return next((w for w in self.writers if isinstance(w, TensorBoardWriter)), None)
+        """The writer that takes texts and figures, where there is one."""
+        return next((w for w in self.writers if hasattr(w, "figure")), None)  # type: ignore[return-value]
 
     def close(self) -> None:
         for writer in self.writers:
@@ -104,59 +82,6 @@ class Forward:
 
     def close(self) -> None:
         """Its owner closes it."""
-
-
-class TensorBoardWriter:
-    """Scalars, the margin chart, figures and hyper-parameters.
-
-    ``resume_at`` hides what was logged after so many episodes (and ``steps``); what was logged up to ``logged`` is not
-    logged again.
-    """
-
-    def __init__(self, folder: Path, resume_at: int | None = None, logged: int = -1, steps: int = 0):
-        self._file = EventFile(folder, None if resume_at is None else resume_at + 1)
-        # a folder of its own: what a resumed run hides is counted in steps there
-        self._by_steps = EventFile(folder / "by_steps", None if resume_at is None else steps + 1)
-        self._logged = logged
-        self._begun = False
-
-    def write(self, values: Mapping[str, float], step: int) -> None:
-        if step <= self._logged:
-            return
-        summary = tensorboardx().summary
-        if not self._begun:
-            self._file.add(summary.custom_scalars(layout("oracle/optimum" in values)))
-            self._begun = True
-        for tag, value in values.items():
-            if math.isfinite(value):  # TensorBoard cannot draw an infinite cost; the CSV has it
-                self._file.add(summary.scalar(tag, value), step)
-        for name in BY_STEPS:
-            value = values.get(f"guarantee/{name}", math.nan)
-            if math.isfinite(value):
-                self._by_steps.add(summary.scalar(f"guarantee_by_steps/{name}", value), int(values["counts/steps"]))
-        self._logged = step
-
-    def text(self, tag: str, text: str, step: int) -> None:
-        """A text in Markdown, for the TEXT tab."""
-        with _dropping("a text"):
-            self._file.add(tensorboardx().summary.text(tag, text), step)
-
-    def figure(self, tag: str, figure: Any, step: int) -> None:
-        """A matplotlib figure, as an image."""
-        board = tensorboardx()
-        picture = board.utils.figure_to_image(figure)
-        with _dropping("a figure"):
-            self._file.add(board.summary.image(tag, picture, dataformats="CHW"), step)
-
-    def hyperparameters(self, settings: Mapping[str, Any], metrics: Mapping[str, float]) -> None:
-        """Settings and result of this run, in its own folder (so that runs can be compared)."""
-        plain = {k: v if isinstance(v, (bool, int, float, str)) else str(v) for k, v in settings.items()}
-        with _dropping("the settings of the run"):
-            for summary in tensorboardx().summary.hparams(plain, {k: float(v) for k, v in metrics.items()}):
-                self._file.add(summary)
-
-    def close(self) -> None:
-        pass
 
 
 class CSVWriter:
@@ -220,8 +145,8 @@ class CSVWriter:
 
 
 @contextmanager
-def _dropping(what: str) -> Iterator[None]:
-    """A disk that takes nothing more must not end what is being learned: what is lost is said."""
+def dropping(what: str) -> Iterator[None]:
+    """A full disk must not stop learning: warn and drop."""
     try:
         yield
     except OSError as error:
@@ -230,7 +155,7 @@ def _dropping(what: str) -> Iterator[None]:
 
 def write_certificate(folder: Path, certificate: Certificate) -> None:
     """``certificate.json``; dropped with a warning where the disk does not take it."""
-    with _dropping("the certificate"):
+    with dropping("the certificate"):
         text = json.dumps(certificate.to_dict(), allow_nan=False, indent=1)
         write_text(folder / "certificate.json", text + "\n")
 

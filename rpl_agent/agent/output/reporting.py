@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.output.logger import CSVWriter, Forward, Logger, TensorBoardWriter
+from rpl_agent.agent.output.logger import CSVWriter, Forward, Logger
 from rpl_agent.agent.output.views import Status
 from rpl_agent.agent.session import Session
 from rpl_agent.agent.storage.run_folder import next_folder
@@ -74,6 +74,8 @@ def open_logs(current: Logger, folder: Path | None, session: Session) -> Logger:
     """The writers of a run folder; opened once, and again after loading."""
     if folder is None or current.dir == folder:
         return current
+    from rpl_agent.agent.output.events import TensorBoardWriter  # tensorboard: only where a run has a folder
+
     resumed = session.episodes or None
     table = CSVWriter(folder / "progress.csv", resumed)
     kept = [writer for writer in current.writers if isinstance(writer, Forward)]

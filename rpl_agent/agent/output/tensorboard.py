@@ -92,8 +92,8 @@ class TensorBoardCallback(BaseCallback):
             "model": agent.pmdp.name, **asdict(agent.session.config), "weight": agent.weight,
             "seed": agent.session.seed, **{f"schedule.{k}": v for k, v in schedule_to_dict(agent.schedule).items()},
         }  # fmt: skip
-        found = {f"guarantee/{name}": getattr(certificate, name) for name in ("lower", "upper", "gap")}
-        board.hyperparameters(settings, {k: v for k, v in found.items() if math.isfinite(v)})
+        found = [name for name in ("lower", "upper", "gap") if math.isfinite(getattr(certificate, name))]
+        board.hyperparameters(settings, [f"guarantee/{name}" for name in found])
 
 
 def _words(certificate: Certificate) -> str:
