@@ -47,12 +47,12 @@ def register(commands: Any) -> None:
     add_json(evaluate)
     evaluate.set_defaults(run=run_evaluate)
 
-    watch = commands.add_parser("watch", help="see the policy act: in the terminal, or as .gif, .mp4 or .html")
+    watch = commands.add_parser("watch", help="see the policy act: in the terminal, or as .gif")
     _add_folder(watch)
     watch.add_argument("--episodes", type=count, default=1, metavar="N", help="to show (default 1)")
     watch.add_argument(
-        "--output", type=output_file(".gif", ".mp4", ".html"), metavar="FILE",
-        help="write an animation instead: .gif, .mp4 (needs ffmpeg) or .html (one page with a slider)",
+        "--output", type=output_file(".gif"), metavar="FILE",
+        help="write an animation instead: .gif",
     )  # fmt: skip
     watch.add_argument("--fps", type=between(0, 100), default=4.0, help="steps shown in a second (default 4)")
     watch.add_argument(

@@ -66,7 +66,7 @@ WRONG = [
     (("export", WORLD, "--episodes", "5", "--uncertain", "x.txt"), ".drn"),
     (("export", WORLD, "--episodes", "5"), "nothing to write"),
     (("evaluate", "run", "--episodes", "0"), "--episodes"),
-    (("watch", "run", "--output", "x.avi"), ".gif or .mp4 or .html"),
+    (("watch", "run", "--output", "x.avi"), ".gif"),
     (("watch", "run", "--fps", "0"), "--fps"),
     (("watch", "run", "--episodes", "0"), "--episodes"),
     (("watch", "nowhere"), "nowhere"),

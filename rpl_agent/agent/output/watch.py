@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
 
-from rpl_agent.agent.output.animation import EpisodeFrame, write_animation
 from rpl_agent.errors import ModelError
 from rpl_agent.jsonable import jsonable
 
 #: Steps shown in a second, if nothing else is asked for.
 FPS = 4.0
+#: Pixels of the line below a picture that says which action was taken.
+CAPTION = 26
+
+
+@dataclass(frozen=True)
+class EpisodeFrame:
+    """One picture of an episode with what led to it."""
+
+    picture: Any  # what env.render() gives: a text, or (H, W, 3) uint8
+    episode: int  # from 1
+    step: int  # 0 before the first action
+    action: str | None  # the action that led here; None at the start
+    total: float  # the return so far
+    over: bool = False
+    cut: bool = False  # over, but only because of a time limit
+
+    @property
+    def caption(self) -> str:
+        words = [f"episode {self.episode}", f"step {self.step}", f"action {self.action or '–'}"]
+        end = " (cut by the time limit)" if self.cut else " (over)" if self.over else ""
+        return "   ".join([*words, f"return {self.total:.6g}{end}"])
 
 
 def play(agent: Any, env: Any, episodes: int, *, seed: int = 0) -> Iterator[EpisodeFrame]:
@@ -38,7 +59,7 @@ def _check_render_mode(env: Any) -> None:
     if mode is None:
         raise ModelError("watching needs an environment with a render mode, e.g. render_mode='ansi' or 'rgb_array'")
     if mode not in known:
-        what, instead = ("text", "an output .gif, .mp4 or .html") if mode == "ansi" else ("pictures", "no output")
+        what, instead = ("text", "an output .gif") if mode == "ansi" else ("pictures", "no output")
         raise ModelError(f"{env.spec.id if env.spec else 'this world'} draws no {what}: ask for {instead}")
 
 
@@ -61,7 +82,7 @@ def watch(
     fps: float = FPS,
     live: bool = False,
 ) -> dict[str, Any]:
-    """The policy of a run acting: frames as text, drawn in place (``live``), or written as .gif, .mp4 or .html."""
+    """The policy of a run acting: frames as text, drawn in place (``live``), or written as .gif."""
     agent.mode = mode
     steps = play(agent, env, episodes, seed=seed)
     frames = list(steps) if output is not None or not live else list(_shown_in_place(steps, fps))
@@ -69,7 +90,7 @@ def watch(
     actions = [frame.action for frame in frames]
     result = {"run": str(run), "mode": mode, "frames": len(frames), "returns": returns, "actions": actions}
     if output is not None:
-        write_animation(Path(output), frames, fps, f"{agent.pmdp.name}: the {mode} policy of {Path(run).name}")
+        write_gif(Path(output), frames, fps)
         result |= {"output": str(output), "text": f"wrote {len(frames)} frames to {output}; returns {returns}"}
     else:
         texts = [] if live else [f"{frame.caption}\n{frame.picture}" for frame in frames]
@@ -90,3 +111,23 @@ def _shown_in_place(frames: Iterator[EpisodeFrame], fps: float) -> Iterator[Epis
             view.update(Group(Text(frame.caption, style="bold", no_wrap=True, overflow="crop"), picture), refresh=True)
             yield frame
             time.sleep(1 / fps)
+
+
+def write_gif(path: Path, frames: Sequence[EpisodeFrame], fps: float = FPS) -> None:
+    """Frames of one size with the caption below; the picture of a plain model grows with its labels."""
+    try:
+        from PIL import Image, ImageDraw, ImageFont
+    except ImportError:
+        raise ModelError("animations need pillow: pip install 'rpl-agent[plot]'") from None
+    if path.suffix.lower() != ".gif":
+        raise ModelError(f"{str(path)!r} does not end in .gif")
+    pictures = [np.asarray(frame.picture, dtype=np.uint8) for frame in frames]
+    height, width = (max(picture.shape[k] for picture in pictures) for k in (0, 1))
+    size = (width, height + CAPTION)
+    font, images = ImageFont.load_default(13), []
+    for frame, picture in zip(frames, pictures):
+        image = Image.new("RGB", size, "white")
+        image.paste(Image.fromarray(picture), (0, 0))
+        ImageDraw.Draw(image).text((10, size[1] - CAPTION + 5), frame.caption, fill=(38, 50, 56), font=font)
+        images.append(image)
+    images[0].save(path, save_all=True, append_images=images[1:], duration=round(1000 / fps), loop=0)
