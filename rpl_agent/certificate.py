@@ -22,7 +22,7 @@ SCHEMA = {
     "format": Text(), "lower": Number(), "upper": Number(), "delta": Number(0.0, 1.0), "confidence": Text(),
     "relaxation": Text(), "samples": Whole(), "estimate": Maybe(Number(nan=True)), "evaluated": Maybe(Flag()),
     "anytime": Maybe(Flag()), "log_e_value": Maybe(Number()), "refuted": Maybe(Flag()), "empty": Maybe(Flag()),
-    "fallback": Maybe(Text()), "slack": Maybe(Number(0.0, nan=True)), "model": Maybe(Text()),
+    "fallback": Maybe(Text()), "edge": Maybe(Text()), "slack": Maybe(Number(0.0, nan=True)), "model": Maybe(Text()),
     "model_hash": Maybe(Text()), "iterations": Maybe(Whole()), "timings": Maybe({}), "versions": Maybe({}),
     "momentary_lower": Maybe(Number(nan=True)), "momentary_upper": Maybe(Number(nan=True)), "attribution": Maybe({}),
     "episodes_for": Maybe({}), "checked": Maybe(Flag()), "objective": {},
@@ -56,6 +56,7 @@ class Certificate:
     refuted: bool = False
     empty: bool = False  # no parameter fits all constraints
     fallback: str | None = None  # what was used instead of the configured set, and why
+    edge: str | None = None  # parameters whose most likely value lies outside their domain
     truncation: str | None = None  # what a time limit of the environment means for the guarantee
     momentary_lower: float = math.nan  # of the last data alone, where this is the best of a run so far
     momentary_upper: float = math.nan
@@ -95,6 +96,12 @@ class Certificate:
             if share >= 0.005:
                 parts.append(f"{share:.0%} of the gap is {name}")
         return ", ".join(parts)
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader has to know beside the numbers."""
+        unchecked = None if self.checked else "these bounds have not passed the solver's independent check"
+        return [note for note in (self.fallback, self.edge, self.truncation, unchecked) if note]
 
     @property
     def optimum_bound(self) -> float:
@@ -171,13 +178,7 @@ class Certificate:
         )
         if self.explanation:
             lines.append(f"  estimate: {self.explanation}")
-        if self.fallback:
-            lines.append(f"  NOTE: {self.fallback}")
-        if self.truncation:
-            lines.append(f"  NOTE: {self.truncation}")
-        if not self.checked:
-            lines.append("  NOTE: these bounds have not passed the solver's independent check")
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"  NOTE: {note}" for note in self.notes)])
 
 
 def _array(values: Any, dtype: Any) -> np.ndarray:

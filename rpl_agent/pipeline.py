@@ -48,7 +48,9 @@ from rpl_agent.errors import DataError, ModelError, RefutedWarning, RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import untied_intervals
 from rpl_agent.evidence.ledger import Ledger, check_delta
-from rpl_agent.likelihood.misspecification import log_e_value, point_estimate
+from rpl_agent.likelihood.estimate import TELLING_GAIN, edge, point_estimate
+from rpl_agent.likelihood.refutation.alternatives import IN_TIME, NO_DOUBT, Doubt
+from rpl_agent.likelihood.refutation.misspecification import doubt
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.objective import Kind, Objective, Sense
 from rpl_agent.model.pmdp import ParametricMDP
@@ -101,11 +103,15 @@ class Uncertainty:
     relaxation: Relaxation
     region: Region | None
     estimate: np.ndarray | None  # (d,) point estimate of θ, None where none exists
-    log_e_value: float
+    doubt: Doubt  # what speaks most against the model
     refuted: bool
     empty: bool
     fallback: str | None
     timings: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def log_e_value(self) -> float:
+        return self.doubt.log_e_value
 
 
 @dataclass
@@ -128,12 +134,12 @@ def _timed(timings: dict[str, float], stage: str) -> Iterator[None]:
 # ---------------------------------------------------------------------- data → what nature may do
 def uncertainty_from(
     pmdp: ParametricMDP, counts: Counts, config: Config, *, start: np.ndarray | None = None,
-    evidence: float = -math.inf,
+    evidence: Doubt = NO_DOUBT,
 ) -> Uncertainty:  # fmt: skip
     """The confidence set of the data, relaxed for the solver.
 
-    ``start`` (d,) is an earlier estimate, from which the search for the new one starts. ``evidence`` is the largest
-    ln e-value of this data set so far: the statement is about all times together, so a refuted model stays refuted.
+    ``start`` (d,) is an earlier estimate, from which the search for the new one starts. ``evidence`` is the
+    strongest doubt about this data set so far: it is valid at all times together, so a refuted model stays refuted.
     """
     if counts.pmdp is not pmdp and counts.pmdp.content_hash != pmdp.content_hash:
         raise DataError("the counts belong to another model")
@@ -143,22 +149,21 @@ def uncertainty_from(
     with _timed(timings, "estimate"):
         estimate = point_estimate(pmdp, counts, start)
     with _timed(timings, "e-value"):
-        log_e = max(evidence, log_e_value(pmdp, counts, estimate))
-    refuted = bool(log_e >= math.log(1.0 / ledger.refutation))
+        found = max(evidence, doubt(pmdp, counts, estimate), key=lambda one: one.log_e_value)
+    refuted = bool(found.log_e_value >= math.log(1.0 / ledger.refutation))
     data = ConfidenceData(pmdp, counts, kind, ledger.main, estimate, timings)
     relaxation = None if refuted else RELAXERS[config.relaxation](data, config)
     empty, fallback = relaxation is None and not refuted, None
     if relaxation is None:
-        reason = (
-            f"the model is refuted by the data (log e-value {log_e:.1f})"
-            if refuted
-            else "no parameter fits all constraints"
-        )
-        fallback = f"{reason}: bounds come from untied intervals, which trust the model's graph only"
+        reason = found.text(pmdp, counts) if refuted else "no parameter fits all constraints"
+        changed = refuted and found.kind in IN_TIME  # then untied intervals are as wrong as the model
+        trusted = "the model's graph and no data" if changed else "untied intervals, which trust the model's graph only"
+        fallback = f"{reason}: bounds come from {trusted}"
         warnings.warn(fallback, RefutedWarning if refuted else RPLWarning, stacklevel=3)
         with _timed(timings, "intervals"):
-            relaxation = untied(pmdp, *untied_intervals(pmdp, counts, kind.untied, ledger.fallback))
-    return Uncertainty(relaxation, data.known_region, estimate, log_e, refuted, empty, fallback, timings)
+            known = Counts(pmdp) if changed else counts
+            relaxation = untied(pmdp, *untied_intervals(pmdp, known, kind.untied, ledger.fallback))
+    return Uncertainty(relaxation, data.known_region, estimate, found, refuted, empty, fallback, timings)
 
 
 @dataclass
@@ -306,7 +311,9 @@ def certify_uncertainty(
             lower, upper, chosen, gradient = _better_bounds(uncertainty, objective, config, policy, known, chosen)
     if not lower <= upper:  # bounds of one set cannot cross, nor be no numbers: nothing of this may leave
         raise ModelError(f"the bounds [{lower!r}, {upper!r}] contradict each other: this is a defect, please report it")
-    estimate = math.nan
+    estimate, at_edge = math.nan, edge(pmdp, counts)
+    if at_edge is not None and at_edge.gain >= TELLING_GAIN:
+        warnings.warn(at_edge.note, RPLWarning, stacklevel=3)
     if uncertainty.estimate is not None:
         with _timed(timings, "solve"):
             estimate = true_value(pmdp, objective, chosen, uncertainty.estimate, max(config.precision, 1e-4))
@@ -315,6 +322,7 @@ def certify_uncertainty(
         confidence=config.confidence, relaxation=config.relaxation, samples=counts.total, estimate=estimate,
         evaluated=policy is not None, anytime=config.is_anytime, log_e_value=uncertainty.log_e_value,
         refuted=uncertainty.refuted, empty=uncertainty.empty, fallback=uncertainty.fallback,
+        edge=None if at_edge is None else at_edge.note,
         model=pmdp.name, model_hash=pmdp.content_hash, timings=timings,
         slack=max(robust.upper - robust.lower, optimistic.upper - optimistic.lower),
         iterations=robust.iterations + optimistic.iterations, versions=versions(), checked=True,

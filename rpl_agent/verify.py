@@ -19,6 +19,7 @@ import numpy as np
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
+from rpl_agent.likelihood.refutation.alternatives import NO_DOUBT, Doubt
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.pipeline import Config, certify_uncertainty, uncertainty_from
@@ -50,7 +51,7 @@ def verify(certificate: Certificate, pmdp: ParametricMDP, counts: Counts, precis
     if problems:
         return Verdict(problems, [], math.nan, math.nan)
     config = Config(certificate.confidence, certificate.relaxation, certificate.delta, precision)
-    evidence = certificate.log_e_value if certificate.refuted else -math.inf
+    evidence = Doubt(certificate.log_e_value) if certificate.refuted else NO_DOUBT
     uncertainty = uncertainty_from(pmdp, counts, config, evidence=evidence)
     found = certify_uncertainty(pmdp, counts, uncertainty, certificate.objective, config, policy=certificate.policy)
     if not certificate.evaluated:  # the far side bounds every policy, not only this one

@@ -702,8 +702,8 @@ int64_t particles_inside(const parameter_chart *chart, int64_t count, const doub
 /* sum_i e^(least - g_i), *least the least of g (count); (0, inf) where nothing is finite. */
 double exponential_sum(int64_t count, const double *g, double *least);
 
-/* ln of the product over rows of the Dirichlet(1/2)-multinomial probability of the observed sequences of successors. */
-double dirichlet_log_marginal(int64_t num_rows, const int64_t *row_ptr, const int64_t *transitions);
+/* ln of the Dirichlet(1/2)-multinomial probability of each row's observed sequence of successors, out (num_rows). */
+void dirichlet_log_marginals(int64_t num_rows, const int64_t *row_ptr, const int64_t *transitions, double *out);
 
 /* ---------------------------------------------------------------------- fit.c: Newton's method */
 

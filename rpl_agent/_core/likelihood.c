@@ -305,24 +305,19 @@ double exponential_sum(int64_t count, const double *g, double *least)
     return total;
 }
 
-double dirichlet_log_marginal(int64_t num_rows, const int64_t *row_ptr, const int64_t *transitions)
+void dirichlet_log_marginals(int64_t num_rows, const int64_t *row_ptr, const int64_t *transitions, double *out)
 {
     const double half = lgamma(0.5);
-    double total = 0.0, carry = 0.0;
     for (int64_t r = 0; r < num_rows; r++) {
         int64_t n = 0, k = row_ptr[r + 1] - row_ptr[r];
         for (int64_t t = row_ptr[r]; t < row_ptr[r + 1]; t++)
             n += transitions[t];
+        out[r] = 0.0;
         if (n == 0 || k < 2)
             continue;
-        double value = lgamma(0.5 * k) - lgamma(n + 0.5 * k);
+        out[r] = lgamma(0.5 * k) - lgamma(n + 0.5 * k);
         for (int64_t t = row_ptr[r]; t < row_ptr[r + 1]; t++)
             if (transitions[t] > 0)
-                value += lgamma(transitions[t] + 0.5) - half;
-        /* the rounding error of each sum is exact, and carried */
-        double sum = total + value;
-        carry += fabs(total) >= fabs(value) ? (total - sum) + value : (value - sum) + total;
-        total = sum;
+                out[r] += lgamma(transitions[t] + 0.5) - half;
     }
-    return total + carry;
 }

@@ -14,7 +14,6 @@ fraction, so that updates are logarithmic in the data, whatever the number of pa
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from collections.abc import Iterator
@@ -30,6 +29,7 @@ from rpl_agent.certificate import Certificate
 from rpl_agent.coupled.attribution import fisher_information
 from rpl_agent.errors import RPLWarning
 from rpl_agent.evidence.counts import Counts
+from rpl_agent.likelihood.refutation.alternatives import NO_DOUBT
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
@@ -55,7 +55,7 @@ class Planner:
         self.uncertainty: Uncertainty | None = None  # of the last certificate, for figures and widths
         self.seconds = dict.fromkeys(STAGES, 0.0)
         self.skipped = 0
-        self.evidence = -math.inf  # largest ln e-value so far: what was refuted once stays refuted
+        self.evidence = NO_DOUBT  # the strongest so far: what was refuted once stays refuted
         self._unknown = ~pmdp.table.is_constant
         self.seen: np.ndarray | None = None  # successes of unknown expressions at the last update
         self._warned: set[str | type[Warning]] = set()
@@ -116,7 +116,7 @@ class Planner:
     def _uncertainty(self, counts: Counts, estimate: np.ndarray | None) -> Uncertainty:
         with self._each_warning_once():
             uncertainty = uncertainty_from(self.pmdp, counts, self.config, start=estimate, evidence=self.evidence)
-        self.evidence = max(self.evidence, uncertainty.log_e_value)
+        self.evidence = max(self.evidence, uncertainty.doubt, key=lambda doubt: doubt.log_e_value)
         for stage, seconds in uncertainty.timings.items():
             self.seconds[stage if stage in self.seconds else "region"] += seconds
         return uncertainty

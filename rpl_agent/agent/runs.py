@@ -202,7 +202,7 @@ def _summary(agent: RPLAgent) -> dict[str, Any]:
         "relaxation": certificate.relaxation, "checked": certificate.checked,
         "episodes": agent.num_episodes, "steps": agent.num_timesteps,
         "updates": agent.num_updates, "updates_skipped": agent.planner.skipped, "refuted": certificate.refuted,
-        "empty": certificate.empty, "truncation": certificate.truncation,
+        "empty": certificate.empty, "truncation": certificate.truncation, "notes": certificate.notes,
         "seconds": agent.elapsed, "stages": dict(agent.planner.seconds),
     }  # fmt: skip
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from rpl_agent.baselines.model_based import ModelBased
 from rpl_agent.errors import ModelError
-from rpl_agent.likelihood.misspecification import point_estimate
+from rpl_agent.likelihood.estimate import point_estimate
 from rpl_agent.model import Policy
 
 #: Pseudo-observations per bound of the domain: enough to stay inside, too few to be seen.

@@ -14,6 +14,7 @@ from rpl_agent.certificate import Certificate
 from rpl_agent.errors import ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import METHODS, confidence_intervals, untied_intervals
+from rpl_agent.likelihood.refutation.alternatives import NO_DOUBT
 from rpl_agent.model import Nature, Policy
 from rpl_agent.pipeline import Config, Solutions, Uncertainty, certify_uncertainty
 from rpl_agent.relaxations.interval import Intervals
@@ -91,7 +92,7 @@ class IntervalLearning(ModelBased):
             return None
         if self._robust is None or self._robust[0] != self.num_timesteps:
             counts, intervals = self.relaxation()
-            uncertainty = Uncertainty(intervals, None, None, 0.0, False, False, None)
+            uncertainty = Uncertainty(intervals, None, None, NO_DOUBT, False, False, None)
             found = certify_uncertainty(
                 self.world.pmdp, counts, uncertainty, self.world.objective, self.config, warm=self._warm
             )

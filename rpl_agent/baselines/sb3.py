@@ -29,7 +29,7 @@ from rpl_agent.schema import Text, Whole, check
 
 ALGORITHMS: dict[str, Any] = {"dqn": DQN, "ppo": PPO, "maskable-ppo": MaskablePPO}
 #: Small networks, because states are a handful of variables; almost no discount, because the objectives have none.
-#: What follows won the search of `rpl_agent.experiments.tuning`. ``rollout``: steps between two updates, of all
+#: What follows won the search of `benchmarks.tuning`. ``rollout``: steps between two updates, of all
 #: environments together.
 _COMMON: dict[str, Any] = {"gamma": 0.999, "policy_kwargs": {"net_arch": [64, 64]}}
 DEFAULTS: dict[str, dict[str, Any]] = {

@@ -131,6 +131,7 @@ def run_certify(arguments: argparse.Namespace) -> int:
         "refuted": certificate.refuted,
         "empty": certificate.empty,
         "fallback": certificate.fallback,
+        "notes": certificate.notes,
         "quarantined": quarantined,
         "build_seconds": certificate.build_seconds,
         "solve_seconds": certificate.solve_seconds,

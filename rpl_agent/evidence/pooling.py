@@ -47,10 +47,7 @@ class EventTable:
     """
 
     def __init__(self, pmdp: ParametricMDP):
-        table = pmdp.table
-        multiplicity = np.empty(pmdp.num_transitions, dtype=np.int32)
-        scratch = np.full(table.num_expressions, -1), np.empty(table.num_expressions, dtype=np.int64)
-        core.multiplicities(pmdp.num_rows, pmdp.row_ptr, pmdp.expression, *scratch, multiplicity)
+        table, multiplicity = pmdp.table, _multiplicities(pmdp)
         if multiplicity.max(initial=1) == 1 and multiplicity.min(initial=1) == 1:
             self.group_of = pmdp.expression
             self.expression = np.arange(table.num_expressions)
@@ -105,6 +102,19 @@ class EventTable:
         np.maximum.at(low, self.expression[used], np.where(k > 1, np.nextafter(event_low / k, 0.0), event_low))
         np.minimum.at(high, self.expression[used], np.where(k > 1, np.nextafter(event_high / k, 1.0), event_high))
         return low, high
+
+
+def _multiplicities(pmdp: ParametricMDP) -> np.ndarray:
+    """(T,) how many successors of its row carry a transition's expression, at its first place; 0 at the others."""
+    multiplicity = np.empty(pmdp.num_transitions, dtype=np.int32)
+    scratch = np.full(pmdp.num_expressions, -1), np.empty(pmdp.num_expressions, dtype=np.int64)
+    core.multiplicities(pmdp.num_rows, pmdp.row_ptr, pmdp.expression, *scratch, multiplicity)
+    return multiplicity
+
+
+def standing_once(pmdp: ParametricMDP) -> np.ndarray:
+    """Ids of the transitions whose expression no other successor of their row carries."""
+    return np.flatnonzero(_multiplicities(pmdp) == 1)
 
 
 def event_table(pmdp: ParametricMDP) -> EventTable:

@@ -16,7 +16,7 @@ from rpl_agent.experiments.runner import run_sweep
 from rpl_agent.experiments.store import Row
 from rpl_agent.experiments.tables import tables
 from rpl_agent.experiments.tasks import instance_name
-from rpl_agent.likelihood.misspecification import point_estimate
+from rpl_agent.likelihood.estimate import point_estimate
 from rpl_envs import INSTANCES
 
 

@@ -22,5 +22,6 @@ docs/guarantees.md has the theorem with its proof. Modules, in the order in whic
 - `fit`: points of large likelihood; `expansion`: the likelihood around them;
 - `mixture`: lower bounds on ln Q; `windows`: which windows, with which priors;
 - `level_set`: C and its outer approximations; `region`: C as a `Region`;
-- `misspecification`: an e-value against the model itself.
+- `estimate`: the point estimate, and edges of the domain at which it sits;
+- `alternatives`, `wider`, `descent`, `misspecification`: e-values against the model itself.
 """

@@ -49,12 +49,14 @@ class JointBlock:
     Attributes
     ----------
     number : its place among all blocks
+    rows : (m,) ids of its rows
     expressions : (n,) ids of the expressions of its rows, constants included
     transitions : (t,) ids of its rows' transitions
     model : the same rows over the same parameters, one state each
     """
 
     number: int
+    rows: np.ndarray
     expressions: np.ndarray
     transitions: np.ndarray
     model: ParametricMDP
@@ -146,6 +148,17 @@ def product_region(
         if not region.is_empty:
             low[span], high[span] = region.box()
     return Product(blocks.block_ptr, low, high, rest_low, rest_high, others, order)
+
+
+def single_block(pmdp: ParametricMDP, number: int) -> JointBlock:
+    """A block that is one distribution, with a small model of its own as other blocks have."""
+    blocks = factorisation(pmdp)
+    uses = _parameters_of_expressions(pmdp.table)
+    own = blocks.block_of_expression == number
+    parameters = np.unique(uses[np.flatnonzero(own)].indices)
+    of_parameter = np.full(pmdp.num_parameters, -1)
+    of_parameter[parameters] = 0
+    return _sub_models(pmdp, of_parameter, np.where(own, 0, -1), np.zeros(1, dtype=np.int64))[0]
 
 
 # ---------------------------------------------------------------------- finding the blocks
@@ -283,7 +296,7 @@ def _sub_model(pmdp: ParametricMDP, number: int, rows: np.ndarray, parameters: n
         initial_state=0, labels={}, rewards={}, action_names=("",), own_actions=None, variables={}, state_values=None,
         silent=None, name=f"block {number}",
     )  # fmt: skip
-    return JointBlock(number, expressions, transitions, model)
+    return JointBlock(number, rows, expressions, transitions, model)
 
 
 def _sub_table(table: ExpressionTable, expressions: np.ndarray, parameters: np.ndarray) -> ExpressionTable:

@@ -10,12 +10,16 @@ import numpy as np
 from rpl_agent._core import Struct, core
 from rpl_agent.highs import minimiser
 from rpl_agent.model.caching import cached_on
+from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import Reduction
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.unused import without_unused
+from rpl_agent.model.validation import RANGE_TOLERANCE, expression_range
 
 #: Up to so many parameters the domain's vertices are enumerated to project it.
 MAX_PROJECTED = 8
+#: Up to so many coordinates the set on which all expressions are probabilities is enumerated.
+MAX_WIDER = 5
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,41 @@ def _chart_of(pmdp: ParametricMDP) -> ParameterChart:
     return _hull_chart(vertices)
 
 
-def _hull_chart(vertices: np.ndarray) -> ParameterChart:
+def wider_chart(pmdp: ParametricMDP) -> ParameterChart:
+    """The coordinates of `parameter_chart` over more than the domain, as far as every expression is a probability.
+
+    Rows sum to 1 identically, so parameters out there make a Markov decision process of the same graph, too. Affine
+    models of few dimensions: {x : 0 ≤ f[x] ≤ 1 for all f}. Polynomial ones: [0, 1] for each parameter, if that will do.
+    """
+    return cached_on(pmdp, "wider chart", _wider)
+
+
+def _wider(pmdp: ParametricMDP) -> ParameterChart:
+    chart, pmdp = parameter_chart(pmdp), without_unused(pmdp)
+    reduction, domain = pmdp.table.reduction, pmdp.domain
+    if chart.reduction is not None:
+        larger = Domain(
+            domain.parameters, np.minimum(domain.lower, 0.0), np.maximum(domain.upper, 1.0), domain.A, domain.b
+        )
+        low, high = expression_range(pmdp.table, larger)
+        if (low < -RANGE_TOLERANCE).any() or (high > 1.0 + RANGE_TOLERANCE).any():
+            return chart
+        return ParameterChart(*larger.constraints(), chart.start, chart.reduction)
+    if not chart.has_interior or reduction.rank > MAX_WIDER:
+        return chart
+    free = np.flatnonzero(~pmdp.table.is_constant)
+    weights, constant = np.asarray(reduction.weights)[free], pmdp.table.constant[free]
+    rows = np.column_stack([np.vstack([weights, -weights]), -np.concatenate([1.0 - constant, constant])])
+    rows = np.unique(np.round(rows / np.linalg.norm(rows[:, :-1], axis=1)[:, None], 13), axis=0)
+    if reduction.rank == 1:
+        ends = -rows[:, 1] / rows[:, 0]
+        return _hull_chart(np.array([[ends[rows[:, 0] < 0].max()], [ends[rows[:, 0] > 0].min()]]), chart.start)
+    from scipy.spatial import HalfspaceIntersection
+
+    return _hull_chart(HalfspaceIntersection(rows, chart.start).intersections, chart.start)
+
+
+def _hull_chart(vertices: np.ndarray, start: np.ndarray | None = None) -> ParameterChart:
     """Chart of the convex hull of points x (n, r), a hair inside so that every point of it is a parameter."""
     if vertices.shape[1] == 1:
         A, b = np.array([[1.0], [-1.0]]), np.array([vertices.max(), -vertices.min()])
@@ -130,4 +168,4 @@ def _hull_chart(vertices: np.ndarray) -> ParameterChart:
 
         equations = ConvexHull(vertices).equations
         A, b = equations[:, :-1], -equations[:, -1]
-    return ParameterChart(A, b - 1e-9 * (1.0 + np.abs(b)), vertices.mean(axis=0))
+    return ParameterChart(A, b - 1e-9 * (1.0 + np.abs(b)), vertices.mean(axis=0) if start is None else start)

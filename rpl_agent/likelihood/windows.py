@@ -71,7 +71,7 @@ def likelihood_set(
     offsets = np.array([
         np.log(weight)
         + log_mixture(
-            cached_on(chart, "uniform prior", _uniform) if mark is None else window_prior(pmdp, mark, chart),
+            cached_on(chart, "uniform prior", uniform_prior) if mark is None else window_prior(pmdp, mark, chart),
             observed.window(j), chart, overall, expansion, j,
         )
         for j, (mark, weight) in enumerate(windows)
@@ -107,7 +107,7 @@ def window_prior(pmdp: ParametricMDP, mark: Mark, chart: ParameterChart) -> Gaus
     return Gaussian(found.z, found.precision / KAPPA)
 
 
-def _uniform(chart: ParameterChart) -> Uniform:
+def uniform_prior(chart: ParameterChart) -> Uniform:
     """Uniform prior with an upper bound on the domain's volume: its box, or its hull where that is cheap."""
     low, high = bounding_box(chart)
     log_volume = float(np.log(high - low).sum())

@@ -49,13 +49,13 @@ def action_order(listed: Iterable[Sequence[Hashable]], declared: Sequence[Hashab
     try:
         sorted_keys = tuple(TopologicalSorter(before).static_order())
     except CycleError:
-        order = named_actions(keys, is_known=False)
+        found = named_actions(keys, is_known=False)
         warnings.warn(
-            f"{model}: states list their actions in different orders, the model takes {order.names}: pass "
+            f"{model}: states list their actions in different orders, the model takes {found.names}: pass "
             "action_names=[...] in the order of the environment's action space",
             RPLWarning, stacklevel=3,
         )  # fmt: skip
-        return order
+        return found
     only = all(key in before[following] for key, following in pairwise(sorted_keys))
     return named_actions(sorted_keys if only else keys, is_known=only)
 

@@ -1,4 +1,4 @@
-"""Uncertain MDPs, and the correspondence with parametric ones (Appendix B of the paper), both ways.
+"""Uncertain MDPs, and the parametric ones that correspond to them (Appendix B of the paper).
 
 An uncertain MDP is a skeleton with a polytope of transition probabilities p (T,): bounds of every entry and rows
 A p <= b. If no row of A touches two state-action pairs the set is (s, a)-rectangular; otherwise it is coupled.
@@ -16,7 +16,6 @@ from functools import cached_property
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import qr
 from scipy.sparse.csgraph import connected_components
 
 from rpl_agent.errors import ModelError
@@ -24,12 +23,9 @@ from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import DENSE_COLUMNS, ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP, Reward
-from rpl_agent.regions.base import Region
-from rpl_agent.regions.intersection import Intersection
 from rpl_agent.regions.polytope import Polytope
 from rpl_agent.regions.product import Product
 from rpl_agent.relaxations.interval import Intervals
-from rpl_agent.relaxations.projections import expression_bounds
 from rpl_agent.relaxations.rectangular import Rectangular
 
 
@@ -251,55 +247,6 @@ def _block(
         A.append(row)
         b.append(right + 4 * UNIT_ROUNDOFF * mass * (1 + span.stop - span.start))
     return Polytope(np.array(A), np.array(b), umdp.lower[transitions], umdp.upper[transitions])
-
-
-# ---------------------------------------------------------------------- pMDP -> uncertain MDP
-def to_umdp(pmdp: ParametricMDP, region: Region, slack: float = 1e-12) -> UncertainMDP:
-    """The uncertain MDP that a pMDP and a set of admissible parameters induce, with explicit linear constraints.
-
-    r transitions whose expressions are independent determine x; the region's rows become rows over them, and every
-    other probability is tied to them by an equality. Exact, up to ``slack`` per row, for a polytope of an affine
-    model; for other regions the polytope part and the interval hull, a superset.
-    """
-    table = pmdp.table
-    weights, constant = table.reduction.weights, table.constant
-    if sparse.issparse(weights):
-        raise ModelError("this model has one parameter per transition: it is an uncertain MDP already")
-    lower, upper = expression_bounds(region, pmdp)
-    r, size = table.reduction.rank, pmdp.num_transitions
-    A = sparse.csr_array((0, size))
-    b = np.zeros(0)
-    used, first = np.unique(pmdp.expression, return_index=True)
-    if r and np.linalg.matrix_rank(weights[used]) == r:
-        chosen = qr(weights[used].T, pivoting=True, mode="economic")[2][:r]
-        basis, at = used[chosen], first[chosen]
-        inverse = np.linalg.inv(weights[basis])  # x = inverse (p_at - constant_basis)
-        select = sparse.csr_array((np.ones(r), (np.arange(r), at)), shape=(r, size))
-        to_x = sparse.csr_array(inverse) @ select
-        members = region.members if isinstance(region, Intersection) else [region]
-        rows = [m for m in members if isinstance(m, Polytope)]
-        parts, right = [], []
-        for m in rows:
-            parts.append(sparse.csr_array(m.A) @ to_x)
-            right.append(m.b + m.A @ (inverse @ constant[basis]))
-        low, high = region.box()
-        shift = inverse @ constant[basis]
-        parts += [to_x, -to_x]
-        right += [high + shift, -low - shift]
-        tie = sparse.eye_array(size, format="csr") - sparse.csr_array(weights[pmdp.expression]) @ to_x
-        value = constant[pmdp.expression] - weights[pmdp.expression] @ shift
-        free = ~(table.is_constant[pmdp.expression]) & ~np.isin(np.arange(size), at)
-        parts += [sparse.csr_array(tie)[free], -sparse.csr_array(tie)[free]]
-        right += [value[free], -value[free]]
-        A = sparse.csr_array(sparse.vstack(parts))
-        A.data[np.abs(A.data) < 1e-15] = 0.0
-        A.eliminate_zeros()
-        b = np.concatenate(right) + slack
-    f = pmdp.expression
-    return UncertainMDP(
-        pmdp.state_ptr, pmdp.action, pmdp.row_ptr, pmdp.successor, lower[f], upper[f], A, b, pmdp.initial_state,
-        pmdp.labels, _known_rewards(pmdp), pmdp.action_names, pmdp.name,
-    )  # fmt: skip
 
 
 def _known_rewards(pmdp: ParametricMDP) -> Mapping[str, Reward]:

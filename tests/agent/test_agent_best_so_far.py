@@ -119,11 +119,8 @@ def test_shares_follow_the_information():
     )  # fmt: skip
     shares = []
     for scale in (1, 10):
-        counts = Counts(pmdp)
-        for t in range(pmdp.num_transitions):
-            row = int(pmdp.transition_row[t])
-            if pmdp.row_ptr[row + 1] - pmdp.row_ptr[row] == 2:
-                n = 50 * (scale if row == 0 else 1)
-                counts.add(int(pmdp.row_state[row]), int(pmdp.action[row]), int(pmdp.successor[t]), n)
+        counts, row = Counts(pmdp), pmdp.transition_row
+        coins = np.diff(pmdp.row_ptr)[row] == 2
+        counts.add_batch(np.where(coins, np.where(row == 0, 50 * scale, 50), 0))
         shares.append(certify(pmdp, counts, Objective.reach("good"), Config(relaxation="coupled")).attribution)
     assert shares[1]["p"] < 0.3 < shares[0]["p"] and shares[1]["q"] > 0.7

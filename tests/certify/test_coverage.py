@@ -11,7 +11,7 @@ from benchmarks.coverage import interval_failures, likelihood_failures
 from rpl_agent.evidence import intervals
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.least_squares import least_squares
-from rpl_agent.likelihood.misspecification import log_e_value
+from rpl_agent.likelihood.refutation.misspecification import log_e_value
 from rpl_agent.likelihood.region import likelihood_region
 from rpl_agent.model import Domain, Policy, Simulator, build
 from rpl_agent.regions.lifting import build_region

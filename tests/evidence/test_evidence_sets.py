@@ -11,7 +11,9 @@ from rpl_agent.errors import DataError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.l1 import l1_rows, row_types
 from rpl_agent.evidence.least_squares import NOISE, least_squares
-from rpl_agent.likelihood.misspecification import log_e_value, point_estimate
+from rpl_agent.likelihood.estimate import point_estimate
+from rpl_agent.likelihood.refutation.alternatives import SHARE
+from rpl_agent.likelihood.refutation.misspecification import log_e_value
 from rpl_agent.model import Domain, Policy, Simulator, build
 
 
@@ -157,7 +159,7 @@ def test_e_value_equals_its_definition():
         return np.inf if (values <= 0).any() else -counts.successes @ np.log(values)
 
     best = minimize(negative, theta, method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-9})
-    exact = log_marginal + best.fun
+    exact = np.log(SHARE / 2) + log_marginal + best.fun  # its weight among all alternatives
     assert exact - 0.2 <= log_e_value(model, counts, theta) <= exact + 1e-6
     np.testing.assert_allclose(point_estimate(model, counts), best.x, atol=0.05)
 

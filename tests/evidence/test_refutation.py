@@ -8,8 +8,8 @@ import pytest
 from rpl_agent.agent import RPLAgent
 from rpl_agent.agent.planner import Planner
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.likelihood.misspecification import _box_chart, _largest_likelihood
 from rpl_agent.likelihood.observations import Observations
+from rpl_agent.likelihood.refutation.misspecification import _box_chart, _largest_likelihood
 from rpl_agent.model import Objective, build
 from rpl_agent.pipeline import Config
 

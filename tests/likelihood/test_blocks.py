@@ -15,7 +15,8 @@ from rpl_agent.evidence.intervals import anytime
 from rpl_agent.evidence.ledger import per_event
 from rpl_agent.likelihood import blocks as blocks_module
 from rpl_agent.likelihood.blocks import factorisation
-from rpl_agent.likelihood.misspecification import log_e_value, point_estimate
+from rpl_agent.likelihood.estimate import point_estimate
+from rpl_agent.likelihood.refutation.misspecification import log_e_value
 from rpl_agent.likelihood.region import likelihood_region
 from rpl_agent.model.expressions import DENSE_COLUMNS
 from rpl_agent.model.policy import Policy

@@ -31,14 +31,14 @@ LINES_OF_PACKAGE = {
     "rpl_agent/agent": 5_950,
     "rpl_agent/baselines": 1_200,
     "rpl_agent/cli": 1_600,
-    "rpl_agent/coupled": 1_300,
+    "rpl_agent/coupled": 1_050,
     "rpl_agent/evidence": 880,
-    "rpl_agent/experiments": 2_520,
+    "rpl_agent/experiments": 2_440,
     "rpl_agent/formats": 6_740,
-    "rpl_agent/likelihood": 1_710,
+    "rpl_agent/likelihood": 2_400,
     "rpl_agent/model": 3_900,
     "rpl_agent/plotting": 350,
-    "rpl_agent/regions": 2_850,
+    "rpl_agent/regions": 2_600,
     "rpl_agent/relaxations": 1_150,
     "rpl_agent/solver": 2_750,
 }
@@ -148,7 +148,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 41_010
+    assert sum(LINES_OF_PACKAGE.values()) <= 40_000
 
 
 def test_folders_are_not_crowded():

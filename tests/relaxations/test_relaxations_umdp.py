@@ -12,9 +12,10 @@ from rpl_agent.model import Nature, Objective, Sense, validate
 from rpl_agent.regions import build_region
 from rpl_agent.relaxations.projections import expression_wise
 from rpl_agent.relaxations.rectangular import Rectangular
-from rpl_agent.relaxations.umdp import UncertainMDP, to_pmdp, to_umdp
+from rpl_agent.relaxations.umdp import UncertainMDP, to_pmdp
 from rpl_agent.solver import solve
 from tests.reference.regions import affine_model, intervals_around
+from tests.reference.umdp import to_umdp
 
 
 def interval_umdp(states=30, width=0.05, seed=0, branching=4):

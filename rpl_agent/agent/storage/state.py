@@ -22,6 +22,7 @@ from rpl_agent.agent.storage.checkpoint import CheckpointError
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
+from rpl_agent.likelihood.refutation.alternatives import Doubt
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
@@ -60,7 +61,8 @@ SCHEMA = {
         "source": {"kind": Text(), "seed": Maybe(Whole(0, 2**64)), "episode": Maybe(Whole())}, "exact": Flag(),
         "opening": [_CALL], "tail": [_CALL], "anchor": Maybe({}), "whole": Flag(),
     })},
-    "evidence": Text(64, True), "seconds": dict.fromkeys(STAGES, _SECONDS), "certificate": Maybe(Text(1 << 33)),
+    "evidence": Text(64, True), "doubt": Maybe({"kind": Text(), "number": Anything()}),
+    "seconds": dict.fromkeys(STAGES, _SECONDS), "certificate": Maybe(Text(1 << 33)),
     "limits": Maybe({"episodes": Maybe(Whole()), "not_before": Whole()}),
     **{f"solution.{name}": Maybe(dict.fromkeys(_NUMBERS, Text(64, True))) for name in _SOLUTIONS},
 }  # fmt: skip
@@ -85,7 +87,8 @@ def capture(
         },
         "target": None if session.target is None else session.target.to_dict(),
         "rng": {"agent": plain_state(session.rng.bit_generator.state), "source": source},
-        "evidence": float(planner.evidence).hex(),  # every bit, and minus infinity
+        "evidence": float(planner.evidence.log_e_value).hex(),  # every bit, and minus infinity
+        "doubt": {"kind": planner.evidence.kind, "number": planner.evidence.number},
         "seconds": planner.seconds,
         "certificate": None if session.certificate is None else session.certificate.to_json(),
         "versions": versions(),
@@ -177,7 +180,8 @@ def _restore(session: Session, state: dict[str, Any], arrays: dict[str, np.ndarr
     if session.certificate is not None:
         session.certificate.policy.check(pmdp)
     planner.seconds = {stage: float(state["seconds"].get(stage, 0.0)) for stage in STAGES}  # logging came later
-    planner.skipped, planner.evidence = int(progress["skipped"]), float.fromhex(state["evidence"])
+    planner.skipped, doubt = int(progress["skipped"]), state.get("doubt") or {"kind": "rows", "number": -1}
+    planner.evidence = Doubt(float.fromhex(state["evidence"]), doubt["kind"], int(doubt["number"]))
     planner.estimate, planner.seen = arrays.get("estimate"), arrays.get("seen")
     planner.optimistic = None
     if "exploration.rows" in arrays:

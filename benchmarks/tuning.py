@@ -1,4 +1,4 @@
-"""A small search for the settings of the deep agents: `python -m rpl_agent.experiments.tuning [--jobs N]`.
+"""A small search for the settings of the deep agents: `python -m benchmarks.tuning [--jobs N]`.
 
 Every combination of the grid learns on three of the six worlds with one seed that the comparison does not use. The
 score of a combination is the mean relative loss |V* − V^π| / |V*| of its final policy, at most 1 per world. The winners

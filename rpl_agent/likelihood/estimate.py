@@ -1,0 +1,178 @@
+"""Where the likelihood is largest: the point estimate, and edges of the domain that keep it from being larger.
+
+An estimate at an edge that somebody chose (and that is no edge of probabilities) is worth a note long before the data
+refute the domain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from rpl_agent.evidence.counts import Counts
+from rpl_agent.likelihood.blocks import factorisation
+from rpl_agent.likelihood.chart import ParameterChart, domain_chart, parameter_chart, wider_chart
+from rpl_agent.likelihood.fit import BARRIER as PRIOR
+from rpl_agent.likelihood.fit import fit
+from rpl_agent.likelihood.observations import Observations, observed_expressions
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.unused import used_parameters, without_unused
+
+MAX_RANK = 64
+MAX_PARAMETERS = 200
+#: Small enough that the fit touches an edge that the data push it against.
+BARRIER = 1e-3
+#: An edge is named where crossing it gains this many nats (the maximum lies a standard deviation beyond it), and worth
+#: a warning from the second number on (20 times likelier).
+GAIN, TELLING_GAIN = 0.5, 3.0
+
+
+def point_estimate(
+    pmdp: ParametricMDP, counts: Counts, warm: np.ndarray | None = None, barrier: float = PRIOR
+) -> np.ndarray | None:
+    """θ (d,) of largest penalised likelihood, inside the domain; None for models with very many parameters.
+
+    Where parameters are not identifiable one by one this is one of many equally likely points. ``barrier`` is the
+    number of pseudo-observations per bound of the domain: near 0 gives the maximum-likelihood estimate.
+    """
+    if factorisation(pmdp).pays:
+        return _estimate_by_blocks(pmdp, counts, barrier)
+    if not 0 < pmdp.num_parameters <= MAX_PARAMETERS or pmdp.table.reduction.rank > MAX_RANK:
+        return None
+    core = without_unused(pmdp)
+    if core is not pmdp and not pmdp.domain.A[:, ~used_parameters(pmdp.table)].any():
+        # Data say nothing about the others: the middle of their bounds.
+        used, whole = used_parameters(pmdp.table), (pmdp.domain.lower + pmdp.domain.upper) / 2
+        found = point_estimate(core, counts, None if warm is None else warm[used], barrier)
+        assert found is not None
+        whole[used] = found
+        return whole
+    chart = domain_chart(pmdp)
+    if not chart.has_interior:
+        return chart.start
+    kept = observed_expressions(pmdp, counts.successes)
+    return fit(Observations.of(pmdp, kept, counts.successes[kept]), chart, warm, barrier).z
+
+
+def _estimate_by_blocks(pmdp: ParametricMDP, counts: Counts, barrier: float) -> np.ndarray | None:
+    """Block by block; of one distribution the frequencies with ``barrier`` / 2 observations more of each outcome."""
+    blocks, domain = factorisation(pmdp), pmdp.domain
+    successes = counts.successes + 0.5 * barrier
+    theta, place = (domain.lower + domain.upper) / 2, {name: j for j, name in enumerate(domain.parameters)}
+    own = np.flatnonzero(blocks.block_of_expression >= 0)
+    trials = np.bincount(blocks.block_of_expression[own], successes[own], blocks.num_blocks)
+    of_coordinate = np.empty(len(blocks.order), dtype=np.int64)
+    of_coordinate[blocks.order] = np.repeat(np.arange(blocks.num_blocks), np.diff(blocks.block_ptr))
+    known = np.flatnonzero(blocks.first >= 0)
+    columns = _parameters_of(pmdp, known)
+    theta[columns] = successes[blocks.first[known]] / trials[of_coordinate[known]]
+    for block in blocks.others:
+        found = point_estimate(block.model, block.counts(counts), barrier=barrier)
+        if found is None:
+            return None
+        theta[[place[name] for name in block.model.table.parameters]] = found
+    theta = np.clip(theta, domain.lower, domain.upper)
+    return theta if domain.contains(theta) else None
+
+
+def _parameters_of(pmdp: ParametricMDP, coordinates: np.ndarray) -> np.ndarray:
+    """(n,) the parameter of the first monomial of each of these coordinates."""
+    if pmdp.table.is_plain:
+        return coordinates
+    pivots = np.array(pmdp.table.reduction.pivots, dtype=np.int64)[coordinates]
+    return (pmdp.table.monomials[1:][pivots] != 0).argmax(axis=1)
+
+
+# ---------------------------------------------------------------------- edges
+@dataclass(frozen=True)
+class Edge:
+    """Bounds of the domain that keep the likelihood from being larger.
+
+    about : the parameters, with their bounds and most likely values; gain : nats gained beyond the bounds
+    """
+
+    about: str
+    gain: float
+
+    @property
+    def note(self) -> str:
+        """One line for whoever reads a certificate."""
+        times = f"{np.exp(self.gain):.3g}" if self.gain < 20 else f"e^{self.gain:.0f}"
+        return f"the estimate sits at the edge of the domain: {self.about} would be {times} times likelier"
+
+
+def edge(pmdp: ParametricMDP, counts: Counts) -> Edge | None:
+    """The edge of the domain at which the estimate sits; None where the most likely parameters lie inside.
+
+    Edges of probabilities are no edges: parameters are compared with all that keep every expression in [0, 1].
+    """
+    if counts.total == 0:
+        return None
+    blocks = factorisation(pmdp)
+    if not blocks.pays:
+        return _edge_of(pmdp, counts)
+    found = [_edge_of(block.model, block.counts(counts)) for block in blocks.others]
+    found += _edges_of_distributions(pmdp, counts)
+    return max((one for one in found if one is not None), key=lambda one: one.gain, default=None)
+
+
+def _edge_of(pmdp: ParametricMDP, counts: Counts) -> Edge | None:
+    kept = observed_expressions(pmdp, counts.successes)
+    if not len(kept) or pmdp.table.reduction.rank > MAX_RANK:
+        return None
+    wider, chart = wider_chart(pmdp), parameter_chart(pmdp)
+    if wider is chart or not chart.has_interior:
+        return None
+    seen = Observations.of(pmdp, kept, counts.successes[kept])
+    inside = fit(seen, chart, barrier=BARRIER)
+    beyond = fit(seen, wider, inside.z, barrier=BARRIER)
+    gain = float(seen.counts @ (np.log(seen.values(beyond.x)) - np.log(seen.values(inside.x))))
+    pushed = chart.A @ beyond.z - chart.b
+    scale = np.sqrt(np.einsum("ij,jk,ik->i", chart.A, np.linalg.pinv(beyond.precision, hermitian=True), chart.A))
+    if not gain >= GAIN or not (pushed > 0.0).any():
+        return None
+    return Edge(_named(without_unused(pmdp), chart, beyond.z, int(np.argmax(pushed / np.maximum(scale, 1e-300)))), gain)
+
+
+def _named(pmdp: ParametricMDP, chart: ParameterChart, z: np.ndarray, row: int) -> str:
+    """The parameters of one row of the domain's chart; z (k,) is where the likelihood is largest."""
+    domain, a = pmdp.domain, chart.A[row]
+    if chart.reduction is None and not pmdp.table.reduction.is_identity:  # z are combinations of the parameters
+        a = a @ np.asarray(pmdp.table.reduction.matrix) @ np.asarray(pmdp.table.reduction.exponents)
+        used = np.flatnonzero(np.abs(a) > 1e-12)
+    else:
+        used = np.flatnonzero(a)
+        if len(used) == 1:
+            j = int(used[0])
+            name, bounds = domain.parameters[j], f"[{domain.lower[j]:.6g}, {domain.upper[j]:.6g}]"
+            return f"{name} = {z[j]:.4g}, outside {bounds},"
+    shown = ", ".join(domain.parameters[j] for j in used[:4].tolist()) + (", …" if len(used) > 4 else "")
+    return f"a combination of {shown} beyond their bounds"
+
+
+def _edges_of_distributions(pmdp: ParametricMDP, counts: Counts) -> list[Edge | None]:
+    """Blocks that are one distribution: frequencies outside the bounds of their parameter."""
+    share, gains, own = excess(pmdp, counts)
+    domain, columns = pmdp.domain, _parameters_of(pmdp, own)
+    return [
+        Edge(f"{domain.parameters[j]} = {p:.4g}, outside [{domain.lower[j]:.6g}, {domain.upper[j]:.6g}],", float(gain))
+        for j, p, gain in zip(columns.tolist(), share, gains)
+        if gain >= GAIN
+    ]
+
+
+def excess(pmdp: ParametricMDP, counts: Counts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(frequency, nats gained by it over the nearest value within bounds, coordinate) of each x_j of such blocks."""
+    blocks = factorisation(pmdp)
+    own = np.flatnonzero(blocks.first >= 0)
+    first = blocks.first[own]
+    label = blocks.block_of_expression
+    trials = np.bincount(label[label >= 0], counts.successes[label >= 0], blocks.num_blocks)[label[first]]
+    share = np.divide(counts.successes[first], trials, out=np.full(len(own), np.nan), where=trials > 0)
+    columns = _parameters_of(pmdp, own)
+    lower, upper = np.maximum(pmdp.domain.lower[columns], 1e-12), np.minimum(pmdp.domain.upper[columns], 1 - 1e-12)
+    inside = np.clip(share, lower, upper)
+    gains = trials * (special.rel_entr(share, inside) + special.rel_entr(1.0 - share, 1.0 - inside))
+    return share, np.where(trials > 0, gains, 0.0), own

@@ -1,0 +1,335 @@
+"""Other explanations of the data: one e-process for each way in which a model can be wrong.
+
+Let N_a be the probability that an alternative gives the outcomes of a part a of the data, predicted step by step, and
+L_a(v) the likelihood of the same outcomes at the parameter v. If the model is right and u is its parameter,
+E_a(u) = N_a / L_a(u) is a supermartingale that starts at 1 (the lemma in docs/guarantees.md), and so is
+
+    A(u) = Σ_a w_a N_a / L_a(u),    weights w_a fixed by the model alone, Σ w_a ≤ 1.
+
+Since u lies in the domain D, inf over D of A is at most A(u): at 1/α the model is refuted. Alternatives:
+
+| | part of the data | N_a |
+|---|---|---|
+| rows | all steps | every row has its own distribution, mixture Dirichlet(½) |
+| row | the steps of one row | that row has its own distribution, Dirichlet(½) |
+| expression | the steps of all rows that carry f once | f has another value, Beta(½, ½) |
+| domain | all steps | θ is anywhere where expressions are probabilities, uniform |
+| before, after | the steps up to a mark, or from it on | the same: no parameter fits both if it changed |
+
+One row among thousands pays for itself alone, where *rows* pays for learning all of them. Leaving alternatives out, as
+is done with all that do not count, only lowers A. ln A is convex in the reduced coordinates x (log-sum-exp of
+−ln L_a), so a tangent bounds its infimum wherever the search for it ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse, special
+
+from rpl_agent._core import core
+from rpl_agent.evidence.coordinates import coordinate_box
+from rpl_agent.evidence.counts import MAX_MARKS, Counts
+from rpl_agent.evidence.pooling import standing_once
+from rpl_agent.likelihood.chart import ParameterChart, wider_chart
+from rpl_agent.likelihood.fit import fit
+from rpl_agent.likelihood.mixture import closed_form, particles
+from rpl_agent.likelihood.observations import Observations, observed_expressions
+from rpl_agent.likelihood.refutation.infimum import lowest_tangent
+from rpl_agent.likelihood.windows import uniform_prior
+from rpl_agent.model.caching import cached_on
+from rpl_agent.model.pmdp import ParametricMDP
+
+#: Shares of the kinds of alternatives; members of one kind have equal weights.
+SHARE = 0.25
+#: So many rows, and expressions, with the largest e-values are kept.
+KEPT = 8
+#: kind, number, ln(w N) less what known probabilities say, and the counts of expressions; −1 − f stands for 1 − f.
+Part = tuple[str, int, float, dict[int, float]]
+#: Parts of the data before or after a mark that are smaller than this share of all are left out.
+EARLIEST = 0.01
+
+
+@dataclass(frozen=True)
+class Weights:
+    """ln w_a of each kind of alternative."""
+
+    all_rows: float
+    rows: float
+    row: float
+    expression: float
+    window: float
+
+    @classmethod
+    def of(cls, pmdp: ParametricMDP, blocks: int = 1) -> Weights:
+        """For each of so many blocks of a model; rows and expressions are counted over all of it.
+
+        ``all_rows`` is of the whole model at once, ``rows`` of one block: they share.
+        """
+        sizes = (2, 2 * blocks, pmdp.num_rows, pmdp.num_expressions, blocks * (1 + 2 * MAX_MARKS))
+        return cls(*(float(np.log(SHARE / max(size, 1))) for size in sizes))
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A lower bound on ln inf A, and the alternative that counts most there.
+
+    kind : as in the table above; number : the row, expression or mark that it is about, −1 where there is none
+    """
+
+    log_e_value: float
+    kind: str = "rows"
+    number: int = -1
+
+    def text(self, pmdp: ParametricMDP, counts: Counts) -> str:
+        """What is wrong with the model, in words."""
+        about = "its rows differ from what their expressions say"
+        if self.kind == "row":
+            about = f"{pmdp.row_name(self.number)} has other probabilities than {_row_text(pmdp, self.number)}"
+        elif self.kind == "expression":
+            about = f"the expression {pmdp.table.polynomial(self.number)} has another value than the rest allows"
+        elif self.kind == "domain":
+            about = "parameters outside the domain explain them far better"
+        elif self.kind in IN_TIME:
+            total = f" (looked at after {counts.marks[self.number].total:,})" if self.number < len(counts.marks) else ""
+            about = f"probabilities changed in the course of time{total}, or steps were not counted in their order"
+        return f"the model is refuted by the data (log e-value {self.log_e_value:.1f}): {about}"
+
+
+NO_DOUBT = Doubt(-np.inf)
+#: Kinds of alternatives in which parameters change.
+IN_TIME = ("before", "after")
+
+
+class Alternatives:
+    """The alternatives to one model (or block) for the data of one moment.
+
+    Parameters
+    ----------
+    x : (r,) the parameter of largest likelihood in the domain, in reduced coordinates.
+    """
+
+    def __init__(self, pmdp: ParametricMDP, counts: Counts, x: np.ndarray, weights: Weights):
+        self.pmdp, self.counts, self.weights = pmdp, counts, weights
+        table = pmdp.table
+        self._constant = table.constant
+        dense = table.reduction.weights
+        self._slopes = np.asarray(dense.todense() if hasattr(dense, "todense") else dense, dtype=float)
+        seen = np.flatnonzero(counts.transitions)
+        self._expression, self._count = pmdp.expression[seen], counts.transitions[seen].astype(float)
+        self._rows, self._row_ptr = _visited(pmdp, seen)
+        self._row_marginal = _row_marginals(pmdp, counts)[self._rows]
+        self._tried, self._hits, self._trials = _single_events(pmdp, counts)
+        self._event_marginal = special.betaln(self._hits + 0.5, self._trials - self._hits + 0.5) - np.log(np.pi)
+        self.columns = observed_expressions(pmdp, counts.successes)  # of every likelihood
+        self.best = x
+
+    # ------------------------------------------------------------------ which alternatives count
+    def _values(self, x: np.ndarray) -> np.ndarray:
+        return self._constant + self._slopes @ x
+
+    def row_scores(self, x: np.ndarray) -> np.ndarray:
+        """(R',) ln w E of each visited row at x."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            terms = self._count * np.log(self._values(x))[self._expression]
+        return self.weights.row + self._row_marginal - np.add.reduceat(terms, self._row_ptr[:-1])
+
+    def event_scores(self, x: np.ndarray) -> np.ndarray:
+        """(F',) the same of the expressions that stand once in a visited row."""
+        p = self._values(x)[self._tried]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            likelihood = special.xlogy(self._hits, p) + special.xlogy(self._trials - self._hits, 1.0 - p)
+        return self.weights.expression + self._event_marginal - np.where(np.isnan(likelihood), np.inf, likelihood)
+
+    def window_gains(self, x: np.ndarray) -> float:
+        """The most that a window's own parameters gain over x (nats, by the score test), less one for each of them.
+
+        A mixture pays more than that for a parameter from a dozen steps on.
+        """
+        if not len(self.columns):
+            return -np.inf
+        steps = self._slopes[self.columns] / self._values(x)[self.columns, None]
+        gains = []
+        for _, _, successes in self._windows():
+            slope, curvature = successes @ steps, (steps * successes[:, None]).T @ steps
+            gains.append(0.5 * float(slope @ np.linalg.lstsq(curvature, slope, rcond=None)[0]))
+        return max(gains) - len(x)
+
+    def evidence(self) -> float:
+        """A number that ln A at the best point is not far above: 0 or less where nothing speaks against the model."""
+        rows, events = self.row_scores(self.best), self.event_scores(self.best)
+        together = self.weights.rows + float((rows - self.weights.row).sum())
+        gain = self.weights.window + self.window_gains(self.best)
+        return max(rows.max(initial=-np.inf), events.max(initial=-np.inf), together, gain)
+
+    # ------------------------------------------------------------------ all of them together
+    def doubt(self, domain: ParameterChart) -> Doubt:
+        """The infimum of A over a chart in the coordinates x that contains the domain, bounded from below."""
+        x, box = _moved_inside(self.best, domain), coordinate_box(self.pmdp)
+        windows = self._window_parts()
+        found = Doubt(-np.inf)
+        for _ in range(2):  # the second time with the rows that count where the first ended
+            parts = [self._all_rows(), *windows, *self._worst_rows(x), *self._worst_events(x)]
+            observed, offsets = self._joined(parts)
+            x, bound, shares = lowest_tangent(observed, offsets, domain, x, box)
+            bound -= _marginal_error(self.counts)
+            if bound > found.log_e_value:
+                kind, number = parts[int(shares.argmax())][:2]
+                found = Doubt(bound, kind, number)
+        return found
+
+    def _all_rows(self) -> Part:
+        return self._part("rows", -1, self.weights.rows + self._row_marginal.sum(), slice(None))
+
+    def _worst_rows(self, x: np.ndarray) -> list[Part]:
+        scores = self.row_scores(x)
+        return [
+            self._part(
+                "row",
+                int(self._rows[k]),
+                self.weights.row + self._row_marginal[k],
+                slice(self._row_ptr[k], self._row_ptr[k + 1]),
+            )
+            for k in np.argsort(-scores)[:KEPT].tolist()
+        ]
+
+    def _part(self, kind: str, number: int, offset: float, steps: slice) -> Part:
+        """An alternative about some of the observed transitions; known probabilities go into its offset."""
+        expression, count = self._expression[steps], self._count[steps]
+        known = self.pmdp.table.is_constant[expression]
+        offset -= float(count[known] @ np.log(self._constant[expression[known]]))
+        totals = np.bincount(expression[~known], count[~known], self.pmdp.num_expressions)
+        used = np.flatnonzero(totals)
+        return kind, number, float(offset), dict(zip(used.tolist(), totals[used].tolist()))
+
+    def _worst_events(self, x: np.ndarray) -> list[Part]:
+        parts: list[Part] = []
+        for k in np.argsort(-self.event_scores(x))[:KEPT].tolist():
+            f, hits, misses = int(self._tried[k]), float(self._hits[k]), float(self._trials[k] - self._hits[k])
+            offset = self.weights.expression + float(self._event_marginal[k])
+            if self.pmdp.table.is_constant[f]:
+                p = float(self._constant[f])
+                offset -= float(special.xlogy(hits, p) + special.xlogy(misses, 1.0 - p))
+                parts.append(("expression", f, offset, {}))
+            else:
+                parts.append(("expression", f, offset, {f: hits, -1 - f: misses}))
+        return parts
+
+    def _windows(self) -> list[tuple[str, int, np.ndarray]]:
+        """(kind, mark, successes (n,) of the columns) of all steps, and of those before and after each mark."""
+        total = self.counts.successes[self.columns].astype(float)
+        found: list[tuple[str, int, np.ndarray]] = [("domain", -1, total)]
+        for j, mark in enumerate(self.counts.marks[:MAX_MARKS]):
+            before = mark.successes[self.columns].astype(float)
+            if EARLIEST <= mark.total / self.counts.total <= 1.0 - EARLIEST:
+                found += [("before", j, before), ("after", j, total - before)]
+        return [window for window in found if window[2].any()]
+
+    def _window_parts(self) -> list[Part]:
+        chart = wider_chart(self.pmdp) if len(self.columns) else None
+        if chart is None or not chart.has_interior:
+            return []
+        prior, parts = cached_on(chart, "uniform prior", uniform_prior), list[Part]()
+        observed = Observations.of(self.pmdp, self.columns, self.counts.successes[self.columns])
+        for kind, mark, successes in self._windows():
+            data = observed.counted(successes).used
+            center = fit(data, chart)
+            if chart.reduction is None:
+                log_mixture = closed_form(prior, data, chart, center)
+            else:
+                log_mixture = particles(prior, data, chart, center)[0]
+            if np.isfinite(log_mixture):
+                used = successes > 0
+                column = dict(zip(self.columns[used].tolist(), successes[used].tolist()))
+                parts.append((kind, mark, self.weights.window + float(log_mixture), column))
+        return parts
+
+    def _joined(self, parts: list[Part]) -> tuple[Observations, np.ndarray]:
+        """One column per expression or complement that some alternative is about."""
+        columns = sorted({column for part in parts for column in part[3]})
+        place = {column: i for i, column in enumerate(columns)}
+        number = np.array([c if c >= 0 else -1 - c for c in columns], dtype=np.int64)
+        sign = np.array([1.0 if c >= 0 else -1.0 for c in columns])
+        counts = np.zeros((len(parts), len(columns)))
+        for row, part in zip(counts, parts):
+            for column, count in part[3].items():
+                row[place[column]] = count
+        constant = np.where(sign > 0, self._constant[number], 1.0 - self._constant[number])
+        slopes = np.ascontiguousarray(sign[:, None] * self._slopes[number])
+        return Observations(constant, slopes, counts), np.array([part[2] for part in parts])
+
+
+def _row_text(pmdp: ParametricMDP, row: int) -> str:
+    """The expressions of a row."""
+    span = pmdp.expression[pmdp.row_ptr[row] : pmdp.row_ptr[row + 1]]
+    shown = ", ".join(str(pmdp.table.polynomial(int(f))) for f in span[:4])
+    return shown + (", …" if len(span) > 4 else "")
+
+
+def _moved_inside(x: np.ndarray, domain: ParameterChart) -> np.ndarray:
+    """x, or the first point on the way to the domain's own that lies strictly inside."""
+    for share in (0.0, 0.01, 0.1, 0.5):
+        point = x + share * (domain.start - x)
+        if (domain.b - domain.A @ point > 0.0).all():
+            return point
+    return domain.start
+
+
+def _marginal_error(counts: Counts) -> float:
+    """Bound on the rounding of the marginals: lgamma is good to a few units in n ln n."""
+    return 1e-13 * counts.total * (1.0 + float(np.log1p(counts.total))) + 1e-9
+
+
+def _visited(pmdp: ParametricMDP, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(rows (R',), pointers (R'+1,) into ``seen``) of observed transitions, which are sorted by row."""
+    row = pmdp.transition_row[seen]
+    starts = np.flatnonzero(np.diff(row, prepend=-1))
+    return row[starts], np.append(starts, len(seen))
+
+
+def _row_marginals(pmdp: ParametricMDP, counts: Counts) -> np.ndarray:
+    """(R,) ln of the Dirichlet(½)-multinomial probability of each row's sequence of successors."""
+    found = np.empty(pmdp.num_rows)
+    core.dirichlet_log_marginals(pmdp.num_rows, pmdp.row_ptr, counts.transitions, found)
+    return found
+
+
+def _single_events(pmdp: ParametricMDP, counts: Counts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(expressions, hits, trials), (F',) each: f happened so often in the visited rows that carry it once.
+
+    Left out are expressions that are 1 or never were tried.
+    """
+    happened, carried = cached_on(pmdp, "standing once", _standing_once)
+    hits, trials = happened @ counts.transitions, carried @ counts.row_totals
+    certain = pmdp.table.is_constant & (pmdp.table.constant >= 1.0)
+    tried = np.flatnonzero((trials > 0) & ~certain)
+    return tried, hits[tried], trials[tried]
+
+
+def _standing_once(pmdp: ParametricMDP) -> tuple[sparse.csr_array, sparse.csr_array]:
+    """(F, T) and (F, R): the transitions, and the rows of them, whose expression stands once in its row."""
+    once = standing_once(pmdp)
+    ones, expression = np.ones(len(once)), pmdp.expression[once]
+    row, size = pmdp.transition_row[once], pmdp.num_expressions
+    happened = sparse.csr_array((ones, (expression, once)), shape=(size, pmdp.num_transitions))
+    return happened, sparse.csr_array((ones, (expression, row)), shape=(size, pmdp.num_rows))
+
+
+def rows_marginal(pmdp: ParametricMDP, counts: Counts) -> float:
+    """At most the ln of the Dirichlet(½)-multinomial probability of all rows together."""
+    return float(_row_marginals(pmdp, counts).sum()) - _marginal_error(counts)
+
+
+def known_rows(pmdp: ParametricMDP, counts: Counts, weights: Weights) -> list[Doubt]:
+    """What the rows without an unknown say, each by itself, in a model of independent blocks."""
+    known = np.logical_and.reduceat(pmdp.table.is_constant[pmdp.expression], pmdp.row_ptr[:-1])
+    seen = np.flatnonzero((counts.transitions > 0) & known[pmdp.transition_row])
+    if not len(seen):
+        return []
+    rows, row_ptr = _visited(pmdp, seen)
+    count = counts.transitions[seen].astype(float)
+    terms = count * np.log(pmdp.table.constant[pmdp.expression[seen]])
+    scores = weights.row + _row_marginals(pmdp, counts)[rows] - np.add.reduceat(terms, row_ptr[:-1])
+    total = float(np.logaddexp.reduce(scores)) - _marginal_error(counts)
+    return [Doubt(total, "row", int(rows[scores.argmax()]))] if total > 0.0 else []

@@ -1,0 +1,179 @@
+"""Evidence against the model itself: an e-value, valid at any time under any sampling.
+
+`alternatives` has the e-processes and why their weighted sum A is one: ln E is a lower bound on ln inf A over the
+domain, and at 1/α the model is refuted. Constants are part of the model and are tested too. A model with nothing wrong
+has a very negative ln E. Then only the oldest alternative is computed,
+
+    Π_(s,a) Dirichlet(½)-multinomial probability of the observed successors / max_{v ∈ D} likelihood,
+
+whose numerator pays about (k−1)/2 · ln n for every visited row of k successors. Its maximum is bounded from above,
+wherever the search for it ended: g = −ln likelihood is convex in the reduced coordinates x, so on a box [l, u] that
+contains the domain g(y) ≥ g(x) + ∇g(x)·(y − x), and the right side is least in a corner. At the search's own optimum
+that costs what its barrier costs; a search that stopped early costs more.
+
+Over independent blocks (`blocks`) A is a sum of functions of one block each: at least the largest of their infima.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import special
+
+from rpl_agent.evidence.coordinates import coordinate_box
+from rpl_agent.evidence.counts import Counts
+from rpl_agent.likelihood.blocks import Factorisation, JointBlock, factorisation, single_block
+from rpl_agent.likelihood.chart import ParameterChart, parameter_chart
+from rpl_agent.likelihood.estimate import MAX_RANK, excess
+from rpl_agent.likelihood.expansion import rounding
+from rpl_agent.likelihood.fit import fit
+from rpl_agent.likelihood.observations import Observations, observed_expressions
+from rpl_agent.likelihood.refutation.alternatives import Alternatives, Doubt, Weights, known_rows, rows_marginal
+from rpl_agent.model.pmdp import ParametricMDP
+
+#: Barrier of the inner optimisation; each of the 2r box rows costs at most this many nats.
+BARRIER = 1e-2
+
+
+def log_e_value(pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None = None) -> float:
+    """ln E; at ln 1/α or more the model is refuted at level α. 0 (no evidence) where it is not computed."""
+    return doubt(pmdp, counts, estimate).log_e_value
+
+
+def doubt(pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None = None) -> Doubt:
+    """ln E, and what speaks most against the model. ``estimate`` is a point estimate θ (d,), used as a warm start."""
+    table = pmdp.table
+    blocks = factorisation(pmdp)
+    if counts.total == 0 or (table.reduction.rank > MAX_RANK and not blocks.pays):
+        return Doubt(0.0)
+    observed = np.flatnonzero(counts.successes)
+    fixed = observed[table.is_constant[observed]]
+    likelihood = float(counts.successes[fixed] @ np.log(table.constant[fixed]))
+    weights = Weights.of(pmdp, blocks.num_blocks if blocks.pays else 1)
+    if blocks.pays:
+        most, found = _largest_by_blocks(blocks, counts, weights)
+        found += known_rows(pmdp, counts, weights) + _single_blocks(pmdp, blocks, counts, weights)
+    else:
+        start = None if estimate is None else table.reduction.coordinates(estimate)[0]
+        most, found = _largest(pmdp, counts, weights, start)
+    joint = Doubt(weights.all_rows + rows_marginal(pmdp, counts) - likelihood - most)
+    return max([joint, *found], key=lambda doubt: doubt.log_e_value)
+
+
+def _largest(
+    pmdp: ParametricMDP, counts: Counts, weights: Weights, start: np.ndarray | None
+) -> tuple[float, list[Doubt]]:
+    """For one block: a bound on the log-likelihood of what depends on parameters, and doubts."""
+    free = observed_expressions(pmdp, counts.successes)
+    chart, x, most = _box_chart(pmdp), np.zeros(pmdp.table.reduction.rank), 0.0
+    if len(free):
+        seen = Observations.of(pmdp, free, counts.successes[free])
+        x = fit(seen, chart, start, barrier=BARRIER).x
+        most = _largest_likelihood(seen, x, chart)
+    elif len(x):
+        x = chart.start
+    alternatives = Alternatives(pmdp, counts, x, weights)
+    return most, [alternatives.doubt(domain_rows(pmdp))] if alternatives.evidence() > 0.0 else []
+
+
+def _largest_by_blocks(blocks: Factorisation, counts: Counts, weights: Weights) -> tuple[float, list[Doubt]]:
+    """The same over independent blocks: the maximum of a product is the product of the maxima.
+
+    Of a block that is one distribution it is that of the frequencies, Σ K_f ln(K_f / N); a smaller domain lowers it.
+    """
+    single = np.flatnonzero(blocks.single[blocks.block_of_expression] & (blocks.block_of_expression >= 0))
+    successes = counts.successes[single].astype(float)
+    trials = np.bincount(blocks.block_of_expression[single], successes, blocks.num_blocks)
+    total = float(special.xlogy(successes, successes).sum() - special.xlogy(trials, trials).sum())
+    size = float(special.xlogy(trials, trials + 1.0).sum())
+    total += 8.0 * np.finfo(float).eps * (len(single) + 8.0) * size
+    found: list[Doubt] = []
+    for block in blocks.others:
+        if block.model.table.reduction.rank > MAX_RANK:
+            total = np.inf  # no bound: no claim
+            continue
+        most, doubts = _largest(block.model, block.counts(counts), weights, None)
+        total += most
+        found += [_in_model(block, doubt) for doubt in doubts]
+    return total, found
+
+
+def _single_blocks(pmdp: ParametricMDP, blocks: Factorisation, counts: Counts, weights: Weights) -> list[Doubt]:
+    """Of the blocks that are one distribution and look suspicious: those whose parts differ, or leave their bounds."""
+    gains = _gains_of_parts(pmdp, blocks, counts)
+    found = []
+    for k in np.flatnonzero(blocks.single & (gains + weights.window > 0.0)).tolist():
+        block = single_block(pmdp, k)
+        found += [_in_model(block, d) for d in _largest(block.model, block.counts(counts), weights, None)[1]]
+    return found
+
+
+def _gains_of_parts(pmdp: ParametricMDP, blocks: Factorisation, counts: Counts) -> np.ndarray:
+    """(B,) nats gained by frequencies of their own: of a block's rows, of its data before and after a mark, and of
+    parameters beyond their bounds. No alternative gains more.
+    """
+    label = blocks.block_of_expression
+
+    def fitted(successes: np.ndarray) -> np.ndarray:
+        own = np.flatnonzero(label >= 0)
+        trials = np.bincount(label[own], successes[own], blocks.num_blocks)
+        terms = np.bincount(label[own], special.xlogy(successes[own], successes[own]), blocks.num_blocks)
+        return terms - special.xlogy(trials, trials)
+
+    together = fitted(counts.successes.astype(float))
+    seen = np.flatnonzero((counts.transitions > 0) & (label[pmdp.expression] >= 0))
+    n, row = counts.transitions[seen].astype(float), pmdp.transition_row[seen]
+    totals = counts.row_totals[row]
+    apart = np.bincount(label[pmdp.expression[seen]], n * np.log(n / totals), blocks.num_blocks)
+    gains = apart - together
+    for mark in counts.marks:
+        before = mark.successes.astype(float)
+        gains = np.maximum(gains, fitted(before) + fitted(counts.successes - before) - together)
+    _, outside, coordinates = excess(pmdp, counts)
+    np.maximum.at(gains, label[blocks.first[coordinates]], outside)
+    return gains
+
+
+def _in_model(block: JointBlock, found: Doubt) -> Doubt:
+    """A doubt about a block's own small model, with the numbers of the whole one."""
+    if found.kind == "row":
+        return Doubt(found.log_e_value, "row", int(block.rows[found.number]))
+    if found.kind == "expression":
+        return Doubt(found.log_e_value, "expression", int(block.expressions[found.number]))
+    return found
+
+
+def _largest_likelihood(seen: Observations, x: np.ndarray, chart: ParameterChart) -> float:
+    """A number that Σ K_f ln f[y] does not exceed for any y in the chart's box; x (r,) is any point inside."""
+    rank, values = len(x), seen.values(x)
+    if not (values > 0).all():
+        return np.inf  # no bound from here: no claim
+    terms = (seen.counts / values)[:, None] * seen.weights
+    slope = terms.sum(axis=0)  # of the log-likelihood
+    above, below = chart.b[:rank] - x, x + chart.b[rank:]  # x ≤ b[:r] and −x ≤ b[r:]
+    gain = np.maximum(slope * above, -slope * below).sum()
+    size = np.abs(terms).sum(axis=0) @ np.maximum(above, below)
+    error = (8.0 + len(values)) * np.finfo(float).eps * (1.0 + _cancellation(seen, x)) * size
+    return float(seen.counts @ np.log(values) + gain + error) + rounding(seen, x)
+
+
+def _cancellation(seen: Observations, x: np.ndarray) -> float:
+    """How many times larger the summands of an expression are than its value, at most."""
+    summands = np.abs(seen.constant) + np.abs(seen.weights) @ np.abs(x)
+    return float((summands / seen.values(x)).max())
+
+
+def _box_chart(pmdp: ParametricMDP) -> ParameterChart:
+    """Coordinates x with bounds that every point of the domain satisfies strictly."""
+    lower, upper = coordinate_box(pmdp)
+    eye = np.eye(len(lower))
+    start = pmdp.table.reduction.coordinates(pmdp.domain.center())[0]
+    # a margin keeps the domain's own points inside the barrier; a larger box only lowers E
+    return ParameterChart(np.vstack([eye, -eye]), np.concatenate([upper + 1e-6, 1e-6 - lower]), start)
+
+
+def domain_rows(pmdp: ParametricMDP) -> ParameterChart:
+    """The domain as a polytope in the coordinates x, a little larger; its box where it is no polytope there."""
+    chart = parameter_chart(pmdp)
+    if chart.reduction is not None or not chart.has_interior:
+        return _box_chart(pmdp)
+    return ParameterChart(chart.A, chart.b + 1e-6 * (1.0 + np.abs(chart.b)), chart.start)
