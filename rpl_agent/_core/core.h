@@ -615,6 +615,74 @@ typedef struct interval_blocks {
 void minimize_interval_blocks(const interval_blocks *blocks, int64_t count, const int64_t *indptr,
                               const int64_t *indices, const double *data, double *scratch, double *out);
 
+/* ---------------------------------------------------------------------- clipping.c: vertex graphs */
+
+/* What a half-space does to a polytope: it is redundant; it cuts; no vertex satisfies it; the table is too small; rounding
+ * has spoilt the combinatorics. */
+#define CLIP_UNCHANGED 0
+#define CLIP_CUT 1
+#define CLIP_EMPTY 2
+#define CLIP_FULL 3
+#define CLIP_INCONSISTENT 4
+/* What becomes of a row: never look at it again, later, next. */
+#define ROW_REDUNDANT 0
+#define ROW_VIOLATED 1
+#define ROW_CHOSEN 2
+
+/* A simple polytope of dimension 2 <= n <= MAX_DIMENSION: n tight rows, ascending, and n neighbours of each vertex, the k-th
+ * across the k-th row. sizes (2): slots in use, dead ones included, and rows in use. */
+typedef struct vertex_graph {
+    int64_t n;
+    int64_t capacity;
+    int32_t *basis;
+    int32_t *neighbour;
+    double *point;
+    uint8_t *alive;
+    int64_t *sizes;
+    double *rows;
+    double *rhs;
+    double *loose; /* rhs perturbed outward: where the vertices are */
+} vertex_graph;
+
+/* Scratch of a cut: excess, slot, leaving (capacity); basis, neighbour, point (capacity, n) as in the graph; keys
+ * (capacity, n - 1) and four times as many places in the table. */
+typedef struct vertex_scratch {
+    double *excess;
+    int32_t *basis;
+    int32_t *neighbour;
+    double *point;
+    int32_t *slot;
+    int32_t *leaving;
+    uint64_t *keys;
+    int32_t *table;
+} vertex_scratch;
+
+/* m rows to cut by, and what becomes of each. */
+typedef struct new_rows {
+    int64_t m;
+    const double *rows;
+    const double *rhs;
+    const double *loose;
+    const double *tolerance; /* a row violated by less is left out */
+    uint8_t *status;
+} new_rows;
+
+/* The 2^n vertices of the box whose rows are x_j <= loose[2 j] and -x_j <= loose[2 j + 1]. */
+void box_graph(const vertex_graph *graph);
+
+/* Cuts by the most violated rows until none is violated: CLIP_CUT; or until a row cannot cut: why, *refused the row, which is
+ * then redundant. The graph has room for all rows. Scratch: ranks (3 m). */
+int64_t cut_by_rows(const vertex_graph *graph, const vertex_scratch *scratch, const new_rows *rows, double *ranks,
+                    int64_t *refused);
+
+/* Raises low and lowers high (n) to certified bounds of the polytope's coordinates inside the box [lower, upper]: each is the
+ * bound that the basis of the vertex gives that goes furthest. */
+void tighten_box(const vertex_graph *graph, const double *lower, const double *upper, double *low, double *high);
+
+/* Writes `count` vertices with their edges (count, n) into an empty table; the number of singular bases. */
+int64_t fill_table(const polytope *data, int64_t count, const int32_t *basis, const double *point,
+                   const int32_t *neighbour);
+
 /* ---------------------------------------------------------------------- likelihood.c: sums over data */
 
 /* Expressions f = constant_f + weights_f.x (n of them, r coordinates) with counts K (windows, n);

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent._core import core
-from rpl_agent.regions import _clipping as clipping
+from rpl_agent._core import Struct, core
 from rpl_agent.regions.polytope_data import PolytopeData, polytope_data
 
 #: right sides are loosened by up to this times the size of the box: far above rounding, far below any data
@@ -22,6 +21,8 @@ ATTEMPTS = 4
 VIOLATION = 1e-12
 #: vertices of a complete table (d = 6: 50,000 vertices take 25 MB)
 MAX_VERTICES = 50_000
+#: for how many there is room at first: few graphs have more, and fresh memory costs more than the cuts of a small one
+FIRST_VERTICES = 2_000
 
 
 class GraphError(RuntimeError):
@@ -64,24 +65,45 @@ class VertexGraph:
         max_vertices: int = MAX_VERTICES,
     ):
         n = len(lower)
+        if not 2 <= n <= core.MAX_DIMENSION:
+            raise GraphError(f"a vertex graph of {n} coordinates")
         self.lower, self.upper = np.array(lower, float), np.array(upper, float)
         self._size = float(np.max(self.upper - self.lower)) or 1.0
-        self._perturbation = perturbation
-        capacity = max(max_vertices, 2**n)
-        self._basis, self._neighbour = np.empty((capacity, n), np.int32), np.empty((capacity, n), np.int32)
-        self._point, self._alive = np.empty((capacity, n)), np.empty(capacity, np.uint8)
-        self._state = np.zeros(1, np.int64)  # how much of them is in use
+        self._perturbation, self._max_vertices = perturbation, max(max_vertices, 2**n)
         self._data: PolytopeData | None = None
         self.empty = False
-        self._rows = np.zeros((2 * n, n))
-        self._rhs = np.empty(2 * n)
+        self._sizes = np.array([0, 2 * n])  # vertices and rows in use; the arrays have room for more
+        self._rows, self._rhs = np.zeros((2 * n, n)), np.empty(2 * n)
         for j in range(n):
             self._rows[2 * j, j], self._rhs[2 * j] = 1.0, self.upper[j]
             self._rows[2 * j + 1, j], self._rhs[2 * j + 1] = -1.0, -self.lower[j]
         self._drawn = 0  # perturbations in use
         self._loose = self._loosened(self._rhs, np.ones(2 * n))
-        self._held = np.array([2 * n], np.int64)  # rows in use; the arrays have room for more
-        clipping.box_graph(self._loose, self._basis, self._neighbour, self._point, self._alive, self._state)
+        self._basis = self._neighbour = np.empty((0, n), np.int32)
+        self._point, self._alive = np.empty((0, n)), np.empty(0, np.uint8)
+        self._reserve(min(max(FIRST_VERTICES, 2**n), self._max_vertices))
+        core.box_graph(self._graph)
+
+    def _reserve(self, capacity: int) -> None:
+        """Room for so many vertices, and the scratch memory of a cut that could make all of them."""
+        more, n = capacity - len(self._alive), len(self.lower)
+        self._basis, self._neighbour, self._point, self._alive = (
+            np.concatenate([a, np.empty((more, *a.shape[1:]), a.dtype)])
+            for a in (self._basis, self._neighbour, self._point, self._alive)
+        )
+        self._scratch = core.VertexScratch(
+            excess=np.empty(capacity), basis=np.empty((capacity, n), np.int32), point=np.empty((capacity, n)),
+            neighbour=np.empty((capacity, n), np.int32), slot=np.empty(capacity, np.int32),
+            leaving=np.empty(capacity, np.int32), keys=np.empty((capacity, n - 1), np.uint64),
+            table=np.empty(4 * capacity * (n - 1), np.int32),
+        )  # fmt: skip
+        self._graph = self._as_struct()
+
+    def _as_struct(self) -> Struct:
+        return core.VertexGraph(
+            n=len(self.lower), capacity=len(self._alive), basis=self._basis, neighbour=self._neighbour,
+            point=self._point, alive=self._alive, sizes=self._sizes, rows=self._rows, rhs=self._rhs, loose=self._loose,
+        )  # fmt: skip
 
     def _loosened(self, rhs: np.ndarray, scale: np.ndarray) -> np.ndarray:
         """Right sides of rows whose entries' sizes sum to ``scale``, moved outward."""
@@ -90,7 +112,7 @@ class VertexGraph:
 
     def vertices(self) -> np.ndarray:
         """(V, n) vertices of the loosened polytope."""
-        return self._point[: self._state[0]][self._alive[: self._state[0]] == 1]
+        return self._point[: self._sizes[0]][self._alive[: self._sizes[0]] == 1]
 
     def cut(self, rows: np.ndarray, rhs: np.ndarray) -> None:
         """Intersect with {x : rows x <= rhs}; raises GraphError where the table cannot hold the result.
@@ -103,32 +125,37 @@ class VertexGraph:
         rows, rhs = np.ascontiguousarray(rows, np.float64), np.ascontiguousarray(rhs, np.float64)
         scale = np.abs(rows).sum(axis=1)
         loose, tolerance = self._loosened(rhs, scale), VIOLATION * self._size * scale
-        status = np.multiply(tolerance > 0, clipping.VIOLATED, dtype=np.uint8)  # rows of zeros are REDUNDANT
+        status = np.multiply(tolerance > 0, core.ROW_VIOLATED, dtype=np.uint8)  # rows of zeros are redundant
         self._make_room(len(rhs))
         self._data = None
+        new = core.NewRows(m=len(rhs), rows=rows, rhs=rhs, loose=loose, tolerance=tolerance, status=status)
+        ranks, refused = np.empty(3 * len(rhs)), np.empty(1, np.int64)
         while not self.empty:
-            outcome, i = clipping.cut_by_rows(
-                rows, rhs, loose, tolerance, status, self._rows, self._rhs, self._loose, self._held,
-                self._basis, self._neighbour, self._point, self._alive, self._state,
-            )  # fmt: skip
-            if outcome == clipping.CUT:
+            outcome = core.cut_by_rows(self._graph, self._scratch, new, ranks, refused)
+            if outcome == core.CLIP_CUT:
                 return
-            self._refused(outcome, rows[i], float(rhs[i]))
+            i = int(refused[0])
+            if outcome == core.CLIP_FULL and len(self._alive) < self._max_vertices:
+                self._reserve(min(8 * len(self._alive), self._max_vertices))
+                status[i] = core.ROW_VIOLATED
+            else:
+                self._refused(outcome, rows[i], float(rhs[i]))
 
     def _make_room(self, count: int) -> None:
         """Room for ``count`` more rows, and for a few more cuts like those of OBBT."""
-        held = int(self._held[0])
+        held = int(self._sizes[1])
         if held + count > len(self._rhs):
             self._rows, self._rhs, self._loose = (
                 np.concatenate([a[:held], np.empty((count + 128, *a.shape[1:]))])
                 for a in (self._rows, self._rhs, self._loose)
             )
+            self._graph = self._as_struct()
 
     def _refused(self, outcome: int, row: np.ndarray, rhs: float) -> None:
         """A row that could not cut: only a certified bound proves emptiness, else it is left out, which is sound."""
-        if outcome == clipping.FULL:
+        if outcome == core.CLIP_FULL:
             raise GraphError(f"more than {len(self._alive)} vertices")
-        if outcome == clipping.INCONSISTENT:
+        if outcome == core.CLIP_INCONSISTENT:
             raise GraphError("rounding has spoilt the vertex graph")
         bound = np.empty(1)
         core.support_polytope_many(self._table().struct, 1, row, 1, np.zeros(1, np.int32), bound)
@@ -137,9 +164,7 @@ class VertexGraph:
     def box(self) -> tuple[np.ndarray, np.ndarray]:
         """Certified outer bounds (n,) of the polytope; cheaper than the table of `data`."""
         low, high = self.lower.copy(), self.upper.copy()
-        clipping.tighten_box(
-            self._rows, self._rhs, self._basis, self._point, self._alive, self._state, low, high
-        )  # fmt: skip
+        core.tighten_box(self._graph, self.lower, self.upper, low, high)
         return low, high
 
     def data(self) -> PolytopeData:
@@ -149,17 +174,17 @@ class VertexGraph:
         return self._data
 
     def _table(self) -> PolytopeData:
-        live = np.flatnonzero(self._alive[: self._state[0]])
-        number = np.full(self._state[0], -1, np.int32)
+        live = np.flatnonzero(self._alive[: self._sizes[0]])
+        number = np.full(self._sizes[0], -1, np.int32)
         number[live] = np.arange(len(live), dtype=np.int32)
         basis = self._basis[live]
-        tight = np.zeros(self._held[0], bool)
+        tight = np.zeros(self._sizes[1], bool)
         tight[basis] = True
         used = np.flatnonzero(tight)
         basis = (np.cumsum(tight, dtype=np.int32) - 1)[basis].astype(np.int32)
         rows = self._rows[used]
         data = polytope_data(len(live), rows, self._rhs[used], self._loose[used], self.lower, self.upper, complete=True)
-        if clipping.fill_table(data, basis, self._point[live], number[self._neighbour[live]]):
+        if core.fill_table(data.struct, len(live), basis, self._point[live], number[self._neighbour[live]]):
             raise GraphError("a basis of the vertex graph is singular")
         return data
 

@@ -38,7 +38,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/likelihood": 2_400,
     "rpl_agent/model": 3_900,
     "rpl_agent/plotting": 350,
-    "rpl_agent/regions": 2_600,
+    "rpl_agent/regions": 2_100,
     "rpl_agent/relaxations": 1_150,
     "rpl_agent/solver": 2_750,
 }
@@ -148,7 +148,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 40_000
+    assert sum(LINES_OF_PACKAGE.values()) <= 39_500
 
 
 def test_folders_are_not_crowded():
