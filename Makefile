@@ -8,7 +8,7 @@ EXTRAS ?= plot
 # one process for each core
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: setup train test test-fast lint docs bench bench-full check clean
+.PHONY: setup train test test-fast lint docs bench bench-full sanitize check clean
 
 setup: $(VENV)/.installed-$(EXTRAS)
 
@@ -49,9 +49,16 @@ bench-full:
 	@$(MAKE) --no-print-directory setup EXTRAS=test
 	$(BIN)/python -m benchmarks --full
 
-# everything that must hold before a change lands: lint, the docs site, benchmarks at smoke size (so they cannot rot), tests
+# the C core under gcc's address and undefined-behaviour sanitizers: its tests, 10^4 problems of the fuzz, hostile files
+sanitize:
+	@$(MAKE) --no-print-directory setup EXTRAS=test
+	$(BIN)/python -m tests.sanitize
+
+# everything that must hold before a change lands: lint, the docs site, benchmarks and sanitizers at smoke size (so they
+# cannot rot), tests
 check: lint docs
 	$(BIN)/python -m benchmarks --smoke
+	$(BIN)/python -m tests.sanitize --smoke
 	$(PYTEST)
 
 clean:

@@ -24,7 +24,7 @@ from rich.table import Table
 import benchmarks
 
 #: options that only some benchmarks take
-OPTIONS = {"fuzz": ("minutes", "jobs", "first"), "faults": ("only",)}
+OPTIONS = {"fuzz": ("minutes", "problems", "jobs", "first"), "faults": ("only",)}
 
 
 def main() -> None:
@@ -33,6 +33,9 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="smallest sizes")
     parser.add_argument("--full", action="store_true", help="largest sizes")
     parser.add_argument("--minutes", type=float, help="how long the fuzz runs")
+    parser.add_argument(
+        "--problems", type=int, help="how many problems the fuzz solves at least, however long it takes"
+    )
     parser.add_argument("--jobs", type=int, help="processes of the fuzz")
     parser.add_argument("--first", type=int, help="first seed of the fuzz")
     parser.add_argument("--only", help="one part of a benchmark that has parts, e.g. kills of faults")

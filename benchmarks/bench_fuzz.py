@@ -1,9 +1,9 @@
 """Fuzz: random models of every kind against an exact oracle in rationals, and false solutions against the check.
 
 `python -m benchmarks fuzz --minutes 10 --jobs 4` runs rounds (one random model, all objectives, both natures) for so
-long, each process with seeds of its own, and prints problems per minute and failures; every failure names its seed and
-is written to stderr when it is found. `--first N` chooses the first seed. The oracle (`tests/reference/oracle.py`)
-shares no code with the solver.
+long (`--problems N`: until so many are solved), each process with seeds of its own, and prints problems per minute and
+failures; every failure names its seed and is written to stderr when it is found. `--first N` chooses the first seed.
+The oracle (`tests/reference/oracle.py`) shares no code with the solver.
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ Row = dict[str, Any]
 
 
 def rows(
-    smoke: bool = False, full: bool = False, minutes: float | None = None, jobs: int = 1, first: int = 0
-) -> list[Row]:
+    smoke: bool = False, full: bool = False, minutes: float | None = None, problems: int | None = None, jobs: int = 1,
+    first: int = 0,
+) -> list[Row]:  # fmt: skip
     """One row per kind of model, one in all, one per failure."""
     limit = 60.0 * (minutes if minutes is not None else 10.0 if full else 1.0)
+    least = 0 if problems is None else -(-problems // jobs)
     most = 4 if smoke else None
     began = time.perf_counter()
     if jobs == 1:
-        parts = [_rounds(first, 1, limit, most)]
+        parts = [_rounds(first, 1, limit, most, least)]
     else:
         with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            tasks = [pool.submit(_rounds, first + k, jobs, limit, most) for k in range(jobs)]
+            tasks = [pool.submit(_rounds, first + k, jobs, limit, most, least) for k in range(jobs)]
             parts = [task.result() for task in tasks]
     spent = (time.perf_counter() - began) / 60.0
     tally, by_kind, last = Tally(), Counter[str](), first
@@ -44,17 +46,20 @@ def rows(
     found: list[Row] = [
         {"models": kind, "problems": number, "failures": by_kind[kind]} for kind, number in tally.problems.items()
     ]
-    problems = sum(tally.problems.values())
+    solved = sum(tally.problems.values())
     found.append({
-        "seeds": f"{first} to {last}", "problems": problems, "false solutions": tally.lies,
+        "seeds": f"{first} to {last}", "problems": solved, "false solutions": tally.lies,
         "wider than asked": tally.wide,
-        "problems per minute": problems / spent, "failures": len(tally.failures),
+        "problems per minute": solved / spent, "failures": len(tally.failures),
     })  # fmt: skip
     return found + [{"failure": text} for text in tally.failures]
 
 
-def _rounds(first: int, step: int, limit: float, most: int | None) -> tuple[Tally, Counter[str], int]:
-    """(what happened, failures by kind, last seed) of the seeds first, first + step, ... for ``limit`` seconds."""
+def _rounds(first: int, step: int, limit: float, most: int | None, least: int) -> tuple[Tally, Counter[str], int]:
+    """(what happened, failures by kind, last seed) of the seeds first, first + step, ...
+
+    For ``limit`` seconds or ``most`` rounds, or where ``least`` is not 0, until so many problems are solved.
+    """
     warnings.simplefilter("ignore")  # false solutions with numbers near the largest float overflow in the check
     began, tally, by_kind, seed = time.perf_counter(), Tally(), Counter[str](), first
     for number, seed in enumerate(count(first, step), start=1):
@@ -64,6 +69,7 @@ def _rounds(first: int, step: int, limit: float, most: int | None) -> tuple[Tall
             by_kind[kind] += len(result.failures)
         for text in result.failures:
             print(text, file=sys.stderr, flush=True)
-        if number == most or time.perf_counter() - began > limit:
+        enough = number == most or time.perf_counter() - began > limit
+        if sum(tally.problems.values()) >= least if least else enough:
             break
     return tally, by_kind, seed

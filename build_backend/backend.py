@@ -26,11 +26,16 @@ def get_requires_for_build_editable(config_settings: Any = None) -> list[str]:
     return _with_compiler(build_meta.get_requires_for_build_editable(config_settings))
 
 
+def _compile() -> None:
+    build = runpy.run_path(str(_CORE))
+    build["remove_others"](*build["build_core"]())  # whatever lies there is packed
+
+
 def build_wheel(*arguments: Any, **options: Any) -> str:
-    runpy.run_path(str(_CORE))["build_core"]()
+    _compile()
     return build_meta.build_wheel(*arguments, **options)
 
 
 def build_editable(*arguments: Any, **options: Any) -> str:
-    runpy.run_path(str(_CORE))["build_core"]()
+    _compile()
     return build_meta.build_editable(*arguments, **options)

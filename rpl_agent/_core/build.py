@@ -118,10 +118,15 @@ def build_core() -> tuple[Path, Path]:
             f"failed: {error.strerror or error}. Mend that and import it again, or install the package again"
         ) from error
     if "RPL_CORE_FLAGS" not in os.environ:
-        for old in {*HERE.glob("core-*.so"), *HERE.glob("bindings*.py")} - {library, bindings}:
-            with contextlib.suppress(OSError):  # another process may have removed it, or have it open
-                old.unlink()
+        remove_others(library, bindings)
     return library, bindings
+
+
+def remove_others(*kept: Path) -> None:
+    """Libraries of older sources or other flags."""
+    for old in {*HERE.glob("core-*.so"), *HERE.glob("bindings*.py")} - set(kept):
+        with contextlib.suppress(OSError):  # another process may have removed it, or have it open
+            old.unlink()
 
 
 if __name__ == "__main__":
