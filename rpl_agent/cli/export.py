@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 def register(commands: Any) -> None:
     export = commands.add_parser(
-        "export", help="write the learned uncertain model (DRN, .tra, UMB) and the policy (CSV, JSON, PRISM)"
+        "export", help="write the learned uncertain model (DRN, UMB) and the policy (CSV, JSON, PRISM)"
     )
     add_source(export, ID_OR_RUN)
     add_data(export)
     add_method(export)
     export.add_argument(
-        "--uncertain", type=output_file(".drn", ".tra", ".umb"), metavar="FILE",
-        help="interval model: the ending .drn, .tra or .umb decides the format",
+        "--uncertain", type=output_file(".drn", ".umb"), metavar="FILE",
+        help="interval model: the ending .drn or .umb decides the format",
     )  # fmt: skip
     export.add_argument(
         "--policy-file", type=output_file(".csv", ".json", ".strat"), metavar="FILE",

@@ -2,7 +2,6 @@
 
 ========== ==========================================================================================
 ``.drn``   Storm's explicit format, value type double-interval (double if every bound is a point)
-``.tra``   PRISM's explicit files: transitions, with ``.sta``, ``.lab`` and rewards beside them
 ``.umb``   the unified Markov binary format, through the package ``umbi``
 ``.csv``   policy: one line per state and action with positive probability
 ``.json``  policy, with the model's hash
@@ -35,11 +34,10 @@ def write_uncertain(
     beside it (``.props``), with the names as the file has them.
     """
     from rpl_agent.formats.drn import write_drn
-    from rpl_agent.formats.tra import write_tra
     from rpl_agent.formats.umb import write_umb
 
     path = Path(path)
-    writers = {".drn": write_drn, ".tra": write_tra, ".umb": write_umb}
+    writers = {".drn": write_drn, ".umb": write_umb}
     if path.suffix not in writers:
         raise ModelError(f"{path.name}: the ending must be one of {', '.join(writers)}")
     model = ExplicitModel(pmdp, lower, upper)

@@ -33,53 +33,14 @@ def bounds(betting):
     return np.where(constant, value, np.clip(value - 0.3, 0, 1)), np.where(constant, value, np.clip(value + 0.1, 0, 1))
 
 
-def test_explicit_files_of_prism_say_what_the_model_says(betting, bounds, tmp_path):
+def test_bounds_of_zero_are_written_as_they_are(betting, bounds, tmp_path):
     pmdp, (lower, upper) = betting.pmdp, bounds
-    lower = lower.copy()
-    lower[~pmdp.table.is_constant] = 0.0  # zero lower bounds are written as they are
-    written = write_uncertain(tmp_path / "b.tra", pmdp, lower, upper, betting.objective)
-    assert sorted(p.suffix for p in written) == [".lab", ".props", ".srew", ".sta", ".tra"]
-    lines = (tmp_path / "b.tra").read_text().splitlines()
-    assert lines[0] == "# Transitions (IMDP)"
-    assert lines[1] == f"{pmdp.num_states} {pmdp.num_rows} {pmdp.num_transitions}"
-    t = 0
-    for line in lines[2:]:
-        state, choice, successor, interval, action = line.split()
-        row = int(pmdp.state_ptr[int(state)]) + int(choice)
-        assert pmdp.transition_row[t] == row
-        assert pmdp.successor[t] == int(successor)
-        low, high = (float(v) for v in interval.strip("[]").split(","))
-        assert (low, high) == (lower[pmdp.expression[t]], upper[pmdp.expression[t]])
-        assert action == pmdp.action_names[pmdp.action[row]].replace(" ", "_")
-        t += 1
-    assert t == pmdp.num_transitions
-    states = (tmp_path / "b.sta").read_text().splitlines()
-    assert states[0] == "(money,step)"
-    assert states[1] == "0:(10,0)"
-    assert len(states) == pmdp.num_states + 1
-    labels = (tmp_path / "b.lab").read_text().splitlines()
-    assert labels[0] == '0="init" 1="deadlock" 2="done"'
-    assert {int(line.split(":")[0]) for line in labels[1:] if "2" in line.split(":")[1].split()} == set(
-        np.flatnonzero(pmdp.labels["done"]).tolist()
-    )
-    rewards = [line for line in (tmp_path / "b.srew").read_text().splitlines() if not line.startswith("#")]
-    assert rewards[0].split()[0] == str(pmdp.num_states)
-    read = {int(line.split()[0]): float(line.split()[1]) for line in rewards[1:]}
-    assert read == {int(s): pmdp.rewards["money"].state[s] for s in np.flatnonzero(pmdp.rewards["money"].state)}
+    lower = np.where(pmdp.table.is_constant, lower, 0.0)
+    written = write_uncertain(tmp_path / "b.drn", pmdp, lower, upper, betting.objective)
+    assert sorted(p.suffix for p in written) == [".drn", ".props"]
     assert (tmp_path / "b.props").read_text() == 'R{"money"}max=? [ F "done" ]\n'
-
-
-def test_transition_rewards_are_written(tmp_path):
-    pmdp = prism.load(MODELS / "maintenance.prism", constants={"shifts": 2}).pmdp
-    value = pmdp.table.evaluate(np.array([0.4, 0.02]))
-    written = write_uncertain(tmp_path / "m.tra", pmdp, value, value)
-    assert [p.suffix for p in written] == [".tra", ".sta", ".lab", ".trew"]
-    assert not (tmp_path / "m.tra").read_text().startswith("#"), "an ordinary MDP has PRISM's ordinary header"
-    for line in (tmp_path / "m.trew").read_text().splitlines()[3:]:
-        state, choice, successor, reward = line.split()
-        row = int(pmdp.state_ptr[int(state)]) + int(choice)
-        assert pmdp.find_transition(row, int(successor)) >= 0
-        assert float(reward) == pmdp.rewards["cost"].row[row] > 0
+    text = (tmp_path / "b.drn").read_text()
+    assert text.count(": [0.0, ") == (lower[pmdp.expression] == 0.0).sum() > 0
 
 
 def test_names_become_identifiers_and_stay_distinct():
@@ -99,7 +60,7 @@ def test_formula_labels_are_named_in_the_property(tmp_path):
 
 def test_bad_bounds_and_endings_are_refused(betting, bounds, tmp_path):
     lower, upper = bounds
-    with pytest.raises(ModelError, match=r"the ending must be one of .drn, .tra, .umb"):
+    with pytest.raises(ModelError, match=r"the ending must be one of .drn, .umb"):
         write_uncertain(tmp_path / "x.txt", betting.pmdp, lower, upper)
     with pytest.raises(ModelError, match="are no bounds for the expression"):
         write_uncertain(tmp_path / "x.drn", betting.pmdp, upper, lower)

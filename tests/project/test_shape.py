@@ -48,7 +48,6 @@ CROWDED = {
     "envs/rpl_envs": 13,
     "rpl_agent": 14,
     "rpl_agent/agent": 14,
-    "rpl_agent/formats/prism/language": 13,
     "rpl_agent/model": 21,
     "rpl_agent/regions": 15,
     "rpl_agent/solver": 14,

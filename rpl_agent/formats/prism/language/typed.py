@@ -18,7 +18,6 @@ from math import ceil, floor
 from typing import Any
 
 from rpl_agent.formats.prism.language.errors import Position, PrismError
-from rpl_agent.formats.prism.language.irrational import Enclosure, Undecided, rational_power
 from rpl_agent.formats.prism.language.quotients import quotient, reduced
 from rpl_agent.formats.prism.language.syntax import MAX_DEPTH
 from rpl_agent.model.polynomial import Polynomial
@@ -181,13 +180,7 @@ def evaluate(node: Node, state: Sequence[int]) -> Any:
 
     A bool, an int, a Fraction, or a Polynomial where parameters occur.
     """
-    try:
-        value = _evaluate(node, state, {})
-    except Undecided:
-        raise PrismError("an irrational number is too close to another number to be compared", node.position) from None
-    if isinstance(value, Enclosure):
-        raise PrismError("an irrational number may only be compared or rounded", node.position)
-    return value
+    return _evaluate(node, state, {})
 
 
 def _evaluate(node: Node, state: Sequence[int], memo: dict[int, Any]) -> Any:
@@ -232,7 +225,7 @@ def _quotient(node: Node, left: Any, right: Any) -> Any:
         raise PrismError("division by zero", node.position)
     if isinstance(right, Polynomial):
         return quotient(Polynomial.constant(0) + left, right, node.position)
-    if isinstance(left, (Polynomial, Enclosure)) or isinstance(right, Enclosure):
+    if isinstance(left, Polynomial):
         return left / right
     return Fraction(left) / Fraction(right)
 
@@ -246,18 +239,10 @@ def _remainder(node: Node, left: Any, right: Any) -> Any:
 def _power(node: Node, base: Any, exponent: Any) -> Any:
     if isinstance(exponent, Fraction):
         if exponent.denominator != 1:
-            if not isinstance(base, (Polynomial, Enclosure)) and base == 0 and exponent > 0:
-                return Fraction(0)
-            if isinstance(base, (Polynomial, Enclosure)) or base <= 0 or exponent.denominator > MAX_POWER:
-                raise PrismError(f"pow({base}, {exponent}) is not supported", node.position)
-            if _bits(Fraction(base)) * abs(exponent.numerator) > 2 * MAX_BITS:
-                raise PrismError("number too large in pow", node.position)
-            return rational_power(Fraction(base), exponent)
+            raise PrismError(f"pow({base}, {exponent}): roots are not supported", node.position)
         exponent = int(exponent)
     if isinstance(base, Polynomial):
         return base**exponent
-    if isinstance(base, Enclosure) or isinstance(exponent, Enclosure):
-        raise PrismError("pow of an irrational number is not supported", node.position)
     if exponent < 0 and (node.type is Type.INT or base == 0):
         raise PrismError(f"pow({base}, {exponent}): negative exponent", node.position)
     size = max(abs(base.numerator).bit_length(), base.denominator.bit_length())
@@ -279,8 +264,6 @@ def _checked(node: Node, value: Any) -> Any:
             raise PrismError(
                 f"polynomial too large (more than {MAX_TERMS} terms, or a degree above {MAX_POWER})", node.position
             )
-    elif isinstance(value, Enclosure):
-        return value
     elif _bits(value) > MAX_BITS:
         raise PrismError(f"number too large (more than {MAX_BITS} bits)", node.position)
     return value
