@@ -46,6 +46,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -56,8 +57,13 @@ from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, held_states
 from rpl_agent.solver.operator import better_bounds, row_bounds, state_bounds, total_bounds
 from rpl_agent.solver.policies import policy_issues, side_weights
 from rpl_agent.solver.problem import MIN_AGENT, Problem
-from rpl_agent.solver.solution import SMALLEST, Solution, is_converged
 from rpl_agent.solver.witness import Witness
+
+if TYPE_CHECKING:
+    from rpl_agent.solver.solution import Solution  # for types only: it imports this file
+
+#: numbers nearer to 0 than this are no bounds: products of such numbers are rounded by more than they are
+SMALLEST = 1e-290
 
 
 def check(solution: Solution, sides: Sequence[bool] = (False, True)) -> list[str]:
@@ -110,6 +116,12 @@ def _shape(solution: Solution) -> list[str]:
     if solution.converged and not is_converged(solution.lower, solution.upper, solution.precision):
         issues.append("the bracket is wider than the precision it is said to have")
     return issues + policy_issues(solution)
+
+
+def is_converged(low: float, high: float, precision: float) -> bool:
+    """Whether a bracket is as narrow as asked for, relative to values above 1."""
+    width = precision * max(1.0, abs(low), abs(high)) if np.isfinite(high) else 0.0
+    return low == high or high - low <= width
 
 
 def _name(problem: Problem, bad: np.ndarray) -> str:

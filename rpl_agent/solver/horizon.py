@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.model.policy import Policy
+from rpl_agent.solver.check import SMALLEST
 from rpl_agent.solver.operator import row_bounds, state_bounds, total_bounds
 from rpl_agent.solver.policies import distribution
 from rpl_agent.solver.problem import FIXED_AGENT, MAX_AGENT, Problem
-from rpl_agent.solver.solution import SMALLEST, Solution, finish
+from rpl_agent.solver.solution import Solution, finish
 
 
 def _chosen_rows(problem: Problem, totals: np.ndarray) -> np.ndarray:

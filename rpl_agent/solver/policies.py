@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from rpl_agent.errors import ModelError
@@ -9,7 +11,9 @@ from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 from rpl_agent.solver.problem import FIXED_AGENT
-from rpl_agent.solver.solution import Solution
+
+if TYPE_CHECKING:
+    from rpl_agent.solver.solution import Solution  # for types only: it imports this file
 
 
 def policy_issues(solution: Solution) -> list[str]:

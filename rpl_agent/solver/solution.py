@@ -12,10 +12,8 @@ import numpy as np
 from rpl_agent.errors import PrecisionWarning
 from rpl_agent.model.objective import Nature, Objective, Sense
 from rpl_agent.model.policy import Policy
+from rpl_agent.solver.check import SMALLEST, check, is_converged
 from rpl_agent.solver.problem import Problem
-
-#: numbers nearer to 0 than this are no bounds: products of such numbers are rounded by more than they are
-SMALLEST = 1e-290
 
 
 def midpoint(lower: float, upper: float) -> float:
@@ -74,8 +72,6 @@ class Solution:
     def check(self, sides: Sequence[bool] = (False, True)) -> list[str]:
         """Problems of the bounds (of one of ``sides``; True: the upper), found without looking at how they were
         computed; empty means certified."""
-        from rpl_agent.solver.check import check
-
         return check(self, sides)
 
 
@@ -91,12 +87,6 @@ def without_faint(problem: Problem, lower: np.ndarray, upper: np.ndarray) -> tup
     if ((upper != 0.0) & (np.abs(upper) < SMALLEST)).any():
         upper = np.where(~problem.task.decided & ((upper > 0.0) | problem.discounted), upper + some, upper)
     return lower, upper
-
-
-def is_converged(low: float, high: float, precision: float) -> bool:
-    """Whether a bracket is as narrow as asked for, relative to values above 1."""
-    width = precision * max(1.0, abs(low), abs(high)) if np.isfinite(high) else 0.0
-    return low == high or high - low <= width
 
 
 def finish(
