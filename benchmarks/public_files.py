@@ -9,13 +9,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from decimal import Decimal
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
 
 MODEL_ENDINGS = (".prism", ".nm", ".pm", ".mdp", ".dtmc")
+#: models of a kind that is not read here
+OTHER_MODELS = (".sm", ".ctmc", ".pta", ".ma", ".smg", ".pomdp", ".tra", ".jani", ".drn")
 PROPERTY_ENDINGS = (".props", ".pctl", ".prctl", ".prop")
+#: switches after which PRISM answers another question
+OTHER_QUESTIONS = ("-param", "-fair", "-mdp", "-dtmc", "-ctmc", "-sim", "-ptamethod")
 #: values of constants that a file leaves open and no run gives
 OPEN = {"int": "3", "bool": "false", "double": "0.5"}
 _KIND = re.compile(r"^\s*(mdp|dtmc|imdp|idtmc|nondeterministic|probabilistic)\b", re.MULTILINE)
@@ -45,14 +48,14 @@ def model_files(folder: Path) -> Iterator[Path]:
 
 def property_files(path: Path) -> list[Path]:
     """Properties files named after a model; those of its folder that are named after none belong to each."""
-    beside = sorted(p for p in path.parent.iterdir() if p.suffix in PROPERTY_ENDINGS and p.is_file())
-    models = [p for p in path.parent.iterdir() if p.suffix in MODEL_ENDINGS]
+    here = sorted(p for p in path.parent.iterdir() if p.is_file())
+    models = [p for p in here if p.suffix in (*MODEL_ENDINGS, *OTHER_MODELS)]
 
     def owners(properties: Path) -> list[Path]:
-        named = [m for m in models if properties.name.startswith(m.name) or properties.stem == m.stem]
+        named = [m for m in models if properties.name.startswith(f"{m.name}.") or properties.stem == m.stem]
         return named or models
 
-    return [p for p in beside if path in owners(p)]
+    return [p for p in here if p.suffix in PROPERTY_ENDINGS and path in owners(p)]
 
 
 def open_constants(text: str) -> Values:
@@ -61,24 +64,25 @@ def open_constants(text: str) -> Values:
 
 
 def runs(path: Path) -> list[Values]:
-    """The values of constants in each line of PATH.args; [{}] without one."""
+    """The values of constants in each line of PATH.args that asks the plain question; [{}] without a file."""
     arguments = path.with_name(f"{path.name}.args")
-    lines = read(arguments).splitlines() if arguments.is_file() else []
+    if not arguments.is_file():
+        return [{}]
     found: list[Values] = []
-    for line in lines:
-        if line.strip() and not line.startswith("#") and "-param" not in line:
+    for line in read(arguments).splitlines():
+        if line.strip() and not line.startswith("#") and not set(line.split()) & set(OTHER_QUESTIONS):
             items = [i for group in re.findall(r"-const\s+(\S+)", line) for i in group.split(",") if "=" in i]
             spans = {name: _span(value) for name, value in (item.split("=", 1) for item in items)}
             found += [dict(zip(spans, choice, strict=True)) for choice in product(*spans.values())]
-    return found or [{}]
+    return found
 
 
 def _span(text: str) -> list[str]:
-    """``2``, ``1:3`` or ``0:0.1:1``."""
+    """``2``, ``1:3``, ``0:0.1:1`` or ``0:1/3:1``."""
     parts = text.split(":")
     if len(parts) == 1:
         return parts
-    first, last, step = Decimal(parts[0]), Decimal(parts[-1]), Decimal(parts[1] if len(parts) == 3 else "1")
+    first, last, step = Fraction(parts[0]), Fraction(parts[-1]), Fraction(parts[1] if len(parts) == 3 else "1")
     return [str(first + k * step) for k in range(min(int((last - first) / step), 20) + 1)]
 
 
@@ -86,6 +90,17 @@ def stated(properties: Path) -> list[Values]:
     """The runs of a properties file, or where it has none the values that its results are published for."""
     found = runs(properties)
     return found if found != [{}] else conditions(read(properties)) or [{}]
+
+
+def fullest(found: list[Values], kinds: Mapping[str, str]) -> list[Values]:
+    """Distinct values of these constants, of the runs that give most of them; ours for the others but doubles."""
+    counts = [len(run.keys() & kinds.keys()) for run in found]
+    chosen: list[Values] = []
+    for run, count in zip(found, counts, strict=True):
+        values = {n: run.get(n, OPEN[k]) for n, k in kinds.items() if n in run or k != "double"}
+        if count == max(counts) and values not in chosen:
+            chosen.append(values)
+    return chosen
 
 
 def conditions(text: str) -> list[Values]:

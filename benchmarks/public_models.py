@@ -41,30 +41,32 @@ def judge(path: Path, max_states: int) -> list[dict[str, Any]]:
     warnings.simplefilter("ignore")
     text, beside = files.read(path), files.property_files(path)
     kinds = files.open_constants(text)
-    stated = [*files.runs(path), *(run for p in beside for run in files.stated(p))]
-    chosen: list[Values] = []
-    for run in stated:
-        values = {n: run.get(n, files.OPEN[k]) for n, k in kinds.items() if n in run or k != "double"}
-        if values not in chosen:
-            chosen.append(values)
-    complete = [c for c in chosen if len(c) == max(map(len, chosen))]
-    return [_row(path, values, max_states, beside) for values in complete[:MOST_RUNS]]
+    stated = [{**own, **run} for own in files.runs(path) or [{}] for p in beside for run in files.stated(p)]
+    chosen = files.fullest(stated or [{}], kinds)
+    return [_row(path, values, max_states, beside) for values in chosen[:MOST_RUNS]]
 
 
 def _row(path: Path, given: Values, max_states: int, beside: list[Path]) -> dict[str, Any]:
     from rpl_agent.formats import prism
 
+    doubles = [n for n, k in files.open_constants(files.read(path)).items() if k == "double" and n not in given]
     row: dict[str, Any] = {"file": str(path), "constants": given}
-    began = time.process_time()
-    try:
-        model = prism.load(path, given, max_states=max_states)
+    model = None
+    for fixed in (None, "0.5", "0.1")[: 3 if doubles else 1]:  # where they cannot be parameters
+        values = given if fixed is None else {**given, **dict.fromkeys(doubles, fixed)}
+        began = time.process_time()
+        try:
+            model = prism.load(path, values, max_states=max_states)
+        except prism.PrismError as error:
+            row.setdefault("refused", error.reason.splitlines()[0][:200])
+        row["seconds"] = time.process_time() - began
+        if model is not None:
+            row.pop("refused", None)
+            row["constants"] = given = values
+            break
+    if model is not None:
         if model.parameters and model.bounds is None:
             row["parameters"] = list(model.parameters)
-    except prism.PrismError as error:
-        row["refused"] = error.reason.splitlines()[0][:200]
-        model = None
-    row["seconds"] = time.process_time() - began
-    if model is not None:
         pmdp = model.pmdp
         row["counts"] = [pmdp.num_states, pmdp.num_rows, pmdp.num_transitions]
         row["is_interval"] = model.bounds is not None
@@ -127,17 +129,13 @@ def _properties(model: Any, beside: Path, program: Any, values: Values) -> Itera
     text = files.read(beside)
     kinds = files.open_constants(text)
     stated = [r for r in files.stated(beside) if all(values.get(n, v) == v for n, v in r.items())]
-    distinct: list[Values] = []
-    for run in stated or [{}]:
-        own = {n: run.get(n, files.OPEN[k]) for n, k in kinds.items()}
-        if own not in distinct:
-            distinct.append(own)
-    for own in distinct[:MOST_RUNS]:
-        yield from _answers(model, beside, text, program, values, own)
+    for own in files.fullest(stated or [{}], kinds)[:MOST_RUNS]:
+        own |= {n: files.OPEN[k] for n, k in kinds.items() if n not in own}
+        yield from _answers(model, beside, text, program, values, own, bool(stated))
 
 
 def _answers(
-    model: Any, beside: Path, text: str, program: Any, values: Values, own: Values
+    model: Any, beside: Path, text: str, program: Any, values: Values, own: Values, is_plain: bool
 ) -> Iterator[dict[str, Any]]:
     from rpl_agent.formats import prism
     from rpl_agent.formats.prism.language.statements import statements
@@ -157,7 +155,7 @@ def _answers(
     for parsed, statement in zip(found, texts, strict=True):
         row: dict[str, Any] = {"property": statement.text, "constants": {**values, **own}}
         result = files.published(files.comment_before(text, statement.start), {**constants, **values})
-        if result is not None:
+        if result is not None and is_plain:
             row["result"] = result
             row["published"] = files.number(result, {**constants, **values})
         try:
@@ -205,7 +203,11 @@ def _worker(pipe: Any, max_states: int) -> None:
     for stream in (1, 2):  # where Storm says what it refuses; the rows say it too
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
     while (path := pipe.recv()) is not None:
-        pipe.send(judge(Path(path), max_states))
+        try:
+            rows = judge(Path(path), max_states)
+        except Exception as error:
+            rows = [{"file": path, "constants": {}, "crashed": f"{type(error).__name__}: {error}"[:200]}]
+        pipe.send(rows)
 
 
 def run(folder: Path, max_states: int, seconds: float, only: str = "") -> Iterator[dict[str, Any]]:
