@@ -86,6 +86,9 @@ def add_source(parser: argparse.ArgumentParser, what: str = "") -> None:
         "distribution), rows (each row is), or names of constants; the file's numbers are then the simulator's truth",
     )  # fmt: skip
     group.add_argument("--tie", choices=("modules",), help="renamed modules share their unknown commands")
+    group.add_argument(
+        "--normalise", action="store_true", help="scale rows that sum to 1 up to 1e-5 because their numbers are rounded"
+    )
     group.add_argument("--max-steps", type=count, metavar="N", help="cut episodes after so many steps")
     group.add_argument(
         "--max-states", type=count, metavar="N", help="refuse models with more states (default: what fits in memory)"
@@ -128,13 +131,15 @@ def load_model(arguments: argparse.Namespace) -> PrismModel:
     """The file of --model; a line on a terminal says how far a long exploration is."""
     from rpl_agent.formats import prism
 
+    ranges = {name: _range(text) for name, text in pairs(arguments.param, "--param", str).items()}
     if arguments.model.endswith(".drn"):
         from rpl_agent.formats.drn_model import load_drn
 
-        if arguments.param or arguments.const or arguments.unknown or arguments.tie:
-            raise ModelError("--param, --const, --unknown and --tie belong to models in the PRISM language")
-        return load_drn(arguments.model)
-    ranges = {name: _range(text) for name, text in pairs(arguments.param, "--param", str).items()}
+        if arguments.const or arguments.tie or arguments.unknown not in (None, ["rows"]):
+            raise ModelError("--const, --tie and --unknown but rows belong to models in the PRISM language")
+        return load_drn(
+            arguments.model, ranges, normalise=arguments.normalise, hide_rows=arguments.unknown is not None
+        )  # fmt: skip
     constants = pairs(arguments.const, "--const", str)
     shows = sys.stderr.isatty()
 
@@ -147,6 +152,7 @@ def load_model(arguments: argparse.Namespace) -> PrismModel:
         return prism.load(
             arguments.model, constants, ranges, max_states=arguments.max_states, progress=progress,
             unknown=unknown[0] if unknown and len(unknown) == 1 else unknown, tie_modules=arguments.tie == "modules",
+            normalise=arguments.normalise,
         )  # fmt: skip
     finally:
         if shows:

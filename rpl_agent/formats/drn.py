@@ -1,9 +1,11 @@
-"""Storm's explicit format (DRN), out and in: MDPs with numbers or intervals."""
+"""Storm's explicit format (DRN), out and in: MDPs and DTMCs with numbers, intervals, or polynomials of parameters."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +14,10 @@ from rpl_agent.formats.explicit import ExplicitModel
 from rpl_agent.model.pmdp import Reward
 from rpl_agent.relaxations.umdp import UncertainMDP
 
-_TRANSITION = re.compile(r"(\d+)\s*:\s*(?:\[\s*(\S+?)\s*,\s*(\S+?)\s*\]|(\S+))$")
-_STATE = re.compile(r"state\s+(\d+)\s*(?:\[([^\]]*)\])?\s*(.*)$")
+_TRANSITION = re.compile(r"(\d+)\s*:\s*(?:\[\s*(\S+?)\s*,\s*(\S+?)\s*\]|(\S.*))$")
+_PLACEHOLDER = re.compile(r"(\$\d+)\s*:\s*(.*)$")
+_VALUES = ("double", "double-interval", "rational", "parametric")
+_STATE = re.compile(r"state\s+(\d+)\s*([^\[]*)(?:\[([^\]]*)\])?\s*([^\[\]]*)$")
 _ACTION = re.compile(r"action\s+(\S+)\s*(?:\[([^\]]*)\])?\s*$")
 
 
@@ -49,33 +53,48 @@ def write_drn(path: Path, model: ExplicitModel) -> list[Path]:
 
 def read_drn(path: str | Path) -> UncertainMDP:
     """Read an MDP or a DTMC with probabilities or intervals of them; every problem names its line."""
-    path = Path(path)
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ModelError(f"{path}: {error}") from None
-    reader = _DrnReader(path.name)
-    for number, line in enumerate(lines, start=1):
-        reader.line(number, line.strip())
-    return reader.model()
+    return DrnFile(path).uncertain()
 
 
-class _DrnReader:
-    """The file, line by line."""
+class DrnFile:
+    """The file, line by line: structure as arrays, probabilities and rewards as they are written.
 
-    def __init__(self, name: str) -> None:
-        self.name, self.section, self.type = name, "", ""
+    Attributes
+    ----------
+    parameters : names under @parameters.
+    bounds : (low, high) of every transition as text; twice the same where it is no interval.
+    order : rows of a state by action, and transitions of a row by successor, as models have them.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.name, self.section, self.type, self.is_double = Path(path).name, "", "", False
+        self.has_intervals = False
+        self.parameters: list[str] = []
         self.reward_names: list[str] = []
         self.state_ptr, self.row_ptr = [0], [0]
         self.actions: dict[str, int] = {}
         self.action: list[int] = []
         self.successor: list[int] = []
-        self.bounds: list[tuple[float, float]] = []
+        self.bounds: list[tuple[str, str]] = []
         self.labels: dict[str, list[int]] = {}
-        self.state_rewards: list[list[float]] = []
-        self.row_rewards: list[list[float]] = []
+        self.state_rewards: list[list[str]] = []
+        self.row_rewards: list[list[str]] = []
+        self._lines: list[int] = []  # of every transition
+        self._placeholders: dict[str, str] = {}
+        try:
+            lines = Path(path).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ModelError(f"{path}: {error}") from None
+        for number, line in enumerate(lines, start=1):
+            self._line(number, line.strip())
+        self._check()
+        self.order = self._sorted()
 
-    def line(self, number: int, line: str) -> None:
+    @property
+    def num_states(self) -> int:
+        return len(self.state_ptr) - 1
+
+    def _line(self, number: int, line: str) -> None:
         if not line or line.startswith("//"):
             return
         try:
@@ -84,79 +103,76 @@ class _DrnReader:
             elif self.section == "reward_models":
                 self.reward_names = line.split()
             elif self.section == "parameters":
-                raise ModelError("a parametric model: only numbers and intervals are read")
+                self.parameters += line.split()
+            elif self.section == "placeholders":
+                if not (match := _PLACEHOLDER.match(line)):
+                    raise ModelError(f"cannot read {line[:60]!r}")
+                self._placeholders[match[1]] = match[2]
             elif self.section == "model":
-                self._model(line)
+                self._model(line, number)
         except (ModelError, ValueError) as error:
             raise ModelError(f"{self.name}:{number}: {error}") from None
 
     def _header(self, line: str) -> None:
         key, _, value = line[1:].partition(":")
-        self.section = key.strip()
+        self.section, value = key.strip(), value.strip()
         if self.section == "type":
-            self.type = value.strip()
+            self.type = value
             if self.type not in ("MDP", "DTMC"):
                 raise ModelError(f"models of type {self.type} are not read, only MDP and DTMC")
-        elif self.section == "value_type" and value.strip() not in ("double", "double-interval", "rational"):
-            raise ModelError(f"values of type {value.strip()} are not read, only numbers and intervals")
+        elif self.section == "value_type":
+            self.is_double = value == "double"
+            if value not in _VALUES:
+                raise ModelError(f"values of type {value} are not read, only {', '.join(_VALUES)}")
 
-    def _model(self, line: str) -> None:
+    def _model(self, line: str, number: int) -> None:
         if match := _STATE.match(line):
-            if int(match[1]) != len(self.state_ptr) - 1:
-                raise ModelError(f"state {match[1]} where state {len(self.state_ptr) - 1} was expected")
+            if int(match[1]) != self.num_states:
+                raise ModelError(f"state {match[1]} where state {self.num_states} was expected")
             self.state_ptr.append(self.state_ptr[-1])
-            self.state_rewards.append(_numbers(match[2]))
-            for label in match[3].split():
+            self.state_rewards.append(self._values(match[3]))
+            for label in (*match[2].split(), *match[4].split()):
                 self.labels.setdefault(label, []).append(int(match[1]))
         elif match := _ACTION.match(line):
-            if len(self.state_ptr) < 2:
+            if not self.num_states:
                 raise ModelError("an action before the first state")
             name = match[1]
             self.action.append(self.actions.setdefault(name, len(self.actions)))
-            self.row_rewards.append(_numbers(match[2]))
+            self.row_rewards.append(self._values(match[2]))
             self.state_ptr[-1] += 1
             self.row_ptr.append(self.row_ptr[-1])
         elif match := _TRANSITION.match(line):
             if len(self.row_ptr) < 2 or self.state_ptr[-1] == 0:
                 raise ModelError("a transition before the first action")
             low, high = (match[2], match[3]) if match[2] else (match[4], match[4])
+            self.has_intervals |= match[2] is not None
             self.successor.append(int(match[1]))
-            self.bounds.append((_number(low), _number(high)))
+            self.bounds.append((self._placeholders.get(low, low), self._placeholders.get(high, high)))
+            self._lines.append(number)
             self.row_ptr[-1] += 1
         else:
             raise ModelError(f"cannot read {line[:60]!r}")
 
-    def model(self) -> UncertainMDP:
-        states = len(self.state_ptr) - 1
-        if not states or not self.row_ptr[-1]:
+    def _values(self, text: str | None) -> list[str]:
+        parts = text.split(",") if text and text.strip() else []
+        return [self._placeholders.get(part.strip(), part.strip()) for part in parts]
+
+    def _check(self) -> None:
+        if not self.num_states or not self.row_ptr[-1]:
             raise ModelError(f"{self.name}: no states and transitions")
         empty = np.flatnonzero(np.diff(self.state_ptr) == 0)
         if len(empty):
             raise ModelError(f"{self.name}: state {empty[0]} has no action")
-        bad = [s for s in self.successor if s >= states]
+        bad = [s for s in self.successor if s >= self.num_states]
         if bad:
             raise ModelError(f"{self.name}: there is no state {bad[0]}")
-        lower, upper = np.array(self.bounds).T
-        masks = {name: np.isin(np.arange(states), members) for name, members in self.labels.items()}
-        initial = np.flatnonzero(masks.pop("init", np.arange(states) == 0))
-        if len(initial) != 1:
-            raise ModelError(f"{self.name}: {len(initial)} initial states; one is needed")
-        order = self._sorted()
-        rewards = {
-            name: Reward(_column(self.state_rewards, k), _column(self.row_rewards, k)[order[0]])
-            for k, name in enumerate(self.reward_names)
-        }
-        row_ptr = np.concatenate([[0], np.cumsum(np.diff(self.row_ptr)[order[0]])])
-        return UncertainMDP(
-            np.array(self.state_ptr), np.array(self.action, np.int32)[order[0]], row_ptr,
-            np.array(self.successor, np.int32)[order[1]], lower[order[1]], upper[order[1]],
-            initial_state=int(initial[0]), labels=masks, rewards=rewards, action_names=tuple(self.actions),
-            name=Path(self.name).stem,
-        )  # fmt: skip
+        if len(self.labels.get("init", [0])) != 1:
+            raise ModelError(f"{self.name}: {len(self.labels['init'])} initial states; one is needed")
+        if not self.reward_names and any(self.state_rewards + self.row_rewards):  # one without a name, as in PRISM
+            self.reward_names = ["rewards_1"]
 
     def _sorted(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of a state by action, transitions of a row by successor, as models have them."""
-        state = np.repeat(np.arange(len(self.state_ptr) - 1), np.diff(self.state_ptr))
+        state = np.repeat(np.arange(self.num_states), np.diff(self.state_ptr))
         rows = np.lexsort((np.asarray(self.action), state))
         if len(np.unique(np.stack([state, self.action]), axis=1).T) != len(rows):
             raise ModelError(f"{self.name}: a state has two actions of one name")
@@ -169,13 +185,55 @@ class _DrnReader:
             raise ModelError(f"{self.name}: an action names a successor twice")
         return rows, transitions
 
+    # ------------------------------------------------------------------ as a model
+    def structure(self) -> dict[str, Any]:
+        """What every kind of model is made of."""
+        rows, transitions = self.order
+        masks = {name: np.zeros(self.num_states, dtype=bool) for name in self.labels if name != "init"}
+        for name, mask in masks.items():
+            mask[self.labels[name]] = True
+        return {
+            "state_ptr": np.array(self.state_ptr),
+            "action": np.array(self.action, np.int32)[rows],
+            "row_ptr": np.concatenate([[0], np.cumsum(np.diff(self.row_ptr)[rows])]),
+            "successor": np.array(self.successor, np.int32)[transitions],
+            "initial_state": self.labels.get("init", [0])[0],
+            "labels": masks,
+            "action_names": tuple(self.actions),
+            "name": Path(self.name).stem,
+        }
 
-def _column(values: list[list[float]], k: int) -> np.ndarray:
-    return np.array([row[k] if k < len(row) else 0.0 for row in values])
+    def rewards(self, of: Callable[[list[str]], np.ndarray]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """(states, rows) of every reward, from a function of texts."""
+        kinds = (self.state_rewards, [self.row_rewards[r] for r in self.order[0]])
+        return {name: (of(_column(kinds[0], k)), of(_column(kinds[1], k))) for k, name in enumerate(self.reward_names)}
+
+    def values(self, texts: Sequence[str], of: Callable[[str], Any]) -> list[Any]:
+        """A function of every transition's text, in the order of the file; an error names the line."""
+        known: dict[str, Any] = {}
+        for text, line in zip(texts, self._lines, strict=True):
+            if text not in known:
+                try:
+                    known[text] = of(text)
+                except (ModelError, ValueError) as error:
+                    raise ModelError(f"{self.name}:{line}: {error}") from None
+        return [known[text] for text in texts]
+
+    def uncertain(self) -> UncertainMDP:
+        """The file with its numbers or intervals."""
+        if self.parameters:
+            raise ModelError(f"{self.name}: a parametric model has no numbers: load_drn reads it")
+        lower, upper = (np.array(self.values(texts, _number)) for texts in zip(*self.bounds, strict=True))
+        order = self.order[1]
+        rewards = self.rewards(lambda texts: np.array([_number(text) for text in texts]))
+        return UncertainMDP(
+            **self.structure(), lower=lower[order], upper=upper[order],
+            rewards={name: Reward(*parts) for name, parts in rewards.items()},
+        )  # fmt: skip
 
 
-def _numbers(text: str | None) -> list[float]:
-    return [_number(part) for part in text.split(",")] if text and text.strip() else []
+def _column(values: list[list[str]], k: int) -> list[str]:
+    return [row[k] if k < len(row) else "0" for row in values]
 
 
 def _number(text: str) -> float:

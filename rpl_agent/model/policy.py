@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 
 from rpl_agent.errors import ModelError
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.expressions import ExpressionTable
+from rpl_agent.model.pmdp import ParametricMDP, Reward
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,52 @@ class Policy:
         weights = np.repeat(rest, sizes)
         weights[rows] = np.where(sizes > 1, weight, 1.0)
         return Policy(weights=weights)
+
+    def induced_chain(self, pmdp: ParametricMDP) -> ParametricMDP:
+        """The chain that playing this policy makes of a model: the same states, one row each, the same parameters."""
+        self.check(pmdp)
+        if self.rows is not None and self.rows.ndim != 1:
+            raise ModelError("a step-dependent policy makes no chain of the same states; use policy.at(step)")
+        weights, states = self.as_weights(pmdp), np.arange(pmdp.num_states)
+        played = np.flatnonzero(weights > 0.0)
+        if len(played) == pmdp.num_states:
+            length = np.diff(pmdp.row_ptr)[played]
+            moves = np.repeat(pmdp.row_ptr[played] - np.cumsum(length) + length, length) + np.arange(length.sum())
+            return replace(
+                pmdp, state_ptr=np.append(states, len(states)), action=pmdp.action[played],
+                row_ptr=np.concatenate([[0], np.cumsum(length)]), successor=pmdp.successor[moves],
+                expression=pmdp.expression[moves],
+                rewards={name: reward.taken(states, played) for name, reward in pmdp.rewards.items()},
+            )  # fmt: skip
+        return self._mixed_chain(pmdp, weights)
+
+    def _mixed_chain(self, pmdp: ParametricMDP, weights: np.ndarray) -> ParametricMDP:
+        """`induced_chain` where chance decides: mixtures of the rows' expressions, exactly."""
+        exact = [Fraction(w) for w in weights.tolist()]
+        successor, row_ptr, polynomials = [], [0], []
+        for s in range(pmdp.num_states):
+            rows = range(pmdp.state_ptr[s], pmdp.state_ptr[s + 1])
+            total, mixed = sum(exact[r] for r in rows), {}
+            for r in (r for r in rows if exact[r]):
+                for t in range(pmdp.row_ptr[r], pmdp.row_ptr[r + 1]):
+                    part = pmdp.table.polynomial(int(pmdp.expression[t])) * (exact[r] / total)
+                    mixed[int(pmdp.successor[t])] = mixed.get(int(pmdp.successor[t]), 0) + part
+            successor += sorted(mixed)
+            polynomials += [mixed[i] for i in sorted(mixed)]
+            row_ptr.append(len(successor))
+        distinct = {polynomial: k for k, polynomial in enumerate(dict.fromkeys(polynomials))}
+        table, rank = ExpressionTable.from_polynomials(list(distinct), pmdp.table.parameters).sorted()
+        rewards = {}
+        for name, reward in pmdp.rewards.items():
+            if not reward.is_known:
+                raise ModelError(f"the reward {name!r} depends on the parameters: a mixture of it has no numbers")
+            rewards[name] = Reward(reward.state, np.bincount(pmdp.row_state, weights * reward.row, pmdp.num_states))
+        return replace(
+            pmdp, state_ptr=np.arange(pmdp.num_states + 1), action=np.zeros(pmdp.num_states, np.int32),
+            row_ptr=np.array(row_ptr), successor=np.array(successor, np.int32), table=table,
+            expression=rank[[distinct[p] for p in polynomials]], rewards=rewards, action_names=("mixed",),
+            own_actions=None,
+        )  # fmt: skip
 
     def check(self, pmdp: ParametricMDP) -> None:
         """Raise ModelError, naming the state, if this is not a policy of the model."""

@@ -34,13 +34,13 @@ class Defect:
     message: str
 
 
-def validate(pmdp: ParametricMDP) -> list[Defect]:
-    """All problems of a model; empty if it is well formed on its whole domain."""
-    return [
-        *_structure(pmdp),
-        *_row_sums(pmdp),
-        *_ranges(pmdp),
-    ]
+def validate(pmdp: ParametricMDP, *, ranges_too: bool = True) -> list[Defect]:
+    """All problems of a model; empty if it is well formed on its whole domain.
+
+    Without ``ranges_too`` the ranges of expressions are not looked at: `restrict_domain` has seen to them.
+    """
+    sums = (_row_problem(pmdp, r) for r in rows_off(pmdp))
+    return [*_structure(pmdp), *sums, *(_ranges(pmdp) if ranges_too else ())]
 
 
 def require_valid(pmdp: ParametricMDP) -> None:
@@ -96,13 +96,13 @@ def reachable(pmdp: ParametricMDP) -> np.ndarray:
     return seen[:-1]
 
 
-def _row_sums(pmdp: ParametricMDP) -> list[Defect]:
-    """Rows must sum to 1 as polynomials: decided exactly, one monomial at a time."""
+def rows_off(pmdp: ParametricMDP) -> list[int]:
+    """The rows that do not sum to 1 as polynomials: decided exactly, one monomial at a time."""
     table = pmdp.table
     if not pmdp.num_rows or (np.diff(pmdp.row_ptr) == 0).any():
         return []
     if table.num_monomials > DENSE_COLUMNS:
-        return _row_sums_sparse(pmdp)
+        return _rows_off_sparse(pmdp)
     row_of = np.repeat(np.arange(table.num_expressions), np.diff(table.indptr))
     bad = np.zeros(pmdp.num_rows, dtype=bool)
     longest = int(np.diff(pmdp.row_ptr).max())
@@ -114,12 +114,12 @@ def _row_sums(pmdp: ParametricMDP) -> list[Defect]:
         column[row_of[here]] = table.data[here]
         totals = np.add.reduceat(column[pmdp.expression], pmdp.row_ptr[:-1])
         bad |= totals != (table.denominators[0] if m == 0 else 0)
-    return [_row_problem(pmdp, int(r)) for r in np.flatnonzero(bad)]
+    return np.flatnonzero(bad).tolist()
 
 
-def _row_sums_sparse(pmdp: ParametricMDP) -> list[Defect]:
+def _rows_off_sparse(pmdp: ParametricMDP) -> list[int]:
     """Many monomials (untied models): add each row's polynomials in a dictionary."""
-    table, problems = pmdp.table, []
+    table, found = pmdp.table, []
     for r in range(pmdp.num_rows):
         total: dict[int, int] = {0: -table.denominators[0]}
         for f in pmdp.expression[pmdp.row_ptr[r] : pmdp.row_ptr[r + 1]]:
@@ -127,15 +127,19 @@ def _row_sums_sparse(pmdp: ParametricMDP) -> list[Defect]:
                 m = int(table.indices[k])
                 total[m] = total.get(m, 0) + int(table.data[k])
         if any(total.values()):
-            problems.append(_row_problem(pmdp, r))
-    return problems
+            found.append(r)
+    return found
 
 
 def _row_problem(pmdp: ParametricMDP, r: int) -> Defect:
     parts = [pmdp.table.polynomial(int(f)) for f in pmdp.expression[pmdp.row_ptr[r] : pmdp.row_ptr[r + 1]]]
-    total = sum(parts[1:], parts[0])
-    shown = _shown(*parts)
-    return Defect("row-sum", f"{pmdp.row_name(r)}: expressions {shown} sum to {_shown(total)}, not to 1")
+    shown, total = _shown(*parts), _shown(row_sum(pmdp, r))
+    return Defect("row-sum", f"{pmdp.row_name(r)}: expressions {shown} sum to {total}, not to 1")
+
+
+def row_sum(pmdp: ParametricMDP, row: int) -> Polynomial:
+    parts = (pmdp.table.polynomial(int(f)) for f in pmdp.expression[pmdp.row_ptr[row] : pmdp.row_ptr[row + 1]])
+    return sum(parts, Polynomial.constant(0))
 
 
 def _shown(*polynomials: Polynomial) -> str:

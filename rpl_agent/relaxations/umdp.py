@@ -10,9 +10,10 @@ code as any model: `Rectangular(pmdp, region)`, `expression_wise(region, pmdp)` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -64,6 +65,43 @@ class UncertainMDP:
             pmdp.state_ptr, pmdp.action, pmdp.row_ptr, pmdp.successor, np.asarray(lower)[pmdp.expression],
             np.asarray(upper)[pmdp.expression], initial_state=pmdp.initial_state, labels=pmdp.labels,
             rewards=_known_rewards(pmdp), action_names=pmdp.action_names, name=pmdp.name,
+        )  # fmt: skip
+
+    @classmethod
+    def from_matrices(
+        cls, lower: Any, upper: Any, *, initial_state: int = 0, labels: Mapping[str, Any] | None = None,
+        rewards: Mapping[str, Any] | None = None, action_names: Sequence[str] = (), name: str = "uncertain MDP",
+    ) -> UncertainMDP:  # fmt: skip
+        """An interval MDP from one matrix of lower and one of upper bounds per action.
+
+        Parameters
+        ----------
+        lower, upper : A matrices (S, S), dense or sparse, or an array (A, S, S); one matrix (S, S) is a chain. What has
+            an upper bound of 0 is no transition; an action whose row is 0 is not enabled in that state.
+        labels : name -> states, as numbers or as a mask (S,).
+        rewards : name -> (S,) rewards of states, or (S, A) of states and actions.
+        """
+        ends = [_matrices(bounds, what) for bounds, what in ((lower, "lower"), (upper, "upper"))]
+        size, number = ends[1][0].shape[0], len(ends[1])
+        if len(ends[0]) != number or any(m.shape != (size, size) for matrices in ends for m in matrices):
+            raise ModelError(f"lower and upper must be matrices of one shape (S, S) for each of {number} action(s)")
+        stacked = sparse.coo_array(sparse.vstack(ends[1]))
+        stacked.eliminate_zeros()
+        action, state = np.divmod(stacked.coords[0], size)
+        order = np.lexsort((stacked.coords[1], action, state))
+        rows, row_of = np.unique((state * number + action)[order], return_inverse=True)
+        if len(missing := np.setdiff1d(np.arange(size), rows // number)):
+            raise ModelError(f"state {missing[0]} has no transition")
+        low = sparse.csr_array(sparse.vstack(ends[0]))
+        if low.count_nonzero() > (low * (stacked.tocsr() != 0)).count_nonzero():
+            raise ModelError("a lower bound is above an upper bound of 0")
+        return cls(
+            np.searchsorted(rows // number, np.arange(size + 1)), (rows % number).astype(np.int32),
+            np.searchsorted(row_of, np.arange(len(rows) + 1)), stacked.coords[1][order].astype(np.int32),
+            np.asarray(low[stacked.coords[0][order], stacked.coords[1][order]]).ravel(), stacked.data[order],
+            initial_state=initial_state, labels={key: _mask(at, size, key) for key, at in (labels or {}).items()},
+            rewards={key: _reward(given, size, number, rows, key) for key, given in (rewards or {}).items()},
+            action_names=tuple(action_names) or tuple(f"a{k}" for k in range(number)), name=name,
         )  # fmt: skip
 
     def relaxation(self) -> Intervals | Rectangular:
@@ -247,6 +285,35 @@ def _block(
         A.append(row)
         b.append(right + 4 * UNIT_ROUNDOFF * mass * (1 + span.stop - span.start))
     return Polytope(np.array(A), np.array(b), umdp.lower[transitions], umdp.upper[transitions])
+
+
+def _matrices(bounds: Any, what: str) -> list[sparse.csr_array]:
+    """One sparse matrix per action."""
+    if sparse.issparse(bounds) or (isinstance(bounds, np.ndarray) and bounds.ndim == 2):
+        bounds = [bounds]
+    found = [sparse.csr_array(matrix, dtype=np.float64) for matrix in bounds]
+    if not found or not all(np.isfinite(matrix.data).all() for matrix in found):
+        raise ModelError(f"{what} must be matrices of finite numbers, one per action")
+    return found
+
+
+def _mask(at: Any, size: int, name: str) -> np.ndarray:
+    """(S,) bool from a mask or from numbers of states."""
+    given = np.atleast_1d(np.asarray(at))
+    if given.dtype == bool and given.shape == (size,):
+        return given
+    if given.dtype == bool or ((given < 0) | (given >= size)).any():
+        raise ModelError(f"the label {name!r} must be {size} booleans, or numbers of states")
+    return np.isin(np.arange(size), given)
+
+
+def _reward(given: Any, size: int, number: int, rows: np.ndarray, name: str) -> Reward:
+    values = np.asarray(given, dtype=np.float64)
+    if values.shape == (size,):
+        return Reward(values, np.zeros(len(rows)))
+    if values.shape != (size, number):
+        raise ModelError(f"the reward {name!r} has shape {values.shape}; ({size},) or ({size}, {number}) is needed")
+    return Reward(np.zeros(size), values.reshape(-1)[rows])
 
 
 def _known_rewards(pmdp: ParametricMDP) -> Mapping[str, Reward]:

@@ -17,12 +17,14 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rpl_agent.errors import ModelError, RPLWarning, listed
+from rpl_agent.formats.normalise import TOLERANCE, hint, normalised, tell
 from rpl_agent.formats.prism.explore.assemble import assemble, row_position
 from rpl_agent.formats.prism.explore.explorer import Graph, Machine, Progress, explore, expressions
 from rpl_agent.formats.prism.explore.initial import initial_states
@@ -40,9 +42,8 @@ from rpl_agent.formats.prism.properties.queries import Query, query_of
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP, Reward
-from rpl_agent.model.polynomial import Polynomial
 from rpl_agent.model.unknown import hide_parameters
-from rpl_agent.model.validation import expression_range, require_valid, restrict_domain
+from rpl_agent.model.validation import expression_range, require_valid, restrict_domain, row_sum, rows_off
 from rpl_agent.relaxations.interval import Intervals
 
 if TYPE_CHECKING:
@@ -200,6 +201,7 @@ def load(
     progress: Progress | None = None,
     unknown: str | Sequence[str] | None = None,
     tie_modules: bool = False,
+    normalise: bool = False,
 ) -> PrismModel:
     """Read a PRISM file, and the properties file NAME.props beside it. See `loads` for the arguments.
 
@@ -214,7 +216,7 @@ def load(
         for_them = {c.name: given.pop(c.name) for c in wanted.constants if c.name in given}
     model = loads(
         text, given, parameters, properties, source=path.name, max_states=max_states, progress=progress,
-        unknown=unknown, tie_modules=tie_modules,
+        unknown=unknown, tie_modules=tie_modules, normalise=normalise,
     )  # fmt: skip
     if wanted is not None:
         load_properties(model, beside, for_them)
@@ -254,6 +256,7 @@ def loads(
     progress: Progress | None = None,
     unknown: str | Sequence[str] | None = None,
     tie_modules: bool = False,
+    normalise: bool = False,
 ) -> PrismModel:
     """Read a model from text.
 
@@ -267,6 +270,7 @@ def loads(
     unknown : what the learner shall not know: ``"commands"`` (each probabilistic command is one unknown distribution),
         ``"rows"`` (each row of each state is), or names of constants. The file's numbers become ``truth``.
     tie_modules : commands of renamed modules share the distributions of their base.
+    normalise : scale rows that sum to 1 up to 1e-5, because the file rounds its numbers; a warning says how many.
 
     Raises
     ------
@@ -274,15 +278,20 @@ def loads(
         With line and column, for anything that is wrong or not supported.
     """
     try:
-        program, unknowns = _linked(text, source, constants or {}, unknown, tie_modules)
+        tolerance = TOLERANCE if normalise else Fraction(0)
+        program, unknowns = _linked(text, source, constants or {}, unknown, tie_modules, tolerance)
         domain = unknowns.domain(parameter_domain(text, program, parameters or {}))
         pool = Pool()
         graph, machine = explore(program, initial_states(program), max_states, progress)
         ends = [expressions(graph, machine, pool, chances) for chances in _chances(program, machine)]
         made = assemble(program, graph, machine, pool, ends, domain, Path(source).stem)
-        model = made.model
-        if unknown != COMMANDS:  # distributions on simplices and their products are valid as they are
+        model, sums = made.model, unknowns.scaled
+        if normalise and made.bounds is None:
+            model, more = normalised(model)
+            sums = sums + more
+        if unknown != COMMANDS or unknowns.kept:  # distributions on simplices and their products are valid as they are
             model = _validated(model, made.row_combination, graph, machine, made.bounds)
+        tell(source, sums)
     except PrismError as error:
         raise error.located(source, text) from None
     except RecursionError:
@@ -317,9 +326,10 @@ def _collecting_later() -> Iterator[None]:
 
 @_collecting_later()
 def _linked(
-    text: str, source: str, constants: Mapping[str, Number], unknown: str | Sequence[str] | None, tie_modules: bool
-) -> tuple[Program, UnknownCommands]:
-    return link_unknown(parse_model(text, source), constants, unknown, tie_modules)
+    text: str, source: str, constants: Mapping[str, Number], unknown: str | Sequence[str] | None, tie_modules: bool,
+    tolerance: Fraction,
+) -> tuple[Program, UnknownCommands]:  # fmt: skip
+    return link_unknown(parse_model(text, source), constants, unknown, tie_modules, tolerance)
 
 
 def _chances(program: Program, machine: Machine) -> list[list[list[Node | None]]]:
@@ -371,6 +381,7 @@ def _validated(
         position = None if row is None else row_position(row, row_combination, graph, machine)
         lines = str(error).splitlines()
         reason = "\n".join(line.strip() for line in (lines[1:] or lines))
+        reason += hint([row_sum(model, r) for r in rows_off(model)[:100]])
         left = np.flatnonzero((low < -1e-9) | (high > 1 + 1e-9))
         names = sorted({name for f in left for name in model.table.polynomial(int(f)).parameters})
         raise PrismError(reason + _ranges_needed(names), position or NOWHERE) from None
@@ -397,11 +408,8 @@ def _first_row_without_distribution(model: ParametricMDP, lower: np.ndarray, upp
 
 def _first_bad_row(model: ParametricMDP) -> int | None:
     """The first row that does not sum to one, or has an expression outside [0, 1]."""
-    sums = [sum((model.table.polynomial(int(f)) for f in model.expression[a:b]), Polynomial.constant(0))
-            for a, b in zip(model.row_ptr[:2000], model.row_ptr[1:2001], strict=False)]  # fmt: skip
-    for row, total in enumerate(sums):
-        if total != Polynomial.constant(1):
-            return row
+    if off := rows_off(model):
+        return off[0]
     low, high = expression_range(model.table, model.domain)
     bad = np.flatnonzero(((low < -1e-9) | (high > 1 + 1e-9))[model.expression])
     return int(model.transition_row[bad[0]]) if len(bad) else None

@@ -109,11 +109,15 @@ class Pool:
     def intern_all(self, polynomials: Sequence[Polynomial]) -> np.ndarray:
         """Ids (n,) int32 of polynomials, n ≥ 1."""
         monomials = list(dict.fromkeys(m for p in polynomials for m in p.terms)) or [ONE]
-        denominators = [lcm(*(p.terms.get(m, Fraction(0)).denominator for p in polynomials)) for m in monomials]
+        column = {m: j for j, m in enumerate(monomials)}
+        denominators = [1] * len(monomials)
+        for p in polynomials:
+            for m, c in p.terms.items():
+                denominators[column[m]] = lcm(denominators[column[m]], c.denominator)
         exact = np.zeros((len(polynomials), len(monomials)), dtype=object)
         for i, p in enumerate(polynomials):
-            for j, (m, q) in enumerate(zip(monomials, denominators, strict=True)):
-                exact[i, j] = int(p.terms.get(m, Fraction(0)) * q)
+            for m, c in p.terms.items():
+                exact[i, column[m]] = int(c * denominators[column[m]])
         small = max(abs(v) for v in exact.flat) < LIMIT
         return self.intern(monomials, denominators, exact.astype(np.int64) if small else exact)
 

@@ -31,10 +31,11 @@ COMMANDS, ROWS = "commands", "rows"
 
 
 def link_unknown(
-    model: ast.ModelFile, constants: Mapping[str, Number], unknown: str | Sequence[str] | None, tie_modules: bool
-) -> tuple[Program, UnknownCommands]:
+    model: ast.ModelFile, constants: Mapping[str, Number], unknown: str | Sequence[str] | None, tie_modules: bool,
+    tolerance: Fraction = Fraction(0),
+) -> tuple[Program, UnknownCommands]:  # fmt: skip
     """The program with what shall be unknown as parameters, and what is known about those."""
-    commands = UnknownCommands(model, tie_modules)
+    commands = UnknownCommands(model, tie_modules, tolerance)
     if tie_modules and unknown != COMMANDS:
         raise PrismError("modules are tied with unknown commands only", NOWHERE)
     if unknown is None or unknown == ROWS:
@@ -53,9 +54,13 @@ class UnknownCommands:
     ----------
     truth : parameter -> value in the file
     simplices : names of the parameters of one distribution, each tuple summing to at most 1
+    scaled : sums of distributions within the tolerance of 1, which were divided by them
+    kept : whether some command is as it stands in the file, for some values of variables
     """
 
-    def __init__(self, model: ast.ModelFile, tie_modules: bool):
+    def __init__(self, model: ast.ModelFile, tie_modules: bool, tolerance: Fraction):
+        self.tolerance, self.kept = tolerance, False
+        self.scaled: list[Fraction] = []
         self.root = {m.name: m.name for m in model.modules}
         if tie_modules:
             for module in model.modules:
@@ -113,8 +118,12 @@ class UnknownCommands:
             numbers = [Fraction(evaluate(node, state)) for node in given]
         except PrismError:
             pass  # a combination for which the file gives no distribution: no state may reach it
-        if not numbers or any(n < 0 for n in numbers) or abs(sum(numbers, Fraction(-1))) > Fraction(1, 10**9):
+        total = sum(numbers, Fraction(0))
+        if not numbers or any(n < 0 for n in numbers) or abs(total - 1) > self.tolerance:
+            self.kept = True
             return given
+        if total != 1:
+            self.scaled.append(total)
         possible = [k for k, value in enumerate(numbers) if value > 0]
         nodes = [literal(Fraction(0), position, Type.DOUBLE) for _ in numbers]
         if len(possible) == 1:
@@ -124,7 +133,6 @@ class UnknownCommands:
         known = self._made.get((base, len(numbers)))
         if known is None:
             self._made[base, len(numbers)] = tuple(numbers)
-            total = sum(numbers)
             self.truth |= {name: numbers[k] / total for name, k in zip(names, possible)}
             self.simplices.append(tuple(names))
         elif known != tuple(numbers):
