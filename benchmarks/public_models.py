@@ -106,7 +106,7 @@ def _storm(path: Path, given: Values, row: dict[str, Any]) -> Any:
         began = time.process_time()
         program = stormpy.parse_prism_program(str(path), prism_compatibility=True)
         program = _defined(program, given)
-        number = stormpy.RationalFunction if "parameters" in row else float
+        number = stormpy.RationalFunction if program.has_undefined_constants else float
         model = stormpy.build_model[number](program)
         row["storm_seconds"] = time.process_time() - began
         row["storm_counts"] = [model.nr_states, model.nr_choices, model.nr_transitions]

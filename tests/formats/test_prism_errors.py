@@ -257,8 +257,8 @@ def test_long_rows_make_no_long_errors():
 
 
 def test_names_of_operators_are_names_in_a_model():
-    model = prism.loads("mdp\nmodule m\n  E : [0..1];\n  [A] E=0 -> (E'=1);\n  [LTL] E=1 -> true;\nendmodule")
-    assert model.pmdp.action_names[:2] == ("A", "LTL")
+    model = prism.loads("mdp\nmodule m\n  E : [0..1];\n  [A] E=0 -> (E'=1);\n  [C] E=1 -> true;\nendmodule")
+    assert model.pmdp.action_names[:2] == ("A", "C")
     assert prism.answer(model, "Pmin=? [ F E=1 ]")[0].lower == 1.0
 
 

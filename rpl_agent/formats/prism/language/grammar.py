@@ -31,7 +31,8 @@ variable: NAME COLON variable_type initial? SEMICOLON
 initial: INIT expression
 
 command: action guard ARROW updates SEMICOLON
-action: LEFT_BRACKET NAME? RIGHT_BRACKET
+action: LEFT_BRACKET action_name? RIGHT_BRACKET
+!action_name: NAME | C | F | G | I | P | R | S | U | W | X
 ?guard: expression
 updates: certain_update | likely_update (PLUS likely_update)*
 certain_update: assignments

@@ -248,6 +248,9 @@ class _Builder(PropertyBuilder):
     def global_variable(self, _word: Token, variable: ast.Variable) -> ast.Variable:
         return variable
 
+    def action_name(self, token: Token) -> Token:
+        return token
+
     def action(self, left: Token, *rest: Token) -> tuple[str | None, Position]:
         return (str(rest[0]) if len(rest) == 2 else None), at(left)
 
