@@ -36,7 +36,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/experiments": 2_440,
     "rpl_agent/formats": 6_740,
     "rpl_agent/likelihood": 2_400,
-    "rpl_agent/model": 3_900,
+    "rpl_agent/model": 3_960,
     "rpl_agent/plotting": 350,
     "rpl_agent/regions": 2_100,
     "rpl_agent/relaxations": 1_150,

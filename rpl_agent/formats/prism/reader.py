@@ -285,13 +285,10 @@ def loads(
         graph, machine = explore(program, initial_states(program), max_states, progress)
         ends = [expressions(graph, machine, pool, chances) for chances in _chances(program, machine)]
         made = assemble(program, graph, machine, pool, ends, domain, Path(source).stem)
-        model, sums = made.model, unknowns.scaled
-        if normalise and made.bounds is None:
-            model, more = normalised(model)
-            sums = sums + more
+        model, sums = normalised(made.model) if normalise and made.bounds is None else (made.model, [])
         if unknown != COMMANDS or unknowns.kept:  # distributions on simplices and their products are valid as they are
             model = _validated(model, made.row_combination, graph, machine, made.bounds)
-        tell(source, sums)
+        tell(source, [*unknowns.scaled, *sums])
     except PrismError as error:
         raise error.located(source, text) from None
     except RecursionError:
@@ -300,10 +297,10 @@ def loads(
     if unknown == ROWS:
         hidden = hide_parameters(model)
         model, truth = hidden.pmdp, hidden.theta
-    rewards = made.parametric_rewards
-    loaded = PrismModel(model, made.program, source, {}, [], made.bounds, rewards, truth, pool.derived)
-    if model.labels["deadlock"].any():
-        count = int(model.labels["deadlock"].sum())
+    loaded = PrismModel(
+        model, made.program, source, {}, [], made.bounds, made.parametric_rewards, truth, pool.derived
+    )  # fmt: skip
+    if count := int(model.labels["deadlock"].sum()):
         warnings.warn(
             f"{source}: {count} state(s) without an enabled command got a self-loop", RPLWarning, stacklevel=2
         )
