@@ -297,13 +297,11 @@ def loads(
     if unknown == ROWS:
         hidden = hide_parameters(model)
         model, truth = hidden.pmdp, hidden.theta
-    loaded = PrismModel(
-        model, made.program, source, {}, [], made.bounds, made.parametric_rewards, truth, pool.derived
-    )  # fmt: skip
+    later = made.parametric_rewards
+    loaded = PrismModel(model, made.program, source, {}, [], made.bounds, later, truth, pool.derived)
     if count := int(model.labels["deadlock"].sum()):
-        warnings.warn(
-            f"{source}: {count} state(s) without an enabled command got a self-loop", RPLWarning, stacklevel=2
-        )
+        what = f"{source}: {count} state(s) without an enabled command got a self-loop"
+        warnings.warn(what, RPLWarning, stacklevel=2)
     for item in [properties] if isinstance(properties, str) else properties:
         load_property(loaded, item)
     return loaded
