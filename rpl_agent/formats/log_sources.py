@@ -147,7 +147,7 @@ def _minari(name: str) -> Iterator[LogRows]:
         actions = actions.reshape(steps, -1)
         if observations.shape[0] != steps + 1 or (steps and actions.shape[1] != 1):
             raise DataError(f"minari dataset {name!r}, episode {number}: observations and actions do not fit together")
-        columns: dict[str, Any] = {"action": actions[:, 0] if steps else []}
+        columns: dict[str, Any] = {"action": actions[:, 0] if steps else [], "episode": [number] * steps}
         if observations.ndim == 1 or observations.shape[1] == 1:
             flat = observations.reshape(-1)
             columns |= {"state": flat[:-1], "next_state": flat[1:]}

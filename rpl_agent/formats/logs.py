@@ -2,20 +2,23 @@
 
 A log has one row per step, in the order in which the steps happened:
 
-- ``state, action, next_state`` with the model's state numbers, or
+- ``state, action, next_state`` with the values of the model's states, or their numbers where it has none, or
 - the state variables and the same names with ``next_``: ``level, broken, action, next_level, next_broken``.
 
-Actions are names or numbers; other columns are ignored. The behaviour policy may be adaptive and need not be logged.
+Actions are names or numbers, those of the model where its actions are numbers. Each row must begin where the row before
+led, or where plays of the model begin; a column ``episode`` says where plays begin elsewhere. Other columns are
+ignored. The behaviour policy may be adaptive and need not be logged.
+
 Rows are read in blocks, so memory does not grow with the log. A row that the model forbids is never skipped silently:
 either nothing is used and the error lists the places, or (on request) such rows go to a quarantine file with their
-reasons. A block of rows that is there twice (a log read twice, files joined that overlap) is an error: see repeats.py.
+reasons. Rows that repeat what was there before (a log read twice, files joined that overlap) are an error: repeats.py.
 """
 
 from __future__ import annotations
 
 import csv
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,8 +28,9 @@ import numpy as np
 from rpl_agent.errors import DataError, RPLWarning, listed
 from rpl_agent.evidence.counts import AMBIGUOUS, NO_ROW, Counts, locate
 from rpl_agent.formats.log_sources import LogRows, length, open_log
-from rpl_agent.formats.repeats import Repeats
+from rpl_agent.formats.repeats import RepeatedRows
 from rpl_agent.likelihood.windows import split_fraction
+from rpl_agent.model.action_order import whole_numbers
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 
@@ -67,30 +71,28 @@ def read_log(
     """
     counts = Counts(pmdp, schedule=schedule)
     due = max(1, round(split_fraction(pmdp) * length(source))) if schedule == "split" else None
-    decoder = _Decoder(pmdp)
-    forbidden, repeats = _Forbidden(quarantine), Repeats()
+    decoder, chain = _Decoder(pmdp), _Chain(pmdp)
+    forbidden, repeated = _Forbidden(quarantine), RepeatedRows(pmdp)
     rows = 0
     with forbidden:
         for block in open_log(source):
-            states, actions, successors, found, reasons = decoder.decode(block)
+            states, found, reasons = decoder.decode(block)
+            starts = chain.follow(block, states, found, reasons)
             for k in sorted(reasons):
                 forbidden.add(block, k, reasons[k])
             good = np.ones(block.size, dtype=bool)
             good[list(reasons)] = False
             rows += block.size
-            states, actions, successors = states[good], actions[good], successors[good]
-            if due is not None and counts.total + len(states) >= due and not counts.marks:
+            transitions = found[good]
+            if due is not None and counts.total + len(transitions) >= due and not counts.marks:
                 first = due - counts.total
-                counts.add_many(states[:first], actions[:first], successors[:first])
+                counts.add_transitions(transitions[:first])
                 counts.mark()
-                states, actions, successors = states[first:], actions[first:], successors[first:]
-            counts.add_many(states, actions, successors)
-            again = repeats.add(found[good], counts)
-            if again is not None:
-                raise DataError(
-                    f"{source}: usable rows {again[1] + 1} to {again[1] + again[2]} repeat rows {again[0] + 1} to "
-                    f"{again[0] + again[2]}: the same steps read twice are not more data; nothing was used"
-                )
+                counts.add_transitions(transitions[first:])
+            else:
+                counts.add_transitions(transitions)
+            _refuse_repetitions(source, repeated.add, transitions, starts[good])
+    _refuse_repetitions(source, repeated.finish)
     if forbidden.count and quarantine is None:
         more = f"\n  … and {forbidden.count - LISTED} more" if forbidden.count > LISTED else ""
         raise DataError(
@@ -108,6 +110,46 @@ def read_log(
     if not counts.total:
         raise DataError(f"{source}: the log holds no transition of the model")
     return Log(counts, rows, forbidden.count)
+
+
+def _refuse_repetitions(source: str | Path, look: Callable[..., None], *rows: np.ndarray) -> None:
+    try:
+        look(*rows)
+    except DataError as error:
+        raise type(error)(f"{source}: {error}; nothing was used") from None
+
+
+class _Chain:
+    """Whether each row begins where the one before led, and where episodes begin."""
+
+    def __init__(self, pmdp: ParametricMDP):
+        self._pmdp, self._last, self._episode = pmdp, _UNKNOWN, None
+        self._is_start = np.zeros(pmdp.num_states, dtype=bool)
+        self._is_start[pmdp.initial_state] = True
+        if pmdp.has_random_start:
+            row = int(pmdp.state_ptr[pmdp.initial_state])
+            self._is_start[pmdp.successor[pmdp.row_ptr[row] : pmdp.row_ptr[row + 1]]] = True
+
+    def follow(self, block: LogRows, states: np.ndarray, found: np.ndarray, reasons: dict[int, str]) -> np.ndarray:
+        """(n,) bool, rows with which an episode begins; rows that follow from nothing get a reason."""
+        if not block.size:
+            return np.zeros(0, dtype=bool)
+        led = np.where(found >= 0, self._pmdp.visible_successor[found], _UNKNOWN)
+        before = np.append(self._last, led[:-1])
+        broken = (before != _UNKNOWN) & (before != states) & (found >= 0)
+        starts, self._last = broken | (before == _UNKNOWN), int(led[-1])
+        wrong = broken & ~self._is_start[np.maximum(states, 0)]
+        if "episode" in block.columns:
+            episodes = list(block.columns["episode"])
+            starts = np.array([a != b for a, b in zip(episodes, [self._episode, *episodes[:-1]], strict=True)])
+            wrong, self._episode = broken & ~starts, episodes[-1]
+        for k in np.flatnonzero(wrong).tolist():
+            here, there = self._pmdp.state_name(int(states[k])), self._pmdp.state_name(int(before[k]))
+            reasons.setdefault(
+                k, f"begins in {here}, the row before led to {there}: rows of one episode follow each other, and a "
+                "column 'episode' says where one begins",
+            )  # fmt: skip
+        return starts
 
 
 class _Forbidden:
@@ -145,18 +187,24 @@ class _Decoder:
 
     def __init__(self, pmdp: ParametricMDP):
         self.pmdp = pmdp
-        self.action_number = {name: i for i, name in enumerate(pmdp.action_names)}
+        self._action_named = {name: i for i, name in enumerate(pmdp.action_names)}
+        numbers = whole_numbers(pmdp.action_keys)
+        self._action_numbered = None if numbers is None else {number: i for i, number in enumerate(numbers)}
+        self._state_named: dict[str, int] | None = None
+        if pmdp.state_values is not None and not pmdp.variables:
+            shown = np.flatnonzero(~pmdp.is_silent).tolist()
+            self._state_named = {str(pmdp.state_value(s)): s for s in shown}
         self._values: list[np.ndarray] | None = None
 
-    def decode(self, block: LogRows) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[int, str]]:
-        """States, actions, successors and transitions (n,) each, and the reasons of rows that are none."""
+    def decode(self, block: LogRows) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
+        """States and transitions (n,) each, and why rejected rows were rejected."""
         reasons = dict(block.broken)
         columns = block.columns
         if "action" not in columns:
             raise DataError(f"no column 'action'; the log has {listed(columns)}")
         if "state" in columns and "next_state" in columns:
-            states = self._numbers(columns["state"], "state", reasons)
-            successors = self._numbers(columns["next_state"], "next_state", reasons)
+            read = self._numbers if self._state_named is None else self._valued
+            states, successors = (read(columns[name], name, reasons) for name in ("state", "next_state"))
         else:
             names = self._variable_columns(columns)
             states = self._states([columns[n] for n in names], names, reasons)
@@ -166,7 +214,7 @@ class _Decoder:
         for k in np.flatnonzero(found < 0).tolist():
             if k not in reasons:
                 reasons[k] = self._reason(int(states[k]), int(actions[k]), int(successors[k]), int(found[k]))
-        return states, actions, np.where(found >= 0, self.pmdp.successor[found], successors), found, reasons
+        return states, found, reasons
 
     def _variable_columns(self, columns: Collection[str]) -> list[str]:
         names = list(self.pmdp.variables)
@@ -182,10 +230,11 @@ class _Decoder:
         """(n,) int64; what is no whole number gets a reason and -1."""
         if isinstance(column, np.ndarray) and column.dtype.kind in "iu":
             return column.astype(np.int64)
-        try:
-            return np.array([int(v) for v in column], dtype=np.int64)
-        except (TypeError, ValueError, OverflowError):
-            pass
+        if len(column) and isinstance(column[0], str):  # int() would cut off what a number has behind its point
+            try:
+                return np.array([int(v) for v in column], dtype=np.int64)
+            except (TypeError, ValueError, OverflowError):
+                pass
         numbers = np.full(len(column), _UNKNOWN, dtype=np.int64)
         for k, value in enumerate(column):
             try:
@@ -194,17 +243,31 @@ class _Decoder:
                 reasons.setdefault(k, f"{name} = {value!r} is no whole number")
         return numbers
 
-    def _actions(self, column: Sequence[Any], reasons: dict[int, str]) -> np.ndarray:
-        if isinstance(column, np.ndarray) and column.dtype.kind in "iu":
-            return column.astype(np.int64)
-        number = self.action_number
-        actions = np.empty(len(column), dtype=np.int64)
+    def _valued(self, column: Sequence[Any], name: str, reasons: dict[int, str]) -> np.ndarray:
+        """(n,) the states with these values, or with values of these texts."""
+        assert self._state_named is not None
+        numbers = np.full(len(column), _UNKNOWN, dtype=np.int64)
         for k, value in enumerate(column):
-            found = number.get(value)
+            found = self._state_named.get(str(value))
+            if found is None:
+                reasons.setdefault(k, f"{name}: the model has no state {value!r}")
+            else:
+                numbers[k] = found
+        return numbers
+
+    def _actions(self, column: Sequence[Any], reasons: dict[int, str]) -> np.ndarray:
+        """(n,) actions by name, by the model's own numbers, or by their places."""
+        numbered, named = self._action_numbered, self._action_named
+        if isinstance(column, np.ndarray) and column.dtype.kind in "iu" and numbered is None:
+            return column.astype(np.int64)
+        actions = np.full(len(column), _UNKNOWN, dtype=np.int64)
+        for k, value in enumerate(column.tolist() if isinstance(column, np.ndarray) else column):
+            found = named.get(value)
             if found is None:
                 try:
-                    found = _whole(value)
-                except (TypeError, ValueError, OverflowError):
+                    number = _whole(value)
+                    found = number if numbered is None else numbered[number]
+                except (TypeError, ValueError, OverflowError, KeyError):
                     found = _UNKNOWN
                     reasons.setdefault(k, f"the model has no action {value!r}")
             actions[k] = found
@@ -286,7 +349,9 @@ def simulate_log(
     mdp = pmdp.instantiate(theta)
     weights = (policy or Policy.uniform(pmdp)).as_weights(pmdp)
     rng = np.random.default_rng(seed)
-    columns = [np.asarray(c).tolist() for c in pmdp.variables.values()] or [list(range(pmdp.num_states))]
+    columns = [np.asarray(c).tolist() for c in pmdp.variables.values()] or [
+        [pmdp.state_value(s) for s in range(pmdp.num_states)]
+    ]
     names = list(pmdp.variables) or ["state"]
     rows = 0
     with open(path, "w", encoding="utf-8", newline="") as file:

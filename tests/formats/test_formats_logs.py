@@ -12,9 +12,11 @@ import pytest
 
 from rpl_agent.errors import DataError, RPLWarning
 from rpl_agent.evidence.counts import Counts
+from rpl_agent.evidence.repetition import fingerprints
 from rpl_agent.formats import log_sources, prism, repeats
 from rpl_agent.formats.logs import read_log, simulate_log
 from rpl_agent.likelihood.windows import split_fraction
+from rpl_agent.model import build
 
 MODELS = Path(__file__).parents[2] / "examples" / "models"
 HEADER = "level,broken,shift,action,next_level,next_broken,next_shift\n"
@@ -215,6 +217,8 @@ def test_unknown_sources(pmdp, tmp_path):
 
 def test_memory_does_not_grow_with_the_log(pmdp, tmp_path, monkeypatch):
     monkeypatch.setattr(log_sources, "BLOCK", 500)
+    monkeypatch.setattr(repeats, "PIECE", 500)
+    monkeypatch.setattr(repeats, "ORDERED", 500)
 
     def peak(rows: int) -> int:
         path = tmp_path / f"{rows}.csv"
@@ -243,11 +247,111 @@ def test_rows_read_twice_are_noticed_and_named(pmdp, steps, tmp_path, monkeypatc
     }[how]
     path = tmp_path / "joined.csv"
     write_numbers(path, joined)
-    with pytest.raises(DataError, match=r"usable rows \d+ to \d+ repeat rows \d+ to \d+") as caught:
+    with pytest.raises(DataError, match=r"usable row \d+ repeats row \d+.*nothing was used") as caught:
         read_log(pmdp, path)
-    later, last, earlier, _ = map(int, re.findall(r"\d+", str(caught.value).split("usable")[1]))
-    width = last - later + 1
-    assert np.array_equal(joined[later - 1 : last], joined[earlier - 1 : earlier - 1 + width])
+    later, earlier = map(int, re.findall(r"\d+", str(caught.value).split("usable")[1])[:2])
+    assert later > earlier and np.array_equal(joined[later - 16 : later], joined[earlier - 16 : earlier])
+
+
+def copies(table: np.ndarray, how: str, rng: np.random.Generator) -> np.ndarray:
+    """Eight times the same 40 episodes of 30 rows."""
+    episodes = np.split(table, 40)
+    if how == "rows in a row":
+        return np.repeat(table, 8, axis=0)
+    if how == "episodes in a row":
+        return np.concatenate([episode for episode in episodes for _ in range(8)])
+    if how == "shuffled copies":
+        return np.concatenate([episodes[k] for _ in range(8) for k in rng.permutation(40)])
+    if how == "all episodes shuffled":
+        return np.concatenate([episodes[k] for k in rng.permutation(np.repeat(np.arange(40), 8))])
+    if how == "rows shuffled":
+        return np.concatenate([rng.permutation(table) for _ in range(8)])
+    if how == "two chunks of five":
+        return np.concatenate([part for k in range(0, 40, 5) for part in 2 * episodes[k : k + 5]])
+    assert how == "chunks of seven rows"
+    return np.concatenate([table[k : k + 7] for k in range(0, len(table), 7) for _ in range(8)])
+
+
+COPIES = (
+    "rows in a row", "episodes in a row", "shuffled copies", "all episodes shuffled", "rows shuffled",
+    "two chunks of five", "chunks of seven rows",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("marked", [False, True])
+@pytest.mark.parametrize("how", COPIES)
+def test_copies_are_noticed_however_they_are_ordered(pmdp, steps, tmp_path, how, marked):
+    """With a column that lets every row begin an episode of its own, only chance can tell."""
+    table = copies(steps[1], how, np.random.default_rng(0))
+    path = tmp_path / "copies.csv"
+    write_numbers(path, table)
+    if marked:
+        lines = [f"{s},{a},{t},{k}" for k, (s, a, t) in enumerate(table.tolist())]
+        path.write_text("state,action,next_state,episode\n" + "\n".join(lines) + "\n")
+    with pytest.raises(DataError, match="nothing was used"):
+        read_log(pmdp, path)
+
+
+def test_rows_of_an_episode_follow_each_other(pmdp, steps, tmp_path):
+    table = steps[1]
+    path = tmp_path / "log.csv"
+    write_numbers(path, np.delete(table, 45, axis=0))
+    with pytest.raises(
+        DataError, match=r"1 of 1199 rows contradict(.|\n)*log.csv:47: begins in .*, the row before led to"
+    ):
+        read_log(pmdp, path)
+    with pytest.warns(RPLWarning, match="1 of 1199 rows contradict"):
+        assert read_log(pmdp, path, quarantine=tmp_path / "bad.csv").counts.total == 1198
+    episodes = np.repeat(np.arange(40), 30)
+    lines = [f"{s},{a},{t},{e}" for (s, a, t), e in zip(table.tolist(), episodes.tolist())]
+    header = "state,action,next_state,episode\n"
+    path.write_text(header + "\n".join(lines[:30] + lines[37:60]) + "\n")  # an episode of which only the end was kept
+    assert read_log(pmdp, path).counts.total == 53
+    path.write_text(header + "\n".join(lines[:7] + lines[8:30]) + "\n")
+    with pytest.raises(DataError, match=r"log.csv:9: begins in "):
+        read_log(pmdp, path)
+
+
+def coin_model():
+    """States and actions with keys of their own, in an order that is not that of the numbers."""
+    rows = {5: {2: {9: "p", 7: "1-p"}, 1: {7: 1}}, 9: {2: {5: 1}}, 7: {2: {5: 1}}}
+    return build(5, lambda s: rows[s], domain=["p"])
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_logs_speak_in_the_keys_of_the_model(tmp_path, kind):
+    """State 9 is not the state number 9, and action 1 is not the second action; 2.5 is no state."""
+    pmdp = coin_model()
+    rows = [(5, 2, 9), (9, 2, 5), (5, 2, 7), (7, 2, 5), (5, 1, 7)]
+    path = tmp_path / f"log.{kind}"
+
+    def write(rows):
+        if kind == "csv":
+            path.write_text("state,action,next_state\n" + "".join(f"{s},{a},{t}\n" for s, a, t in rows))
+            return
+        pyarrow = pytest.importorskip("pyarrow")
+        from pyarrow import parquet
+
+        parquet.write_table(pyarrow.table(dict(zip(("state", "action", "next_state"), zip(*rows)))), path)
+
+    write(rows)
+    counts = read_log(pmdp, path).counts
+    for s, a, t in rows:
+        row = pmdp.find_row(pmdp.state_index(s), pmdp.action_keys.index(a))
+        assert counts.transitions[pmdp.find_transition(row, pmdp.state_index(t))] == rows.count((s, a, t))
+    write([(5, 2, 9), (9, 2, 5), (5, 3, 9)])
+    with pytest.raises(DataError, match=r"the model has no action '?3"):
+        read_log(pmdp, path)
+    write([(5.5, 2, 9)])
+    with pytest.raises(DataError, match=r"the model has no state '?5\.5"):
+        read_log(pmdp, path)
+
+
+def test_simulated_logs_have_the_values_of_states(tmp_path):
+    pmdp = coin_model()
+    rows = simulate_log(tmp_path / "log.csv", pmdp, [0.3], episodes=20, max_steps=10)
+    assert {line.split(",")[0] for line in (tmp_path / "log.csv").read_text().split()[1:]} <= {"5", "7", "9"}
+    assert read_log(pmdp, tmp_path / "log.csv").counts.total == rows
 
 
 def test_honest_logs_are_not_accused(pmdp, tmp_path):
@@ -260,7 +364,7 @@ def test_honest_logs_are_not_accused(pmdp, tmp_path):
 
 def test_fingerprints_are_those_of_the_windows():
     rows = np.random.default_rng(0).integers(0, 5, 400)
-    prints = repeats.fingerprints(rows, 7)
+    prints = fingerprints(rows, 7)
     windows = np.lib.stride_tricks.sliding_window_view(rows, 7)
     same = (windows[:, None] == windows[None]).all(axis=2)
     assert np.array_equal(prints[:, None] == prints[None], same)
