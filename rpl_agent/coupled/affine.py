@@ -36,7 +36,7 @@ from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.frame import Frame
-from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, held_states
+from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, held_states, played_rows, usable_rows
 from rpl_agent.solver.problem import Problem
 
 
@@ -186,10 +186,13 @@ class AffineProof:
 def held_by_nature(problem: Problem, policy: Policy | None, scope: np.ndarray) -> np.ndarray:
     """(S,) undecided states of the scope in which nature, anywhere in the interval hull, can hold the play for ever."""
     pmdp = problem.pmdp
-    played = np.ones(pmdp.num_rows, bool) if policy is None else policy.as_weights(pmdp) > 0.0
-    usable = np.where(played, 2, 0).astype(np.int8)
+    usable = usable_rows(_played(problem, policy), False)
     quantifier = ANY_ROW if policy is None else ALL_ROWS
     return held_states(pmdp, usable, quantifier, scope & ~problem.task.decided, problem.graph_bounds)
+
+
+def _played(problem: Problem, policy: Policy | None) -> np.ndarray:
+    return played_rows(None if policy is None else policy.as_weights(problem.pmdp), problem.pmdp.num_rows)
 
 
 def _numbers(bound: AffineBound, problem: Problem) -> list[str]:
@@ -224,9 +227,8 @@ def _closed(bound: AffineBound, problem: Problem) -> list[str]:
         return ["the initial state is outside the scope"]
     if inside.all():
         return []
-    played = np.ones(pmdp.num_rows, bool) if bound.policy is None else bound.policy.as_weights(pmdp) > 0.0
     leaves = np.logical_or.reduceat(~inside[pmdp.successor], pmdp.row_ptr[:-1])
-    bad = played & leaves & (bound.scope & ~problem.task.decided)[pmdp.row_state]
+    bad = _played(problem, bound.policy) & leaves & (bound.scope & ~problem.task.decided)[pmdp.row_state]
     return [f"the play leaves the scope at {pmdp.row_name(int(np.flatnonzero(bad)[0]))}"] if bad.any() else []
 
 

@@ -20,10 +20,11 @@ from scipy.sparse.linalg import splu
 
 from rpl_agent._core import Struct, core
 from rpl_agent.coupled.affine import chances_of, groups_of
+from rpl_agent.model.csr import best_rows, gather
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.frame import Frame
-from rpl_agent.solver.graph import ALL_ROWS, held_states
+from rpl_agent.solver.graph import ALL_ROWS, held_states, usable_rows
 from rpl_agent.solver.problem import Problem
 
 #: cyclic parts with more states than this are not factorised: fill-in grows faster than their number
@@ -104,8 +105,8 @@ def expand(problem: Problem, frame: Frame, policy: Policy) -> ValueExpansion | N
     pmdp, decided = problem.pmdp, problem.task.decided
     groups, chances = groups_of(problem, policy), chances_of(problem, frame)
     size, played = pmdp.num_states, np.flatnonzero((groups.weights > 0.0) & ~decided[pmdp.row_state])
-    moves = _transitions(pmdp.row_ptr, played)
-    row = np.repeat(played, np.diff(pmdp.row_ptr)[played])
+    moves, own = gather(pmdp.row_ptr, played)
+    row = np.repeat(played, np.diff(own))
     source, target, f = pmdp.row_state[row], pmdp.successor[moves], pmdp.expression[moves]
     weight = problem.gamma * groups.weights[row]
     p = weight * chances.p[f]
@@ -148,17 +149,7 @@ def improved(problem: Problem, expansion: ValueExpansion) -> Policy | None:
     better = (best > q[rows] + IMPROVEMENT * (1.0 + np.abs(best))) & expansion.scope
     if not better.any():
         return None
-    hit = np.flatnonzero(q == best[pmdp.row_state])[::-1]
-    first = np.array(rows)
-    first[pmdp.row_state[hit]] = hit
-    return Policy.deterministic(np.where(better, first, rows))
-
-
-def _transitions(row_ptr: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The transitions of some rows, row by row."""
-    counts = row_ptr[rows + 1] - row_ptr[rows]
-    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    return np.repeat(row_ptr[rows] - starts, counts) + np.arange(int(counts.sum()))
+    return Policy.deterministic(np.where(better, best_rows(q, pmdp.state_ptr, pmdp.row_state), rows))
 
 
 def _reachable(start: int, sources: np.ndarray, targets: np.ndarray, size: int) -> np.ndarray:
@@ -176,7 +167,7 @@ def _never_ending(
     pmdp, none = problem.pmdp, np.zeros(problem.pmdp.num_states, bool)
     if problem.discounted:
         return none, none
-    usable = np.where(weights > 0.0, 2, 0).astype(np.int8)
+    usable = usable_rows(weights > 0.0, False)
     start = ~problem.task.decided
     still = held_states(pmdp, usable, ALL_ROWS, start, lambda: (None, p[pmdp.expression]))
     paid = np.maximum.reduceat(np.where(weights > 0.0, problem.reward, 0.0), pmdp.state_ptr[:-1]) > 0.0

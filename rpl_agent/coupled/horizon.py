@@ -6,6 +6,7 @@ import numpy as np
 
 from rpl_agent._core import Struct
 from rpl_agent.coupled.affine import AffineBound, Side, chances_of, excess, groups_of
+from rpl_agent.model.csr import best_rows
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.frame import Frame
@@ -24,12 +25,8 @@ def greedy_rules(problem: Problem, frame: Frame) -> Policy:
     values, rules = start, []
     for _ in range(horizon):
         q = sign * _row_values(problem, chances, values)
-        best = np.maximum.reduceat(q, pmdp.state_ptr[:-1])
-        hit = np.flatnonzero(q == best[pmdp.row_state])[::-1]
-        rows = np.empty(pmdp.num_states, dtype=np.int64)
-        rows[pmdp.row_state[hit]] = hit
-        rules.append(rows)
-        values = np.where(decided, start, sign * best)
+        rules.append(best_rows(q, pmdp.state_ptr, pmdp.row_state))
+        values = np.where(decided, start, sign * q[rules[-1]])
     return Policy.deterministic(np.array(rules[::-1]))
 
 

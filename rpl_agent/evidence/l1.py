@@ -20,6 +20,7 @@ import numpy as np
 from rpl_agent.errors import ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.ledger import check_delta, per_event
+from rpl_agent.model.csr import gather
 from rpl_agent.model.pmdp import ParametricMDP
 
 MAX_FACETS = 6
@@ -88,10 +89,9 @@ def _subsets(outcomes: int) -> Iterator[tuple[int, ...]]:
 
 def _outcomes(pmdp: ParametricMDP, first: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(type, expression, multiplicity) of every outcome, sorted by type and expression."""
-    length = np.diff(pmdp.row_ptr)[first]
-    owner = np.repeat(np.arange(len(first)), length)
-    offset = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
-    key = owner * np.int64(pmdp.num_expressions) + pmdp.expression[np.repeat(pmdp.row_ptr[first], length) + offset]
+    places, own = gather(pmdp.row_ptr, first)
+    owner = np.repeat(np.arange(len(first)), np.diff(own))
+    key = owner * np.int64(pmdp.num_expressions) + pmdp.expression[places]
     keys, multiplicity = np.unique(key, return_counts=True)
     return keys // pmdp.num_expressions, keys % pmdp.num_expressions, multiplicity
 

@@ -32,6 +32,7 @@ from scipy.sparse.csgraph import connected_components
 from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts, Mark
 from rpl_agent.model.caching import cached_on
+from rpl_agent.model.csr import gather
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable, Reduction
 from rpl_agent.model.pmdp import ParametricMDP
@@ -284,14 +285,12 @@ def _grouped(label: np.ndarray) -> dict[int, np.ndarray]:
 
 
 def _sub_model(pmdp: ParametricMDP, number: int, rows: np.ndarray, parameters: np.ndarray) -> JointBlock:
-    sizes = pmdp.row_ptr[rows + 1] - pmdp.row_ptr[rows]
-    row_ptr = np.concatenate([[0], np.cumsum(sizes)])
-    transitions = np.repeat(pmdp.row_ptr[rows] - row_ptr[:-1], sizes) + np.arange(row_ptr[-1])
+    transitions, row_ptr = gather(pmdp.row_ptr, rows)
     expressions, local = np.unique(pmdp.expression[transitions], return_inverse=True)
     model = replace(
         pmdp,
         state_ptr=np.arange(len(rows) + 1), action=np.zeros(len(rows), np.int32), row_ptr=row_ptr,
-        successor=np.arange(len(transitions)) - np.repeat(row_ptr[:-1], sizes), expression=local,
+        successor=np.arange(len(transitions)) - np.repeat(row_ptr[:-1], np.diff(row_ptr)), expression=local,
         table=_sub_table(pmdp.table, expressions, parameters), domain=_sub_domain(pmdp.domain, parameters),
         initial_state=0, labels={}, rewards={}, action_names=("",), own_actions=None, variables={}, state_values=None,
         silent=None, name=f"block {number}",
@@ -300,10 +299,8 @@ def _sub_model(pmdp: ParametricMDP, number: int, rows: np.ndarray, parameters: n
 
 
 def _sub_table(table: ExpressionTable, expressions: np.ndarray, parameters: np.ndarray) -> ExpressionTable:
-    sizes = np.diff(table.indptr)[expressions]
-    indptr = np.concatenate([[0], np.cumsum(sizes)])
-    gather = np.repeat(table.indptr[expressions] - indptr[:-1], sizes) + np.arange(indptr[-1])
-    columns, indices = np.unique(np.append(table.indices[gather], 0), return_inverse=True)
+    places, indptr = gather(table.indptr, expressions)
+    columns, indices = np.unique(np.append(table.indices[places], 0), return_inverse=True)
     monomials = np.zeros((len(columns), len(parameters)), np.int32)
     if table.is_plain:
         monomials[np.arange(1, len(columns)), np.searchsorted(parameters, columns[1:] - 1)] = 1
@@ -311,7 +308,7 @@ def _sub_table(table: ExpressionTable, expressions: np.ndarray, parameters: np.n
         monomials = table.monomials[np.ix_(columns, parameters)]
     part = ExpressionTable(
         [table.parameters[j] for j in parameters], monomials,
-        (indptr, indices[:-1].astype(np.int32), table.data[gather]), [table.denominators[c] for c in columns],
+        (indptr, indices[:-1].astype(np.int32), table.data[places]), [table.denominators[c] for c in columns],
     )  # fmt: skip
     if sparse.issparse(table.reduction.weights):
         # the whole model takes every monomial for a coordinate, so its blocks must

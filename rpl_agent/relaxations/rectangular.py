@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from rpl_agent.jit import UNIT_ROUNDOFF, read_only
+from rpl_agent.model.csr import gather
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.regions.base import EllipsoidData, Region
@@ -97,9 +98,7 @@ class Rectangular:
 
 def _rows_of(pmdp: ParametricMDP, rows: np.ndarray, values: np.ndarray) -> sparse.csr_array:
     """(k, F) matrix whose entry (i, f) is the value of the successors that row i reaches with probability f."""
-    counts = pmdp.row_ptr[rows + 1] - pmdp.row_ptr[rows]
-    indptr = np.concatenate([[0], np.cumsum(counts)])
-    transitions = np.repeat(pmdp.row_ptr[rows] - indptr[:-1], counts) + np.arange(indptr[-1])
+    transitions, indptr = gather(pmdp.row_ptr, rows)
     data = values[pmdp.successor[transitions]].astype(np.float64)
     shape = (len(rows), pmdp.num_expressions)
     return sparse.csr_array((data, pmdp.expression[transitions], indptr), shape=shape)

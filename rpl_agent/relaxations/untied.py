@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from rpl_agent.model.csr import gather
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.relaxations.interval import Intervals
@@ -22,10 +23,8 @@ def untied(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> Interva
 def untied_model(pmdp: ParametricMDP) -> ParametricMDP:
     """The same model with Λ repeated once per transition, so that bounds per expression are bounds per transition."""
     table = pmdp.table
-    sizes = np.diff(table.indptr)[pmdp.expression]
-    indptr = np.concatenate([[0], np.cumsum(sizes)])
-    gather = np.repeat(table.indptr[pmdp.expression] - indptr[:-1], sizes) + np.arange(indptr[-1])
-    numerators = (indptr, table.indices[gather], table.data[gather])
+    places, indptr = gather(table.indptr, pmdp.expression)
+    numerators = (indptr, table.indices[places], table.data[places])
     monomials = None if table.is_plain else table.monomials
     repeated = ExpressionTable(table.parameters, monomials, numerators, table.denominators)
     rewards = {name: reward.unlinked() for name, reward in pmdp.rewards.items()}

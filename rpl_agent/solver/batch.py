@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from rpl_agent.model import ParametricMDP
+from rpl_agent.model.csr import gather
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy
 from rpl_agent.solver.check import prove
-from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, model_graph
+from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, model_graph, played_rows, usable_rows
 from rpl_agent.solver.operator import generic_bounds, state_bounds
 from rpl_agent.solver.problem import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Problem
 from rpl_agent.solver.solution import Solution, finish, without_faint
@@ -39,7 +40,7 @@ def _graph(problem: Problem, weights: np.ndarray | None) -> _HullGraph:
     if problem.discounted:
         return _HullGraph(np.zeros(states, dtype=bool), np.zeros(states, dtype=bool))
     lo, hi = problem.graph_bounds()
-    played = np.ones(pmdp.num_rows, dtype=bool) if weights is None else weights > 0.0
+    played = played_rows(weights, pmdp.num_rows)
     infinite = np.zeros(states, dtype=bool)
     if not problem.is_reach:
         quantifier = DRAWN_ROW if weights is not None else ANY_ROW if problem.agent == MIN_AGENT else ALL_ROWS
@@ -47,8 +48,7 @@ def _graph(problem: Problem, weights: np.ndarray | None) -> _HullGraph:
             (lo, hi), played, problem.reward > 0.0, quantifier, not problem.maximise, problem.must_reach,
             problem.task.target, np.ones(states, dtype=bool),
         )  # fmt: skip
-    unpaid = np.ones(pmdp.num_rows, dtype=bool) if problem.must_reach else problem.reward == 0.0
-    usable = np.where(played, np.where(unpaid, 2, 1), 0).astype(np.int8)
+    usable = usable_rows(played, False if problem.must_reach else problem.reward != 0.0)
     quantifier = ANY_ROW if weights is None and not problem.agent_proper else ALL_ROWS
     start = ~problem.task.decided & ~infinite
     helping = None if problem.nature_proper else lo
@@ -82,10 +82,7 @@ def _blocks(problem: Problem) -> list[_Level]:
         for cyclic in (False, True):
             states = np.flatnonzero((level == k) & ~decided & (loops[component] == cyclic))
             if len(states):
-                sizes = pmdp.state_ptr[states + 1] - pmdp.state_ptr[states]
-                starts = np.cumsum(sizes) - sizes
-                rows = np.repeat(pmdp.state_ptr[states] - starts, sizes) + np.arange(int(sizes.sum()))
-                found.append(_Level(states, rows, cyclic))
+                found.append(_Level(states, gather(pmdp.state_ptr, states)[0], cyclic))
     return found
 
 

@@ -53,7 +53,7 @@ import numpy as np
 from rpl_agent._core import core
 from rpl_agent.jit import read_only
 from rpl_agent.relaxations.row_set import INTERVAL, POINT, compiled_set, longest_row, model_rows, row_arrays, workspace
-from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, held_states
+from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, held_states, played_rows, usable_rows
 from rpl_agent.solver.operator import better_bounds, row_bounds, state_bounds, total_bounds
 from rpl_agent.solver.policies import policy_issues, side_weights
 from rpl_agent.solver.problem import MIN_AGENT, Problem
@@ -184,8 +184,8 @@ class _Claim:
     def _held_at_zero(self, zero: np.ndarray) -> np.ndarray:
         """(S,) the largest part of ``zero`` in which the hull lets a minimising nature hold the play unpaid."""
         problem, pmdp = self.problem, self.problem.pmdp
-        played = np.ones(pmdp.num_rows, dtype=bool) if self.weights is None else self.weights > 0.0
-        usable = np.where(played, np.where(problem.reward > 0.0, 1, 2), 0).astype(np.int8)
+        played = played_rows(self.weights, pmdp.num_rows)
+        usable = usable_rows(played, problem.reward > 0.0)
         quantifier = ANY_ROW if self.weights is None and problem.agent == MIN_AGENT else ALL_ROWS
         return held_states(pmdp, usable, quantifier, zero, problem.graph_bounds)
 
@@ -236,8 +236,8 @@ class _Claim:
         here = self.values[pmdp.row_state]
         result = totals if self.weights is None else image[pmdp.row_state]
         strict = (here > result) if self.upward else (here < result)
-        played = np.ones(pmdp.num_rows, dtype=bool) if self.weights is None else self.weights > 0.0
-        usable = np.where(played, np.where(strict | (problem.reward > 0.0), 1, 2), 0).astype(np.int8)
+        played = played_rows(self.weights, pmdp.num_rows)
+        usable = usable_rows(played, strict | (problem.reward > 0.0))
 
         def nature() -> tuple[np.ndarray, np.ndarray]:
             lo, hi = problem.graph_bounds()
@@ -286,7 +286,7 @@ class _Claim:
             return []
         if problem.maximise and self.is_region:
             return [f"an infinite lower bound rests on the interval hull in {_name(problem, claimed)}"]
-        played = np.ones(pmdp.num_rows, dtype=bool) if self.weights is None else self.weights > 0.0
+        played = played_rows(self.weights, pmdp.num_rows)
         quantifier = DRAWN_ROW if self.weights is not None else ANY_ROW if problem.agent == MIN_AGENT else ALL_ROWS
         finite = problem.absorbing_graph.finite_set(
             problem.graph_bounds(), played, problem.reward > 0.0, quantifier, not problem.maximise, problem.must_reach,

@@ -19,7 +19,7 @@ import numpy as np
 
 from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.relaxations.row_set import INTERVAL
-from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, staying_rows
+from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, played_rows, staying_rows, usable_rows
 from rpl_agent.solver.local import Local
 from rpl_agent.solver.problem import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Problem
 from rpl_agent.solver.quotient import Quotient, collapse
@@ -175,9 +175,8 @@ def _finite(problem: Problem, local: Local, upper: np.ndarray) -> np.ndarray:
 
 def _worthless(problem: Problem, local: Local) -> np.ndarray:
     """(n,) states where the minimiser can hold the play unpaid against every strategy: value 0."""
-    usable = np.where(local.reward == 0.0, 2, 1).astype(np.int8)
-    if local.agent == FIXED_AGENT:
-        usable[local.weights == 0.0] = 0
+    played = played_rows(local.weights if local.agent == FIXED_AGENT else None, len(local.reward))
+    usable = usable_rows(played, local.reward != 0.0)
     lo = None if problem.nature_proper else local.lo  # a maximising nature stays only where it has no way out
     start = np.concatenate([np.ones(local.n, dtype=bool), np.zeros(local.m, dtype=bool)])
     quantifier = ANY_ROW if local.agent == MIN_AGENT else ALL_ROWS

@@ -205,6 +205,16 @@ def graph_bounds(known: bool, lower: np.ndarray, upper: np.ndarray, rows: Struct
     return lo, hi
 
 
+def played_rows(weights: np.ndarray | None, size: int) -> np.ndarray:
+    """(R,) bool: the rows that a policy of these weights (R,) plays; all of them where the agent is free."""
+    return np.ones(size, dtype=bool) if weights is None else weights > 0.0
+
+
+def usable_rows(played: np.ndarray, pays: np.ndarray | bool) -> np.ndarray:
+    """(R,) int8, as `hold_set` takes them, from rows that are played and rows that pay (bool)."""
+    return np.where(played, np.where(pays, 1, 2), 0).astype(np.int8)
+
+
 def held_states(
     pmdp: ParametricMDP,
     usable: np.ndarray,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rpl_agent.model.csr import best_rows
 from rpl_agent.model.policy import Policy
 from rpl_agent.solver.check import SMALLEST
 from rpl_agent.solver.operator import row_bounds, state_bounds, total_bounds
@@ -18,13 +19,8 @@ def _chosen_rows(problem: Problem, totals: np.ndarray) -> np.ndarray:
     Rounding is part of the bounds: among rows that are equal but for it, the policy must take the one whose bound is
     reported.
     """
-    pmdp = problem.pmdp
     sign = 1.0 if problem.agent == MAX_AGENT else -1.0
-    best = np.maximum.reduceat(sign * totals, pmdp.state_ptr[:-1])
-    hit = np.flatnonzero(sign * totals == best[pmdp.row_state])[::-1]
-    rows = pmdp.state_ptr[:-1].astype(np.int64)
-    rows[pmdp.row_state[hit]] = hit
-    return rows
+    return best_rows(sign * totals, problem.pmdp.state_ptr, problem.pmdp.row_state)
 
 
 def solve_horizon(problem: Problem, precision: float, began: float) -> Solution:

@@ -13,6 +13,7 @@ from scipy.sparse.linalg import splu
 
 from rpl_agent._core import Struct, core
 from rpl_agent.jit import read_only
+from rpl_agent.model.csr import best_rows
 from rpl_agent.relaxations.row_set import INTERVAL, POINT, CompiledSet, compiled_set, row_arrays, workspace
 from rpl_agent.solver.graph import ModelGraph, graph_bounds, model_graph, staying_rows
 from rpl_agent.solver.problem import FIXED_AGENT, Problem
@@ -147,11 +148,7 @@ class Local:
         if self.agent == FIXED_AGENT:
             return _NO_ROWS
         sign = float(self.agent)
-        best = np.maximum.reduceat(sign * q, self.state_ptr[:-1])
-        hit = np.flatnonzero(sign * q == best[self.row_state])
-        rows = self.state_ptr[:-1].astype(np.int64)  # kept where numbers beyond all bounds leave no best one
-        rows[self.row_state[hit[::-1]]] = hit[::-1]
-        return rows
+        return best_rows(sign * q, self.state_ptr, self.row_state)
 
     # ------------------------------------------------------------------ operators
     def bellman(self, values: np.ndarray, upward: bool, offset: float = 0.0) -> np.ndarray:

@@ -6,6 +6,7 @@ import numpy as np
 
 from rpl_agent._core import core
 from rpl_agent.jit import UNIT_ROUNDOFF, read_only
+from rpl_agent.model.csr import gather
 from rpl_agent.model.objective import Sense
 from rpl_agent.relaxations.base import CompiledRelaxation
 from rpl_agent.solver.graph import staying_rows
@@ -65,9 +66,8 @@ def generic_bounds(problem: Problem, values: np.ndarray, upward: bool, rows: np.
     out = np.empty(len(chosen))
     if not len(chosen):
         return out
-    counts = pmdp.row_ptr[chosen + 1] - pmdp.row_ptr[chosen]
-    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    each = np.repeat(pmdp.row_ptr[chosen] - starts, counts) + np.arange(int(counts.sum()))
+    each, own = gather(pmdp.row_ptr, chosen)
+    starts = own[:-1]
     infinite = np.isinf(values)
     forced = np.zeros(len(chosen), dtype=bool)
     finite_values = values
@@ -79,9 +79,9 @@ def generic_bounds(problem: Problem, values: np.ndarray, upward: bool, rows: np.
         if problem.maximise:  # from below, a possibility of the hull proves nothing
             forced = possible & upward
         else:
-            forced = ~staying_rows(~bad, read_only(np.append(starts, len(each)), np.int64), lo, hi)
+            forced = ~staying_rows(~bad, read_only(own, np.int64), lo, hi)
             if upward:  # nor does it prove a way around an infinite successor, except where it is the set
-                forced |= possible & (counts > 2)
+                forced |= possible & (np.diff(own) > 2)
     relaxation.expectation(finite_values, extremum, out, rows)
     if upward != problem.maximise:
         seen = finite_values[pmdp.successor[each]]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW
+from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, played_rows, usable_rows
 from rpl_agent.solver.local import Local
 from rpl_agent.solver.problem import FIXED_AGENT
 
@@ -86,10 +86,8 @@ def can_hold(local: Local, proper_max: bool, fixed: Local, p: np.ndarray) -> np.
     """
     nature_proper = local.maximise == proper_max
     # A cost minimiser's opponents gain by every step, a maximiser's only by steps that pay nothing.
-    unpaid = np.ones(len(local.reward), dtype=bool) if not proper_max else local.reward == 0.0
-    usable = np.where(unpaid, 2, 1).astype(np.int8)
-    if fixed.agent == FIXED_AGENT:
-        usable[fixed.weights == 0.0] = 0
+    played = played_rows(fixed.weights if fixed.agent == FIXED_AGENT else None, len(local.reward))
+    usable = usable_rows(played, local.reward != 0.0 if proper_max else False)
     quantifier = ALL_ROWS if fixed.agent == FIXED_AGENT else ANY_ROW
     start = np.zeros(local.n + local.m, dtype=bool)
     start[: local.n] = True

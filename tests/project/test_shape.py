@@ -28,19 +28,19 @@ LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_880,
     "rpl_agent": 2_680,
     "rpl_agent/_core": 300,
-    "rpl_agent/agent": 5_950,
+    "rpl_agent/agent": 5_900,
     "rpl_agent/baselines": 1_200,
     "rpl_agent/cli": 1_600,
-    "rpl_agent/coupled": 1_050,
+    "rpl_agent/coupled": 1_030,
     "rpl_agent/evidence": 1_090,
     "rpl_agent/experiments": 2_440,
     "rpl_agent/formats": 6_780,
     "rpl_agent/likelihood": 2_400,
-    "rpl_agent/model": 3_960,
+    "rpl_agent/model": 3_980,
     "rpl_agent/plotting": 350,
     "rpl_agent/regions": 2_100,
-    "rpl_agent/relaxations": 1_150,
-    "rpl_agent/solver": 2_700,
+    "rpl_agent/relaxations": 1_100,
+    "rpl_agent/solver": 2_630,
 }
 #: Files a folder may have, and folders that have more, with how many.
 FILES = 12
@@ -144,7 +144,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 39_500
+    assert sum(LINES_OF_PACKAGE.values()) <= 38_460
 
 
 def test_folders_are_not_crowded():

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import breadth_first_order
 
+from rpl_agent.model.csr import gather
 from rpl_agent.model.objective import Kind, Objective, Sense, Task
 from rpl_agent.model.pmdp import ParametricMDP
 
@@ -63,10 +64,9 @@ def can_cut(pmdp: ParametricMDP, task: Task, limit: int | None, horizon: int | N
     here = np.array([pmdp.initial_state])
     work = 0
     for _ in range(limit + int(pmdp.has_random_start)):
-        sizes = first[here + 1] - first[here]
-        offsets = np.repeat(first[here] - np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes)
-        reached = np.unique(pmdp.visible_successor[offsets + np.arange(sizes.sum())])
-        work += int(sizes.sum())
+        leaving, _ = gather(first, here)
+        reached = np.unique(pmdp.visible_successor[leaving])
+        work += len(leaving)
         here = reached[~over[reached]]
         if not len(here):
             return False

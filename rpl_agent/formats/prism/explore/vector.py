@@ -17,7 +17,7 @@ from rpl_agent.formats.prism.explore.tape import LIMIT, Columns, NotVectorisable
 from rpl_agent.formats.prism.language.errors import PrismError
 from rpl_agent.formats.prism.language.scope import StateVariable
 from rpl_agent.formats.prism.language.typed import Node, Type, evaluate
-from rpl_agent.model.codec import Codec
+from rpl_agent.model.states import Codec
 
 
 class Projection:

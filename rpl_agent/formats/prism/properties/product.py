@@ -8,6 +8,7 @@ from scipy.sparse.csgraph import breadth_first_order
 
 from rpl_agent.errors import ModelError
 from rpl_agent.formats.prism.properties.automaton import Automaton
+from rpl_agent.model.csr import gather
 from rpl_agent.model.pmdp import ParametricMDP
 
 MAX_TRANSITIONS = 2**31 - 2
@@ -31,11 +32,10 @@ def product(
     state, memory = np.divmod(pairs, number)
     place = np.full(pmdp.num_states * number, -1, dtype=np.int64)
     place[pairs] = np.arange(len(pairs))
-    counts = np.diff(pmdp.state_ptr)[state]
-    rows = _ranges(pmdp.state_ptr[state], counts)
-    row_memory = np.repeat(memory, counts)
-    lengths = np.diff(pmdp.row_ptr)[rows]
-    transitions = _ranges(pmdp.row_ptr[rows], lengths)
+    rows, state_ptr = gather(pmdp.state_ptr, state)
+    row_memory = np.repeat(memory, np.diff(state_ptr))
+    transitions, row_ptr = gather(pmdp.row_ptr, rows)
+    lengths = np.diff(row_ptr)
     target = pmdp.successor[transitions].astype(np.int64)
     successor = place[target * number + automaton.step[np.repeat(row_memory, lengths), letter[target]]]
     labels = {name: mask[state] for name, mask in pmdp.labels.items()}
@@ -45,18 +45,12 @@ def product(
     row_of = np.repeat(np.arange(len(rows)), lengths)
     order = np.lexsort((successor, row_of))
     made = ParametricMDP(
-        np.concatenate([[0], np.cumsum(counts)]), pmdp.action[rows], np.concatenate([[0], np.cumsum(lengths)]),
+        state_ptr, pmdp.action[rows], row_ptr,
         successor[order], pmdp.expression[transitions][order], pmdp.table, pmdp.domain, int(begin[0]), labels,
         {name: r.taken(state, rows) for name, r in pmdp.rewards.items()}, pmdp.action_names,
         {**{name: values[state] for name, values in pmdp.variables.items()}, "automaton": memory}, pmdp.name,
     )  # fmt: skip
     return made, begin
-
-
-def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """start, start + 1, … of every range, one after the other."""
-    ends = np.cumsum(lengths)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
 
 
 def _reachable(pmdp: ParametricMDP, automaton: Automaton, letter: np.ndarray, starts: np.ndarray) -> np.ndarray:

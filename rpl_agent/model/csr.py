@@ -1,0 +1,24 @@
+"""Compressed rows (CSR): the entries of some rows, and the best row of every state."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def gather(ptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(places (n,), own (k + 1,)): where the entries of rows (k,) stand, row after row, and where each row's begin.
+
+    Entries of row i stand at ptr[i], …, ptr[i + 1] − 1; in the result at own[i], …, own[i + 1] − 1.
+    """
+    first = ptr[rows]
+    own = np.concatenate([[0], np.cumsum(ptr[rows + 1] - first)])
+    return np.repeat(first - own[:-1], np.diff(own)) + np.arange(own[-1]), own
+
+
+def best_rows(q: np.ndarray, state_ptr: np.ndarray, row_state: np.ndarray) -> np.ndarray:
+    """(S,) the first row of every state with the largest of numbers q (R,); its first where NaN leaves none."""
+    best = np.maximum.reduceat(q, state_ptr[:-1])
+    hit = np.flatnonzero(q == best[row_state])[::-1]
+    rows = state_ptr[:-1].astype(np.int64)
+    rows[row_state[hit]] = hit
+    return rows
