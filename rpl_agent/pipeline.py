@@ -9,13 +9,13 @@ of a certificate are bounds; Theorem 2 (inclusion hierarchy) orders the relaxati
 
 The life of the lower bound (the upper bound is its mirror image), in the order in which it is decided:
 
-1. `solver`: sweeps from below give a value for every state (`_backward` without cycles, `component` with them).
+1. `solver`: a value for every state, by one pass backward without cycles (`solve`), by `component` with them.
 2. `solver.solution.finish`: the value of the initial state, less the rounding of the objective's numbers.
 3. `_proved`: `solver.check` proves the values again without knowing how they were found. What fails is widened by
    1e-7 of itself at most, solved once more without a warm start, and then dropped (`_claiming_nothing`).
 4. `_rectangular_bounds`: of the robust solution where we maximise, of the optimistic one where we minimise.
 5. `_better_bounds`: the maximum with the coupled bound. `coupled.find` proposes an affine value function,
-   `coupled.affine` proves it, `coupled.frame` takes its minimum over the region, or `coupled.pieces` over its pieces.
+   `coupled.affine` proves it, `regions.frame` takes its minimum over the region, or `coupled.pieces` over its pieces.
 6. `agent.session.best_so_far`: the maximum over the run, with the policy it is about, for sets valid at all times.
 
 `uncertainty_from` does the part that depends on the data only; `certify_uncertainty` adds the two solves. The agent

@@ -140,8 +140,9 @@ class Planner:
         """Figures of the last certificate's set, for region/*."""
         if self.uncertainty is None:
             return {}
-        lower, upper = self.uncertainty.relaxation.bounds()
-        width = (upper - lower)[self._unknown] if len(upper) == len(self._unknown) else upper - lower
+        relaxation = self.uncertainty.relaxation  # its model has an expression per transition where sets are untied
+        lower, upper = relaxation.bounds()
+        width = (upper - lower)[~relaxation.pmdp.table.is_constant]
         found = {
             "region/width_mean": float(width.mean()) if len(width) else 0.0,
             "region/width_max": float(width.max(initial=0.0)),

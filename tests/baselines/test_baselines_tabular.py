@@ -175,7 +175,7 @@ def test_counts_of_a_learner_belong_together():
     assert learner.row_count.sum() == learner.num_timesteps
 
 
-# ---------------------------------------------------------------------- the same door as the agent's
+# ---------------------------------------------------------------------- attached as the agent is
 class Renamed(gym.ObservationWrapper):
     """Observations are words, not numbers."""
 
