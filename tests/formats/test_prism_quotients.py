@@ -125,7 +125,7 @@ def test_parameters_that_stand_in_quotients_only_are_no_parameters_of_the_model(
     assert model.theta({"p": 0.3, "q": 0.6}) == pytest.approx([1 / 3], abs=1e-16)
     assert model.theta({"p/(p+q)": 0.25}) == [0.25]
     for wrong in ({"p": 0.3}, {"p": 0.3, "q": 0.6, "r": 0.1}, {}):
-        with pytest.raises(ModelError, match=r"each of the parameters \('p', 'q'\), and for no other"):
+        with pytest.raises(ModelError, match=r"each parameter \(p, q\), and for no other"):
             model.theta(wrong)
 
 
