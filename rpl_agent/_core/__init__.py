@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,16 +36,15 @@ class Struct:
     """A struct of the header: ``pointer`` for C, its arrays kept alive, its fields readable."""
 
     def __init__(self, name: str, pointer: Any, fields: dict[str, Any]) -> None:
-        self.name, self.pointer, self.fields = name, pointer, fields
+        self.__dict__.update(fields)
+        self.struct_name, self.pointer, self._fields = name, pointer, fields
 
-    def __getattr__(self, field: str) -> Any:
-        try:
-            return self.__dict__["fields"][field]
-        except KeyError:
-            raise AttributeError(field) from None
+    if TYPE_CHECKING:
+
+        def __getattr__(self, field: str) -> Any: ...
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _remake, (self.name, self.fields)
+        return _remake, (self.struct_name, self._fields)
 
 
 def _remake(name: str, fields: dict[str, Any]) -> Struct:
@@ -109,7 +108,7 @@ class Core:
 
     def _struct_pointer(self, where: str, c_type: str, written: bool) -> Convert:
         def convert(value: Any) -> Any:
-            if not isinstance(value, Struct) or value.name != c_type:
+            if not isinstance(value, Struct) or value.struct_name != c_type:
                 raise TypeError(f"{where} needs a struct {c_type}, got {value!r}")
             return value.pointer
 

@@ -358,8 +358,8 @@ void anytime_bounds(int64_t count, const double *successes, const double *trials
 
 /* ---------------------------------------------------------------------- explore.c: states of a program */
 
-/* Distinct rows of `width` words, numbered as they come, with a hash table of `slots` (a power of two, at least twice the
- * rows that there is room for) numbers, -1 where free. */
+/* Distinct rows of `width` words, numbered as they come, with a hash table of `slots` (a power of two, at least
+ * twice the rows that there is room for) numbers, -1 where free. */
 typedef struct {
     int64_t width;
     int64_t room;
@@ -369,8 +369,8 @@ typedef struct {
     int32_t *slot;
 } key_table;
 
-/* A program as arrays: V variables, C commands, U updates; x_ptr holds ranges of what x has. A state is a key of W words,
- * in which each variable has some bits. */
+/* A program as arrays: V variables, C commands, U updates; x_ptr holds ranges of what x has. A state is a key of W
+ * words, in which each variable has some bits. */
 typedef struct {
     int64_t variables;
     int64_t words;
@@ -419,7 +419,8 @@ typedef struct {
     int64_t *branch;               /* which update of each command, mixed radix, last command fastest */
 } store;
 
-/* What threads write before it is numbered: for each of `chunks` threads at most so many states, choices, transitions. */
+/* What threads write before it is numbered: for each of `chunks` threads at most so many states, choices,
+ * transitions. */
 typedef struct {
     int64_t chunks;
     int64_t states;
@@ -478,7 +479,8 @@ void run_tapes(int64_t count, int64_t variables, const int64_t *columns, int64_t
 /* Words of scratch that one thread needs. */
 int64_t explore_scratch(const program *p);
 
-/* Expands states until none is left, more than max_states are known, or `pause` of them were expanded: see EXPLORE_DONE. */
+/* Expands states until none is left, more than max_states are known, or `pause` of them were expanded: see
+ * EXPLORE_DONE. */
 int64_t explore(const program *p, const store *found, const slabs *b, int64_t max_states, int64_t pause);
 
 /* ---------------------------------------------------------------------- simulate.c: episodes, lanes, Q-learning */
@@ -585,8 +587,8 @@ typedef struct {
 void postorder(int64_t states, const int64_t *state_ptr, const int64_t *row_ptr, const int32_t *successor,
                int64_t initial, int64_t *scratch, bool *seen, int64_t *order);
 
-/* The best expectation of values over |p - probability|_1 <= radius in a row of `count` successors, plus bonus times the
- * range of their values, but never beyond the best of them. work (count): scratch. */
+/* The best expectation of values over |p - probability|_1 <= radius in a row of `count` successors, plus bonus times
+ * the range of their values, but never beyond the best of them. work (count): scratch. */
 double optimistic_expectation(int64_t count, const int32_t *successor, const double *probability, const double *values,
                               double radius, double bonus, bool maximise, double *work);
 

@@ -1,6 +1,7 @@
 /* Rows: bounds of nature's extremum within intervals and over regions (see rows.h), and the distributions that
  * attain it. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "rows.h"
 
@@ -57,41 +58,44 @@ static int by_key(const void *first, const void *second)
     return a->transition < b->transition ? -1 : 1;
 }
 
-/* n <= RANK_LIMIT entries in the order of their keys, equal ones as they come. */
-static void place_by_rank(int64_t n, const entry *found, entry *entries)
+/* By their keys, equal ones as they come. */
+static void sort_entries(int64_t n, entry *entries)
 {
-    int64_t rank[RANK_LIMIT] = {0};
-    for (int64_t j = 1; j < n; j++)
-        for (int64_t i = 0; i < j; i++) {
-            int64_t before = found[j].key < found[i].key;
-            rank[i] += before;
-            rank[j] += 1 - before;
+    if (n <= RANK_LIMIT) {
+        entry found[RANK_LIMIT];
+        int64_t rank[RANK_LIMIT] = {0};
+        memcpy(found, entries, n * sizeof *found);
+        for (int64_t j = 1; j < n; j++)
+            for (int64_t i = 0; i < j; i++) {
+                int64_t before = found[j].key < found[i].key;
+                rank[i] += before;
+                rank[j] += 1 - before;
+            }
+        for (int64_t i = 0; i < n; i++)
+            entries[rank[i]] = found[i];
+    } else if (n <= INSERTION_LIMIT) {
+        for (int64_t i = 1; i < n; i++) {
+            entry e = entries[i];
+            int64_t j = i;
+            for (; j > 0 && entries[j - 1].key > e.key; j--)
+                entries[j] = entries[j - 1];
+            entries[j] = e;
         }
-    for (int64_t i = 0; i < n; i++)
-        entries[rank[i]] = found[i];
+    } else
+        qsort(entries, n, sizeof *entries, by_key);
 }
 
 int64_t sort_row(int64_t a, int64_t b, const double *values, double cap, double sign, const interval_rows *in,
                  entry *entries)
 {
-    entry found[RANK_LIMIT];
     int64_t n = 0;
-    const bool by_rank = b - a <= RANK_LIMIT, by_insertion = !by_rank && b - a <= INSERTION_LIMIT;
     for (int64_t t = a; t < b; t++) {
         int32_t f = in->expression[t];
-        if (!(in->upper[f] > 0.0))
-            continue;
         double x = values[in->successor[t]];
-        x = sign * (x > cap ? cap : x);
-        int64_t j = n++;
-        for (; by_insertion && j > 0 && entries[j - 1].key > x; j--)
-            entries[j] = entries[j - 1];
-        (by_rank ? found : entries)[j] = (entry){x, in->lower[f], in->upper[f], t};
+        entries[n] = (entry){sign * (x > cap ? cap : x), in->lower[f], in->upper[f], t};
+        n += in->upper[f] > 0.0;
     }
-    if (by_rank)
-        place_by_rank(n, found, entries);
-    else if (!by_insertion)
-        qsort(entries, n, sizeof *entries, by_key);
+    sort_entries(n, entries);
     return n;
 }
 
