@@ -44,7 +44,7 @@ def queries(n: int, constraints: int, smoke: bool) -> dict:
     built, polytope = _timed(lambda: Polytope(A, b, np.zeros(n), np.ones(n)))
     base = rng.normal(size=(500 if smoke else 5000, n))
     stream = np.vstack([base * (1 + 0.1**k * rng.normal(size=base.shape)) for k in range(1, 11)])  # ten sweeps
-    values, data, memory = np.empty(len(stream)), polytope.kernel().polytope.struct, np.zeros(len(base), np.int32)
+    values, data, memory = np.empty(len(stream)), polytope.kernel().polytope, np.zeros(len(base), np.int32)
     query = core.support_polytope_many
     seconds, _ = _timed(lambda: query(data, len(stream), stream, len(memory), 0 * memory, values), repeats=3)
     ball = Ellipsoid(np.full(n, 0.5), 100 * np.eye(n), 1.0)

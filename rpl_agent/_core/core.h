@@ -192,6 +192,22 @@ void row_totals(int64_t count, const double *q, const double *reward, double gam
 void state_images(int64_t count, const double *totals, const int64_t *state_ptr, int64_t agent,
                   const double *weights OPTIONAL, bool upward, double *out);
 
+/* Numbers nearer to 0 than this are no bounds: products of such numbers are rounded by more than they are. */
+#define SMALLEST 1e-290
+
+/* out[k] (S) = bounds of T values[k] from one side for k < steps. The agent is free, draws by the game's weights, or
+ * plays the rows given[k * stride] (S). Scratch: numbers (R + S). */
+void horizon_images(const game *play, int64_t states, int64_t steps, bool upward, const int64_t *given OPTIONAL,
+                    int64_t stride, const double *values, double *out, double *numbers, const scratch *space);
+
+/* low[k], high[k] (S) = both bounds with k <= steps steps to go, from low[0] and high[0]; decided states keep those
+ * values. rules[k] (S), if the agent is free: its best rows with k + 1 steps to go, by the bound on its own side:
+ * rounding is part of the bounds, so among rows that are equal but for it the policy must take the one whose bound
+ * is reported. Otherwise as `horizon_images`. */
+void horizon_backward(const game *play, int64_t states, int64_t steps, const bool *decided,
+                      const int64_t *given OPTIONAL, int64_t stride, double *low, double *high,
+                      int64_t *rules OPTIONAL, double *numbers, const scratch *space);
+
 /* ---------------------------------------------------------------------- chain.c: both players fixed */
 
 /* Mass for a successor that must get some, but less than an ulp of the others'. */
@@ -619,8 +635,8 @@ void minimize_interval_blocks(const interval_blocks *blocks, int64_t count, cons
 
 /* ---------------------------------------------------------------------- clipping.c: vertex graphs */
 
-/* What a half-space does to a polytope: it is redundant; it cuts; no vertex satisfies it; the table is too small; rounding
- * has spoilt the combinatorics. */
+/* What a half-space does to a polytope: it is redundant; it cuts; no vertex satisfies it; the table is too small;
+ * rounding has spoilt the combinatorics. */
 #define CLIP_UNCHANGED 0
 #define CLIP_CUT 1
 #define CLIP_EMPTY 2
@@ -631,8 +647,8 @@ void minimize_interval_blocks(const interval_blocks *blocks, int64_t count, cons
 #define ROW_VIOLATED 1
 #define ROW_CHOSEN 2
 
-/* A simple polytope of dimension 2 <= n <= MAX_DIMENSION: n tight rows, ascending, and n neighbours of each vertex, the k-th
- * across the k-th row. sizes (2): slots in use, dead ones included, and rows in use. */
+/* A simple polytope of dimension 2 <= n <= MAX_DIMENSION: n tight rows, ascending, and n neighbours of each vertex,
+ * the k-th across the k-th row. sizes (2): slots in use, dead ones included, and rows in use. */
 typedef struct vertex_graph {
     int64_t n;
     int64_t capacity;
@@ -672,13 +688,13 @@ typedef struct new_rows {
 /* The 2^n vertices of the box whose rows are x_j <= loose[2 j] and -x_j <= loose[2 j + 1]. */
 void box_graph(const vertex_graph *graph);
 
-/* Cuts by the most violated rows until none is violated: CLIP_CUT; or until a row cannot cut: why, *refused the row, which is
- * then redundant. The graph has room for all rows. Scratch: ranks (3 m). */
+/* Cuts by the most violated rows until none is violated: CLIP_CUT; or until a row cannot cut: why, *refused the row,
+ * which is then redundant. The graph has room for all rows. Scratch: ranks (3 m). */
 int64_t cut_by_rows(const vertex_graph *graph, const vertex_scratch *scratch, const new_rows *rows, double *ranks,
                     int64_t *refused);
 
-/* Raises low and lowers high (n) to certified bounds of the polytope's coordinates inside the box [lower, upper]: each is the
- * bound that the basis of the vertex gives that goes furthest. */
+/* Raises low and lowers high (n) to certified bounds of the polytope's coordinates inside the box [lower, upper]:
+ * each is the bound that the basis of the vertex gives that goes furthest. */
 void tighten_box(const vertex_graph *graph, const double *lower, const double *upper, double *low, double *high);
 
 /* Writes `count` vertices with their edges (count, n) into an empty table; the number of singular bases. */
@@ -842,18 +858,50 @@ typedef struct affine_functions {
     const double *next_g;
 } affine_functions;
 
-/* out[s] >= sign (T U - U) of all groups first[s]:first[s + 1] of each state s of `order`, for all |y| <= 1, rounding
- * included: a value <= 0 proves the inequality of the state. sign is 1 for upper functions, -1 for lower ones. With
- * margin >= 0 a state that misses it is raised on the spot, by as much and the margin, and out is what it was raised by:
- * the least slack where `order` has successors first and gamma = 1. Scratch: r + r r. */
+/* out[s] >= sign (T U - U) of all groups first[s]:first[s + 1] of each state s of `order`, for all |y| <= 1,
+ * rounding included: a value <= 0 proves the inequality of the state. sign is 1 for upper functions, -1 for lower
+ * ones. With margin >= 0 a state that misses it is raised on the spot, by as much and the margin, and out is what it
+ * was raised by: the least slack where `order` has successors first and gamma = 1. Scratch: r + r r. */
 void residuals(int64_t count, const int64_t *order, const int64_t *first, const row_groups *groups,
                const row_chances *chances, const double *reward, double gamma, double sign, double margin,
                const affine_functions *functions, double *scratch, double *out);
 
-/* Values v (S) and gradients g (S, r) of the states of `order`, in which successors come first: of the weighted rows of each
- * state, or, with sense 1 or -1 (0: none), of its best row, which rows (S) then gets. */
+/* Values v (S) and gradients g (S, r) of the states of `order`, in which successors come first: of the weighted rows
+ * of each state, or, with sense 1 or -1 (0: none), of its best row, which rows (S) then gets. */
 void expand_backward(int64_t count, const int64_t *order, const int64_t *state_ptr, const row_groups *groups,
                      const row_chances *chances, const double *reward, double sense, double *v, double *g,
                      int64_t *rows);
+
+/* What is played with k + 1 <= steps steps to go: the rows given[k * stride] (S), or the groups first[s]:first[s +
+ * 1] of each state. Where rows are given, `groups` has one for each row. */
+typedef struct step_rules {
+    int64_t states;
+    int64_t steps;
+    const int64_t *first;
+    const row_groups *groups;
+    const int64_t *given OPTIONAL;
+    int64_t stride;
+} step_rules;
+
+/* rows[k] (S) = the best rows at the centre with k + 1 steps to go, and v[k + 1] (S) their values, from v[0];
+ * decided states keep theirs. sense: 1 or -1. */
+void greedy_steps(int64_t states, int64_t steps, const int64_t *state_ptr, const bool *decided,
+                  const row_chances *chances, const double *reward, double gamma, double sense, double *v,
+                  int64_t *rows);
+
+/* v[k + 1] (S) and g[k + 1] (S, r): value and gradient of what is played, from those of k steps. */
+void expand_steps(const step_rules *rules, const int64_t *state_ptr, const bool *decided, const row_chances *chances,
+                  const double *reward, double gamma, double *v, double *g);
+
+/* out[k] (S) >= sign (T U_k - U_(k+1)) for all |y| <= 1, U_k = u[k] + g[k].y: <= 0 proves the inequality. Scratch:
+ * r + r r. */
+void step_residuals(const step_rules *rules, const row_chances *chances, const double *reward, double gamma,
+                    double sign, double *u, const double *g, double *scratch, double *out);
+
+/* slack[k] (S), 0 for k = 0, with which u[k] = v[k] + sign slack[k] satisfies its inequality: what it misses it by and
+ * `rounding` times the largest value. Scratch: u (steps + 1, S), r + r r. */
+void raise_steps(const step_rules *rules, const bool *decided, const row_chances *chances, const double *reward,
+                 double gamma, double sign, double rounding, const double *v, const double *g, double *slack, double *u,
+                 double *scratch);
 
 #endif

@@ -173,3 +173,119 @@ void expand_backward(int64_t count, const int64_t *order, const int64_t *state_p
         }
     }
 }
+
+/* ---------------------------------------------------------------------- finite horizons */
+
+/* The row that is played in state s with k + 1 steps to go, -1 where rows are drawn by weights. */
+static int64_t played_row(const step_rules *rules, int64_t k, int64_t s)
+{
+    return rules->given ? rules->given[k * rules->stride + s] : -1;
+}
+
+/* reward + gamma sum p v of a row at the centre. */
+static double central_value(int64_t row, const row_chances *chances, const double *reward, double gamma,
+                            const double *v)
+{
+    double mean = 0.0;
+    for (int64_t t = chances->row_ptr[row]; t < chances->row_ptr[row + 1]; t++)
+        mean += chances->p[chances->expression[t]] * v[chances->successor[t]];
+    return reward[row] + gamma * mean;
+}
+
+void greedy_steps(int64_t states, int64_t steps, const int64_t *state_ptr, const bool *decided,
+                  const row_chances *chances, const double *reward, double gamma, double sense, double *v,
+                  int64_t *rows)
+{
+    for (int64_t k = 0; k < steps; k++, v += states, rows += states)
+        for (int64_t s = 0; s < states; s++) {
+            double best = -INFINITY;
+            rows[s] = state_ptr[s];
+            for (int64_t row = state_ptr[s]; row < state_ptr[s + 1]; row++) {
+                double q = sense * central_value(row, chances, reward, gamma, v);
+                if (q > best) {
+                    best = q;
+                    rows[s] = row;
+                }
+            }
+            v[states + s] = decided[s] ? v[s] : sense * best;
+        }
+}
+
+void expand_steps(const step_rules *rules, const int64_t *state_ptr, const bool *decided, const row_chances *chances,
+                  const double *reward, double gamma, double *v, double *g)
+{
+    const int64_t states = rules->states, r = chances->r;
+    for (int64_t k = 0; k < rules->steps; k++, v += states, g += states * r)
+        for (int64_t s = 0; s < states; s++) {
+            double *value = v + states + s, *gradient = g + (states + s) * r;
+            int64_t given = played_row(rules, k, s);
+            int64_t first = given < 0 ? state_ptr[s] : given, last = given < 0 ? state_ptr[s + 1] : given + 1;
+            *value = decided[s] ? v[s] : 0.0;
+            for (int64_t j = 0; j < r; j++)
+                gradient[j] = 0.0;
+            for (int64_t row = first; row < last && !decided[s]; row++) {
+                double weight = given < 0 ? rules->groups->weights[row] : 1.0;
+                if (weight == 0.0)
+                    continue;
+                *value += weight * central_value(row, chances, reward, gamma, v);
+                for (int64_t t = chances->row_ptr[row]; t < chances->row_ptr[row + 1]; t++) {
+                    const double *slope = chances->slope + chances->expression[t] * r;
+                    double p = chances->p[chances->expression[t]], after = v[chances->successor[t]];
+                    for (int64_t j = 0; j < r; j++)
+                        gradient[j] += gamma * weight * (after * slope[j] + p * g[chances->successor[t] * r + j]);
+                }
+            }
+        }
+}
+
+/* The worst residual of state s with k + 1 steps to go: of all its groups, or of the row that is played. */
+static double step_residual(const step_rules *rules, int64_t k, int64_t s, const row_chances *chances,
+                            const double *reward, double gamma, double sign, const affine_functions *functions,
+                            double *scratch)
+{
+    const int64_t r = chances->r, given = played_row(rules, k, s);
+    int64_t first = given < 0 ? rules->first[s] : given, last = given < 0 ? rules->first[s + 1] : given + 1;
+    double worst = -INFINITY;
+    for (int64_t n = first; n < last; n++)
+        worst = larger(worst, residual(n, rules->groups, chances, reward, gamma, sign, functions->u[s],
+                                       functions->g + s * r, functions, scratch, scratch + r));
+    return worst;
+}
+
+void step_residuals(const step_rules *rules, const row_chances *chances, const double *reward, double gamma,
+                    double sign, double *u, const double *g, double *scratch, double *out)
+{
+    const int64_t states = rules->states, size = states * chances->r;
+    for (int64_t k = 0; k < rules->steps; k++) {
+        const affine_functions functions = {u + (k + 1) * states, g + (k + 1) * size, u + k * states, g + k * size};
+        for (int64_t s = 0; s < states; s++)
+            out[k * states + s] = step_residual(rules, k, s, chances, reward, gamma, sign, &functions, scratch);
+    }
+}
+
+void raise_steps(const step_rules *rules, const bool *decided, const row_chances *chances, const double *reward,
+                 double gamma, double sign, double rounding, const double *v, const double *g, double *slack, double *u,
+                 double *scratch)
+{
+    const int64_t states = rules->states, size = states * chances->r;
+    for (int64_t s = 0; s < states; s++) {
+        slack[s] = 0.0;
+        u[s] = v[s];
+    }
+    for (int64_t k = 0; k < rules->steps; k++) {
+        const double *value = v + (k + 1) * states;
+        const affine_functions functions = {u + (k + 1) * states, g + (k + 1) * size, u + k * states, g + k * size};
+        double most = 0.0;
+        for (int64_t s = 0; s < states; s++)
+            most = larger(most, fabs(value[s]));
+        for (int64_t s = 0; s < states; s++) {
+            double missed = 0.0, *paid = slack + (k + 1) * states + s;
+            functions.u[s] = value[s];
+            if (!decided[s])
+                missed = step_residual(rules, k, s, chances, reward, gamma, sign, &functions, scratch);
+            /* raising u(s) lowers the residuals of s by as much, up to rounding, which the margin covers */
+            *paid = missed > 0.0 ? missed * (1.0 + 1e-12) + rounding * most : 0.0;
+            functions.u[s] += sign * *paid;
+        }
+    }
+}

@@ -120,6 +120,15 @@ INLINE double interval_bound(int64_t a, int64_t b, const double *values, bool ma
     return hull_bound(a, b, values, INFINITY, maximise, upward, in, entries);
 }
 
+/* low + total, the mean of n values from low to high, bounded from a side. */
+INLINE double point_mean(int64_t n, double low, double high, double total, bool maximise, bool upward)
+{
+    double result = low + total;
+    double error = UNIT_ROUNDOFF * ((2.0 * n + 12.0) * total + 2.0 * fabs(result) + FAINT);
+    /* bounding max v from above is bounding min -v from below */
+    return upward != maximise ? smaller(result + error, high) : smaller(larger(result - error, low), high);
+}
+
 /* `row_bound` of a known MDP: inf where an infinite value has probability. */
 INLINE double point_bound(int64_t a, int64_t b, const double *values, bool maximise, bool upward,
                           const interval_rows *in)
@@ -129,6 +138,21 @@ INLINE double point_bound(int64_t a, int64_t b, const double *values, bool maxim
     bool infinite = false;
     if (b - a == 1)
         return values[in->successor[a]];
+    if (b - a == 2) {
+        int32_t f = in->expression[a], g = in->expression[a + 1];
+        double x = values[in->successor[a]], y = values[in->successor[a + 1]];
+        if (p[f] > 0.0 && p[g] > 0.0 && x != y && fabs(x) < INFINITY && fabs(y) < INFINITY)
+            return pair_bound(x, y, f, g, p, p, maximise, upward);
+    }
+    if (b - a == 3) {
+        double f = p[in->expression[a]], g = p[in->expression[a + 1]], h = p[in->expression[a + 2]];
+        double x = sign * values[in->successor[a]], y = sign * values[in->successor[a + 1]];
+        double z = sign * values[in->successor[a + 2]], least = smaller(smaller(x, y), z);
+        double most = larger(larger(x, y), z);
+        double total = f * (x - least) + g * (y - least) + h * (z - least);
+        if (f > 0.0 && g > 0.0 && h > 0.0 && -INFINITY < least && least < most && most < INFINITY)
+            return sign * point_mean(3, least, most, total, maximise, upward);
+    }
     for (int64_t t = a; t < b; t++)
         if (p[in->expression[t]] > 0.0) {
             double x = sign * values[in->successor[t]];
@@ -140,18 +164,11 @@ INLINE double point_bound(int64_t a, int64_t b, const double *values, bool maxim
         return INFINITY;
     if (!(low < high))
         return sign * low;
-    if (b - a == 2)
-        return pair_bound(values[in->successor[a]], values[in->successor[a + 1]], in->expression[a],
-                          in->expression[a + 1], p, p, maximise, upward);
     double total = 0.0;
     for (int64_t t = a; t < b; t++)
         if (p[in->expression[t]] > 0.0)
             total += p[in->expression[t]] * (sign * values[in->successor[t]] - low);
-    double result = low + total;
-    double error = UNIT_ROUNDOFF * ((2.0 * (b - a) + 12.0) * total + 2.0 * fabs(result) + FAINT);
-    /* bounding max v from above is bounding min -v from below */
-    result = upward != maximise ? smaller(result + error, high) : smaller(larger(result - error, low), high);
-    return sign * result;
+    return sign * point_mean(b - a, low, high, total, maximise, upward);
 }
 
 /* Bound of the extremum of sum_i p_i min(v_i, cap) over a region, for the three or more transitions a..b.

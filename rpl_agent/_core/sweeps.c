@@ -297,21 +297,22 @@ static double rounded(double value, double error, bool upward)
     return upward ? value + error : value - error;
 }
 
-/* What is not a number (a sum that overflowed) says nothing: a bound that the agent's choice cannot pass over. */
+/* reward + gamma q, bounded from a side. What is not a number (a sum that overflowed) says nothing: a bound that the
+ * agent's choice cannot pass over. */
+INLINE double row_total(double q, double reward, double gamma, bool upward)
+{
+    if (q != q)
+        return upward ? INFINITY : -INFINITY;
+    if (!(fabs(q) < INFINITY))
+        return q;
+    double total = paid(q, reward, gamma, upward ? 1.0 : -1.0); /* to the last bit what a sweep says */
+    return fabs(total) < INFINITY ? total : rounded(reward + gamma * q, 9.0 * UNIT_ROUNDOFF * DBL_MAX, upward);
+}
+
 void row_totals(int64_t count, const double *q, const double *reward, double gamma, bool upward, double *out)
 {
-    for (int64_t i = 0; i < count; i++) {
-        double total = q[i];
-        if (total != total)
-            total = upward ? INFINITY : -INFINITY;
-        if (fabs(total) < INFINITY && (reward[i] != 0.0 || (gamma != 1.0 && total != 0.0))) {
-            double sum = reward[i] + gamma * total;
-            total = paid(total, reward[i], gamma, upward ? 1.0 : -1.0); /* to the last bit what a sweep says */
-            if (!(fabs(total) < INFINITY))
-                total = rounded(sum, 9.0 * UNIT_ROUNDOFF * DBL_MAX, upward);
-        }
-        out[i] = total;
-    }
+    for (int64_t i = 0; i < count; i++)
+        out[i] = row_total(q[i], reward[i], gamma, upward);
 }
 
 /* Bound of the mean of totals a..b under weights: base + sum of w (total - base), terms of one sign. A mean lies
@@ -340,19 +341,115 @@ static double drawn(int64_t a, int64_t b, const double *totals, const double *we
     return upward ? smaller(result, most) : larger(result, base);
 }
 
+/* What the agent makes of the totals a..b of its rows. */
+INLINE double state_image(int64_t a, int64_t b, const double *totals, int64_t agent, const double *weights, bool upward)
+{
+    if (agent == FIXED_AGENT)
+        return drawn(a, b, totals, weights, upward);
+    double best = totals[a];
+    for (int64_t row = a + 1; row < b; row++)
+        if ((totals[row] > best) == (agent == MAX_AGENT))
+            best = totals[row];
+    return best;
+}
+
 void state_images(int64_t count, const double *totals, const int64_t *state_ptr, int64_t agent, const double *weights,
                   bool upward, double *out)
 {
-    for (int64_t i = 0; i < count; i++) {
-        int64_t a = state_ptr[i], b = state_ptr[i + 1];
-        if (agent == FIXED_AGENT) {
-            out[i] = drawn(a, b, totals, weights, upward);
-            continue;
-        }
-        double best = totals[a];
-        for (int64_t row = a + 1; row < b; row++)
-            if ((totals[row] > best) == (agent == MAX_AGENT))
-                best = totals[row];
-        out[i] = best;
+    for (int64_t i = 0; i < count; i++)
+        out[i] = state_image(state_ptr[i], state_ptr[i + 1], totals, agent, weights, upward);
+}
+
+/* ---------------------------------------------------------------------- finite horizons */
+
+/* Whether a row may lead to a value of -inf, a bound that says nothing: then its own says nothing. */
+static bool meets_nothing(const interval_rows *in, int64_t a, int64_t b, const double *values)
+{
+    for (int64_t t = a; t < b; t++)
+        if (values[in->successor[t]] == -INFINITY && in->upper[in->expression[t]] > 0.0)
+            return true;
+    return false;
+}
+
+/* out (S) = bounds of T values from one side; the agent is free, draws by weights, or plays the rows `given` (S).
+ * `rules` (S), if any: the best rows, the first among equals. totals (R) and safe (S), values without -inf, are
+ * scratch. */
+INLINE void step_of_kind(int kind, bool maximise, bool upward, const game *play, int64_t states, const double *values,
+                         const int64_t *given, double *out, int64_t *rules, double *totals, double *safe,
+                         const work *memory)
+{
+    const row_set *set = play->set;
+    const interval_rows in = intervals_of(play->rows, set);
+    const int64_t *state_ptr = play->state_ptr, *row_ptr = play->rows->row_ptr;
+    const double *reward = play->reward, gamma = play->gamma, sign = play->agent == MAX_AGENT ? 1.0 : -1.0;
+    bool nothing = false;
+    int64_t vertex = 0;
+    for (int64_t s = 0; s < states; s++) {
+        nothing = nothing || values[s] == -INFINITY;
+        safe[s] = values[s] == -INFINITY ? 0.0 : values[s];
     }
+    for (int64_t row = 0; row < play->rows->count; row++) {
+        int64_t a = row_ptr[row], b = row_ptr[row + 1];
+        int32_t *start = kind > INTERVAL ? memory_of(set, row) : NULL;
+        double width;
+        if (start && *start >= 0)
+            vertex = *start;
+        double q = row_bound(kind, a, b, safe, maximise, upward, &in, set, memory, &vertex, &width);
+        if (start)
+            *start = (int32_t)vertex;
+        if (nothing && meets_nothing(&in, a, b, values))
+            q = -INFINITY;
+        totals[row] = row_total(q, reward[row], gamma, upward);
+    }
+    for (int64_t s = 0; s < states; s++) {
+        int64_t first = state_ptr[s], last = state_ptr[s + 1], best = first;
+        out[s] = given ? totals[given[s]] : state_image(first, last, totals, play->agent, play->weights, upward);
+        for (int64_t row = first + 1; rules && row < last; row++)
+            best = sign * totals[row] > sign * totals[best] ? row : best;
+        if (rules)
+            rules[s] = best;
+    }
+}
+
+static void step(const game *play, int64_t states, const double *values, bool upward, const int64_t *given, double *out,
+                 int64_t *rules, double *numbers, const work *memory)
+{
+    double *safe = numbers + play->rows->count;
+#define BODY(kind, max, up)                                                                                          \
+    step_of_kind(kind, max, up, play, states, values, given, out, rules, numbers, safe, memory)
+    FOR_SET(play->set, play->maximise, upward, BODY);
+#undef BODY
+}
+
+void horizon_images(const game *play, int64_t states, int64_t steps, bool upward, const int64_t *given, int64_t stride,
+                    const double *values, double *out, double *numbers, const scratch *space)
+{
+    const work memory = work_of(space, 0);
+    for (int64_t k = 0; k < steps; k++)
+        step(play, states, values + k * states, upward, given ? given + k * stride : NULL, out + k * states, NULL,
+             numbers, &memory);
+}
+
+void horizon_backward(const game *play, int64_t states, int64_t steps, const bool *decided, const int64_t *given,
+                      int64_t stride, double *low, double *high, int64_t *rules, double *numbers,
+                      const scratch *space)
+{
+    const work memory = work_of(space, 0);
+    for (int64_t k = 0; k < steps; k++)
+        for (int side = 0; side < 2; side++) {
+            const bool upward = side == 1;
+            /* the policy attains the bound on the agent's own side, so that side's values choose */
+            const bool chooses = rules && upward == (play->agent != MAX_AGENT);
+            double *start = upward ? high : low, *values = start + k * states, *image = values + states;
+            step(play, states, values, upward, given ? given + k * stride : NULL, image,
+                 chooses ? rules + k * states : NULL, numbers, &memory);
+            for (int64_t s = 0; s < states; s++) {
+                if (image[s] != image[s]) /* differences beyond the largest float: a bound that says nothing */
+                    image[s] = upward ? INFINITY : -INFINITY;
+                if (image[s] != 0.0 && fabs(image[s]) < SMALLEST && (image[s] > 0.0 || upward))
+                    image[s] = upward ? SMALLEST : 0.0;
+                if (decided[s])
+                    image[s] = start[s];
+            }
+        }
 }

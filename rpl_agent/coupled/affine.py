@@ -37,6 +37,7 @@ from rpl_agent.model.policy import Policy
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.frame import Frame
 from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, held_states, played_rows, usable_rows
+from rpl_agent.solver.policies import step_rows
 from rpl_agent.solver.problem import Problem
 
 
@@ -71,7 +72,7 @@ class AffineBound:
     slack: np.ndarray
     scope: np.ndarray
 
-    @property
+    @cached_property
     def moved(self) -> np.ndarray:
         """(S,) v ± e."""
         return self.values + self.side.value * self.slack
@@ -92,6 +93,18 @@ def groups_of(problem: Problem, policy: Policy | None) -> Struct:
     weights = policy.as_weights(pmdp).astype(np.float64)
     weights = weights / np.add.reduceat(weights, pmdp.state_ptr[:-1])[pmdp.row_state]
     return core.RowGroups(ptr=pmdp.state_ptr, weights=weights)
+
+
+def rules_of(problem: Problem, policy: Policy | None) -> Struct:
+    """`step_rules`: the rows that a policy plays with so many steps to go, or all of them."""
+    pmdp, horizon = problem.pmdp, problem.objective.horizon
+    assert horizon is not None
+    given, stride = step_rows(policy, horizon)
+    drawn = policy is not None and given is None
+    return core.StepRules(
+        states=pmdp.num_states, steps=horizon, first=np.arange(pmdp.num_states + 1) if drawn else pmdp.state_ptr,
+        groups=groups_of(problem, policy if drawn else None), given=given, stride=stride,
+    )  # fmt: skip
 
 
 def chances_of(problem: Problem, frame: Frame) -> Struct:
@@ -240,14 +253,16 @@ def _steps(bound: AffineBound, problem: Problem) -> list[str]:
     start = problem.boundary()
     if g[0].any() or (bound.side.value * (u[0] - start) < 0.0).any():
         return ["the functions with no steps to go are wrong"]
-    chances = chances_of(problem, bound.frame)
-    for k in range(1, horizon + 1):
-        issues = _decided(bound, problem, u[k], g[k])
-        rule = None if bound.policy is None else bound.policy.at(horizon - k)
-        missed = excess(problem, groups_of(problem, rule), chances, bound.side, (u[k], g[k]), (u[k - 1], g[k - 1]))
-        bad = ~decided & ~(missed <= 0.0)
-        if bad.any():
-            issues.append(f"{k} steps to go: the inequality of state {np.flatnonzero(bad)[0]} may fail")
-        if issues:
-            return issues
+    wrong = decided & (g.any(axis=2) | (bound.side.value * (u - start) < 0.0))
+    if wrong.any():
+        return [f"the decided state {np.flatnonzero(wrong.any(axis=0))[0]} has a wrong value"]
+    missed, r = np.empty((horizon, problem.pmdp.num_states)), bound.frame.dimension
+    core.step_residuals(
+        rules_of(problem, bound.policy), chances_of(problem, bound.frame), problem.reward, problem.gamma,
+        bound.side.value, u, np.ascontiguousarray(g), np.empty(r + r * r), missed,
+    )  # fmt: skip
+    bad = ~decided & ~(missed <= 0.0)
+    if bad.any():
+        k, state = np.argwhere(bad)[0]
+        return [f"{k + 1} steps to go: the inequality of state {state} may fail"]
     return []

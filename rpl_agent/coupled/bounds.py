@@ -11,7 +11,7 @@ from scipy import sparse
 from rpl_agent.coupled.affine import AffineProof, Side
 from rpl_agent.coupled.expansion import ValueExpansion, backward_order, expand, expand_without_cycles, improved
 from rpl_agent.coupled.find import find_bound
-from rpl_agent.coupled.horizon import find_horizon_bound, greedy_rules
+from rpl_agent.coupled.horizon import StepExpansion, greedy_rules
 from rpl_agent.coupled.pieces import worst_of_pieces
 from rpl_agent.model.objective import Nature, Objective, Sense
 from rpl_agent.model.policy import Policy
@@ -108,9 +108,10 @@ def _horizon_bounds(problem: Problem, region: Region, frame: Frame, policy: Poli
     """The same for an objective with a horizon, which has a bound for each number of steps to go."""
     chosen, proof = policy if policy is not None else greedy_rules(problem, frame), AffineProof(problem, region)
     found, state = {Side.LOWER: -np.inf, Side.UPPER: np.inf}, problem.pmdp.initial_state
+    expansion = StepExpansion.of(problem, frame, chosen)
     for side in Side:
         every_policy = policy is None and side is not _own_side(problem.objective)
-        bound = find_horizon_bound(problem, frame, chosen, side, every_policy)
+        bound = expansion.bound(side, every_policy)
         if not proof.issues(bound):
             found[side] = bound.at(region, state)
     return CoupledBounds(found[Side.LOWER], found[Side.UPPER], chosen, _in_region(frame, bound.gradient[-1, state]))

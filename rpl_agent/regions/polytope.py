@@ -149,7 +149,7 @@ class Polytope:
         if self._data is None:
             assert self._program is not None
             return self._program.minimize(directions)
-        values, data = np.empty(len(directions)), self._data.struct
+        values, data = np.empty(len(directions)), self._data
         with _GROWING if self.method == "walk" else nullcontext():
             if self.method == "walk":
                 core.grow_table(data, len(directions), directions)

@@ -1,67 +1,46 @@
-"""The arrays of a polytope's vertex graph, as compiled code reads them (see `_support`)."""
+"""`PolytopeData`: the vertex graph of {x : rows x <= rhs, lower <= x <= upper} as the core reads it (`polytope`).
+
+Read-only in queries, so any number of threads may share it. A table without vertices stands for the box
+[lower, upper] alone. Where the table is not complete (``counts[1] == 0``) an edge that was never walked has
+neighbour -1 and a query continues from there by plain simplex on its own memory.
+
+Attributes
+----------
+basis : (V, n) int32
+    Row numbers tight at each vertex, ascending.
+table : (V * (n * n + 4 n),) float64
+    What a query reads, one record per vertex: G (row k is column k of B^-1), b, mass, e and the n neighbours, the
+    vertices at the other ends of the edges that leave constraint ``basis[v, k]`` (-1 where unknown). One flat
+    array, because a compiled call pays for every array it is handed.
+point : (V, n) float64
+    The vertex of the slightly loosened polytope (see ``loose``).
+rows : (m, n) float64
+rhs : (m,) float64
+    The constraints; bounds use these.
+loose : (m,) float64
+    ``rhs`` perturbed outward so that no vertex is degenerate; walks use these.
+lower, upper : (n,) float64
+    An outer box.
+counts : (2,) int64
+    Number of vertices in the table; 1 if the table holds every vertex and edge.
+slots : (power of two,) int32
+    Hash table from a basis to its vertex, -1 where free (used only while the table grows).
+reach : (n,) float64
+    max(|lower|, |upper|).
+mass : (m,) float64
+    |rhs| + |rows| reach: what a unit multiplier of the row adds to the rounding term.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TypeAlias
 
 import numpy as np
 
 from rpl_agent._core import Struct, core
 from rpl_agent.errors import ModelError
 
-
-class PolytopeData(NamedTuple):
-    """The vertex graph of {x : rows x <= rhs, lower <= x <= upper}, arrays only.
-
-    Read-only in queries, so any number of threads may share it. A table without vertices stands for the box
-    [lower, upper] alone. Where the table is not complete (``counts[1] == 0``) an edge that was never walked has
-    neighbour -1 and a query continues from there by plain simplex on its own memory.
-
-    Attributes
-    ----------
-    basis : (V, n) int32
-        Row numbers tight at each vertex, ascending.
-    table : (V * (n * n + 4 n),) float64
-        What a query reads, one record per vertex: G (row k is column k of B^-1), b, mass, e and the n neighbours, the
-        vertices at the other ends of the edges that leave constraint ``basis[v, k]`` (-1 where unknown). One flat
-        array, because a compiled call pays for every array it is handed.
-    point : (V, n) float64
-        The vertex of the slightly loosened polytope (see ``loose``).
-    rows : (m, n) float64
-    rhs : (m,) float64
-        The constraints; bounds use these.
-    loose : (m,) float64
-        ``rhs`` perturbed outward so that no vertex is degenerate; walks use these.
-    lower, upper : (n,) float64
-        An outer box.
-    counts : (2,) int64
-        Number of vertices in the table; 1 if the table holds every vertex and edge.
-    slots : (power of two,) int32
-        Hash table from a basis to its vertex, -1 where free (used only while the table grows).
-    reach : (n,) float64
-        max(|lower|, |upper|).
-    mass : (m,) float64
-        |rhs| + |rows| reach: what a unit multiplier of the row adds to the rounding term.
-    """
-
-    basis: np.ndarray
-    table: np.ndarray
-    point: np.ndarray
-    rows: np.ndarray
-    rhs: np.ndarray
-    loose: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    counts: np.ndarray
-    slots: np.ndarray
-    reach: np.ndarray
-    mass: np.ndarray
-
-    @property
-    def struct(self) -> Struct:
-        """The graph as C sees it."""
-        m, n = self.rows.shape
-        return core.Polytope(n=n, m=m, capacity=len(self.basis), slot_count=len(self.slots), **self._asdict())
+PolytopeData: TypeAlias = Struct
 
 
 def empty_polytope_data(lower: np.ndarray, upper: np.ndarray) -> PolytopeData:
@@ -92,8 +71,9 @@ def polytope_data(
     reach = np.maximum(np.abs(lower), np.abs(upper))
     mass = np.abs(rhs) + np.abs(rows) @ reach
     rows, rhs, loose, lower, upper = (np.ascontiguousarray(a, np.float64) for a in (rows, rhs, loose, lower, upper))
-    return PolytopeData(
-        np.zeros((capacity, n), np.int32), np.zeros(capacity * (n * n + 4 * n)), np.zeros((capacity, n)),
-        rows, rhs, loose, lower, upper,
-        np.array([0, int(complete)], np.int64), np.full(slots, -1, np.int32), reach, mass,
+    return core.Polytope(
+        n=n, m=len(rhs), capacity=capacity, slot_count=slots, basis=np.zeros((capacity, n), np.int32),
+        table=np.zeros(capacity * (n * n + 4 * n)), point=np.zeros((capacity, n)), rows=rows, rhs=rhs, loose=loose,
+        lower=lower, upper=upper, counts=np.array([0, int(complete)], np.int64), slots=np.full(slots, -1, np.int32),
+        reach=reach, mass=mass,
     )  # fmt: skip

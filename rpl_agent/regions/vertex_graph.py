@@ -158,7 +158,7 @@ class VertexGraph:
         if outcome == core.CLIP_INCONSISTENT:
             raise GraphError("rounding has spoilt the vertex graph")
         bound = np.empty(1)
-        core.support_polytope_many(self._table().struct, 1, row, 1, np.zeros(1, np.int32), bound)
+        core.support_polytope_many(self._table(), 1, row, 1, np.zeros(1, np.int32), bound)
         self.empty = bool(bound[0] > rhs)
 
     def box(self) -> tuple[np.ndarray, np.ndarray]:
@@ -184,7 +184,7 @@ class VertexGraph:
         basis = (np.cumsum(tight, dtype=np.int32) - 1)[basis].astype(np.int32)
         rows = self._rows[used]
         data = polytope_data(len(live), rows, self._rhs[used], self._loose[used], self.lower, self.upper, complete=True)
-        if core.fill_table(data.struct, len(live), basis, self._point[live], number[self._neighbour[live]]):
+        if core.fill_table(data, len(live), basis, self._point[live], number[self._neighbour[live]]):
             raise GraphError("a basis of the vertex graph is singular")
         return data
 
@@ -235,6 +235,6 @@ def lazy_graph(
     """
     slots = 1 << int(np.ceil(np.log2(2 * capacity)))
     data = polytope_data(capacity, rows, rhs, loose, lower, upper, complete=False, slots=slots)
-    if not core.first_vertex(data.struct, np.sort(tight).astype(np.int32)):
+    if not core.first_vertex(data, np.sort(tight).astype(np.int32)):
         raise GraphError("the first basis is singular")
     return data

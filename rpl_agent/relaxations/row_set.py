@@ -72,7 +72,7 @@ def compiled_set(
     return core.RowSet(
         kind=kind, lower=lower, upper=upper, n=size, tightness=float(tightness), length=rows,
         radius=0.0 if ellipsoid is None else float(ellipsoid.radius),
-        polytope=None if polytope is None else polytope.struct, **parts,
+        polytope=polytope, **parts,
     )  # fmt: skip
 
 

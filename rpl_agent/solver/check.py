@@ -54,8 +54,8 @@ from rpl_agent._core import core
 from rpl_agent.jit import read_only
 from rpl_agent.relaxations.row_set import INTERVAL, POINT, compiled_set, longest_row, model_rows, row_arrays, workspace
 from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, held_states, played_rows, usable_rows
-from rpl_agent.solver.operator import better_bounds, row_bounds, state_bounds, total_bounds
-from rpl_agent.solver.policies import policy_issues, side_weights
+from rpl_agent.solver.operator import better_bounds, row_bounds, state_bounds, step_images, total_bounds
+from rpl_agent.solver.policies import policy_issues, side_policy, side_weights
 from rpl_agent.solver.problem import MIN_AGENT, Problem
 from rpl_agent.solver.witness import Witness
 
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from rpl_agent.solver.solution import Solution  # for types only: it imports this file
 
 #: numbers nearer to 0 than this are no bounds: products of such numbers are rounded by more than they are
-SMALLEST = 1e-290
+SMALLEST = core.SMALLEST
 
 
 def check(solution: Solution, sides: Sequence[bool] = (False, True)) -> list[str]:
@@ -307,14 +307,12 @@ def _horizon(solution: Solution, sides: Sequence[bool]) -> list[str]:
         side = "upper" if upward else "lower"
         if _fails(values[0], start, upward).any():
             issues.append(f"{side} is wrong with no steps to go")
-        for k in range(1, horizon + 1):
-            q = row_bounds(problem, values[k - 1], upward)
+        found = step_images(problem, values, upward, side_policy(solution, upward))
+        open_steps = _fails(values[1:], np.where(decided, start, found), upward).any(axis=1)
+        for k in (1 + np.flatnonzero(open_steps)).tolist():
+            q = better_bounds(problem, values[k - 1], upward, row_bounds(problem, values[k - 1], upward))
             image = state_bounds(problem, q, upward, side_weights(solution, upward, horizon - k))
             wrong = _fails(values[k], np.where(decided, start, image), upward)
-            if wrong.any():
-                q = better_bounds(problem, values[k - 1], upward, q)
-                image = state_bounds(problem, q, upward, side_weights(solution, upward, horizon - k))
-                wrong = _fails(values[k], np.where(decided, start, image), upward)
             if wrong.any():
                 state = int(np.flatnonzero(wrong)[0])
                 issues.append(f"{side} does not follow from the step after it, {k} steps to go, state {state}")

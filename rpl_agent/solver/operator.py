@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent._core import core
+from rpl_agent._core import Struct, core
 from rpl_agent.jit import UNIT_ROUNDOFF, read_only
 from rpl_agent.model.csr import gather
 from rpl_agent.model.objective import Sense
+from rpl_agent.model.policy import Policy
 from rpl_agent.relaxations.base import CompiledRelaxation
 from rpl_agent.solver.graph import staying_rows
+from rpl_agent.solver.policies import distribution, step_rows
 from rpl_agent.solver.problem import FIXED_AGENT, Problem
 
 #: how far a relaxation that does not say otherwise may be from the exact extremum, relative to the values' span
@@ -123,3 +125,24 @@ def total_bounds(problem: Problem, q: np.ndarray, upward: bool, rows: np.ndarray
     reward = problem.reward if rows is None else problem.reward[rows]
     core.row_totals(len(q), q, reward, problem.gamma, upward, out)
     return out
+
+
+def step_images(problem: Problem, values: np.ndarray, upward: bool, policy: Policy | None) -> np.ndarray:
+    """(H, S) bounds of T values[k] for values (H + 1, S), with the agent fixed to a policy or free."""
+    steps, states = len(values) - 1, problem.pmdp.num_states
+    out, values = np.empty((steps, states)), np.ascontiguousarray(values)
+    if problem.relaxation.compiled() is None:
+        for k in range(steps):
+            weights = None if policy is None else distribution(policy.at(steps - 1 - k), problem.pmdp)
+            out[k] = state_bounds(problem, row_bounds(problem, values[k], upward), upward, weights)
+        return out
+    play = problem.game
+    if policy is not None and policy.rows is None and problem.agent != FIXED_AGENT:
+        play = problem.game_of(distribution(policy, problem.pmdp))
+    core.horizon_images(play, states, steps, upward, *step_rows(policy, steps), values, out, *step_scratch(problem))
+    return out
+
+
+def step_scratch(problem: Problem) -> tuple[np.ndarray, Struct]:
+    """What the core needs for steps of a horizon: numbers (R + S), memory for rows."""
+    return np.empty(problem.pmdp.num_rows + problem.pmdp.num_states), problem.scratch()

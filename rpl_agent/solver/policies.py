@@ -45,12 +45,27 @@ def _same(first: Policy, second: Policy | None) -> bool:
 
 def side_weights(solution: Solution, upward: bool, step: int = 0) -> np.ndarray | None:
     """(R,) weights of the policy that the bound of one side is about; None where it is about the best one."""
+    policy = side_policy(solution, upward)
+    return None if policy is None else distribution(policy.at(step), solution.problem.pmdp)
+
+
+def side_policy(solution: Solution, upward: bool) -> Policy | None:
+    """The policy that the bound of one side is about; None where it is about the best one."""
     problem = solution.problem
     if problem.agent == FIXED_AGENT:
-        assert problem.policy is not None
-        return distribution(problem.policy.at(step), problem.pmdp)
+        return problem.policy
     own = upward == (problem.objective.sense is Sense.MIN)
-    return distribution(solution.policy.at(step), problem.pmdp) if own else None
+    return solution.policy if own else None
+
+
+def step_rows(policy: Policy | None, horizon: int) -> tuple[np.ndarray | None, int]:
+    """(rows, stride) of a deterministic policy for the core: rows[k * stride] (S,) with k + 1 steps to go."""
+    if policy is None or policy.rows is None:
+        return None, 0
+    if policy.rows.ndim == 1:
+        return np.ascontiguousarray(policy.rows, np.int64), 0
+    steps = np.minimum(np.arange(horizon), len(policy.rows) - 1)[::-1]  # the last rule persists
+    return policy.rows[steps].astype(np.int64), policy.rows.shape[1]
 
 
 def distribution(policy: Policy, pmdp: ParametricMDP) -> np.ndarray:

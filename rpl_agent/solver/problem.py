@@ -149,9 +149,16 @@ class Problem:
     @cached_property
     def game(self) -> Struct:
         """The problem as the sweeps take it."""
+        return self._game(self.agent, self.weights)
+
+    def game_of(self, weights: np.ndarray) -> Struct:
+        """The same with the agent fixed to weights (R,)."""
+        return self._game(FIXED_AGENT, weights)
+
+    def _game(self, agent: int, weights: np.ndarray) -> Struct:
         return core.Game(
-            agent=self.agent, maximise=self.maximise, gamma=self.gamma, state_ptr=self.pmdp.state_ptr,
-            rows=model_rows(self.pmdp), reward=self.reward, weights=self.weights, set=self.cs,
+            agent=agent, maximise=self.maximise, gamma=self.gamma, state_ptr=self.pmdp.state_ptr,
+            rows=model_rows(self.pmdp), reward=self.reward, weights=weights, set=self.cs,
         )  # fmt: skip
 
     def scratch(self) -> Struct:

@@ -31,16 +31,16 @@ LINES_OF_PACKAGE = {
     "rpl_agent/agent": 5_900,
     "rpl_agent/baselines": 1_200,
     "rpl_agent/cli": 1_600,
-    "rpl_agent/coupled": 1_030,
+    "rpl_agent/coupled": 1_040,
     "rpl_agent/evidence": 1_090,
     "rpl_agent/experiments": 2_440,
     "rpl_agent/formats": 6_780,
     "rpl_agent/likelihood": 2_400,
     "rpl_agent/model": 3_980,
     "rpl_agent/plotting": 350,
-    "rpl_agent/regions": 2_100,
+    "rpl_agent/regions": 2_050,
     "rpl_agent/relaxations": 1_100,
-    "rpl_agent/solver": 2_630,
+    "rpl_agent/solver": 2_670,
 }
 #: Files a folder may have, and folders that have more, with how many.
 FILES = 12
@@ -49,7 +49,6 @@ CROWDED = {
     "rpl_agent": 14,
     "rpl_agent/agent": 14,
     "rpl_agent/model": 21,
-    "rpl_agent/regions": 15,
     "rpl_agent/solver": 14,
 }
 #: Private names of other libraries, by file; none may be added.
