@@ -1,6 +1,6 @@
-"""Faults: kills, a full disk, hostile files, a race on a cold cache, a long run: tried, survived, lost.
+"""Faults: kills, a full disk, hostile files, a race to build the core, a long run: tried, survived, lost.
 
-`python -m benchmarks faults --only kills` runs one part: kills, disk, files, cache or long.
+`python -m benchmarks faults --only kills` runs one part: kills, disk, files, build or long.
 
 - kills: a run is killed (SIGKILL) at a random moment, resumed until it is done, and compared bit for bit with one that
   was never killed. Lost would be a run that cannot be resumed or ends elsewhere.
@@ -9,7 +9,7 @@
   in size.
 - files: every field of a checkpoint replaced by values of wrong type or range, and its bytes changed or cut.
   Survived: refused in one line, or harmless; lost would be any other error.
-- cache: processes that compile into one empty cache at once.
+- build: processes that find the core not compiled and compile it at once.
 - long: resident memory and log files of a run, second half against first.
 """
 
@@ -34,6 +34,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+import rpl_agent
 import rpl_envs  # noqa: F401  (registers the ids)
 from rpl_agent.agent import CheckpointCallback, RPLAgent
 from rpl_agent.agent.storage import checkpoint
@@ -43,19 +44,6 @@ KILLS = {"smoke": 2, "usual": 20, "full": 100}
 EPISODES = {"smoke": 20_000, "usual": 100_000, "full": 1_000_000}
 WRONG: tuple[Any, ...] = ("x", -1, 1 << 70, 1e300, None, True, [], {}, "inf")
 ID = "rpl/Betting-25-v0"
-#: A whole run, which compiles everything it needs, or one kernel: argv = folder.
-PROGRAM = """
-import sys
-from pathlib import Path
-from benchmarks.bench_faults import learn
-print("done", learn(Path(sys.argv[1]), 50), flush=True)
-"""
-SMALL_PROGRAM = """
-import gymnasium as gym
-import numpy as np
-from rpl_agent.model.simulate import seed_state
-print("done", *seed_state(7), flush=True)
-"""
 
 
 def rows(smoke: bool = False, full: bool = False, only: str | None = None) -> list[dict]:
@@ -64,7 +52,7 @@ def rows(smoke: bool = False, full: bool = False, only: str | None = None) -> li
         "kills": lambda work: kills(work / "kills", KILLS[size]),
         "disk": lambda work: full_disk(work / "disk"),
         "files": lambda work: hostile_files(work / "c.zip", size),
-        "cache": lambda work: cold_cache(work / "cache", size),
+        "build": lambda work: race_to_build(work / "build"),
         "long": lambda work: long_run(work / "long", EPISODES[size]),
     }
     if only is not None and only not in parts:
@@ -235,20 +223,22 @@ def _replaced(value: Any, path: tuple, new: Any) -> Any:
     return new if not path else {**value, path[0]: _replaced(value[path[0]], path[1:], new)}
 
 
-def cold_cache(folder: Path, size: str, processes: int = 4) -> dict:
-    """A whole run each, or (smoke) one small kernel each: compiling all of them takes minutes."""
-    folder.mkdir()
-    program = SMALL_PROGRAM if size == "smoke" else PROGRAM
-    path = os.pathsep.join([str(Path(__file__).resolve().parents[1]), *sys.path])
-    variables = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(folder / "numba")}
+def race_to_build(folder: Path, processes: int = 4) -> dict:
+    package = folder / "rpl_agent" / "_core"
+    made = shutil.ignore_patterns("core-*", "bindings_*", "__pycache__")
+    shutil.copytree(Path(rpl_agent.__file__).parent / "_core", package, ignore=made)
+    (folder / "rpl_agent" / "__init__.py").touch()
+    program = "from rpl_agent._core import core; print('done', core.UNIT_ROUNDOFF)"
+    command, variables = [sys.executable, "-c", program], {**os.environ, "PYTHONPATH": ""}
     running = [
-        subprocess.Popen([sys.executable, "-c", program, str(folder / f"run{k}")], stdout=subprocess.PIPE, text=True,
-                         env=variables)
-        for k in range(processes)
-    ]  # fmt: skip
-    ends = [process.communicate(timeout=3600)[0].strip().split("\n")[-1] for process in running]
+        subprocess.Popen(command, cwd=folder, env=variables, stdout=subprocess.PIPE, text=True)
+        for _ in range(processes)
+    ]
+    ends = [process.communicate(timeout=3600)[0].strip() for process in running]
     survived = sum(end == ends[0] and end.startswith("done") for end in ends)
-    return _row("cold cache", processes, survived, "processes that compile into one empty cache at once")
+    left = sorted(p.suffix for p in package.iterdir() if p.name.startswith(("core-", "bindings_")))
+    survived *= left == [".py", ".so"]
+    return _row("race to build", processes, survived, "processes that compile the core at once")
 
 
 def long_run(folder: Path, episodes: int) -> dict:

@@ -1,8 +1,7 @@
-"""The first five minutes: processor seconds of imports, help, compilation and a first run, beside `import numpy`.
+"""The first minutes: processor seconds of imports, help and a first certificate, beside `import numpy`.
 
 Every row is a process of its own; ``ratio`` is to `import numpy` in the same run, since seconds depend on the machine.
-The cold rows compile into a fresh cache folder: minutes, so they are left out at smoke size. Compilation is what a cold
-cache costs a brief run: on two cores, where a second process has to import everything too, and in one process.
+The cold rows find no bytecode of any package, as right after an installation without it.
 """
 
 from __future__ import annotations
@@ -15,47 +14,45 @@ import sys
 import tempfile
 import time
 
-TRAIN = ("-m", "rpl_agent.cli", "train", "rpl/Aircraft-20x10-v0", "--seed", "0", "--log-dir")
-#: Episodes of a run that compiles what `make train` does and then does little else, and how often it is measured.
-BRIEF, REPEATS = "300", 3
+#: `make train` up to the first certificate that its view shows.
+FIRST = """
+import os, sys
+from rpl_agent.agent.output.views import LinesView
+show = LinesView.certified
+def certified(self, status):
+    show(self, status)
+    os._exit(0)
+LinesView.certified = certified
+from rpl_agent.cli import main
+main(["train", "rpl/Aircraft-20x10-v0", "--budget", "20000", "--seed", "0", "--log-dir", sys.argv[1]])
+"""
+AGENT = "from rpl_agent import RPLAgent"
 #: (name, arguments of python, most processor seconds wanted)
 QUICK = [
     ("import numpy", ("-c", "import numpy"), None),
-    ("import rpl_agent", ("-c", "import rpl_agent"), 0.9),
+    ("import rpl_agent", ("-c", "import rpl_agent"), None),
+    (AGENT, ("-c", AGENT), 0.5),
     ("rpl --help", ("-m", "rpl_agent.cli", "--help"), 0.4),
     ("rpl --version", ("-m", "rpl_agent.cli", "--version"), 0.4),
-    ("from rpl_agent import RPLAgent", ("-c", "from rpl_agent import RPLAgent"), None),
     ("rpl info rpl/Aircraft-20x10-v0", ("-m", "rpl_agent.cli", "info", "rpl/Aircraft-20x10-v0"), None),
 ]
 
 
 def rows(smoke: bool = False, full: bool = False) -> list[dict]:
-    found = []
-    for name, line, limit in QUICK:
-        seconds, wall = zip(*(_run(line) for _ in range(1 if smoke else 5)))
-        found.append(_row(name, statistics.median(seconds), min(wall), limit, found))
-    if smoke:
-        return found
-    for name, seconds, wall in zip(("cold cache", "warm cache"), *zip(*_pair("--budget", "20000"))):
-        found.append(_row(f"make train, {name}", seconds, wall, None, found))
-    for name, options in (("on two cores", ()), ("in one process", ("--quiet",))):
-        seconds, wall = zip(*(_difference(*_pair("--budget", BRIEF, *options)) for _ in range(REPEATS)))
-        found.append(_row(f"compilation {name}", statistics.median(seconds), min(wall), 25.0, found))
+    found: list[dict] = []
+    repeats = 1 if smoke else 5
+    with tempfile.TemporaryDirectory() as folder:
+        first = ("make train, first certificate", ("-c", FIRST, folder), 3.0)
+        for name, line, limit in [*QUICK, first]:
+            found.append(_row(name, [_run(line) for _ in range(repeats)], limit, found))
+        for number, (name, line, limit) in enumerate([QUICK[2], first]):
+            cold = [_run(line, {"PYTHONPYCACHEPREFIX": os.path.join(folder, f"{number}-{k}")}) for k in range(repeats)]
+            found.append(_row(f"{name}, no bytecode", cold, limit if name != AGENT else None, found))
     return found
 
 
-def _pair(*options: str) -> list[tuple[float, float]]:
-    """`make train` with a cold cache and again with a warm one."""
-    with tempfile.TemporaryDirectory() as folder:
-        cache = {"NUMBA_CACHE_DIR": os.path.join(folder, "cache")}
-        return [_run((*TRAIN, os.path.join(folder, "logs"), *options), cache) for _ in range(2)]
-
-
-def _difference(cold: tuple[float, float], warm: tuple[float, float]) -> tuple[float, float]:
-    return cold[0] - warm[0], cold[1] - warm[1]
-
-
-def _row(name: str, seconds: float, wall: float, limit: float | None, before: list[dict]) -> dict:
+def _row(name: str, runs: list[tuple[float, float]], limit: float | None, before: list[dict]) -> dict:
+    seconds, wall = statistics.median(cpu for cpu, _ in runs), min(wall for _, wall in runs)
     numpy = before[0]["cpu_seconds"] if before else seconds
     holds = "" if limit is None else "yes" if seconds <= limit else "no"
     return {

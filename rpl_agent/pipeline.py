@@ -433,7 +433,7 @@ def versions() -> dict[str, str]:
     """Versions that decide numbers, for the record."""
     own = sys.modules[__name__.partition(".")[0]]  # the code that runs: an editable install may remember an older one
     found = {"python": platform.python_version(), "rpl-agent": own.__version__}
-    for package in ("numpy", "scipy", "numba", "highspy", "gymnasium"):
+    for package in ("numpy", "scipy", "highspy", "gymnasium"):
         try:
             found[package] = version(package)
         except PackageNotFoundError:

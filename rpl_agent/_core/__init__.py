@@ -152,3 +152,12 @@ class Core:
 
 
 core = Core()
+#: Unit roundoff of float64: the relative error bound of one operation.
+UNIT_ROUNDOFF: float = core.UNIT_ROUNDOFF
+
+
+def read_only(values: Any, dtype: Any = np.float64) -> np.ndarray:
+    """What C only reads: a contiguous array that cannot be written."""
+    array = np.ascontiguousarray(values, dtype=dtype).view()
+    array.setflags(write=False)
+    return array

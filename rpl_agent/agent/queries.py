@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.agent.output.logger import Logger
 from rpl_agent.agent.session import Session
 from rpl_agent.agent.storage.state import capture, restore
 from rpl_agent.errors import ModelError
-from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.objective import Sense
 from rpl_agent.solver.operator import row_bounds
 from rpl_agent.solver.solution import Solution

@@ -31,8 +31,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rpl_agent._core import Struct, core
-from rpl_agent.jit import UNIT_ROUNDOFF
+from rpl_agent._core import UNIT_ROUNDOFF, Struct, core
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.frame import Frame

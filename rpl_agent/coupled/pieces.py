@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF
+from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.regions.base import Region, RegionKernel, box_by_queries, checked_directions
 from rpl_agent.regions.frame import Frame
 

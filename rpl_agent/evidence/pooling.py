@@ -16,9 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rpl_agent._core import core
+from rpl_agent._core import core, read_only
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.jit import read_only
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP

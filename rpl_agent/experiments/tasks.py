@@ -66,7 +66,7 @@ def data(instance: str, seed: int, episodes: int) -> tuple[Counts, float]:
 
 @cache
 def warm_up(confidence: str, relaxation: str) -> None:
-    """Certify three tiny models once per process: loading compiled code is not part of anybody's measured time."""
+    """Certify three tiny models once per process: late imports are not part of anybody's measured time."""
     for family, size in (("Betting", {"n": 2}), ("Engagement", {"L": 8}), ("ParallelBetting", {"n": 2})):
         world = rpl_envs.benchmark(family, **size)
         counts = uniform_counts(world.pmdp, world.objective, np.asarray(world.theta), 100, 50, 0)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from rpl_agent.jit import UNIT_ROUNDOFF
+from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.model.expressions import ExpressionTable
 
 #: tensor Bernstein coefficients up to this many per expression; beyond, monomials are bounded one by one

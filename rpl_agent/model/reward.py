@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF
+from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.model.expressions import ExpressionTable
 
 

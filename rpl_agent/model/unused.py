@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF
+from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent._core import core
+from rpl_agent._core import UNIT_ROUNDOFF, core
 from rpl_agent.errors import ModelError
-from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.regions.base import (
     CONTAINS_TOLERANCE,
     EllipsoidData,

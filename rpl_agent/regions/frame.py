@@ -19,7 +19,7 @@ from itertools import product
 
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF
+from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.product import Product

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF
+from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.regions.base import CONTAINS_TOLERANCE, RegionKernel, checked_box, checked_directions, checked_points
 from rpl_agent.regions.box import box_minimum
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.errors import ModelError
-from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.regions.base import Region, RegionKernel, checked_directions, checked_points
 from rpl_agent.regions.box import Box
 from rpl_agent.regions.lp import LinearProgram

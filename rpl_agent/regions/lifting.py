@@ -17,9 +17,8 @@ from functools import cached_property
 
 import numpy as np
 
-from rpl_agent._core import core
+from rpl_agent._core import UNIT_ROUNDOFF, core
 from rpl_agent.errors import ModelError
-from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable

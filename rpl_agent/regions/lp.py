@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.errors import RPLWarning
 from rpl_agent.highs import is_optimal, new_solver, tight
-from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.regions.box import box_minimum
 
 #: seconds for one linear program; beyond it the bound of the box is used

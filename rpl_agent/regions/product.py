@@ -11,9 +11,8 @@ from collections.abc import Mapping
 import numpy as np
 from scipy import sparse
 
-from rpl_agent._core import core
+from rpl_agent._core import UNIT_ROUNDOFF, core
 from rpl_agent.errors import ModelError
-from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.regions.base import CONTAINS_TOLERANCE, Region, RegionKernel, checked_box, checked_points
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
+from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.errors import ModelError
-from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.ranges import range_on_box
 from rpl_agent.regions.base import Region

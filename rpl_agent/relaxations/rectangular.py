@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from rpl_agent.jit import UNIT_ROUNDOFF, read_only
+from rpl_agent._core import UNIT_ROUNDOFF, read_only
 from rpl_agent.model.csr import gather
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP

@@ -7,8 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from rpl_agent._core import Struct, core
-from rpl_agent.jit import read_only
+from rpl_agent._core import Struct, core, read_only
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.regions.base import EllipsoidData

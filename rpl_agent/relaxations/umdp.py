@@ -19,8 +19,8 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
+from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.errors import ModelError
-from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import DENSE_COLUMNS, ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP, Reward

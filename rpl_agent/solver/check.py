@@ -50,8 +50,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rpl_agent._core import core
-from rpl_agent.jit import read_only
+from rpl_agent._core import core, read_only
 from rpl_agent.relaxations.row_set import INTERVAL, POINT, compiled_set, longest_row, model_rows, row_arrays, workspace
 from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, held_states, played_rows, usable_rows
 from rpl_agent.solver.operator import better_bounds, row_bounds, state_bounds, step_images, total_bounds

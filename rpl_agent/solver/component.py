@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rpl_agent.jit import UNIT_ROUNDOFF
+from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.relaxations.row_set import INTERVAL
 from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, played_rows, staying_rows, usable_rows
 from rpl_agent.solver.local import Local

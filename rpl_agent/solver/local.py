@@ -11,8 +11,7 @@ import numpy as np
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import splu
 
-from rpl_agent._core import Struct, core
-from rpl_agent.jit import read_only
+from rpl_agent._core import Struct, core, read_only
 from rpl_agent.model.csr import best_rows
 from rpl_agent.relaxations.row_set import INTERVAL, POINT, CompiledSet, compiled_set, row_arrays, workspace
 from rpl_agent.solver.graph import ModelGraph, graph_bounds, model_graph, staying_rows

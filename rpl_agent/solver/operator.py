@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent._core import Struct, core
-from rpl_agent.jit import UNIT_ROUNDOFF, read_only
+from rpl_agent._core import UNIT_ROUNDOFF, Struct, core, read_only
 from rpl_agent.model.csr import gather
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy

@@ -7,9 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from rpl_agent._core import Struct, core
+from rpl_agent._core import Struct, core, read_only
 from rpl_agent.errors import ModelError
-from rpl_agent.jit import read_only
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Task
 from rpl_agent.model.pmdp import ParametricMDP

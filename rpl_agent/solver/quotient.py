@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from rpl_agent.jit import read_only
+from rpl_agent._core import read_only
 from rpl_agent.solver.graph import staying_rows
 from rpl_agent.solver.local import Local
 from rpl_agent.solver.problem import FIXED_AGENT

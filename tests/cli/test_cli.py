@@ -163,7 +163,7 @@ def test_help_and_import_load_nothing_heavy():
     loaded = _run(
         "import sys, rpl_agent, rpl_agent.cli\n"
         "rpl_agent.cli.build_parser().format_help()\n"
-        "print([m for m in ('numpy', 'scipy', 'numba', 'rich', 'gymnasium') if m in sys.modules])"
+        "print([m for m in ('numpy', 'scipy', 'rich', 'gymnasium') if m in sys.modules])"
     )
     assert loaded.strip() == "[]"
 

@@ -14,7 +14,7 @@ import pytest
 
 from rpl_agent._core import build
 
-HEADER = "#include <stdint.h>\n/* Twice x. */\nint64_t twice(int64_t x);\n"
+HEADER = "#include <stdint.h>\n#define UNIT_ROUNDOFF 0x1p-53\n/* Twice x. */\nint64_t twice(int64_t x);\n"
 SOURCE = '#include "core.h"\nint64_t twice(int64_t x)\n{\n    return 2 * x;\n}\n'
 PROGRAM = "from rpl_agent._core import core; print(core.twice(21))"
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpl_agent.jit import read_only
+from rpl_agent._core import read_only
 from rpl_agent.model import Sense
 from rpl_agent.relaxations import Intervals
 from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, ModelGraph, held_states, model_graph

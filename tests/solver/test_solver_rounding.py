@@ -10,8 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rpl_agent._core import core
-from rpl_agent.jit import read_only
+from rpl_agent._core import core, read_only
 from rpl_agent.model import Nature, Objective, Sense
 from rpl_agent.relaxations import Intervals
 from rpl_agent.relaxations.row_set import row_arrays

@@ -18,8 +18,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rpl_agent.compiling import Compilation
-
 BARS = "▁▂▃▄▅▆▇█"
 #: Seconds between two plain lines, and between two refreshes of the live view.
 LINE_SECONDS = 2.0
@@ -49,19 +47,11 @@ class Status:
     session_seconds: float = math.nan  # of this call alone
     delta: float = math.nan
     sentence: str = ""  # the guarantee in words
-    preparing: float = 0.0  # seconds of this call that went into machine code
-    note: str = ""  # what is being waited for
     left: float = math.nan  # seconds, estimated
 
     @property
     def gap(self) -> float:
         return self.upper - self.lower
-
-    @property
-    def rate(self) -> float:
-        """Steps per second of this call, without the seconds in which machine code was made."""
-        share = 1.0 - self.preparing / self.session_seconds if self.session_seconds > self.preparing else 1.0
-        return self.steps_per_second / share
 
 
 class Pace:
@@ -74,7 +64,7 @@ class Pace:
         self._seen: deque[tuple[float, int]] = deque()  # seconds of work, units done
 
     def left(self, status: Status) -> float:
-        working = status.session_seconds - status.preparing
+        working = status.session_seconds
         self._seen.append((working, status.done))
         while len(self._seen) > 1 and self._seen[1][0] <= working / 2:
             self._seen.popleft()
@@ -123,6 +113,8 @@ class View:
 
     def __init__(self) -> None:
         self.gaps: list[float] = []
+        self._pace = Pace()
+        self._last = -math.inf
 
     def start(self) -> None:
         pass
@@ -138,35 +130,15 @@ class View:
     def message(self, text: str) -> None:
         pass
 
+    def _timed(self, status: Status) -> Status:
+        """With the seconds that are left."""
+        return replace(status, left=self._pace.left(status))
+
     def stop(self) -> None:
         pass
 
 
-class Watching(View):
-    """A view that also says when it waits for machine code."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._compilation = Compilation(self._compiling)
-        self._pace = Pace()
-        self._last = -math.inf
-
-    def start(self) -> None:
-        self._compilation.start()
-
-    def stop(self) -> None:
-        self._compilation.stop()
-
-    def _timed(self, status: Status) -> Status:
-        """With the seconds that compiling took, and those left."""
-        status = replace(status, preparing=self._compilation.seconds)
-        return replace(status, left=self._pace.left(status))
-
-    def _compiling(self, compilation: Compilation) -> None:
-        """Called when a kernel begins or ends being compiled."""
-
-
-class LinesView(Watching):
+class LinesView(View):
     """One line every few seconds, for logs and pipes."""
 
     def __init__(self, stream: Any = None) -> None:
@@ -188,49 +160,32 @@ class LinesView(Watching):
         self._last = time.monotonic()
         self.message(line(status))
 
-    def _compiling(self, compilation: Compilation) -> None:
-        first = compilation.compiled == 0 and compilation.current is not None
-        if first or time.monotonic() - self._last >= LINE_SECONDS:
-            self._last = time.monotonic()
-            self.message(f"{compilation.text}  elapsed {duration(compilation.seconds)}")
-
     def message(self, text: str) -> None:
         print(text, file=self._stream or sys.stdout, flush=True)
 
 
-class LiveView(Watching):
+class LiveView(View):
     """A panel that redraws itself."""
 
     def __init__(self, console: Console | None = None) -> None:
         super().__init__()
         self._console = console or Console()
         self._live = Live(console=self._console, auto_refresh=False, transient=False)
-        self._status: Status | None = None
 
     def start(self) -> None:
-        super().start()
         self._live.start()
 
     def show(self, status: Status) -> None:
-        now, self._status = time.monotonic(), self._timed(status)
+        now, status = time.monotonic(), self._timed(status)
         if now - self._last < REFRESH_SECONDS and status.done < status.goal:
             return
         self._last = now
-        self._live.update(render(self._status, self.gaps), refresh=True)
-
-    def _compiling(self, compilation: Compilation) -> None:
-        note = compilation.text if compilation.current is not None else ""
-        if self._status is None:
-            self._live.update(Text(note), refresh=True)
-        elif note:
-            seconds = self._status.seconds + compilation.seconds - self._status.preparing
-            self._live.update(render(replace(self._status, seconds=seconds, note=note), self.gaps), refresh=True)
+        self._live.update(render(status, self.gaps), refresh=True)
 
     def message(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False)
 
     def stop(self) -> None:
-        super().stop()
         self._live.stop()
 
 
@@ -239,7 +194,7 @@ def line(status: Status) -> str:
     if not math.isnan(status.lower):
         bounds = f"  lower {status.lower:.5g}  upper {status.upper:.5g}  gap {status.gap:.4g}"
     return (
-        f"{status.unit} {status.done:,}/{status.goal:,}  {status.rate:,.0f} steps/s"
+        f"{status.unit} {status.done:,}/{status.goal:,}  {status.steps_per_second:,.0f} steps/s"
         f"{bounds}  updates {status.updates:,}  elapsed {duration(status.seconds)}  left {duration(status.left)}"
     )
 
@@ -250,7 +205,7 @@ def render(status: Status, gaps: list[float]) -> Group:
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
     table.add_row(status.unit, f"{status.done:,} of {status.goal:,}")
-    table.add_row("steps", f"{status.steps:,}, {status.rate:,.0f} per second")
+    table.add_row("steps", f"{status.steps:,}, {status.steps_per_second:,.0f} per second")
     if math.isnan(status.lower):
         table.add_row("guarantee", "not yet certified")
     else:
@@ -261,11 +216,8 @@ def render(status: Status, gaps: list[float]) -> Group:
     if not math.isnan(status.mean_return):
         table.add_row("exploring", f"mean return of the exploring policy {status.mean_return:.5g}")
     table.add_row("updates", f"{status.updates:,}")
-    made = f"; {duration(status.preparing)} of it for machine code" if status.preparing >= JUDGE_SECONDS else ""
-    table.add_row("time", (shares_text(status.shares) or "–") + made)
-    table.add_row("elapsed", f"{duration(status.seconds)}, left {duration(math.nan if status.note else status.left)}")
-    if status.note:
-        table.add_row("waiting", Text(status.note, style="yellow"))
+    table.add_row("time", shares_text(status.shares) or "–")
+    table.add_row("elapsed", f"{duration(status.seconds)}, left {duration(status.left)}")
     bar = Table.grid()  # a bar by itself ends no line
     bar.add_row(ProgressBar(total=max(status.goal, 1), completed=status.done, width=60))
     return Group(Text(status.title, style="bold cyan"), bar, table)

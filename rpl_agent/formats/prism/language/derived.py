@@ -16,6 +16,7 @@ from math import comb
 
 import numpy as np
 
+from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.formats.prism.language.errors import Position, PrismError
 from rpl_agent.formats.prism.language.quotients import (
     Reciprocal,
@@ -27,7 +28,6 @@ from rpl_agent.formats.prism.language.quotients import (
     without,
 )
 from rpl_agent.formats.prism.language.scope import Program
-from rpl_agent.jit import UNIT_ROUNDOFF
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.polynomial import ONE, Monomial, Number, Polynomial, exact, outward
 from rpl_agent.model.ranges import MAX_BERNSTEIN
