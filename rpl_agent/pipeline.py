@@ -37,8 +37,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
+import scipy
 
 from rpl_agent.certificate import Certificate
 from rpl_agent.confidence import ConfidenceSet, confidence_names, confidence_set
@@ -230,9 +229,11 @@ def _queries_pay(pmdp: ParametricMDP) -> bool:
         source, size = pmdp.row_state[pmdp.transition_row], pmdp.num_states
         ends = np.bincount(source, pmdp.successor != source, minlength=size) == 0  # only loops there
         moves = ~ends[source]
-        graph = sparse.csr_array((np.ones(moves.sum()), (source[moves], pmdp.successor[moves])), shape=(size, size))
+        graph = scipy.sparse.csr_array(
+            (np.ones(moves.sum()), (source[moves], pmdp.successor[moves])), shape=(size, size)
+        )
         loops = bool((source[moves] == pmdp.successor[moves]).any())
-        return not loops and connected_components(graph, connection="strong")[0] == size
+        return not loops and scipy.sparse.csgraph.connected_components(graph, connection="strong")[0] == size
 
     return cached_on(pmdp, "queried rows", decide)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from scipy import stats
+import scipy
 
 from rpl_agent.confidence import ConfidenceSet
 from rpl_agent.errors import ModelError
@@ -262,7 +262,7 @@ def check_confidence_set(kind: ConfidenceSet, *, data_sets: int = 60, delta: flo
                 failed["intervals"] |= bool(beyond.any())
         missed = {what: missed[what] + failed[what] for what in missed}
     for what, number in missed.items():
-        chance = stats.binom.sf(number - 1, data_sets, delta)
+        chance = scipy.stats.binom.sf(number - 1, data_sets, delta)
         _require(chance >= FALSE_ALARM,
                  f"{what}: the truth is missed in {number} of {data_sets} data sets at δ = {delta}")  # fmt: skip
 

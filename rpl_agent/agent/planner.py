@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from rpl_agent.agent.exploration import Exploration, SamplingGoal, explore
 from rpl_agent.agent.information import informative_policy
@@ -94,7 +94,7 @@ class Planner:
         if self.config.relaxation == "tied":  # one interval per expression: each has to be unchanged
             return bool((grown > self.unchanged * self.seen).any())
         weights = self.pmdp.table.reduction.weights
-        if sparse.issparse(weights):  # thousands of blocks, of which some always grow: all data together have to
+        if scipy.sparse.issparse(weights):  # thousands of blocks, of which some always grow: all data together have to
             return bool(grown.sum() > self.unchanged * self.seen.sum())
         # grown < unchanged · seen in every direction: positive semidefinite
         amounts = np.zeros(self.pmdp.num_expressions)

@@ -21,7 +21,6 @@ from rpl_agent.agent.loop import Loop
 from rpl_agent.agent.output import reporting
 from rpl_agent.agent.output.logger import Logger
 from rpl_agent.agent.output.tensorboard import TensorBoardCallback
-from rpl_agent.agent.output.views import make_view
 from rpl_agent.agent.planner import Planner
 from rpl_agent.agent.queries import Queries
 from rpl_agent.agent.sampling.experience import Experience
@@ -278,7 +277,7 @@ class RPLAgent(Queries):
             write_run(self.run_folder, session.env_spec or {}, self.seed)
         self._logger = reporting.open_logs(self._logger, self.run_folder, session)
         callbacks = self._callbacks(callback, target)
-        view = make_view(progress_bar, self.verbose)
+        view = reporting.make_view(progress_bar, self.verbose)
         loop = Loop(
             session, self.schedule, self.weight, self.exploration, callbacks, view, self._logger, self.run_folder
         )

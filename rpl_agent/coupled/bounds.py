@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from rpl_agent.coupled.affine import AffineProof, Side
 from rpl_agent.coupled.expansion import ValueExpansion, backward_order, expand, expand_without_cycles, improved
@@ -137,14 +137,14 @@ def is_rectangular(relaxation: Relaxation, region: Region) -> bool:
     if not (isinstance(region, Product) and isinstance(relaxation, Rectangular)):
         return False
     pmdp = relaxation.pmdp
-    weights = sparse.coo_array(pmdp.table.reduction.weights)
-    uses = sparse.csr_array(
+    weights = scipy.sparse.coo_array(pmdp.table.reduction.weights)
+    uses = scipy.sparse.csr_array(
         (np.ones(weights.nnz), (weights.coords[0], region.block_of[weights.coords[1]])),
         shape=(pmdp.num_expressions, len(region.block_ptr) - 1),
     )
     ones = np.ones(pmdp.num_transitions)
-    carries = sparse.csr_array((ones, pmdp.expression, pmdp.row_ptr), shape=(pmdp.num_rows, pmdp.num_expressions))
-    rows_of_block = np.bincount(sparse.csr_array(carries @ uses).indices, minlength=uses.shape[1])
+    carries = scipy.sparse.csr_array((ones, pmdp.expression, pmdp.row_ptr), shape=(pmdp.num_rows, pmdp.num_expressions))
+    rows_of_block = np.bincount(scipy.sparse.csr_array(carries @ uses).indices, minlength=uses.shape[1])
     return bool((rows_of_block <= 1).all())
 
 

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse.csgraph import breadth_first_order
-from scipy.sparse.linalg import splu
+import scipy
 
 from rpl_agent._core import Struct, core
 from rpl_agent.coupled.affine import chances_of, groups_of
@@ -118,9 +116,11 @@ def expand(problem: Problem, frame: Frame, policy: Policy) -> ValueExpansion | N
     position[solved] = np.arange(len(solved))
     inner = (position[source] >= 0) & (position[target] >= 0)
     ends = (position[source[inner]], position[target[inner]])
-    chain = sparse.csc_array((p[inner], ends), shape=(len(solved), len(solved)))
+    chain = scipy.sparse.csc_array((p[inner], ends), shape=(len(solved), len(solved)))
     try:
-        factors = splu(sparse.csc_matrix(sparse.eye_array(len(solved), format="csc") - chain))
+        factors = scipy.sparse.linalg.splu(
+            scipy.sparse.csc_matrix(scipy.sparse.eye_array(len(solved), format="csc") - chain)
+        )
     except RuntimeError:  # singular
         return None
     values = problem.boundary()
@@ -154,9 +154,9 @@ def improved(problem: Problem, expansion: ValueExpansion) -> Policy | None:
 
 def _reachable(start: int, sources: np.ndarray, targets: np.ndarray, size: int) -> np.ndarray:
     """(S,) the states that can be met from the start."""
-    graph = sparse.csr_array((np.ones(len(sources), np.int8), (sources, targets)), shape=(size, size))
+    graph = scipy.sparse.csr_array((np.ones(len(sources), np.int8), (sources, targets)), shape=(size, size))
     found = np.zeros(size, bool)
-    found[breadth_first_order(graph, start, return_predecessors=False)] = True
+    found[scipy.sparse.csgraph.breadth_first_order(graph, start, return_predecessors=False)] = True
     return found
 
 
@@ -178,7 +178,7 @@ def _never_ending(
     hub = pmdp.num_states
     first = np.flatnonzero(costly)
     edges = (np.concatenate([target, np.full(len(first), hub)]), np.concatenate([source, first]))
-    graph = sparse.csr_array((np.ones(len(edges[0]), np.int8), edges), shape=(hub + 1, hub + 1))
+    graph = scipy.sparse.csr_array((np.ones(len(edges[0]), np.int8), edges), shape=(hub + 1, hub + 1))
     found = np.zeros(hub + 1, bool)
-    found[breadth_first_order(graph, hub, return_predecessors=False)] = True
+    found[scipy.sparse.csgraph.breadth_first_order(graph, hub, return_predecessors=False)] = True
     return still & ~found[:hub], found[:hub]

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import special
 
 from rpl_agent._core import core
 from rpl_agent.errors import DataError
@@ -40,10 +40,10 @@ def clopper_pearson(successes: ArrayLike, trials: ArrayLike, gamma: float) -> tu
     k, n = _check(successes, trials, gamma)
     lower, upper = np.zeros(k.shape), np.ones(k.shape)
     some = k > 0
-    lower[some] = special.betaincinv(k[some], n[some] - k[some] + 1.0, gamma / 2.0)
+    lower[some] = scipy.special.betaincinv(k[some], n[some] - k[some] + 1.0, gamma / 2.0)
     some = k < n
     # the complementary inverse keeps a small γ accurate where 1 − γ/2 would round it away
-    upper[some] = special.betainccinv(k[some] + 1.0, n[some] - k[some], gamma / 2.0)
+    upper[some] = scipy.special.betainccinv(k[some] + 1.0, n[some] - k[some], gamma / 2.0)
     return _outward(lower, upper)
 
 

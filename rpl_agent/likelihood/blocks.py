@@ -26,8 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
+import scipy
 
 from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts, Mark
@@ -186,11 +185,11 @@ def _factorise(pmdp: ParametricMDP) -> Factorisation:
     return Factorisation(len(kept), order, block_ptr, expression_block, single, rest, first, others)
 
 
-def _parameters_of_expressions(table: ExpressionTable) -> sparse.csr_array:
+def _parameters_of_expressions(table: ExpressionTable) -> scipy.sparse.csr_array:
     """(F, d) nonzero where an expression uses a parameter."""
-    pattern = sparse.csr_array(table.coefficients[:, 1:] != 0).astype(np.int64)
+    pattern = scipy.sparse.csr_array(table.coefficients[:, 1:] != 0).astype(np.int64)
     if not table.is_plain:
-        pattern = sparse.csr_array(pattern @ sparse.csr_array(table.monomials[1:] != 0).astype(np.int64))
+        pattern = scipy.sparse.csr_array(pattern @ scipy.sparse.csr_array(table.monomials[1:] != 0).astype(np.int64))
     pattern.eliminate_zeros()
     return pattern
 
@@ -199,11 +198,13 @@ def _parameter_blocks(pmdp: ParametricMDP) -> np.ndarray:
     """(d,) block of each parameter: connected through rows and rows of the domain."""
     uses = _parameters_of_expressions(pmdp.table)
     ones = np.ones(pmdp.num_transitions, dtype=np.int64)
-    carries = sparse.csr_array((ones, pmdp.expression, pmdp.row_ptr), shape=(pmdp.num_rows, pmdp.num_expressions))
-    links = sparse.vstack([carries @ uses, sparse.csr_array(pmdp.domain.A != 0).astype(np.int64)], format="csr")
+    carries = scipy.sparse.csr_array((ones, pmdp.expression, pmdp.row_ptr), shape=(pmdp.num_rows, pmdp.num_expressions))
+    links = scipy.sparse.vstack(
+        [carries @ uses, scipy.sparse.csr_array(pmdp.domain.A != 0).astype(np.int64)], format="csr"
+    )
     size, d = links.shape
-    graph = sparse.block_array([[None, links], [sparse.csr_array((d, size)), None]], format="csr")
-    _, label = connected_components(graph, directed=False)
+    graph = scipy.sparse.block_array([[None, links], [scipy.sparse.csr_array((d, size)), None]], format="csr")
+    _, label = scipy.sparse.csgraph.connected_components(graph, directed=False)
     return np.unique(label[size:], return_inverse=True)[1]
 
 
@@ -219,7 +220,7 @@ def _single_distributions(
     pmdp: ParametricMDP, expression_block: np.ndarray, coordinate_block: np.ndarray, blocks: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(single (B,), rest (B,), first (r,)): blocks whose rows all are (x_1, …, x_n, 1 − Σ x), each once."""
-    weights, constant = sparse.csr_array(pmdp.table.reduction.weights), pmdp.table.constant
+    weights, constant = scipy.sparse.csr_array(pmdp.table.reduction.weights), pmdp.table.constant
     entries = np.diff(weights.indptr)
     total, most = np.asarray(weights.sum(axis=1)).ravel(), np.asarray(abs(weights).sum(axis=1)).ravel()
     size = np.bincount(coordinate_block, minlength=max(blocks, 1))  # a model may have nothing unknown
@@ -250,7 +251,7 @@ def _single_distributions(
 def _constrained(domain: Domain, of_parameter: np.ndarray, blocks: int) -> np.ndarray:
     """(B,) whether the domain says more about a block than bounds and that its sum is at most 1."""
     result = np.zeros(blocks, dtype=bool)
-    A = sparse.csr_array(domain.A)
+    A = scipy.sparse.csr_array(domain.A)
     used = np.flatnonzero(np.diff(A.indptr))
     own = of_parameter[A.indices[A.indptr[used]]]
     size = np.bincount(of_parameter[of_parameter >= 0], minlength=blocks)
@@ -310,7 +311,7 @@ def _sub_table(table: ExpressionTable, expressions: np.ndarray, parameters: np.n
         [table.parameters[j] for j in parameters], monomials,
         (indptr, indices[:-1].astype(np.int32), table.data[places]), [table.denominators[c] for c in columns],
     )  # fmt: skip
-    if sparse.issparse(table.reduction.weights):
+    if scipy.sparse.issparse(table.reduction.weights):
         # the whole model takes every monomial for a coordinate, so its blocks must
         r = len(columns) - 1
         weights = np.ascontiguousarray(part.coefficients[:, 1:].todense())
@@ -320,7 +321,7 @@ def _sub_table(table: ExpressionTable, expressions: np.ndarray, parameters: np.n
 
 
 def _sub_domain(domain: Domain, parameters: np.ndarray) -> Domain:
-    A = sparse.csr_array(domain.A)
+    A = scipy.sparse.csr_array(domain.A)
     touched = np.flatnonzero(np.diff(A.indptr))
     own = touched[np.isin(A.indices[A.indptr[touched]], parameters)]
     rows = np.asarray(A[own][:, parameters].todense()).reshape(len(own), len(parameters))

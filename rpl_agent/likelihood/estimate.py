@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
+import scipy
 
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.likelihood.blocks import factorisation
@@ -174,5 +174,5 @@ def excess(pmdp: ParametricMDP, counts: Counts) -> tuple[np.ndarray, np.ndarray,
     columns = _parameters_of(pmdp, own)
     lower, upper = np.maximum(pmdp.domain.lower[columns], 1e-12), np.minimum(pmdp.domain.upper[columns], 1 - 1e-12)
     inside = np.clip(share, lower, upper)
-    gains = trials * (special.rel_entr(share, inside) + special.rel_entr(1.0 - share, 1.0 - inside))
+    gains = trials * (scipy.special.rel_entr(share, inside) + scipy.special.rel_entr(1.0 - share, 1.0 - inside))
     return share, np.where(trials > 0, gains, 0.0), own

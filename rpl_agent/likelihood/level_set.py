@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy import special
+import scipy
 
 from rpl_agent._core import core
 from rpl_agent.likelihood.chart import ParameterChart
@@ -195,7 +195,7 @@ def rays_of(target: LevelSet, directions: np.ndarray) -> Rays:
     lengths = np.minimum(np.sqrt(2.0 * gap), exits)
     e = target.expansion
     if e is None:
-        shares = special.softmax(target.terms(target.center.x), axis=1)
+        shares = scipy.special.softmax(target.terms(target.center.x), axis=1)
         return Rays(rays, exits, lengths, np.repeat(shares, len(rays), axis=0))
     shares, longest = np.empty((len(rays), len(target.offsets))), np.minimum(4.0 * lengths, exits)
     core.ray_lengths(
@@ -293,7 +293,7 @@ def ellipsoid(
 def recentred(target: LevelSet, useful: np.ndarray) -> LevelSet:
     """The set of the ``useful`` windows (a superset), around a fit to their mixture: each counts as it does in G."""
     part = replace(target, observed=target.observed.window(useful), offsets=target.offsets[useful], expansion=None)
-    shares = special.softmax(part.terms(target.center.x)[0])
+    shares = scipy.special.softmax(part.terms(target.center.x)[0])
     mixture = part.observed.counted(shares @ part.observed.counts)
     center = fit(mixture, part.chart, target.center.z)
     expansion = expand(part.observed, part.chart, center)

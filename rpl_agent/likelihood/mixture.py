@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy import special
+import scipy
 
 from rpl_agent._core import core
 from rpl_agent.likelihood.chart import ParameterChart
@@ -184,7 +184,7 @@ def _cube(d: int) -> np.ndarray:
 @lru_cache
 def _normals(d: int) -> tuple[np.ndarray, float]:
     """The same points with standard normal coordinates, and a little more than their largest squared length."""
-    normals = special.ndtri(np.clip(_cube(d), 1e-12, 1 - 1e-12))
+    normals = scipy.special.ndtri(np.clip(_cube(d), 1e-12, 1 - 1e-12))
     return normals, 1.001 * float(np.square(normals).sum(axis=1).max())
 
 
@@ -219,8 +219,8 @@ def log_mixture(
 
 def _truncated_moments(d: int, radius2: float) -> tuple[float, float, float]:
     """P(|u|² ≤ R²) and the second and fourth moment of a coordinate given that, u standard Gaussian."""
-    mass = special.chdtr(d, radius2)
-    return mass, special.chdtr(d + 2, radius2) / mass, 3.0 * special.chdtr(d + 4, radius2) / mass
+    mass = scipy.special.chdtr(d, radius2)
+    return mass, scipy.special.chdtr(d + 2, radius2) / mass, 3.0 * scipy.special.chdtr(d + 4, radius2) / mass
 
 
 def bounding_box(chart: ParameterChart) -> tuple[np.ndarray, np.ndarray]:

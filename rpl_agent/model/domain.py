@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from rpl_agent.errors import ModelError, listed
 from rpl_agent.highs import minimiser
@@ -29,14 +29,14 @@ class Domain:
         if len(set(self.parameters)) != d:
             raise ModelError(f"parameter names repeat: {listed(self.parameters)}")
         for name in ("lower", "upper", "A", "b"):
-            if not sparse.issparse(getattr(self, name)):
+            if not scipy.sparse.issparse(getattr(self, name)):
                 object.__setattr__(self, name, np.array(getattr(self, name), dtype=float))
-        if not sparse.issparse(self.A) and self.A.size == 0:
+        if not scipy.sparse.issparse(self.A) and self.A.size == 0:
             object.__setattr__(self, "A", np.zeros((0, d)))
         if self.lower.shape != (d,) or self.upper.shape != (d,) or self.A.shape[1:] != (d,):
             raise ModelError(f"domain arrays do not fit {d} parameters")
         A: Any = self.A
-        entries = A.data if sparse.issparse(A) else A
+        entries = A.data if scipy.sparse.issparse(A) else A
         if len(self.b) != self.A.shape[0] or not (np.isfinite(entries).all() and np.isfinite(self.b).all()):
             raise ModelError("domain constraints A θ ≤ b must be finite and of one length")
         for i, name in enumerate(self.parameters):
@@ -75,7 +75,7 @@ class Domain:
         """All rows (A, b) with the bounds among them."""
         eye = np.eye(self.dimension)
         A: Any = self.A
-        A = A.toarray() if sparse.issparse(A) else A
+        A = A.toarray() if scipy.sparse.issparse(A) else A
         return np.vstack([A, eye, -eye]), np.concatenate([self.b, self.upper, -self.lower])
 
     def contains(self, theta: np.ndarray, tol: float = 1e-9) -> np.ndarray | bool:

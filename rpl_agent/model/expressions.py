@@ -16,7 +16,7 @@ from functools import cached_property
 from math import gcd, lcm
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from rpl_agent.errors import ModelError, listed
 from rpl_agent.model.polynomial import ONE, Monomial, Polynomial, outward
@@ -60,7 +60,7 @@ class ExpressionTable:
         self,
         parameters: Sequence[str],
         monomials: np.ndarray | None,
-        numerators: sparse.csr_array | tuple,
+        numerators: scipy.sparse.csr_array | tuple,
         denominators: Sequence[int],
     ):
         """Use `from_polynomials` or `from_integers`.
@@ -220,7 +220,7 @@ class ExpressionTable:
 
     # ------------------------------------------------------------------ numbers
     @cached_property
-    def coefficients(self) -> sparse.csr_array:
+    def coefficients(self) -> scipy.sparse.csr_array:
         """(F, M) float64, each entry the correctly rounded quotient."""
         if self.data.dtype == object or max(self.denominators) > 2**53 or np.abs(self.data).max(initial=0) > 2**53:
             values = np.array(
@@ -229,7 +229,7 @@ class ExpressionTable:
         else:
             values = self.data / np.array(self.denominators, dtype=float)[self.indices]  # one rounding of exact numbers
         shape = (self.num_expressions, self.num_monomials)
-        return sparse.csr_array((values, self.indices, self.indptr), shape=shape)
+        return scipy.sparse.csr_array((values, self.indices, self.indptr), shape=shape)
 
     @cached_property
     def constant(self) -> np.ndarray:
@@ -321,17 +321,17 @@ class ExpressionTable:
         """Reduced coordinates (method: reduce first); decided in exact arithmetic."""
         if self.is_plain:
             columns = self.num_parameters
-            weights = sparse.csr_array(self.coefficients[:, 1:])
-            return Reduction(sparse.eye_array(columns, format="csr"), tuple(range(columns)), weights, True,
-                             sparse.eye_array(columns, format="csr"))  # fmt: skip
+            weights = scipy.sparse.csr_array(self.coefficients[:, 1:])
+            return Reduction(scipy.sparse.eye_array(columns, format="csr"), tuple(range(columns)), weights, True,
+                             scipy.sparse.eye_array(columns, format="csr"))  # fmt: skip
         exponents = self.monomials[1:]
         if len(exponents) > DENSE_COLUMNS:
             # Untied models: every used monomial is a coordinate of its own. Not minimal if columns are
             # dependent, but always exact: reduction is an optimisation.
             used = np.unique(self.indices[self.indices > 0]) - 1
             pivots = tuple(used.tolist())
-            matrix = sparse.eye_array(len(exponents), format="csr")[used]
-            weights = sparse.csr_array(self.coefficients[:, used + 1])
+            matrix = scipy.sparse.eye_array(len(exponents), format="csr")[used]
+            weights = scipy.sparse.csr_array(self.coefficients[:, used + 1])
         else:
             rows, found = _rational_row_echelon(self)
             pivots = tuple(found)

@@ -22,7 +22,7 @@ from functools import cached_property
 from math import gcd, lcm, log
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.domain import Domain
@@ -52,7 +52,7 @@ class Factors:
     """
 
     forms: ExpressionTable
-    powers: sparse.csr_array
+    powers: scipy.sparse.csr_array
     log_scale: np.ndarray
 
     def counts(self, successes: np.ndarray) -> np.ndarray:
@@ -84,13 +84,13 @@ def _factors_of(pmdp: ParametricMDP) -> Factors:
     table = pmdp.table
     if table.is_affine:
         count = len(table)
-        return Factors(table, sparse.eye_array(count, dtype=np.int64, format="csr"), np.zeros(count))
+        return Factors(table, scipy.sparse.eye_array(count, dtype=np.int64, format="csr"), np.zeros(count))
     search = _Divisions(table, pmdp.domain)
     rows = [search.factor(f) for f in range(len(table))]
     forms = search.table()
     at = [(f, i, m) for f, (_, row) in enumerate(rows) for i, m in sorted(row.items())]
     entries = np.array(at, dtype=np.int64).reshape(-1, 3)
-    powers = sparse.csr_array((entries[:, 2], (entries[:, 0], entries[:, 1])), shape=(len(table), len(forms)))
+    powers = scipy.sparse.csr_array((entries[:, 2], (entries[:, 0], entries[:, 1])), shape=(len(table), len(forms)))
     scale = np.array([log(s.numerator) - log(s.denominator) if s > 0 else -np.inf for s, _ in rows])
     return Factors(forms, powers, scale)
 
@@ -274,7 +274,7 @@ def _candidates(table: ExpressionTable, domain: Domain) -> list[Integers]:
 
 
 def _dense_rows(domain: Domain) -> Iterator[list[float]]:
-    rows = sparse.csr_array(domain.A)
+    rows = scipy.sparse.csr_array(domain.A)
     for k in range(rows.shape[0]):
         yield rows[[k]].toarray().ravel().tolist()
 

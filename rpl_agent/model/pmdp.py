@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from rpl_agent.errors import ModelError, listed
 from rpl_agent.model.domain import Domain
@@ -284,7 +284,7 @@ class ParametricMDP:
             self.state_ptr, self.action, self.row_ptr, self.successor, self.expression,
             np.zeros(0) if table.is_plain else table.monomials,
             table.indptr, table.indices, self.domain.lower, self.domain.upper,
-            *((A.indptr, A.indices, A.data) if sparse.issparse(A) else (A,)), self.domain.b,
+            *((A.indptr, A.indices, A.data) if scipy.sparse.issparse(A) else (A,)), self.domain.b,
         ):  # fmt: skip
             digest.update(np.ascontiguousarray(array).tobytes())
         digest.update(repr((table.data.tolist(), table.denominators, table.parameters, self.initial_state)).encode())

@@ -13,7 +13,7 @@ from math import comb
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.model.expressions import ExpressionTable
@@ -78,7 +78,7 @@ def range_of_one(table: ExpressionTable, f: int, lower: np.ndarray, upper: np.nd
     used = np.flatnonzero(monomials.any(axis=0))
     if not fits(monomials):
         return None
-    coefficients = sparse.csr_array(row.data[None, :])
+    coefficients = scipy.sparse.csr_array(row.data[None, :])
     low, high, _ = _bernstein(coefficients, monomials[:, used], lower[used], upper[used])
     return float(low[0]), float(high[0])
 
@@ -118,7 +118,7 @@ def _combined(table: ExpressionTable, low: np.ndarray, high: np.ndarray) -> Rang
 
 
 def _bernstein(
-    coefficients: sparse.csr_array, monomials: np.ndarray, lower: np.ndarray, upper: np.ndarray
+    coefficients: scipy.sparse.csr_array, monomials: np.ndarray, lower: np.ndarray, upper: np.ndarray
 ) -> RangeEnclosure:
     """For polynomials with coefficients (F, M) of monomials (M, d)."""
     basis = np.ones((len(monomials), 1))
@@ -156,6 +156,6 @@ def _underflow(table: ExpressionTable, reach: np.ndarray) -> np.ndarray:
     return UNDERFLOW * (sizes @ moves.astype(float))
 
 
-def _slack(coefficients: sparse.csr_array, reach: np.ndarray) -> np.ndarray:
+def _slack(coefficients: scipy.sparse.csr_array, reach: np.ndarray) -> np.ndarray:
     """(F,) more than the rounding of sums of coefficients (F, M) times numbers up to reach (M,)."""
     return (2 * len(reach) + 14) * UNIT_ROUNDOFF * (abs(coefficients) @ reach)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from rpl_agent.errors import ModelError, listed
 from rpl_agent.model.domain import Domain
@@ -176,5 +176,5 @@ def _domain(names: list[str], group: np.ndarray) -> Domain:
     number[wide] = np.arange(len(wide))
     rows = number[inverse]
     entries = np.flatnonzero(rows >= 0)
-    A = sparse.csr_array((np.ones(len(entries)), (rows[entries], entries)), shape=(len(wide), d))
+    A = scipy.sparse.csr_array((np.ones(len(entries)), (rows[entries], entries)), shape=(len(wide), d))
     return Domain(tuple(names), np.zeros(d), np.ones(d), A if d > DENSE_COLUMNS else A.toarray(), np.ones(len(wide)))

@@ -7,8 +7,7 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse.csgraph import breadth_first_order
+import scipy
 
 from rpl_agent.errors import ModelError
 from rpl_agent.highs import minimiser
@@ -90,9 +89,9 @@ def reachable(pmdp: ParametricMDP) -> np.ndarray:
     size = pmdp.num_states + 1  # one more node in front of all starts
     first = np.append(pmdp.row_ptr[pmdp.state_ptr], pmdp.num_transitions + len(starts))
     heads = np.concatenate([pmdp.successor, starts])
-    graph = sparse.csr_array((np.ones(len(heads), dtype=np.int8), heads, first), shape=(size, size))
+    graph = scipy.sparse.csr_array((np.ones(len(heads), dtype=np.int8), heads, first), shape=(size, size))
     seen = np.zeros(size, dtype=bool)
-    seen[breadth_first_order(graph, size - 1, return_predecessors=False)] = True
+    seen[scipy.sparse.csgraph.breadth_first_order(graph, size - 1, return_predecessors=False)] = True
     return seen[:-1]
 
 

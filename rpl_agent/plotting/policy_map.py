@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from rpl_agent.model.pmdp import MDP, ParametricMDP
 from rpl_agent.model.policy import Policy
@@ -78,7 +78,7 @@ def row_visits(mdp: MDP, policy: Policy, steps: int = STEPS) -> np.ndarray:
     """(R,) expected number of times each row is taken in the first steps of a play; absorbing rows count once."""
     pmdp = mdp.pmdp
     size = (pmdp.num_rows, pmdp.num_states)
-    move = sparse.csr_matrix((mdp.probability, pmdp.successor, pmdp.row_ptr), shape=size).T.tocsr()
+    move = scipy.sparse.csr_matrix((mdp.probability, pmdp.successor, pmdp.row_ptr), shape=size).T.tocsr()
     absorbing = _absorbing(pmdp)
     mass = np.zeros(pmdp.num_states)
     mass[pmdp.initial_state] = 1.0

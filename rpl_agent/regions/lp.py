@@ -16,7 +16,7 @@ import warnings
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.errors import RPLWarning
@@ -42,13 +42,13 @@ class LinearProgram:
 
     def __init__(
         self,
-        A: np.ndarray | sparse.csr_array,
+        A: np.ndarray | scipy.sparse.csr_array,
         b: np.ndarray,
         lower: np.ndarray,
         upper: np.ndarray,
         time_limit: float = TIME_LIMIT,
     ) -> None:
-        self.A = sparse.csr_array(A)
+        self.A = scipy.sparse.csr_array(A)
         self.b, self.lower, self.upper = (np.array(a, np.float64) for a in (b, lower, upper))
         self.time_limit = time_limit
         self._local = threading.local()
@@ -99,7 +99,7 @@ class LinearProgram:
         size = np.abs(self.A) @ np.maximum(np.abs(self.lower), np.abs(self.upper)) + np.abs(self.b)
         weight = np.where(size > 0, 2.0 ** np.ceil(np.log2(np.where(size > 0, size, 1.0))), 1.0)
         elastic = LinearProgram(
-            sparse.hstack([self.A, sparse.csr_array(-weight[:, None])]), self.b,
+            scipy.sparse.hstack([self.A, scipy.sparse.csr_array(-weight[:, None])]), self.b,
             np.append(self.lower, 0.0), np.append(self.upper, 2.0), self.time_limit,
         )  # fmt: skip
         cost = np.zeros(self.A.shape[1] + 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from rpl_agent._core import UNIT_ROUNDOFF, core
 from rpl_agent.errors import ModelError
@@ -92,24 +92,24 @@ class Product:
         least = np.bincount(self._block, self.lower, blocks) + self.rest_lower
         return least, np.bincount(self._block, self.upper, blocks) + self.rest_upper
 
-    def minimize(self, directions: np.ndarray | sparse.csr_array) -> np.ndarray:
+    def minimize(self, directions: np.ndarray | scipy.sparse.csr_array) -> np.ndarray:
         """Lower bounds (n,) for directions (n, r), dense or sparse."""
-        directions = sparse.csr_array(directions)
+        directions = scipy.sparse.csr_array(directions)
         if directions.shape[1] != self.dimension or not np.isfinite(directions.data).all():
             raise ModelError(f"directions of shape {directions.shape} for a region of dimension {self.dimension}")
         if self.is_empty:
             return np.full(directions.shape[0], np.inf)
-        directions = sparse.csr_array(directions[:, self.order])
+        directions = scipy.sparse.csr_array(directions[:, self.order])
         directions.sum_duplicates()
         values = np.zeros(directions.shape[0])
         scratch = np.empty(2 * (int(np.diff(self.block_ptr).max(initial=0)) + 1))
         indptr, indices = directions.indptr.astype(np.int64), directions.indices.astype(np.int64)
         core.minimize_interval_blocks(self._blocks, len(values), indptr, indices, directions.data, scratch, values)
         if self.regions:
-            self._add_regions(sparse.csc_array(directions), values)
+            self._add_regions(scipy.sparse.csc_array(directions), values)
         return values
 
-    def _add_regions(self, columns: sparse.csc_array, values: np.ndarray) -> None:
+    def _add_regions(self, columns: scipy.sparse.csc_array, values: np.ndarray) -> None:
         """Add to values (n,) the minima over the blocks that are regions; one pass over the entries."""
         for k, region in self.regions.items():
             first, last = self.block_ptr[k], self.block_ptr[k + 1]

@@ -9,7 +9,7 @@ survives floating point.
 from __future__ import annotations
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.errors import ModelError
@@ -171,8 +171,8 @@ def affine_program(region: Region, pmdp: ParametricMDP) -> LinearProgram:
 
 
 # ---------------------------------------------------------------------- small repairs
-def _dense(matrix: np.ndarray | sparse.csr_array) -> np.ndarray:
-    return matrix.toarray() if isinstance(matrix, sparse.csr_array) else np.asarray(matrix)
+def _dense(matrix: np.ndarray | scipy.sparse.csr_array) -> np.ndarray:
+    return matrix.toarray() if isinstance(matrix, scipy.sparse.csr_array) else np.asarray(matrix)
 
 
 def _check_region(region: Region, pmdp: ParametricMDP) -> None:

@@ -8,7 +8,7 @@ the expression-wise one.
 from __future__ import annotations
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from rpl_agent._core import UNIT_ROUNDOFF, read_only
 from rpl_agent.model.csr import gather
@@ -96,12 +96,12 @@ class Rectangular:
         out[wide] = sign * best
 
 
-def _rows_of(pmdp: ParametricMDP, rows: np.ndarray, values: np.ndarray) -> sparse.csr_array:
+def _rows_of(pmdp: ParametricMDP, rows: np.ndarray, values: np.ndarray) -> scipy.sparse.csr_array:
     """(k, F) matrix whose entry (i, f) is the value of the successors that row i reaches with probability f."""
     transitions, indptr = gather(pmdp.row_ptr, rows)
     data = values[pmdp.successor[transitions]].astype(np.float64)
     shape = (len(rows), pmdp.num_expressions)
-    return sparse.csr_array((data, pmdp.expression[transitions], indptr), shape=shape)
+    return scipy.sparse.csr_array((data, pmdp.expression[transitions], indptr), shape=shape)
 
 
 def _rows_are_blocks(pmdp: ParametricMDP, region: Product) -> bool:
@@ -110,7 +110,7 @@ def _rows_are_blocks(pmdp: ParametricMDP, region: Product) -> bool:
     So it is of rows with two successors, and of rows that are one interval block: a coordinate of the block on every
     successor but one, which has the rest.
     """
-    weights, constant = sparse.csr_array(pmdp.table.reduction.weights), pmdp.table.constant
+    weights, constant = scipy.sparse.csr_array(pmdp.table.reduction.weights), pmdp.table.constant
     length = np.diff(pmdp.row_ptr)
     wide = np.flatnonzero(length > 2)
     if not len(wide):
@@ -158,7 +158,7 @@ def _compile(pmdp: ParametricMDP, region: Region, lower: np.ndarray, upper: np.n
     kernel = region.kernel()
     if isinstance(region, Product) and _rows_are_blocks(pmdp, region):
         return compiled_set(INTERVAL, lower, upper)
-    if kernel is None or sparse.issparse(pmdp.table.reduction.weights):
+    if kernel is None or scipy.sparse.issparse(pmdp.table.reduction.weights):
         return None
     polytope, ellipsoid, embedding = kernel
     weights, mass = _in_coordinates(pmdp, region, polytope, embedding)

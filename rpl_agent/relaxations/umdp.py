@@ -16,8 +16,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
+import scipy
 
 from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.errors import ModelError
@@ -50,7 +49,7 @@ class UncertainMDP:
     successor: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
-    A: sparse.csr_array = field(default_factory=lambda: sparse.csr_array((0, 0)))
+    A: scipy.sparse.csr_array = field(default_factory=lambda: scipy.sparse.csr_array((0, 0)))
     b: np.ndarray = field(default_factory=lambda: np.zeros(0))
     initial_state: int = 0
     labels: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -129,7 +128,7 @@ class UncertainMDP:
             object.__setattr__(self, attribute, np.asarray(getattr(self, attribute), dtype=np.float64))
         if self.lower.shape != (size,) or self.upper.shape != (size,):
             raise ModelError(f"{len(self.lower)} lower and {len(self.upper)} upper bounds for {size} transitions")
-        object.__setattr__(self, "A", sparse.csr_array(self.A if len(self.b) else (0, size), dtype=np.float64))
+        object.__setattr__(self, "A", scipy.sparse.csr_array(self.A if len(self.b) else (0, size), dtype=np.float64))
         if self.A.shape != (len(self.b), size):
             raise ModelError(f"constraints of shape {self.A.shape} for {len(self.b)} right sides, {size} transitions")
         if not (np.isfinite(self.A.data).all() and np.isfinite(self.b).all()):
@@ -165,11 +164,13 @@ class UncertainMDP:
         return bool(inside and (self.A @ p <= self.b + tol).all())
 
 
-def _touched_rows(umdp: UncertainMDP) -> sparse.csr_array:
+def _touched_rows(umdp: UncertainMDP) -> scipy.sparse.csr_array:
     """(m, R) which rows of the model each constraint touches."""
     size = len(umdp.successor)
-    member = sparse.csr_array((np.ones(size), (np.arange(size), umdp.row_of)), shape=(size, len(umdp.row_ptr) - 1))
-    touched = sparse.csr_array(abs(umdp.A) @ member)
+    member = scipy.sparse.csr_array(
+        (np.ones(size), (np.arange(size), umdp.row_of)), shape=(size, len(umdp.row_ptr) - 1)
+    )
+    touched = scipy.sparse.csr_array(abs(umdp.A) @ member)
     touched.eliminate_zeros()
     return touched
 
@@ -193,7 +194,11 @@ def to_pmdp(umdp: UncertainMDP) -> tuple[ParametricMDP, Product]:
     is_parameter[last] = False
     # Rows that a constraint couples must be neighbours in the order of the parameters.
     touched = _touched_rows(umdp)
-    _, group = connected_components(touched.T @ touched, directed=False) if len(umdp.b) else (rows, np.arange(rows))
+    _, group = (
+        scipy.sparse.csgraph.connected_components(touched.T @ touched, directed=False)
+        if len(umdp.b)
+        else (rows, np.arange(rows))
+    )
     transitions = np.flatnonzero(is_parameter)
     transitions = transitions[np.argsort(group[umdp.row_of[transitions]], kind="stable")]
     pmdp = _skeleton(umdp, transitions)
@@ -227,19 +232,19 @@ def _skeleton(umdp: UncertainMDP, transitions: np.ndarray) -> ParametricMDP:
     names = tuple(f"p{t}" for t in transitions)
     # many transitions: no arrays of size d²
     plain = d > DENSE_COLUMNS
-    numerators = sparse.lil_array((size, d + 1), dtype=np.int64)
+    numerators = scipy.sparse.lil_array((size, d + 1), dtype=np.int64)
     numerators[transitions, np.arange(1, d + 1)] = 1
     last = umdp.row_ptr[1:] - 1
     numerators[last, np.zeros(len(last), int)] = 1
     owner = last[umdp.row_of[transitions]]
     numerators[owner, np.arange(1, d + 1)] = -1
-    csr = sparse.csr_array(numerators)
+    csr = scipy.sparse.csr_array(numerators)
     single = np.flatnonzero(np.diff(umdp.row_ptr) == 1)
     expression = np.arange(size)
     if len(single):  # all rows with one successor share the constant 1
         expression[last[single]] = last[single[0]]
     used, expression = np.unique(expression, return_inverse=True)
-    csr = sparse.csr_array(csr[used])
+    csr = scipy.sparse.csr_array(csr[used])
     csr.sort_indices()
     table = ExpressionTable(
         names, None if plain else np.eye(d + 1, d, k=-1, dtype=np.int32),
@@ -249,7 +254,7 @@ def _skeleton(umdp: UncertainMDP, transitions: np.ndarray) -> ParametricMDP:
     number = np.full(len(umdp.row_ptr) - 1, -1)
     number[wide] = np.arange(len(wide))
     places = (number[umdp.row_of[transitions]], np.arange(d))  # the parameters of a row sum to at most 1
-    sums = sparse.csr_array((np.ones(d), places), shape=(len(wide), d))
+    sums = scipy.sparse.csr_array((np.ones(d), places), shape=(len(wide), d))
     domain = Domain(
         names, umdp.lower[transitions], umdp.upper[transitions], sums if plain else sums.toarray(), np.ones(len(wide))
     )

@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csc_array
-from scipy.sparse.linalg import splu
+import scipy
 
 from rpl_agent._core import Struct, core, read_only
 from rpl_agent.model.csr import best_rows
@@ -260,10 +259,12 @@ class Local:
                 return x
         self.factors.update(factor=None, pattern=(indptr, indices))
         # the transpose, column by column; a copy, because summing writes into some of the arrays
-        matrix = csc_array((data, indices, indptr), shape=(len(rhs), len(rhs)), copy=True)
+        matrix = scipy.sparse.csc_array((data, indices, indptr), shape=(len(rhs), len(rhs)), copy=True)
         matrix.sum_duplicates()
         try:
-            factor = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.1, options={"SymmetricMode": True})
+            factor = scipy.sparse.linalg.splu(
+                matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.1, options={"SymmetricMode": True}
+            )
         except RuntimeError:  # singular: some play of the chain never ends
             return None
         self.factors["factor"] = factor

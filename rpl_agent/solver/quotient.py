@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
+import scipy
 
 from rpl_agent._core import read_only
 from rpl_agent.solver.graph import staying_rows
@@ -56,8 +55,8 @@ def end_components(local: Local) -> tuple[np.ndarray, np.ndarray]:
         member &= label >= 0
         used = inside & holds[local.transition_row] & (local.hi > 0.0) & member[source]
         used &= np.concatenate([member, np.zeros(local.m, dtype=bool)])[local.successor]
-        graph = coo_array((np.ones(int(used.sum())), (source[used], local.successor[used])), shape=(n, n))
-        _, strong = connected_components(graph.tocsr(), directed=True, connection="strong")
+        graph = scipy.sparse.coo_array((np.ones(int(used.sum())), (source[used], local.successor[used])), shape=(n, n))
+        _, strong = scipy.sparse.csgraph.connected_components(graph.tocsr(), directed=True, connection="strong")
         new = np.where(member, strong, -1)
         if len(np.unique(new)) == len(np.unique(label)) and ((new >= 0) == (label >= 0)).all():
             return label, holds & member[local.row_state]

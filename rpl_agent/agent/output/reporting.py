@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.output.logger import CSVWriter, Forward, Logger
-from rpl_agent.agent.output.views import Status
+from rpl_agent.agent.output.views import LinesView, Status, View
 from rpl_agent.agent.session import Session
 from rpl_agent.agent.storage.run_folder import next_folder
 from rpl_agent.certificate import Certificate
@@ -89,3 +89,12 @@ def choose_folder(present: Path | None, given: Any, parent: Path | None, name: s
         folder.mkdir(parents=True, exist_ok=True)
         return folder
     return next_folder(parent, name) if present is None and parent is not None else present
+
+
+def make_view(progress_bar: bool, verbose: int) -> View:
+    """Live on a terminal, lines elsewhere; nothing unless asked for."""
+    if progress_bar:
+        from rpl_agent.agent.output.live import terminal_view  # imports rich
+
+        return terminal_view()
+    return LinesView() if verbose >= 1 else View()

@@ -1,4 +1,4 @@
-"""What a person sees while the agent learns: a live rich view, plain lines where there is no terminal, or nothing."""
+"""What a person sees while the agent learns: plain lines, or nothing; `live` has the view for a terminal."""
 
 from __future__ import annotations
 
@@ -12,17 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
-
-BARS = "▁▂▃▄▅▆▇█"
-#: Seconds between two plain lines, and between two refreshes of the live view.
+#: Seconds between two lines.
 LINE_SECONDS = 2.0
-REFRESH_SECONDS = 0.2
-SPARK_WIDTH = 40
 #: Seconds of work after which the time left is estimated.
 JUDGE_SECONDS = 1.0
 
@@ -72,17 +63,6 @@ class Pace:
         if status.done < status.goal / 100 or status.done == done or working - before < JUDGE_SECONDS:
             return math.nan
         return (working - before) / (status.done - done) * (status.goal - status.done)
-
-
-def sparkline(values: list[float], width: int = SPARK_WIDTH) -> str:
-    """The last values as bars, on a logarithmic scale (gaps shrink by factors)."""
-    shown = [v for v in values if math.isfinite(v)][-width:]
-    if not shown:
-        return ""
-    logs = [math.log(max(v, 1e-12)) for v in shown]
-    low, high = min(logs), max(logs)
-    span = high - low
-    return "".join(BARS[-1 if span == 0 else int((v - low) / span * (len(BARS) - 1) + 0.5)] for v in logs)
 
 
 def duration(seconds: float) -> str:
@@ -164,31 +144,6 @@ class LinesView(View):
         print(text, file=self._stream or sys.stdout, flush=True)
 
 
-class LiveView(View):
-    """A panel that redraws itself."""
-
-    def __init__(self, console: Console | None = None) -> None:
-        super().__init__()
-        self._console = console or Console()
-        self._live = Live(console=self._console, auto_refresh=False, transient=False)
-
-    def start(self) -> None:
-        self._live.start()
-
-    def show(self, status: Status) -> None:
-        now, status = time.monotonic(), self._timed(status)
-        if now - self._last < REFRESH_SECONDS and status.done < status.goal:
-            return
-        self._last = now
-        self._live.update(render(status, self.gaps), refresh=True)
-
-    def message(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False)
-
-    def stop(self) -> None:
-        self._live.stop()
-
-
 def line(status: Status) -> str:
     bounds = ""
     if not math.isnan(status.lower):
@@ -197,37 +152,3 @@ def line(status: Status) -> str:
         f"{status.unit} {status.done:,}/{status.goal:,}  {status.steps_per_second:,.0f} steps/s"
         f"{bounds}  updates {status.updates:,}  elapsed {duration(status.seconds)}  left {duration(status.left)}"
     )
-
-
-def render(status: Status, gaps: list[float]) -> Group:
-    """The live panel; every row fits 80 columns, long ones wrap."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column()
-    table.add_row(status.unit, f"{status.done:,} of {status.goal:,}")
-    table.add_row("steps", f"{status.steps:,}, {status.steps_per_second:,.0f} per second")
-    if math.isnan(status.lower):
-        table.add_row("guarantee", "not yet certified")
-    else:
-        table.add_row("guarantee", Text(f"{status.lower:.6g} ≤ V ≤ {status.upper:.6g}", style="bold"))
-        if status.sentence:
-            table.add_row("", f"with probability ≥ {1 - status.delta:g} (δ = {status.delta:g}) {status.sentence}")
-        table.add_row("gap", Text.assemble(f"{status.gap:.4g}  ", (sparkline(gaps), "green")))
-    if not math.isnan(status.mean_return):
-        table.add_row("exploring", f"mean return of the exploring policy {status.mean_return:.5g}")
-    table.add_row("updates", f"{status.updates:,}")
-    table.add_row("time", shares_text(status.shares) or "–")
-    table.add_row("elapsed", f"{duration(status.seconds)}, left {duration(status.left)}")
-    bar = Table.grid()  # a bar by itself ends no line
-    bar.add_row(ProgressBar(total=max(status.goal, 1), completed=status.done, width=60))
-    return Group(Text(status.title, style="bold cyan"), bar, table)
-
-
-def make_view(progress_bar: bool, verbose: int) -> View:
-    """Live on a terminal, lines elsewhere; nothing unless asked for."""
-    if not progress_bar and verbose < 1:
-        return View()
-    console = Console()
-    if progress_bar and console.is_terminal:
-        return LiveView(console)
-    return LinesView()

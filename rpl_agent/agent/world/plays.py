@@ -7,8 +7,7 @@ returns differ from what is certified, and that has to be said.
 from __future__ import annotations
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse.csgraph import breadth_first_order
+import scipy
 
 from rpl_agent.model.csr import gather
 from rpl_agent.model.objective import Kind, Objective, Sense, Task
@@ -40,7 +39,7 @@ def settled(pmdp: ParametricMDP, task: Task) -> np.ndarray:
     states = pmdp.num_states
     source = pmdp.row_state[pmdp.transition_row]
     roots = np.flatnonzero(useful)
-    backward = sparse.csr_array(
+    backward = scipy.sparse.csr_array(
         (
             np.ones(len(source) + len(roots), dtype=np.int8),
             (np.concatenate([pmdp.successor, np.full(len(roots), states)]), np.concatenate([source, roots])),
@@ -48,7 +47,7 @@ def settled(pmdp: ParametricMDP, task: Task) -> np.ndarray:
         shape=(states + 1, states + 1),
     )
     reached = np.zeros(states + 1, dtype=bool)
-    reached[breadth_first_order(backward, states, return_predecessors=False)] = True
+    reached[scipy.sparse.csgraph.breadth_first_order(backward, states, return_predecessors=False)] = True
     return ~reached[:states]
 
 

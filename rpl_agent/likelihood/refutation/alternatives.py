@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse, special
+import scipy
 
 from rpl_agent._core import core
 from rpl_agent.evidence.coordinates import coordinate_box
@@ -121,7 +121,7 @@ class Alternatives:
         self._rows, self._row_ptr = _visited(pmdp, seen)
         self._row_marginal = _row_marginals(pmdp, counts)[self._rows]
         self._tried, self._hits, self._trials = _single_events(pmdp, counts)
-        self._event_marginal = special.betaln(self._hits + 0.5, self._trials - self._hits + 0.5) - np.log(np.pi)
+        self._event_marginal = scipy.special.betaln(self._hits + 0.5, self._trials - self._hits + 0.5) - np.log(np.pi)
         self.columns = observed_expressions(pmdp, counts.successes)  # of every likelihood
         self.best = x
 
@@ -139,7 +139,7 @@ class Alternatives:
         """(F',) the same of the expressions that stand once in a visited row."""
         p = self._values(x)[self._tried]
         with np.errstate(divide="ignore", invalid="ignore"):
-            likelihood = special.xlogy(self._hits, p) + special.xlogy(self._trials - self._hits, 1.0 - p)
+            likelihood = scipy.special.xlogy(self._hits, p) + scipy.special.xlogy(self._trials - self._hits, 1.0 - p)
         return self.weights.expression + self._event_marginal - np.where(np.isnan(likelihood), np.inf, likelihood)
 
     def window_gains(self, x: np.ndarray) -> float:
@@ -210,7 +210,7 @@ class Alternatives:
             offset = self.weights.expression + float(self._event_marginal[k])
             if self.pmdp.table.is_constant[f]:
                 p = float(self._constant[f])
-                offset -= float(special.xlogy(hits, p) + special.xlogy(misses, 1.0 - p))
+                offset -= float(scipy.special.xlogy(hits, p) + scipy.special.xlogy(misses, 1.0 - p))
                 parts.append(("expression", f, offset, {}))
             else:
                 parts.append(("expression", f, offset, {f: hits, -1 - f: misses}))
@@ -307,13 +307,13 @@ def _single_events(pmdp: ParametricMDP, counts: Counts) -> tuple[np.ndarray, np.
     return tried, hits[tried], trials[tried]
 
 
-def _standing_once(pmdp: ParametricMDP) -> tuple[sparse.csr_array, sparse.csr_array]:
+def _standing_once(pmdp: ParametricMDP) -> tuple[scipy.sparse.csr_array, scipy.sparse.csr_array]:
     """(F, T) and (F, R): the transitions, and the rows of them, whose expression stands once in its row."""
     once = standing_once(pmdp)
     ones, expression = np.ones(len(once)), pmdp.expression[once]
     row, size = pmdp.transition_row[once], pmdp.num_expressions
-    happened = sparse.csr_array((ones, (expression, once)), shape=(size, pmdp.num_transitions))
-    return happened, sparse.csr_array((ones, (expression, row)), shape=(size, pmdp.num_rows))
+    happened = scipy.sparse.csr_array((ones, (expression, once)), shape=(size, pmdp.num_transitions))
+    return happened, scipy.sparse.csr_array((ones, (expression, row)), shape=(size, pmdp.num_rows))
 
 
 def rows_marginal(pmdp: ParametricMDP, counts: Counts) -> float:

@@ -17,7 +17,7 @@ Over independent blocks (`blocks`) A is a sum of functions of one block each: at
 from __future__ import annotations
 
 import numpy as np
-from scipy import special
+import scipy
 
 from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts
@@ -83,8 +83,8 @@ def _largest_by_blocks(blocks: Factorisation, counts: Counts, weights: Weights) 
     single = np.flatnonzero(blocks.single[blocks.block_of_expression] & (blocks.block_of_expression >= 0))
     successes = counts.successes[single].astype(float)
     trials = np.bincount(blocks.block_of_expression[single], successes, blocks.num_blocks)
-    total = float(special.xlogy(successes, successes).sum() - special.xlogy(trials, trials).sum())
-    size = float(special.xlogy(trials, trials + 1.0).sum())
+    total = float(scipy.special.xlogy(successes, successes).sum() - scipy.special.xlogy(trials, trials).sum())
+    size = float(scipy.special.xlogy(trials, trials + 1.0).sum())
     total += 8.0 * np.finfo(float).eps * (len(single) + 8.0) * size
     found: list[Doubt] = []
     for block in blocks.others:
@@ -116,8 +116,8 @@ def _gains_of_parts(pmdp: ParametricMDP, blocks: Factorisation, counts: Counts) 
     def fitted(successes: np.ndarray) -> np.ndarray:
         own = np.flatnonzero(label >= 0)
         trials = np.bincount(label[own], successes[own], blocks.num_blocks)
-        terms = np.bincount(label[own], special.xlogy(successes[own], successes[own]), blocks.num_blocks)
-        return terms - special.xlogy(trials, trials)
+        terms = np.bincount(label[own], scipy.special.xlogy(successes[own], successes[own]), blocks.num_blocks)
+        return terms - scipy.special.xlogy(trials, trials)
 
     together = fitted(counts.successes.astype(float))
     seen = np.flatnonzero((counts.transitions > 0) & (label[pmdp.expression] >= 0))

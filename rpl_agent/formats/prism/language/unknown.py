@@ -13,7 +13,7 @@ from fractions import Fraction
 from itertools import product
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from rpl_agent.errors import listed
 from rpl_agent.formats.prism.language import syntax as ast
@@ -160,10 +160,10 @@ class UnknownCommands:
         if not entries:
             return domain
         rows, columns = zip(*entries)
-        A = sparse.csr_array((np.ones(len(entries)), (rows, columns)), shape=(len(wide), len(column)))
+        A = scipy.sparse.csr_array((np.ones(len(entries)), (rows, columns)), shape=(len(wide), len(column)))
         if len(column) <= DENSE_COLUMNS:
             return domain.with_constraints(A.toarray(), np.ones(len(wide)))
-        both = sparse.csr_array(sparse.vstack([sparse.csr_array(domain.A), A]))
+        both = scipy.sparse.csr_array(scipy.sparse.vstack([scipy.sparse.csr_array(domain.A), A]))
         return Domain(domain.parameters, domain.lower, domain.upper, both, np.append(domain.b, np.ones(len(wide))))
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse.csgraph import breadth_first_order
+import scipy
 
 from rpl_agent.errors import ModelError
 from rpl_agent.formats.prism.properties.automaton import Automaton
@@ -65,6 +64,6 @@ def _reachable(pmdp: ParametricMDP, automaton: Automaton, letter: np.ndarray, st
     begin = starts * number + automaton.step[0, letter[starts]]
     tails = np.concatenate([tails, np.full(len(begin), size - 1)])
     heads = np.concatenate([heads, begin])
-    graph = sparse.csr_array((np.ones(len(tails), dtype=np.int8), (tails, heads)), shape=(size, size))
-    found = breadth_first_order(graph, size - 1, return_predecessors=False)
+    graph = scipy.sparse.csr_array((np.ones(len(tails), dtype=np.int8), (tails, heads)), shape=(size, size))
+    found = scipy.sparse.csgraph.breadth_first_order(graph, size - 1, return_predecessors=False)
     return np.sort(found[found < size - 1]).astype(np.int64)
