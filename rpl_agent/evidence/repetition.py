@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import special
+import scipy
 
 from rpl_agent.errors import DataError
 from rpl_agent.model.pmdp import ParametricMDP
@@ -66,7 +66,7 @@ class RepetitionTest:
     def alarm(self) -> tuple[str, int, int, int, int] | None:
         """(kind, hits, compared, an earlier step, the later one that repeats it) once the e-value reaches 10^6."""
         found = {kind: table.log_e_value() for kind, table in self._tables.items()}
-        if special.logsumexp(list(found.values())) - math.log(len(found)) < ALARM:
+        if scipy.special.logsumexp(list(found.values())) - math.log(len(found)) < ALARM:
             return None
         kind = max(found, key=found.__getitem__)
         table = self._tables[kind]
@@ -119,7 +119,9 @@ class _Contexts:
         count, rows = self._matched[seen].astype(float), self._pmdp.transition_row[seen]
         totals = np.bincount(rows, count, 1)[rows]
         likelihood = float(count @ np.log(count / totals)) if len(seen) else 0.0
-        prediction = special.betaln(self.hits + 0.5, self.misses + 0.5) - special.betaln(0.5, 0.5) - self._others
+        prediction = (
+            scipy.special.betaln(self.hits + 0.5, self.misses + 0.5) - scipy.special.betaln(0.5, 0.5) - self._others
+        )
         return float(prediction) - likelihood
 
 
@@ -206,7 +208,7 @@ def equal_parts(pmdp: ParametricMDP, transitions: np.ndarray, most: int = 64) ->
         seen, count = np.unique(parts[0], return_counts=True)
         rows = np.unique(pmdp.transition_row[seen], return_inverse=True)[1]
         total = np.bincount(rows, count)
-        orders = special.gammaln(total + 1.0).sum() - special.gammaln(count + 1.0).sum()
+        orders = scipy.special.gammaln(total + 1.0).sum() - scipy.special.gammaln(count + 1.0).sum()
         if (m - 1) * (-orders - count @ np.log(count / total[rows])) - math.log(most) >= ALARM:
             return m
     return None

@@ -84,14 +84,14 @@ class UncertainMDP:
         size, number = ends[1][0].shape[0], len(ends[1])
         if len(ends[0]) != number or any(m.shape != (size, size) for matrices in ends for m in matrices):
             raise ModelError(f"lower and upper must be matrices of one shape (S, S) for each of {number} action(s)")
-        stacked = sparse.coo_array(sparse.vstack(ends[1]))
+        stacked = scipy.sparse.coo_array(scipy.sparse.vstack(ends[1]))
         stacked.eliminate_zeros()
         action, state = np.divmod(stacked.coords[0], size)
         order = np.lexsort((stacked.coords[1], action, state))
         rows, row_of = np.unique((state * number + action)[order], return_inverse=True)
         if len(missing := np.setdiff1d(np.arange(size), rows // number)):
             raise ModelError(f"state {missing[0]} has no transition")
-        low = sparse.csr_array(sparse.vstack(ends[0]))
+        low = scipy.sparse.csr_array(scipy.sparse.vstack(ends[0]))
         if low.count_nonzero() > (low * (stacked.tocsr() != 0)).count_nonzero():
             raise ModelError("a lower bound is above an upper bound of 0")
         return cls(
@@ -292,11 +292,11 @@ def _block(
     return Polytope(np.array(A), np.array(b), umdp.lower[transitions], umdp.upper[transitions])
 
 
-def _matrices(bounds: Any, what: str) -> list[sparse.csr_array]:
+def _matrices(bounds: Any, what: str) -> list[scipy.sparse.csr_array]:
     """One sparse matrix per action."""
-    if sparse.issparse(bounds) or (isinstance(bounds, np.ndarray) and bounds.ndim == 2):
+    if scipy.sparse.issparse(bounds) or (isinstance(bounds, np.ndarray) and bounds.ndim == 2):
         bounds = [bounds]
-    found = [sparse.csr_array(matrix, dtype=np.float64) for matrix in bounds]
+    found = [scipy.sparse.csr_array(matrix, dtype=np.float64) for matrix in bounds]
     if not found or not all(np.isfinite(matrix.data).all() for matrix in found):
         raise ModelError(f"{what} must be matrices of finite numbers, one per action")
     return found

@@ -20,6 +20,13 @@ def run_python(code: str, *, python: str = sys.executable, cwd: Path | None = No
     return result.stdout
 
 
+def test_the_agent_loads_what_it_needs_to_be_imported():
+    """Parts of scipy and rich take longer to import than the agent: they are loaded where they are used."""
+    heavy = ["scipy.sparse", "scipy.special", "scipy.linalg", "rich", "lark", "highspy", "gymnasium", "cffi.cparser"]
+    code = f"import sys; from rpl_agent import RPLAgent; print([m for m in {heavy!r} if m in sys.modules])"
+    assert run_python(code).strip() == "[]"
+
+
 def test_import_loads_nothing_heavy():
     code = f"import sys, rpl_agent, rpl_envs; print([m for m in {HEAVY!r} if m in sys.modules])"
     assert run_python(code).strip() == "[]"
