@@ -140,7 +140,7 @@ def _solve_property(arguments: argparse.Namespace) -> int:
         names = listed(model.parameters)
         raise ModelError(f"rpl solve needs the true parameters: give --theta NAME=VALUE for each of {names}")
     answers = prism.answer(model, arguments.property, theta, precision=arguments.precision)
-    names = {Nature.ADVERSARIAL: "robust", Nature.COOPERATIVE: "optimistic"}
+    natures = {Nature.ADVERSARIAL: "robust", Nature.COOPERATIVE: "optimistic"}
     parts = []
     for found in answers:
         data = _numbers(found.lower, found.upper, found.solution, found.problems)
@@ -148,7 +148,7 @@ def _solve_property(arguments: argparse.Namespace) -> int:
             data = {"answer": found.verdict, **data}
         if found.query.filter == "range":
             data["states"] = len(found.query.states)
-        parts.append((names[found.nature], data))
+        parts.append((natures[found.nature], data))
     solved = answers[0].query.objective.describe()
     data = {"model": arguments.model, "property": arguments.property or solved, "objective": solved, **parts[0][1]}
     if answers[0].query.complement:

@@ -242,7 +242,7 @@ def _ray_slopes(
     if chart.reduction is None:
         return (gradients * rays).sum(axis=1)
     velocities = np.empty(gradients.shape)
-    scratch = np.empty(rays.shape[1] + velocities.shape[1])
+    scratch = np.empty(rays.shape[1] + gradients.shape[1])
     core.velocities(chart.struct, z, len(rays), t, np.ascontiguousarray(rays), scratch, velocities)
     return (gradients * velocities).sum(axis=1)
 

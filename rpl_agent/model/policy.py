@@ -10,6 +10,7 @@ import numpy as np
 from rpl_agent.errors import ModelError
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP, Reward
+from rpl_agent.model.polynomial import Polynomial
 
 
 @dataclass(frozen=True)
@@ -98,11 +99,13 @@ class Policy:
         successor, row_ptr, polynomials = [], [0], []
         for s in range(pmdp.num_states):
             rows = range(pmdp.state_ptr[s], pmdp.state_ptr[s + 1])
-            total, mixed = sum(exact[r] for r in rows), {}
+            total = sum(exact[r] for r in rows)
+            mixed: dict[int, Polynomial] = {}
             for r in (r for r in rows if exact[r]):
                 for t in range(pmdp.row_ptr[r], pmdp.row_ptr[r + 1]):
                     part = pmdp.table.polynomial(int(pmdp.expression[t])) * (exact[r] / total)
-                    mixed[int(pmdp.successor[t])] = mixed.get(int(pmdp.successor[t]), 0) + part
+                    i = int(pmdp.successor[t])
+                    mixed[i] = mixed[i] + part if i in mixed else part
             successor += sorted(mixed)
             polynomials += [mixed[i] for i in sorted(mixed)]
             row_ptr.append(len(successor))

@@ -58,7 +58,8 @@ def compiled_set(
     """
     kind = RowKind(kind)
     lower, upper = read_only(lower), read_only(upper)
-    size, parts = 0, {"constant": None, "weights": None, "mass": None, "center": None, "factor": None, "memory": None}
+    size = 0
+    parts: dict[str, np.ndarray | None] = dict.fromkeys(("constant", "weights", "mass", "center", "factor", "memory"))
     if kind > INTERVAL:
         assert constant is not None and weights is not None
         size = weights.shape[1]

@@ -210,7 +210,8 @@ class Scope:
         scope.of_the_model = self.of_the_model or self
         scope.constants, scope.formulas = dict(scope.constants), dict(scope.formulas)
         scope.labels, scope._memo, scope._given = dict(scope.labels), dict(scope._memo), {**scope._given, **constants}
-        for item in (*found.constants, *found.formulas):
+        declared: list[ast.Constant | ast.Formula] = [*found.constants, *found.formulas]
+        for item in declared:
             if item.name in scope.variables or item.name in scope.constants or item.name in scope.formulas:
                 raise PrismError(f"the name '{item.name}' is used twice", item.position)
             if isinstance(item, ast.Constant):
@@ -334,7 +335,7 @@ def _expand(modules: tuple[ast.Module | ast.Renaming, ...]) -> list[tuple[ast.Mo
 def _warn_of_renamings(model: ast.ModelFile, scope: Scope, actions: Collection[str]) -> None:
     """PRISM and Storm accept a renaming of a name that the model does not have: it may be a slip, so say it."""
     known = {*scope.variables, *scope.constants, *scope.formulas, *actions}
-    known |= {c.action for m in model.modules if isinstance(m, ast.Module) for c in m.commands}
+    known |= {c.action for m in model.modules if isinstance(m, ast.Module) for c in m.commands if c.action}
     for module in model.modules:
         for old, _ in module.pairs if isinstance(module, ast.Renaming) else ():
             if old not in known:
