@@ -8,7 +8,7 @@ EXTRAS ?= plot
 # one process for each core
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: setup train test test-fast lint docs bench bench-full sanitize check clean
+.PHONY: setup train test nightly lint docs bench bench-full sanitize check clean
 
 setup: $(VENV)/.installed-$(EXTRAS)
 
@@ -21,14 +21,16 @@ $(VENV)/.installed-%: $(SOURCES)
 train: setup
 	$(BIN)/rpl train rpl/Aircraft-20x10-v0 --budget 20000 --seed 0 --log-dir logs
 
+# all tests but those marked `nightly`; `make test FILES=tests/solver` for some of them
+FILES ?=
 test:
 	@$(MAKE) --no-print-directory setup EXTRAS=test
-	$(PYTEST)
+	$(PYTEST) $(FILES)
 
-# the tests that are not marked slow: about a minute
-test-fast:
+# every test: longer runs of the same checks, all sizes, deep learners
+nightly:
 	@$(MAKE) --no-print-directory setup EXTRAS=test
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "" $(FILES)
 
 lint:
 	@$(MAKE) --no-print-directory setup EXTRAS=dev

@@ -218,7 +218,7 @@ def _kinds_of_outputs(cell):
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium")
 def test_the_margin_chart_is_seen_in_a_browser(run, tmp_path):
     Image = pytest.importorskip("PIL.Image")

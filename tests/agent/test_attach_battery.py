@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +32,8 @@ WORLDS: dict[str, tuple[str, dict[str, Any], list[float], int]] = {
     "blackjack": ("Blackjack-v1", {}, [4 / 13], 300),
     "natural blackjack": ("Blackjack-v1", {"sab": False, "natural": True}, [4 / 13], 100),
 }
+#: Monte Carlo episodes, and as many as show smaller errors
+PLAYS = [400, pytest.param(10_000, marks=pytest.mark.nightly)]
 WRAPPERS = {
     "bare": lambda env: env.unwrapped,
     "made": lambda env: env,
@@ -44,10 +47,16 @@ def made(name: str, wrapper: str = "made") -> gym.Env:
     return WRAPPERS[wrapper](env)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("wrapper", ["made", "wrapped"])
-@pytest.mark.parametrize("name", WORLDS)
-def test_certificates_hold_in_the_unmodified_worlds(name, wrapper):
+def battery() -> Iterator[Any]:
+    """Every world with 400 Monte Carlo episodes, half of them wrapped; all pairs with 10,000 are for the night."""
+    for i, name in enumerate(WORLDS):
+        yield pytest.param(name, ("made", "wrapped")[i % 2], 400)
+        for wrapper in ("made", "wrapped"):
+            yield pytest.param(name, wrapper, 10_000, marks=pytest.mark.nightly)
+
+
+@pytest.mark.parametrize("name, wrapper, plays", battery())
+def test_certificates_hold_in_the_unmodified_worlds(name, wrapper, plays):
     _, _, truth, episodes = WORLDS[name]
     theta = np.array(truth)
     schedule = EveryN(20 if "blackjack" not in name else 100)
@@ -57,7 +66,7 @@ def test_certificates_hold_in_the_unmodified_worlds(name, wrapper):
     assert not certificate.refuted and agent.num_episodes == episodes
     slack = 1e-4 * (1 + abs(best))
     assert certificate.lower - slack <= min(value, best) and max(value, best) <= certificate.upper + slack
-    sampled = monte_carlo(agent, made(name, "bare" if name != "firm lake" else "made"), 10_000, seed=4)
+    sampled = monte_carlo(agent, made(name, "bare" if name != "firm lake" else "made"), plays, seed=4)
     assert sampled.cut == 0 or name == "firm lake"
     assert sampled.values.mean() == pytest.approx(value, abs=5 * sampled.value_error + slack)
     # a game of blackjack is over long before any limit
@@ -75,8 +84,8 @@ def within(table: Any, steps: int) -> np.ndarray:
     return values
 
 
-@pytest.mark.slow
-def test_the_large_lake_with_its_time_limit():
+@pytest.mark.parametrize("plays", PLAYS)
+def test_the_large_lake_with_its_time_limit(plays):
     """Without the limit it is crossed for sure; within 200 steps it is not, and that is what is certified."""
     env = gym.make("FrozenLake8x8-v1")
     agent = RPLAgent(seed=3, horizon="env", schedule=EveryN(100)).learn(env, budget=200, log_interval=10_000)
@@ -85,7 +94,7 @@ def test_the_large_lake_with_its_time_limit():
     assert agent.objective.horizon == 200 and certificate.truncation is None and not certificate.refuted
     assert optimal_value(agent.pmdp, agent.objective, np.array([1 / 3])) == pytest.approx(best, abs=1e-9)
     assert certificate.lower <= value <= best + 1e-9 <= certificate.upper + 1e-9 and certificate.upper < 1.0
-    sampled = monte_carlo(agent, gym.make("FrozenLake8x8-v1"), 10_000, seed=4)
+    sampled = monte_carlo(agent, gym.make("FrozenLake8x8-v1"), plays, seed=4)
     assert sampled.cut == 0 and sampled.values.mean() == pytest.approx(value, abs=5 * sampled.value_error)
     assert sampled.returns.mean() == pytest.approx(sampled.values.mean())
 
@@ -102,9 +111,9 @@ def taxi_state(code: int) -> tuple[int, ...]:
     return code // 100, code // 20 % 5, code // 4 % 5, code % 4, 0
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("plays", PLAYS)
 @pytest.mark.parametrize("name", SHOWN)
-def test_an_observation_wrapper_and_its_mapping(name):
+def test_an_observation_wrapper_and_its_mapping(name, plays):
     show, back = SHOWN[name]
     binding, theta = bind(made(name)), np.array(WORLDS[name][2])
 
@@ -125,7 +134,7 @@ def test_an_observation_wrapper_and_its_mapping(name):
     best = optimal_value(agent.pmdp, agent.objective, theta)
     slack = 1e-4 * (1 + abs(best))
     assert certificate.lower - slack <= min(value, best) and max(value, best) <= certificate.upper + slack
-    sampled = monte_carlo(agent, wrapped(made(name, "bare")), 10_000, seed=4)
+    sampled = monte_carlo(agent, wrapped(made(name, "bare")), plays, seed=4)
     assert sampled.values.mean() == pytest.approx(value, abs=5 * sampled.value_error + slack)
 
 
@@ -370,7 +379,7 @@ def test_renumbering_actions_changes_no_certificate_or_is_refused(seed):
     objective, names = Objective.cost("cost", target="end"), list(range(states))
     order = [int(a) for a in rng.permutation(actions)]
     called = [f"way {a}" for a in range(actions)]
-    pmdp = replace(model(names), action_names=tuple(called))
+    pmdp = replace(model(names), action_names=tuple(called), own_actions=None)
 
     def certificate(env):
         agent = RPLAgent(

@@ -64,7 +64,7 @@ def test_bounds_contain_the_truth(kind, confidence, relaxation):
         assert not certificate.refuted
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("delta", [0.1, 0.05])
 @pytest.mark.parametrize("confidence", ["likelihood", "anytime", "clopper-pearson", "ellipsoid"])
 def test_coverage(confidence, delta):

@@ -23,7 +23,7 @@ OTHER_COUNTS = {
 
 
 def marked(names):
-    return [pytest.param(n, marks=pytest.mark.slow) if n in LARGE else n for n in names]
+    return [pytest.param(n, marks=pytest.mark.nightly) if n in LARGE else n for n in names]
 
 
 @pytest.mark.parametrize("name", marked(INSTANCES))

@@ -25,7 +25,7 @@ LARGE = {
     "rpl/Aircraft-200x40-v0", "rpl/MarsRover-75x75-v0", "rpl/MarsRover-125x125-v0", "rpl/ParallelBetting-20-v0",
 }  # fmt: skip
 SMALL = [f"rpl/{i.name}-v0" for i in INSTANCES.values() if i.online]
-EVERY_ID = [pytest.param(i, marks=pytest.mark.slow) if i in LARGE else i for i in IDS]
+EVERY_ID = [pytest.param(i, marks=pytest.mark.nightly) if i in LARGE else i for i in IDS]
 
 
 def test_the_ids_are_those_promised():

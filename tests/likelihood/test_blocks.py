@@ -186,7 +186,7 @@ def test_certificates_hold_and_hierarchies_nest(make):
     assert widths[0] <= widths[1] + 1e-6
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_product_holds_the_truth_as_often_as_it_says():
     """Coverage under looking after every batch: 8 blocks, stated failure 0.2."""
     model, failures, runs = mixed(8), 0, 150

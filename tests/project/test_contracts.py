@@ -193,7 +193,6 @@ def test_our_agents_keep_the_contract(name):
     check_agent(AGENTS[name], episodes=30)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["dqn", "ppo", "maskable-ppo"])
 def test_the_deep_agents_keep_the_contract(algorithm):
     from rpl_agent.baselines.sb3 import SB3Agent

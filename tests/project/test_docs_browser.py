@@ -33,7 +33,7 @@ def site(tmp_path_factory):
         server.shutdown()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_pages_open_and_the_api_is_there(site):
     with open_page(site) as (page, errors):
         assert "Quick start" in page.inner_text("h1")
