@@ -23,6 +23,7 @@ SCHEMA = {
     "relaxation": Text(), "samples": Whole(), "estimate": Maybe(Number(nan=True)), "evaluated": Maybe(Flag()),
     "anytime": Maybe(Flag()), "log_e_value": Maybe(Number()), "refuted": Maybe(Flag()), "empty": Maybe(Flag()),
     "fallback": Maybe(Text()), "edge": Maybe(Text()), "slack": Maybe(Number(0.0, nan=True)), "model": Maybe(Text()),
+    "reward_error": Maybe(Number(0.0)), "truncation": Maybe(Text()),
     "model_hash": Maybe(Text()), "iterations": Maybe(Whole()), "timings": Maybe({}), "versions": Maybe({}),
     "momentary_lower": Maybe(Number(nan=True)), "momentary_upper": Maybe(Number(nan=True)), "attribution": Maybe({}),
     "episodes_for": Maybe({}), "checked": Maybe(Flag()), "objective": {},
@@ -57,6 +58,7 @@ class Certificate:
     empty: bool = False  # no parameter fits all constraints
     fallback: str | None = None  # what was used instead of the configured set, and why
     edge: str | None = None  # parameters whose most likely value lies outside their domain
+    reward_error: float = 0.0  # how far rewards are off the model's, inside lower and upper: a share, or per step
     truncation: str | None = None  # what a time limit of the environment means for the guarantee
     momentary_lower: float = math.nan  # of the last data alone, where this is the best of a run so far
     momentary_upper: float = math.nan
@@ -101,7 +103,10 @@ class Certificate:
     def notes(self) -> list[str]:
         """What a reader has to know beside the numbers."""
         unchecked = None if self.checked else "these bounds have not passed the solver's independent check"
-        return [note for note in (self.fallback, self.edge, self.truncation, unchecked) if note]
+        per = "of each" if self.objective.is_open_ended else "per step"
+        rewards = f"rewards are not exactly the model's: bounds allow for {self.reward_error:.3g} {per}"
+        rewards = rewards if self.reward_error else ""
+        return [note for note in (self.fallback, self.edge, rewards, self.truncation, unchecked) if note]
 
     @property
     def optimum_bound(self) -> float:

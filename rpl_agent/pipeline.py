@@ -296,8 +296,12 @@ def certify_uncertainty(
     *,
     policy: Policy | None = None,
     warm: Solutions | None = None,
+    reward_error: float = 0.0,
 ) -> Certificate:
-    """The two solves of `certify`, for an uncertainty that is already there."""
+    """The two solves of `certify`, for an uncertainty that is already there.
+
+    ``reward_error`` is how far what is really paid may be off the model's rewards, see `Objective.with_reward_error`.
+    """
     warm = warm if warm is not None else Solutions()
     timings = dict(uncertainty.timings)
     robust, optimistic = _checked_solutions(uncertainty.relaxation, objective, policy, config.precision, warm, timings)
@@ -310,6 +314,7 @@ def certify_uncertainty(
         with _timed(timings, "coupled"):
             known = (lower, upper)
             lower, upper, chosen, gradient = _better_bounds(uncertainty, objective, config, policy, known, chosen)
+    lower, upper = objective.with_reward_error(lower, upper, reward_error)
     if not lower <= upper:  # bounds of one set cannot cross, nor be no numbers: nothing of this may leave
         raise ModelError(f"the bounds [{lower!r}, {upper!r}] contradict each other: this is a defect, please report it")
     estimate, at_edge = math.nan, edge(pmdp, counts)
@@ -323,7 +328,7 @@ def certify_uncertainty(
         confidence=config.confidence, relaxation=config.relaxation, samples=counts.total, estimate=estimate,
         evaluated=policy is not None, anytime=config.is_anytime, log_e_value=uncertainty.log_e_value,
         refuted=uncertainty.refuted, empty=uncertainty.empty, fallback=uncertainty.fallback,
-        edge=None if at_edge is None else at_edge.note,
+        edge=None if at_edge is None else at_edge.note, reward_error=reward_error,
         model=pmdp.name, model_hash=pmdp.content_hash, timings=timings,
         slack=max(robust.upper - robust.lower, optimistic.upper - optimistic.lower),
         iterations=robust.iterations + optimistic.iterations, versions=versions(), checked=True,

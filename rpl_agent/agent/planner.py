@@ -14,6 +14,7 @@ fraction, so that updates are logarithmic in the data, whatever the number of pa
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Iterator
@@ -29,7 +30,8 @@ from rpl_agent.certificate import Certificate
 from rpl_agent.coupled.attribution import fisher_information
 from rpl_agent.errors import RPLWarning
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.likelihood.refutation.alternatives import NO_DOUBT
+from rpl_agent.evidence.ledger import Ledger
+from rpl_agent.likelihood.refutation.alternatives import CONTRADICTION, NO_DOUBT, Doubt
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
@@ -103,15 +105,21 @@ class Planner:
         return bool(np.linalg.eigvalsh(matrix)[0] < 0.0)
 
     @interruptible
-    def certify(self, counts: Counts) -> Certificate:
+    def certify(self, counts: Counts, reward_error: float = 0.0) -> Certificate:
         """The robust policy and its certificate for all data so far."""
         self.uncertainty = self._uncertainty(counts, None)
         with self._each_warning_once():
             certificate = certify_uncertainty(
-                self.pmdp, counts, self.uncertainty, self.objective, self.config, warm=self.solutions
-            )
+                self.pmdp, counts, self.uncertainty, self.objective, self.config, warm=self.solutions,
+                reward_error=reward_error,
+            )  # fmt: skip
         self.seconds["solve"] += certificate.solve_seconds
         return certificate
+
+    def contradicted(self) -> None:
+        """Certificates of this run contradict each other: the model counts as refuted from now on."""
+        refuted = -math.log(Ledger.of(self.config.delta).refutation)
+        self.evidence = Doubt(max(refuted, self.evidence.log_e_value), CONTRADICTION)
 
     def _uncertainty(self, counts: Counts, estimate: np.ndarray | None) -> Uncertainty:
         with self._each_warning_once():

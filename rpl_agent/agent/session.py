@@ -137,7 +137,12 @@ class Session:
 
     def certify(self) -> Certificate:
         """The robust policy and its certificate: for sets that hold at all times, the best of the run so far."""
-        found = best_so_far(self.certificate, self.planner.certify(self.experience.counts))
+        counts, error = self.experience.counts, self.experience.reward_error
+        momentary = self.planner.certify(counts, error)
+        if self.certificate is not None and contradict(self.certificate, momentary):
+            self.planner.contradicted()
+            momentary = self.planner.certify(counts, error)
+        found = best_so_far(self.certificate, momentary)
         note = truncation_note(self.time_limit, self.limit_cuts, self.cut, self.episodes)
         self.certificate = replace(found, truncation=note)
         return self.certificate
@@ -161,15 +166,22 @@ def best_so_far(previous: Certificate | None, momentary: Certificate) -> Certifi
     set has failed or because the model is refuted.
     """
     alone = replace(momentary, momentary_lower=momentary.lower, momentary_upper=momentary.upper)
-    if previous is None or not _same_event(previous, momentary):
+    if previous is None or not _same_event(previous, momentary) or contradict(previous, momentary):
         return alone
     lower, upper = max(previous.lower, momentary.lower), min(previous.upper, momentary.upper)
-    if lower > upper:  # the event has failed; what the present data say is all there is
-        return alone
     maximising = momentary.objective.sense is Sense.MAX
     kept = previous.lower > momentary.lower if maximising else previous.upper < momentary.upper
     policy, estimate = (previous.policy, previous.estimate) if kept else (momentary.policy, momentary.estimate)
     return replace(alone, lower=lower, upper=upper, policy=policy, estimate=estimate)
+
+
+def contradict(previous: Certificate, momentary: Certificate) -> bool:
+    """Whether two certificates of a run cannot both be true: the event that both rest on has failed.
+
+    That has probability at most δ if the model is right, so it is taken for a refutation.
+    """
+    crossed = max(previous.lower, momentary.lower) > min(previous.upper, momentary.upper)
+    return crossed and _same_event(previous, momentary)
 
 
 def _same_event(previous: Certificate, momentary: Certificate) -> bool:
@@ -177,7 +189,7 @@ def _same_event(previous: Certificate, momentary: Certificate) -> bool:
         return False
     same = all(
         getattr(previous, name) == getattr(momentary, name)
-        for name in ("model_hash", "objective", "delta", "confidence", "refuted", "empty")
+        for name in ("model_hash", "objective", "delta", "confidence", "refuted", "empty", "reward_error")
     )
     return same and (previous.fallback is None) == (momentary.fallback is None)
 

@@ -131,6 +131,25 @@ class Objective:
         return cls(Kind.INSTANT, sense, None, reward_name=name, horizon=steps)
 
     @property
+    def is_open_ended(self) -> bool:
+        """Whether rewards are neither discounted nor counted for a number of steps: then they are ≥ 0."""
+        return self.kind is Kind.REWARD and self.discount == 1.0 and self.horizon is None
+
+    def with_reward_error(self, lower: float, upper: float, error: float) -> tuple[float, float]:
+        """Bounds of a value for rewards that differ from the model's.
+
+        ``error`` is a share of each reward where values are open-ended (all rewards are ≥ 0, so values differ by the
+        same share), and an amount per step otherwise, of which discount or horizon bound the sum.
+        """
+        if error == 0.0 or self.kind is not Kind.REWARD:
+            return lower, upper
+        if self.is_open_ended:
+            return math.nextafter(lower * (1.0 - error), -math.inf), math.nextafter(upper * (1.0 + error), math.inf)
+        steps = math.inf if self.horizon is None else float(self.horizon)
+        total = error * min(steps, math.inf if self.discount == 1.0 else 1.0 / (1.0 - self.discount)) * (1.0 + 1e-12)
+        return math.nextafter(lower - total, -math.inf), math.nextafter(upper + total, math.inf)
+
+    @property
     def must_reach(self) -> bool:
         """Whether a play that never reaches the target is worth infinity."""
         if self.kind is not Kind.REWARD or self.discount < 1.0 or self.horizon is not None or self.target is None:

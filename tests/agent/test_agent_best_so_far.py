@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from itertools import pairwise
 
@@ -10,7 +11,9 @@ import pytest
 
 from rpl_agent import RPLAgent
 from rpl_agent.agent.session import best_so_far
+from rpl_agent.errors import RPLWarning
 from rpl_agent.evidence.counts import Counts
+from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.model import Objective, Sense
 from rpl_agent.pipeline import Config, certify
 from rpl_envs import benchmark
@@ -55,6 +58,27 @@ def test_the_policy_belongs_to_the_guarantee(certificates):
     assert cost[0].objective.sense is Sense.MIN
     kept = best_so_far(replace(cost[0], upper=cost[1].upper - 0.5, lower=cost[1].lower - 9), cost[1])
     assert kept.policy is cost[0].policy and kept.upper == cost[1].upper - 0.5
+
+
+def test_bounds_that_cross_refute_the_model(tmp_path):
+    """A guarantee above what is possible now went on without a word; it is evidence, and stays so in a checkpoint."""
+    world = benchmark("Betting", **WORLD)
+    agent = RPLAgent(seed=0, pmdp=world.pmdp, objective=world.objective)
+    agent.session.start(world.pmdp, world.objective)
+    counts = uniform_counts(world.pmdp, world.objective, np.array(world.theta), 200, 50, 3)
+    agent.experience.counts.add_batch(counts.transitions)
+    first = agent.certify()
+    assert not first.refuted
+    agent.session.certificate = replace(first, lower=first.upper + 0.5, upper=first.upper + 1.0)
+    with pytest.warns(RPLWarning, match="two certificates of this run contradict each other"):
+        second = agent.certify()
+    assert second.refuted and "contradict each other" in second.fallback and second.lower <= second.upper
+    assert second.lower <= first.lower and second.upper >= first.upper
+    assert agent.certify().refuted
+    agent.save(tmp_path / "agent.zip")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert RPLAgent.load(tmp_path / "agent.zip", pmdp=world.pmdp).certify().refuted
 
 
 @pytest.mark.parametrize(

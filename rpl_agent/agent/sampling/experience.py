@@ -26,6 +26,7 @@ class Experience:
         self.counts = Counts(pmdp, schedule="geometric") if counts is None else counts
         self.rows = self.counts.row_totals.astype(np.int64)  # (R,)
         self.expressions = self.counts.successes.copy()  # (F,)
+        self.reward_error = 0.0  # how far rewards were off the model's, see `Objective.with_reward_error`
         self._trace: list[int] | None = None
 
     def record(self) -> list[int]:

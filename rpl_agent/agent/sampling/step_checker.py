@@ -22,19 +22,22 @@ from rpl_agent.errors import DataError
 from rpl_agent.model.objective import Objective, Sense
 from rpl_agent.model.policy import Policy
 
-#: Rewards are sums of a few floats: more than rounding apart is a contradiction.
-REWARD_TOLERANCE = 1e-6
-
 Where = Callable[[], str]
 
 
 class StepChecker:
     """Checks and records single steps: shared by the sources that step an environment in Python.
 
-    paid : (2, T) least and most that the environment pays for each transition by the model, or None: not compared.
+    paid : (3, T) least and most that the environment pays for each transition by the model, and by how much that may be
+        missed; None: not compared.
+    reward_error : what the bounds pay where a reward misses the model's by all of that, and so in proportion.
     """
 
-    def __init__(self, experience: Experience, reader: StateReader, objective: Objective, paid: np.ndarray | None):
+    def __init__(
+        self, experience: Experience, reader: StateReader, objective: Objective, paid: np.ndarray | None,
+        reward_error: float = 0.0,
+    ):  # fmt: skip
+        self._reward_error = reward_error
         self.experience = experience
         self.pmdp = experience.pmdp
         self.reader = reader
@@ -152,11 +155,16 @@ class StepChecker:
                 raise DataError(f"{where()}: only the reward tells which way led here: check_rewards=False cannot work")
             return ways[0]
         for t in ways:
-            least, most = self.paid[t]
-            if least - REWARD_TOLERANCE * (1.0 + abs(least)) <= reward <= most + REWARD_TOLERANCE * (1.0 + abs(most)):
+            least, most, tolerance = self.paid[t]
+            if least <= reward <= most:
+                return t
+            missed = max(least - reward, reward - most)
+            if missed <= tolerance:
+                share = 10.0 ** math.ceil(math.log10(missed / tolerance))  # rounded up: it changes seldom
+                self.experience.reward_error = max(self.experience.reward_error, share * self._reward_error)
                 return t
         expected = " or ".join(
-            f"{a:.6g}" if a == b else f"{a:.6g} to {b:.6g}" for a, b in map(self.paid.__getitem__, ways)
+            f"{a:.6g}" if a == b else f"{a:.6g} to {b:.6g}" for a, b, _ in map(self.paid.__getitem__, ways)
         )
         raise DataError(
             f"{where()}: reward {reward} contradicts the model, which pays {expected} for "

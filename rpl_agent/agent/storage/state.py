@@ -83,7 +83,7 @@ def capture(
         "progress": {
             "episodes": session.episodes, "steps": session.steps, "updates": session.updates,
             "elapsed": session.clock.elapsed, "skipped": planner.skipped, "interrupted": session.interrupted,
-            "sources": session.sources, "cut": session.cut,
+            "sources": session.sources, "cut": session.cut, "reward_error": session.experience.reward_error,
         },
         "target": None if session.target is None else session.target.to_dict(),
         "rng": {"agent": plain_state(session.rng.bit_generator.state), "source": source},
@@ -162,6 +162,7 @@ def _restore(session: Session, state: dict[str, Any], arrays: dict[str, np.ndarr
         pmdp, {k.removeprefix("counts."): v for k, v in arrays.items() if k.startswith("counts.")}
     )
     session.experience = Experience(pmdp, counts)
+    session.experience.reward_error = float(progress.get("reward_error", 0.0))
     session.episodes, session.steps = int(progress["episodes"]), int(progress["steps"])
     session.stored_steps = session.steps
     session.updates, session.clock = int(progress["updates"]), Clock(float(progress["elapsed"]))

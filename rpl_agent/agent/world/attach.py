@@ -24,7 +24,7 @@ from rpl_agent.agent.world.env_facts import (
     time_limit,
 )
 from rpl_agent.agent.world.observations import Bound, Observed, StateOf, StateReader, check_observations
-from rpl_agent.agent.world.plays import can_cut, model_rewards
+from rpl_agent.agent.world.plays import can_cut, model_rewards, reward_tolerance
 from rpl_agent.errors import ModelError
 from rpl_agent.model.binding import Binding
 from rpl_agent.model.objective import Kind, Objective
@@ -43,12 +43,13 @@ class Attachment:
     objective: Objective
     is_vector: bool
     spec: dict[str, Any] | None  # how to make the environment again, as JSON
-    paid: np.ndarray | None  # (2, T) least and most that a transition pays; None where it is not compared
+    paid: np.ndarray | None  # (3, T) least and most that a transition pays, and a tolerance; None: not compared
     reader: StateReader  # from observations to states
     actions: np.ndarray  # (A,) the environment's number of each action of the model
     compiled: bool
     limit: int | None = None  # steps after which episodes are cut
     cuts: bool = False  # whether that can happen before the objective is decided
+    reward_error: float = 0.0  # what bounds pay where rewards miss the model's by the tolerance
     method: tuple[str, str] | None = None  # (confidence, relaxation) that suits it better than the defaults
 
 
@@ -94,15 +95,17 @@ def attach(
     fast = compiled and not is_vector(env) and simulator is not None and _is_transparent(env)
     if check_rewards is None:
         check_rewards = goal.kind is Kind.REWARD or binding is not None or (is_own and promised == goal)
-    paid = None
+    paid, error = None, 0.0
     if check_rewards:
         paid = model_rewards(model, goal if binding is None else binding.objective)
         paid = paid if binding is None or binding.paid is None else np.stack([binding.paid, binding.paid])
+        tolerance, error = reward_tolerance(model, goal, paid)
+        paid = np.vstack([paid, tolerance])
     reader = Observed(model, state_of, _observation_start(env, model)) if binding is None else Bound(binding)
     return Attachment(
         env, model, goal, is_vector(env), _spec(env), paid, reader, actions, fast, limit,
         cuts=can_cut(model, goal.resolve(model), limit, goal.horizon),
-        method=None if binding is None else binding.method,
+        reward_error=error, method=None if binding is None else binding.method,
     )  # fmt: skip
 
 

@@ -15,6 +15,8 @@ from rpl_agent.model.pmdp import ParametricMDP
 
 #: Transitions looked at before a limit is taken to cut plays; a spurious note is harmless.
 MOST_WORK = 20_000_000
+#: Rewards are sums of a few floats, some in single precision: by this share they may be off the model's.
+REWARD_TOLERANCE = 1e-6
 
 
 def gains(pmdp: ParametricMDP, task: Task) -> np.ndarray:
@@ -30,6 +32,20 @@ def model_rewards(pmdp: ParametricMDP, objective: Objective) -> np.ndarray:
     sign = 1.0 if objective.sense is Sense.MAX else -1.0
     ends = [pmdp.with_reward_end(objective.reward_name, None, upward) for upward in (False, True)]
     return np.sort([sign * gains(pmdp, objective.resolve(end)) + 0.0 for end in ends], axis=0)
+
+
+def reward_tolerance(pmdp: ParametricMDP, objective: Objective, paid: np.ndarray) -> tuple[np.ndarray, float]:
+    """((T,) how far a reward may be off ``paid`` (2, T), what the bounds then pay for it).
+
+    See `Objective.with_reward_error`: a share of each reward, or the same share of the largest one in every step.
+    Rounding to single precision is within it; an open-ended objective's zero rewards must be zero.
+    """
+    size = np.abs(paid)
+    if not objective.is_open_ended:
+        most = REWARD_TOLERANCE * float(size.max(initial=0.0))
+        return np.full(paid.shape[1], most), most
+    counted = np.abs(model_rewards(pmdp, objective)).min(axis=0)  # what the objective counts, if not what is paid
+    return REWARD_TOLERANCE * np.minimum(size.min(axis=0), counted), REWARD_TOLERANCE
 
 
 def settled(pmdp: ParametricMDP, task: Task) -> np.ndarray:

@@ -91,6 +91,8 @@ class Doubt:
             about = f"the expression {pmdp.table.polynomial(self.number)} has another value than the rest allows"
         elif self.kind == "domain":
             about = "parameters outside the domain explain them far better"
+        elif self.kind == CONTRADICTION:
+            return "the model is refuted: two certificates of this run contradict each other"
         elif self.kind in IN_TIME:
             total = f" (looked at after {counts.marks[self.number].total:,})" if self.number < len(counts.marks) else ""
             about = f"probabilities changed in the course of time{total}, or steps were not counted in their order"
@@ -100,6 +102,8 @@ class Doubt:
 NO_DOUBT = Doubt(-np.inf)
 #: Kinds of alternatives in which parameters change.
 IN_TIME = ("before", "after")
+#: No alternative: bounds that hold together with probability 1 − δ if the model is right, and do not.
+CONTRADICTION = "contradiction"
 
 
 class Alternatives:
