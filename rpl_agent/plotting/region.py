@@ -10,7 +10,9 @@ import numpy as np
 
 from rpl_agent.errors import ModelError
 from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.unused import used_parameters, without_unused
 from rpl_agent.regions.base import Region
+from rpl_agent.regions.box import box_minimum
 from rpl_agent.regions.intersection import Image
 from rpl_agent.regions.lifting import linear_chart
 from rpl_agent.regions.lp import LinearProgram
@@ -98,6 +100,10 @@ def parameter_support(region: Region | None, pmdp: ParametricMDP, directions: np
         return np.maximum(values, region.minimize(directions))
     if table.is_affine:
         return np.maximum(values, affine_program(region, pmdp).minimize(directions))
+    smaller, used = without_unused(pmdp), used_parameters(table)
+    if smaller is not pmdp:  # the coordinates of a region are those of the parameters in use
+        rest = box_minimum(np.ascontiguousarray(directions[:, ~used]), domain.lower[~used], domain.upper[~used])
+        return np.maximum(values, parameter_support(region, smaller, directions[:, used]) + rest)
     for member in getattr(region, "members", [region]):
         inner = member.inner if isinstance(member, Image) else member
         if isinstance(member, Image) or linear_chart(table).is_identity:  # coordinates that begin with the parameters

@@ -15,6 +15,7 @@ from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.errors import ModelError
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.ranges import range_on_box
+from rpl_agent.model.unused import used_parameters, without_unused
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.intersection import Image, Intersection
 from rpl_agent.regions.lifting import checked_bounds, linear_chart
@@ -117,6 +118,15 @@ def parameter_box(region: Region, pmdp: ParametricMDP) -> tuple[np.ndarray, np.n
     table, domain = pmdp.table, pmdp.domain
     reduction = table.reduction
     lower, upper = domain.lower.copy(), domain.upper.copy()
+    smaller = without_unused(pmdp)
+    if smaller is not pmdp:  # the coordinates of a region are those of the parameters in use
+        used = used_parameters(table)
+        lower[used], upper[used] = parameter_box(region, smaller)
+        if table.is_affine:
+            units = np.eye(domain.dimension)[~used]
+            least, most = np.split(affine_program(region, pmdp).minimize(np.vstack([units, -units])), 2)
+            lower[~used], upper[~used] = np.maximum(lower[~used], least), np.minimum(upper[~used], -most)
+        return _crossing_undone(lower, upper, domain.lower, domain.upper)
     if reduction.is_identity:
         low, high = region.box()
         return _crossing_undone(np.maximum(lower, low), np.minimum(upper, high), lower, upper)

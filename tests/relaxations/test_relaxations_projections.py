@@ -10,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpl_agent.errors import ModelError
+from rpl_agent.evidence.counts import Counts
 from rpl_agent.model import Domain, Nature, Objective, Polynomial, Sense, build
 from rpl_agent.model.ranges import range_on_box
+from rpl_agent.pipeline import Config, certify
+from rpl_agent.plotting.region import parameter_support
 from rpl_agent.regions import Box, Ellipsoid, Intersection, Polytope, build_region
 from rpl_agent.relaxations.projections import (
     expression_bounds,
@@ -276,6 +279,50 @@ def test_parameters_of_polynomial_models():
     lower, upper = bounds_of(cubic, {P("a") ** 3: (0.1, 0.2)})
     low, high = parameter_box(build_region(cubic, lower, upper), cubic)
     assert low[0] <= 0.1 ** (1 / 3) and high[0] >= 0.2 ** (1 / 3)
+
+
+UNUSED_CASES = {
+    "bilinear": [P("p") * P("q"), P("p")],
+    "cubic": [P("p") * P("p") * P("q"), P("p")],
+    "affine": [(P("p") + P("q")) * Fraction(1, 2), P("r") * Fraction(1, 2)],
+}
+
+
+@pytest.mark.parametrize("names", [("u", "p", "q"), ("p", "u", "q"), ("p", "q", "u")])
+@pytest.mark.parametrize("case", UNUSED_CASES)
+@pytest.mark.parametrize("ellipsoid", [False, True])
+def test_the_bounds_of_used_parameters_stay_with_them(case, names, ellipsoid):
+    """A region's coordinates are those of the parameters in use: an unused one shifted the others' bounds."""
+    names = (*names, "r") if case == "affine" else names
+    pmdp = go_or_stop(UNUSED_CASES[case], Domain.box(names))
+    theta = np.array([{"p": 0.6, "q": 0.6, "r": 0.5, "u": 0.1}[name] for name in names])
+    truth = pmdp.table.evaluate(theta).ravel()
+    region = build_region(pmdp, np.maximum(truth - 0.02, 0.0), np.minimum(truth + 0.02, 1.0))
+    if ellipsoid:
+        x = pmdp.table.reduction.coordinates(theta)[0]
+        region = Intersection([region, Ellipsoid(x, np.eye(len(x)), 0.05**2)])
+    low, high = parameter_box(region, pmdp)
+    assert (low <= theta).all() and (theta <= high).all()
+    u, p = names.index("u"), names.index("p")
+    assert (low[u], high[u]) == (0.0, 1.0) and high[p] - low[p] < 0.9
+    for lower, upper in (parameter_wise(region, pmdp).bounds(), expression_bounds(region, pmdp)):
+        assert (lower <= truth + 1e-12).all() and (truth <= upper + 1e-12).all()
+    for direction in np.vstack([np.eye(len(theta)), -np.eye(len(theta)), np.ones((1, len(theta)))]):
+        assert parameter_support(region, pmdp, direction[None, :])[0] <= direction @ theta + 1e-12
+
+
+def test_more_unused_parameters_than_coordinates():
+    names, used = [f"u{k}" for k in range(12)], ["a", "b", "c"]
+    a, b, c = map(P, used)
+    terms = [a * b, b * c, a * c, a, b * b, c * c, c * c * a, a * a * b]
+    pmdp = go_or_stop(terms, Domain.box([*names, *used]))
+    theta = np.array([0.5] * len(names) + [0.3, 0.6, 0.4])
+    counts = Counts(pmdp)
+    counts.add_batch(np.rint(1000 * pmdp.table.evaluate(theta).ravel()[pmdp.expression]).astype(int))
+    truth = np.prod([float(f.evaluate(dict(zip(used, theta[-3:])))) for f in terms])
+    for relaxation in ("parameter", "expression", "rectangular"):
+        found = certify(pmdp, counts, Objective.reach("goal"), Config("ellipsoid", relaxation))
+        assert found.lower <= truth <= found.upper
 
 
 def test_empty_and_foreign_regions_are_errors():
