@@ -46,7 +46,7 @@ from rpl_agent.coupled.attribution import attribution, episodes_seen
 from rpl_agent.errors import DataError, ModelError, RefutedWarning, RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import untied_intervals
-from rpl_agent.evidence.ledger import Ledger, check_delta
+from rpl_agent.evidence.ledger import LEAST_DELTA, Ledger, check_delta
 from rpl_agent.likelihood.estimate import TELLING_GAIN, edge, point_estimate
 from rpl_agent.likelihood.refutation.alternatives import IN_TIME, NO_DOUBT, Doubt
 from rpl_agent.likelihood.refutation.misspecification import doubt
@@ -83,7 +83,7 @@ class Config:
     pieces: int = 8  # coupled relaxation: pieces of the region to try on a side where the whole falls short
 
     def __post_init__(self) -> None:
-        check_delta(self.delta)
+        check_delta(self.delta, LEAST_DELTA)
         confidence_set(self.confidence)
         if self.relaxation not in RELAXATIONS:
             raise ModelError(f"relaxation {self.relaxation!r} is not one of {RELAXATIONS}")

@@ -44,7 +44,8 @@ def clopper_pearson(successes: ArrayLike, trials: ArrayLike, gamma: float) -> tu
     some = k < n
     # the complementary inverse keeps a small γ accurate where 1 − γ/2 would round it away
     upper[some] = scipy.special.betainccinv(k[some] + 1.0, n[some] - k[some], gamma / 2.0)
-    return _outward(lower, upper)
+    # quantiles below 1e-150 may not be found: nothing is known on that side
+    return _outward(np.nan_to_num(lower, nan=0.0), np.nan_to_num(upper, nan=1.0))
 
 
 def anytime(successes: ArrayLike, trials: ArrayLike, gamma: float) -> tuple[np.ndarray, np.ndarray]:

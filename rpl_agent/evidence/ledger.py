@@ -27,6 +27,9 @@ MAIN_SHARE, FALLBACK_SHARE, REFUTATION_SHARE = 0.95, 0.04, 0.00999
 #: Of the main share, what the likelihood gives to intervals: they matter for small data only.
 INTERVAL_SHARE = 0.03
 
+#: The least δ: its shares for 10^40 events are numbers of full precision, for which quantiles can be computed.
+LEAST_DELTA = 1e-100
+
 
 @dataclass(frozen=True)
 class Ledger:
@@ -41,7 +44,7 @@ class Ledger:
     @classmethod
     def of(cls, delta: float) -> Ledger:
         """δ divided by the shares above."""
-        check_delta(delta)
+        check_delta(delta, LEAST_DELTA)
         level_set, intervals = split_main(delta * MAIN_SHARE)
         return cls(delta, level_set, intervals, delta * FALLBACK_SHARE, delta * REFUTATION_SHARE)
 
@@ -66,7 +69,9 @@ def per_event(delta: float, events: int) -> float:
     return delta / max(events, 1)
 
 
-def check_delta(delta: float) -> None:
-    """δ must be a probability strictly between 0 and 1."""
+def check_delta(delta: float, least: float = 0.0) -> None:
+    """δ must be a probability strictly between 0 and 1, and at least ``least`` where it is to be divided."""
     if not (isinstance(delta, (int, float, np.floating)) and 0.0 < delta < 1.0):
         raise DataError(f"delta = {delta!r} must lie strictly between 0 and 1")
+    if delta < least:
+        raise DataError(f"delta = {delta!r} is too small to be divided: at least {least:g}")

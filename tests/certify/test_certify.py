@@ -184,6 +184,18 @@ def test_delta_must_be_a_probability(delta):
         Config(delta=delta)
 
 
+@pytest.mark.parametrize("confidence", CONFIDENCES)
+def test_small_deltas_are_divided_or_refused(confidence):
+    """5e-324 has no shares, and quantiles of 1e-200 are no numbers."""
+    for delta in (5e-324, 1e-200):
+        with pytest.raises(DataError, match="too small to be divided: at least 1e-100"):
+            Config(confidence, delta=delta)
+    model, objective = small_model("affine"), Objective.reach("done", avoid="dead")
+    counts = uniform_counts(model, objective, np.array([0.35, 0.6]), 300, 60, seed=1)
+    certificate = certify(model, counts, objective, Config(confidence, "rectangular", delta=1e-100))
+    assert 0.0 <= certificate.lower <= certificate.upper <= 1.0 and not certificate.fallback
+
+
 def test_bad_settings_are_named():
     with pytest.raises(ModelError, match="confidence 'magic'"):
         Config(confidence="magic")

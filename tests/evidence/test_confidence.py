@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from rpl_agent import Config, Counts, Objective, build, certify, confidence
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence import ledger
-from rpl_agent.evidence.ledger import Ledger, per_event, split_main
+from rpl_agent.evidence.ledger import LEAST_DELTA, Ledger, per_event, split_main
 from rpl_agent.regions.box import Box
 
 
-@given(st.floats(min_value=1e-300, max_value=1.0, exclude_max=True))
+@given(st.floats(min_value=LEAST_DELTA, max_value=1.0, exclude_max=True))
 def test_the_parts_of_delta_sum_to_at_most_delta(delta):
-    """In exact arithmetic, for every δ that can be written."""
+    """In exact arithmetic, for every δ that is taken."""
     book = Ledger.of(delta)
     parts = [Fraction(getattr(book, field.name)) for field in fields(book) if field.name != "delta"]
     assert sum(parts) <= Fraction(delta)

@@ -131,6 +131,11 @@ def test_anytime_price_is_moderate():
     assert ((a / c > 1.05) & (a / c < 1.35)).all()
 
 
+def test_quantiles_that_cannot_be_computed_bound_nothing():
+    lower, upper = intervals.clopper_pearson(np.array([5, 5]), np.array([1000, 10]), 1e-300)
+    assert (lower[0], upper[1]) == (0.0, 1.0) and np.isfinite([*lower, *upper]).all()
+
+
 def test_bad_input(model):
     for delta in (0.0, 1.0, -1.0, float("nan")):
         with pytest.raises(DataError, match="delta"):
