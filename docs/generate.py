@@ -2,7 +2,7 @@
 
 docs/cli.md comes from the parser; the result tables between the marks
 `<!-- results:NAME -->` and `<!-- /results -->` of README.md, docs/choosing.md and docs/experiments.md come from
-results/rows.jsonl.
+results/rows.jsonl.gz.
 `--check` writes nothing and fails if a page is out of date (run by the tests).
 """
 
@@ -25,7 +25,7 @@ from rpl_agent.experiments.tables import Table, online_table, short
 DOCS = Path(__file__).resolve().parent
 
 
-RESULTS = DOCS.parent / "results" / "rows.jsonl"
+RESULTS = DOCS.parent / "results" / "rows.jsonl.gz"
 BLOCK = re.compile(r"(<!-- results:(\w+) -->\n).*?(<!-- /results -->)", re.S)
 THEIRS = ("clopper-pearson", "rectangular")
 #: our set with one parameter per row, and with one for all of them (the default)

@@ -1,16 +1,15 @@
-"""The paper's published figures, as data: Table 1 (sizes), Tables 2 and 3 (uniform sampling) and 5 (ellipsoids).
+"""The paper's published figures: published.csv has Tables 2 and 3 (uniform sampling) and 5 (ellipsoids).
 
 Instances are named by what they are: the paper's Betting "(150)" is n = 140 in Tables 2 and 3 and n = 135 in
 Tables 1 and 5; its Glider "(106, 99)" is 69x67 in Tables 2 and 3 and 71x67 in Tables 1 and 5; its Glider "(51, 47)"
-has a region as target in Tables 2 and 3 and a cell in Tables 1 and 5. "TO" is a time-out after 2 hours.
-
-Each cell below is ``lower upper relative-gap seconds`` (Table 2) or ``... build solve`` (Tables 3 and 5).
+has a region as target in Tables 2 and 3 and a cell in Tables 1 and 5. Lines without numbers are
+time-outs after 2 hours.
 """
-
-# ruff: noqa: E501 (rows of a table stay whole)
 
 from __future__ import annotations
 
+import csv
+from importlib.resources import files
 from typing import NamedTuple
 
 
@@ -29,99 +28,21 @@ class Published(NamedTuple):
         return self.lower is None
 
 
-#: The paper's sets, (confidence, relaxation), in the order of the columns.
-POLYTOPE_SETS = (
-    ("clopper-pearson", "tied"), ("clopper-pearson", "parameter"), ("clopper-pearson", "expression"),
-    ("clopper-pearson", "rectangular"),
-)  # fmt: skip
-ELLIPSOID_SETS = (
-    ("clopper-pearson", "tied"), ("clopper-pearson", "parameter"), ("ellipsoid", "parameter"),
-    ("clopper-pearson", "expression"), ("ellipsoid", "expression"), ("clopper-pearson", "rectangular"),
-)  # fmt: skip
-
-_TABLE_2 = """
-Aircraft-50x10         | 0.67 0.814 0.19 4.04 | 0.618 0.828 0.28 4.62 | 0.719 0.767 0.06 5.72 | 0.725 0.761 0.05 47.12
-Aircraft-100x20        | 0.745 0.906 0.19 30.45 | 0.679 0.918 0.29 34.71 | 0.805 0.865 0.07 39.54 | 0.814 0.858 0.05 353.36
-Aircraft-200x40        | 0.628 0.92 0.36 688.27 | 0.55 0.928 0.47 878.04 | 0.754 0.85 0.12 882.78 | 0.769 0.838 0.09 4464.25
-Betting-50             | 14.4 65.3 1.88 2.70 | 25.8 28.7 0.10 6.49 | 25.8 28.7 0.10 7.53 | 25.8 28.7 0.10 2.29
-Betting-100            | 16.5 162 3.24 13.07 | 41.8 47.7 0.13 12.86 | 41.8 47.7 0.13 26.31 | 41.8 47.7 0.13 17.05
-Betting-140            | 17.5 263 3.98 25.18 | 56.5 65.5 0.15 37.98 | 56.5 65.5 0.15 53.16 | 56.5 65.5 0.15 38.34
-Engagement-100         | 38.4 49.3 0.26 5.46 | 16.6 5422 127.35 4.44 | 39.8 45 0.12 1.00 | 39.8 45 0.12 1.82
-Engagement-300         | 38.6 46.8 0.19 16.55 | 18.7 3615 84.74 21.30 | 40.8 45.3 0.11 7.95 | 40.8 45.3 0.11 7.27
-Engagement-1000        | 39.1 45.4 0.15 70.02 | 24 687 15.63 57.74 | 41.3 43.8 0.06 65.80 | 41.3 43.8 0.06 95.44
-MarsRover-50x50        | 0 0.797 1.59 92.02 | 0.177 0.833 1.31 136.87 | 0.488 0.515 0.05 115.15 | TO
-MarsRover-75x75        | 0 0.895 1.42 521.67 | 0.0904 0.9 1.28 576.92 | 0.619 0.647 0.04 580.21 | TO
-MarsRover-125x125      | 0 0.877 1.42 2169.21 | 0.0441 0.922 1.42 2553.84 | 0.599 0.635 0.06 2306.29 | TO
-Glider-21x17           | 41.1 44.6 0.08 0.25 | 42.4 42.9 0.01 0.19 | 42.5 42.8 0.01 0.71 | 42.5 42.8 0.01 37.26
-Glider-51x47-region    | 62.3 20001 293.07 28.92 | 58.8 59.2 0.01 1.67 | 58.8 59.1 0.01 17.16 | 58.8 59.1 0.01 6268.23
-Glider-69x67           | 66.4 35254 464.04 52.95 | 75.6 76.1 0.01 3.88 | 75.6 76 0.01 48.50 | TO
-ParallelBetting-5      | 24 29.4 0.20 0.31 | 25.1 28.2 0.12 0.40 | 26.1 27.2 0.04 0.80 | 26.1 27.2 0.04 10.16
-ParallelBetting-10     | 26.4 40.6 0.44 2.86 | 29.7 34.5 0.15 3.23 | 31.1 32.9 0.06 6.42 | 31.1 32.8 0.05 116.52
-ParallelBetting-20     | 13 110 3.39 21.23 | 25.4 31.7 0.22 666.30 | TO | TO
-"""
-
-_TABLE_3 = """
-Aircraft-50x10         | 0.67 0.814 0.19 0.77 3.28 | 0.618 0.828 0.28 1.29 3.34 | 0.719 0.767 0.06 2.17 3.55 | 0.725 0.761 0.05 44.95 2.17
-Aircraft-100x20        | 0.745 0.906 0.19 4.11 26.34 | 0.679 0.918 0.29 8.77 25.94 | 0.805 0.865 0.07 9.26 30.28 | 0.814 0.858 0.05 309.67 43.69
-Aircraft-200x40        | 0.628 0.92 0.36 43.23 645.05 | 0.55 0.928 0.47 114.09 763.95 | 0.754 0.85 0.12 128.50 754.28 | 0.769 0.838 0.09 2175.51 2288.73
-Betting-50             | 14.4 65.3 1.88 0.92 1.79 | 25.8 28.7 0.10 1.57 4.92 | 25.8 28.7 0.10 4.67 2.87 | 25.8 28.7 0.10 1.28 1.01
-Betting-100            | 16.5 162 3.24 3.10 9.98 | 41.8 47.7 0.13 4.99 7.87 | 41.8 47.7 0.13 16.87 9.44 | 41.8 47.7 0.13 8.79 8.26
-Betting-140            | 17.5 263 3.98 5.69 19.49 | 56.5 65.5 0.15 19.36 18.61 | 56.5 65.5 0.15 35.29 17.87 | 56.5 65.5 0.15 13.10 25.24
-Engagement-100         | 38.4 49.3 0.26 0.12 5.33 | 16.6 5422 127.35 0.11 4.33 | 39.8 45 0.12 0.19 0.82 | 39.8 45 0.12 1.24 0.58
-Engagement-300         | 38.6 46.8 0.19 0.32 16.23 | 18.7 3615 84.74 0.31 20.98 | 40.8 45.3 0.11 0.48 7.47 | 40.8 45.3 0.11 1.41 5.86
-Engagement-1000        | 39.1 45.4 0.15 0.98 69.04 | 24 687 15.63 0.91 56.83 | 41.3 43.8 0.06 1.26 64.54 | 41.3 43.8 0.06 2.17 93.27
-MarsRover-50x50        | 0 0.797 1.59 9.38 82.64 | 0.177 0.833 1.31 21.09 115.78 | 0.488 0.515 0.05 27.74 87.41 | TO
-MarsRover-75x75        | 0 0.895 1.42 15.96 505.71 | 0.0904 0.9 1.28 47.80 529.12 | 0.619 0.647 0.04 61.38 518.83 | TO
-MarsRover-125x125      | 0 0.877 1.42 19.64 2149.57 | 0.0441 0.922 1.42 97.87 2455.97 | 0.599 0.635 0.06 111.17 2195.12 | TO
-Glider-21x17           | 41.1 44.6 0.08 0.16 0.09 | 42.4 42.9 0.01 0.16 0.03 | 42.5 42.8 0.01 0.65 0.06 | 42.5 42.8 0.01 37.20 0.06
-Glider-51x47-region    | 62.3 20001 293.07 0.52 28.40 | 58.8 59.2 0.01 1.12 0.55 | 58.8 59.1 0.00 16.59 0.57 | 67.9 68.1 0.00 9266.65 1.58
-Glider-69x67           | 66.4 35254 464.04 0.52 52.43 | 75.6 76.1 0.01 1.91 1.97 | 75.6 76 0.00 46.57 1.94 | TO
-ParallelBetting-5      | 24.3 44.7 0.64 1.89 0.69 | 25.1 28.2 0.10 0.38 0.02 | 26.1 27.2 0.04 0.77 0.03 | 26.1 27.2 0.03 10.13 0.03
-ParallelBetting-10     | 26.4 40.6 0.44 2.13 0.73 | 29.7 34.5 0.15 2.83 0.40 | 31.1 32.9 0.06 5.79 0.63 | 31.1 32.8 0.05 116.11 0.41
-ParallelBetting-20     | 13 110 3.39 16.00 5.24 | 25.4 31.7 0.22 659.37 6.94 | TO | TO
-"""
-
-_TABLE_5 = """
-Aircraft-50x10         | 0.67 0.814 0.19 0.30 0.43 | 0.618 0.828 0.28 0.95 0.60 | 0.599 0.835 0.32 0.50 0.50 | 0.719 0.767 0.06 1.13 0.60 | 0.71 0.78 0.09 1.86 0.63 | 0.725 0.761 0.05 28.02 0.54
-Aircraft-100x20        | 0.745 0.906 0.19 2.02 16.54 | 0.679 0.918 0.29 6.56 27.81 | 0.678 0.919 0.29 3.14 14.67 | 0.805 0.865 0.07 7.47 19.30 | 0.805 0.866 0.07 28.12 28.47 | 0.814 0.858 0.05 217.95 20.55
-Aircraft-200x40        | 0.628 0.92 0.36 15.71 282.38 | 0.55 0.928 0.47 54.06 327.19 | 0.575 0.926 0.44 22.96 266.26 | 0.754 0.85 0.12 61.25 253.13 | 0.768 0.844 0.09 1667.3 344.75 | 0.769 0.838 0.09 1438.33 754.25
-Betting-50             | 12.1 83.7 2.65 0.42 0.76 | 25.2 28.5 0.12 0.90 1.17 | 24.6 29.5 0.18 0.58 1.42 | 25.2 28.5 0.12 1.80 1.04 | 24.6 29.5 0.18 25.42 1.30 | 25.2 28.5 0.12 0.91 0.50
-Betting-100            | 16.5 162 3.24 1.48 5.36 | 41.8 47.7 0.13 4.36 6.70 | 40.9 49.5 0.19 2.53 8.04 | 41.8 47.7 0.13 7.96 11.16 | 40.9 49.5 0.19 584.54 6.64 | 41.8 47.7 0.13 4.43 4.74
-Betting-135            | 17.5 250 3.91 2.40 12.99 | 54.7 63.3 0.15 9.34 9.67 | 53.6 66.1 0.21 5.26 15.28 | 54.7 63.3 0.15 15.75 14.86 | 53.6 66.1 0.21 1916.81 5.58 | 54.7 63.3 0.15 9.16 8.65
-Engagement-100         | 38.4 49.3 0.26 0.07 2.40 | 16.6 5422 127.35 0.10 1.58 | 15.3 9740 229.13 0.10 2.05 | 39.8 45 0.12 0.13 0.46 | 35.6 53.2 0.41 0.13 0.49 | 39.8 45 0.12 0.74 0.31
-Engagement-300         | 38.6 46.8 0.19 0.16 5.92 | 18.7 3615 84.74 0.24 6.57 | 15.7 9110 214.27 0.20 6.90 | 40.8 45.3 0.11 0.28 3.34 | 36.7 50.6 0.33 0.26 3.04 | 40.8 45.3 0.11 0.86 2.28
-Engagement-1000        | 39.1 45.4 0.15 0.50 20.16 | 24 687 15.63 0.67 20.46 | 16 7857 184.74 0.45 20.89 | 41.3 43.8 0.06 0.69 20.60 | 38.5 47.7 0.22 0.56 19.95 | 41.3 43.8 0.06 1.28 40.77
-MarsRover-50x50        | 0 0.797 1.59 3.22 46.72 | 0.177 0.833 1.31 6.26 44.63 | 0.174 0.837 1.32 5.03 46.19 | 0.488 0.515 0.05 7.07 42.73 | 0.476 0.525 0.10 23.26 43.82 | TO
-MarsRover-75x75        | 0 0.895 1.42 6.35 240.78 | 0.0904 0.9 1.28 19.94 232.96 | 0.0801 0.901 1.30 15.01 216.61 | 0.619 0.647 0.04 21.99 235.26 | 0.605 0.658 0.08 108.24 217.49 | TO
-MarsRover-125x125      | 0 0.877 1.42 15.65 1279.81 | 0.0441 0.922 1.42 114.78 1326.19 | 0.0422 0.922 1.43 57.16 1590.10 | 0.599 0.635 0.06 116.29 1384.91 | TO | TO
-Glider-21x17           | 41.1 44.6 0.08 0.07 0.04 | 42.4 42.9 0.01 0.15 0.05 | 42 43.3 0.03 0.23 0.04 | 42.5 42.8 0.01 0.30 0.04 | 42.2 43.1 0.02 2.15 0.04 | 42.5 42.8 0.01 21.90 0.03
-Glider-51x47           | 89.8 22443 221.40 0.17 11.20 | 100.66 101.21 0.01 0.82 0.27 | 100 102 0.01 0.34 0.28 | 100.76 101.12 0.00 5.97 0.27 | 100.57 101.32 0.01 11.47 0.27 | 100.76 101.12 0.00 5782.72 0.15
-Glider-71x67           | 87 30071 288.64 0.11 20.00 | 103 105 0.01 1.82 0.60 | 102 105 0.03 0.66 0.65 | 103 104 0.01 21.50 0.61 | 103 105 0.02 49.26 0.50 | TO
-ParallelBetting-5      | 24 29.4 0.20 0.14 0.03 | 25.1 28.2 0.12 0.41 0.03 | 23.1 30.6 0.28 0.35 0.03 | 26.1 27.2 0.04 0.49 0.03 | 24.9 28.6 0.14 1.71 0.03 | 26.1 27.2 0.04 6.84 0.03
-ParallelBetting-10     | 26.4 40.6 0.44 1.06 0.44 | 29.7 34.5 0.15 2.59 0.44 | 26.9 37.9 0.34 1.79 0.45 | 31.1 32.9 0.06 3.12 0.44 | 29.3 34.9 0.17 25.91 0.21 | 31.1 32.8 0.05 73.99 0.21
-ParallelBetting-20     | 13 110 3.39 5.56 4.81 | 25.4 31.7 0.22 898.14 4.48 | 22.6 35.8 0.46 21.96 3.22 | TO | TO | TO
-"""
-
-
-def _parse(text: str, sets: tuple[tuple[str, str], ...]) -> dict[tuple[str, str, str], Published]:
-    cells = {}
-    for line in text.strip().splitlines():
-        instance, *columns = (part.strip() for part in line.split("|"))
-        for (confidence, relaxation), column in zip(sets, columns, strict=True):
-            if column == "TO":
-                cell = Published(None, None, None, None, None, None)
-            else:
-                lower, upper, gap, *seconds = map(float, column.split())
-                build, solve = seconds if len(seconds) == 2 else (None, None)
-                cell = Published(lower, upper, gap, build, solve, sum(seconds))
-            cells[instance, confidence, relaxation] = cell
-    return cells
+def _read() -> dict[str, dict[tuple[str, str, str], Published]]:
+    tables: dict[str, dict[tuple[str, str, str], Published]] = {}
+    lines = files("rpl_agent.experiments").joinpath("published.csv").read_text().splitlines()[1:]
+    for table, instance, confidence, relaxation, *cells in csv.reader(lines):
+        lower, upper, gap, build, solve, total = (float(cell) if cell else None for cell in cells)
+        if build is not None and solve is not None:
+            total = build + solve
+        tables.setdefault(table, {})[instance, confidence, relaxation] = Published(
+            lower, upper, gap, build, solve, total
+        )
+    return tables
 
 
 #: (instance, confidence, relaxation) -> cell.
-TABLE_2 = _parse(_TABLE_2, POLYTOPE_SETS)
-TABLE_3 = _parse(_TABLE_3, POLYTOPE_SETS)
-TABLE_5 = _parse(_TABLE_5, ELLIPSOID_SETS)
+TABLE_2, TABLE_3, TABLE_5 = _read().values()
 
 
 def published(instance: str, confidence: str, relaxation: str) -> Published | None:

@@ -7,11 +7,13 @@ Lines are only ever appended. A torn last line (the process died while writing) 
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import os
 import platform
 import subprocess
+from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime, timezone
 from functools import lru_cache
@@ -31,6 +33,13 @@ SPOOL = ".spool"
 def number(value: Any) -> float:
     """A number of a row: a float, "inf", "nan", or None for "not there"."""
     return math.nan if value is None else float(value)
+
+
+def by_kind(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    groups: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row["task"]["kind"]].append(row)
+    return groups
 
 
 @lru_cache(maxsize=1)
@@ -76,11 +85,12 @@ def append(path: Path, rows: Iterable[Row]) -> None:
 
 
 def read(path: Path) -> list[Row]:
-    """All whole rows of a file; unreadable lines are skipped."""
+    """All whole rows of a file (compressed if its name ends with .gz); unreadable lines are skipped."""
     if not path.exists():
         return []
+    data = path.read_bytes()
     rows = []
-    for line in path.read_text().splitlines():
+    for line in (gzip.decompress(data) if path.suffix == ".gz" else data).decode(errors="replace").split("\n"):
         try:
             row = json.loads(line)
         except json.JSONDecodeError:
@@ -91,12 +101,13 @@ def read(path: Path) -> list[Row]:
 
 
 class Store:
-    """The rows of one results folder."""
+    """The rows of one results folder: rows.jsonl, to which new ones are appended, and rows.jsonl.gz if there is one."""
 
     def __init__(self, folder: str | os.PathLike):
         self.folder = Path(folder)
         self.path = self.folder / ROWS
-        self._rows: dict[str, Row] = {row["key"]: row for row in read(self.path)}
+        parts = (self.folder / f"{ROWS}.gz", self.path)
+        self._rows: dict[str, Row] = {row["key"]: row for part in parts for row in read(part)}
 
     def __contains__(self, key: str) -> bool:
         return key in self._rows

@@ -8,13 +8,13 @@ import io
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rpl_agent.experiments import suites
-from rpl_agent.experiments.published import published
+from rpl_agent.experiments.published import Published, published
 from rpl_agent.experiments.statistics import arrival, bootstrap
-from rpl_agent.experiments.store import Row, number
+from rpl_agent.experiments.store import Row, by_kind, number
 from rpl_envs import INSTANCES
 
 #: A solver's own bracket wider than this share of V* is worth a remark: part of the gap is numerical then.
@@ -150,41 +150,38 @@ def remark(rows: Sequence[Row]) -> str:
     return "; ".join(remarks)
 
 
-def gaps_table(rows: Sequence[Row]) -> Table:
-    """Relative gaps in the layout of Table 2: one line per instance, ours / paper's."""
-    groups = _grouped(rows, "instance", "confidence", "relaxation")
-    sets = [s for s in suites.UNIFORM_SETS if any((c, r) == s for _, c, r in groups)]
-    lines = []
-    for name in ordered_instances(n for n, _, _ in groups):
-        line = [name]
-        for confidence, relaxation in sets:
-            some = groups.get((name, confidence, relaxation))
-            ours = "–" if some is None else short(_mean(some, "relative_gap"))
-            paper = published(name, confidence, relaxation)
-            theirs = "" if paper is None else " / TO" if paper.timed_out else f" / {short(paper.gap)}"
-            line.append(ours + theirs)
-        lines.append(line)
-    columns = ["instance", *(suites.set_name(*s) for s in sets)]
-    return Table("table2_gaps", "Relative gaps, ours / the paper's", columns, lines, "TO: time-out after 2 hours.")
-
-
-def times_table(rows: Sequence[Row]) -> Table:
-    """Seconds (build + solve) in the same layout, ours / paper's, with totals."""
+def _beside_the_paper(
+    rows: Sequence[Row], ours: Callable[[Sequence[Row]], float], theirs: Callable[[Published], float | None]
+) -> tuple[list[str], list[list[str]], list[float]]:
+    """(columns, lines, totals) in the layout of Table 2: one line per instance, ours / the paper's for every set."""
     groups = _grouped(rows, "instance", "confidence", "relaxation")
     sets = [s for s in suites.UNIFORM_SETS if any((c, r) == s for _, c, r in groups)]
     lines, totals = [], [0.0] * len(sets)
     for name in ordered_instances(n for n, _, _ in groups):
         line = [name]
-        for i, (confidence, relaxation) in enumerate(sets):
-            some = groups.get((name, confidence, relaxation))
-            ours = math.nan if some is None else _mean(some, "build", "timing") + _mean(some, "solve", "timing")
-            totals[i] += 0.0 if math.isnan(ours) else ours
-            paper = published(name, confidence, relaxation)
-            theirs = "" if paper is None else " / TO" if paper.timed_out else f" / {short(paper.total)}"
-            line.append(short(ours) + theirs)
+        for i, chosen in enumerate(sets):
+            some = groups.get((name, *chosen))
+            mine = math.nan if some is None else ours(some)
+            totals[i] += 0.0 if math.isnan(mine) else mine
+            paper = published(name, *chosen)
+            beside = "" if paper is None else " / TO" if paper.timed_out else f" / {short(theirs(paper))}"
+            line.append(short(mine) + beside)
         lines.append(line)
+    return ["instance", *(suites.set_name(*s) for s in sets)], lines, totals
+
+
+def gaps_table(rows: Sequence[Row]) -> Table:
+    columns, lines, _ = _beside_the_paper(rows, lambda some: _mean(some, "relative_gap"), lambda paper: paper.gap)
+    return Table("table2_gaps", "Relative gaps, ours / the paper's", columns, lines, "TO: time-out after 2 hours.")
+
+
+def _seconds(rows: Sequence[Row]) -> float:
+    return _mean(rows, "build", "timing") + _mean(rows, "solve", "timing")
+
+
+def times_table(rows: Sequence[Row]) -> Table:
+    columns, lines, totals = _beside_the_paper(rows, _seconds, lambda paper: paper.total)
     lines.append(["all", *(short(t) for t in totals)])
-    columns = ["instance", *(suites.set_name(*s) for s in sets)]
     note = "Seconds to build and solve, ours / the paper's (another machine; TO: time-out after 7200 s)."
     return Table("table3_seconds", "Runtimes", columns, lines, note)
 
@@ -289,18 +286,16 @@ def compare_table(rows: Sequence[Row]) -> Table:
 
 def tables(rows: Sequence[Row]) -> list[Table]:
     """Every table that the rows allow."""
-    by_kind: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        by_kind[row["task"]["kind"]].append(row)
+    groups = by_kind(rows)
     found: list[Table] = []
-    if by_kind["sizes"]:
-        found.append(sizes_table(by_kind["sizes"]))
-    for episodes in sorted({row["task"]["episodes"] for row in by_kind["uniform"]}, reverse=True):
-        some = [row for row in by_kind["uniform"] if row["task"]["episodes"] == episodes]
+    if groups["sizes"]:
+        found.append(sizes_table(groups["sizes"]))
+    for episodes in sorted({row["task"]["episodes"] for row in groups["uniform"]}, reverse=True):
+        some = [row for row in groups["uniform"] if row["task"]["episodes"] == episodes]
         made = [gaps_table(some), times_table(some), uniform_table(some)]
         found += made if not any(t.name == made[0].name for t in found) else [t.suffixed(episodes) for t in made]
-    if by_kind["online"]:
-        found.append(online_table(by_kind["online"]))
-    if by_kind["compare"]:
-        found.append(compare_table(by_kind["compare"]))
+    if groups["online"]:
+        found.append(online_table(groups["online"]))
+    if groups["compare"]:
+        found.append(compare_table(groups["compare"]))
     return found

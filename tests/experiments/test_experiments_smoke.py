@@ -79,13 +79,13 @@ def test_one_page_without_the_network(results):
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=['\"]?(https?:)?//", page)
     assert page.count("src='data:image/png;base64,") == 2  # two worlds are pictured
     charts = json.loads(re.search(r'id="charts">(.*?)</script>', page, re.S)[1])
-    assert [chart["id"] for chart in charts] == ["online", "gap", "shares", "gaps", "agents", "policies"]
+    assert [chart["id"] for chart in charts] == ["online", "gap", "shares", "seconds", "gaps", "agents", "policies"]
     assert len(charts) == made["charts"] and set(charts[-1]["panels"]) == {"Betting-25", "Glider-11x9"}
     assert "Comparison of agents" in page and "P_Λ(U)" in page and "versions" in page
     for name in ("table1_sizes", "table2_uniform", "table2_gaps", "table3_seconds", "figure4_online", "compare"):
         text = (results / "tables" / f"{name}.csv").read_text()
         assert len(text.splitlines()) >= 2
-    for name in ("figure4.png", "gaps.png", "compare.png", "worlds/Betting-25.png"):
+    for name in ("figure4.png", "gaps.png", "agents.png", "seconds.png", "worlds/Betting-25.png"):
         assert (results / "figures" / name).read_bytes().startswith(b"\x89PNG")
 
 

@@ -53,7 +53,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_generated_pages_are_up_to_date():
-    """docs/cli.md and the result tables follow from the code and from results/rows.jsonl."""
+    """docs/cli.md and the result tables follow from the code and from results/rows.jsonl.gz."""
     result = subprocess.run(
         [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"], capture_output=True, text=True, timeout=300
     )

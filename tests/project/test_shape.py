@@ -35,7 +35,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/cli": 1_600,
     "rpl_agent/coupled": 1_040,
     "rpl_agent/evidence": 1_110,
-    "rpl_agent/experiments": 2_440,
+    "rpl_agent/experiments": 2_260,
     "rpl_agent/formats": 6_780,
     "rpl_agent/likelihood": 2_400,
     "rpl_agent/model": 3_980,
@@ -150,7 +150,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 37_430
+    assert sum(LINES_OF_PACKAGE.values()) <= 37_250
 
 
 def test_folders_are_not_crowded():

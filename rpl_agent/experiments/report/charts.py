@@ -7,6 +7,7 @@ and upper bounds on and off. Nothing here draws: the page's script does.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,11 +16,26 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.experiments import suites
-from rpl_agent.experiments.plots import COLOURS, PALETTE, band
 from rpl_agent.experiments.published import published
-from rpl_agent.experiments.store import Row, number
+from rpl_agent.experiments.statistics import interquartile_mean
+from rpl_agent.experiments.store import Row, by_kind, number
 from rpl_agent.experiments.tables import ordered_instances, share
 
+#: One colour per set, the same in every figure; safe for colour-blind readers (Okabe and Ito).
+COLOURS: dict[tuple[str, ...], str] = {
+    ("clopper-pearson", "tied"): "#999999", ("clopper-pearson", "parameter"): "#E69F00",
+    ("clopper-pearson", "expression"): "#56B4E9", ("clopper-pearson", "rectangular"): "#0072B2",
+    ("ellipsoid", "parameter"): "#F0E442", ("ellipsoid", "expression"): "#CCBB44",
+    ("ellipsoid", "rectangular"): "#AA8800", ("l1", "rectangular"): "#CC79A7",
+    ("anytime", "rectangular"): "#009E73", ("likelihood", "expression"): "#F4A582",
+    ("likelihood", "rectangular"): "#D55E00",
+    ("clopper-pearson", "coupled"): "#0b7285", ("likelihood", "coupled"): "#c2255c",
+    ("likelihood", "coupled", "certificate"): "#5f3dc4",
+}  # fmt: skip
+PALETTE = (
+    "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#5A6B7B", "#8C564B", "#7A68A6",
+    "#A6D854", "#FB8072", "#542788", "#E7298A", "#66A61E", "#A6761D", "#386CB0", "#F0027F", "#BF5B17",
+)  # fmt: skip
 #: (kind, label of its box, shown at first)
 KINDS = (
     ("true", "true value of the policy (solid)", True),
@@ -45,19 +61,12 @@ class ReportChart:
         return {"id": self.id, "panels": self.panels, "kinds": list(self.kinds)}
 
 
-def by_kind(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    groups: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[row["task"]["kind"]].append(row)
-    return groups
-
-
 def charts(rows: Sequence[Row]) -> list[ReportChart]:
     """Every chart that the rows allow."""
     groups = by_kind(rows)
     found = []
     if groups["online"]:
-        found += [online_chart(groups["online"]), gap_chart(groups["online"]), share_chart(groups["online"])]
+        found += [make(groups["online"]) for make in (online_chart, gap_chart, share_chart, seconds_chart)]
     if groups["uniform"]:
         found.append(uniform_chart(groups["uniform"]))
     if groups["compare"]:
@@ -66,6 +75,28 @@ def charts(rows: Sequence[Row]) -> list[ReportChart]:
 
 
 # ---------------------------------------------------------------------- lines over episodes
+def band(rows: Sequence[Row], field: str) -> tuple[np.ndarray, ...]:
+    """(episodes, middle, low, high) over seeds; points that not all seeds have are left out.
+
+    Agents with several copies of a world end some episodes in one step: a point belongs to the last checkpoint that was
+    due then.
+    """
+    due = suites.checkpoints(rows[0]["task"]["episodes"])
+
+    def checkpoint(episodes: int) -> int:
+        return due[max(bisect_right(due, episodes) - 1, 0)]
+
+    return summary([{checkpoint(p["episodes"]): number(p[field]) for p in row["result"]["curve"]} for row in rows])
+
+
+def summary(curves: Sequence[dict[int, float]]) -> tuple[np.ndarray, ...]:
+    common = sorted(set.intersection(*(set(c) for c in curves)))
+    values = np.array([[c[n] for c in curves] for n in common]).reshape(len(common), len(curves))
+    with np.errstate(invalid="ignore"):
+        middle = interquartile_mean(values) if len(common) else np.zeros(0)
+    return np.array(common), middle, values.min(axis=1, initial=math.inf), values.max(axis=1, initial=-math.inf)
+
+
 def line(x: np.ndarray, y: np.ndarray, name: str, colour: str, kind: str = "true", legend: bool = True) -> dict:
     """A line through the finite points of (x, y)."""
     shown = np.isfinite(y)
@@ -183,6 +214,25 @@ def gap_chart(rows: Sequence[Row]) -> ReportChart:
     return ReportChart("gap", "How the certified interval closes", "Relative gap against episodes, log axes.", panels)
 
 
+def seconds_chart(rows: Sequence[Row]) -> ReportChart:
+    """Seconds of learning along the way, both axes logarithmic."""
+    panels = {}
+    for name, some in _worlds(rows).items():
+        groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        for row in some:
+            groups[_set(row)].append(row)
+        traces = []
+        for (label, colour), group in groups.items():
+            curves = [
+                {p["episodes"]: float(s) for p, s in zip(row["result"]["curve"], row["timing"]["curve"])}
+                for row in group
+            ]
+            points, middle, _, _ = summary(curves)
+            traces.append({**line(points, middle, label, colour), "meta": {}})
+        panels[name] = panel(traces, "episodes", "seconds", "Lower is better.", log_x=True, log_y=True)
+    return ReportChart("seconds", "Seconds of learning", "Without the time spent measuring.", panels)
+
+
 def share_chart(rows: Sequence[Row]) -> ReportChart:
     """How many of the episodes a set needs for the guarantee with which the paper's set ends."""
     worlds = _worlds(rows)
@@ -224,7 +274,8 @@ def uniform_chart(rows: Sequence[Row]) -> ReportChart:
         paper = {n: p.gap for n in found if (p := published(n, *chosen)) is not None and p.gap is not None}
         if paper:
             traces.append({**_points(paper, f"{name}, published", colour, "x"), "visible": "legendonly"})
-    shown = panel(traces, "relative gap (log)", "", f"Gaps above {WIDEST:g} and ∞ are drawn at the border.", log_x=True)
+    note = f"Gaps above {WIDEST:g} and ∞ are drawn at the border."
+    shown = panel(traces, "relative gap (log); crosses: the paper's", "", note, log_x=True)
     shown["layout"]["yaxis"] |= {"autorange": "reversed", "type": "category"}
     shown["layout"]["height"] = 120 + 26 * len(worlds)
     title = f"Relative gaps after {most:,} uniform episodes"

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from rpl_agent.experiments import suites
-from rpl_agent.experiments.report.charts import by_kind
-from rpl_agent.experiments.store import Row, number
+from rpl_agent.experiments.store import Row, by_kind, number
 from rpl_agent.experiments.tables import share
 
 OURS = ("likelihood", "coupled")

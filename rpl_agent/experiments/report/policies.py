@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rpl_agent.experiments.plots import PALETTE
-from rpl_agent.experiments.report.charts import ReportChart, panel
+from rpl_agent.experiments.report.charts import PALETTE, ReportChart, panel
 from rpl_agent.plotting.policy_map import PolicyMap
 
 #: more cells than this get no symbols: they could not be read

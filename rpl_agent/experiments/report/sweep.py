@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rpl_agent.experiments import plots
 from rpl_agent.experiments.report.charts import ReportChart, charts
+from rpl_agent.experiments.report.figures import figures, world_picture
 from rpl_agent.experiments.report.headline import headline
 from rpl_agent.experiments.report.page import chart_section, data_section, page, pictures_section, table_section
 from rpl_agent.experiments.report.policies import policy_chart
@@ -42,9 +42,10 @@ def write_report(results: str | os.PathLike, output: str | os.PathLike) -> dict[
     target = Path(output)
     folder = target.parent / "figures"
     made = tables(rows)
-    written = write_tables(made, target.parent / "tables") + [path for _, path in plots.figures(rows, folder)]
-    worlds = [(name, plots.world_picture(name, folder / "worlds" / f"{name}.png")) for name in _pictured(rows)]
-    drawn = charts(rows) + _policies([name for name, _ in worlds])
+    drawn = charts(rows)
+    written = write_tables(made, target.parent / "tables") + figures(drawn, folder)
+    worlds = [(name, world_picture(name, folder / "worlds" / f"{name}.png")) for name in _pictured(rows)]
+    drawn += _policies([name for name, _ in worlds])
     sections = [chart_section(chart) for chart in drawn] + [table_section(table) for table in made]
     if worlds:
         sections.append(pictures_section("worlds", "The worlds", worlds))
