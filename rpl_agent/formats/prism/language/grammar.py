@@ -1,143 +1,11 @@
-"""The grammar of the PRISM language that is read here, in the notation of lark, and the words it reserves.
-
-Operators bind as in PRISM, from weak to strong: ``U W R``, ``X F G``, ``? :``, ``=>``, ``<=>``, ``|``, ``&``, ``!``,
-``= !=``, ``< <= > >=``, ``+ -``, ``* /``, ``^``, unary minus. Path operators are read wherever an expression may stand;
-`scope` refuses them outside properties.
-"""
+"""The words that the PRISM language reserves, and how tokens of grammar.lark are called in messages."""
 
 from __future__ import annotations
 
-GRAMMAR = r"""
-model: declaration*
-?declaration: model_type | constant | formula | label | global_variable | module | renaming | rewards | init_block
+import re
+from importlib.resources import files
 
-model_type: MDP | DTMC | IMDP | IDTMC | NONDETERMINISTIC | PROBABILISTIC
-constant: CONST constant_type? NAME (EQUAL expression)? SEMICOLON
-!constant_type: INT | DOUBLE | BOOL
-formula: FORMULA NAME EQUAL expression SEMICOLON
-label: LABEL STRING EQUAL expression SEMICOLON
-global_variable: GLOBAL variable
-init_block: INIT expression ENDINIT
-
-module: MODULE NAME module_item* ENDMODULE
-?module_item: variable | command
-renaming: MODULE NAME EQUAL NAME LEFT_BRACKET pair (COMMA pair)* RIGHT_BRACKET ENDMODULE
-pair: NAME EQUAL NAME
-
-variable: NAME COLON variable_type initial? SEMICOLON
-?variable_type: LEFT_BRACKET expression DOT_DOT expression RIGHT_BRACKET -> bounded
-              | BOOL -> boolean
-              | INT -> unbounded
-initial: INIT expression
-
-command: action guard ARROW updates SEMICOLON
-action: LEFT_BRACKET action_name? RIGHT_BRACKET
-!action_name: NAME | C | F | G | I | P | R | S | U | W | X
-?guard: expression
-updates: certain_update | likely_update (PLUS likely_update)*
-certain_update: assignments
-likely_update: chance COLON assignments
-?chance: expression | LEFT_BRACKET expression COMMA expression RIGHT_BRACKET -> interval
-assignments: assignment (AND assignment)* | TRUE
-assignment: LEFT_PAREN PRIMED EQUAL expression RIGHT_PAREN
-
-rewards: REWARDS STRING? reward_item* ENDREWARDS
-reward_item: action? expression COLON expression SEMICOLON
-
-?expression: path
-?path: simple_path | simple_path (U | W | R) bound? simple_path -> binary_path
-?simple_path: choice | (X | F | G) bound? simple_path -> unary_path
-?choice: implication
-       | implication QUESTION choice COLON choice -> conditional
-?implication: equivalence | implication IMPLIES equivalence -> binary
-?equivalence: disjunction | equivalence IFF disjunction -> binary
-?disjunction: conjunction | conjunction (OR conjunction)+ -> chain
-?conjunction: negation | negation (AND negation)+ -> chain
-?negation: equality | NOT negation -> prefix
-?equality: relation | equality (EQUAL | NOT_EQUAL) relation -> binary
-?relation: sum | relation (LESS | LESS_EQUAL | GREATER | GREATER_EQUAL) sum -> binary
-?sum: product | product ((PLUS | MINUS) product)+ -> total
-?product: power | power ((TIMES | DIVIDE) power)+ -> scaled
-?power: factor | factor POWER power -> binary
-?factor: atom | MINUS factor -> prefix
-?atom: NUMBER -> number
-     | TRUE -> boolean_value
-     | FALSE -> boolean_value
-     | NAME -> name
-     | STRING -> label_name
-     | function_name LEFT_PAREN expression (COMMA expression)* RIGHT_PAREN -> call
-     | FUNC LEFT_PAREN old_function_name COMMA expression (COMMA expression)* RIGHT_PAREN -> old_call
-     | LEFT_PAREN expression RIGHT_PAREN -> parenthesis
-!function_name: FUNCTION | MIN | MAX
-!old_function_name: NAME | MIN | MAX
-
-properties: property*
-property_file: (constant | formula | label | property)*
-property: (STRING COLON)? query SEMICOLON?
-?query: quantity | FILTER LEFT_PAREN filter_name COMMA quantity (COMMA expression)? RIGHT_PAREN -> filtered
-!filter_name: NAME | MIN | MAX | AND | OR | PLUS
-quantity: probability_operator question LEFT_BRACKET expression state_filter* RIGHT_BRACKET -> probability
-        | reward_operator question LEFT_BRACKET reward_path state_filter* RIGHT_BRACKET -> reward
-        | S question LEFT_BRACKET expression RIGHT_BRACKET -> steady_state
-question: QUERY | (LESS | LESS_EQUAL | GREATER | GREATER_EQUAL) expression
-!state_filter: LEFT_BRACE (expression | MIN | MAX) RIGHT_BRACE
-!probability_operator: (PMAX | PMIN | P | PMAXMAX | PMAXMIN | PMINMAX | PMINMIN) extremum?
-!reward_operator: (RMAX | RMIN | R | RMAXMAX | RMAXMIN | RMINMAX | RMINMIN) reward_index? extremum?
-!reward_index: LEFT_BRACE expression RIGHT_BRACE
-!extremum: MAX | MIN | MAXMAX | MAXMIN | MINMAX | MINMIN
-bound: (LESS_EQUAL | LESS | GREATER_EQUAL | GREATER | EQUAL) bound_value
-     | LEFT_BRACKET expression COMMA expression RIGHT_BRACKET -> window
-?bound_value: bound_product | bound_product (PLUS bound_product)+ -> total
-?bound_product: bound_atom | bound_atom (TIMES bound_atom)+ -> scaled
-?bound_atom: NUMBER -> number
-           | NAME -> name
-           | LEFT_PAREN expression RIGHT_PAREN -> parenthesis
-reward_path: simple_path -> reward_until
-           | NAME simple_path -> named_reward_until
-           | C LESS_EQUAL expression -> cumulative
-           | C LESS expression -> cumulative
-           | C -> total_reward
-           | I EQUAL expression -> instant
-           | S -> steady_reward
-
-NUMBER: /\d+\.(?!\.)\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|\d+[eE][+-]?\d+|\d+/
-PRIMED.2: /[A-Za-z_][A-Za-z_0-9]*\s*'/
-FUNCTION.2: /(pow|mod|floor|ceil|round|log)(?=\s*\()/
-NAME: /[A-Za-z_][A-Za-z_0-9]*/
-STRING: /"[A-Za-z_][A-Za-z_0-9]*"/
-ARROW: "->"
-DOT_DOT: ".."
-QUERY: "=?"
-IMPLIES: "=>"
-IFF: "<=>"
-NOT_EQUAL: "!="
-LESS_EQUAL: "<="
-GREATER_EQUAL: ">="
-LESS: "<"
-GREATER: ">"
-EQUAL: "="
-NOT: "!"
-OR: "|"
-AND: "&"
-PLUS: "+"
-MINUS: "-"
-TIMES: "*"
-DIVIDE: "/"
-POWER: "^"
-QUESTION: "?"
-COLON: ":"
-SEMICOLON: ";"
-COMMA: ","
-LEFT_PAREN: "("
-RIGHT_PAREN: ")"
-LEFT_BRACKET: "["
-RIGHT_BRACKET: "]"
-LEFT_BRACE: "{"
-RIGHT_BRACE: "}"
-COMMENT: /\/\/[^\n]*/
-%ignore COMMENT
-%ignore /\s+/
-"""
+GRAMMAR = files("rpl_agent.formats.prism.language").joinpath("grammar.lark").read_text()
 
 # Words with a meaning in the grammar above: the lexer turns a NAME with this spelling into the token of that name.
 KEYWORDS = {
@@ -177,18 +45,12 @@ UNSUPPORTED = {
 # Operators of properties that are names everywhere else.
 UNSUPPORTED_OPERATORS = ("A", "E", "LTL")
 
-# How a token is called in an error message.
+# How a token is called in an error message; those with a fixed spelling by that.
 TOKEN_NAMES = {
     "NAME": "a name", "NUMBER": "a number", "STRING": 'a quoted name like "goal"', "PRIMED": "an assignment x'=…",
     "FUNCTION": "a function", "$END": "the end of the text",
-    "ARROW": "'->'", "DOT_DOT": "'..'", "QUERY": "'=?'", "IMPLIES": "'=>'", "IFF": "'<=>'", "NOT_EQUAL": "'!='",
-    "LESS_EQUAL": "'<='", "GREATER_EQUAL": "'>='", "LESS": "'<'", "GREATER": "'>'", "EQUAL": "'='", "NOT": "'!'",
-    "OR": "'|'", "AND": "'&'", "PLUS": "'+'", "MINUS": "'-'", "TIMES": "'*'", "DIVIDE": "'/'", "POWER": "'^'",
-    "QUESTION": "'?'",
-    "COLON": "':'", "SEMICOLON": "';'", "COMMA": "','", "LEFT_PAREN": "'('", "RIGHT_PAREN": "')'",
-    "LEFT_BRACKET": "'['",
-    "RIGHT_BRACKET": "']'", "LEFT_BRACE": "'{'", "RIGHT_BRACE": "'}'",
 }  # fmt: skip
+TOKEN_NAMES |= {name: f"'{text}'" for name, text in re.findall(r'^([A-Z_]+): "(.*)"$', GRAMMAR, re.M)}
 TOKEN_NAMES |= {token: f"'{word}'" for word, token in KEYWORDS.items()}
 
 
