@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 #: Episodes whose region is drawn if nothing else is said.
 PLOTTED_EPISODES = 1000
+#: What is printed of a certificate; --output writes all of it.
+PRINTED = (
+    "lower", "upper", "gap", "guarantee", "estimate", "confidence", "relaxation", "delta", "samples", "log_e_value",
+    "refuted", "empty", "fallback", "notes", "build_seconds", "solve_seconds", "timings", "checked",
+)  # fmt: skip
 
 
 def register(commands: Any) -> None:
@@ -108,7 +113,7 @@ def run_certify(arguments: argparse.Namespace) -> int:
         from rpl_agent.cli.training import make_env, stored_source
 
         result = certify_run(arguments.id, make_env(stored_source(arguments.id)))
-        emit(arguments, result, "certificate", result.pop("text", None))
+        emit(arguments, result, "certificate")
         return 0
     source = load_source(arguments)
     config = config_of(arguments)
@@ -118,25 +123,8 @@ def run_certify(arguments: argparse.Namespace) -> int:
     result = {
         "model": source.name,
         "objective": source.objective.describe(),
-        "lower": certificate.lower,
-        "upper": certificate.upper,
-        "gap": certificate.gap,
-        "guarantee": certificate.guarantee,
-        "estimate": certificate.estimate,
-        "confidence": certificate.confidence,
-        "relaxation": certificate.relaxation,
-        "delta": certificate.delta,
-        "samples": certificate.samples,
-        "log_e_value": certificate.log_e_value,
-        "refuted": certificate.refuted,
-        "empty": certificate.empty,
-        "fallback": certificate.fallback,
-        "notes": certificate.notes,
+        **{name: getattr(certificate, name) for name in PRINTED},
         "quarantined": quarantined,
-        "build_seconds": certificate.build_seconds,
-        "solve_seconds": certificate.solve_seconds,
-        "timings": certificate.timings,
-        "checked": certificate.checked,
     }
     if source.theta is not None:
         value = _true_value(source, certificate.policy, config.precision)
@@ -173,7 +161,7 @@ def run_verify(arguments: argparse.Namespace) -> int:
             raise ModelError(f"{path} holds no data to check it against: write it with rpl certify --output")
         source = source_of(stored, str(path))
         result = verdict(certificate, source.pmdp, data_from_json(source.pmdp, data), path)
-    emit(arguments, result, "verification", result.pop("text", None))
+    emit(arguments, result, "verification")
     return 0 if result["verified"] else 1
 
 

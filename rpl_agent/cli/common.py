@@ -264,7 +264,9 @@ def _range(text: str) -> tuple[float, float]:
 
 
 def emit(arguments: argparse.Namespace, data: Mapping[str, Any], title: str, text: str | None = None) -> None:
-    """One JSON object, or a small table for people (``text`` replaces the table)."""
+    """One JSON object, or a small table for people (``text``, or what ``data`` has under that name, replaces it)."""
+    data = dict(data)
+    text = data.pop("text", text)
     if arguments.json:
         from rpl_agent.jsonable import jsonable  # numpy: only where there is a result to print
 

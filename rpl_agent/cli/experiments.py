@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from rpl_agent.cli.common import add_json, emit
-from rpl_agent.cli.parser import count, output_file
+from rpl_agent.cli.parser import call, count, output_file
 from rpl_agent.cli.training import make_env, stored_source
 
 
@@ -57,34 +57,16 @@ def _add_sweep(parser: argparse.ArgumentParser) -> None:
 def run_reproduce(arguments: argparse.Namespace) -> int:
     from rpl_agent.experiments.api import reproduce
 
-    result = reproduce(
-        output=arguments.output,
-        suite=arguments.suite,
-        quick=arguments.quick,
-        jobs=arguments.jobs,
-        executor=arguments.executor,
-        seeds=arguments.seeds,
-        budget=arguments.budget,
-        progress=not (arguments.no_progress or arguments.json),
-    )
-    emit(arguments, result, "reproduction", result.pop("text", None))
+    result = call(reproduce, arguments, progress=not (arguments.no_progress or arguments.json))
+    emit(arguments, result, "reproduction")
     return 0
 
 
 def run_compare(arguments: argparse.Namespace) -> int:
     from rpl_agent.experiments.api import compare
 
-    result = compare(
-        arguments.ids,
-        agents=arguments.agents,
-        seeds=arguments.seeds,
-        budget=arguments.budget,
-        output=arguments.output,
-        jobs=arguments.jobs,
-        executor=arguments.executor,
-        progress=not (arguments.no_progress or arguments.json),
-    )
-    emit(arguments, result, "comparison", result.pop("text", None))
+    result = call(compare, arguments, progress=not (arguments.no_progress or arguments.json))
+    emit(arguments, result, "comparison")
     return 0
 
 
@@ -96,5 +78,5 @@ def run_report(arguments: argparse.Namespace) -> int:
     else:
         env = make_env(stored_source(arguments.run_folder))
         result = report_run(arguments.run_folder, env, arguments.output)
-    emit(arguments, result, "report", result.pop("text", None))
+    emit(arguments, result, "report")
     return 0

@@ -88,6 +88,13 @@ def add_call(parser: Options, function: Callable, options: dict[str, tuple[str, 
         parser.add_argument(f"--{name.replace('_', '-')}", default=default, help=text.replace("%", "%%"), **extra)
 
 
+def call(function: Callable[..., Any], arguments: argparse.Namespace, *positional: Any, **given: Any) -> Any:
+    """Call ``function`` with the options that bear the names of its keywords; ``given`` ones take precedence."""
+    names = list(inspect.signature(function).parameters)[len(positional) :]
+    named = {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
+    return function(*positional, **(named | given))
+
+
 # ---------------------------------------------------------------------- values: each an error of one line
 def count(text: str) -> int:
     """A whole number of at least 1; ``1e5`` and ``20_000`` are numbers too."""

@@ -19,7 +19,7 @@ from rpl_agent.cli.common import (
     load_source,
     source_defaults,
 )
-from rpl_agent.cli.parser import add_call, between, count, folder_name, output_file
+from rpl_agent.cli.parser import add_call, between, call, count, folder_name, output_file
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -159,25 +159,11 @@ def run_train(arguments: argparse.Namespace) -> int:
     from rpl_agent.agent.runs import train
 
     source = load_source(arguments)
-    result = train(
-        make_env(source),
-        source={key: getattr(arguments, key) for key in source_defaults()},
-        log_dir=arguments.log_dir,
-        name=arguments.name,
-        budget=arguments.budget,
-        unit=arguments.unit,
-        config=config_of(arguments),
-        seed=arguments.seed,
-        schedule=arguments.schedule,
-        weight=arguments.weight,
-        exploration=arguments.exploration,
-        stop_when_gap=arguments.stop_when_gap,
-        horizon=arguments.horizon,
-        checkpoint_every=arguments.checkpoint_every,
-        oracle_theta=source.theta,
-        quiet=arguments.quiet or arguments.json,
-        progress=not arguments.no_progress,
-    )
+    options = {key: getattr(arguments, key) for key in source_defaults()}
+    result = call(
+        train, arguments, make_env(source), source=options, config=config_of(arguments), oracle_theta=source.theta,
+        **_view(arguments),
+    )  # fmt: skip
     return _finish(arguments, result)
 
 
@@ -185,20 +171,18 @@ def run_resume(arguments: argparse.Namespace) -> int:
     from rpl_agent.agent.runs import resume
 
     source = stored_source(arguments.run_folder)
-    result = resume(
-        arguments.run_folder,
-        make_env(source),
-        budget=arguments.budget,
-        oracle_theta=source.theta,
-        quiet=arguments.quiet or arguments.json,
-        progress=not arguments.no_progress,
+    result = call(
+        resume, arguments, arguments.run_folder, make_env(source), oracle_theta=source.theta, **_view(arguments)
     )
     return _finish(arguments, result)
 
 
+def _view(arguments: argparse.Namespace) -> dict[str, bool]:
+    return {"quiet": arguments.quiet or arguments.json, "progress": not arguments.no_progress}
+
+
 def _finish(arguments: argparse.Namespace, result: dict) -> int:
-    text = result.pop("text", None)
-    emit(arguments, result, "training", text)
+    emit(arguments, result, "training")
     return 130 if result.get("interrupted") else 0
 
 
@@ -206,10 +190,8 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
     from rpl_agent.agent.runs import evaluate
 
     source = stored_source(arguments.run_folder)
-    result = evaluate(
-        arguments.run_folder, make_env(source), episodes=arguments.episodes, theta=source.theta, seed=arguments.seed
-    )
-    emit(arguments, result, "evaluation", result.pop("text", None))
+    result = call(evaluate, arguments, arguments.run_folder, make_env(source), theta=source.theta)
+    emit(arguments, result, "evaluation")
     return 0
 
 
@@ -219,16 +201,6 @@ def run_watch(arguments: argparse.Namespace) -> int:
 
     mode = "rgb_array" if arguments.output else "ansi"
     env = make_env(stored_source(arguments.run_folder), render_mode=mode)
-    result = watch(
-        load_run(Path(arguments.run_folder), env),
-        env,
-        arguments.run_folder,
-        episodes=arguments.episodes,
-        output=arguments.output,
-        seed=arguments.seed,
-        mode=arguments.mode,
-        fps=arguments.fps,
-        live=sys.stdout.isatty() and not arguments.json,
-    )
-    emit(arguments, result, "watch", result.pop("text", None))
+    agent, live = load_run(Path(arguments.run_folder), env), sys.stdout.isatty() and not arguments.json
+    emit(arguments, call(watch, arguments, agent, env, arguments.run_folder, live=live), "watch")
     return 0
