@@ -277,6 +277,18 @@ typedef struct queue {
     bool *waiting;
 } queue;
 
+/* What nature may do, as the graph sees it. lo, hi (T): bounds of a nature that wants to hold the play; lo NULL: of
+ * one that does not, and stays where hi leaves it no way out. Of a region also the set, which knows more than its hull,
+ * with the expressions (T) of the graph's transitions. Scratch: outside (size), space. */
+typedef struct moves {
+    const double *lo OPTIONAL;
+    const double *hi;
+    const row_set *set OPTIONAL;
+    const int32_t *expression OPTIONAL;
+    double *outside OPTIONAL;
+    const scratch *space OPTIONAL;
+} moves;
+
 /* Writes first (size + 1) and sources (T) of a graph. */
 void predecessors(const graph *g, int64_t *first, int32_t *sources);
 
@@ -288,27 +300,25 @@ void attainable(const row_arrays *model, const double *lower, const double *uppe
 void staying_rows(int64_t count, const int64_t *row_ptr, const bool *inside, const double *lo, const double *hi,
                   bool *out);
 
-/* Shrinks `inside` (size) to its largest subset in which the play can be held for ever. lo, hi (T): bounds of a
- * nature that wants to hold; lo NULL: of one that does not, and stays where hi leaves it no way out. usable (R): 2,
- * the row may be used for holding; 1, it is played but never holds (it pays); 0, it is not played. ANY_ROW: one
- * usable row per state suffices; ALL_ROWS: every played row must stay. */
-void hold_set(const graph *g, const double *lo OPTIONAL, const double *hi, const int8_t *usable, int64_t quantifier,
-              bool *inside, queue *q);
+/* Shrinks `inside` (size) to its largest subset in which the play can be held for ever. usable (R): 2, the row may be
+ * used for holding; 1, it is played but never holds (it pays); 0, it is not played. ANY_ROW: one usable row per state
+ * suffices; ALL_ROWS: every played row must stay. */
+void hold_set(const graph *g, const moves *of, const int8_t *usable, int64_t quantifier, bool *inside, queue *q);
 
 /* Shrinks X (size), the states that may be finite, goal included, to those from which the minimiser keeps the total
  * finite. must_reach: it can reach the goal almost surely (nu X. mu Y). Otherwise: it can almost surely reach the
  * goal or, from some point on, loop without paying (nu X. mu Y. nu Z). played, pays (R): rows in play, rows with a
  * positive reward. ANY_ROW: the minimiser chooses the row; ALL_ROWS: the other side does; DRAWN_ROW: a fixed policy
  * draws it. nature_helps: whether nature is the minimiser. Scratch: usable (R), sets (4 size). */
-void finite_set(const graph *g, const double *lo, const double *hi, const bool *played, const bool *pays,
-                int64_t quantifier, bool nature_helps, bool must_reach, const bool *goal, bool *X, int8_t *usable,
+void finite_set(const graph *g, const moves *nature, const bool *played, const bool *pays, int64_t quantifier,
+                bool nature_helps, bool must_reach, const bool *goal, bool *X, int8_t *usable,
                 bool *sets, queue *q);
 
 /* Chooses rows that leave: extends an attractor of the exits, preferred rows first; the number of states not
- * attracted. lo, hi (T): bounds of nature; where it is on the chooser's side, its distribution. preferred, allowed,
+ * attracted. nature: where it is on the chooser's side, its distribution as lo and hi. preferred, allowed,
  * pays (R): rows that pay count as progress whatever follows. adversary: whether nature may avoid the attractor.
  * rows (count): written where a state was attracted. Scratch: sets (2 size). */
-int64_t progress_rows(const graph *g, const double *lo, const double *hi, const bool *preferred, const bool *allowed,
+int64_t progress_rows(const graph *g, const moves *nature, const bool *preferred, const bool *allowed,
                       const bool *pays, bool adversary, int64_t *rows, bool *sets, queue *q);
 
 /* Whether plays within `members` (count) by rows with usable (R) == 2 only move to larger numbers: none stays. */

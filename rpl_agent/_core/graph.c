@@ -1,11 +1,12 @@
 /* Graph analysis: the sets in which a player can hold the play, leave for sure, or keep totals finite; components,
  * levels and orders of sweeping.
  *
- * A *local model* has states 0..count-1 with rows and exits count..size-1 without. Graph questions see nature only
- * through bounds per transition: lo and hi (T). Nature *can stay* in a set X at a row if lo is 0 outside X and the
- * sum of hi inside X is at least 1; both are decided exactly, which is right for intervals and an over-approximation
- * of nature's power for regions (bounds are then the hull). A nature that does not want to stay is given by lo =
- * NULL: it stays only where hi leaves it no way out. */
+ * A *local model* has states 0..count-1 with rows and exits count..size-1 without. Graph questions see nature
+ * through bounds per transition, lo and hi (T): it *can stay* in a set X at a row if lo is 0 outside X and the sum of
+ * hi inside X is at least 1; both are decided exactly, which is right for intervals. For regions the bounds are the
+ * hull, which may allow what no point of the region does; so where it lets nature stay the region is asked, too:
+ * nature cannot stay if the least mass outside X is proved to be positive. A nature that does not want to stay is
+ * given by lo = NULL: it stays only where hi leaves it no way out. */
 #include <string.h>
 
 #include "rows.h"
@@ -65,15 +66,13 @@ static bool touches(int64_t a, int64_t b, const bool *inside, const int32_t *suc
     return false;
 }
 
-/* Whether nature can keep all mass of the transitions a..b inside the set; `successor` NULL: a set of transitions. */
-static bool stays(int64_t a, int64_t b, const bool *inside, const int32_t *successor, const double *lo,
-                  const double *hi)
+/* Whether bounds let nature keep all mass of the transitions a..b inside the set; `successor` NULL: of transitions. */
+static bool hull_stays(int64_t a, int64_t b, const bool *inside, const int32_t *successor, const double *lo,
+                       const double *hi, bool *leaves)
 {
-    if (!lo)
-        return only(a, b, inside, successor, hi);
     double mass = 0.0;
-    bool leaves = false;
     int64_t count = 0;
+    *leaves = false;
     for (int64_t t = a; t < b; t++) {
         if (inside[successor ? successor[t] : t]) {
             mass += hi[t];
@@ -81,9 +80,9 @@ static bool stays(int64_t a, int64_t b, const bool *inside, const int32_t *succe
         } else if (lo[t] > 0.0)
             return false;
         else if (hi[t] > 0.0)
-            leaves = true;
+            *leaves = true;
     }
-    if (!leaves) /* all of the row's mass, whatever rounding made of its bounds */
+    if (!*leaves) /* all of the row's mass, whatever rounding made of its bounds */
         return mass >= 1.0 - FEASIBILITY_TOLERANCE;
     if (fabs(mass - 1.0) > 4.0 * count * UNIT_ROUNDOFF)
         return mass > 1.0;
@@ -97,8 +96,29 @@ static bool stays(int64_t a, int64_t b, const bool *inside, const int32_t *succe
 void staying_rows(int64_t count, const int64_t *row_ptr, const bool *inside, const double *lo, const double *hi,
                   bool *out)
 {
+    bool leaves;
     for (int64_t row = 0; row < count; row++)
-        out[row] = stays(row_ptr[row], row_ptr[row + 1], inside, NULL, lo, hi);
+        out[row] = hull_stays(row_ptr[row], row_ptr[row + 1], inside, NULL, lo, hi, &leaves);
+}
+
+/* Whether nature can keep all mass of the transitions a..b inside the set. */
+static bool stays(int64_t a, int64_t b, const bool *inside, const int32_t *successor, const moves *of)
+{
+    bool leaves;
+    if (!of->lo)
+        return only(a, b, inside, successor, of->hi);
+    if (!hull_stays(a, b, inside, successor, of->lo, of->hi, &leaves))
+        return false;
+    if (!of->set || !leaves || b - a <= 2) /* of two, f and 1 - f, the hull tells all */
+        return true;
+    const interval_rows in = {successor, of->expression, of->set->lower, of->set->upper};
+    const work memory = work_of(of->space, 0);
+    for (int64_t t = a; t < b; t++)
+        of->outside[successor[t]] = inside[successor[t]] ? 0.0 : 1.0;
+    int64_t vertex = 0;
+    double width;
+    return !(row_bound((int)of->set->kind, a, b, of->outside, false, false, &in, of->set, &memory, &vertex, &width)
+             > 0.0);
 }
 
 /* ---------------------------------------------------------------------- a queue of states to look at (again) */
@@ -153,8 +173,7 @@ static void enqueue_sources(const graph *g, int64_t s, const bool *members, queu
 
 /* ---------------------------------------------------------------------- where a play can be held */
 
-void hold_set(const graph *g, const double *lo, const double *hi, const int8_t *usable, int64_t quantifier,
-              bool *inside, queue *q)
+void hold_set(const graph *g, const moves *of, const int8_t *usable, int64_t quantifier, bool *inside, queue *q)
 {
     enqueue_all(g, inside, q);
     while (q->length > 0) {
@@ -163,7 +182,7 @@ void hold_set(const graph *g, const double *lo, const double *hi, const int8_t *
         for (int64_t row = g->state_ptr[s]; row < g->state_ptr[s + 1]; row++) {
             if (usable[row] == 0)
                 continue;
-            bool held = usable[row] == 2 && stays(g->row_ptr[row], g->row_ptr[row + 1], inside, g->successor, lo, hi);
+            bool held = usable[row] == 2 && stays(g->row_ptr[row], g->row_ptr[row + 1], inside, g->successor, of);
             if (held != good) { /* one row that stays suffices, or one that does not */
                 good = held;
                 break;
@@ -178,7 +197,7 @@ void hold_set(const graph *g, const double *lo, const double *hi, const int8_t *
 
 /* A minimiser that wants its total finite: see `finite_set`. */
 typedef struct aim {
-    const double *lo, *hi;
+    const moves *nature, *unwilling; /* the second does not want to stay */
     const bool *played, *pays;
     int64_t quantifier;
     bool nature_helps, must_reach;
@@ -195,14 +214,14 @@ static bool keeps_finite(const graph *g, int64_t s, const aim *of, const bool *X
         int64_t a = g->row_ptr[row], b = g->row_ptr[row + 1];
         bool safe, hits, loops = false;
         if (of->nature_helps) {
-            safe = stays(a, b, X, g->successor, of->lo, of->hi);
-            hits = safe && touches(a, b, Y, g->successor, of->hi);
+            safe = stays(a, b, X, g->successor, of->nature);
+            hits = safe && touches(a, b, Y, g->successor, of->nature->hi);
         } else {
-            safe = only(a, b, X, g->successor, of->hi);
-            hits = !stays(a, b, elsewhere, g->successor, of->lo, of->hi);
+            safe = only(a, b, X, g->successor, of->nature->hi);
+            hits = !stays(a, b, elsewhere, g->successor, of->nature);
         }
         if (!of->must_reach && !of->pays[row])
-            loops = stays(a, b, Z, g->successor, of->nature_helps ? of->lo : NULL, of->hi);
+            loops = stays(a, b, Z, g->successor, of->nature_helps ? of->nature : of->unwilling);
         if (of->quantifier == DRAWN_ROW) { /* a policy that draws rows: all safe; one hits, or all are quiet */
             good = good && safe;
             progress = progress || hits;
@@ -254,11 +273,13 @@ static void grow_finite(const graph *g, const aim *of, const bool *goal, const b
     }
 }
 
-void finite_set(const graph *g, const double *lo, const double *hi, const bool *played, const bool *pays,
-                int64_t quantifier, bool nature_helps, bool must_reach, const bool *goal, bool *X, int8_t *usable,
+void finite_set(const graph *g, const moves *nature, const bool *played, const bool *pays, int64_t quantifier,
+                bool nature_helps, bool must_reach, const bool *goal, bool *X, int8_t *usable,
                 bool *sets, queue *q)
 {
-    const aim of = {lo, hi, played, pays, quantifier, nature_helps, must_reach};
+    moves unwilling = *nature;
+    unwilling.lo = NULL;
+    const aim of = {nature, &unwilling, played, pays, quantifier, nature_helps, must_reach};
     const int64_t size = g->size;
     bool *Y = sets, *Z = sets + size, *open = sets + 2 * size, *elsewhere = sets + 3 * size;
     for (int64_t row = 0; row < g->state_ptr[g->count]; row++)
@@ -272,11 +293,11 @@ void finite_set(const graph *g, const double *lo, const double *hi, const bool *
         if (same)
             return;
         /* states that cannot stay in X go at once, not layer by layer */
-        hold_set(g, nature_helps ? lo : NULL, hi, usable, quantifier == ANY_ROW ? ANY_ROW : ALL_ROWS, X, q);
+        hold_set(g, nature_helps ? nature : &unwilling, usable, quantifier == ANY_ROW ? ANY_ROW : ALL_ROWS, X, q);
     }
 }
 
-int64_t progress_rows(const graph *g, const double *lo, const double *hi, const bool *preferred, const bool *allowed,
+int64_t progress_rows(const graph *g, const moves *nature, const bool *preferred, const bool *allowed,
                       const bool *pays, bool adversary, int64_t *rows, bool *sets, queue *q)
 {
     bool *inside = sets, *outside = sets + g->size;
@@ -293,8 +314,8 @@ int64_t progress_rows(const graph *g, const double *lo, const double *hi, const 
                 if (!allowed[row] || (stage == 0 && !preferred[row]))
                     continue;
                 int64_t a = g->row_ptr[row], b = g->row_ptr[row + 1];
-                bool leaves = adversary ? !stays(a, b, outside, g->successor, lo, hi)
-                                        : touches(a, b, inside, g->successor, hi);
+                bool leaves = adversary ? !stays(a, b, outside, g->successor, nature)
+                                        : touches(a, b, inside, g->successor, nature->hi);
                 if (!pays[row] && !leaves)
                     continue;
                 rows[s] = row;

@@ -12,7 +12,7 @@ a bound, provided that plays which never end do no harm. Iterating the inequalit
     U(s, y) ≥ E[rewards of n steps, and values of decided states] + E[γ^n U(s_n, y); undecided after n steps],
 
 and the last term must not be negative in the limit (LOWER: positive). Discounted: it vanishes. Otherwise plays that
-never end stay, from some time on, in the largest set H in which nature, anywhere in the interval hull of C, can hold
+never end stay, from some time on, in the largest set H in which nature, anywhere in C and anew in every row, can hold
 them:
 
 * reachability and rewards: U ≥ 0 on H for all y (LOWER: U ≤ 0 on H);
@@ -35,7 +35,7 @@ from rpl_agent._core import UNIT_ROUNDOFF, Struct, core
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.frame import Frame
-from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, held_states, played_rows, usable_rows
+from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, played_rows, usable_rows
 from rpl_agent.solver.policies import step_rows
 from rpl_agent.solver.problem import Problem
 
@@ -196,11 +196,10 @@ class AffineProof:
 
 
 def held_by_nature(problem: Problem, policy: Policy | None, scope: np.ndarray) -> np.ndarray:
-    """(S,) undecided states of the scope in which nature, anywhere in the interval hull, can hold the play for ever."""
-    pmdp = problem.pmdp
+    """(S,) undecided states of the scope in which nature, anywhere in the region, can hold the play for ever."""
     usable = usable_rows(_played(problem, policy), False)
     quantifier = ANY_ROW if policy is None else ALL_ROWS
-    return held_states(pmdp, usable, quantifier, scope & ~problem.task.decided, problem.graph_bounds)
+    return problem.held_states(usable, quantifier, scope & ~problem.task.decided)
 
 
 def _played(problem: Problem, policy: Policy | None) -> np.ndarray:

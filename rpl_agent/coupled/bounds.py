@@ -59,7 +59,7 @@ def coupled_bounds(
     Parameters
     ----------
     relaxation : Relaxation
-        Rectangular, of the same region: its interval hull says where plays can be held.
+        Rectangular, of the same region: it says where plays can be held.
     start : Policy
         Where the search for the best policy at the centre begins.
     known : (float, float)

@@ -22,7 +22,7 @@ from rpl_agent.model.csr import best_rows, gather
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.frame import Frame
-from rpl_agent.solver.graph import ALL_ROWS, held_states, usable_rows
+from rpl_agent.solver.graph import ALL_ROWS, held_states, moves, usable_rows
 from rpl_agent.solver.problem import Problem
 
 #: cyclic parts with more states than this are not factorised: fill-in grows faster than their number
@@ -169,7 +169,7 @@ def _never_ending(
         return none, none
     usable = usable_rows(weights > 0.0, False)
     start = ~problem.task.decided
-    still = held_states(pmdp, usable, ALL_ROWS, start, lambda: (None, p[pmdp.expression]))
+    still = held_states(pmdp, usable, ALL_ROWS, start, lambda: moves(None, p[pmdp.expression]))
     paid = np.maximum.reduceat(np.where(weights > 0.0, problem.reward, 0.0), pmdp.state_ptr[:-1]) > 0.0
     costly = still if problem.must_reach else still & paid
     if not costly.any():

@@ -27,32 +27,30 @@ GUESS, GUESS_GROWTH, GUESS_SWEEPS, GUESSES = 1e-8, 16.0, 200, 9
 
 
 @dataclass(frozen=True)
-class _HullGraph:
-    """What the hull says, for one choice of the agent: held (S,) and infinite (S,), see `solve_batch`."""
+class _Known:
+    """What the graph says, for one choice of the agent: held (S,) and infinite (S,), see `solve_batch`."""
 
     held: np.ndarray
     infinite: np.ndarray
 
 
-def _graph(problem: Problem, weights: np.ndarray | None) -> _HullGraph:
+def _graph(problem: Problem, weights: np.ndarray | None) -> _Known:
     """Where the proper side's opponents can hold the play unpaid, and where the value can only be infinite."""
     pmdp, states = problem.pmdp, problem.pmdp.num_states
     if problem.discounted:
-        return _HullGraph(np.zeros(states, dtype=bool), np.zeros(states, dtype=bool))
-    lo, hi = problem.graph_bounds()
+        return _Known(np.zeros(states, dtype=bool), np.zeros(states, dtype=bool))
     played = played_rows(weights, pmdp.num_rows)
     infinite = np.zeros(states, dtype=bool)
     if not problem.is_reach:
         quantifier = DRAWN_ROW if weights is not None else ANY_ROW if problem.agent == MIN_AGENT else ALL_ROWS
         infinite = ~problem.absorbing_graph.finite_set(
-            (lo, hi), played, problem.reward > 0.0, quantifier, not problem.maximise, problem.must_reach,
+            problem.moves(), played, problem.reward > 0.0, quantifier, not problem.maximise, problem.must_reach,
             problem.task.target, np.ones(states, dtype=bool),
         )  # fmt: skip
     usable = usable_rows(played, False if problem.must_reach else problem.reward != 0.0)
     quantifier = ANY_ROW if weights is None and not problem.agent_proper else ALL_ROWS
     start = ~problem.task.decided & ~infinite
-    helping = None if problem.nature_proper else lo
-    return _HullGraph(model_graph(pmdp).hold_set(helping, hi, usable, quantifier, start), infinite)
+    return _Known(problem.held_states(usable, quantifier, start, willing=not problem.nature_proper), infinite)
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ def solve_batch(
 
 
 def _below(
-    problem: Problem, blocks: list[_Level], weights: np.ndarray | None, graph: _HullGraph, precision: float, limit: int
+    problem: Problem, blocks: list[_Level], weights: np.ndarray | None, graph: _Known, precision: float, limit: int
 ) -> tuple[np.ndarray, int]:
     """Iterates that stay below the value; a tiny cost per step keeps them inductive on cycles."""
     values = problem.boundary()
@@ -145,7 +143,7 @@ def _below(
 
 
 def _above(
-    problem: Problem, blocks: list[_Level], weights: np.ndarray | None, graph: _HullGraph, low: np.ndarray, limit: int
+    problem: Problem, blocks: list[_Level], weights: np.ndarray | None, graph: _Known, low: np.ndarray, limit: int
 ) -> tuple[np.ndarray, int]:
     """Upper bounds: on cycles the first guess above the lower bound that T maps below itself."""
     values = problem.boundary()

@@ -9,8 +9,8 @@ of that charged), nature's witness an exact distribution within exact bounds, or
 Trusted are the problem itself and its relaxation: bounds per row from the side asked for, in exact sets (intervals,
 known MDPs, rows of two successors) with rounding. Of other sets (regions) only the outward bounds are known without
 more: from below where nature minimises, from above where it maximises, the two that certificates use. Bounds from the
-inner side hold up to the tightness that the relaxation states, and there the hull's word is taken for where a
-minimising nature can hold the play at 0.
+inner side hold up to the tightness that the relaxation states; up to it, too, a minimising nature can hold the play
+at 0 where the relaxation's bound of the least mass that leaves is 0.
 
 Let b be the values of decided states (targets and avoided states, which absorb), L and U the values to be checked,
 "open" all other states. Arithmetic is rounded outward, relative to its results: bounds nearer to 0 than 1e-290, where
@@ -32,8 +32,8 @@ L may be replaced by max(L, 0).
    Nature, where it maximises, may be taken to play any extremum of T' L; those are not known, so it counts as free,
    unless the solution brings a witness: then T' has nature fixed to it, and so has the question who can stay.
 5. An infinite lower bound needs the graph: no strategy of the minimisers reaches a target almost surely (cost), or
-   that or an unpaid loop (reward). The hull of a set that is not exact overrates nature, so it shows this only if
-   nature minimises.
+   that or an unpaid loop (reward). Of a set that is not exact more is allowed than it has, so this is shown for a
+   nature that minimises, whatever it really wants.
 6. Lower bound of a cost (a play that misses the target costs infinity). L <= T' L suffices: under strategies that reach
    the target almost surely it iterates to L <= cost, all others cost infinity.
 7. Upper bound of a cost. U >= 0 and U >= T' U where U is finite, with the minimisers fixed as in 4. Now U(s) >=
@@ -52,7 +52,7 @@ import numpy as np
 
 from rpl_agent._core import core, read_only
 from rpl_agent.relaxations.row_set import INTERVAL, POINT, compiled_set, longest_row, model_rows, row_arrays, workspace
-from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, held_states, played_rows, usable_rows
+from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, played_rows, usable_rows
 from rpl_agent.solver.operator import better_bounds, row_bounds, state_bounds, step_images, total_bounds
 from rpl_agent.solver.policies import policy_issues, side_policy, side_weights
 from rpl_agent.solver.problem import MIN_AGENT, Problem
@@ -176,17 +176,17 @@ class _Claim:
 
     @property
     def is_region(self) -> bool:
-        """Whether the hull of nature's set may be larger than the set."""
+        """Whether nature's set may be smaller than what is known of it."""
         compiled = self.problem.relaxation.compiled()
         return compiled is None or compiled.kind > INTERVAL
 
     def _held_at_zero(self, zero: np.ndarray) -> np.ndarray:
-        """(S,) the largest part of ``zero`` in which the hull lets a minimising nature hold the play unpaid."""
+        """(S,) the largest part of ``zero`` in which a minimising nature can hold the play unpaid."""
         problem, pmdp = self.problem, self.problem.pmdp
         played = played_rows(self.weights, pmdp.num_rows)
         usable = usable_rows(played, problem.reward > 0.0)
         quantifier = ANY_ROW if self.weights is None and problem.agent == MIN_AGENT else ALL_ROWS
-        return held_states(pmdp, usable, quantifier, zero, problem.graph_bounds)
+        return problem.held_states(usable, quantifier, zero)
 
     def issues(self) -> list[str]:
         found = self._boundary() + self._infinite()
@@ -237,16 +237,8 @@ class _Claim:
         strict = (here > result) if self.upward else (here < result)
         played = played_rows(self.weights, pmdp.num_rows)
         usable = usable_rows(played, strict | (problem.reward > 0.0))
-
-        def nature() -> tuple[np.ndarray, np.ndarray]:
-            lo, hi = problem.graph_bounds()
-            if support is None:
-                return lo, hi
-            fixed = support >= 0.0
-            return np.where(fixed, support, lo), np.where(fixed, support, hi)
-
         quantifier = ANY_ROW if self.weights is None else ALL_ROWS
-        held = held_states(pmdp, usable, quantifier, self.active, nature)
+        held = problem.held_states(usable, quantifier, self.active, support=support)
         if not held.any():
             return []
         if self.upward:
@@ -283,13 +275,12 @@ class _Claim:
         problem, pmdp, claimed = self.problem, self.problem.pmdp, np.isposinf(self.values)
         if self.upward or not claimed.any():
             return []
-        if problem.maximise and self.is_region:
-            return [f"an infinite lower bound rests on the interval hull in {_name(problem, claimed)}"]
         played = played_rows(self.weights, pmdp.num_rows)
         quantifier = DRAWN_ROW if self.weights is not None else ANY_ROW if problem.agent == MIN_AGENT else ALL_ROWS
+        helps = self.is_region or not problem.maximise
         finite = problem.absorbing_graph.finite_set(
-            problem.graph_bounds(), played, problem.reward > 0.0, quantifier, not problem.maximise, problem.must_reach,
-            problem.task.target, np.ones(pmdp.num_states, dtype=bool),
+            problem.moves(), played, problem.reward > 0.0, quantifier, helps, problem.must_reach, problem.task.target,
+            np.ones(pmdp.num_states, dtype=bool),
         )  # fmt: skip
         bad = claimed & finite
         return [f"lower is infinite but the graph allows a finite value in {_name(problem, bad)}"] if bad.any() else []

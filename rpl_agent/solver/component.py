@@ -98,7 +98,10 @@ def _holding_rows(local: Local, zero: np.ndarray) -> np.ndarray:
     """(n,) for every state of the set a row that can stay in it (a minimising agent must choose it)."""
     inside = np.concatenate([zero, np.zeros(local.m, dtype=bool)])[local.successor]
     lo = local.hi if local.maximise else local.lo  # a maximising nature does not help: it must have no way out
-    good = np.flatnonzero(staying_rows(inside, local.row_ptr, lo, local.hi) & (local.reward == 0.0))
+    stays = staying_rows(inside, local.row_ptr, lo, local.hi) & (local.reward == 0.0)
+    if not local.maximise and local.cs.kind > INTERVAL:
+        stays &= local.least_outside(zero) <= 0.0
+    good = np.flatnonzero(stays)
     rows = local.state_ptr[:-1].copy()
     rows[local.row_state[good]] = good
     return rows
@@ -169,7 +172,7 @@ def _finite(problem: Problem, local: Local, upper: np.ndarray) -> np.ndarray:
     quantifier = DRAWN_ROW if local.agent == FIXED_AGENT else ANY_ROW if local.agent == MIN_AGENT else ALL_ROWS
     played = local.weights > 0.0
     return local.graph.finite_set(
-        (local.lo, local.hi), played, pays, quantifier, not local.maximise, problem.must_reach, goal, start
+        local.moves, played, pays, quantifier, not local.maximise, problem.must_reach, goal, start
     )[: local.n]
 
 
@@ -177,10 +180,10 @@ def _worthless(problem: Problem, local: Local) -> np.ndarray:
     """(n,) states where the minimiser can hold the play unpaid against every strategy: value 0."""
     played = played_rows(local.weights if local.agent == FIXED_AGENT else None, len(local.reward))
     usable = usable_rows(played, local.reward != 0.0)
-    lo = None if problem.nature_proper else local.lo  # a maximising nature stays only where it has no way out
+    nature = local.unwilling if problem.nature_proper else local.moves
     start = np.concatenate([np.ones(local.n, dtype=bool), np.zeros(local.m, dtype=bool)])
     quantifier = ANY_ROW if local.agent == MIN_AGENT else ALL_ROWS
-    return local.graph.hold_set(lo, local.hi, usable, quantifier, start)[: local.n]
+    return local.graph.hold_set(nature, usable, quantifier, start)[: local.n]
 
 
 def _bounds(

@@ -2,7 +2,8 @@
 
 A graph has states 0..n-1 with rows and exits n..n+m-1 without. Nature is seen through bounds per transition, lo and hi
 (T,): it *can stay* in a set at a row if lo is 0 outside and hi sums to at least 1 inside, decided without rounding.
-That is right for intervals and overrates nature for regions, whose bounds are the hull.
+That is right for intervals. The hull of a region may allow what none of its points does, so the region is asked, too:
+nature cannot stay where the least mass outside the set is proved to be positive (`moves`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from rpl_agent._core import Struct, core
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.relaxations.row_set import INTERVAL, CompiledSet, workspace
 
 #: who chooses the row of a state: the other side, oneself, or a fixed policy that draws it
 ALL_ROWS, ANY_ROW, DRAWN_ROW = core.ALL_ROWS, core.ANY_ROW, core.DRAWN_ROW
@@ -55,27 +57,25 @@ class ModelGraph:
         return core.Queue(head=0, length=0, states=np.empty(self.n, np.int64), waiting=np.empty(self.n, np.bool_))
 
     # ------------------------------------------------------------------ where a play can be held
-    def hold_set(
-        self, lo: np.ndarray | None, hi: np.ndarray, usable: np.ndarray, quantifier: int, start: np.ndarray
-    ) -> np.ndarray:
+    def hold_set(self, nature: Struct, usable: np.ndarray, quantifier: int, start: np.ndarray) -> np.ndarray:
         """(n+m,) the largest subset of ``start`` (n+m,) in which the play can be held for ever.
 
         Parameters
         ----------
-        lo, hi : (T,) float64
-            Bounds of a nature that wants to hold; lo None: of one that does not, and stays where hi leaves no way out.
+        nature : Struct
+            `moves`
         usable : (R,) int8
             2: the row may be used for holding, 1: it is played but never holds (it pays), 0: it is not played.
         quantifier : int
             ANY_ROW: one usable row per state suffices; ALL_ROWS: every played row must stay.
         """
         inside = start.copy()
-        core.hold_set(self._struct_both_ways, lo, hi, usable, quantifier, inside, self._queue())
+        core.hold_set(self._struct_both_ways, nature, usable, quantifier, inside, self._queue())
         return inside
 
     def finite_set(
-        self, nature: tuple[np.ndarray, np.ndarray], played: np.ndarray, pays: np.ndarray, quantifier: int,
-        nature_helps: bool, must_reach: bool, goal: np.ndarray, start: np.ndarray,
+        self, nature: Struct, played: np.ndarray, pays: np.ndarray, quantifier: int, nature_helps: bool,
+        must_reach: bool, goal: np.ndarray, start: np.ndarray,
     ) -> np.ndarray:  # fmt: skip
         """(n+m,) the states of ``start`` (n+m,) from which the minimiser keeps the total finite.
 
@@ -84,7 +84,8 @@ class ModelGraph:
 
         Parameters
         ----------
-        nature : (lo (T,), hi (T,))
+        nature : Struct
+            `moves`
         played, pays : (R,) bool
             Rows in play (all of them, or those of a fixed policy); rows with a positive reward.
         quantifier : int
@@ -94,21 +95,21 @@ class ModelGraph:
         """
         inside, usable, sets = start.copy(), np.empty(len(played), np.int8), np.empty(4 * self.size, np.bool_)
         core.finite_set(
-            self._struct_both_ways, *nature, played, pays, quantifier, nature_helps, must_reach, goal, inside, usable,
+            self._struct_both_ways, nature, played, pays, quantifier, nature_helps, must_reach, goal, inside, usable,
             sets, self._queue(),
         )  # fmt: skip
         return inside
 
     def progress_rows(
-        self, nature: tuple[np.ndarray, np.ndarray], preferred: np.ndarray, allowed: np.ndarray, pays: np.ndarray,
-        adversary: bool, rows: np.ndarray,
+        self, nature: Struct, preferred: np.ndarray, allowed: np.ndarray, pays: np.ndarray, adversary: bool,
+        rows: np.ndarray,
     ) -> int:  # fmt: skip
         """Choose rows (n,) that leave: extend an attractor of the exits, preferred rows first.
 
         Parameters
         ----------
-        nature : (lo (T,), hi (T,))
-            Bounds; where nature is on the chooser's side, its distribution twice.
+        nature : Struct
+            `moves`; where nature is on the chooser's side, of its distribution twice.
         preferred, allowed, pays : (R,) bool
             Rows that pay count as progress whatever follows.
         adversary : bool
@@ -121,7 +122,7 @@ class ModelGraph:
         """
         sets = np.empty(2 * self.size, np.bool_)
         return core.progress_rows(
-            self._struct_both_ways, *nature, preferred, allowed, pays, adversary, rows, sets, self._queue()
+            self._struct_both_ways, nature, preferred, allowed, pays, adversary, rows, sets, self._queue()
         )
 
     def runs_forward(self, members: np.ndarray, usable: np.ndarray) -> bool:
@@ -205,6 +206,29 @@ def graph_bounds(known: bool, lower: np.ndarray, upper: np.ndarray, rows: Struct
     return lo, hi
 
 
+def moves(
+    lo: np.ndarray | None, hi: np.ndarray, compiled: CompiledSet | None = None, rows: Struct | None = None,
+    size: int = 0,
+) -> Struct:  # fmt: skip
+    """Nature for a graph of ``size`` states and exits.
+
+    Parameters
+    ----------
+    lo, hi : (T,) float64
+        Bounds of a nature that wants to hold the play; lo None: of one that does not, and stays where hi leaves no way
+        out.
+    compiled, rows : CompiledSet and Struct, optional
+        Its set, for regions, and the rows of the graph.
+    """
+    if compiled is None or rows is None or compiled.kind <= INTERVAL:
+        return core.Moves(lo=lo, hi=hi, set=None, expression=None, outside=None, space=None)
+    longest = int(np.diff(rows.row_ptr).max(initial=1))
+    return core.Moves(
+        lo=lo, hi=hi, set=compiled, expression=rows.expression, outside=np.zeros(size),
+        space=workspace(compiled, longest),
+    )  # fmt: skip
+
+
 def played_rows(weights: np.ndarray | None, size: int) -> np.ndarray:
     """(R,) bool: the rows that a policy of these weights (R,) plays; all of them where the agent is free."""
     return np.ones(size, dtype=bool) if weights is None else weights > 0.0
@@ -220,15 +244,15 @@ def held_states(
     usable: np.ndarray,
     quantifier: int,
     start: np.ndarray,
-    nature: Callable[[], tuple[np.ndarray | None, np.ndarray]],
+    nature: Callable[[], Struct],
 ) -> np.ndarray:
     """(S,) the largest part of ``start`` in which the play can stay, as `hold_set` says it.
 
-    nature : gives bounds (T,), (T,); not asked where some row is played in every state and those that may hold only
+    nature : gives `moves`; not asked where some row is played in every state and those that may hold only
         move to larger numbers, so that no play stays whoever moves.
     """
     graph = model_graph(pmdp)
     is_played = np.maximum.reduceat(usable, pmdp.state_ptr[:-1]) > 0
     if is_played[start].all() and graph.runs_forward(start, usable):
         return np.zeros_like(start)
-    return graph.hold_set(*nature(), usable, quantifier, start)
+    return graph.hold_set(nature(), usable, quantifier, start)

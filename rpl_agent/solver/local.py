@@ -13,7 +13,7 @@ import scipy
 from rpl_agent._core import Struct, core, read_only
 from rpl_agent.model.csr import best_rows
 from rpl_agent.relaxations.row_set import INTERVAL, POINT, CompiledSet, compiled_set, row_arrays, workspace
-from rpl_agent.solver.graph import ModelGraph, graph_bounds, model_graph, staying_rows
+from rpl_agent.solver.graph import ModelGraph, graph_bounds, model_graph, moves, staying_rows
 from rpl_agent.solver.problem import FIXED_AGENT, Problem
 
 #: systems up to this size are factorised; larger ones are relaxed (fill-in of grids grows faster than n)
@@ -108,6 +108,16 @@ class Local:
     def hi(self) -> np.ndarray:
         return self._attainable[1]
 
+    @cached_property
+    def moves(self) -> Struct:
+        """A nature that wants to hold the play."""
+        return moves(self.lo, self.hi, self.cs, self.rows, self.n + self.m)
+
+    @cached_property
+    def unwilling(self) -> Struct:
+        """One that does not."""
+        return moves(None, self.hi)
+
     # ------------------------------------------------------------------ players
     def fix_agent(self, rows: np.ndarray) -> Local:
         """The same model with the agent's rows (n,) played."""
@@ -195,6 +205,12 @@ class Local:
         else:  # the distributions of a region are not free within its hull
             p[(p <= core.TRACE) & (self.lo == 0.0)] = 0.0
         return q, p
+
+    def least_outside(self, states: np.ndarray) -> np.ndarray:
+        """(R,) a bound from below of the least mass that nature must put outside of ``states`` (n,)."""
+        values, out = np.append(np.where(states, 0.0, 1.0), np.ones(self.m)), np.empty(len(self.row_of))
+        core.row_bounds(0, len(out), values, False, False, self.rows, self.cs, self._scratch, None, out)
+        return out
 
     def means(self, values: np.ndarray, p: np.ndarray) -> np.ndarray:
         """(R,) row values under distributions p."""

@@ -15,7 +15,16 @@ from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.relaxations.row_set import POINT, CompiledSet, longest_row, model_rows, workspace
-from rpl_agent.solver.graph import CYCLIC, SINK, TRIVIAL, ModelGraph, graph_bounds, model_graph
+from rpl_agent.solver.graph import (
+    CYCLIC,
+    SINK,
+    TRIVIAL,
+    ModelGraph,
+    graph_bounds,
+    held_states,
+    model_graph,
+    moves,
+)
 
 MAX_AGENT, MIN_AGENT, FIXED_AGENT = core.MAX_AGENT, core.MIN_AGENT, core.FIXED_AGENT
 #: more cyclic layers than this are solved together if they are small enough: one factorisation beats many
@@ -144,6 +153,37 @@ class Problem:
         compiled = self.relaxation.compiled()
         known = compiled is not None and compiled.kind == POINT
         return graph_bounds(known, *self.relaxation.bounds(), model_rows(self.pmdp))
+
+    def moves(self, willing: bool = True, support: np.ndarray | None = None) -> Struct:
+        """Nature for the model's graph; ``willing`` to hold the play, or not.
+
+        ``support`` (T,) tells in which rows nature is fixed and where it then puts mass: 1 yes, 0 no, -1 free.
+        """
+        lo, hi = self.graph_bounds()
+        if support is not None:
+            lo, hi = np.where(support >= 0.0, support, lo), np.where(support >= 0.0, support, hi)
+        rows = model_rows(self.pmdp)
+        return moves(lo if willing else None, hi, self.relaxation.compiled(), rows, self.pmdp.num_states)
+
+    def held_states(
+        self, usable: np.ndarray, quantifier: int, start: np.ndarray, willing: bool = True,
+        support: np.ndarray | None = None,
+    ) -> np.ndarray:  # fmt: skip
+        """(S,) the largest part of ``start`` in which the play can stay, see `ModelGraph.hold_set` and `moves`."""
+        held = held_states(self.pmdp, usable, quantifier, start, lambda: self.moves(willing, support))
+        if not willing or self.relaxation.compiled() is not None:
+            return held
+        # A set without kernels is asked through the protocol. What cannot stay in a set cannot in a smaller one.
+        long = np.diff(self.pmdp.row_ptr) > 2  # of two, f and 1 - f, the hull tells all
+        while True:
+            rows = np.flatnonzero(long & (usable == 2) & held[self.pmdp.row_state])
+            outside = np.empty(len(rows))
+            self.relaxation.expectation((~held).astype(float), Sense.MIN, outside, rows)
+            if not len(rows) or not (outside > 0.0).any():
+                return held
+            usable = usable.copy()
+            usable[rows[outside > 0.0]] = 1
+            held = held_states(self.pmdp, usable, quantifier, held, lambda: self.moves(support=support))
 
     @cached_property
     def game(self) -> Struct:

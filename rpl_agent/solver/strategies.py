@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, played_rows, usable_rows
+from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, moves, played_rows, usable_rows
 from rpl_agent.solver.local import Local
 from rpl_agent.solver.problem import FIXED_AGENT
 
@@ -92,8 +92,8 @@ def can_hold(local: Local, proper_max: bool, fixed: Local, p: np.ndarray) -> np.
     start = np.zeros(local.n + local.m, dtype=bool)
     start[: local.n] = True
     # A nature that is fixed stays inside only if its whole support does.
-    lo, hi = (None, p) if nature_proper else (local.lo, local.hi)
-    return local.graph.hold_set(lo, hi, usable, quantifier, start)[: local.n]
+    nature = moves(None, p) if nature_proper else local.moves
+    return local.graph.hold_set(nature, usable, quantifier, start)[: local.n]
 
 
 def play(local: Local, proper_max: bool, values: np.ndarray, budget: int) -> Play:
@@ -226,7 +226,7 @@ def _proper_start(
         best = q[rows][local.row_state]
         usable = np.isfinite(q)
         preferred = usable & (np.abs(np.where(usable, q, 0.0) - np.where(np.isfinite(best), best, 0.0)) <= 1e-9 * size)
-        nature = (p, p) if nature_proper else (local.lo, local.hi)
+        nature = moves(p, p) if nature_proper else local.moves
         chosen = rows.copy()
         left = local.graph.progress_rows(nature, preferred, usable, pays, not nature_proper, chosen)
         return chosen, left

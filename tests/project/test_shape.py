@@ -32,7 +32,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/_core": 300,
     "rpl_agent/agent": 5_990,
     "rpl_agent/baselines": 1_200,
-    "rpl_agent/cli": 1_600,
+    "rpl_agent/cli": 1_560,
     "rpl_agent/coupled": 1_040,
     "rpl_agent/evidence": 1_110,
     "rpl_agent/experiments": 2_260,
@@ -40,9 +40,9 @@ LINES_OF_PACKAGE = {
     "rpl_agent/likelihood": 2_400,
     "rpl_agent/model": 3_980,
     "rpl_agent/plotting": 350,
-    "rpl_agent/regions": 1_940,
+    "rpl_agent/regions": 1_915,
     "rpl_agent/relaxations": 1_100,
-    "rpl_agent/solver": 2_670,
+    "rpl_agent/solver": 2_735,
 }
 #: Files a folder may have, and folders that have more, with how many.
 FILES = 12

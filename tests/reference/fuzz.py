@@ -21,13 +21,13 @@ from rpl_agent.model.objective import Unreached
 from rpl_agent.solver import Solution, solve
 from tests.reference.oracle import Number, Question, best_values, policy_values, rule_values
 from tests.reference.random_models import Sample, interval_sample, region_sample
-from tests.reference.random_regions import space_sample
+from tests.reference.random_regions import mixture_sample, space_sample
 
 INF = float("inf")
 #: chains that the oracle may have to solve for one question
 MOST_CHAINS = 800
-#: last digits of the seeds whose models are over regions made of others
-SPACES = (1, 7)
+#: last digits of the seeds whose models are over regions made of others, or have rows that mix parameters
+SPACES, MIXTURES = (1, 7), (9,)
 
 
 class Dice(Random):
@@ -180,6 +180,8 @@ def random_rules(random: Random, sample: Sample, horizon: int) -> Policy:
 def random_sample(random: Random, seed: int) -> Sample:
     if seed % 10 in SPACES:
         return space_sample(random)
+    if seed % 10 in MIXTURES:
+        return mixture_sample(random)
     return interval_sample(random) if random.random() < 0.6 else region_sample(random)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from random import Random
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from rpl_agent.regions.hull import Hull
 from rpl_agent.relaxations.rectangular import Rectangular
 from rpl_agent.relaxations.row_set import INTERVAL
 from tests.reference.oracle import Distribution
-from tests.reference.random_models import Sample, interval_corners, skeleton, value_at
+from tests.reference.random_models import Sample, Uncompiled, interval_corners, skeleton, value_at
 
 Point = tuple[Fraction, ...]
 #: sides of coordinates in eighths: two of them leave room for a rest
@@ -188,6 +189,46 @@ def space_sample(random: Random) -> Sample:
         return space_sample(random)
     relaxation = Rectangular(pmdp, space.region(pmdp))
     corners = _corners(space, pmdp, relaxation, rows)
+    return Sample(space.kind, relaxation, corners, space.exact, target, avoid, cost, signed)
+
+
+def mixture_sample(random: Random) -> Sample:
+    """Rows that first toss a coin and then play x_i or x_j: the hull lets nature put all mass on two of the four.
+
+    Where nature can hold a play, or keep a cost from ending, is a question to the region, not to its hull.
+    """
+    d, states, share = random.choice([2, 2, 2, 3]), random.choice([4, 4, 5]), Fraction(1, random.choice([2, 2, 4]))
+    sides = [random.choice([(0, 8)] * 5 + [(0, 4), (4, 8), (0, 1)]) for _ in range(d)]
+    bounds = [(Fraction(a, 8), Fraction(b, 8)) for a, b in sides]
+    x = [Polynomial.parameter(f"x{k}") for k in range(d)]
+
+    def row() -> dict[int, Polynomial]:
+        i, j = random.sample(range(d), 2)
+        kind = random.random()
+        if kind < 0.25:
+            return {random.randrange(states): Polynomial.constant(ONE)}
+        if kind < 0.35:
+            return dict(zip(random.sample(range(states), 2), (x[i], 1 - x[i])))
+        parts = [x[i] * share, (1 - x[i]) * share, x[j] * (1 - share), (1 - x[j]) * (1 - share)]
+        return dict(zip(random.sample(range(states), 4), parts))
+
+    rows = [[row() for _ in range(random.choice([1, 1, 2]))] for _ in range(states)]
+    if random.random() < 0.8:  # the case itself: two states to hold the play in, and a coin that leaves them
+        a, b, c, e = random.sample(range(states), 4)
+        parts = [x[0] * share, (1 - x[0]) * share, x[1] * (1 - share), (1 - x[1]) * (1 - share)]
+        rows[a], rows[b] = [dict(zip((c, e, a, b), parts))], [{random.choice([a, a, b]): Polynomial.constant(ONE)}]
+        if random.random() < 0.7:
+            rows[c], rows[e] = [{e: Polynomial.constant(ONE)}], [{c: Polynomial.constant(ONE)}]
+    pmdp, target, avoid, cost, signed = skeleton(random, rows, tuple(f"x{k}" for k in range(d)))
+    if pmdp.table.reduction.rank < d or not pmdp.table.reduction.is_identity:
+        return mixture_sample(random)
+    low, high = _ends(bounds)
+    blocks: list[tuple[tuple[int, ...], list[Point]]] = [((k,), [(a,), (b,)]) for k, (a, b) in enumerate(bounds)]
+    space = Space("mixtures", d, blocks, lambda _: Polytope(np.zeros((0, d)), np.zeros(0), low, high))
+    relaxation: Any = Rectangular(pmdp, space.region(pmdp))
+    corners = _corners(space, pmdp, relaxation, rows)
+    if random.random() < 0.2:
+        relaxation = Uncompiled(relaxation)
     return Sample(space.kind, relaxation, corners, space.exact, target, avoid, cost, signed)
 
 

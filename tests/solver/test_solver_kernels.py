@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rpl_agent._core import read_only
 from rpl_agent.model import Sense
 from rpl_agent.relaxations import Intervals
-from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, ModelGraph, held_states, model_graph
+from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, ModelGraph, held_states, model_graph, moves
 from tests.reference.solver import interval_model, row_extremum
 
 
@@ -125,7 +125,7 @@ def test_hold_set_is_the_largest_set_nature_can_stay_in(seed):
     start = rng.random(S) < 0.7
     lo = np.where(rng.random(pmdp.num_transitions) < 0.3, 0.25, 0.0)
     hi = np.where(rng.random(pmdp.num_transitions) < 0.7, 1.0, 0.4)
-    held = model_graph(pmdp).hold_set(lo, hi, np.full(pmdp.num_rows, 2, dtype=np.int8), ANY_ROW, start)
+    held = model_graph(pmdp).hold_set(moves(lo, hi), np.full(pmdp.num_rows, 2, dtype=np.int8), ANY_ROW, start)
     expected = set(np.flatnonzero(start).tolist())
     while True:  # the slow twin: throw out states until nothing changes
         keep = set()
@@ -146,13 +146,13 @@ def test_no_play_is_held_where_all_rows_run_forward(seed):
     """`held_states` answers without the hull there; everywhere else it is `hold_set`."""
     pmdp, _ = random_graph(seed)
     rng = np.random.default_rng(seed + 200)
-    nature = np.zeros(pmdp.num_transitions), np.ones(pmdp.num_transitions)
+    nature = moves(np.zeros(pmdp.num_transitions), np.ones(pmdp.num_transitions))
     usable = rng.integers(0, 3, pmdp.num_rows).astype(np.int8)
     forward = np.minimum.reduceat(pmdp.successor, pmdp.row_ptr[:-1]) > pmdp.row_state
     for kind in (usable, np.where(forward, usable, np.minimum(usable, 1)).astype(np.int8)):
         for quantifier in (ANY_ROW, ALL_ROWS):
             start = rng.random(pmdp.num_states) < 0.8
-            expected = model_graph(pmdp).hold_set(*nature, kind, quantifier, start)
+            expected = model_graph(pmdp).hold_set(nature, kind, quantifier, start)
             found = held_states(pmdp, kind, quantifier, start, lambda: nature)
             np.testing.assert_array_equal(found, expected)
     asked = []

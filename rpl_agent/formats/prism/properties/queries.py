@@ -17,7 +17,7 @@ from rpl_agent.formats.prism.properties.product import product
 from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Unreached
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.validation import expression_range
-from rpl_agent.solver.graph import ANY_ROW, model_graph
+from rpl_agent.solver.graph import ANY_ROW, model_graph, moves
 
 FILTERS = ("min", "max", "avg", "sum", "count", "forall", "exists", "first", "state", "range")
 _FILTER_SIGNS = {"&": "forall", "|": "exists", "+": "sum"}
@@ -207,7 +207,7 @@ def _can_be_missed(pmdp: ParametricMDP, target: np.ndarray) -> bool:
     low, high = expression_range(pmdp.table, pmdp.domain)
     low, high = np.clip(low, 0.0, 1.0)[pmdp.expression], np.clip(high, 0.0, 1.0)[pmdp.expression]
     usable = np.full(pmdp.num_rows, 2, dtype=np.int8)
-    return bool(model_graph(pmdp).hold_set(low, high, usable, ANY_ROW, ~target).any())
+    return bool(model_graph(pmdp).hold_set(moves(low, high), usable, ANY_ROW, ~target).any())
 
 
 def _reward_name(found: ast.Property, program: Program, pmdp: ParametricMDP) -> str:
