@@ -81,7 +81,7 @@ def check_region(region: Region, points: np.ndarray | None = None, *, seed: int 
     values = inside @ directions.T
     slack = TOLERANCE * (1e-300 + np.abs(directions) @ np.maximum(1.0, np.abs(inside).max(axis=0)))
     wrong = np.flatnonzero(least > values.min(axis=0) + slack)
-    _require(not len(wrong), f"minimize is no lower bound in direction {directions[wrong[:1]].tolist()}")
+    _require(not len(wrong), f"minimize is not a lower bound in direction {directions[wrong[:1]].tolist()}")
     _require((inside >= lower - TOLERANCE).all() and (inside <= upper + TOLERANCE).all(), "box() does not hold a point")
     outside = inside[:1] + 10.0 * (1.0 + upper - lower)
     _require(not r or not region.contains(outside).any(), "contains accepts a point far outside box()")
@@ -126,9 +126,9 @@ def check_relaxation(
         Also solved: the bounds must hold for each of the parameters, and pass the solver's own check.
     """
     pmdp = relaxation.pmdp
-    _require(isinstance(relaxation.name, str) and relaxation.name, "name is no text")
+    _require(isinstance(relaxation.name, str) and relaxation.name, "name is not a string")
     lower, upper = (_require_array(b, (pmdp.num_expressions,), "a side of bounds()") for b in relaxation.bounds())
-    _require((lower >= 0).all() and (lower <= upper).all() and (upper <= 1).all(), "bounds() are no probabilities")
+    _require((lower >= 0).all() and (lower <= upper).all() and (upper <= 1).all(), "bounds() are not probabilities")
     members = [pmdp.instantiate(np.asarray(theta, dtype=float)) for theta in np.atleast_2d(thetas)]
     for member in members:
         p = member.probability
@@ -151,7 +151,7 @@ def check_relaxation(
                 _require_array(out, (pmdp.num_rows,), f"{what} of all rows")
                 sign = 1.0 if sense is Sense.MIN else -1.0
                 wrong = beyond(out, truth + sign * slack).any(axis=0)
-                _require(not wrong.any(), f"{what}: the {sense.value} of {_row(pmdp, wrong)} is no bound")
+                _require(not wrong.any(), f"{what}: the {sense.value} of {_row(pmdp, wrong)} is not a bound")
                 part = np.full(len(some), np.nan)
                 form.expectation(values, sense, part, some)
                 _require(np.allclose(part, out[some], rtol=1e-9, atol=slack), f"{what} of some rows differs from all")
@@ -237,9 +237,9 @@ def check_confidence_set(kind: ConfidenceSet, *, data_sets: int = 60, delta: flo
 
     Sets that are ``anytime`` must hold it at several sizes of the same data together.
     """
-    _require(isinstance(kind.name, str) and kind.name, "name is no text")
+    _require(isinstance(kind.name, str) and kind.name, "name is not a string")
     for name in ("anytime", "region_of_intervals"):
-        _require(isinstance(getattr(kind, name), bool), f"{name} is no bool")
+        _require(isinstance(getattr(kind, name), bool), f"{name} is not a bool")
     _require(kind.untied in METHODS, f"untied {kind.untied!r} is not one of {tuple(METHODS)}")
     pmdp, objective, theta = _two_coins()
     x = np.atleast_2d(pmdp.table.reduction.coordinates(theta))

@@ -31,7 +31,7 @@ SCHEMA = {
     "schedule": Text(), "planned": Whole(), "transitions": _PAIRS,
     "marks": [{"total": Whole(), "weight": Text(64, hexadecimal=True), "successes": _PAIRS}],
 }  # fmt: skip
-#: A claim may exceed the new bound by so many times the width that was asked of the solver.
+#: A claim may exceed the new bound by this many times the width asked of the solver.
 ALLOWED = 4.0
 
 

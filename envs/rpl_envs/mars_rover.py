@@ -13,7 +13,7 @@ from rpl_envs.benchmark import Benchmark, check_size
 from rpl_envs.rendering.mars_rover import MarsRoverRenderer
 
 THETA = (0.4, 0.2, 0.15, 0.14)
-BUDGET = 6  # so many unreported moves are a failure
+BUDGET = 6  # this many unreported moves are a failure
 TRIES = {(10, 10): 6, (50, 50): 9, (75, 75): 12, (125, 125): 14}
 EPISODE = {(10, 10): 50, (50, 50): 350, (75, 75): 450, (125, 125): 450}
 #: Ten-thousandths per mode 1..5: success of a channel is A0 + A1·pos, pos along x for L and along y for H.

@@ -1,4 +1,4 @@
-"""An environment over a model of one's own: a PRISM file, or whatever the builders made."""
+"""An environment over a model of your own: a PRISM file, or whatever the builders made."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class EnabledActions(spaces.Discrete):
 
 
 class PMDPEnv(PublicKnowledge, gym.Env[Any, Any]):
-    """One environment for every benchmark and every model of one's own.
+    """One environment for every benchmark and every model of your own.
 
     Parameters
     ----------

@@ -210,7 +210,7 @@ class CheckpointCallback(BaseCallback):
         return True
 
     def save(self) -> None:
-        """Save now; a disk that does not take it is said, and tried again at the next time."""
+        """Save now; on a disk error warn and retry at the next save point."""
         assert self.path is not None
         try:
             self.agent.save(self.path)

@@ -18,7 +18,7 @@ from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.solver import solve
 from rpl_agent.solver.problem import Problem
 
-#: Sweeps stop when no value changes by more than this fraction of the largest; and after so many in any case.
+#: Sweeps stop when no value changes by more than this fraction of the largest; and after this many in any case.
 SETTLED = 1e-4
 MAX_SWEEPS = 100
 #: Of the solver, where it is called.

@@ -39,7 +39,7 @@ def informative_policy(
 ) -> Policy | None:  # fmt: skip
     """The policy that lowers the variance of the value fastest.
 
-    None where there is no gradient to go by, and where it might play on for ever: in a model with cycles whose
+    None where there is no gradient to go by, and where it might play on forever: in a model with cycles whose
     environment has no time limit.
 
     Parameters

@@ -115,4 +115,4 @@ def _state(agent: RPLAgent, observation: Any, step: int, before: Any, i: int) ->
     except ModelError:
         raise
     except Exception as error:
-        raise ModelError(f"observation {observation!r} is no state of {agent.pmdp!r}: {error}") from error
+        raise ModelError(f"observation {observation!r} is not a state of {agent.pmdp!r}: {error}") from error

@@ -78,7 +78,7 @@ class Queries:
     def set_logger(self, logger: Any) -> None:
         """Also log to ``logger``: anything with SB3's ``record`` and ``dump``; the run folder's own files stay."""
         if not (hasattr(logger, "record") and hasattr(logger, "dump")):
-            raise ModelError(f"{type(logger).__name__} is no logger: it needs record(key, value) and dump(step)")
+            raise ModelError(f"{type(logger).__name__} is not a logger: it needs record(key, value) and dump(step)")
         self._logger.forward_to(logger)
 
     def get_parameters(self) -> dict[str, Any]:

@@ -207,7 +207,7 @@ class Target:
 
 
 def next_log(episodes: int, interval: int | None) -> int:
-    """The first log point after so many episodes."""
+    """The first log point after this many episodes."""
     if interval is not None:
         return (episodes // interval + 1) * interval
     point = FIRST_LOG

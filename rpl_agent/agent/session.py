@@ -101,7 +101,7 @@ class Session:
 
     # ------------------------------------------------------------------ how far it has come
     def fresh_seed(self) -> int:
-        """Of a new stream of episodes: never the agent's own stream, and never one that data were drawn with before.
+        """A seed for a new episode stream, distinct from the agent's own and from every seed used before.
 
         Actions and outcomes drawn with equal random numbers, or the same numbers drawn twice, are not the independent
         samples that the guarantee is about. The number of streams started so far makes seeds differ even where no

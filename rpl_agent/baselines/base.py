@@ -150,7 +150,7 @@ class Baseline(ABC):
 
     # ------------------------------------------------------------------ for subclasses
     def _sample(self, policy: Policy, episodes: int, row_limit: np.ndarray | None = None) -> None:
-        """Up to so many episodes; ends after one in which a row's visits reach its limit (R,)."""
+        """Up to this many episodes; ends after one in which a row's visits reach its limit (R,)."""
         done = SampledBatch()
         try:
             self._stream.collect(Request(policy, Limits(rows=row_limit), episodes, episodes), done)
@@ -164,7 +164,7 @@ class Baseline(ABC):
 
     @abstractmethod
     def _learn_until(self, episodes: int) -> None:
-        """Continue until exactly so many episodes are done."""
+        """Continue until exactly this many episodes are done."""
 
     @abstractmethod
     def _config(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rpl_agent.regions.base import Region
     from rpl_agent.solver import Solution
 
-#: Episodes whose region is drawn if nothing else is said.
+#: Episodes whose region is drawn by default.
 PLOTTED_EPISODES = 1000
 #: What is printed of a certificate; --output writes all of it.
 PRINTED = (

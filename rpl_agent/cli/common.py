@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: What is a model's file and not the name of a world.
 MODEL_ENDINGS = (".prism", ".nm", ".pm", ".drn")
-#: Steps after which an episode of a user's own model is cut when nothing else is said.
+#: Steps after which an episode of a user's own model is cut by default.
 DEFAULT_STEPS = 1000
 
 

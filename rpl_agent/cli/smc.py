@@ -8,7 +8,7 @@ from typing import Any
 from rpl_agent.cli.common import add_json, add_method, add_seed, add_source, config_of, emit, file_as_model, load_source
 from rpl_agent.cli.parser import between, count
 
-#: Steps after which a run without an answer gives up when nothing else is said.
+#: Steps after which a run without an answer gives up by default.
 DEFAULT_BUDGET = 10**8
 
 

@@ -95,7 +95,7 @@ def groups_of(problem: Problem, policy: Policy | None) -> Struct:
 
 
 def rules_of(problem: Problem, policy: Policy | None) -> Struct:
-    """`step_rules`: the rows that a policy plays with so many steps to go, or all of them."""
+    """`step_rules`: the rows that a policy plays with this many steps to go, or all of them."""
     pmdp, horizon = problem.pmdp, problem.objective.horizon
     assert horizon is not None
     given, stride = step_rows(policy, horizon)
@@ -184,7 +184,7 @@ class AffineProof:
 
     def _held(self, bound: AffineBound, held: np.ndarray) -> list[str]:
         if self.problem.must_reach:
-            return [f"the play can be held for ever in state {np.flatnonzero(held)[0]}"] if held.any() else []
+            return [f"the play can be held forever in state {np.flatnonzero(held)[0]}"] if held.any() else []
         u, g = bound.side.value * bound.moved[held], bound.gradient[held]
         bad = u - np.abs(g).sum(axis=1) * (1.0 + (g.shape[1] + 4.0) * UNIT_ROUNDOFF) < 0.0
         where = np.flatnonzero(held)
@@ -196,7 +196,7 @@ class AffineProof:
 
 
 def held_by_nature(problem: Problem, policy: Policy | None, scope: np.ndarray) -> np.ndarray:
-    """(S,) undecided states of the scope in which nature, anywhere in the region, can hold the play for ever."""
+    """(S,) undecided states of the scope in which nature, anywhere in the region, can hold the play forever."""
     usable = usable_rows(_played(problem, policy), False)
     quantifier = ANY_ROW if policy is None else ALL_ROWS
     return problem.held_states(usable, quantifier, scope & ~problem.task.decided)
@@ -207,7 +207,7 @@ def _played(problem: Problem, policy: Policy | None) -> np.ndarray:
 
 
 def _numbers(bound: AffineBound, problem: Problem) -> list[str]:
-    """Shapes, numbers that are none, a policy that is none."""
+    """Shapes, non-finite numbers, an invalid policy."""
     pmdp, horizon = problem.pmdp, problem.objective.horizon
     shape = (pmdp.num_states,) if horizon is None else (horizon + 1, pmdp.num_states)
     wanted = {"values": shape, "slack": shape, "gradient": (*shape, bound.frame.dimension)}

@@ -29,7 +29,7 @@ from rpl_agent.solver.problem import Problem
 FACTOR_LIMIT = 120_000
 #: a finite stand-in for infinite values, relative to the others
 LOST = 4.0
-#: gains below this, relative to the values, are no reason to change a policy
+#: smaller gains, relative to the values, do not change a policy
 IMPROVEMENT = 1e-12
 
 
@@ -163,7 +163,7 @@ def _reachable(start: int, sources: np.ndarray, targets: np.ndarray, size: int) 
 def _never_ending(
     problem: Problem, weights: np.ndarray, p: np.ndarray, source: np.ndarray, target: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(worthless, lost), each (S,): where the policy stays for ever at value 0, and where its value is infinite."""
+    """(worthless, lost), each (S,): where the policy stays forever at value 0, and where its value is infinite."""
     pmdp, none = problem.pmdp, np.zeros(problem.pmdp.num_states, bool)
     if problem.discounted:
         return none, none

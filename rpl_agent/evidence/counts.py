@@ -34,7 +34,7 @@ EXPLICIT_SHARE = 0.97
 _SCHEDULES = ("geometric", "split")
 #: The largest total: every count is then a float64 without rounding, and no sum of counts overflows.
 MOST = 2**53
-#: What `locate` says where there is no transition: an action that is not enabled, a state that the row does not lead to
+#: `locate` without a transition: an action that is not enabled, a state that the row does not lead to
 #: (both as in core.h), one that it leads to on several ways.
 NO_ROW, NO_SUCCESSOR, AMBIGUOUS = -1, -2, -3
 

@@ -32,7 +32,7 @@ MAX_WARNINGS = 5
 
 
 def resolve(kind: str) -> Callable[[Task], tuple[dict[str, Any], dict[str, float]]]:
-    """The function of a kind of task: one of ours, or "module:function" for an experiment of one's own."""
+    """The function of a kind of task: one of ours, or "module:function" for your own experiment."""
     if ":" in kind:
         module, function = kind.split(":", 1)
         return getattr(import_module(module), function)

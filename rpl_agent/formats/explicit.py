@@ -48,7 +48,9 @@ class ExplicitModel:
         bad = ~((0.0 <= lower) & (lower <= upper) & (upper <= 1.0))
         if bad.any():
             f = int(np.argmax(bad))
-            raise ModelError(f"[{lower[f]}, {upper[f]}] are no bounds for the expression {pmdp.table.polynomial(f)}")
+            raise ModelError(
+                f"[{lower[f]}, {upper[f]}] are not valid bounds for the expression {pmdp.table.polynomial(f)}"
+            )
         self.pmdp = pmdp
         self.lower, self.upper = lower[pmdp.expression], upper[pmdp.expression]
         self.is_point = bool((lower == upper).all())

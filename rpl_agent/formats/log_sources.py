@@ -93,7 +93,7 @@ def _csv_rows(reader: Any, width: int) -> tuple[list[list[str]], list[int], dict
     broken: dict[int, str] = {}
     for row in reader:
         if not row:
-            continue  # an empty line is no row
+            continue  # an empty line is not a row
         if len(row) != width:
             broken[len(rows)] = f"{len(row)} fields, the header has {width}"
             row = (row + [""] * width)[:width]

@@ -227,7 +227,7 @@ class _Decoder:
         raise DataError(f"the log has the columns {listed(columns)}; needed are {wanted}")
 
     def _numbers(self, column: Sequence[Any], name: str, reasons: dict[int, str]) -> np.ndarray:
-        """(n,) int64; what is no whole number gets a reason and -1."""
+        """(n,) int64; what is not a whole number gets a reason and -1."""
         if isinstance(column, np.ndarray) and column.dtype.kind in "iu":
             return column.astype(np.int64)
         if len(column) and isinstance(column[0], str):  # int() would cut off what a number has behind its point
@@ -240,7 +240,7 @@ class _Decoder:
             try:
                 numbers[k] = _whole(value)
             except (TypeError, ValueError, OverflowError):
-                reasons.setdefault(k, f"{name} = {value!r} is no whole number")
+                reasons.setdefault(k, f"{name} = {value!r} is not a whole number")
         return numbers
 
     def _valued(self, column: Sequence[Any], name: str, reasons: dict[int, str]) -> np.ndarray:
@@ -365,7 +365,7 @@ def simulate_log(
                 row = _pick(draw[0], weights, int(pmdp.state_ptr[state]), int(pmdp.state_ptr[state + 1]))
                 t = _pick(draw[1], mdp.probability, int(pmdp.row_ptr[row]), int(pmdp.row_ptr[row + 1]))
                 successor = int(pmdp.visible_successor[t])
-                if not pmdp.is_silent[state]:  # the draw of a random start is no step
+                if not pmdp.is_silent[state]:  # the draw of a random start is not a step
                     action = pmdp.action_names[pmdp.action[row]]
                     writer.writerow([*(c[state] for c in columns), action, *(c[successor] for c in columns)])
                     rows += 1

@@ -88,7 +88,7 @@ def read_csv(path: Path | str, pmdp: ParametricMDP) -> Policy:
             try:
                 state, probability = int(line["state"]), float(line["probability"])
             except (TypeError, ValueError):
-                raise ModelError(f"{path}:{reader.line_num}: state or probability is no number") from None
+                raise ModelError(f"{path}:{reader.line_num}: the state or the probability is not a number") from None
             row = pmdp.find_row(state, number[line["action"]]) if 0 <= state < pmdp.num_states else -1
             if row < 0:
                 raise ModelError(f"{path}:{reader.line_num}: action {line['action']!r} is not enabled in state {state}")

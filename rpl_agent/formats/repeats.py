@@ -15,7 +15,7 @@ from rpl_agent.model.pmdp import ParametricMDP
 
 #: Lengths of the windows that are looked for elsewhere in the log: short ones where rows carry much chance.
 WIDTHS = (16, 64, 256)
-#: Rows are looked at in pieces of at least this size, and whole copies are compared in logs of at most so many.
+#: Rows are looked at in pieces of at least this size, and whole copies are compared in logs of at most this many rows.
 PIECE = 1 << 14
 ORDERED = 1 << 20
 _MEANING = {

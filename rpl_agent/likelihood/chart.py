@@ -16,9 +16,9 @@ from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.unused import without_unused
 from rpl_agent.model.validation import RANGE_TOLERANCE, expression_range
 
-#: Up to so many parameters the domain's vertices are enumerated to project it.
+#: Up to this many parameters the domain's vertices are enumerated to project it.
 MAX_PROJECTED = 8
-#: Up to so many coordinates the set on which all expressions are probabilities is enumerated.
+#: Up to this many coordinates the set on which all expressions are probabilities is enumerated.
 MAX_WIDER = 5
 
 

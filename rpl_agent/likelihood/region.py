@@ -134,7 +134,7 @@ def _ends(level_set: LevelSet) -> tuple[float, float]:
 
 @cache
 def cut_directions(dimension: int) -> np.ndarray:
-    """(k, dimension) unit vectors, spread evenly; the same for everybody."""
+    """(k, dimension) unit vectors, spread evenly; always the same."""
     count = CUTS.get(dimension, MANY_DIMENSIONS_CUTS * dimension)
     if dimension == 1:
         return np.array([[1.0], [-1.0]])

@@ -127,7 +127,7 @@ class Objective:
 
     @classmethod
     def instant(cls, name: str, steps: int, *, sense: Sense = Sense.MAX) -> Objective:
-        """The reward of the state after exactly so many steps."""
+        """The reward of the state after exactly this many steps."""
         return cls(Kind.INSTANT, sense, None, reward_name=name, horizon=steps)
 
     @property

@@ -197,7 +197,7 @@ class ParametricMDP:
             index = self.states.find(value)
         if not 0 <= index < self.num_states:
             known = ", ".join(repr(self.state_value(s)) for s in range(min(3, self.num_states)))
-            raise ModelError(f"{value!r} is no state of {self.name}; its {self.num_states} states are {known}, …")
+            raise ModelError(f"{value!r} is not a state of {self.name}; its {self.num_states} states are {known}, …")
         return index
 
     def state_value(self, index: int) -> Any:

@@ -20,7 +20,7 @@ Monomial: TypeAlias = tuple[tuple[str, int], ...]
 Number: TypeAlias = Union[int, float, str, Fraction, Decimal]
 
 ONE: Monomial = ()
-#: Powers above this are refused: they are typing errors, and expanding them would take for ever.
+#: Powers above this are refused: they are typing errors, and expanding them would never end.
 MAX_DEGREE = 64
 #: Decimal exponents above this are refused for the same reason (doubles end at 308).
 MAX_EXPONENT = 400

@@ -19,7 +19,7 @@ from rpl_agent.model.polynomial import Polynomial
 
 #: Expressions may leave [0, 1] on the domain by this much (rounding of LP solutions, never of the model).
 RANGE_TOLERANCE = 1e-9
-#: Polytopes with at most so many candidate bases are handled by their vertices.
+#: Polytopes with at most this many candidate bases are handled by their vertices.
 MANY_BASES = 5_000
 #: So many problems of one kind are listed in an error; the rest is counted.
 LISTED = 8

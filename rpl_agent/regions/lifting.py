@@ -398,7 +398,9 @@ def checked_bounds(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) ->
     bad = np.flatnonzero(~np.isfinite(lower) | ~np.isfinite(upper) | (lower > upper))
     if len(bad):
         f = int(bad[0])
-        raise ModelError(f"[{lower[f]}, {upper[f]}] is no interval for expression {pmdp.table.polynomial(f)}")
+        raise ModelError(
+            f"[{lower[f]}, {upper[f]}] is not an interval of probabilities for expression {pmdp.table.polynomial(f)}"
+        )
     return lower, upper
 
 

@@ -61,7 +61,7 @@ class Product:
         self._block = np.repeat(np.arange(blocks), np.diff(self.block_ptr))
         self.order = np.arange(self.dimension) if order is None else np.asarray(order, dtype=np.int64)
         if not np.array_equal(np.sort(self.order), np.arange(self.dimension)):
-            raise ModelError("the order of a product's coordinates is no permutation")
+            raise ModelError("the order of a product's coordinates is not a permutation")
         self.block_of = np.empty(self.dimension, dtype=np.int64)
         self.block_of[self.order] = self._block
         self._blocks = core.IntervalBlocks(

@@ -85,7 +85,7 @@ class VertexGraph:
         core.box_graph(self._graph)
 
     def _reserve(self, capacity: int) -> None:
-        """Room for so many vertices, and the scratch memory of a cut that could make all of them."""
+        """Room for this many vertices, and the scratch memory of a cut that could make all of them."""
         more, n = capacity - len(self._alive), len(self.lower)
         self._basis, self._neighbour, self._point, self._alive = (
             np.concatenate([a, np.empty((more, *a.shape[1:]), a.dtype)])

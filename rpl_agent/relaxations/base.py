@@ -30,7 +30,7 @@ def _workers(process: int) -> ThreadPoolExecutor:
 
 def in_threads(*calls: Callable[[], Result]) -> list[Result]:
     """Run calls that release the interpreter lock side by side (in one thread where there is one core)."""
-    # A worker that waited for the pool it belongs to would wait for ever: within one, calls run in turn.
+    # A worker that waited for the pool it belongs to would wait forever: within one, calls run in turn.
     if len(calls) == 1 or (os.cpu_count() or 1) == 1 or current_thread().name.startswith(_WORKER):
         return [call() for call in calls]
     # Keyed by process: a pool does not survive a fork.

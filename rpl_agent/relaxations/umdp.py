@@ -138,7 +138,7 @@ class UncertainMDP:
         if len(bad):
             t = int(bad[0])
             raise ModelError(
-                f"[{self.lower[t]}, {self.upper[t]}] is no interval of probabilities at row {row_of[t]}, "
+                f"[{self.lower[t]}, {self.upper[t]}] is not an interval of probabilities at row {row_of[t]}, "
                 f"successor {self.successor[t]}"
             )
         for bound, wrong, what in ((self.lower, 1, "lower"), (self.upper, -1, "upper")):

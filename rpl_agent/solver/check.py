@@ -20,12 +20,12 @@ L may be replaced by max(L, 0).
 
 1. Horizon. L_0 <= b <= U_0 and L_k <= T' L_{k-1}, U_k >= T' U_{k-1}: induction.
 2. Discount. T' is a contraction. L <= T' L with L < inf everywhere gives L <= T'^n L -> V; the same for U > -inf.
-3. Upper bound, play may go on for ever unpunished (reachability, reward). V is the least fixpoint of T' above 0
+3. Upper bound, play may go on forever unpunished (reachability, reward). V is the least fixpoint of T' above 0
    (compact sets of nature, finitely many rows), so U >= 0, U >= b, U >= T' U suffice (Park). For probabilities
    min(T' U, 1) will do.
 4. Lower bound in the same case. Let X be the open states with 0 < L < inf, and L <= T' L there. Call a row used in X
    *spent* if it pays a reward or its inequality is strict, and suppose that no player who is still free can keep the
-   play in X for ever by rows that are not spent. Then L <= V: along any play up to time n within X,
+   play in X forever by rows that are not spent. Then L <= V: along any play up to time n within X,
    L(s) <= E[rewards] - E[gaps] + E[L(s_n)]. If the expected reward is infinite there is nothing to show. Otherwise
    the expected number of spent rows is finite, because L is bounded; since the play cannot stay in X by the others, it
    leaves X almost surely, to where L <= V: decided states, states with L <= 0, states where V is infinite (5).
@@ -61,7 +61,7 @@ from rpl_agent.solver.witness import Witness
 if TYPE_CHECKING:
     from rpl_agent.solver.solution import Solution  # for types only: it imports this file
 
-#: numbers nearer to 0 than this are no bounds: products of such numbers are rounded by more than they are
+#: numbers nearer to 0 than this prove nothing: rounding exceeds their products
 SMALLEST = core.SMALLEST
 
 
@@ -86,7 +86,7 @@ def prove(
 
 
 def _shape(solution: Solution) -> list[str]:
-    """Values that are no numbers, claims that no argument could support, a policy that is none."""
+    """NaN, claims that no argument could support, an invalid policy."""
     problem, low, high = solution.problem, solution.lower_values, solution.upper_values
     horizon, states, start = problem.objective.horizon, problem.pmdp.num_states, problem.pmdp.initial_state
     wanted = (states,) if horizon is None else (horizon + 1, states)
@@ -242,7 +242,7 @@ class _Claim:
         if not held.any():
             return []
         if self.upward:
-            return [f"the target can be avoided for ever from {_name(problem, held)}"]
+            return [f"the target can be avoided forever from {_name(problem, held)}"]
         return [f"lower is positive where the play can be held: {_name(problem, held)}"]
 
     def _with_witness(self) -> list[str]:

@@ -113,7 +113,7 @@ def _infinite_lower(
     """(lower bound, rows (n,)) on states whose value the graph shows to be infinite: inf where that is certain.
 
     For a region the graph sees only the interval hull, which may overrate nature; then the lower bound stays 0. A
-    maximising agent needs a policy that collects for ever: that of a discount close to 1, tested on the graph.
+    maximising agent needs a policy that collects forever: that of a discount close to 1, tested on the graph.
     """
     rows = local.state_ptr[:-1].copy()
     exits_differ = bool((np.isinf(upper[local.exits]) & np.isfinite(lower[local.exits])).any())
@@ -139,7 +139,7 @@ def _infinite_lower(
 
 
 def _missing_rows(local: Local, infinite: np.ndarray, exit_infinite: np.ndarray) -> np.ndarray:
-    """(n,) rows by which a maximising agent may miss the target: stay where it can for ever, else move towards that."""
+    """(n,) rows by which a maximising agent may miss the target: stay where it can forever, else move towards that."""
     rows = local.state_ptr[:-1].copy()
     starts, inside = local.row_ptr[:-1], np.concatenate([infinite, exit_infinite])
     while True:  # the largest set that some row of each state cannot leave

@@ -58,7 +58,7 @@ class ModelGraph:
 
     # ------------------------------------------------------------------ where a play can be held
     def hold_set(self, nature: Struct, usable: np.ndarray, quantifier: int, start: np.ndarray) -> np.ndarray:
-        """(n+m,) the largest subset of ``start`` (n+m,) in which the play can be held for ever.
+        """(n+m,) the largest subset of ``start`` (n+m,) in which the play can be held forever.
 
         Parameters
         ----------

@@ -142,7 +142,7 @@ class Problem:
 
     @cached_property
     def absorbing_graph(self) -> ModelGraph:
-        """The graph with decided states leading to themselves: what follows the end is no part of a play."""
+        """The graph with decided states leading to themselves: what follows the end does not belong to a play."""
         pmdp = self.pmdp
         source = pmdp.row_state[pmdp.transition_row]
         successor = read_only(np.where(self.task.decided[source], source, pmdp.successor), np.int32)

@@ -174,7 +174,7 @@ def _sinks(
     low_rows: np.ndarray,
     high_rows: np.ndarray,
 ) -> None:
-    """States that only loop: nothing is reached; a cost runs for ever; a reward is 0 or infinite."""
+    """States that only loop: nothing is reached; a cost accrues forever; a reward is 0 or infinite."""
     if problem.is_reach or not len(sinks):
         return
     if problem.must_reach:

@@ -229,7 +229,7 @@ def test_the_horizon_of_the_environment_and_its_natural_loop(tmp_path):
 
 # ---------------------------------------------------------------------- values in the environment's own time
 def arrival_world(start=0):
-    """`go` pays 2 on arriving at 1 (with p) and 1 else, for ever; a random start puts half of all plays there."""
+    """`go` pays 2 on arriving at 1 (with p) and 1 else, forever; a random start puts half of all plays there."""
 
     def actions(s):
         return {"go": {1: "p", 0: "1-p"}}

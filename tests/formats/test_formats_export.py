@@ -62,7 +62,7 @@ def test_bad_bounds_and_endings_are_refused(betting, bounds, tmp_path):
     lower, upper = bounds
     with pytest.raises(ModelError, match=r"the ending must be one of .drn, .umb"):
         write_uncertain(tmp_path / "x.txt", betting.pmdp, lower, upper)
-    with pytest.raises(ModelError, match="are no bounds for the expression"):
+    with pytest.raises(ModelError, match="are not valid bounds for the expression"):
         write_uncertain(tmp_path / "x.drn", betting.pmdp, upper, lower)
     with pytest.raises(ModelError, match="bounds have shapes"):
         write_uncertain(tmp_path / "x.drn", betting.pmdp, lower[1:], upper[1:])
@@ -132,7 +132,7 @@ def test_damaged_policy_files_name_the_line(betting, tmp_path):
     path = tmp_path / "p.csv"
     for text, reason in [
         ("state,action,probability\n0,fly,1\n", "p.csv:2: the model has no action 'fly'"),
-        ("state,action,probability\n0,bet 0,one\n", "p.csv:2: state or probability is no number"),
+        ("state,action,probability\n0,bet 0,one\n", "p.csv:2: the state or the probability is not a number"),
         ("state,action,probability\n99999,bet 0,1\n", "p.csv:2: action 'bet 0' is not enabled"),
         ("state,action,probability\n0,bet 0,1\n", "sum to 0"),
         ("a,b\n", "not a stationary policy"),

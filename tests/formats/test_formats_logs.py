@@ -153,8 +153,8 @@ def forbidden_rows() -> list[tuple[str, str]]:
         ("0,0,0,fly,0,0,1", "the model has no action 'fly'"),
         ("0,0,0,17,0,0,1", r"the model has no action 17 \(it has 5\)"),
         ("9,0,0,full,0,0,1", r"the model has no state \(level=9, broken=0, shift=0\)"),
-        ("0,0,zero,full,0,0,1", "shift = 'zero' is no whole number"),
-        ("0,0,0.5,full,0,0,1", "shift = '0.5' is no whole number"),
+        ("0,0,zero,full,0,0,1", "shift = 'zero' is not a whole number"),
+        ("0,0,0.5,full,0,0,1", "shift = '0.5' is not a whole number"),
         ("0,0,0,full,0,0", "6 fields, the header has 7"),
     ]
 

@@ -234,7 +234,7 @@ def test_a_reward_until_a_target_that_may_be_missed_is_infinite_as_in_prism():
     objective = prism.load_property(model, 'Rmax=? [ F "top" ]')
     assert objective == Objective(Kind.REWARD, Sense.MAX, "top", reward_name="steps", unreached=Unreached.INFINITE)
     free = WALK.replace("[stay] x<4 -> true;", "[stay] x=0 -> (x'=0);").replace("x<4 : 1", "[go] x<4 : 1")
-    assert value(free, 'Rmax=? [ F "top" ]') == (np.inf, np.inf)  # staying for ever pays nothing and misses the top
+    assert value(free, 'Rmax=? [ F "top" ]') == (np.inf, np.inf)  # staying forever pays nothing and misses the top
     assert value(free, 'Rmax=? [ Fc "top" ]') == (pytest.approx(20.0), pytest.approx(20.0))
     sure = WALK.replace("  [stay] x<4 -> true;\n", "")
     assert value(sure, 'Rmax=? [ F "top" ]') == (pytest.approx(20.0), pytest.approx(20.0))

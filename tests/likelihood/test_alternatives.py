@@ -53,7 +53,7 @@ def walk(pmdp, rng, episodes, probability, start=(1 / 2, 1 / 4, 1 / 4), counts=N
 
 
 def coin(lower=0.0, upper=1.0):
-    """One toss a play, for ever."""
+    """One toss a play, forever."""
     return build("toss", lambda s: {"toss": {"toss": "p", "lost": "1 - p"}} if s == "toss" else {"toss": {"toss": 1}},
                  domain={"p": (lower, upper)}, labels={"lost": lambda s: s == "lost"})  # fmt: skip
 

@@ -47,7 +47,7 @@ def test_a_self_loop_supports_any_lower_bound_as_a_fixpoint_and_is_rejected():
 
 
 def test_nature_holding_the_play_is_seen():
-    # Nature may keep the play in 0 and 1 for ever: sum of lower bounds outside is 0, upper bounds inside reach 1.
+    # Nature may keep the play in 0 and 1 forever: sum of lower bounds outside is 0, upper bounds inside reach 1.
     free = (Fraction(0), Fraction(1))
     table = [[{0: (Fraction(0), Fraction(1, 2)), 1: (Fraction(0), Fraction(1, 2)), 2: free}], [{0: ONE}], [{2: ONE}]]
     held = relaxation(table, cost=[[1], [1], [0]])
@@ -65,7 +65,7 @@ def test_nature_holding_the_play_is_seen():
     cost = solve(free_of_charge, Objective.cost("cost", target="goal"))
     assert cost.lower == cost.upper == np.inf and cost.check() == []
     lie = replace(cost, lower=5.0, upper=5.0, lower_values=np.array([5.0, 5, 0]), upper_values=np.array([5.0, 5, 0]))
-    assert any("avoided for ever" in issue for issue in lie.check())
+    assert any("avoided forever" in issue for issue in lie.check())
 
 
 def test_an_infinite_claim_needs_the_graph():
@@ -129,7 +129,7 @@ def claimed(solution, values, **changes):
 
 
 def test_a_dead_end_reaches_nothing_whatever_nature_wishes():
-    # 0 -> dead end 1 or goal 2, then 1 loops for ever: claimed to be as good as the goal.
+    # 0 -> dead end 1 or goal 2, then 1 loops forever: claimed to be as good as the goal.
     model = relaxation([[{0: exactly("1/2"), 1: exactly("1/2")}], [{1: ONE}], [{2: ONE}]])
     solution = solve(model, REACH, Nature.COOPERATIVE)
     assert solution.check() == [] and 0.0 <= solution.upper < 1e-200
@@ -138,7 +138,7 @@ def test_a_dead_end_reaches_nothing_whatever_nature_wishes():
 
 
 def test_without_a_witness_nature_may_hold():
-    # Reach-avoid: nature may stay in 0 for ever; leaving hits the goal or the avoided state with 1/2 each.
+    # Reach-avoid: nature may stay in 0 forever; leaving hits the goal or the avoided state with 1/2 each.
     half = exactly("1/2")
     table = [[{0: ANY, 1: ANY}], [{2: half, 3: half}], [{2: ONE}], [{3: ONE}]]
     pmdp, lower, upper = interval_model(table, labels={"goal": {2}, "bad": {3}})

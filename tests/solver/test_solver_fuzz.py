@@ -33,7 +33,7 @@ def test_the_oracle_knows_a_coin():
     ):  # fmt: skip
         question = Question(kind, frozenset({1}), frozenset(), reward, Fraction(gamma), horizon, True, False)
         assert best_values(rows, question)[0] == value
-    # Nature that may stay for ever gives a maximiser nothing and a cost no end.
+    # Nature that may stay forever gives a maximiser nothing and a cost no end.
     rows = [[[{0: Fraction(1)}, {1: Fraction(1)}]], [[{1: Fraction(1)}]]]
     for kind, value in (("reach", 0), ("cost", float("inf"))):
         question = Question(

@@ -93,7 +93,7 @@ def test_brackets_hold_where_bounds_miss_one_by_an_ulp(model, objective, nature)
 
 
 def almost_closed():
-    """Nature can keep all but 2**-53 of the mass in state 0, for ever a hair too little."""
+    """Nature can keep all but 2**-53 of the mass in state 0, forever a hair too little."""
     table = [[{0: (Fraction(0), 1 - Fraction(1, 2**53)), 1: (Fraction(0), Fraction(1))}], [{1: ONE}]]
     pmdp, lower, upper = interval_model(table, labels={"goal": {1}}, cost=[[1], [0]])
     return Intervals(pmdp, lower, upper)

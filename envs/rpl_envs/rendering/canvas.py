@@ -25,7 +25,7 @@ GREEN: Color = (46, 139, 87)
 ORANGE: Color = (232, 140, 30)
 PURPLE: Color = (126, 75, 170)
 YELLOW: Color = (255, 202, 58)
-#: Every pixel is the mean of so many drawn ones in each direction.
+#: Every pixel is the mean of this many drawn ones in each direction.
 LARGER = 4
 #: Height of a capital of Pillow's own font, as a share of its size.
 CAPITAL = 0.72

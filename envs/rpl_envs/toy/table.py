@@ -12,7 +12,7 @@ import numpy as np
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Binding, Domain, Objective, Polynomial, build, paying
 
-#: Up to so many parameters the agent's own default is the best method.
+#: Up to this many parameters the agent's own default is the best method.
 FEW = 6
 
 

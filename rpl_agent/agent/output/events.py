@@ -1,6 +1,6 @@
 """TensorBoard's part of a run folder, written at once and without a thread: logging never blocks learning.
 
-Records and summaries are TensorBoard's own; its writer keeps a queue, which stays full for ever when its thread has
+Records and summaries are TensorBoard's own; its writer keeps a queue, which stays full forever when its thread has
 died (a full disk), so it is not used. A record that could not be written is dropped, and the file is cut back to its
 last whole record. Files are bounded.
 """
@@ -55,7 +55,7 @@ class EventFile:
         self._purge_step = purge_step
 
     def add(self, summary: Any, step: int = 0) -> None:
-        """Append one summary; OSError if the disk does not take it (nothing is left half written)."""
+        """Append one summary; OSError if writing fails (nothing is left half written)."""
         now, events = time.time(), []
         if not self._size:
             events.append(Event(wall_time=now, file_version="brain.Event:2"))

@@ -154,7 +154,7 @@ def dropping(what: str) -> Iterator[None]:
 
 
 def write_certificate(folder: Path, certificate: Certificate) -> None:
-    """``certificate.json``; dropped with a warning where the disk does not take it."""
+    """``certificate.json``; dropped with a warning if writing fails."""
     with dropping("the certificate"):
         text = json.dumps(certificate.to_dict(), allow_nan=False, indent=1)
         write_text(folder / "certificate.json", text + "\n")

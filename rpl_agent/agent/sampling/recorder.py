@@ -16,7 +16,7 @@ import numpy as np
 from rpl_agent.agent.sampling.interrupt import calls_environment, interruptible
 from rpl_agent.agent.sampling.sources import plain_state, set_generator
 
-#: Calls kept of the opening, and at least so many of the end (where there were as many); an episode longer than the
+#: Calls kept of the opening, and at least this many of the end (where there were as many); an episode longer than the
 #: last number leaves no end to play again.
 OPENING = 512
 TAIL = 512
@@ -108,7 +108,7 @@ def plays_again(env: Any, calls: list[Any], anchor: Any = None) -> bool:
 
 
 def _seen(returned: Any, length: int) -> Any:
-    """What is recorded of a call; what is no proper answer is told apart by whoever reads it."""
+    """What is recorded of a call; the reader sorts out improper answers."""
     if not isinstance(returned, tuple):
         return repr(returned)
     return returned[:1] if length == 1 else (returned[0], returned[2:4])

@@ -197,7 +197,7 @@ class StepChecker:
         return bool(self._settled[state])
 
     def is_cut(self, state: int, length: int) -> bool:
-        """Whether an episode that stops here, after so many steps, leaves the objective open."""
+        """Whether an episode that stops here, after this many steps, leaves the objective open."""
         return (self.horizon is None or length < self.horizon) and not self.ends(state)
 
     def gain(self, t: int, step: int, reward: float) -> float:

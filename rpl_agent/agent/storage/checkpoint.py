@@ -49,7 +49,7 @@ def previous_path(path: Path) -> Path:
 
 
 def write(path: str | os.PathLike, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    """Write a checkpoint; at every moment a whole one exists. `CheckpointError` where the disk does not take it."""
+    """Write a checkpoint atomically: a complete one exists at all times. Raises `CheckpointError` if writing fails."""
     path = Path(path)
     blob = pack(state, arrays)
     try:

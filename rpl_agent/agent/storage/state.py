@@ -216,7 +216,7 @@ def _check_arrays(arrays: dict[str, np.ndarray], pmdp: ParametricMDP) -> None:
         if name != "counts.schedule" and array.dtype.kind != ("i" if whole else "f"):
             raise CheckpointError(f"the checkpoint: {name} holds {array.dtype}")
         if array.dtype.kind == "f" and np.isnan(array).any():
-            raise CheckpointError(f"the checkpoint: {name} holds numbers that are none")
+            raise CheckpointError(f"the checkpoint: {name} contains NaN")
     marks = len(np.atleast_1d(arrays.get("counts.mark_totals", np.zeros(0))))
     check_array(arrays.get("counts.mark_totals"), "i", (marks,), "the checkpoint: totals of the marks")
     check_array(arrays.get("counts.mark_weights"), "f", (marks,), "the checkpoint: weights of the marks")

@@ -140,7 +140,7 @@ class PrismModel:
         try:
             query = query_of(found, self.program, pmdp)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RPLWarning)  # whoever solves it is told
+                warnings.simplefilter("ignore", RPLWarning)  # the solver warns
                 query.objective.resolve(query.pmdp)
         except PrismError as error:
             raise error.located("<property>", text) from None

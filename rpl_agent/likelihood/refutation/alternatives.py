@@ -63,7 +63,7 @@ class Weights:
 
     @classmethod
     def of(cls, pmdp: ParametricMDP, blocks: int = 1) -> Weights:
-        """For each of so many blocks of a model; rows and expressions are counted over all of it.
+        """For each of this many blocks of a model; rows and expressions are counted over all of it.
 
         ``all_rows`` is of the whole model at once, ``rows`` of one block: they share.
         """

@@ -172,7 +172,7 @@ def _box_chart(pmdp: ParametricMDP) -> ParameterChart:
 
 
 def domain_rows(pmdp: ParametricMDP) -> ParameterChart:
-    """The domain as a polytope in the coordinates x, a little larger; its box where it is no polytope there."""
+    """The domain as a polytope in the coordinates x, a little larger; its box where it is not a polytope there."""
     chart = parameter_chart(pmdp)
     if chart.reduction is not None or not chart.has_interior:
         return _box_chart(pmdp)

@@ -26,9 +26,9 @@ from rpl_agent.model.polynomial import Polynomial
 BYTES_PER_STATE, BYTES_PER_CHOICE, BYTES_PER_TRANSITION = 120, 150, 130
 #: states expanded between two looks at the clock
 PAUSE = 1 << 17
-#: answers of the plain evaluator are asked for all at once up to so many combinations of variables
+#: answers of the plain evaluator are asked for all at once up to this many combinations of variables
 EAGER = 1 << 12
-#: what a thread may find before it is numbered: in so many states, so many choices and transitions
+#: limits of what a thread finds before it is numbered: states, choices and transitions
 SLAB_STATES, SLAB = 1 << 10, 1 << 14
 DEADLOCK: int = core.DEADLOCK
 #: arrays that grow, with what they count
@@ -113,7 +113,7 @@ class KeyTable:
         return core.insert_row(self.struct, np.array(row, dtype=np.int64))
 
     def reserve(self, more: int) -> None:
-        """Make room for so many more rows."""
+        """Make room for this many more rows."""
         if len(self) + more > len(self.rows):
             self.rows = _longer(self.rows, len(self) + more)
             self._index()
@@ -191,7 +191,7 @@ class _StateSearch:
         return self.arrays[name][: self._used(name)]
 
     def _reserve(self, more: int) -> None:
-        """Make room for so many more states, combinations, choices and transitions."""
+        """Make room for this many more states, combinations, choices and transitions."""
         self.states.reserve(more)
         self.combinations.reserve(more)
         for name, array in self.arrays.items():
@@ -199,7 +199,7 @@ class _StateSearch:
                 self.arrays[name] = _longer(array, self._used(name) + more)
 
     def _allocate(self, size: int) -> None:
-        """What threads write to: so many choices and transitions each."""
+        """What threads write to, with room for this many choices and transitions each."""
         code, chunks = self.machine.code, threads()
 
         def ints(*shape: int) -> np.ndarray:

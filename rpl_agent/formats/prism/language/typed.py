@@ -102,13 +102,13 @@ def apply(operator: str, arguments: tuple[Node, ...], position: Position) -> Nod
         try:
             return literal(evaluate(node, ()), position, kind)
         except PrismError:
-            # 1/0 in a branch that is never taken is no error; a branch that is taken reports it then.
+            # 1/0 in a branch that is never taken is not an error; a branch that is taken reports it then.
             return node
     return node
 
 
 def _factors(node: Node) -> list[Node]:
-    """The factors of a parametric product or power; a node that is none is its own factor."""
+    """The factors of a parametric product or power; any other node is its own factor."""
     if node.operator == "*":
         return [factor for a in node.arguments for factor in _factors(a)]
     if node.operator == "pow" and node.arguments[1].value:

@@ -24,7 +24,7 @@ from rpl_agent.formats.prism.language.typed import Node, Type, apply, evaluate, 
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import DENSE_COLUMNS
 
-#: A command whose probabilities depend on the state has one distribution per combination, up to so many.
+#: A command whose probabilities depend on the state has one distribution per combination, up to this many.
 MAX_COMBINATIONS = 100
 
 COMMANDS, ROWS = "commands", "rows"

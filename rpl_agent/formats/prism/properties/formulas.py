@@ -50,7 +50,7 @@ def mask_of(expression: ast.Expression, program: Program, pmdp: ParametricMDP) -
 
 
 def _mask(expression: ast.Expression, program: Program, pmdp: ParametricMDP, columns: list[np.ndarray]) -> np.ndarray:
-    """Boolean structure is followed here because "init" and "deadlock" are no expressions over variables."""
+    """Boolean structure is followed here because "init" and "deadlock" are not expressions over variables."""
     if isinstance(expression, ast.LabelName):
         if expression.name in pmdp.labels:
             return pmdp.labels[expression.name]
