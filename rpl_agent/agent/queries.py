@@ -1,18 +1,22 @@
-"""What people reach for after learning: bounds per state and action, the policy as a table, parameters in and out."""
+"""What people reach for beside learning: how much data it takes; bounds per state and action, the policy as a table,
+parameters in and out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from rpl_agent._core import UNIT_ROUNDOFF
+from rpl_agent.agent.forecast import Forecast, Sampler, forecast
 from rpl_agent.agent.output.logger import Logger
+from rpl_agent.agent.schedule import Never
 from rpl_agent.agent.session import Session
 from rpl_agent.agent.storage.state import capture, restore
 from rpl_agent.errors import ModelError
 from rpl_agent.model.objective import Sense
+from rpl_agent.model.policy import Policy
 from rpl_agent.solver.operator import row_bounds
 from rpl_agent.solver.solution import Solution
 
@@ -24,8 +28,36 @@ class Queries:
 
     session: Session
     schedule: Any
+    weight: float
+    exploration: str
     _logger: Logger
     _source: Any
+
+    def plan(
+        self, env: Any, theta: np.ndarray | Mapping[str, float], *, gap: float | None = None,
+        episodes: int | Sequence[int] = (), policy: Policy | None = None, draws: int = 3,
+    ) -> Forecast:  # fmt: skip
+        """The gap to expect from n episodes, if the parameters are what you guess: how much data do I need?
+
+        Nothing is sampled from the environment, and nothing that was learned is used. An estimate, not a guarantee.
+
+        Parameters
+        ----------
+        theta : the guess: numbers (d,), or by name
+        gap : upper − lower that is wanted; the answer is `Forecast.needed`
+        episodes : numbers of episodes to forecast, in place of a curve
+        policy : who will draw the data, if it is not this agent
+        draws : data sets that are imagined for each number of episodes
+        """
+        self.set_env(env)  # type: ignore[attr-defined]
+        session = self.session
+        if policy is None and isinstance(self.schedule, Never):
+            policy = Policy.uniform(session.pmdp)
+        return forecast(
+            session.pmdp, session.objective, theta, session.config,
+            Sampler(session.time_limit, self.weight, self.exploration, policy),
+            gap=gap, episodes=[episodes] if isinstance(episodes, int) else episodes, draws=draws, seed=session.seed,
+        )  # fmt: skip
 
     def value_bounds(self, step: int = 0) -> Bounds:
         """(lower (S,), upper (S,)): as for the initial state, for every state, jointly with probability ≥ 1 − δ.

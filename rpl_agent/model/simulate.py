@@ -1,4 +1,4 @@
-"""The compiled simulator: many episodes under a memoryless policy, returning transition counts.
+"""The compiled simulator: many episodes under a memoryless policy, returning transition counts; and their mean.
 
 Same law as stepping an environment, far faster. Its random state is four integers that can be stored,
 so a resumed run draws exactly what an uninterrupted one would have drawn.
@@ -9,11 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 
 from rpl_agent._core import Struct, core
 from rpl_agent.errors import ModelError
 from rpl_agent.model.pmdp import MDP, ParametricMDP
 from rpl_agent.model.policy import Policy
+
+#: probability of going on at which plays are not followed further
+NEGLIGIBLE = 1e-6
 
 
 def seed_state(seed: int) -> np.ndarray:
@@ -129,6 +133,33 @@ class Simulator:
         )  # fmt: skip
         stopped, cut = report.tolist()
         return Batch(done, int(lengths[:done].sum()), returns[:done], lengths[:done], bool(stopped), cut)
+
+
+def row_visits(mdp: MDP, policy: Policy, steps: int, stop: np.ndarray) -> np.ndarray:
+    """(R,) expected number of times each row is taken in the first steps of a play.
+
+    stop : (S,) bool, states where plays end; their rows count once.
+    """
+    pmdp = mdp.pmdp
+    size = (pmdp.num_rows, pmdp.num_states)
+    move = scipy.sparse.csr_matrix((mdp.probability, pmdp.successor, pmdp.row_ptr), shape=size).T.tocsr()
+    mass, visits, ends = np.zeros(pmdp.num_states), np.zeros(pmdp.num_rows), stop[pmdp.row_state]
+    mass[pmdp.initial_state] = 1.0
+    for step in range(steps):
+        rows = mass[pmdp.row_state] * policy.at(step).as_weights(pmdp)
+        visits += rows
+        mass = move @ np.where(ends, 0.0, rows)
+        if mass.sum() < NEGLIGIBLE:
+            break
+    return visits
+
+
+def absorbing_states(pmdp: ParametricMDP) -> np.ndarray:
+    """(S,) whether every transition of a state leads back to it."""
+    leaves = pmdp.successor != pmdp.row_state[pmdp.transition_row]
+    absorbing = np.ones(pmdp.num_states, dtype=bool)
+    absorbing[pmdp.row_state[pmdp.transition_row[leaves]]] = False
+    return absorbing
 
 
 def _numbers(name: str, values: np.ndarray | None, size: int) -> np.ndarray:

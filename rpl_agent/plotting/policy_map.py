@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy
 
 from rpl_agent.model.pmdp import MDP, ParametricMDP
 from rpl_agent.model.policy import Policy
+from rpl_agent.model.simulate import absorbing_states, row_visits
 
 #: pairs of variables that people expect as axes, most telling first (horizontal, vertical)
 FAVOURITES = (("x", "y"), ("step", "money"), ("money1", "money2"), ("col", "row"), ("column", "row"))
@@ -52,7 +52,7 @@ def policy_map(mdp: MDP, policy: Policy, steps: int = STEPS) -> PolicyMap | None
     axes = drawing_axes(pmdp)
     if axes is None:
         return None
-    visits = row_visits(mdp, policy, steps)
+    visits = row_visits(mdp, policy, steps, absorbing_states(pmdp))
     column = [np.asarray(pmdp.variables[name]) for name in axes]
     (xs, across), (ys, up) = (np.unique(values, return_inverse=True) for values in column)
     cells = np.zeros((len(ys), len(xs), pmdp.num_actions))
@@ -72,32 +72,6 @@ def drawing_axes(pmdp: ParametricMDP) -> tuple[str, str] | None:
             return pair
     ranked = sorted(names, key=lambda name: -varying[name])
     return (ranked[0], ranked[1]) if len(ranked) > 1 else None
-
-
-def row_visits(mdp: MDP, policy: Policy, steps: int = STEPS) -> np.ndarray:
-    """(R,) expected number of times each row is taken in the first steps of a play; absorbing rows count once."""
-    pmdp = mdp.pmdp
-    size = (pmdp.num_rows, pmdp.num_states)
-    move = scipy.sparse.csr_matrix((mdp.probability, pmdp.successor, pmdp.row_ptr), shape=size).T.tocsr()
-    absorbing = _absorbing(pmdp)
-    mass = np.zeros(pmdp.num_states)
-    mass[pmdp.initial_state] = 1.0
-    visits = np.zeros(pmdp.num_rows)
-    for step in range(steps):
-        rows = mass[pmdp.row_state] * policy.at(step).as_weights(pmdp)
-        visits += rows
-        mass = move @ np.where(absorbing[pmdp.row_state], 0.0, rows)
-        if mass.sum() < RARE:
-            break
-    return visits
-
-
-def _absorbing(pmdp: ParametricMDP) -> np.ndarray:
-    """(S,) whether every transition of a state leads back to it."""
-    leaves = pmdp.successor != pmdp.row_state[pmdp.transition_row]
-    absorbing = np.ones(pmdp.num_states, dtype=bool)
-    absorbing[pmdp.row_state[pmdp.transition_row[leaves]]] = False
-    return absorbing
 
 
 def _symbols(

@@ -28,18 +28,18 @@ C_LINES, C_ARGUMENTS, C_FILE_LINES = 70, 13, 600
 #: commit what goes out. Lines may move between packages, so what may only fall is the sum.
 LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_880,
-    "rpl_agent": 1_650,
+    "rpl_agent": 1_620,
     "rpl_agent/_core": 300,
-    "rpl_agent/agent": 5_990,
-    "rpl_agent/baselines": 1_200,
-    "rpl_agent/cli": 1_560,
+    "rpl_agent/agent": 6_250,
+    "rpl_agent/baselines": 1_190,
+    "rpl_agent/cli": 1_530,
     "rpl_agent/coupled": 1_040,
-    "rpl_agent/evidence": 1_110,
-    "rpl_agent/experiments": 2_260,
-    "rpl_agent/formats": 6_780,
-    "rpl_agent/likelihood": 2_400,
-    "rpl_agent/model": 3_980,
-    "rpl_agent/plotting": 350,
+    "rpl_agent/evidence": 1_100,
+    "rpl_agent/experiments": 2_250,
+    "rpl_agent/formats": 6_625,
+    "rpl_agent/likelihood": 2_380,
+    "rpl_agent/model": 4_015,
+    "rpl_agent/plotting": 320,
     "rpl_agent/regions": 1_915,
     "rpl_agent/relaxations": 1_100,
     "rpl_agent/solver": 2_735,
@@ -48,7 +48,7 @@ LINES_OF_PACKAGE = {
 FILES = 12
 CROWDED = {
     "envs/rpl_envs": 13,
-    "rpl_agent/agent": 14,
+    "rpl_agent/agent": 15,
     "rpl_agent/model": 21,
     "rpl_agent/solver": 14,
 }

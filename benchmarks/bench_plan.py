@@ -1,0 +1,46 @@
+"""Forecasts against runs: the gap that `agent.plan` expects at the true parameters, and the gap that runs end with.
+
+``plan`` is the mean of three imagined data sets, ``runs`` the mean over seeds that the forecast does not know, ``off``
+the forecast over that mean, less 1. ``price`` is the forecast gap in units of 2 z σ, and ``cost`` the processor time of
+the forecast over that of one run.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+import gymnasium as gym
+import numpy as np
+
+from rpl_agent.agent.rpl import RPLAgent
+from rpl_agent.errors import RPLWarning
+from rpl_envs.benchmark import benchmark
+
+WORLDS = ("Aircraft-20x10", "Betting-25", "Engagement-50", "MarsRover-10x10", "Glider-11x9", "ParallelBetting-5")
+
+
+def rows(smoke: bool = False, full: bool = False) -> list[dict]:
+    """One row per world and number of episodes."""
+    seeds, numbers = (range(3), (1_000, 20_000)) if not smoke else (range(1), (300,))
+    worlds = WORLDS[-1:] if smoke else WORLDS
+    if full:
+        seeds, numbers = range(10), (*numbers, 100_000)
+    return [compare(world, episodes, seeds) for world in worlds for episodes in numbers]
+
+
+def compare(world: str, episodes: int, seeds: range) -> dict:
+    """One row."""
+    warnings.simplefilter("ignore", RPLWarning)
+    identifier = f"rpl/{world}-v0"
+    start = time.process_time()
+    found = RPLAgent(seed=1_000).plan(gym.make(identifier), np.array(benchmark(world).theta), episodes=episodes)
+    planned = time.process_time()
+    runs = [RPLAgent(seed=seed).learn(gym.make(identifier), episodes).certificate for seed in seeds]
+    seconds = (time.process_time() - planned) / len(runs)
+    gaps = np.array([run.gap for run in runs if run is not None])
+    return {
+        "world": world, "episodes": episodes, "plan": float(found.gap[0]), "runs": float(gaps.mean()),
+        "least run": float(gaps.min()), "most": float(gaps.max()), "off": float(found.gap[0] / gaps.mean() - 1.0),
+        "price": float(found.price[0]), "cost": (planned - start) / seconds,
+    }  # fmt: skip

@@ -1,0 +1,305 @@
+"""How much data is needed: the gap to expect after n episodes, from a guess of θ and before any data are drawn.
+
+1. *Visits.* The agent's planner is shown data that were drawn at the guess, and chooses what to sample next, from few
+   episodes to many, as in a run. Every block of episodes has expected visits per row.
+2. *σ.* The Fisher information of so many visits gives the standard deviation of the value, σ² = G'I⁻¹G with G the
+   value's gradient. Nobody who looks once, at the value alone, has a narrower interval than 2 z σ.
+3. *Price.* What the confidence set in use costs beyond that is not a formula but the set itself: data are drawn at the
+   guess, row by row and not step by step (10^9 episodes cost as much as 10^5), and certified as real ones would be.
+
+A forecast is an estimate, not a statement with a guarantee: it is as good as the guess. Left out is that a run keeps
+the best of its certificates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy
+
+from rpl_agent.agent.exploration import OPTIMISTIC_SHARE, SamplingGoal
+from rpl_agent.agent.planner import Planner
+from rpl_agent.agent.sampling.experience import Experience
+from rpl_agent.coupled.attribution import coordinate_jacobian, fisher_information
+from rpl_agent.errors import ModelError
+from rpl_agent.evidence.counts import MOST, Counts
+from rpl_agent.model.objective import Objective
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.policy import Policy
+from rpl_agent.model.simulate import absorbing_states, row_visits
+from rpl_agent.pipeline import Config, certify
+from rpl_agent.solver import solve_at
+
+#: Episodes of the first block, and how fast blocks grow.
+FIRST, GROWTH = 16, 1.25
+#: A plan is not made anew for blocks beyond this many episodes: it has settled.
+SETTLED = 200_000
+#: Steps that a play is followed for where nothing cuts it.
+FOLLOWED = 10_000
+#: Marks are taken between slices of the data: at blocks, and at so many shares of the plan.
+SLICES = 40
+#: Episodes of a curve where nothing is asked for. A search for a gap starts at so many, and ends when the gap is met up
+#: to a share, or after so many numbers.
+CURVE = (100, 1_000, 10_000, 100_000, 1_000_000)
+START, CLOSE, TRIES = 1_000, 0.02, 8
+#: Around the answer of a search, multiples of it that are drawn as well.
+AROUND = (0.01, 0.1, 10.0)
+#: Gradients of the value are differences over this step; with more parameters there is no σ.
+STEP, MOST_PARAMETERS = 1e-5, 64
+
+
+class Sampler(NamedTuple):
+    """Who draws the data: the agent, or a policy."""
+
+    limit: int | None  # steps after which the environment cuts an episode
+    weight: float = 0.9
+    exploration: str = "certificate"
+    policy: Policy | None = None
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What to expect; arrays (n,), one entry per number of episodes.
+
+    Attributes
+    ----------
+    episodes : increasing
+    gap, least, most : upper − lower, mean and extremes over the draws
+    sigma : standard deviation of the value that the data leave, nan where it is not known
+    value : the optimum at the guess
+    steps : mean number of steps in an episode
+    needed : episodes for the gap that was asked for; None where no gap was
+    """
+
+    episodes: np.ndarray
+    gap: np.ndarray
+    least: np.ndarray
+    most: np.ndarray
+    sigma: np.ndarray
+    value: float
+    steps: float
+    delta: float
+    wanted: float | None = None
+    needed: int | None = None
+
+    @property
+    def ideal(self) -> np.ndarray:
+        """The width of a single look at the value alone, 2 z σ."""
+        return -2.0 * scipy.special.ndtri(self.delta / 2.0) * self.sigma
+
+    @property
+    def price(self) -> np.ndarray:
+        """Gap over ideal: what a bound costs that holds at all times, for a policy that is chosen with the data."""
+        return self.gap / self.ideal
+
+    def gap_after(self, episodes: float) -> float:
+        """Between the drawn points on a line in logarithms; beyond them the gap falls with the root of the data."""
+        finite = np.isfinite(self.gap)
+        if not finite.any():
+            return float("inf")
+        n, gap = self.episodes[finite], self.gap[finite]
+        if episodes > n[-1]:
+            return float(gap[-1] * np.sqrt(n[-1] / episodes))
+        return float(np.exp(np.interp(np.log(episodes), np.log(n), np.log(gap))))
+
+    def table(self) -> list[dict[str, float]]:
+        """One line per number of episodes."""
+        columns = {"gap": self.gap, "least": self.least, "most": self.most, "sigma": self.sigma, "price": self.price}
+        return [
+            {"episodes": int(n), **{name: float(column[k]) for name, column in columns.items()}}
+            for k, n in enumerate(self.episodes)
+        ]
+
+    def plot(self, path: Any, title: str = "") -> None:
+        """The curve as a picture."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(6.4, 4.0), dpi=120, layout="constrained")
+        axes = figure.add_subplot()
+        axes.loglog(self.episodes, self.gap, "o-", color="#d9480f", label=f"certificate, δ = {self.delta:g}")
+        axes.fill_between(self.episodes, self.least, self.most, color="#d9480f", alpha=0.2, linewidth=0)
+        if np.isfinite(self.sigma).any():
+            axes.loglog(self.episodes, self.ideal, "--", color="0.4", label="one look at the value alone, 2 z σ")
+        if self.needed is not None and self.wanted is not None:
+            axes.axhline(self.wanted, color="#1c7ed6", linewidth=0.8)
+            text = f"{self.needed:,} episodes for {self.wanted:g}"
+            axes.plot(self.needed, self.wanted, "o", color="#1c7ed6", label=text)
+        axes.set(xlabel="episodes", ylabel="upper − lower", title=title)
+        axes.grid(True, which="both", alpha=0.2)
+        axes.legend()
+        figure.savefig(path)
+
+
+def forecast(
+    pmdp: ParametricMDP, objective: Objective, theta: np.ndarray | Mapping[str, float], config: Config,
+    sampler: Sampler, *, gap: float | None = None, episodes: Sequence[int] = (), draws: int = 3, seed: int = 0,
+) -> Forecast:  # fmt: skip
+    """The gap to expect: after each of ``episodes``, or around the number that ``gap`` needs."""
+    if draws < 1 or (gap is not None and not 0.0 < gap < np.inf) or any(n < 1 for n in episodes):
+        raise ModelError(f"a plan needs draws ≥ 1, a gap > 0 and episodes ≥ 1, not {draws}, {gap}, {list(episodes)}")
+    imagined = _Imagined(pmdp, objective, theta, config, sampler, np.random.default_rng([seed]))
+
+    def drawn(n: int) -> np.ndarray:
+        rng = [np.random.default_rng([seed, n, k]) for k in range(draws)]
+        return np.array([certify(pmdp, imagined.draw(n, r), objective, config).gap for r in rng])
+
+    needed: int | None = None
+    found: dict[int, np.ndarray] = {}
+    if gap is not None:
+        needed, found = _search(drawn, gap, imagined.most)
+    wanted = episodes or (CURVE if needed is None else [max(1, round(share * needed)) for share in AROUND])
+    points = np.unique([n for n in (*wanted, *found) if n <= imagined.most])
+    gaps = np.array([found[n] if n in found else drawn(n) for n in points.tolist()])
+    return Forecast(
+        points, gaps.mean(axis=1), gaps.min(axis=1), gaps.max(axis=1), imagined.sigma(points), imagined.value,
+        imagined.steps, config.delta, gap, needed,
+    )  # fmt: skip
+
+
+def _search(drawn: Any, gap: float, most: int) -> tuple[int, dict[int, np.ndarray]]:
+    """The number of episodes after which the mean gap is as small as wanted, and what was drawn there."""
+    n = min(START, most)
+    for _ in range(TRIES):
+        gaps = drawn(n)
+        mean = float(gaps.mean())
+        if abs(mean / gap - 1.0) <= CLOSE or (n == 1 and mean <= gap):
+            break
+        if n == most and mean > gap:
+            raise ModelError(f"a gap of {gap:g} needs more than {most:,} episodes, as many as can be counted")
+        tried = n
+        factor = (mean / gap) ** 2 if np.isfinite(mean) else 100.0
+        n = int(np.clip(round(n * np.clip(factor, 1e-3, 1e4)), 1, most))
+        if n == tried:
+            break
+    else:
+        gaps = drawn(n)
+    return n, {n: gaps}
+
+
+class _Imagined:
+    """Runs at a guess: which rows are visited how often, block by block."""
+
+    def __init__(
+        self, pmdp: ParametricMDP, objective: Objective, theta: Any, config: Config, sampler: Sampler,
+        rng: np.random.Generator,
+    ):  # fmt: skip
+        self.pmdp, self.objective, self.sampler, self._rng = pmdp, objective, sampler, rng
+        self.mdp = pmdp.instantiate(theta)
+        self.stop = objective.resolve(pmdp).decided | absorbing_states(pmdp)
+        self.value = solve_at(pmdp, self.mdp.theta, objective).middle
+        self._planner, self._data = Planner(pmdp, objective, config), Experience(pmdp).counts
+        self._ends: list[int] = []  # episodes at the end of each block
+        self._visits: list[np.ndarray] = []  # (R,) per episode of each block
+        self._extend(1)
+
+    @property
+    def steps(self) -> float:
+        """Mean length of an episode of the last block."""
+        return float(self._visits[-1][~self.pmdp.is_silent[self.pmdp.row_state]].sum())
+
+    @property
+    def most(self) -> int:
+        """Episodes that can be counted."""
+        return int(MOST / (4.0 * max(1.0, self._visits[-1].sum())))
+
+    def _extend(self, episodes: int) -> None:
+        rng = self._rng
+        while not self._ends or (self._ends[-1] < episodes and self._ends[-1] != MOST):
+            done = self._ends[-1] if self._ends else 0
+            end = max(FIRST, int(done * GROWTH))
+            if self.sampler.policy is not None:
+                end, visits = MOST, self._followed(self.sampler.policy)
+            elif done >= SETTLED:  # what a run does on the way is a mixture: so is what follows
+                recent = [v for v, e in zip(self._visits, self._ends) if e > done / 2]
+                end, visits = MOST, np.mean(recent, axis=0)
+            else:
+                visits = self._planned(done)
+            self._ends.append(end)
+            self._visits.append(visits)
+            if end < MOST:
+                mean = (end - done) * visits
+                self._data.add_batch(self._outcomes(np.floor(mean + rng.random(len(mean))).astype(np.int64), rng))
+
+    def _planned(self, done: int) -> np.ndarray:
+        """Visits of the agent's next episodes, after so many."""
+        goal, planner = None, self._planner
+        if done and self.sampler.exploration == "certificate":
+            goal = SamplingGoal(self.steps, False, self.sampler.limit is not None)
+        policy = planner.plan(self._data, goal)
+        if policy is None:
+            return self._visits[-1]
+        visits = self._followed(policy.at(0).mixed(self.pmdp, self.sampler.weight))
+        if planner.informative is None:
+            return visits
+        informed = self._followed(planner.informative.mixed(self.pmdp, self.sampler.weight))
+        return OPTIMISTIC_SHARE * visits + (1.0 - OPTIMISTIC_SHARE) * informed
+
+    def _followed(self, policy: Policy) -> np.ndarray:
+        """(R,) visits per episode; none in states where episodes end."""
+        steps = FOLLOWED if self.sampler.limit is None else self.pmdp.solver_step(self.sampler.limit)
+        visits = row_visits(self.mdp, policy, steps, self.stop)
+        return np.where(self.stop[self.pmdp.row_state], 0.0, visits)
+
+    def _total(self, episodes: int) -> np.ndarray:
+        """(R,) visits in the first episodes."""
+        self._extend(episodes)
+        bounds = np.minimum(np.concatenate([[0], self._ends]), episodes)
+        return np.tensordot(np.diff(bounds).astype(float), np.array(self._visits), 1)
+
+    def draw(self, episodes: int, rng: np.random.Generator) -> Counts:
+        """Data of so many episodes, in slices that marks can be taken between."""
+        self._extend(episodes)
+        shares = [round(episodes * k / SLICES) for k in range(1, SLICES)]
+        ends = sorted({e for e in [*self._ends, *shares, episodes] if 0 < e <= episodes})
+        counts, before = Experience(self.pmdp).counts, np.zeros(self.pmdp.num_rows, dtype=np.int64)
+        offset = rng.random(self.pmdp.num_rows)  # rounds expected visits up or down without a bias
+        for end in ends:
+            visits = np.floor(self._total(end) + offset).astype(np.int64)
+            counts.add_batch(self._outcomes(visits - before, rng))
+            before = visits
+        return counts
+
+    def _outcomes(self, visits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """(T,) where visits (R,) lead: one multinomial per row, successor by successor."""
+        pmdp, p = self.pmdp, self.mdp.probability
+        found, left = np.zeros(pmdp.num_transitions, dtype=np.int64), visits.copy()
+        rest = np.ones(pmdp.num_rows)
+        sizes = np.diff(pmdp.row_ptr)
+        rows = np.flatnonzero(left > 0)
+        for k in range(int(sizes.max(initial=0))):
+            rows = rows[(sizes[rows] > k) & (left[rows] > 0)]
+            t = pmdp.row_ptr[rows] + k
+            last = sizes[rows] == k + 1
+            chance = np.where(last, 1.0, np.clip(p[t] / np.maximum(rest[rows], 1e-300), 0.0, 1.0))
+            found[t] = rng.binomial(left[rows], chance)
+            left[rows] -= found[t]
+            rest[rows] -= p[t]
+        return found
+
+    def sigma(self, episodes: np.ndarray) -> np.ndarray:
+        """(n,) standard deviation of the value after each number of episodes."""
+        pmdp, theta = self.pmdp, self.mdp.theta
+        if pmdp.num_parameters > MOST_PARAMETERS or not isinstance(pmdp.table.reduction.weights, np.ndarray):
+            return np.full(len(episodes), np.nan)
+        gradient, jacobian, found = self._gradient(), coordinate_jacobian(pmdp, theta), []
+        for n in episodes.tolist():
+            amounts = np.bincount(
+                pmdp.expression, self._total(n)[pmdp.transition_row] * self.mdp.probability, pmdp.num_expressions
+            )
+            information = jacobian.T @ fisher_information(pmdp, amounts, theta) @ jacobian
+            inverse = np.linalg.pinv(information, rcond=1e-12, hermitian=True)
+            found.append(float(np.sqrt(max(gradient @ inverse @ gradient, 0.0))))
+        return np.array(found)
+
+    def _gradient(self) -> np.ndarray:
+        """(d,) of the optimum, by differences inside the domain."""
+        pmdp, theta = self.pmdp, self.mdp.theta
+        slopes = []
+        for e in STEP * np.eye(len(theta)):
+            ends = [point if pmdp.domain.contains(point, 0.0) else theta for point in (theta + e, theta - e)]
+            high, low = (solve_at(pmdp, end, self.objective, precision=1e-9).middle for end in ends)
+            slopes.append((high - low) / max(float(np.abs(ends[0] - ends[1]).sum()), 1e-300))
+        return np.array(slopes)

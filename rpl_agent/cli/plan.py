@@ -1,0 +1,62 @@
+"""`rpl plan`: how much data is needed, from a guess of the parameters."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import Any
+
+from rpl_agent.cli.common import add_json, add_method, add_seed, add_source, config_of, emit, load_source
+from rpl_agent.cli.parser import between, count, output_file
+
+
+def register(commands: Any) -> None:
+    plan = commands.add_parser(
+        "plan",
+        help="how much data is needed: the gap to expect after n episodes",
+        description="The gap to expect if the parameters are what --theta says. An estimate, not a guarantee.",
+    )
+    add_source(plan)
+    plan.add_argument("--gap", type=between(0, math.inf), metavar="EPS", help="how many episodes for this gap?")
+    plan.add_argument("--episodes", type=count, nargs="+", default=(), metavar="N", help="what gap after so many?")
+    plan.add_argument(
+        "--sampler", choices=("agent", "uniform"), default="agent", help="who will draw the episodes (default agent)"
+    )
+    plan.add_argument("--draws", type=count, default=3, metavar="N", help="imagined data sets per point (default 3)")
+    plan.add_argument(
+        "--plot", type=output_file(".png", ".pdf", ".svg"), metavar="FILE", help="the curve: .png, .pdf or .svg"
+    )
+    add_method(plan)
+    add_seed(plan)
+    add_json(plan)
+    plan.set_defaults(run=run_plan)
+
+
+def run_plan(arguments: argparse.Namespace) -> int:
+    from rpl_agent.agent.forecast import Sampler, forecast
+    from rpl_agent.model.policy import Policy
+
+    source = load_source(arguments)
+    theta = source.require_theta("planning")
+    uniform = Policy.uniform(source.pmdp) if arguments.sampler == "uniform" else None
+    found = forecast(
+        source.pmdp, source.objective, theta, config_of(arguments), Sampler(source.max_steps, policy=uniform),
+        gap=arguments.gap, episodes=arguments.episodes, draws=arguments.draws, seed=arguments.seed,
+    )  # fmt: skip
+    if arguments.plot:
+        found.plot(arguments.plot, f"{source.name}: {source.objective.describe()}")
+    data = {
+        "model": source.name, "objective": source.objective.describe(), "value": found.value, "delta": found.delta,
+        "gap": found.wanted, "needed": found.needed, "steps_per_episode": found.steps, "curve": found.table(),
+    }  # fmt: skip
+    lines = [f"{source.name}: {source.objective.describe()} is {found.value:.6g} if the guess is right"]
+    if found.needed is not None:
+        lines.append(f"a gap of {found.wanted:g} (δ = {found.delta:g}) takes about {found.needed:,} episodes")
+    lines.append(f"{'episodes':>15} {'gap':>12} {'least … most':>25} {'σ':>12} {'price':>7}")
+    lines += [
+        f"{row['episodes']:>15,} {row['gap']:>12.5g} {row['least']:>12.5g} {row['most']:>12.5g} {row['sigma']:>12.4g} "
+        f"{row['price']:>7.3f}"
+        for row in found.table()
+    ]
+    emit(arguments, data, "plan", "\n".join(lines))
+    return 0

@@ -1,0 +1,117 @@
+"""`agent.plan`: forecasts agree with runs, follow the set in use, and refuse what they cannot answer."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import rpl_envs  # noqa: F401
+from rpl_agent import Config, ModelError, Objective, Policy, Polynomial, RPLAgent, build, certify
+from rpl_agent.agent.forecast import Forecast, Sampler, _Imagined, forecast
+from rpl_agent.agent.schedule import Never
+from rpl_agent.evidence.sampling import uniform_counts
+from rpl_agent.model.simulate import Simulator, row_visits
+from rpl_envs.benchmark import benchmark
+
+COIN, P = np.array([0.3]), Polynomial.parameter("p")
+
+
+def coin():
+    """One toss: its value is p, and n tosses leave the standard deviation √(p(1 − p)/n)."""
+
+    def actions(state):
+        return {"toss": {"heads": P, "tails": 1 - P}} if state == "start" else {"stay": {state: 1}}
+
+    pmdp = build("start", actions, domain=["p"], labels={"heads": lambda state: state == "heads"})
+    return pmdp, Objective.parse("maximise probability of heads")
+
+
+def test_sigma_of_a_coin_is_that_of_the_binomial():
+    pmdp, objective = coin()
+    found = forecast(pmdp, objective, COIN, Config(), Sampler(None), episodes=[100, 10_000], draws=1)
+    assert found.sigma == pytest.approx(np.sqrt(0.21 / np.array([100, 10_000])), rel=1e-6)
+    assert found.value == pytest.approx(0.3) and found.steps == pytest.approx(1.0)
+    assert (found.price > 1.0).all()  # nobody is narrower than a single look
+
+
+def test_a_gap_that_is_asked_for_is_met_by_data():
+    pmdp, objective = coin()
+    found = forecast(pmdp, objective, COIN, Config(), Sampler(None), gap=0.05, draws=5)
+    assert found.needed is not None and found.gap_after(found.needed) == pytest.approx(0.05, rel=0.05)
+    real = [
+        certify(pmdp, uniform_counts(pmdp, objective, COIN, found.needed, 2, seed), objective, Config()).gap
+        for seed in range(5)
+    ]
+    assert np.mean(real) == pytest.approx(0.05, rel=0.15)
+
+
+@pytest.mark.parametrize("world", ["ParallelBetting-5", "MarsRover-10x10"])
+def test_forecasts_agree_with_runs(world):
+    env, theta = gym.make(f"rpl/{world}-v0"), np.array(benchmark(world).theta)
+    found = RPLAgent(seed=7).plan(env, theta, episodes=500)
+    run = RPLAgent(seed=1).learn(env, 500).certificate
+    assert found.gap[0] == pytest.approx(run.gap, rel=0.15)
+
+
+def test_the_price_is_that_of_the_set_in_use():
+    """Intervals per expression cost more than the joint set; a smaller δ costs more than a larger one."""
+    world = benchmark("ParallelBetting-5")
+    gaps = [
+        forecast(world.pmdp, world.objective, np.array(world.theta), config, Sampler(10), episodes=[300], draws=1).gap
+        for config in (Config(delta=0.1), Config(), Config(confidence="anytime", relaxation="tied"))
+    ]
+    assert gaps[0] < gaps[1] < gaps[2]
+
+
+def test_who_draws_the_data_matters():
+    world = benchmark("MarsRover-10x10")
+    agent, env = RPLAgent(seed=0), gym.make("rpl/MarsRover-10x10-v0")
+    theta = np.array(world.theta)
+    planned = agent.plan(env, theta, episodes=300, draws=1)
+    uniform = agent.plan(env, theta, episodes=300, draws=1, policy=Policy.uniform(world.pmdp))
+    never = RPLAgent(seed=0, schedule=Never()).plan(env, theta, episodes=300, draws=1)
+    assert planned.sigma[0] < uniform.sigma[0] == never.sigma[0]
+
+
+def test_expected_visits_are_those_of_the_simulator():
+    world = benchmark("Aircraft-20x10")
+    mdp, policy = world.pmdp.instantiate(np.array(world.theta)), Policy.uniform(world.pmdp)
+    stop = world.objective.resolve(world.pmdp).decided
+    counts = np.zeros(world.pmdp.num_transitions, dtype=np.int64)
+    Simulator(mdp, stop, 8, 3).run(policy, 20_000, counts)
+    seen = np.add.reduceat(counts, world.pmdp.row_ptr[:-1]) / 20_000
+    visits = np.where(stop[world.pmdp.row_state], 0.0, row_visits(mdp, policy, 8, stop))
+    assert np.abs(seen - visits).max() < 5 * np.sqrt(visits.max() / 20_000)
+
+
+def test_drawn_outcomes_have_the_law_of_the_model():
+    world = benchmark("Aircraft-20x10")
+    imagined = _Imagined(
+        world.pmdp, world.objective, np.array(world.theta), Config(), Sampler(50, policy=Policy.uniform(world.pmdp)),
+        np.random.default_rng(0),
+    )  # fmt: skip
+    counts = imagined.draw(50_000, np.random.default_rng(1))
+    expected = counts.row_totals[world.pmdp.transition_row] * imagined.mdp.probability
+    often = (expected > 50) & (imagined.mdp.probability < 1.0)
+    spread = np.sqrt(expected * (1.0 - imagined.mdp.probability))[often]
+    off = (counts.transitions - expected)[often] / spread
+    assert len(off) > 300 and np.abs(off).max() < 5.5 and 0.85 < (off**2).mean() < 1.15
+
+
+def test_a_forecast_is_read_between_and_beyond_its_points():
+    n, gap = np.array([100, 10_000]), np.array([0.4, 0.04])
+    found = Forecast(n, gap, gap, gap, gap, 0.5, 1.0, 1e-3)
+    assert found.gap_after(1_000) == pytest.approx(0.4 / np.sqrt(10))
+    assert found.gap_after(1_000_000) == pytest.approx(0.004)
+    assert found.gap_after(1) == 0.4
+
+
+def test_a_forecast_refuses_what_it_cannot_answer(tmp_path):
+    pmdp, objective = coin()
+    with pytest.raises(ModelError, match="outside the domain"):
+        forecast(pmdp, objective, np.array([1.5]), Config(), Sampler(None))
+    with pytest.raises(ModelError, match="gap > 0"):
+        forecast(pmdp, objective, COIN, Config(), Sampler(None), gap=-1.0)
+    with pytest.raises(ModelError, match="needs more than"):
+        forecast(pmdp, objective, COIN, Config(), Sampler(None), gap=1e-9, draws=1)
+    forecast(pmdp, objective, COIN, Config(), Sampler(None), gap=0.1, draws=1).plot(tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").stat().st_size > 5_000
