@@ -31,7 +31,7 @@ from rpl_agent.agent.schedule import Doubling, Schedule, Target
 from rpl_agent.agent.session import Session, require
 from rpl_agent.agent.storage import checkpoint
 from rpl_agent.agent.storage.run_folder import CHECKPOINT, write_run
-from rpl_agent.agent.storage.state import capture, restore, settings_from_state
+from rpl_agent.agent.storage.state import capture, restore, settings_from_state, stored_model
 from rpl_agent.agent.world.actions import ActionToEnv
 from rpl_agent.agent.world.attach import Attachment, attach, make_env
 from rpl_agent.agent.world.observations import StateOf
@@ -131,6 +131,7 @@ class RPLAgent(Queries):
         world = attach(
             env, pmdp=pmdp, objective=objective, state_of=self.observation_to_state, compiled=self.compiled,
             check_rewards=self.check_rewards, horizon=self.horizon, action_to_env=self.action_to_env,
+            learned=session.pmdp if session.started else None,
         )  # fmt: skip
         if not session.started:
             self.config = session.config = _method(self.config, world.method)
@@ -390,7 +391,8 @@ class RPLAgent(Queries):
         tensorboard_log: str | os.PathLike | None = None,
         verbose: int = 0,
     ) -> RPLAgent:
-        """A saved agent. Without ``env`` and ``pmdp`` a registered environment is made again by its id.
+        """A saved agent, with its model. Without ``env`` a registered environment is made again by its id, unless
+        ``pmdp`` says that none is wanted.
 
         A damaged file is an error, unless the one before it is still there: then that is used, with a warning.
         """
@@ -400,12 +402,13 @@ class RPLAgent(Queries):
             **settings, pmdp=pmdp, observation_to_state=observation_to_state, action_to_env=action_to_env,
             tensorboard_log=tensorboard_log, verbose=verbose,
         )  # fmt: skip
+        model = pmdp or stored_model(state, arrays)
+        if model is not None:
+            agent.session.start(model, settings["objective"])
         if env is None and pmdp is None:
-            env = make_env(state.get("env"))
+            env = make_env(state.get("env"), required=model is None)
         if env is not None:
             agent.set_env(env)
-        else:
-            agent.session.start(pmdp, settings["objective"])  # type: ignore[arg-type]
         restore(agent.session, state, arrays)
         agent.mode = state["settings"]["mode"]
         return agent

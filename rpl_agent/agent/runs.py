@@ -19,7 +19,9 @@ from rpl_agent.agent.output.logger import write_certificate
 from rpl_agent.agent.output.views import duration, shares_text, tensorboard_command
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.schedule import NAMED, EveryN, Schedule, Target
+from rpl_agent.agent.storage.checkpoint import read_latest
 from rpl_agent.agent.storage.run_folder import CHECKPOINT, new_folder, read_source, write_run
+from rpl_agent.agent.storage.state import stored_model
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
@@ -58,16 +60,22 @@ def train(
     exploration: str = "certificate",
     stop_when_gap: float | None = None,
     horizon: int | str | None = None,
+    options: Mapping[str, Any] | None = None,
     checkpoint_every: int | None = 2_000,
     oracle_theta: np.ndarray | None = None,
     quiet: bool = False,
     progress: bool = True,
     log_interval: int | None = None,
 ) -> dict[str, Any]:
-    """A new run in a new folder. ``source`` says how to make the world again; ``oracle_theta`` is for oracle/* only."""
+    """A new run in a new folder.
+
+    ``source`` says how to make the world again, ``options`` are further keywords of the agent (an environment's model),
+    ``oracle_theta`` is for oracle/* only.
+    """
+    given = {**(options or {}), **({} if horizon is None else {"horizon": horizon})}
     agent = RPLAgent(
-        config=config, seed=seed, weight=weight, exploration=exploration, horizon=horizon, verbose=0 if quiet else 1,
-        schedule=parse_schedule(schedule) if isinstance(schedule, str) else schedule,
+        config=config, seed=seed, weight=weight, exploration=exploration, verbose=0 if quiet else 1,
+        schedule=parse_schedule(schedule) if isinstance(schedule, str) else schedule, **given,
     )  # fmt: skip
     agent.set_env(env)
     agent.session.target = Target.after(0, budget, unit, stop_when_gap, log_interval)
@@ -96,12 +104,13 @@ def resume(
     budget: int | None = None,
     checkpoint_every: int | None = None,
     oracle_theta: np.ndarray | None = None,
+    options: Mapping[str, Any] | None = None,
     quiet: bool = False,
     progress: bool = True,
 ) -> dict[str, Any]:
     """Go on with a run, bit for bit; ``budget`` is a new total."""
     folder = Path(folder)
-    agent = load_run(folder, env)
+    agent = load_run(folder, env, options)
     agent.verbose = 0 if quiet else 1
     agent.run_folder = folder
     if not quiet:
@@ -112,10 +121,11 @@ def resume(
 
 
 def evaluate(
-    folder: str | Path, env: Any, *, episodes: int = 10_000, theta: np.ndarray | None = None, seed: int = 1
-) -> dict[str, Any]:
+    folder: str | Path, env: Any, *, episodes: int = 10_000, theta: np.ndarray | None = None, seed: int = 1,
+    options: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """The certified policy's value, by Monte Carlo and (where the true parameters are known) exactly."""
-    agent = load_run(Path(folder), env)
+    agent = load_run(Path(folder), env, options)
     certificate = agent.certificate or agent.certify()
     sampled = monte_carlo(agent, env, episodes, seed=seed, policy=certificate.policy)
     result: dict[str, Any] = {
@@ -140,18 +150,18 @@ def evaluate(
     return jsonable(result)
 
 
-def certify_run(folder: str | Path, env: Any) -> dict[str, Any]:
+def certify_run(folder: str | Path) -> dict[str, Any]:
     """The certificate of a stored run, computed anew from its counts."""
-    agent = load_run(Path(folder), env)
+    agent = load_run(Path(folder))
     certificate = agent.certify()
     write_certificate(Path(folder), certificate)
     return jsonable({**_summary(agent), "run": str(folder), "text": str(certificate)})
 
 
-def verify_run(folder: str | Path, env: Any) -> dict[str, Any]:
+def verify_run(folder: str | Path) -> dict[str, Any]:
     """The stored certificate of a run, checked from scratch against its model and its data."""
     folder = Path(folder)
-    agent = load_run(folder, env)
+    agent = load_run(folder)
     certificate, _, _ = read_with_data(folder / "certificate.json")
     return verdict(certificate, agent.pmdp, agent.experience.counts, folder / "certificate.json")
 
@@ -170,10 +180,15 @@ def verdict(certificate: Certificate, pmdp: ParametricMDP, counts: Counts, path:
     })  # fmt: skip
 
 
-def load_run(folder: Path, env: Any = None) -> RPLAgent:
+def load_run(folder: Path, env: Any = None, options: Mapping[str, Any] | None = None) -> RPLAgent:
+    """The agent of a run; without an environment it has the run's model and data, and cannot go on."""
     if not folder.is_dir():
         raise FileNotFoundError(f"no run folder {folder}")
-    return RPLAgent.load(folder / CHECKPOINT, env)
+    if env is None:
+        return RPLAgent.load(folder / CHECKPOINT, pmdp=stored_model(*read_latest(folder / CHECKPOINT)))
+    known = ("pmdp", "observation_to_state", "action_to_env")
+    given = {name: value for name, value in (options or {}).items() if name in known}
+    return RPLAgent.load(folder / CHECKPOINT, env, **given)
 
 
 @contextmanager

@@ -60,6 +60,7 @@ class Session:
         self.informative: Policy | None = None  # the policy of episodes that serve the certificate, if any
         self.limits: Limits | None = None  # when the next update is due
         self.clock = Clock()
+        self.stored_model: tuple[dict[str, Any], dict[str, np.ndarray]] | None = None  # as checkpoints hold it
         self._pmdp: ParametricMDP | None = None
         self._objective: Objective | None = None
         self._experience: Experience | None = None

@@ -110,10 +110,8 @@ def run_certify(arguments: argparse.Namespace) -> int:
         return run_verify(arguments)
     if arguments.id is not None and Path(arguments.id).is_dir():
         from rpl_agent.agent.runs import certify_run
-        from rpl_agent.cli.training import make_env, stored_source
 
-        result = certify_run(arguments.id, make_env(stored_source(arguments.id)))
-        emit(arguments, result, "certificate")
+        emit(arguments, certify_run(arguments.id), "certificate")
         return 0
     source = load_source(arguments)
     config = config_of(arguments)
@@ -146,7 +144,7 @@ def run_certify(arguments: argparse.Namespace) -> int:
 def run_verify(arguments: argparse.Namespace) -> int:
     """Exit code 0 if the stored certificate holds on its data, 1 if not."""
     from rpl_agent.agent.runs import verdict, verify_run
-    from rpl_agent.cli.training import make_env, source_of, stored_source
+    from rpl_agent.cli.training import source_of
     from rpl_agent.verify import data_from_json, read_with_data
 
     if arguments.id is None:
@@ -154,12 +152,12 @@ def run_verify(arguments: argparse.Namespace) -> int:
     path = Path(arguments.id)
     folder = path if path.is_dir() else path.parent
     if path.is_dir() or (path.name == "certificate.json" and (folder / "run.json").is_file()):
-        result = verify_run(folder, make_env(stored_source(str(folder))))
+        result = verify_run(folder)
     else:
         certificate, data, stored = read_with_data(path)
         if data is None or stored is None:
             raise ModelError(f"{path} holds no data to check it against: write it with rpl certify --output")
-        source = source_of(stored, str(path))
+        source = source_of(stored)
         result = verdict(certificate, source.pmdp, data_from_json(source.pmdp, data), path)
     emit(arguments, result, "verification")
     return 0 if result["verified"] else 1

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: What is a model's file and not the name of a world.
 MODEL_ENDINGS = (".prism", ".nm", ".pm", ".drn")
+#: How code of one's own is named.
+OWN_ENV = "an environment of your own: module:Id or path/to/file.py:factory"
 #: Steps after which an episode of a user's own model is cut by default.
 DEFAULT_STEPS = 1000
 
@@ -39,6 +41,7 @@ class ModelSource:
     theta: np.ndarray | None
     max_steps: int
     kwargs: dict[str, Any] | None = None  # of an environment that was made in Python
+    options: dict[str, Any] | None = None  # for the agent, of an environment that is code of one's own
     parameters: tuple[str, ...] | None = None  # of a file, where they are not the model's (quotients)
 
     def require_theta(self, why: str) -> np.ndarray:
@@ -59,6 +62,7 @@ def add_seed(parser: Options, default: int = 0) -> None:
 def add_source(parser: argparse.ArgumentParser, what: str = "") -> None:
     """ID or FILE, or --model FILE, with --param and --property."""
     text = what or "a registered world, e.g. rpl/Aircraft-20x10-v0 (see rpl worlds)"
+    text += f"; or {OWN_ENV}"
     parser.add_argument("id", nargs="?", help=text)
     group = parser.add_argument_group("your own model, in place of ID")
     group.add_argument(
@@ -185,10 +189,10 @@ def load_source(arguments: argparse.Namespace) -> ModelSource:
 
     if arguments.param or arguments.const or arguments.property or arguments.unknown or arguments.tie:
         raise ModelError("--param, --const, --property, --unknown and --tie belong to --model FILE")
-    found = _gymnasium_source(arguments.id, arguments.max_steps)
+    found = _own_source(arguments.id) or _gymnasium_source(arguments.id, arguments.max_steps)
     if found is not None:
         if theta_given:
-            raise ModelError("--theta belongs to our own worlds and models: Gymnasium's worlds simulate themselves")
+            raise ModelError("--theta belongs to our own worlds and models: other worlds simulate themselves")
         return found
     name = _known_id(arguments.id)
     world = rpl_envs.benchmark(name)
@@ -220,6 +224,20 @@ def _require_property(arguments: argparse.Namespace) -> None:
         parse_properties(arguments.property)
     elif os.path.isfile(arguments.model) and not Path(arguments.model).with_suffix(".props").is_file():
         raise ModelError(f"{arguments.model}: no property given (--property), and no .props file beside the model")
+
+
+def _own_source(name: str) -> ModelSource | None:
+    """An environment that is code of one's own; None where the name names none."""
+    from rpl_agent.agent.world.named_env import absolute, make_named, names_code
+
+    if not names_code(name):
+        return None
+    from rpl_agent.agent import RPLAgent
+
+    env, options = make_named(name)
+    agent = RPLAgent(env=env, **options)
+    steps = (agent.world and agent.world.limit) or DEFAULT_STEPS
+    return ModelSource(absolute(name), agent.pmdp, agent.objective, None, steps, options=options)
 
 
 def _gymnasium_source(name: str, max_steps: int | None) -> ModelSource | None:

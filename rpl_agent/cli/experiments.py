@@ -7,7 +7,6 @@ from typing import Any
 
 from rpl_agent.cli.common import add_json, emit
 from rpl_agent.cli.parser import call, count, output_file
-from rpl_agent.cli.training import make_env, stored_source
 
 
 def register(commands: Any) -> None:
@@ -76,7 +75,6 @@ def run_report(arguments: argparse.Namespace) -> int:
     if arguments.run_folder is None:
         result = report(arguments.results, arguments.output or f"{arguments.results}/report.html")
     else:
-        env = make_env(stored_source(arguments.run_folder))
-        result = report_run(arguments.run_folder, env, arguments.output)
+        result = report_run(arguments.run_folder, arguments.output)
     emit(arguments, result, "report")
     return 0

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.common import (
+    OWN_ENV,
     ModelSource,
     add_json,
     add_method,
@@ -20,6 +21,7 @@ from rpl_agent.cli.common import (
     source_defaults,
 )
 from rpl_agent.cli.parser import add_call, between, call, count, folder_name, output_file
+from rpl_agent.errors import DataError
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -35,20 +37,20 @@ def register(commands: Any) -> None:
     train.set_defaults(run=run_train)
 
     resume = commands.add_parser("resume", help="go on with an interrupted run, bit for bit")
-    _add_folder(resume)
+    _add_folder(resume, env=True)
     resume.add_argument("--budget", type=count, metavar="N", help="a new total budget (default: what was left)")
     _add_view(resume)
     resume.set_defaults(run=run_resume)
 
     evaluate = commands.add_parser("evaluate", help="the learned policy's value: by Monte Carlo and exactly")
-    _add_folder(evaluate)
+    _add_folder(evaluate, env=True)
     evaluate.add_argument("--episodes", type=count, default=10_000, metavar="N", help="to simulate (default 10000)")
     add_seed(evaluate, 1)
     add_json(evaluate)
     evaluate.set_defaults(run=run_evaluate)
 
     watch = commands.add_parser("watch", help="see the policy act: in the terminal, or as .gif")
-    _add_folder(watch)
+    _add_folder(watch, env=True)
     watch.add_argument("--episodes", type=count, default=1, metavar="N", help="to show (default 1)")
     watch.add_argument(
         "--output", type=output_file(".gif"), metavar="FILE",
@@ -63,8 +65,10 @@ def register(commands: Any) -> None:
     watch.set_defaults(run=run_watch)
 
 
-def _add_folder(parser: argparse.ArgumentParser) -> None:
+def _add_folder(parser: argparse.ArgumentParser, env: bool = False) -> None:
     parser.add_argument("run_folder", metavar="RUN", help="a run folder, e.g. logs/demo")
+    if env:
+        parser.add_argument("--env", help=f"{OWN_ENV} (default: as the run was made, if that was by a known id)")
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
@@ -111,6 +115,8 @@ def make_env(source: ModelSource, render_mode: str | None = None) -> gym.Env:
 
     import rpl_envs
 
+    if source.options is not None:
+        return make_named(source.name, render_mode)[0]
     if source.kwargs is not None:
         return gym.make(source.name, **source.kwargs, render_mode=render_mode)
     if source.name.startswith("rpl/"):
@@ -123,46 +129,54 @@ def make_env(source: ModelSource, render_mode: str | None = None) -> gym.Env:
     )
 
 
-def stored_source(run_folder: str) -> ModelSource:
+def stored_source(run_folder: str, env: str | None = None) -> ModelSource:
+    """How to make the world of a run: what ``env`` names, or what the run folder says, which never is code."""
+    import gymnasium as gym
+
+    import rpl_envs  # noqa: F401  (registers our ids)
     from rpl_agent.agent.runs import read_source
 
-    return source_of(read_source(run_folder), f"{run_folder}/run.json")
+    if env is not None:
+        return source_of({"id": env})
+    stored = read_source(run_folder)
+    name = stored.get("id")
+    by_keywords = "kwargs" in stored  # made in Python
+    if not stored or (name and names_code(name)) or (by_keywords and (name not in gym.registry)):
+        known = f"--env {name}" if name and names_code(name) else "--env module:Id or --env path/to/file.py:factory"
+        raise DataError(f"the environment of {run_folder} is code of your own, which a run does not name: add {known}")
+    return _made_in_python(run_folder, stored) if by_keywords else source_of(stored)
 
 
-def source_of(stored: dict, place: str) -> ModelSource:
-    """The source that stored options name; ``place`` is where they were read from."""
-    defaults = source_defaults()
-    if stored.get("kwargs") is not None:
-        return _made_in_python(stored)
-    return load_source(argparse.Namespace(**(defaults | stored)))
+def source_of(stored: dict) -> ModelSource:
+    """The source that stored options name."""
+    return load_source(argparse.Namespace(**(source_defaults() | stored)))
 
 
-def _made_in_python(stored: dict) -> ModelSource:
-    """The source of a run whose environment was made by id and keywords."""
+def _made_in_python(run_folder: str, stored: dict) -> ModelSource:
+    """The source of a run whose environment was made by id and keywords; its model is the run's own."""
     import numpy as np
 
     import rpl_envs
-    from rpl_agent.agent.world.attach import attach, make_env
+    from rpl_agent.agent.runs import load_run
 
-    world = attach(make_env(stored))
-    name, kwargs = stored["id"], stored["kwargs"]
+    agent, name, kwargs = load_run(Path(run_folder)), stored["id"], stored["kwargs"] or {}
     theta = kwargs.get("theta")
     if theta is None and name.startswith("rpl/"):
         theta = rpl_envs.benchmark(name).theta
-    return ModelSource(
-        name, world.pmdp, world.objective, None if theta is None else np.asarray(theta, dtype=float), world.limit or 0,
-        kwargs,
-    )  # fmt: skip
+    truth = None if theta is None else np.asarray(theta, dtype=float)
+    return ModelSource(name, agent.pmdp, agent.objective, truth, agent.session.time_limit or 0, kwargs)
 
 
 def run_train(arguments: argparse.Namespace) -> int:
     from rpl_agent.agent.runs import train
 
     source = load_source(arguments)
+    if source.options is not None:
+        arguments.id = source.name  # understood from every folder
     options = {key: getattr(arguments, key) for key in source_defaults()}
     result = call(
         train, arguments, make_env(source), source=options, config=config_of(arguments), oracle_theta=source.theta,
-        **_view(arguments),
+        options=source.options, **_view(arguments),
     )  # fmt: skip
     return _finish(arguments, result)
 
@@ -170,9 +184,10 @@ def run_train(arguments: argparse.Namespace) -> int:
 def run_resume(arguments: argparse.Namespace) -> int:
     from rpl_agent.agent.runs import resume
 
-    source = stored_source(arguments.run_folder)
+    source = stored_source(arguments.run_folder, arguments.env)
     result = call(
-        resume, arguments, arguments.run_folder, make_env(source), oracle_theta=source.theta, **_view(arguments)
+        resume, arguments, arguments.run_folder, make_env(source), oracle_theta=source.theta, options=source.options,
+        **_view(arguments),
     )
     return _finish(arguments, result)
 
@@ -189,8 +204,10 @@ def _finish(arguments: argparse.Namespace, result: dict) -> int:
 def run_evaluate(arguments: argparse.Namespace) -> int:
     from rpl_agent.agent.runs import evaluate
 
-    source = stored_source(arguments.run_folder)
-    result = call(evaluate, arguments, arguments.run_folder, make_env(source), theta=source.theta)
+    source = stored_source(arguments.run_folder, arguments.env)
+    result = call(
+        evaluate, arguments, arguments.run_folder, make_env(source), theta=source.theta, options=source.options
+    )
     emit(arguments, result, "evaluation")
     return 0
 
@@ -200,7 +217,9 @@ def run_watch(arguments: argparse.Namespace) -> int:
     from rpl_agent.agent.runs import load_run
 
     mode = "rgb_array" if arguments.output else "ansi"
-    env = make_env(stored_source(arguments.run_folder), render_mode=mode)
-    agent, live = load_run(Path(arguments.run_folder), env), sys.stdout.isatty() and not arguments.json
+    source = stored_source(arguments.run_folder, arguments.env)
+    env = make_env(source, render_mode=mode)
+    agent = load_run(Path(arguments.run_folder), env, source.options)
+    live = sys.stdout.isatty() and not arguments.json
     emit(arguments, call(watch, arguments, agent, env, arguments.run_folder, live=live), "watch")
     return 0

@@ -149,8 +149,7 @@ def test_a_file_cannot_name_code_to_import(tmp_path):
     for identifier in ("antigravity:x", "os:system", {"entry_point": "os:system"}, None):
         state["env"] = {"id": identifier, "kwargs": {}}
         checkpoint.write(path, state, arrays)
-        with pytest.raises(ModelError, match="pass env"):
-            RPLAgent.load(path)
+        assert RPLAgent.load(path).env is None  # the model is stored, the environment is not made
     assert "antigravity" not in sys.modules
 
 

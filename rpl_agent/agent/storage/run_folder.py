@@ -41,7 +41,7 @@ def write_run(folder: Path, source: Mapping[str, Any], seed: int) -> None:
 
 
 def read_source(folder: str | Path) -> dict[str, Any]:
-    """How the world of a run was made."""
+    """How the world of a run was made; empty where it was made in Python and has no registered id."""
     path = Path(folder) / "run.json"
     if not path.is_file():
         raise FileNotFoundError(f"{folder} is not a run folder: it has no run.json")
@@ -49,13 +49,7 @@ def read_source(folder: str | Path) -> dict[str, Any]:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} is damaged: {error}") from None
-    source = read_json(text, SCHEMA, str(path))["source"]
-    if not source:
-        raise DataError(
-            f"{folder} was made in Python with an environment that has no registered id: go on in Python with "
-            f"RPLAgent.load({str(Path(folder) / CHECKPOINT)!r}, env)"
-        )
-    return source
+    return read_json(text, SCHEMA, str(path))["source"]
 
 
 def new_folder(log_dir: Path, name: str | None, model: str, fill: Callable[[Path], None]) -> Path:

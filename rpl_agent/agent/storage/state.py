@@ -19,6 +19,7 @@ from rpl_agent.agent.sampling.sources import plain_state, set_generator
 from rpl_agent.agent.schedule import Limits, Schedule, Target, schedule_from_dict, schedule_to_dict
 from rpl_agent.agent.session import Clock, Session
 from rpl_agent.agent.storage.checkpoint import CheckpointError
+from rpl_agent.agent.storage.stored_model import model_from_data, model_to_data
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
@@ -34,6 +35,8 @@ _SOLUTIONS = ("robust", "optimistic")
 _SECONDS = Number(0.0, 1e18)
 _NUMBERS = ("lower", "upper", "iterations", "seconds", "converged", "precision")  # of a solution
 _CALL = [Anything()]
+#: Arrays of the model have names that begin so.
+MODEL = "model."
 #: Arrays of whole numbers, by the last part of their name; the others hold floats.
 _WHOLE = (
     "transitions", "planned", "mark_totals", "mark_successes", "lengths", "seen", "rows", "expressions",
@@ -45,7 +48,8 @@ _OBJECTIVE = {
 }  # fmt: skip
 #: Of state.json; arrays are checked against the model where they are used.
 SCHEMA = {
-    "model": {"hash": Text(), "name": Text()}, "env": Maybe({}), "objective": _OBJECTIVE, "config": {}, "schedule": {},
+    "model": {"hash": Text(), "name": Text(), "data": Maybe({})}, "limit": Maybe({"steps": Maybe(Whole()), "cuts": Flag()}),
+    "env": Maybe({}), "objective": _OBJECTIVE, "config": {}, "schedule": {},
     "settings": {
         "weight": Number(0.0, 1.0), "compiled": Flag(), "check_rewards": Maybe(Flag()), "seed": Whole(0, 2**128),
         "mode": Text(), "exploration": Maybe(Text()),
@@ -73,8 +77,12 @@ def capture(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """State as JSON and as arrays. ``settings`` are the agent's own, ``source`` is the state of its stream."""
     planner = session.planner
+    if session.stored_model is None:
+        session.stored_model = model_to_data(session.pmdp)
+    model, model_arrays = session.stored_model
     state: dict[str, Any] = {
-        "model": {"hash": session.pmdp.content_hash, "name": session.pmdp.name},
+        "model": {"hash": session.pmdp.content_hash, "name": session.pmdp.name, "data": model},
+        "limit": {"steps": session.time_limit, "cuts": session.limit_cuts},
         "env": session.env_spec,
         "objective": session.objective.to_dict(),
         "config": asdict(session.config),
@@ -94,6 +102,7 @@ def capture(
         "versions": versions(),
     }  # fmt: skip
     arrays = {f"counts.{name}": array for name, array in session.experience.counts.to_arrays().items()}
+    arrays |= {f"{MODEL}{name}": array for name, array in model_arrays.items()}
     arrays["returns"] = np.array(session.returns, dtype=float)
     arrays["lengths"] = np.array(session.lengths, dtype=np.int64)
     if planner.estimate is not None:
@@ -121,6 +130,15 @@ def capture(
             if getattr(limits, name) is not None:
                 arrays[f"limits.{name}"] = getattr(limits, name)
     return state, arrays
+
+
+def stored_model(state: dict[str, Any], arrays: dict[str, np.ndarray]) -> ParametricMDP | None:
+    """The model that a checkpoint holds; None in files of versions that stored none."""
+    check(state, SCHEMA, "the checkpoint", CheckpointError)
+    data = state["model"].get("data")
+    if data is None:
+        return None
+    return model_from_data(data, {k.removeprefix(MODEL): v for k, v in arrays.items() if k.startswith(MODEL)})
 
 
 def settings_from_state(state: dict[str, Any], schedule: Schedule | None) -> dict[str, Any]:
@@ -168,6 +186,9 @@ def _restore(session: Session, state: dict[str, Any], arrays: dict[str, np.ndarr
     session.updates, session.clock = int(progress["updates"]), Clock(float(progress["elapsed"]))
     session.interrupted, session.sources = bool(progress["interrupted"]), int(progress["sources"])
     session.cut = int(progress.get("cut", 0))
+    limit = state.get("limit")
+    if limit is not None:
+        session.time_limit, session.limit_cuts = limit["steps"], limit["cuts"]
     session.target = None if state["target"] is None else Target(**state["target"])
     set_generator(session.rng, state["rng"]["agent"])
     session.env_spec, session.source_state = state["env"], state["rng"]["source"]
@@ -212,6 +233,8 @@ def _check_arrays(arrays: dict[str, np.ndarray], pmdp: ParametricMDP) -> None:
     """Kinds and shapes; policies and solutions check themselves."""
     unknown = int((~pmdp.table.is_constant).sum())
     for name, array in arrays.items():
+        if name.startswith(MODEL):  # compared by its hash
+            continue
         whole = name.rpartition(".")[2] in _WHOLE
         if name != "counts.schedule" and array.dtype.kind != ("i" if whole else "f"):
             raise CheckpointError(f"the checkpoint: {name} holds {array.dtype}")

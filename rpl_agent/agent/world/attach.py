@@ -63,8 +63,11 @@ def attach(
     check_rewards: bool | None = None,
     horizon: int | str | None = None,
     action_to_env: ActionToEnv | None = None,
+    learned: ParametricMDP | None = None,
 ) -> Attachment:
     """Check an environment against the model; errors say what to pass.
+
+    The model is what is given (``pmdp``), the environment's own, or else the one that was ``learned`` so far.
 
     Rewards are compared by default where the objective is about rewards, and where the environment names model and
     objective itself: then it promises `model_rewards`.
@@ -74,7 +77,8 @@ def attach(
         named, binding = attribute(inner, "pmdp"), None
         if named is None and state_of is None:
             binding = _bound(env, inner, pmdp)
-        model = pmdp if pmdp is not None else named if binding is None else binding.pmdp
+        own = named if binding is None else binding.pmdp
+        model = pmdp if pmdp is not None else own if isinstance(own, ParametricMDP) else learned
         if not isinstance(model, ParametricMDP):
             raise ModelError(_nothing_known(env))
         is_own = isinstance(named, ParametricMDP) and named.has_states_of(model)
@@ -188,7 +192,7 @@ def _spec(env: Any) -> dict[str, Any] | None:
         return {"id": spec.id, "kwargs": None}
 
 
-def make_env(spec: dict[str, Any] | None) -> Any:
+def make_env(spec: dict[str, Any] | None, required: bool = True) -> Any:
     """The environment of a checkpoint. Only registered ids are made: a file cannot name code to run."""
     import gymnasium as gym
 
@@ -197,5 +201,7 @@ def make_env(spec: dict[str, Any] | None) -> Any:
     spec = spec or {}
     identifier, kwargs = spec.get("id"), spec.get("kwargs")
     if not isinstance(identifier, str) or identifier not in gym.registry or not isinstance(kwargs, dict):
+        if not required:
+            return None
         raise ModelError(f"the environment {identifier!r} of the checkpoint cannot be made again: pass env=...")
     return gym.make(identifier, **kwargs)

@@ -1,0 +1,99 @@
+"""Environments that are code of one's own, by name: ``module:Id`` or ``path/to/file.py:factory``.
+
+``module:Id`` is Gymnasium's way: the module is imported, then the id is made (or, where the module has a function or
+class of that name and Gymnasium no such id, that is called). ``path/to/file.py:factory`` runs the file and calls the
+function or class. A factory returns the environment, which carries its model as attributes ``pmdp`` and ``objective``,
+or a pair: the environment and a dictionary of keywords for `RPLAgent`, e.g. ``{"pmdp": …, "objective": …}``.
+
+Only what stands on the command line is run: a run folder never names code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from rpl_agent.errors import ModelError
+
+#: What a factory may say beside the environment.
+KEYWORDS = ("pmdp", "objective", "observation_to_state", "action_to_env", "horizon", "check_rewards")
+
+
+def names_code(text: str) -> bool:
+    return ":" in text and not text.startswith("rpl_envs:") and not text.endswith(":")
+
+
+def absolute(text: str) -> str:
+    """The same name, understood from every folder."""
+    place, _, name = text.rpartition(":")
+    return f"{Path(place).resolve()}:{name}" if place.endswith(".py") else text
+
+
+def make_named(text: str, render_mode: str | None = None) -> tuple[Any, dict[str, Any]]:
+    """The environment that ``text`` names, and keywords for the agent."""
+    place, _, name = text.rpartition(":")
+    module = _from_file(Path(place)) if place.endswith(".py") else _imported(place)
+    made = _made(module, name, text, render_mode)
+    env, options = made if isinstance(made, tuple) and len(made) == 2 else (made, {})
+    if not (hasattr(env, "step") and hasattr(env, "reset")):
+        raise ModelError(f"{text} made {type(env).__name__}, which is not a Gymnasium environment")
+    unknown = sorted(set(options) - set(KEYWORDS))
+    if unknown:
+        raise ModelError(f"{text} returned the keyword {unknown[0]!r} for the agent; known are {', '.join(KEYWORDS)}")
+    return env, dict(options)
+
+
+def _made(module: ModuleType, name: str, text: str, render_mode: str | None) -> Any:
+    import gymnasium as gym
+
+    mode = {} if render_mode is None else {"render_mode": render_mode}
+    if name in gym.registry:
+        return gym.make(name, **mode)
+    factory = getattr(module, name, None)
+    if not callable(factory):
+        has = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
+        own = [n for n in has if getattr(getattr(module, n), "__module__", None) == module.__name__]
+        raise ModelError(
+            f"{text}: {module.__name__} has no function or class {name!r} and registers no such id"
+            + (f"; it has {', '.join(own[:6])}" if own else "")
+        )
+    try:
+        accepted = inspect.signature(factory).parameters
+    except ValueError:
+        accepted = {}
+    takes_mode = "render_mode" in accepted or any(p.kind is p.VAR_KEYWORD for p in accepted.values())
+    return factory(**mode if takes_mode else {})
+
+
+def _from_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ModelError(f"there is no file {str(path)!r} to take an environment from")
+    _allow_imports_from(path.resolve().parent)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)  # so that its classes can be found where they are stored or copied
+    spec.loader.exec_module(module)
+    return module
+
+
+def _imported(name: str) -> ModuleType:
+    _allow_imports_from(Path(os.getcwd()))
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and name.startswith(error.name):
+            raise ModelError(f"there is no module {name!r} (looked in the present folder too)") from None
+        raise
+
+
+def _allow_imports_from(folder: Path) -> None:
+    """As `python -m` does for the present folder; the command `rpl` does not have it."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
