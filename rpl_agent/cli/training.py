@@ -116,6 +116,8 @@ def make_env(source: ModelSource, render_mode: str | None = None) -> gym.Env:
     import rpl_envs
 
     if source.options is not None:
+        from rpl_agent.agent.world.named_env import make_named
+
         return make_named(source.name, render_mode)[0]
     if source.kwargs is not None:
         return gym.make(source.name, **source.kwargs, render_mode=render_mode)
@@ -135,6 +137,7 @@ def stored_source(run_folder: str, env: str | None = None) -> ModelSource:
 
     import rpl_envs  # noqa: F401  (registers our ids)
     from rpl_agent.agent.runs import read_source
+    from rpl_agent.agent.world.named_env import names_code
 
     if env is not None:
         return source_of({"id": env})

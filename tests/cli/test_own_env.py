@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from rpl_agent.agent import RPLAgent
+from rpl_agent.agent.storage.stored_model import model_from_data, model_to_data
 from rpl_agent.cli import main
 from rpl_agent.errors import DataError
-from rpl_agent.agent.storage.stored_model import model_from_data, model_to_data
 from rpl_agent.model import Domain, Objective, ParametricMDP, build, paying
 from tests.attach_worlds import Machine, machine_model
 
-FACTORIES = '''
+FACTORIES = """
 import gymnasium as gym
 from tests.attach_worlds import Machine, machine_model
 
@@ -43,7 +43,7 @@ def nothing():
 
 def talkative():
     return Drawn(), {"model": 1}
-'''
+"""
 
 
 @pytest.fixture(scope="module")

@@ -48,8 +48,8 @@ _OBJECTIVE = {
 }  # fmt: skip
 #: Of state.json; arrays are checked against the model where they are used.
 SCHEMA = {
-    "model": {"hash": Text(), "name": Text(), "data": Maybe({})}, "limit": Maybe({"steps": Maybe(Whole()), "cuts": Flag()}),
-    "env": Maybe({}), "objective": _OBJECTIVE, "config": {}, "schedule": {},
+    "model": {"hash": Text(), "name": Text(), "data": Maybe({})}, "env": Maybe({}),
+    "limit": Maybe({"steps": Maybe(Whole()), "cuts": Flag()}), "objective": _OBJECTIVE, "config": {}, "schedule": {},
     "settings": {
         "weight": Number(0.0, 1.0), "compiled": Flag(), "check_rewards": Maybe(Flag()), "seed": Whole(0, 2**128),
         "mode": Text(), "exploration": Maybe(Text()),

@@ -1,4 +1,4 @@
-"""Our own format of a model: plain data and arrays that say everything, so that a run can be read without its environment.
+"""Our own format of a model: plain data and arrays that say everything, so that a run is read without an environment.
 
 Numbers stay exact: coefficients are integers, floats keep every bit. States and actions that are not plain data
 (numbers, strings, tuples, named tuples) keep their text: such a model answers every question about itself, but no
@@ -199,4 +199,4 @@ def _value(key: Any) -> Hashable:
 
 @cache
 def _named(name: str, fields: Sequence[str]) -> Any:
-    return namedtuple(name, fields)  # noqa: PYI024  (made from what a file says)
+    return namedtuple(name, fields)
