@@ -189,7 +189,12 @@ def run_resume(arguments: argparse.Namespace) -> int:
 
     source = stored_source(arguments.run_folder, arguments.env)
     result = call(
-        resume, arguments, arguments.run_folder, make_env(source), oracle_theta=source.theta, options=source.options,
+        resume,
+        arguments,
+        arguments.run_folder,
+        make_env(source),
+        oracle_theta=source.theta,
+        options=source.options,
         **_view(arguments),
     )
     return _finish(arguments, result)
