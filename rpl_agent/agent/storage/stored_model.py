@@ -48,7 +48,7 @@ def model_to_data(pmdp: ParametricMDP) -> tuple[dict[str, Any], Arrays]:
     """(plain data, arrays) of a model; names of labels, rewards and variables stand in the first, in order."""
     table, table_arrays = _table_to_data(pmdp.table)
     A: Any = pmdp.domain.A
-    data = {
+    data: dict[str, Any] = {
         "hash": pmdp.content_hash, "name": pmdp.name, "initial_state": pmdp.initial_state, "table": table,
         "labels": list(pmdp.labels), "variables": list(pmdp.variables), "action_names": list(pmdp.action_names),
         "actions_ordered": pmdp.actions_ordered, "rewards": [],
@@ -108,8 +108,9 @@ def _model(data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Paramet
             arrays[f"rewards.{i}.state"], arrays[f"rewards.{i}.row"], spreads.get("state"), spreads.get("row")
         )
     states, actions = data["states"], data["actions"]
+    state_ptr, action, row_ptr, successor, expression = (arrays[name] for name in SKELETON)
     return ParametricMDP(
-        *(arrays[name] for name in SKELETON), table=table, domain=domain, initial_state=int(data["initial_state"]),
+        state_ptr, action, row_ptr, successor, expression, table, domain, int(data["initial_state"]),
         labels={name: arrays[f"labels.{i}"] for i, name in enumerate(data["labels"])}, rewards=rewards,
         action_names=tuple(data["action_names"]),
         variables={name: arrays[f"variables.{i}"] for i, name in enumerate(data["variables"])}, name=data["name"],

@@ -52,7 +52,7 @@ def make_named(text: str, render_mode: str | None = None) -> tuple[Any, dict[str
 def _made(module: ModuleType, name: str, text: str, render_mode: str | None) -> Any:
     import gymnasium as gym
 
-    mode = {} if render_mode is None else {"render_mode": render_mode}
+    mode: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
     if name in gym.registry:
         return gym.make(name, **mode)
     factory = getattr(module, name, None)
@@ -64,7 +64,7 @@ def _made(module: ModuleType, name: str, text: str, render_mode: str | None) -> 
             + (f"; it has {', '.join(own[:6])}" if own else "")
         )
     try:
-        accepted = inspect.signature(factory).parameters
+        accepted = dict(inspect.signature(factory).parameters)
     except ValueError:
         accepted = {}
     takes_mode = "render_mode" in accepted or any(p.kind is p.VAR_KEYWORD for p in accepted.values())
