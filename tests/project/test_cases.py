@@ -1,0 +1,62 @@
+"""The case studies of docs/cases run at a small size, and their optima are those of others."""
+
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rpl_agent.formats import prism
+from rpl_agent.solver import solve_at
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(name: str, monkeypatch, capsys, *options: str) -> str:
+    """What an example prints."""
+    monkeypatch.setattr(sys, "argv", [name, *options])
+    runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
+    return capsys.readouterr().out
+
+
+def example(name: str) -> dict:
+    return runpy.run_path(str(ROOT / "examples" / f"{name}.py"))
+
+
+def storm(file: str, constants: dict[str, float], formula: str) -> float:
+    """The value that Storm gives to a property of a file."""
+    stormpy = pytest.importorskip("stormpy")
+    program = stormpy.parse_prism_program(str(ROOT / "examples" / "models" / file))
+    properties = stormpy.parse_properties(formula, program)
+    values = ",".join(f"{name}={value!r}" for name, value in constants.items())
+    program, properties = stormpy.instantiate_constants(program, values, properties)
+    model = stormpy.build_model(program, properties)
+    return stormpy.model_checking(model, properties[0]).get_value(model.initial_states[0])
+
+
+def test_bridges(monkeypatch, capsys, tmp_path):
+    text = run("bridges", monkeypatch, capsys, "--components", "60", "--plot", str(tmp_path / "b.png"))
+    assert "To the agency" in text and (tmp_path / "b.png").stat().st_size > 10_000
+
+
+def test_bridges_have_the_optimum_of_others():
+    names = example("bridges")
+    pmdp, cost = prism.load(names["MODEL"]).objective()
+    optimum, _ = names["value_iteration"](pmdp, cost)
+    assert optimum == pytest.approx(storm("bridge.prism", names["BOOK"], 'R{"cost"}min=? [ C<=30 ]'), rel=1e-9)
+    assert optimum == pytest.approx(solve_at(pmdp, pmdp.instantiate(names["BOOK"]).theta, cost).middle, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_bounds_of_bridges_hold(seed, tmp_path):
+    names = example("bridges")
+    pmdp, cost = prism.load(names["MODEL"]).objective()
+    names["inspections"](pmdp, 80, 10, tmp_path / "t.csv", seed)
+    plan, failure = names["statements"](pmdp, cost, tmp_path / "t.csv")
+    true_cost, true_risk = names["value_iteration"](pmdp, cost, plan.policy)
+    optimum, _ = names["value_iteration"](pmdp, cost)
+    assert plan.lower <= optimum <= true_cost <= plan.upper
+    assert failure.lower <= true_risk <= failure.upper
+    weights = names["practice"](pmdp).as_weights(pmdp)
+    assert np.allclose(np.add.reduceat(weights, pmdp.state_ptr[:-1]), 1.0)
