@@ -235,6 +235,8 @@ def _single_distributions(
     # every expression of the block is one of these, and every row has each of them once
     single = (rest >= 0) & (np.bincount(coordinate_block[first >= 0], minlength=blocks) == size)
     single[expression_block[free & ~is_first & ~is_rest]] = False
+    if not single.any():
+        return single, rest, first
     row = pmdp.transition_row
     of_row = np.full(pmdp.num_rows, -1)
     np.maximum.at(of_row, row, expression_block[pmdp.expression])
