@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from rpl_agent.formats import prism
+from rpl_agent.formats.logs import simulate_log
 from rpl_agent.solver import solve_at
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,3 +61,28 @@ def test_bounds_of_bridges_hold(seed, tmp_path):
     assert failure.lower <= true_risk <= failure.upper
     weights = names["practice"](pmdp).as_weights(pmdp)
     assert np.allclose(np.add.reduceat(weights, pmdp.state_ptr[:-1]), 1.0)
+
+
+def test_the_disk(monkeypatch, capsys, tmp_path):
+    text = run("disk", monkeypatch, capsys, "--minutes", "2", "--plot", str(tmp_path / "d.png"))
+    assert "To whoever runs the disk" in text and (tmp_path / "d.png").stat().st_size > 10_000
+
+
+def test_the_disk_has_the_optimum_of_others():
+    names = example("disk")
+    pmdp, cost, energy, lost = names["objectives"]()
+    optimum, joule, losses = names["value_iteration"]([cost, energy, lost])
+    assert optimum == pytest.approx(storm("disk.prism", names["PUBLISHED"], 'R{"cost"}min=? [ C<=1200 ]'), rel=1e-9)
+    assert optimum == pytest.approx(joule + losses, rel=1e-12)
+    assert optimum == pytest.approx(solve_at(pmdp, pmdp.instantiate(names["PUBLISHED"]).theta, cost).middle, rel=1e-6)
+
+
+def test_bounds_of_the_disk_hold(tmp_path):
+    names = example("disk")
+    pmdp, cost, energy, lost = names["objectives"]()
+    simulate_log(tmp_path / "d.csv", pmdp, names["PUBLISHED"], episodes=2, max_steps=1200, seed=5)
+    found = names["statements"](tmp_path / "d.csv")
+    truth = names["value_iteration"]([cost, energy, lost], found.cost.policy)
+    assert found.cost.lower <= names["value_iteration"]([cost])[0] <= truth[0] <= found.cost.upper
+    assert found.energy.lower <= truth[1] <= found.energy.upper
+    assert found.lost.lower <= truth[2] <= found.lost.upper
