@@ -8,7 +8,7 @@ EXTRAS ?= plot
 # one process for each core
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: setup train test nightly lint docs bench bench-full sanitize check clean
+.PHONY: setup train test nightly lint docs bench bench-full sanitize check constraints clean
 
 setup: $(VENV)/.installed-$(EXTRAS)
 
@@ -62,6 +62,11 @@ check: lint docs
 	$(BIN)/python -m benchmarks --smoke
 	$(BIN)/python -m tests.sanitize --smoke
 	$(PYTEST)
+
+# constraints.txt for all versions of Python at once; versions in it stay unless they have to change
+constraints:
+	echo torch==2.13.0 | uv pip compile --universal --python-version 3.10 --extra dev --no-emit-package rpl-agent \
+		--no-annotate --custom-compile-command "make constraints" pyproject.toml - -o constraints.txt
 
 clean:
 	rm -rf $(VENV) build dist site *.egg-info

@@ -61,12 +61,12 @@ def online(identifier: str, episodes: int, relaxation: str, of: str, stepping: f
     begin = time.perf_counter()
     agent = run(episodes)
     seconds = time.perf_counter() - begin
-    spent, certificate = agent.planner.seconds, agent.certificate
+    spent, certificate = agent.session.planner.seconds, agent.certificate
     assert certificate is not None
     return {
         "instance": identifier.removeprefix("rpl/").removesuffix("-v0"), "relaxation": relaxation, "doubling": of,
         "episodes": episodes, "seconds": seconds, "stepping_seconds": stepping, "ratio": seconds / stepping,
-        "updates": agent.num_updates, "skipped": agent.planner.skipped,
+        "updates": agent.num_updates, "skipped": agent.session.planner.skipped,
         "sampling_share": spent["sampling"] / seconds, "region_share": (spent["region"] + spent["intervals"]) / seconds,
         "relaxation_share": spent["relaxation"] / seconds, "solve_share": spent["solve"] / seconds,
         "lower": certificate.lower, "upper": certificate.upper, "gap": certificate.gap,

@@ -71,7 +71,7 @@ def _row(fault: str, tried: int, survived: int, note: str) -> dict:
 
 def learn(folder: Path, episodes: int) -> str:
     """Learn in a run folder, or go on there; every bit of what was learned, in short."""
-    kept = CheckpointCallback(folder / "checkpoint.zip", every=50, seconds=None)
+    kept = CheckpointCallback(50, folder / "checkpoint.zip", seconds=None)
     if (folder / "checkpoint.zip").is_file():
         agent = RPLAgent.load(folder / "checkpoint.zip", gym.make(ID))
         agent.run_folder = folder
@@ -80,7 +80,7 @@ def learn(folder: Path, episodes: int) -> str:
         agent = RPLAgent(seed=3).learn(gym.make(ID), budget=episodes, log_interval=500, callback=kept, folder=folder)
     certificate = agent.certificate
     assert certificate is not None
-    learned = hashlib.sha256(agent.experience.counts.transitions.tobytes())
+    learned = hashlib.sha256(agent.counts.transitions.tobytes())
     learned.update(certificate.policy.as_weights(agent.pmdp).tobytes())
     return f"{agent.num_episodes} {certificate.lower.hex()} {certificate.upper.hex()} {learned.hexdigest()[:16]}"
 

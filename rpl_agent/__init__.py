@@ -1,64 +1,76 @@
 """Learn a certified policy for a system whose structure is known and whose parameters are not.
 
-Names are loaded when they are first used: importing the package costs nothing, so that `rpl --help` and programs that
-need one part of it start at once.
+The public names are the imports below. They are loaded when they are first used: importing the package costs nothing,
+so that `rpl --help` and programs that need one part of it start at once.
 """
 
+import ast
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from rpl_agent.agent.rpl import RPLAgent
-    from rpl_agent.certificate import Certificate
-    from rpl_agent.errors import DataError, ModelError, RPLWarning
-    from rpl_agent.evidence.counts import Counts
-    from rpl_agent.model import (
-        Domain,
-        Nature,
-        Objective,
-        ParametricMDP,
-        Policy,
-        Polynomial,
-        Sense,
-        Simulator,
-        build,
-        build_vectorized,
-        validate,
-    )
-    from rpl_agent.model.unknown import hide_parameters
-    from rpl_agent.pipeline import Config, certify
-    from rpl_agent.relaxations.umdp import UncertainMDP
-    from rpl_agent.solver import Solution, solve
+if TYPE_CHECKING:  # the agent
+    from rpl_agent.agent.callbacks import BaseCallback as BaseCallback
+    from rpl_agent.agent.callbacks import CallbackList as CallbackList
+    from rpl_agent.agent.callbacks import CertificateLog as CertificateLog
+    from rpl_agent.agent.callbacks import CheckpointCallback as CheckpointCallback
+    from rpl_agent.agent.callbacks import EvalCallback as EvalCallback
+    from rpl_agent.agent.callbacks import OracleCallback as OracleCallback
+    from rpl_agent.agent.callbacks import StopOnGap as StopOnGap
+    from rpl_agent.agent.rpl import RPLAgent as RPLAgent
+    from rpl_agent.agent.schedule import Doubling as Doubling
+    from rpl_agent.agent.schedule import EveryN as EveryN
+    from rpl_agent.agent.schedule import Never as Never
+if TYPE_CHECKING:  # models and what is wanted of them
+    from rpl_agent.model import Domain as Domain
+    from rpl_agent.model import Nature as Nature
+    from rpl_agent.model import Objective as Objective
+    from rpl_agent.model import ParametricMDP as ParametricMDP
+    from rpl_agent.model import Policy as Policy
+    from rpl_agent.model import Polynomial as Polynomial
+    from rpl_agent.model import Sense as Sense
+    from rpl_agent.model import Simulator as Simulator
+    from rpl_agent.model import StateIndex as StateIndex
+    from rpl_agent.model import build as build
+    from rpl_agent.model import build_vectorized as build_vectorized
+    from rpl_agent.model import validate as validate
+    from rpl_agent.model.unknown import hide_parameters as hide_parameters
+if TYPE_CHECKING:  # certificates
+    from rpl_agent.certificate import Certificate as Certificate
+    from rpl_agent.evidence.counts import Counts as Counts
+    from rpl_agent.pipeline import Config as Config
+    from rpl_agent.pipeline import certify as certify
+if TYPE_CHECKING:  # solving
+    from rpl_agent.relaxations.umdp import UncertainMDP as UncertainMDP
+    from rpl_agent.solver import Solution as Solution
+    from rpl_agent.solver import solve as solve
+if TYPE_CHECKING:  # files
+    from rpl_agent.formats.logs import read_log as read_log
+    from rpl_agent.formats.prism import load as load_prism
+if TYPE_CHECKING:  # extension points; `rpl_agent.testing` has a check for each
+    from rpl_agent.confidence import register as register_confidence_set
+if TYPE_CHECKING:  # errors
+    from rpl_agent.errors import DataError as DataError
+    from rpl_agent.errors import ModelError as ModelError
+    from rpl_agent.errors import RPLWarning as RPLWarning
 
-__version__ = "0.2.0"
-#: where each public name lives
-_HOMES = {
-    "rpl_agent.agent.rpl": ("RPLAgent",),
-    "rpl_agent.certificate": ("Certificate",),
-    "rpl_agent.pipeline": ("Config", "certify"),
-    "rpl_agent.errors": ("DataError", "ModelError", "RPLWarning"),
-    "rpl_agent.evidence.counts": ("Counts",),
-    "rpl_agent.model": (
-        "Domain", "Nature", "Objective", "ParametricMDP", "Policy", "Polynomial", "Sense", "Simulator", "build",
-        "build_vectorized", "validate",
-    ),
-    "rpl_agent.model.unknown": ("hide_parameters",),
-    "rpl_agent.relaxations.umdp": ("UncertainMDP",),
-    "rpl_agent.solver": ("Solution", "solve"),
-}  # fmt: skip
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
-
-__all__ = [
-    "Certificate", "Config", "Counts", "DataError", "Domain", "ModelError", "Nature", "Objective", "ParametricMDP",
-    "Policy", "Polynomial", "RPLAgent", "RPLWarning", "Sense", "Simulator", "Solution", "UncertainMDP", "build",
-    "build_vectorized", "certify", "hide_parameters", "solve", "validate",
-]  # fmt: skip
+__version__ = "0.3.0"
+#: public name -> (module, name there), from the imports above
+_INDEX = {
+    str(alias.asname): (str(node.module), alias.name)
+    for block in ast.parse(__spec__.loader.get_source(__name__)).body  # type: ignore[union-attr]
+    if isinstance(block, ast.If)
+    for node in block.body
+    if isinstance(node, ast.ImportFrom)
+    for alias in node.names
+}
+__all__ = sorted(_INDEX)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _INDEX:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    module, original = _INDEX[name]
+    return getattr(import_module(module), original)
 
 
 def __dir__() -> list[str]:

@@ -40,6 +40,12 @@ class Certificate:
     maximising: ``lower`` ≤ V^π(s0) for the returned policy π and V*(s0) ≤ ``upper``;
     minimising: V^π(s0) ≤ ``upper`` and ``lower`` ≤ V*(s0).
     With ``evaluated`` true the policy was given, and both bounds are on its own value.
+
+    >>> import rpl_envs
+    >>> world = rpl_envs.benchmark("Betting-25")
+    >>> certificate = certify(world.pmdp, Counts(world.pmdp), world.objective)  # without data
+    >>> certificate.delta, certificate.samples, certificate.guarantee == certificate.lower
+    (0.001, 0, True)
     """
 
     lower: float

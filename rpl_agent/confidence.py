@@ -147,7 +147,14 @@ _registry: dict[str, ConfidenceSet] = {}
 
 
 def register(kind: ConfidenceSet) -> None:
-    """Make a confidence set known by its name."""
+    """Make a confidence set known by its name.
+
+    >>> from rpl_agent.confidence import IntervalSet
+    >>> register_confidence_set(IntervalSet("clopper-pearson"))
+    Traceback (most recent call last):
+        ...
+    rpl_agent.errors.ModelError: there is a confidence set 'clopper-pearson' already
+    """
     if kind.name in _registry:
         raise ModelError(f"there is a confidence set {kind.name!r} already")
     _registry[kind.name] = kind

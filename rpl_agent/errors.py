@@ -11,15 +11,32 @@ def listed(items: Iterable[object], most: int = 8) -> str:
 
 
 class ModelError(ValueError):
-    """A model, objective, policy or setting is wrong; the message names the state, action and expression."""
+    """A model, objective, policy or setting is wrong; the message names the state, action and expression.
+
+    >>> RPLAgent(weight=2.0)
+    Traceback (most recent call last):
+        ...
+    rpl_agent.errors.ModelError: weight 2.0 is outside [0, 1]
+    """
 
 
 class DataError(ValueError):
-    """Data contradict the model or have the wrong shape; nothing of them was used."""
+    """Data contradict the model or have the wrong shape; nothing of them was used.
+
+    >>> import rpl_envs
+    >>> Counts(rpl_envs.benchmark("Betting-25").pmdp).add_transitions([-1])
+    Traceback (most recent call last):
+        ...
+    rpl_agent.errors.DataError: transition -1 of a model that has 27703
+    """
 
 
 class RPLWarning(UserWarning):
-    """A result is sound but weaker than asked for (for example: an iteration limit, an empty region)."""
+    """A result is sound but weaker than asked for (for example: an iteration limit, an empty region).
+
+    >>> issubclass(RPLWarning, UserWarning)
+    True
+    """
 
 
 class PrecisionWarning(RPLWarning):

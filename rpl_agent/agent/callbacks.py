@@ -26,7 +26,16 @@ if TYPE_CHECKING:
 
 
 class BaseCallback:
-    """Override the methods with an underscore; ``self.agent`` (also ``self.model``) is the agent."""
+    """Override the methods with an underscore; ``self.agent`` (also ``self.model``) is the agent.
+
+    >>> class Tell(BaseCallback):
+    ...     def _on_certificate(self, certificate):
+    ...         print(self.agent.num_episodes, "episodes")
+    ...         return True
+    >>> agent = RPLAgent("rpl/Betting-25-v0", seed=0).learn(budget=20, log_interval=10, callback=Tell())
+    10 episodes
+    20 episodes
+    """
 
     agent: RPLAgent
     #: episodes after which it must be called at the latest; None leaves that to the agent
@@ -111,7 +120,11 @@ class BaseCallback:
 
 
 class CallbackList(BaseCallback):
-    """Several callbacks, in order; all are called even if one wants to stop."""
+    """Several callbacks, in order; all are called even if one wants to stop.
+
+    >>> len(CallbackList([CertificateLog(), StopOnGap(0.1)]).callbacks)
+    2
+    """
 
     def __init__(self, callbacks: Iterable[Any]):
         super().__init__()
@@ -182,24 +195,29 @@ class CheckpointCallback(BaseCallback):
 
     Parameters
     ----------
-    path : the file; default ``checkpoint.zip`` in the run folder.
-    every : episodes between two saves, or None.
+    save_freq : episodes between two saves, or None.
+    save_path : the file; default ``checkpoint.zip`` in the run folder.
     seconds : seconds between two saves, or None. Saving draws nothing, so when it happens changes nothing.
+
+    >>> CheckpointCallback(save_freq=1000, save_path="logs/agent.zip").path.name
+    'agent.zip'
     """
 
-    def __init__(self, path: str | Path | None = None, every: int | None = None, seconds: float | None = 20.0):
+    def __init__(
+        self, save_freq: int | None = None, save_path: str | Path | None = None, *, seconds: float | None = 20.0
+    ):
         super().__init__()
-        if every is not None and every < 1:
-            raise ModelError(f"CheckpointCallback: every = {every} must be at least 1 episode")
-        self.path = None if path is None else Path(path)
-        self.every, self.seconds = every, seconds
+        if save_freq is not None and save_freq < 1:
+            raise ModelError(f"CheckpointCallback: save_freq = {save_freq} must be at least 1 episode")
+        self.path = None if save_path is None else Path(save_path)
+        self.every, self.seconds = save_freq, seconds
         self._saved_at = 0
         self._saved_time = 0.0
 
     def _on_training_start(self) -> None:
         if self.path is None:
             if self.agent.run_folder is None:
-                raise ModelError("CheckpointCallback needs a path, or an agent with tensorboard_log")
+                raise ModelError("CheckpointCallback needs a save_path, or an agent with tensorboard_log")
             self.path = self.agent.run_folder / "checkpoint.zip"
         self.save()  # so that a run can be resumed from its first moment on
 
@@ -220,7 +238,13 @@ class CheckpointCallback(BaseCallback):
 
 
 class CertificateLog(BaseCallback):
-    """Keeps every certificate as (episodes, steps, lower, upper, estimate), e.g. for learning curves."""
+    """Keeps every certificate as (episodes, steps, lower, upper, estimate), e.g. for learning curves.
+
+    >>> log = CertificateLog()
+    >>> agent = RPLAgent("rpl/Betting-25-v0", seed=0).learn(budget=20, log_interval=10, callback=log)
+    >>> [point["episodes"] for point in log.history]
+    [10, 20]
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -235,7 +259,12 @@ class CertificateLog(BaseCallback):
 
 
 class StopOnGap(BaseCallback):
-    """Ends the run once upper − lower ≤ gap; allowed only where the guarantee holds at data-dependent times."""
+    """Ends the run once upper − lower ≤ gap; allowed only where the guarantee holds at data-dependent times.
+
+    >>> agent = RPLAgent("rpl/Betting-25-v0", seed=0).learn(budget=1000, log_interval=50, callback=StopOnGap(12.0))
+    >>> agent.num_episodes < 1000, agent.certificate.gap <= 12.0
+    (True, True)
+    """
 
     def __init__(self, gap: float):
         super().__init__()
@@ -244,18 +273,31 @@ class StopOnGap(BaseCallback):
         self.gap = gap
 
     def _on_training_start(self) -> None:
-        self.agent.require_anytime("stopping when the gap is small")
+        self.agent.session.require_anytime("stopping when the gap is small")
 
     def _on_certificate(self, certificate: Certificate) -> bool:
         return not certificate.gap <= self.gap
 
 
 class EvalCallback(BaseCallback):
-    """Runs the current robust policy in a separate environment at every n-th certificate; logs ``eval/*``."""
+    """Runs the current robust policy in a separate environment; logs ``eval/*``.
 
-    def __init__(self, env: Any, episodes: int = 100, every: int = 1, seed: int = 0):
+    Parameters
+    ----------
+    eval_env : the environment, not the one that is learned from.
+    n_eval_episodes : episodes of each evaluation.
+    eval_freq : evaluate at every n-th certificate.
+
+    >>> import gymnasium
+    >>> evaluation = EvalCallback(gymnasium.make("rpl/Betting-25-v0"), n_eval_episodes=10)
+    >>> agent = RPLAgent("rpl/Betting-25-v0", seed=0).learn(budget=20, log_interval=20, callback=evaluation)
+    >>> len(evaluation.history)
+    1
+    """
+
+    def __init__(self, eval_env: Any, n_eval_episodes: int = 100, eval_freq: int = 1, seed: int = 0):
         super().__init__()
-        self.env, self.episodes, self.every, self.seed = env, episodes, every, seed
+        self.env, self.episodes, self.every, self.seed = eval_env, n_eval_episodes, eval_freq, seed
         self.history: list[tuple[int, float]] = []
         self._certificates = 0
 
@@ -273,6 +315,12 @@ class OracleCallback(BaseCallback):
     """``oracle/*``: the exact value of the current robust policy at the true parameters.
 
     For simulators only. The truth is given to this callback, never to the agent.
+
+    >>> import tempfile
+    >>> agent = RPLAgent("rpl/Betting-25-v0", seed=0, tensorboard_log=tempfile.mkdtemp())
+    >>> agent = agent.learn(budget=20, callback=OracleCallback(theta=[0.6]))
+    >>> "oracle/value" in (agent.run_folder / "progress.csv").read_text()
+    True
     """
 
     def __init__(self, theta: np.ndarray, optimum: bool = True):

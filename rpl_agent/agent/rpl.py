@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rpl_agent.agent import prediction
-from rpl_agent.agent.callbacks import CallbackList, CheckpointCallback, StopOnGap
+from rpl_agent.agent.callbacks import BaseCallback, CallbackList, CheckpointCallback, StopOnGap
 from rpl_agent.agent.exploration import EXPLORATIONS
 from rpl_agent.agent.loop import Loop
 from rpl_agent.agent.output import reporting
 from rpl_agent.agent.output.logger import Logger
 from rpl_agent.agent.output.tensorboard import TensorBoardCallback
-from rpl_agent.agent.planner import Planner
 from rpl_agent.agent.queries import Queries
-from rpl_agent.agent.sampling.experience import Experience
 from rpl_agent.agent.sampling.interrupt import Interrupt
 from rpl_agent.agent.sampling.stream import Stream
 from rpl_agent.agent.sb3_callbacks import as_callback
@@ -37,10 +36,18 @@ from rpl_agent.agent.world.attach import Attachment, attach, make_env
 from rpl_agent.agent.world.observations import StateOf
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import ModelError, RPLWarning
+from rpl_agent.evidence.counts import Counts
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 from rpl_agent.pipeline import Config
+
+if TYPE_CHECKING:
+    import gymnasium as gym
+
+    Env = gym.Env | gym.vector.VectorEnv
+    #: A callback of ours or of Stable-Baselines3, ``function(locals, globals)``, or several of these.
+    Callback = BaseCallback | Callable[[dict, dict], Any] | Sequence[Any] | Any | None
 
 MODES = ("robust", "optimistic")
 
@@ -50,8 +57,8 @@ class RPLAgent(Queries):
 
     Parameters
     ----------
+    env : the environment (or its registered id), here or in `learn`.
     confidence, relaxation, delta, precision : how to certify, see `Config`; or pass ``config``.
-    env : the environment, here or in `learn`.
     pmdp, objective : the model and what is wanted (an `Objective`, or words as in `Objective.parse`), where the
         environment does not carry them.
     observation_to_state : maps an observation to the value of a state (or to ``StateIndex(number)``), where
@@ -68,15 +75,19 @@ class RPLAgent(Queries):
         order do not tell (see `rpl_agent.agent.world.actions`).
     tensorboard_log : folder for runs; each `learn` writes to a numbered folder in it.
     seed : of everything random; None draws one and keeps it.
+
+    >>> agent = RPLAgent("rpl/Betting-25-v0", seed=0).learn(budget=50)
+    >>> agent.num_episodes, agent.certificate.lower <= agent.certificate.upper
+    (50, True)
     """
 
     def __init__(
         self,
+        env: Env | str | None = None,
+        *,
         confidence: str = "likelihood",
         relaxation: str = "coupled",
         delta: float = 1e-3,
-        *,
-        env: Any = None,
         precision: float = 1e-6,
         config: Config | None = None,
         pmdp: ParametricMDP | None = None,
@@ -121,10 +132,18 @@ class RPLAgent(Queries):
             self.set_env(env)
 
     # ------------------------------------------------------------------ what is attached
-    def set_env(self, env: Any) -> None:
+    def set_env(self, env: Env | str) -> None:
         """Attach an environment. What was learned stays, so it must have the model that was learned."""
         if self.world is not None and env is self.world.env:
             return
+        if isinstance(env, str):
+            import gymnasium as gym
+
+            import rpl_envs  # noqa: F401  (registers our ids)
+
+            if env not in gym.registry:
+                raise ModelError(f"no environment is registered as {env!r} (a method is chosen by confidence=...)")
+            env = gym.make(env)
         session, (pmdp, objective) = self.session, self._given
         if objective is None and session.started:
             objective = session.objective
@@ -160,12 +179,9 @@ class RPLAgent(Queries):
         return self.session.objective
 
     @property
-    def experience(self) -> Experience:
-        return self.session.experience
-
-    @property
-    def planner(self) -> Planner:
-        return self.session.planner
+    def counts(self) -> Counts:
+        """Everything observed so far."""
+        return self.session.experience.counts
 
     @property
     def certificate(self) -> Certificate | None:
@@ -185,18 +201,8 @@ class RPLAgent(Queries):
         return self.session.updates
 
     @property
-    def num_cut(self) -> int:
-        """Episodes that a time limit ended before the objective was decided."""
-        return self.session.cut
-
-    @property
     def interrupted(self) -> bool:
         return self.session.interrupted
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds spent in `learn`, over all calls and resumptions."""
-        return self.session.clock.elapsed
 
     @property
     def logger(self) -> Logger:
@@ -210,24 +216,16 @@ class RPLAgent(Queries):
     def action_space(self) -> Any:
         return self.get_env().action_space
 
-    def require_anytime(self, why: str) -> None:
-        """Raise unless the guarantee holds at data-dependent times."""
-        if not self.config.is_anytime:
-            raise ModelError(
-                f"{why} is not allowed with {self.config.confidence!r}: its guarantee holds only for a number of "
-                "samples fixed in advance; choose confidence='likelihood' or 'anytime'"
-            )
-
     # ------------------------------------------------------------------ learning
     def learn(
         self,
-        env: Any = None,
+        env: Env | str | None = None,
         budget: int | None = None,
         *,
         total_timesteps: int | None = None,
         unit: str = "episodes",
         stop_when_gap: float | None = None,
-        callback: Any = None,
+        callback: Callback = None,
         log_interval: int | None = None,
         tb_log_name: str = "RPL",
         reset_num_timesteps: bool = False,
@@ -258,7 +256,7 @@ class RPLAgent(Queries):
         self.session.target = Target.after(counter, budget, unit, stop_when_gap, log_interval)
         return self._run(callback, progress_bar, tb_log_name, folder)
 
-    def resume(self, callback: Any = None, *, progress_bar: bool = False, budget: int | None = None) -> RPLAgent:
+    def resume(self, callback: Callback = None, *, progress_bar: bool = False, budget: int | None = None) -> RPLAgent:
         """Go on with what a loaded agent was doing; ``budget`` is a new total."""
         require(self.world)
         target = self.session.target
@@ -272,7 +270,7 @@ class RPLAgent(Queries):
         session, target = self.session, self.session.target
         assert target is not None
         if target.stop_when_gap is not None:
-            self.require_anytime("stop_when_gap")
+            session.require_anytime("stop_when_gap")
         self.run_folder = reporting.choose_folder(self.run_folder, folder, self.tensorboard_log, name)
         if self.run_folder is not None and not (self.run_folder / "run.json").is_file():
             write_run(self.run_folder, session.env_spec or {}, self.seed)
@@ -347,9 +345,9 @@ class RPLAgent(Queries):
     def policy(self) -> Policy:
         """The policy of the current mode."""
         if self.mode == "optimistic":
-            if self.planner.optimistic is None:
-                self.planner.plan(self.experience.counts)
-            return require(self.planner.optimistic).policy
+            if self.session.planner.optimistic is None:
+                self.session.planner.plan(self.counts)
+            return require(self.session.planner.optimistic).policy
         return (self.certificate or self.certify()).policy
 
     def predict(
@@ -382,7 +380,7 @@ class RPLAgent(Queries):
     def load(
         cls,
         path: str | os.PathLike,
-        env: Any = None,
+        env: Env | None = None,
         *,
         pmdp: ParametricMDP | None = None,
         observation_to_state: StateOf | None = None,

@@ -163,7 +163,7 @@ def verify_run(folder: str | Path) -> dict[str, Any]:
     folder = Path(folder)
     agent = load_run(folder)
     certificate, _, _ = read_with_data(folder / "certificate.json")
-    return verdict(certificate, agent.pmdp, agent.experience.counts, folder / "certificate.json")
+    return verdict(certificate, agent.pmdp, agent.counts, folder / "certificate.json")
 
 
 def verdict(certificate: Certificate, pmdp: ParametricMDP, counts: Counts, path: Path) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def _resumable(folder: Path) -> Iterator[None]:
 
 
 def _callbacks(checkpoint_every: int | None, theta: np.ndarray | None) -> list[Any]:
-    callbacks: list[Any] = [CheckpointCallback(every=checkpoint_every)]
+    callbacks: list[Any] = [CheckpointCallback(checkpoint_every)]
     if theta is not None:
         callbacks.append(OracleCallback(theta))
     return callbacks
@@ -216,22 +216,22 @@ def _summary(agent: RPLAgent) -> dict[str, Any]:
         "estimate": certificate.estimate, "delta": certificate.delta, "confidence": certificate.confidence,
         "relaxation": certificate.relaxation, "checked": certificate.checked,
         "episodes": agent.num_episodes, "steps": agent.num_timesteps,
-        "updates": agent.num_updates, "updates_skipped": agent.planner.skipped, "refuted": certificate.refuted,
+        "updates": agent.num_updates, "updates_skipped": agent.session.planner.skipped, "refuted": certificate.refuted,
         "empty": certificate.empty, "truncation": certificate.truncation, "notes": certificate.notes,
-        "seconds": agent.elapsed, "stages": dict(agent.planner.seconds),
+        "seconds": agent.session.clock.elapsed, "stages": dict(agent.session.planner.seconds),
     }  # fmt: skip
 
 
 def _finish(agent: RPLAgent, folder: Path, theta: np.ndarray | None) -> dict[str, Any]:
     certificate = agent.certificate
     assert certificate is not None
-    summary = _summary(agent)
+    summary, planner = _summary(agent), agent.session.planner
     lines = [
         str(certificate),
-        f"  {agent.num_episodes:,} episodes, {agent.num_timesteps:,} steps in {duration(agent.elapsed)}: "
-        f"{shares_text(agent.planner.seconds)}",
+        f"  {agent.num_episodes:,} episodes, {agent.num_timesteps:,} steps in {duration(agent.session.clock.elapsed)}: "
+        f"{shares_text(planner.seconds)}",
         f"  {agent.num_updates:,} updates of the exploring policy"
-        + (f", {agent.planner.skipped:,} of them skipped: nothing new was learned" if agent.planner.skipped else ""),
+        + (f", {planner.skipped:,} of them skipped: nothing new was learned" if planner.skipped else ""),
     ]
     if theta is not None:
         summary["oracle_value"] = exact_value(agent.pmdp, agent.objective, certificate.policy, theta)

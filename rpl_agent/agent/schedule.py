@@ -81,6 +81,9 @@ class Doubling:
         Pairs and expressions whose probabilities are known are not watched: their counts teach nothing.
     first : the count that first triggers; 1 makes every first visit of a pair an update, as in UCRL2.
     spacing : at least this fraction of the episodes so far passes between two updates. 0 is the paper's rule.
+
+    >>> Doubling(of="expression", spacing=0.1)
+    Doubling(of='expression', first=1, spacing=0.1)
     """
 
     of: str = "state-action"
@@ -105,7 +108,11 @@ class Doubling:
 
 @dataclass(frozen=True)
 class EveryN:
-    """Update after every n episodes."""
+    """Update after every n episodes.
+
+    >>> EveryN(50)
+    EveryN(n=50)
+    """
 
     n: int = 100
     kind: ClassVar[str] = "every-n"
@@ -120,7 +127,11 @@ class EveryN:
 
 @dataclass(frozen=True)
 class Never:
-    """No update while sampling: the uniform policy throughout, one certificate at the end."""
+    """No update while sampling: the uniform policy throughout, one certificate at the end.
+
+    >>> RPLAgent("rpl/Betting-25-v0", schedule=Never(), seed=0).learn(budget=20).num_updates
+    1
+    """
 
     kind: ClassVar[str] = "never"
 

@@ -148,6 +148,14 @@ class Session:
         self.certificate = replace(found, truncation=note)
         return self.certificate
 
+    def require_anytime(self, why: str) -> None:
+        """Raise unless the guarantee holds at data-dependent times."""
+        if not self.config.is_anytime:
+            raise ModelError(
+                f"{why} is not allowed with {self.config.confidence!r}: its guarantee holds only for a number of "
+                "samples fixed in advance; choose confidence='likelihood' or 'anytime'"
+            )
+
     def reset_counters(self) -> None:
         """Count from zero again; what was learned stays."""
         self.episodes = self.steps = self.stored_steps = self.updates = self.cut = 0

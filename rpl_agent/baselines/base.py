@@ -141,7 +141,7 @@ class Baseline(ABC):
         observation: Any,
         state: Any = None,
         episode_start: Any = None,
-        deterministic: bool = True,
+        deterministic: bool = False,
         action_masks: Any = None,
     ) -> tuple[np.ndarray, Any]:
         """Action(s) for one observation or a batch of them, as the agent's own; ``action_masks`` are not needed."""

@@ -249,7 +249,7 @@ class SB3Agent:
         observation: Any,
         state: Any = None,
         episode_start: Any = None,
-        deterministic: bool = True,
+        deterministic: bool = False,
         action_masks: Any = None,
     ) -> tuple[np.ndarray, Any]:
         """Action(s) of the environment for one observation or an array of them."""

@@ -207,5 +207,5 @@ def _region_of_data(arguments: argparse.Namespace, source: ModelSource, config: 
 
 def _region_of_run(agent: RPLAgent) -> Region | None:
     agent.certify()
-    assert agent.planner.uncertainty is not None
-    return agent.planner.uncertainty.region
+    assert agent.session.planner.uncertainty is not None
+    return agent.session.planner.uncertainty.region

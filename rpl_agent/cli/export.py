@@ -64,8 +64,8 @@ def _learned(arguments: argparse.Namespace) -> tuple[ParametricMDP, Objective, U
     agent = run_of(arguments)
     if agent is not None:
         certificate = agent.certify()
-        assert agent.planner.uncertainty is not None
-        return agent.pmdp, agent.objective, agent.planner.uncertainty, certificate
+        assert agent.session.planner.uncertainty is not None
+        return agent.pmdp, agent.objective, agent.session.planner.uncertainty, certificate
     from rpl_agent.pipeline import Solutions, certify_uncertainty, uncertainty_from
 
     source = load_source(arguments)

@@ -58,6 +58,12 @@ class Counts:
         `SPLIT_MARKS` of the ``planned`` number of transitions; without a plan it leaves them to the caller, who
         calls `mark` after 5-15 % of the data (`likelihood.windows.split_fraction`).
     planned : number of transitions that are expected (split only). Any number is sound; a good one is tight.
+
+    >>> import rpl_envs
+    >>> counts = Counts(rpl_envs.benchmark("Betting-25").pmdp)
+    >>> counts.add_transitions([0, 0, 1])
+    >>> counts.total
+    3
     """
 
     def __init__(self, pmdp: ParametricMDP, *, schedule: str = "geometric", planned: int | None = None):

@@ -42,7 +42,9 @@ def rpl(
 ) -> Callable[[int], Any]:  # fmt: skip
     """Our agent with one set."""
     rule: Schedule = NAMED[schedule]  # type: ignore[assignment]  # a dictionary of several classes
-    return lambda seed: RPLAgent(confidence, relaxation, delta, schedule=rule, exploration=exploration, seed=seed)
+    return lambda seed: RPLAgent(
+        confidence=confidence, relaxation=relaxation, delta=delta, schedule=rule, exploration=exploration, seed=seed
+    )
 
 
 #: name -> seed -> agent.

@@ -83,7 +83,7 @@ def report(results: str | os.PathLike = "results", output: str | os.PathLike = "
 def report_run(run: str | os.PathLike, output: str | os.PathLike | None = None) -> dict[str, Any]:
     """One HTML page of a single run, by default inside its folder."""
     agent = load_run(Path(run))
-    estimate = point_estimate(agent.pmdp, agent.experience.counts)
+    estimate = point_estimate(agent.pmdp, agent.counts)
     made = write_run_report(run, output or Path(run) / "report.html", agent.pmdp, estimate)
     made["text"] = f"{made['page']}: {made['charts']} charts from {made['points']} log points"
     return made

@@ -68,6 +68,13 @@ def read_log(
     ------
     DataError
         Naming file and line (or row, or episode and step) of the first forbidden rows, and their number.
+
+    >>> import tempfile, pathlib
+    >>> coin = build(0, lambda s: {"flip": {1: "p", 2: "1 - p"}} if s == 0 else {"stay": {s: 1}}, domain=["p"])
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "log.csv"
+    >>> _ = path.write_text("state,action,next_state\\n0,flip,1\\n0,flip,2\\n")
+    >>> read_log(coin, path).counts.total
+    2
     """
     counts = Counts(pmdp, schedule=schedule)
     due = max(1, round(split_fraction(pmdp) * length(source))) if schedule == "split" else None

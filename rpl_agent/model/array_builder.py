@@ -62,6 +62,20 @@ def build_vectorized(
     action_names : the actions as blocks call them, in the order of the environment's action space.
     labels, state_rewards : columns of all states -> (S,) array. ``action_rewards`` also get the action, as in
         ``action_names``.
+
+    >>> import numpy as np
+    >>> from rpl_agent.model import Block
+    >>> def expand(columns):  # from 0..2 up with probability p, else stay
+    ...     x = np.flatnonzero(columns["x"] < 3)
+    ...     yield Block("try", x, {"x": columns["x"][x] + 1}, np.tile([0, 1], (len(x), 1)))
+    ...     yield Block("try", x, {"x": columns["x"][x]}, np.tile([1, -1], (len(x), 1)))
+    ...     end = np.flatnonzero(columns["x"] == 3)
+    ...     yield Block("try", end, {"x": columns["x"][end]}, np.tile([1, 0], (len(end), 1)))
+    >>> build_vectorized(
+    ...     {"x": 0}, {"x": (0, 3)}, expand, domain=Domain.box(["p"]), monomials=[[0], [1]], denominators=[1, 1],
+    ...     action_names=["try"],
+    ... )
+    ParametricMDP('model', states=4, transitions=7, expressions=3, parameters=('p',))
     """
     codec = Codec(bounds)
     actions = named_actions(action_names)

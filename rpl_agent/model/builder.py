@@ -70,6 +70,11 @@ def build(
     action_names : all actions in the order of the environment's action space; needed where the orders in which states
         list them leave open which action is which, and the environment does not name its actions itself. For actions
         that are the numbers 0, 1, … these may be names to show.
+
+    >>> def actions(state):
+    ...     return {"flip": {"heads": "p", "tails": "1 - p"}} if state == "start" else {"stay": {state: 1}}
+    >>> build("start", actions, domain={"p": (0.1, 0.9)}, labels={"won": lambda state: state == "heads"}, name="coin")
+    ParametricMDP('coin', states=3, transitions=4, expressions=3, parameters=('p',))
     """
     domain = domain if isinstance(domain, Domain) else Domain.box(domain)
     explorer = _Explorer(actions, domain, name, max_states)

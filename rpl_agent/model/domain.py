@@ -16,7 +16,12 @@ from rpl_agent.highs import minimiser
 
 @dataclass(frozen=True)
 class Domain:
-    """{θ : lower ≤ θ ≤ upper, A θ ≤ b}."""
+    """{θ : lower ≤ θ ≤ upper, A θ ≤ b}.
+
+    >>> domain = Domain.box({"p": (0.1, 0.9), "q": (0.0, 0.5)})
+    >>> domain.contains([0.2, 0.3]), domain.contains([0.2, 0.6])
+    (True, False)
+    """
 
     parameters: tuple[str, ...]
     lower: np.ndarray  # (d,)

@@ -35,6 +35,12 @@ if TYPE_CHECKING:
 
 
 class Sense(Enum):
+    """What the agent wants of the value.
+
+    >>> Sense.MAX.opposite
+    <Sense.MIN: 'min'>
+    """
+
     MAX = "max"
     MIN = "min"
 
@@ -44,6 +50,12 @@ class Sense(Enum):
 
 
 class Nature(Enum):
+    """Whether nature chooses against the agent or with it.
+
+    >>> Nature.ADVERSARIAL.direction(Sense.MAX)
+    <Sense.MIN: 'min'>
+    """
+
     ADVERSARIAL = "adversarial"
     COOPERATIVE = "cooperative"
 
@@ -67,7 +79,13 @@ class Unreached(Enum):
 
 @dataclass(frozen=True)
 class Objective:
-    """A property over labels and reward names of a model."""
+    """A property over labels and reward names of a model.
+
+    >>> Objective.reach("goal", avoid="crash").describe()
+    'Pmax=? [ !"crash" U "goal" ]'
+    >>> Objective.parse("minimise time until goal").describe()
+    'R{"time"}min=? [ F "goal" ]'
+    """
 
     kind: Kind
     sense: Sense

@@ -25,7 +25,12 @@ from rpl_agent.model.states import NamedStates, StateIndex, named_states
 
 @dataclass(frozen=True)
 class ParametricMDP:
-    """A parametric MDP (Definition 2 of the paper)."""
+    """A parametric MDP (Definition 2 of the paper).
+
+    >>> import rpl_envs
+    >>> rpl_envs.benchmark("Betting-25").pmdp
+    ParametricMDP('Betting-25', states=3625, transitions=27703, expressions=1283, parameters=('p',))
+    """
 
     state_ptr: np.ndarray  # (S+1,) int64
     action: np.ndarray  # (R,) int32, id into action_names

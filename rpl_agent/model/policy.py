@@ -19,6 +19,11 @@ class Policy:
 
     rows : (S,) int64 chosen row of each state, or (H, S) with one decision rule per step.
     weights : (R,) float64 probability of each row within its state.
+
+    >>> import rpl_envs
+    >>> pmdp = rpl_envs.benchmark("Betting-25").pmdp
+    >>> Policy.uniform(pmdp).weights.shape == (pmdp.num_rows,)
+    True
     """
 
     rows: np.ndarray | None = None

@@ -47,7 +47,14 @@ def exact(value: Number) -> Fraction:
 
 
 class Polynomial:
-    """A polynomial over named parameters with rational coefficients (immutable, hashable)."""
+    """A polynomial over named parameters with rational coefficients (immutable, hashable).
+
+    >>> p = Polynomial.parameter("p")
+    >>> print((1 - p) * (1 - p))
+    1 - 2*p + p**2
+    >>> (p * p).evaluate({"p": "1/3"})
+    Fraction(1, 9)
+    """
 
     __slots__ = ("_hash", "terms")
 

@@ -67,6 +67,14 @@ class Simulator:
     arrival : (S,) float, added to the return of an episode that ends in a stop state (default: none).
 
     The MDP is private: whoever learns from a simulator may call `run` and must not see the parameters.
+
+    >>> import numpy as np, rpl_envs
+    >>> world = rpl_envs.benchmark("Betting-25")
+    >>> stop = world.objective.resolve(world.pmdp).decided
+    >>> simulator = Simulator(world.pmdp.instantiate(world.theta), stop, max_steps=100, seed=0)
+    >>> counts = np.zeros(world.pmdp.num_transitions, dtype=np.int64)
+    >>> simulator.run(Policy.uniform(world.pmdp), 10, counts).episodes
+    10
     """
 
     def __init__(

@@ -30,7 +30,11 @@ KEY_LIMIT = 2**62
 
 
 class StateIndex(int):
-    """The number of a state in its model, in places where a bare integer would be taken for a state's value."""
+    """The number of a state in its model, in places where a bare integer would be taken for a state's value.
+
+    >>> StateIndex(3) == 3
+    True
+    """
 
     def __new__(cls, number: Any) -> StateIndex:
         if not hasattr(number, "__index__"):  # int() would also take 2.9 and "2"

@@ -50,6 +50,11 @@ def hide_parameters(
     -------
     Unknown
         n − 1 parameters on a simplex per distribution of n outcomes.
+
+    >>> import rpl_envs
+    >>> world = rpl_envs.benchmark("Betting-25")
+    >>> hide_parameters(world.pmdp.instantiate(world.theta)).pmdp.num_parameters
+    12039
     """
     if isinstance(mdp, ParametricMDP):
         if mdp.num_parameters:

@@ -37,6 +37,10 @@ def validate(pmdp: ParametricMDP, *, ranges_too: bool = True) -> list[Defect]:
     """All problems of a model; empty if it is well formed on its whole domain.
 
     Without ``ranges_too`` the ranges of expressions are not looked at: `restrict_domain` has seen to them.
+
+    >>> import rpl_envs
+    >>> validate(rpl_envs.benchmark("Betting-25").pmdp)
+    []
     """
     sums = (_row_problem(pmdp, r) for r in rows_off(pmdp))
     return [*_structure(pmdp), *sums, *(_ranges(pmdp) if ranges_too else ())]

@@ -41,6 +41,11 @@ class UncertainMDP:
     A : (m, T) sparse array
     b : (m,) float64
         Further rows A p <= b.
+
+    >>> import numpy as np
+    >>> lower, upper = np.array([[[0.0, 0.4], [0.0, 1.0]]]), np.array([[[0.6, 1.0], [0.0, 1.0]]])
+    >>> UncertainMDP.from_matrices(lower, upper, labels={"goal": [False, True]}).upper
+    array([0.6, 1. , 1. ])
     """
 
     state_ptr: np.ndarray

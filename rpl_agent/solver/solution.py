@@ -32,6 +32,13 @@ class Solution:
     iterations : sweeps over the model plus policy-iteration steps; 1 for an acyclic model.
     converged : whether upper - lower meets the precision that was asked for.
     nature_witness : (T,) nature's distributions where nature is on the proper side and the model has cycles.
+
+    >>> import rpl_envs
+    >>> from rpl_agent.solver import solve_at
+    >>> world = rpl_envs.benchmark("Betting-25")
+    >>> solution = solve_at(world.pmdp, world.theta, world.objective)
+    >>> solution.converged, round(solution.middle, 3)
+    (True, 19.043)
     """
 
     problem: Problem

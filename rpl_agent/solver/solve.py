@@ -68,6 +68,12 @@ def solve(
     ------
     ModelError
         Bad input (bounds, objective, policy), before any iteration.
+
+    >>> import numpy as np
+    >>> lower, upper = np.array([[[0.0, 0.4], [0.0, 1.0]]]), np.array([[[0.6, 1.0], [0.0, 1.0]]])
+    >>> model = UncertainMDP.from_matrices(lower, upper, labels={"goal": [False, True]})
+    >>> round(solve(model, Objective.reach("goal", horizon=2)).lower, 6)
+    0.64
     """
     if not precision > 0:
         raise ModelError(f"precision {precision} must be positive")

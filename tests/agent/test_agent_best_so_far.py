@@ -66,7 +66,7 @@ def test_bounds_that_cross_refute_the_model(tmp_path):
     agent = RPLAgent(seed=0, pmdp=world.pmdp, objective=world.objective)
     agent.session.start(world.pmdp, world.objective)
     counts = uniform_counts(world.pmdp, world.objective, np.array(world.theta), 200, 50, 3)
-    agent.experience.counts.add_batch(counts.transitions)
+    agent.counts.add_batch(counts.transitions)
     first = agent.certify()
     assert not first.refuted
     agent.session.certificate = replace(first, lower=first.upper + 0.5, upper=first.upper + 1.0)

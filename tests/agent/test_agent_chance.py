@@ -127,7 +127,7 @@ def test_chunks_are_new_data(tmp_path, make, reload):
     """Frequencies over all chunks spread as those of independent draws; repeated chunks spread CHUNKS times as much."""
     squares = 0.0
     for seed in range(SEEDS):
-        counts = in_chunks(make, tmp_path / "c.zip", seed, reload).experience.counts
+        counts = in_chunks(make, tmp_path / "c.zip", seed, reload).counts
         heads = counts.transitions[counts.pmdp.labels["heads"][counts.pmdp.successor]].sum()
         squares += (heads - TRUE_P * counts.total) ** 2 / (TRUE_P * (1 - TRUE_P) * counts.total)
     assert squares < stats.chi2(SEEDS).isf(1e-4)
@@ -139,11 +139,11 @@ def test_two_chunks_are_not_equal(tmp_path, make):
     path, found = tmp_path / "c.zip", []
     agent = RPLAgent(seed=1, schedule=Never()).learn(make(), budget=20, log_interval=10**9)
     for _ in range(4):
-        before = agent.experience.counts.transitions.copy()
+        before = agent.counts.transitions.copy()
         agent.save(path)
         agent = RPLAgent.load(path, make())
         agent.learn(budget=20, log_interval=10**9)
-        found.append((agent.experience.counts.transitions - before).tolist())
+        found.append((agent.counts.transitions - before).tolist())
     assert len({tuple(f) for f in found}) == len(found)
 
 
@@ -183,7 +183,7 @@ def test_short_runs_of_any_single_environment_resume_exactly(tmp_path):
 
     RPLAgent(seed=3).learn(OwnGenerator(obeys=False), budget=20, log_interval=20, callback=stop)
     resumed = RPLAgent.load(tmp_path / "c.zip", OwnGenerator(obeys=False)).resume()
-    assert np.array_equal(resumed.experience.counts.transitions, whole.experience.counts.transitions)
+    assert np.array_equal(resumed.counts.transitions, whole.counts.transitions)
 
 
 def test_a_tape_plays_again_only_where_it_should():

@@ -53,7 +53,7 @@ def test_the_certificate_holds_on_every_path(path):
     pmdp, objective = corridor()
     agent = RPLAgent(seed=1).learn(PATHS[path](), budget=150, log_interval=150)
     certificate = agent.certificate
-    assert agent.num_episodes == 150 and certificate.samples == agent.num_timesteps == agent.experience.counts.total
+    assert agent.num_episodes == 150 and certificate.samples == agent.num_timesteps == agent.counts.total
     assert certificate.lower <= exact_value(pmdp, objective, certificate.policy, THETA) + 1e-9
     assert optimal_value(pmdp, objective, THETA) <= certificate.upper + 1e-9
     assert certificate.gap < 0.5
@@ -62,9 +62,9 @@ def test_the_certificate_holds_on_every_path(path):
 @pytest.mark.parametrize("path", PATHS)
 def test_budgets_in_steps_are_exact(path):
     agent = RPLAgent(seed=1).learn(PATHS[path](), budget=77, unit="steps")
-    assert agent.num_timesteps == agent.experience.counts.total == 77
+    assert agent.num_timesteps == agent.counts.total == 77
     agent.learn(budget=23, unit="steps")
-    assert agent.num_timesteps == agent.experience.counts.total == 100
+    assert agent.num_timesteps == agent.counts.total == 100
 
 
 def test_learning_again_continues():
@@ -117,7 +117,7 @@ def test_updates_happen_at_episode_boundaries_and_follow_the_doubling_rule():
             self.seen = []
 
         def _on_update(self):
-            self.seen.append(self.agent.experience.rows.copy())
+            self.seen.append(self.agent.session.experience.rows.copy())
 
     watch = Watch()
     RPLAgent(seed=0, compiled=False).learn(CorridorEnv(), budget=60, callback=watch)
@@ -181,9 +181,9 @@ def test_contradictions_are_saved_before_they_are_raised(tmp_path):
     agent = RPLAgent(seed=0, tensorboard_log=tmp_path)
     with pytest.raises(DataError, match=r"episode \d+, step \d+"):
         agent.learn(Teleport(CorridorEnv(), after=150, state=5), budget=10_000)
-    assert agent.experience.counts.total == agent.num_timesteps == 149
+    assert agent.counts.total == agent.num_timesteps == 149
     again = RPLAgent.load(tmp_path / "RPL_1" / "checkpoint.zip", CorridorEnv())
-    assert np.array_equal(again.experience.counts.transitions, agent.experience.counts.transitions)
+    assert np.array_equal(again.counts.transitions, agent.counts.transitions)
     assert again.certify().lower >= 0.0
 
 
@@ -243,7 +243,7 @@ def test_predicting_does_not_change_what_is_learned():
     for _ in range(50):
         asked.predict(1)
     asked.learn(budget=30)
-    assert np.array_equal(plain.experience.counts.transitions, asked.experience.counts.transitions)
+    assert np.array_equal(plain.counts.transitions, asked.counts.transitions)
 
 
 def test_sb3_evaluate_policy_and_sb3_callbacks():
@@ -264,7 +264,7 @@ def test_sb3_evaluate_policy_and_sb3_callbacks():
 
 def test_callbacks_see_everything_and_can_stop(tmp_path):
     log, calls = CertificateLog(), []
-    evaluation = EvalCallback(FastCorridorEnv(), episodes=50)
+    evaluation = EvalCallback(FastCorridorEnv(), n_eval_episodes=50)
     agent = RPLAgent(seed=0, tensorboard_log=tmp_path)
     agent.learn(
         FastCorridorEnv(), budget=200, log_interval=20,
@@ -323,7 +323,7 @@ def test_tensorboard_csv_and_certificate(tmp_path):
 def test_looking_more_often_does_not_change_what_is_sampled():
     rare = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=100, log_interval=1000)
     often = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=100, log_interval=7)
-    assert np.array_equal(rare.experience.counts.transitions, often.experience.counts.transitions)
+    assert np.array_equal(rare.counts.transitions, often.counts.transitions)
 
 
 def test_importing_loads_neither_torch_nor_matplotlib():
@@ -335,7 +335,15 @@ def test_importing_loads_neither_torch_nor_matplotlib():
 
 
 def test_settings_survive_a_file(tmp_path):
-    agent = RPLAgent("anytime", "expression", 0.01, seed=4, schedule=EveryN(9), weight=0.7, precision=1e-5)
+    agent = RPLAgent(
+        confidence="anytime",
+        relaxation="expression",
+        delta=0.01,
+        seed=4,
+        schedule=EveryN(9),
+        weight=0.7,
+        precision=1e-5,
+    )
     agent.learn(FastCorridorEnv(), budget=20)
     agent.save(tmp_path / "a.zip")
     again = RPLAgent.load(tmp_path / "a.zip", FastCorridorEnv())
@@ -366,6 +374,6 @@ def test_lanes_of_our_own_worlds(mode):
 
     env = gym.make_vec("rpl/Betting-25-v0", num_envs=8, autoreset_mode=mode)
     agent = RPLAgent(seed=0, schedule=EveryN(40)).learn(env, budget=100, log_interval=100)
-    assert agent.num_episodes == 100 and agent.num_timesteps == agent.experience.counts.total
+    assert agent.num_episodes == 100 and agent.num_timesteps == agent.counts.total
     assert set(agent.session.lengths) <= set(range(20, 28))
     assert agent.certificate.lower <= 19.0429 <= agent.certificate.upper

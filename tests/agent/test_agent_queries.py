@@ -72,7 +72,7 @@ def test_horizon_bounds_by_step():
 def test_parameters_travel_between_agents(agent):
     other = RPLAgent(env=FastCorridorEnv(), seed=5)
     other.set_parameters(agent.get_parameters())
-    assert np.array_equal(other.experience.counts.transitions, agent.experience.counts.transitions)
+    assert np.array_equal(other.counts.transitions, agent.counts.transitions)
     assert other.certify().lower == agent.certify().lower
     other.learn(budget=10)
     with pytest.raises(ModelError, match="get_parameters"):

@@ -21,8 +21,8 @@ def fingerprint(agent):
     """Everything that must be equal, to the last bit."""
     certificate = agent.certificate
     return (
-        agent.num_episodes, agent.num_timesteps, agent.num_updates, agent.experience.counts.transitions.tolist(),
-        [m.total for m in agent.experience.counts.marks], certificate.lower, certificate.upper,
+        agent.num_episodes, agent.num_timesteps, agent.num_updates, agent.counts.transitions.tolist(),
+        [m.total for m in agent.counts.marks], certificate.lower, certificate.upper,
         certificate.policy.rows.tolist(), list(agent.session.returns), agent.session.rng.bit_generator.state,
     )  # fmt: skip
 
@@ -53,14 +53,14 @@ def test_a_run_can_be_resumed_from_its_first_moment(tmp_path):
             raise SystemExit  # before the first step
 
     with pytest.raises(SystemExit):
-        RPLAgent(seed=5).learn(Dies(), budget=30, log_interval=30, callback=CheckpointCallback(path))
+        RPLAgent(seed=5).learn(Dies(), budget=30, log_interval=30, callback=CheckpointCallback(save_path=path))
     whole = RPLAgent(seed=5).learn(CorridorEnv(), budget=30, log_interval=30)
     assert fingerprint(RPLAgent.load(path, CorridorEnv()).resume()) == fingerprint(whole)
 
 
 def test_saving_often_changes_nothing(tmp_path):
     plain = RPLAgent(seed=2).learn(CorridorEnv(), budget=50, log_interval=50)
-    saving = CheckpointCallback(tmp_path / "c.zip", every=1)
+    saving = CheckpointCallback(1, tmp_path / "c.zip")
     saved = RPLAgent(seed=2).learn(CorridorEnv(), budget=50, log_interval=50, callback=saving)
     assert fingerprint(plain) == fingerprint(saved)
 
@@ -88,12 +88,12 @@ def test_registered_worlds_resume_without_being_given_an_environment(tmp_path):
 
 def test_new_sources_never_replay_old_random_numbers():
     agent = RPLAgent(seed=1).learn(FastCorridorEnv(), budget=50)
-    before = agent.experience.counts.transitions.copy()
+    before = agent.counts.transitions.copy()
     agent.set_env(FastCorridorEnv())
     agent.learn(budget=50)
-    first = RPLAgent(seed=1).learn(FastCorridorEnv(), budget=50).experience.counts.transitions
+    first = RPLAgent(seed=1).learn(FastCorridorEnv(), budget=50).counts.transitions
     assert np.array_equal(before, first)
-    assert not np.array_equal(agent.experience.counts.transitions - before, before)
+    assert not np.array_equal(agent.counts.transitions - before, before)
 
 
 # ---------------------------------------------------------------------- files that are wrong
@@ -162,7 +162,7 @@ path, budget = sys.argv[1], int(sys.argv[2])
 def tell(local, _):
     print(local["self"].num_episodes, flush=True)
 agent = RPLAgent(seed=11, compiled=False)
-agent.learn(CorridorEnv(), budget=budget, callback=[CheckpointCallback(path, every=10), tell], log_interval=50)
+agent.learn(CorridorEnv(), budget=budget, callback=[CheckpointCallback(10, path), tell], log_interval=50)
 agent.save(path)
 print("interrupted" if agent.interrupted else "done", agent.certificate.lower, flush=True)
 """
@@ -209,7 +209,7 @@ def test_ctrl_c_once_certifies_and_saves(tmp_path):
     # an interrupted run goes on as if nothing had happened
     resumed = agent.resume(budget=agent.num_episodes + 50)
     whole = RPLAgent(seed=11, compiled=False).learn(CorridorEnv(), budget=resumed.num_episodes, log_interval=50)
-    assert np.array_equal(whole.experience.counts.transitions, resumed.experience.counts.transitions)
+    assert np.array_equal(whole.counts.transitions, resumed.counts.transitions)
 
 
 ENDLESS = """

@@ -93,7 +93,7 @@ def test_what_was_seen_is_stored(tmp_path):
     agent = learned(1000.0, 1000.0 + 5e-4, OBJECTIVES["open"])
     agent.save(tmp_path / "agent.zip")
     loaded = RPLAgent.load(tmp_path / "agent.zip", pmdp=model(1000.0))
-    assert loaded.experience.reward_error == agent.experience.reward_error > 0.0
+    assert loaded.session.experience.reward_error == agent.session.experience.reward_error > 0.0
     assert loaded.certify().reward_error == agent.certificate.reward_error
 
 

@@ -199,6 +199,7 @@ def test_the_example_trains_and_resumes(tmp_path):
     assert "with probability ≥ 0.999" in again.stdout
 
 
+@pytest.mark.nightly
 def test_the_notebook_executes(tmp_path):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     notebook = nbformat.read(ROOT / "examples" / "train_aircraft.ipynb", as_version=4)

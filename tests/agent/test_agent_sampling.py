@@ -81,7 +81,7 @@ def test_same_seed_in_environment_and_agent_does_not_correlate_actions_and_outco
     from rpl_agent.agent.schedule import Never
 
     agent = RPLAgent(seed=3, compiled=False, schedule=Never()).learn(env, budget=800, log_interval=10_000)
-    assert goodness_of_fit(agent.experience, corridor()[0].instantiate({"p": TRUE_P})) > 1e-4
+    assert goodness_of_fit(agent.session.experience, corridor()[0].instantiate({"p": TRUE_P})) > 1e-4
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -140,7 +140,7 @@ def contradiction(env, message, *, steps=None, **settings):
     with pytest.raises(DataError, match=message) as error:
         agent.learn(env, budget=1000)
     assert "\n" not in str(error.value)
-    assert agent.num_timesteps == agent.experience.counts.total
+    assert agent.num_timesteps == agent.counts.total
     if steps is not None:
         assert agent.num_timesteps == steps
     return agent
@@ -170,7 +170,7 @@ def test_ends_are_compared():
 def test_a_truncation_is_no_end():
     pmdp, objective = machine_model()
     agent = agent_for(pmdp, objective).learn(gym.wrappers.TimeLimit(Machine(), 4), budget=30)
-    assert agent.num_cut == 30 and agent.num_timesteps == 120
+    assert agent.session.cut == 30 and agent.num_timesteps == 120
 
 
 BAD = {
@@ -203,4 +203,4 @@ def test_vector_environments_are_compared_too():
     agent = agent_for(pmdp, objective)
     with pytest.raises(DataError, match=r"sub-environment 0, step 5: reward .* contradicts"):
         agent.learn(gym.vector.SyncVectorEnv([bad] * 2), budget=1000)
-    assert agent.num_timesteps == agent.experience.counts.total > 40
+    assert agent.num_timesteps == agent.counts.total > 40

@@ -90,10 +90,10 @@ def test_an_unknown_start_is_learned_with_the_same_delta():
     agent.learn(Two(), budget=3000, log_interval=5000)
     truth = 4 / 2 + 5 / 3 + 9 / 6
     assert agent.certificate.lower <= truth <= agent.certificate.upper
-    assert agent.certificate.gap < 0.6 and agent.experience.counts.total == 6000 and agent.num_timesteps == 3000
+    assert agent.certificate.gap < 0.6 and agent.counts.total == 6000 and agent.num_timesteps == 3000
     vector = RPLAgent(pmdp=pmdp, objective=Objective.reward("gain", target="end"), seed=0)
     vector.learn(gym.vector.SyncVectorEnv([Two] * 3), budget=300, log_interval=5000)
-    assert vector.experience.counts.total == 600 and vector.num_timesteps == 300
+    assert vector.counts.total == 600 and vector.num_timesteps == 300
 
 
 def rpl_domain(*names):

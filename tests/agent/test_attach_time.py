@@ -29,7 +29,7 @@ def test_a_time_limit_that_can_cut_is_said(tmp_path):
 
 def test_limits_that_cannot_cut_are_not_mentioned():
     agent = RPLAgent(seed=0).learn(gym.make("rpl/Betting-25-v0"), budget=20, log_interval=50)
-    assert agent.certificate.truncation is None and agent.num_cut == 0
+    assert agent.certificate.truncation is None and agent.session.cut == 0
     pmdp, objective = machine_model()
     task = objective.resolve(pmdp)
     assert [can_cut(pmdp, task, limit, None) for limit in (9, 10, None)] == [True, False, False]
@@ -40,7 +40,7 @@ def test_the_limit_as_horizon():
     pmdp, objective = machine_model()
     short = gym.wrappers.TimeLimit(Machine(), 4)
     agent = RPLAgent(pmdp=pmdp, objective=objective, horizon="env", seed=0).learn(short, budget=200, log_interval=500)
-    assert agent.objective.horizon == 4 and agent.certificate.truncation is None and agent.num_cut == 0
+    assert agent.objective.horizon == 4 and agent.certificate.truncation is None and agent.session.cut == 0
     sampled = monte_carlo(agent, gym.wrappers.TimeLimit(Machine(), 4), 3000)
     exact = exact_value(pmdp, agent.objective, agent.certificate.policy, np.array([0.1, 0.9]))
     assert sampled.values.mean() == pytest.approx(exact, abs=5 * sampled.value_error)

@@ -47,8 +47,8 @@ def test_what_was_observed_before_an_exit_inside_a_step_is_kept(tmp_path, kind):
     with pytest.raises(kind):
         agent.learn(Leaves(), budget=10_000, log_interval=10**9)
     stored = RPLAgent.load(agent.run_folder / "checkpoint.zip", CorridorEnv())
-    assert stored.experience.counts.total == stored.num_timesteps == 200
-    assert np.array_equal(stored.experience.rows, stored.experience.counts.row_totals)
+    assert stored.counts.total == stored.num_timesteps == 200
+    assert np.array_equal(stored.session.experience.rows, stored.counts.row_totals)
 
 
 class Counted(CorridorEnv):
@@ -100,7 +100,7 @@ def test_two_interrupts_at_any_moment_lose_no_step(tmp_path):
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         assert status in (0, 1)
         stored = RPLAgent.load(folder / "checkpoint.zip", CorridorEnv())
-        assert stored.experience.counts.total == stored.num_timesteps == answered[0], trial
+        assert stored.counts.total == stored.num_timesteps == answered[0], trial
         stopped += status
         answers += int(answered[0])
     assert stopped > 20 and answers > 60 * 20
@@ -168,7 +168,7 @@ def test_an_observation_that_is_no_number_of_a_state_is_refused(seen):
     agent = RPLAgent(seed=0, compiled=False)
     with pytest.raises(DataError, match=r"episode \d+, step \d+: ") as refusal:
         agent.learn(Wrong(), budget=1000, log_interval=10**9)
-    assert "\n" not in str(refusal.value) and agent.experience.counts.total == agent.num_timesteps == 20
+    assert "\n" not in str(refusal.value) and agent.counts.total == agent.num_timesteps == 20
 
 
 # ---------------------------------------------------------------------- full disks
@@ -203,7 +203,7 @@ def test_a_full_disk_ends_neither_learning_nor_the_last_checkpoint(tmp_path, mon
     disk = Disk(monkeypatch)
     whole = RPLAgent(seed=1, schedule=Never()).learn(FastCorridorEnv(), budget=400, log_interval=50)
     agent = RPLAgent(seed=1, schedule=Never())
-    callbacks = [CheckpointCallback(every=50), Fill(disk, 200)]
+    callbacks = [CheckpointCallback(save_freq=50), Fill(disk, 200)]
     with pytest.warns(RPLWarning, match="No space left"), pytest.raises(DataError, match=r"No space left.*stays good"):
         agent.learn(FastCorridorEnv(), budget=400, log_interval=50, folder=tmp_path / "run", callback=callbacks)
     assert agent.num_episodes == 400  # learning went on
@@ -220,7 +220,7 @@ def test_logs_go_on_when_there_is_room_again(tmp_path, monkeypatch):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     disk = Disk(monkeypatch)
-    callbacks = [CheckpointCallback(every=50), Fill(disk, 100, 200)]
+    callbacks = [CheckpointCallback(save_freq=50), Fill(disk, 100, 200)]
     with pytest.warns(RPLWarning, match="No space left"):
         RPLAgent(seed=1, schedule=Never()).learn(
             FastCorridorEnv(), budget=400, log_interval=50, folder=tmp_path, callback=callbacks
@@ -288,7 +288,7 @@ def test_a_run_killed_at_a_log_point_goes_on_to_the_same_bits_and_rows(tmp_path)
         return agent.certificate.lower.hex(), agent.certificate.upper.hex(), rows
 
     folder = tmp_path / "run"
-    callbacks = [CheckpointCallback(every=10, seconds=None), Copies(tmp_path)]
+    callbacks = [CheckpointCallback(save_freq=10, seconds=None), Copies(tmp_path)]
     whole = RPLAgent(seed=1).learn(FastCorridorEnv(), budget=80, log_interval=20, folder=folder, callback=callbacks)
     points = sorted((p for p in tmp_path.iterdir() if p.name.isdigit()), key=lambda p: int(p.name))
     assert {20, 40, 60} <= {int(p.name) for p in points}

@@ -71,7 +71,7 @@ def test_plot_of_a_run(run, tmp_path, capsys, monkeypatch):
     agent = RPLAgent.load(likelihood / "checkpoint.zip")
     agent.certify()
     low, high = seen["U"].box()
-    expected = agent.planner.uncertainty.region.box()
+    expected = agent.session.planner.uncertainty.region.box()
     assert low == pytest.approx(expected[0]) and high == pytest.approx(expected[1])
     assert list(seen["true_theta"]) == list(rpl_envs.benchmark(ID).theta)
     monkeypatch.undo()

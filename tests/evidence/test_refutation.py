@@ -41,7 +41,7 @@ def test_refutation_is_latched_and_stored(tmp_path):
     pmdp = two_coins()
     agent = RPLAgent(pmdp=pmdp, objective=Objective.reach("won"), seed=0)
     agent.session.start(pmdp, Objective.reach("won"))
-    counts = agent.experience.counts
+    counts = agent.counts
     toss(counts, (90, 10), (10, 90))
     first = agent.certify()
     assert first.refuted and first.fallback

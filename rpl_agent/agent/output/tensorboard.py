@@ -65,7 +65,7 @@ class TensorBoardCallback(BaseCallback):
 
     def _outline(self, board: Any) -> None:
         """``region/outline``: two coordinates of the region, growing darker as it shrinks."""
-        uncertainty, episodes = self.agent.planner.uncertainty, self.agent.num_episodes
+        uncertainty, episodes = self.agent.session.planner.uncertainty, self.agent.num_episodes
         if uncertainty is None or uncertainty.region is None or uncertainty.empty or episodes < self._next:
             return
         self._next = GROWTH * episodes
@@ -82,7 +82,7 @@ class TensorBoardCallback(BaseCallback):
         board, certificate, agent = self.agent.logger.tensorboard, self.agent.certificate, self.agent
         if board is None or certificate is None:
             return
-        estimate = None if agent.planner.uncertainty is None else agent.planner.uncertainty.estimate
+        estimate = None if agent.session.planner.uncertainty is None else agent.session.planner.uncertainty.estimate
         if estimate is not None and find_spec("matplotlib") is not None:
             shown = policy_map.policy_map(agent.pmdp.instantiate(estimate), certificate.policy)
             if shown is not None:

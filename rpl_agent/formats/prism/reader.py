@@ -206,6 +206,13 @@ def load(
     """Read a PRISM file, and the properties file NAME.props beside it. See `loads` for the arguments.
 
     ``constants`` may also name constants of the properties file.
+
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "coin.prism"
+    >>> commands = "[] s=0 -> p:(s'=1) + 1-p:true; [] s=1 -> true;"
+    >>> _ = path.write_text(f"dtmc const double p; module coin s:[0..1]; {commands} endmodule")
+    >>> load_prism(path, parameters={"p": (0.2, 0.8)}).objective("P=? [F<=9 s=1]")[1].describe()
+    'Pmax=? [ F<=9 "s=1" ]'
     """
     path = Path(path)
     text = _read(path)
