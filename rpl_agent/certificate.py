@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import platform
+import sys
 from dataclasses import dataclass, field, fields
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -198,3 +202,16 @@ def _array(values: Any, dtype: Any) -> np.ndarray:
     if found.dtype.kind not in ("iu" if dtype is np.int64 else "iuf") or found.ndim not in (1, 2):
         raise DataError(f"not a certificate: its policy holds {found.dtype} in {found.ndim} dimensions")
     return found.astype(dtype)
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions that decide numbers, for the record."""
+    own = sys.modules[__name__.partition(".")[0]]  # the code that runs: an editable install may remember an older one
+    found = {"python": platform.python_version(), "rpl-agent": own.__version__}
+    for package in ("numpy", "scipy", "highspy", "gymnasium"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -25,21 +25,18 @@ calls the same two functions: nature COOPERATIVE explores, nature ADVERSARIAL ce
 from __future__ import annotations
 
 import math
-import platform
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
-from importlib.metadata import PackageNotFoundError, version
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy
 
-from rpl_agent.certificate import Certificate
+from rpl_agent.certificate import Certificate, versions
 from rpl_agent.confidence import ConfidenceSet, confidence_names, confidence_set
 from rpl_agent.coupled import coupled_bounds
 from rpl_agent.coupled.attribution import attribution, episodes_seen
@@ -441,16 +438,3 @@ def true_value(
 ) -> float:
     """The value of a policy at one θ (the middle of a certified bracket)."""
     return solve_at(pmdp, theta, objective, policy=policy, precision=precision).middle
-
-
-@cache
-def versions() -> dict[str, str]:
-    """Versions that decide numbers, for the record."""
-    own = sys.modules[__name__.partition(".")[0]]  # the code that runs: an editable install may remember an older one
-    found = {"python": platform.python_version(), "rpl-agent": own.__version__}
-    for package in ("numpy", "scipy", "highspy", "gymnasium"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found

@@ -20,9 +20,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from rpl_agent.certificate import versions
 from rpl_agent.errors import DataError
 from rpl_agent.jsonable import jsonable
-from rpl_agent.pipeline import versions
 
 Row = dict[str, Any]
 ROWS = "rows.jsonl"

@@ -13,8 +13,8 @@ import pytest
 
 import rpl_agent
 from rpl_agent.agent.output.views import tensorboard_command
+from rpl_agent.certificate import versions
 from rpl_agent.cli import build_parser, main
-from rpl_agent.pipeline import versions
 
 WORLD = "rpl/Glider-11x9-v0"
 TRAIN = ("train", WORLD, "--budget", "20", "--quiet")

@@ -20,14 +20,14 @@ from rpl_agent.agent.schedule import Limits, Schedule, Target, schedule_from_dic
 from rpl_agent.agent.session import Clock, Session
 from rpl_agent.agent.storage.checkpoint import CheckpointError
 from rpl_agent.agent.storage.stored_model import model_from_data, model_to_data
-from rpl_agent.certificate import Certificate
+from rpl_agent.certificate import Certificate, versions
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.likelihood.refutation.alternatives import Doubt
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
-from rpl_agent.pipeline import Config, versions
+from rpl_agent.pipeline import Config
 from rpl_agent.schema import Anything, Flag, Maybe, Number, Text, Whole, check, check_array
 from rpl_agent.solver.solution import Solution
 
