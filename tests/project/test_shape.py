@@ -27,22 +27,22 @@ C_LINES, C_ARGUMENTS, C_FILE_LINES = 70, 13, 600
 #: Lines of Python a package may have. Lower a number when its package shrinks; a feature that comes in says in its
 #: commit what goes out. Lines may move between packages, so what may only fall is the sum.
 LINES_OF_PACKAGE = {
-    "envs/rpl_envs": 2_880,
+    "envs/rpl_envs": 2_876,
     "rpl_agent": 1_640,
     "rpl_agent/_core": 300,
     "rpl_agent/agent": 6_605,
     "rpl_agent/baselines": 1_190,
-    "rpl_agent/cli": 1_580,
-    "rpl_agent/coupled": 1_040,
-    "rpl_agent/evidence": 1_100,
+    "rpl_agent/cli": 1_576,
+    "rpl_agent/coupled": 1_036,
+    "rpl_agent/evidence": 1_096,
     "rpl_agent/experiments": 2_250,
     "rpl_agent/formats": 6_625,
     "rpl_agent/likelihood": 2_380,
     "rpl_agent/model": 4_025,
-    "rpl_agent/plotting": 320,
-    "rpl_agent/regions": 1_915,
+    "rpl_agent/plotting": 315,
+    "rpl_agent/regions": 1_914,
     "rpl_agent/relaxations": 1_100,
-    "rpl_agent/solver": 2_735,
+    "rpl_agent/solver": 2_734,
 }
 #: Files a folder may have, and folders that have more, with how many.
 FILES = 12
