@@ -11,8 +11,3 @@ from rpl_agent.agent.callbacks import (
 )
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.schedule import Doubling, EveryN, Limits, Never, Progress, Schedule
-
-__all__ = [
-    "BaseCallback", "CallbackList", "CertificateLog", "CheckpointCallback", "Doubling", "EvalCallback", "EveryN",
-    "Limits", "Never", "OracleCallback", "Progress", "RPLAgent", "Schedule", "StopOnGap",
-]  # fmt: skip

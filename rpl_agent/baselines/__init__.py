@@ -8,5 +8,3 @@ from rpl_agent.baselines.q_learning import QLearning
 from rpl_agent.baselines.rmax import RMax
 from rpl_agent.baselines.ucbvi import UCBVI
 from rpl_agent.baselines.ucrl2 import UCRL2
-
-__all__ = ["PSRL", "UCBVI", "UCRL2", "Baseline", "CertaintyEquivalence", "IntervalLearning", "QLearning", "RMax"]

@@ -11,5 +11,3 @@ Rectangular bounds let nature choose another parameter in every row; the truth i
 from rpl_agent.coupled.affine import AffineBound, AffineProof, Side
 from rpl_agent.coupled.bounds import CoupledBounds, coupled_bounds
 from rpl_agent.regions.frame import Frame, frame_of
-
-__all__ = ["AffineBound", "AffineProof", "CoupledBounds", "Frame", "Side", "coupled_bounds", "frame_of"]

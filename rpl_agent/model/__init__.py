@@ -12,32 +12,3 @@ from rpl_agent.model.polynomial import Polynomial, as_polynomial
 from rpl_agent.model.simulate import Batch, Simulator
 from rpl_agent.model.states import StateIndex, paying
 from rpl_agent.model.validation import Defect, require_valid, restrict_domain, validate
-
-__all__ = [
-    "MDP",
-    "Batch",
-    "Binding",
-    "Block",
-    "Defect",
-    "Domain",
-    "ExpressionTable",
-    "Kind",
-    "Nature",
-    "Objective",
-    "ParametricMDP",
-    "Policy",
-    "Polynomial",
-    "Reduction",
-    "Reward",
-    "Sense",
-    "Simulator",
-    "StateIndex",
-    "Task",
-    "as_polynomial",
-    "build",
-    "build_vectorized",
-    "paying",
-    "require_valid",
-    "restrict_domain",
-    "validate",
-]  # fmt: skip

@@ -7,7 +7,3 @@ from rpl_agent.regions.intersection import Image, Intersection
 from rpl_agent.regions.lifting import build_region, domain_region
 from rpl_agent.regions.polytope import Polytope
 from rpl_agent.regions.product import Product
-
-__all__ = [
-    "Box", "Ellipsoid", "Image", "Intersection", "Polytope", "Product", "Region", "build_region", "domain_region",
-]  # fmt: skip

@@ -3,5 +3,3 @@
 from rpl_agent.relaxations.base import CompiledRelaxation, Relaxation
 from rpl_agent.relaxations.interval import Intervals
 from rpl_agent.relaxations.point import Point
-
-__all__ = ["CompiledRelaxation", "Intervals", "Point", "Relaxation"]

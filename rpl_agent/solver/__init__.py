@@ -2,5 +2,3 @@
 
 from rpl_agent.solver.solution import Solution
 from rpl_agent.solver.solve import solve, solve_at, solve_both
-
-__all__ = ["Solution", "solve", "solve_at", "solve_both"]

@@ -87,7 +87,7 @@ def test_another_logger_hears_everything(tmp_path):
     agent.learn(budget=30)
     assert "guarantee/lower" in (tmp_path / "theirs" / "progress.csv").read_text()
     assert list((tmp_path / "ours").rglob("progress.csv"))
-    with pytest.raises(ModelError, match="no logger"):
+    with pytest.raises(ModelError, match="not a logger"):
         agent.set_logger(print)
 
 

@@ -6,5 +6,3 @@ data can be downloaded from the page itself. For a sweep, PNG and CSV files are 
 
 from rpl_agent.experiments.report.run import write_run_report
 from rpl_agent.experiments.report.sweep import write_report, write_tables
-
-__all__ = ["write_report", "write_run_report", "write_tables"]

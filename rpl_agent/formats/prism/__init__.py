@@ -9,16 +9,3 @@ from rpl_agent.formats.prism.answers import Answer, answer
 from rpl_agent.formats.prism.language.errors import Position, PrismError
 from rpl_agent.formats.prism.properties.queries import Query
 from rpl_agent.formats.prism.reader import PrismModel, load, load_properties, load_property, loads
-
-__all__ = [
-    "Answer",
-    "Position",
-    "PrismError",
-    "PrismModel",
-    "Query",
-    "answer",
-    "load",
-    "load_properties",
-    "load_property",
-    "loads",
-]
