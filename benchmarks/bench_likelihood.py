@@ -149,7 +149,7 @@ def explain(name: str, episodes: int, seed: int) -> dict:
     pmdp, theta = world.pmdp, np.array(world.theta)
     counts = uniform_counts(pmdp, world.objective, theta, episodes, world.max_episode_steps + 1, seed)
     chart = parameter_chart(pmdp)
-    found = likelihood_set(pmdp, counts, split_main(DELTA)[0], chart)
+    found = likelihood_set(counts, split_main(DELTA)[0], chart)
     directions = pmdp.table.reduction.weights[~pmdp.table.is_constant]
     level = found.level - float(found.values(found.center.x)[0])
     quantile = stats.chi2.isf(DELTA, chart.dimension) / 2

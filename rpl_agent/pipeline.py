@@ -39,7 +39,7 @@ import scipy
 from rpl_agent.certificate import Certificate, versions
 from rpl_agent.confidence import ConfidenceSet, confidence_names, confidence_set
 from rpl_agent.coupled import coupled_bounds
-from rpl_agent.coupled.attribution import attribution, episodes_seen
+from rpl_agent.coupled.attribution import attribution, episodes_seen, own_gradient
 from rpl_agent.errors import DataError, ModelError, RefutedWarning, RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import untied_intervals
@@ -417,20 +417,21 @@ def _better_bounds(
     """The better of rectangular and coupled bounds on each side: both hold on the same event, so no δ is spent.
 
     Without a given policy the agent's own side bounds whichever policy has the better guarantee. The last result is
-    the gradient of the value in the reduced coordinates.
+    the gradient of the value, in the coordinates of `coupled.attribution.slopes`.
     """
     relaxation, region, (lower, upper) = uncertainty.relaxation, uncertainty.region, known
     assert region is not None
     found = coupled_bounds(relaxation, region, objective, policy, chosen, known, config.pieces)
     if found is None:
         return lower, upper, chosen, None
+    gradient = own_gradient(relaxation.pmdp, region, uncertainty.estimate, found.gradient)
     rounding = objective.resolve(relaxation.pmdp).rounding  # in `lower` and `upper` already
     one, other = found.lower - rounding, found.upper + rounding
     better = one > lower if objective.sense is Sense.MAX else other < upper
     low, high = max(lower, one), min(upper, other)
     if low > high:  # possible only where the region has missed the truth, or by rounding of equal bounds
-        return lower, upper, chosen, found.gradient
-    return low, high, found.policy if better else chosen, found.gradient
+        return lower, upper, chosen, gradient
+    return low, high, found.policy if better else chosen, gradient
 
 
 def true_value(

@@ -84,13 +84,16 @@ void propagate_products(int64_t count, const int64_t *products, const int64_t *o
 
 /* ---------------------------------------------------------------------- rows.c: what nature may do in a row */
 
-/* Kinds of sets: a known MDP, bounds per expression, or a region: a polytope, an ellipsoid, the better of both per
- * row. */
+/* Kinds of sets: a known MDP, bounds per expression, or a region: a polytope, an ellipsoid, the better of both per row,
+ * or a region of parameters, in which expressions are not linear. */
 #define POINT 0
 #define INTERVAL 1
 #define POLYTOPE 2
 #define ELLIPSOID 3
 #define BEST 4
+#define CURVED 5
+/* Coordinates of a CURVED set, at most. */
+#define MAX_BENT 24
 /* Bounds of a whole row may miss a distribution by this much: rounding of data, never used to decide between sets. */
 #define FEASIBILITY_TOLERANCE 1e-9
 /* Masses up to this in a computed distribution are taken for rounding. */
@@ -103,6 +106,19 @@ typedef struct row_arrays {
     const int32_t *successor;
     const int32_t *expression;
 } row_arrays;
+
+/* The coordinates of a CURVED set: its expressions are f = constant + weights.y + y'M_f y up to error_f for every
+ * theta = center + factor y of the region, |y| <= 1; polytope and ellipsoid are sets of theta. */
+typedef struct bend {
+    const double *M;       /* (F, n (n + 1) / 2) lower triangles, row by row */
+    const double *error;   /* (F) */
+    const double *center;  /* (n) */
+    const double *factor;  /* (n, n) */
+    const double *inverse; /* (n, n) of the factor, about */
+    int64_t corners;       /* 0: none */
+    const double *B;       /* (F, corners) a sum of expressions is at least the least sum of a column, up to rest_f */
+    const double *rest;    /* (F) */
+} bend;
 
 /* What nature may do in every row; of a region (kinds above INTERVAL): expressions f = constant + weights x (F, n)
  * of reduced coordinates x. */
@@ -123,10 +139,11 @@ typedef struct row_set {
     /* (length) where the last walk of row i ended, at i % length; -1: it starts where that of the row before it
      * ended. Any vertex is right: this decides about speed and last digits only. */
     int32_t *memory OPTIONAL;
+    const bend *bend OPTIONAL; /* of CURVED sets, which have a polytope, an ellipsoid or both */
 } row_set;
 
-/* Memory of `threads` threads for rows of up to `longest` successors, n coordinates: memory (threads, 4 longest + 3
- * n). */
+/* Memory of `threads` threads for rows of up to `longest` successors: memory (threads, 4 longest + 3 n), n the
+ * coordinates of a region, and n (n + 1) / 2 + corners more for a CURVED set. */
 typedef struct scratch {
     int64_t threads;
     int64_t longest;
@@ -849,7 +866,8 @@ typedef struct row_groups {
     const double *weights;
 } row_groups;
 
-/* Transitions, and the affine functions p_f + slope_f.y (F; F, r) that their probabilities are, up to error_f. */
+/* Transitions, and the functions p_f + slope_f.y (F; F, r) that their probabilities are, up to error_f; with a curvature,
+ * p_f + slope_f.y + y'M_f y, M_f its lower triangle, row by row, and bend_f (F) a bound of |y'M_f y|, |y| <= 1. */
 typedef struct row_chances {
     int64_t r;
     const int64_t *row_ptr;
@@ -858,6 +876,8 @@ typedef struct row_chances {
     const double *p;
     const double *slope;
     const double *error;
+    const double *curvature OPTIONAL; /* (F, r (r + 1) / 2) */
+    const double *bend OPTIONAL;
 } row_chances;
 
 /* u + g.y (S; S, r) of the states themselves and of their successors. */
@@ -871,7 +891,7 @@ typedef struct affine_functions {
 /* out[s] >= sign (T U - U) of all groups first[s]:first[s + 1] of each state s of `order`, for all |y| <= 1,
  * rounding included: a value <= 0 proves the inequality of the state. sign is 1 for upper functions, -1 for lower
  * ones. With margin >= 0 a state that misses it is raised on the spot, by as much and the margin, and out is what it
- * was raised by: the least slack where `order` has successors first and gamma = 1. Scratch: r + r r. */
+ * was raised by: the least slack where `order` has successors first and gamma = 1. Scratch: 2 r + 2 r r. */
 void residuals(int64_t count, const int64_t *order, const int64_t *first, const row_groups *groups,
                const row_chances *chances, const double *reward, double gamma, double sign, double margin,
                const affine_functions *functions, double *scratch, double *out);
@@ -904,12 +924,12 @@ void expand_steps(const step_rules *rules, const int64_t *state_ptr, const bool 
                   const double *reward, double gamma, double *v, double *g);
 
 /* out[k] (S) >= sign (T U_k - U_(k+1)) for all |y| <= 1, U_k = u[k] + g[k].y: <= 0 proves the inequality. Scratch:
- * r + r r. */
+ * 2 r + 2 r r. */
 void step_residuals(const step_rules *rules, const row_chances *chances, const double *reward, double gamma,
                     double sign, double *u, const double *g, double *scratch, double *out);
 
 /* slack[k] (S), 0 for k = 0, with which u[k] = v[k] + sign slack[k] satisfies its inequality: what it misses it by and
- * `rounding` times the largest value. Scratch: u (steps + 1, S), r + r r. */
+ * `rounding` times the largest value. Scratch: u (steps + 1, S), 2 r + 2 r r. */
 void raise_steps(const step_rules *rules, const bool *decided, const row_chances *chances, const double *reward,
                  double gamma, double sign, double rounding, const double *v, const double *g, double *slack, double *u,
                  double *scratch);

@@ -11,32 +11,28 @@
  *
  *     a = reward - (1 - gamma) u(s) + gamma sum_i p_i D_i,               D_i = u(i) - u(s)
  *     l = -(1 - gamma) g(s) + gamma sum_i (D_i beta_i + p_i G_i),         G_i = g(i) - g(s)
- *     M = gamma sym sum_i beta_i G_i'.
+ *     M = gamma (sym sum_i beta_i G_i' + sum_i D_i M_i),
  *
- * On |y| <= 1 it is at most a + |l| + max(lambda, 0), lambda the largest eigenvalue of M. With m = tr M / r and
- * s^2 = |M|^2 / r - m^2 (Frobenius), lambda <= m + s sqrt(r - 1) (Wolkowicz and Styan), with equality for r <= 2. */
-#include "support.h"
+ * where probabilities are quadratic, p_i + beta_i.y + y'M_i y, up to gamma sum_i (y'M_i y) (G_i.y), which is of the third order.
+ *
+ * On |y| <= 1 it is at most a + |l| + max(lambda, 0), lambda the largest eigenvalue of M (bend.h). */
+#include <stddef.h>
 
-/* An upper bound of the largest eigenvalue of M (r, r), symmetric, rounding included. */
-static double largest_eigenvalue(int64_t r, const double *M)
+#include "bend.h"
+
+/* An upper bound of max(0, largest eigenvalue) of M (r, r), symmetric. Scratch: 2 triangles. */
+static double positive_part(int64_t r, const double *M, double *scratch)
 {
-    double trace = 0.0, square = 0.0, size = 0.0, unit = 32.0 * r * UNIT_ROUNDOFF;
-    for (int64_t j = 0; j < r; j++) {
-        trace += M[j * r + j];
-        for (int64_t k = 0; k < r; k++) {
-            square += M[j * r + k] * M[j * r + k];
-            size += fabs(M[j * r + k]);
-        }
-    }
-    if (square < SAFE_SQUARES) /* squares underflow: the sum of all sizes is a bound */
-        return size * (1.0 + unit);
-    double mean = trace / r, spread = square / r - mean * mean + unit * square;
-    return mean + sqrt(larger(spread, 0.0) * (r - 1.0)) + unit * sqrt(square);
+    double size;
+    for (int64_t j = 0, at = 0; j < r; j++)
+        for (int64_t k = 0; k <= j; k++, at++)
+            scratch[at] = -M[j * r + k];
+    return negative_part(r, scratch, 0.0, RESIDUAL_HALVINGS, &size, scratch + triangle(r));
 }
 
-/* M = scale sym sum_i beta_i G_i' of group k. */
-static void curvature_of(int64_t k, const row_groups *groups, const row_chances *chances, double scale, const double *g,
-                         const double *next_g, double *M)
+/* M = scale (sym sum_i beta_i G_i' + sum_i D_i M_i) of group k. */
+static void curvature_of(int64_t k, const row_groups *groups, const row_chances *chances, double scale, double u,
+                         const double *g, const double *next_u, const double *next_g, double *M)
 {
     const int64_t r = chances->r;
     for (int64_t j = 0; j < r * r; j++)
@@ -48,10 +44,16 @@ static void curvature_of(int64_t k, const row_groups *groups, const row_chances 
         for (int64_t t = chances->row_ptr[row]; t < chances->row_ptr[row + 1]; t++) {
             const double *slope = chances->slope + chances->expression[t] * r;
             const double *after = next_g + chances->successor[t] * r;
+            double D = 0.5 * weight * (next_u[chances->successor[t]] - u);
+            const double *bent = chances->curvature ? chances->curvature + chances->expression[t] * triangle(r) : NULL;
             for (int64_t j = 0; j < r; j++) {
                 double b = 0.5 * weight * slope[j];
                 for (int64_t n = 0; n < r; n++)
                     M[j * r + n] += b * (after[n] - g[n]);
+                for (int64_t n = 0; bent && n <= j; n++) { /* both halves are added up below */
+                    M[j * r + n] += D * bent[triangle(j) + n];
+                    M[n * r + j] += n < j ? D * bent[triangle(j) + n] : 0.0;
+                }
             }
         }
     }
@@ -63,14 +65,14 @@ static void curvature_of(int64_t k, const row_groups *groups, const row_chances 
 }
 
 /* A number >= sign (T U - U) of group k for all |y| <= 1, with U(s, y) = u + g.y; inf where numbers overflow.
- * Scratch: l (r), M (r, r). */
+ * Scratch: l (r), M (r, r), 2 triangles. */
 static double residual(int64_t k, const row_groups *groups, const row_chances *chances, const double *reward,
                        double gamma, double sign, double u, const double *g, const affine_functions *functions,
                        double *l, double *M)
 {
     const int64_t r = chances->r;
     const double left = 1.0 - gamma;
-    double a = -left * u, size = left * fabs(u), unknown = 0.0, curve = 0.0;
+    double a = -left * u, size = left * fabs(u), unknown = 0.0, curve = 0.0, third = 0.0;
     int64_t terms = 0;
     for (int64_t j = 0; j < r; j++) {
         l[j] = -left * g[j];
@@ -93,9 +95,11 @@ static double residual(int64_t k, const row_groups *groups, const row_chances *c
                 slope += fabs(b);
                 turn += fabs(G);
             }
+            double bent = chances->bend ? gamma * weight * chances->bend[f] : 0.0;
             unknown += (fabs(D) + turn) * chances->error[f] * weight;
-            size += (fabs(D) + turn) * (fabs(p) + slope);
-            curve += slope * turn;
+            third += bent * turn;
+            size += (fabs(D) + turn) * (fabs(p) + slope + bent);
+            curve += slope * turn + fabs(D) * bent;
         }
     }
     double square = 0.0, norm = 0.0;
@@ -106,14 +110,15 @@ static double residual(int64_t k, const row_groups *groups, const row_chances *c
     if (square >= SAFE_SQUARES) /* below, squares underflow: the sum of all sizes is a bound */
         norm = sqrt(square);
     norm *= 1.0 + (r + 4.0) * UNIT_ROUNDOFF;
-    double rounding = (2.0 * terms + 6.0 * r + 24.0) * UNIT_ROUNDOFF * size + 2.0 * unknown;
+    double rounding = (2.0 * terms + 6.0 * r + 24.0) * UNIT_ROUNDOFF * size;
+    rounding += chances->bend ? (unknown + third) * (1.0 + 1e-9) : 2.0 * unknown;
     if (size > 0.0) /* products may underflow */
         rounding += UNIT_ROUNDOFF * FAINT;
     rounding += 4.0 * UNIT_ROUNDOFF * (fabs(a) + norm + curve);
     /* `curve` bounds the quadratic term well enough for actions that are far from the best. */
     if (sign * a + norm + rounding + curve > 0.0) {
-        curvature_of(k, groups, chances, gamma * sign, g, functions->next_g, M);
-        curve = larger(largest_eigenvalue(r, M), 0.0);
+        curvature_of(k, groups, chances, gamma * sign, u, g, functions->next_u, functions->next_g, M);
+        curve = positive_part(r, M, M + r * r);
     }
     double missed = sign * a + norm + curve + rounding;
     return isnan(missed) ? INFINITY : missed;
@@ -129,7 +134,7 @@ void residuals(int64_t count, const int64_t *order, const int64_t *first, const 
         double worst = -INFINITY;
         for (int64_t k = first[s]; k < first[s + 1]; k++)
             worst = larger(worst, residual(k, groups, chances, reward, gamma, sign, functions->u[s],
-                                           functions->g + s * r, functions, scratch, scratch + r));
+                                     functions->g + s * r, functions, scratch, scratch + r));
         out[s] = worst;
         if (margin >= 0.0) {
             /* Raising u(s) lowers the residuals of s by as much, up to rounding, which the margin covers. */

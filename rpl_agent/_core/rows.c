@@ -355,7 +355,8 @@ void hull_strategies(const double *values, bool maximise, const row_arrays *mode
     }
 }
 
-/* c into direction, and the offset, such that a row's mean of sign * values is low + offset + c.x at x. */
+/* c into direction, and the offset, such that a row's mean of sign * values is low + offset + c.x at x; of a CURVED set,
+ * + c.y + y'My, M behind c. */
 static double direction_of(int64_t a, int64_t b, const double *values, double sign, const interval_rows *in,
                            const row_set *set, double *direction)
 {
@@ -366,7 +367,8 @@ static double direction_of(int64_t a, int64_t b, const double *values, double si
         if (x < low && in->upper[in->expression[t]] > 0.0)
             low = x;
     }
-    for (int64_t j = 0; j < n; j++)
+    const int64_t bends = set->kind == CURVED ? triangle(n) : 0;
+    for (int64_t j = 0; j < n + bends; j++)
         direction[j] = 0.0;
     for (int64_t t = a; t < b; t++) {
         int64_t f = in->expression[t];
@@ -376,6 +378,10 @@ static double direction_of(int64_t a, int64_t b, const double *values, double si
         offset += set->constant[f] * d;
         for (int64_t j = 0; j < n; j++)
             direction[j] += set->weights[f * n + j] * d;
+        for (int64_t j = 0; j < bends; j++)
+            direction[n + j] += set->bend->M[f * bends + j] * d;
+        if (bends > 0)
+            offset -= set->bend->error[f] * d;
     }
     return offset;
 }
@@ -444,6 +450,110 @@ static bool polytope_point(const row_set *set, int32_t *start, int64_t *last, do
     return true;
 }
 
+/* A matrix Y (triangle, off the diagonal twice) with <M, Y> about -k, of trace 1: that of the bound by trace and norm, drawn
+ * towards I / n by as much as k is less. */
+static void eigenvalue_gradient(int64_t n, const double *M, double k, double *Y)
+{
+    double trace = 0.0, square = 0.0;
+    for (int64_t j = 0, at = 0; j < n; j++)
+        for (int64_t i = 0; i <= j; i++, at++) {
+            square += (i < j ? 2.0 : 1.0) * M[at] * M[at];
+            trace += i == j ? M[at] : 0.0;
+        }
+    double mean = trace / n, spread = larger(square / n - mean * mean, 0.0);
+    double turn = spread > 0.0 ? (k + mean) / (n * spread) : 0.0; /* <M, M - mean I> = n spread */
+    for (int64_t j = 0, at = 0; j < n; j++)
+        for (int64_t i = 0; i <= j; i++, at++)
+            Y[at] = i == j ? 1.0 / n - turn * (M[at] - mean) : -2.0 * turn * M[at];
+}
+
+/* p (a..b) = the derivative by its values of the bound of a CURVED row that `turned` gives, z fixed: where the support is
+ * attained at `point`, which becomes y. M and the direction lie behind each other, z in memory->other. */
+static void curved_distribution(int64_t a, int64_t b, int64_t lowest, const interval_rows *in, const row_set *set,
+                                const double *M, const double *z, double *point, double *Y, double *p)
+{
+    const int64_t n = set->n, bends = triangle(n);
+    const bend *bent = set->bend;
+    double size, far = 1.0, y[MAX_BENT];
+    const double k = negative_part(n, M, 0.0, ROW_HALVINGS, &size, Y);
+    for (int64_t j = 0; j < n; j++) {
+        y[j] = 0.0;
+        for (int64_t i = 0; i < n; i++)
+            y[j] += bent->inverse[j * n + i] * (point[i] - bent->center[i]);
+        far += z[j] * z[j] - 2.0 * z[j] * y[j];
+    }
+    eigenvalue_gradient(n, M, k, Y);
+    far = k > 0.0 ? far : 0.0;
+    double rest = 1.0;
+    for (int64_t t = a; t < b; t++) {
+        int64_t f = in->expression[t];
+        const double *own = bent->M + f * bends;
+        double mass = set->constant[f] - bent->error[f];
+        for (int64_t j = 0, at = 0; j < n; j++) {
+            mass += set->weights[f * n + j] * y[j];
+            for (int64_t k = 0; k <= j; k++, at++) {
+                double both = k == j ? 2.0 * y[j] * z[j] - z[j] * z[j]
+                                     : 2.0 * (y[j] * z[k] + y[k] * z[j] - z[j] * z[k]);
+                mass += own[at] * (both + far * Y[at]);
+            }
+        }
+        p[t] = mass > TRACE ? mass : 0.0;
+        rest -= p[t];
+    }
+    if (rest > 0.0)
+        p[lowest] += rest;
+    for (int64_t t = a; rest < 0.0 && t < b; t++)
+        p[t] /= 1.0 - rest;
+}
+
+/* The column of B whose sum over a row is least, where that is more than *total, which becomes it; -1 elsewhere. */
+static int64_t best_corner(int64_t a, int64_t b, const double *values, double sign, double low, const interval_rows *in,
+                           const bend *bent, double *total)
+{
+    int64_t best = -1;
+    double least = INFINITY;
+    for (int64_t k = 0; k < bent->corners; k++) {
+        double sum = 0.0;
+        for (int64_t t = a; t < b; t++)
+            if (in->upper[in->expression[t]] > 0.0)
+                sum += bent->B[in->expression[t] * bent->corners + k] * (sign * values[in->successor[t]] - low);
+        if (sum < least) {
+            least = sum;
+            best = k;
+        }
+    }
+    if (best < 0 || !(least > *total))
+        return -1;
+    *total = least;
+    return best;
+}
+
+/* A row of `region_strategies` for a CURVED set; the direction and M are in memory. */
+static void curved_strategy(int64_t row, int64_t a, int64_t b, const double *values, double sign,
+                            const interval_rows *in, const row_set *set, const work *memory, int64_t *last,
+                            double total, double offset, double *p)
+{
+    const int64_t n = set->n, corners = set->bend->corners;
+    double *direction = memory->direction, *z = memory->other, *point = memory->other + n;
+    int64_t lowest = a;
+    for (int64_t t = a; t < b; t++)
+        if (in->upper[in->expression[t]] > 0.0
+            && (!(in->upper[in->expression[lowest]] > 0.0)
+                || sign * values[in->successor[t]] < sign * values[in->successor[lowest]]))
+            lowest = t;
+    int64_t corner = best_corner(a, b, values, sign, sign * values[in->successor[lowest]], in, set->bend, &total);
+    offset += turned(n, set->bend, direction + n, direction, z, memory->third);
+    bool found = set->polytope && polytope_point(set, memory_of(set, row), last, offset, &total, direction, point);
+    if (set->center && ellipsoid_point(set, offset, total, direction, memory->third)) {
+        found = true;
+        point = direction;
+    }
+    if (found)
+        curved_distribution(a, b, lowest, in, set, direction + n, z, point, memory->third, p);
+    for (int64_t t = a; !found && corner >= 0 && t < b; t++)
+        p[t] = larger(set->bend->B[in->expression[t] * corners + corner], 0.0);
+}
+
 void region_strategies(const double *values, bool maximise, const row_arrays *model, const double *played,
                        const row_set *set, const scratch *space, const double *totals, double *p)
 {
@@ -457,8 +567,12 @@ void region_strategies(const double *values, bool maximise, const row_arrays *mo
         if (b - a < 3 || played[row] == 0.0 || !(totals[row] < INFINITY)) /* of two, f and 1 - f, the hull tells all */
             continue;
         double *direction = memory.direction, *point = memory.other;
-        double offset = direction_of(a, b, values, sign, &in, set, direction), scale = enlarged(n, direction);
-        double total = scale * totals[row];
+        double offset = direction_of(a, b, values, sign, &in, set, direction);
+        if (set->kind == CURVED) {
+            curved_strategy(row, a, b, values, sign, &in, set, &memory, &last, totals[row], offset, p);
+            continue;
+        }
+        double scale = enlarged(n, direction), total = scale * totals[row];
         offset = scale * offset;
         bool found = set->kind != ELLIPSOID
                      && polytope_point(set, memory_of(set, row), &last, offset, &total, direction, point);

@@ -21,7 +21,7 @@
 
 #include <stddef.h>
 
-#include "support.h"
+#include "bend.h"
 
 /* A possible transition of a row: sign * value of its successor, its bounds. */
 typedef struct entry {
@@ -32,7 +32,7 @@ typedef struct entry {
 /* The memory of one thread, a part of a `scratch`. */
 typedef struct work {
     entry *entries; /* (longest row) */
-    double *direction, *other, *third; /* (n) */
+    double *direction, *other, *third; /* (n); of a CURVED set the first two have n (n + 1) / 2 more */
 } work;
 
 INLINE work work_of(const scratch *all, int64_t thread)
@@ -171,6 +171,75 @@ INLINE double point_bound(int64_t a, int64_t b, const double *values, bool maxim
     return sign * point_mean(b - a, low, high, total, maximise, upward);
 }
 
+/* What a query over a region is made of: the smallest and the largest value low, high = low + span of successors that
+ * can have probability, and sums over d_i = v_i - low: of constants (less errors), sizes and roundings. */
+typedef struct row_sums {
+    double low, high, span, offset, size, rest;
+} row_sums;
+
+/* The sums of the transitions a..b, of which sign * min(values, cap) counts; direction (n) = sum_i d_i weights_i, and
+ * behind it, of a CURVED set, M = sum_i d_i M_i and the corners. */
+INLINE row_sums sums_of_row(int kind, int64_t a, int64_t b, const double *values, double cap, double sign,
+                            const interval_rows *in, const row_set *set, double *direction)
+{
+    const int64_t n = set->n;
+    const int64_t bends = kind == CURVED ? triangle(n) : 0, corners = kind == CURVED ? set->bend->corners : 0;
+    double low = INFINITY, *M = direction + n, *sums = M + bends;
+    for (int64_t t = a; t < b; t++) {
+        double x = values[in->successor[t]];
+        x = sign * (x > cap ? cap : x);
+        if (x < low && in->upper[in->expression[t]] > 0.0)
+            low = x;
+    }
+    for (int64_t j = 0; j < n + bends + corners; j++)
+        direction[j] = 0.0;
+    row_sums found = {low, low, 0.0, 0.0, 0.0, 0.0};
+    for (int64_t t = a; t < b; t++) {
+        int64_t f = in->expression[t];
+        double x = values[in->successor[t]];
+        x = sign * (x > cap ? cap : x);
+        double d = x - low;
+        if (!(d > 0.0 && in->upper[f] > 0.0))
+            continue;
+        found.offset += set->constant[f] * d;
+        found.size += set->mass[f] * d;
+        if (x > found.high) {
+            found.high = x;
+            found.span = d;
+        }
+        for (int64_t j = 0; j < n; j++)
+            direction[j] += set->weights[f * n + j] * d;
+        for (int64_t j = 0; j < bends; j++)
+            M[j] += set->bend->M[f * bends + j] * d;
+        for (int64_t j = 0; j < corners; j++)
+            sums[j] += set->bend->B[f * corners + j] * d;
+        if (kind == CURVED) {
+            found.offset -= set->bend->error[f] * d;
+            found.rest += corners > 0 ? set->bend->rest[f] * d : 0.0;
+        }
+    }
+    return found;
+}
+
+/* A lower bound of direction.x over the region; *gap: how far above the minimum it may lie. */
+INLINE double support_of_row(int kind, const row_set *set, const double *direction, int64_t *vertex, double *gap)
+{
+    double support = -INFINITY;
+    if (kind != ELLIPSOID && (kind != CURVED || set->polytope)) {
+        const polytope *data = set->polytope;
+        if (data->capacity == 0)
+            support = support_box(set->n, data->lower, data->upper, direction);
+        else {
+            support = walk_table(set->n, data->table, direction, vertex, gap);
+            if (support == -INFINITY)
+                support = plain_simplex(data, direction, *vertex);
+        }
+    }
+    if (kind != POLYTOPE && (kind != CURVED || set->center))
+        support = larger(support, support_ellipsoid(set->n, set->center, set->factor, set->radius, direction));
+    return support;
+}
+
 /* Bound of the extremum of sum_i p_i min(v_i, cap) over a region, for the three or more transitions a..b.
  *
  * Computed as low + min over x of sum_i f_i(x) (v_i - low) over the successors that can have probability: terms of one
@@ -180,60 +249,32 @@ INLINE double query(int kind, int64_t a, int64_t b, const double *values, double
                     const interval_rows *in, const row_set *set, const work *memory, int64_t *vertex, double *width)
 {
     const double sign = maximise ? -1.0 : 1.0;
-    const int64_t n = set->n;
-    double *direction = memory->direction, low = INFINITY;
-    for (int64_t t = a; t < b; t++) {
-        double x = values[in->successor[t]];
-        x = sign * (x > cap ? cap : x);
-        if (x < low && in->upper[in->expression[t]] > 0.0)
-            low = x;
-    }
-    for (int64_t j = 0; j < n; j++)
-        direction[j] = 0.0;
-    double offset = 0.0, size = 0.0, span = 0.0, high = low;
-    for (int64_t t = a; t < b; t++) {
-        int64_t f = in->expression[t];
-        double x = values[in->successor[t]];
-        x = sign * (x > cap ? cap : x);
-        double d = x - low;
-        if (!(d > 0.0 && in->upper[f] > 0.0))
-            continue;
-        offset += set->constant[f] * d;
-        size += set->mass[f] * d;
-        if (x > high) {
-            high = x;
-            span = d;
-        }
-        for (int64_t j = 0; j < n; j++)
-            direction[j] += set->weights[f * n + j] * d;
-    }
+    double *direction = memory->direction, *M = direction + set->n, gap = 0.0;
+    row_sums of = sums_of_row(kind, a, b, values, cap, sign, in, set, direction);
     *width = 0.0;
-    if (span == 0.0)
-        return sign * low;
-    double support = -INFINITY, gap = 0.0;
-    if (kind != ELLIPSOID) {
-        const polytope *data = set->polytope;
-        if (data->capacity == 0)
-            support = support_box(n, data->lower, data->upper, direction);
-        else {
-            support = walk_table(n, data->table, direction, vertex, &gap);
-            if (support == -INFINITY)
-                support = plain_simplex(data, direction, *vertex);
-        }
+    if (of.span == 0.0)
+        return sign * of.low;
+    if (kind == CURVED)
+        of.offset += turned(set->n, set->bend, M, direction, memory->other, memory->third);
+    double mean = of.offset + support_of_row(kind, set, direction, vertex, &gap);
+    if (kind == CURVED && set->bend->corners > 0) {
+        const double *sums = M + triangle(set->n);
+        double least = sums[0];
+        for (int64_t j = 1; j < set->bend->corners; j++)
+            least = smaller(least, sums[j]);
+        mean = larger(mean, least - of.rest);
     }
-    if (kind != POLYTOPE)
-        support = larger(support, support_ellipsoid(n, set->center, set->factor, set->radius, direction));
-    double result = low + (offset + support);
+    double result = of.low + mean;
     *width = INFINITY;
     if (!(fabs(result) < INFINITY)) /* overflow on the way: what is left is that a mean lies between its terms */
-        return sign * (upward == maximise ? low : high);
-    double error = (4.0 * (b - a) + 16.0) * UNIT_ROUNDOFF * (size + span)
-                   + 2.0 * UNIT_ROUNDOFF * (fabs(low) + fabs(result));
+        return sign * (upward == maximise ? of.low : of.high);
+    double error = (4.0 * (b - a) + 16.0) * UNIT_ROUNDOFF * (of.size + of.span)
+                   + 2.0 * UNIT_ROUNDOFF * (fabs(of.low) + fabs(result));
     error += 2e-300; /* underflow, here and in the support */
-    gap += set->tightness * span;
+    gap += set->tightness * of.span;
     /* bounding max v from above is bounding min -v from below */
     result = upward != maximise ? result + gap + error : result - error;
-    double bound = sign * smaller(larger(result, low), high);
+    double bound = sign * smaller(larger(result, of.low), of.high);
     *width = gap + 2.0 * error;
     if (kind != POLYTOPE) {
         double hull = hull_bound(a, b, values, cap, maximise, upward, in, memory->entries);
@@ -313,6 +354,8 @@ INLINE int32_t *memory_of(const row_set *set, int64_t row)
             BODY(POLYTOPE, maximise, upward);                                                                        \
         else if ((set)->kind == ELLIPSOID)                                                                           \
             BODY(ELLIPSOID, maximise, upward);                                                                       \
+        else if ((set)->kind == CURVED)                                                                              \
+            BODY(CURVED, maximise, upward);                                                                          \
         else                                                                                                         \
             BODY(BEST, maximise, upward);                                                                            \
     } while (0)

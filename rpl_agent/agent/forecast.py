@@ -23,7 +23,7 @@ import scipy
 from rpl_agent.agent.exploration import OPTIMISTIC_SHARE, SamplingGoal
 from rpl_agent.agent.planner import Planner
 from rpl_agent.agent.sampling.experience import Experience
-from rpl_agent.coupled.attribution import coordinate_jacobian, fisher_information
+from rpl_agent.coupled.attribution import coordinate_jacobian, fisher_information, slopes
 from rpl_agent.errors import ModelError
 from rpl_agent.evidence.counts import MOST, Counts
 from rpl_agent.model.objective import Objective
@@ -282,9 +282,9 @@ class _Imagined:
     def sigma(self, episodes: np.ndarray) -> np.ndarray:
         """(n,) standard deviation of the value after each number of episodes."""
         pmdp, theta = self.pmdp, self.mdp.theta
-        if pmdp.num_parameters > MOST_PARAMETERS or not isinstance(pmdp.table.reduction.weights, np.ndarray):
+        if pmdp.num_parameters > MOST_PARAMETERS or slopes(pmdp, theta) is None:
             return np.full(len(episodes), np.nan)
-        gradient, jacobian, found = self._gradient(), coordinate_jacobian(pmdp, theta), []
+        gradient, jacobian, found = self._gradient(), coordinate_jacobian(pmdp), []
         for n in episodes.tolist():
             amounts = np.bincount(
                 pmdp.expression, self._total(n)[pmdp.transition_row] * self.mdp.probability, pmdp.num_expressions

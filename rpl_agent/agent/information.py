@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from rpl_agent.agent.exploration import SamplingGoal
-from rpl_agent.coupled.attribution import MIN_PROBABILITY, fisher_information
+from rpl_agent.coupled.attribution import MIN_PROBABILITY, fisher_information, point_frame, slopes
 from rpl_agent.coupled.expansion import ValueExpansion, backward_order, expand, expand_without_cycles, improved
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Task
@@ -49,20 +49,19 @@ def informative_policy(
         Where policy iteration begins.
     """
     pmdp = relaxation.pmdp
-    weights = pmdp.table.reduction.weights
-    if objective.horizon is not None or start.rows is None or not isinstance(weights, np.ndarray):
+    weights = slopes(pmdp, theta)
+    if objective.horizon is not None or start.rows is None or weights is None:
         return None
     problem = Problem.of(relaxation, objective, Nature.COOPERATIVE, None)
     cyclic = backward_order(problem) is None
     if cyclic and not goal.limited:
         return None
-    x = pmdp.table.reduction.coordinates(theta)[0]
-    frame = Frame(x, np.eye(len(x)), 1.0)
+    frame = point_frame(pmdp, theta)
     best = _best(problem, frame, start)
     if best is None:
         return None
     gradient = best.gradient[pmdp.initial_state]
-    rate = _rates(counts, theta, gradient)
+    rate = _rates(counts, theta, gradient, weights)
     if not np.isfinite(rate).all() or rate.max(initial=0.0) <= 0.0:
         return None
     discount = 1.0 - 1.0 / max(LOOK_AHEAD * goal.length, 2.0) if cyclic else 1.0
@@ -79,10 +78,9 @@ def informative_policy(
     return plan
 
 
-def _rates(counts: Counts, theta: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-    """(R,) c'I_row c of every row."""
+def _rates(counts: Counts, theta: np.ndarray, gradient: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """(R,) c'I_row c of every row; ``weights`` (F, n) are the slopes of the expressions."""
     pmdp = counts.pmdp
-    weights = np.asarray(pmdp.table.reduction.weights)
     matrix = fisher_information(pmdp, counts.successes, theta)
     # One observation spread over all coordinates, in their own units: less than any data, more than nothing.
     scale = np.maximum(np.diag(matrix), 1.0)

@@ -21,13 +21,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
-import scipy
 
 from rpl_agent.agent.exploration import Exploration, SamplingGoal, explore
 from rpl_agent.agent.information import informative_policy
 from rpl_agent.agent.sampling.interrupt import interruptible
 from rpl_agent.certificate import Certificate
-from rpl_agent.coupled.attribution import fisher_information
+from rpl_agent.coupled.attribution import fisher_information, slopes
 from rpl_agent.errors import RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.ledger import Ledger
@@ -95,8 +94,8 @@ class Planner:
             return True
         if self.config.relaxation == "tied":  # one interval per expression: each has to be unchanged
             return bool((grown > self.unchanged * self.seen).any())
-        weights = self.pmdp.table.reduction.weights
-        if scipy.sparse.issparse(weights):  # thousands of blocks, of which some always grow: all data together have to
+        weights = slopes(self.pmdp, self.estimate)
+        if weights is None:  # thousands of blocks, of which some always grow: all data together have to
             return bool(grown.sum() > self.unchanged * self.seen.sum())
         # grown < unchanged · seen in every direction: positive semidefinite
         amounts = np.zeros(self.pmdp.num_expressions)

@@ -35,6 +35,7 @@ from rpl_agent._core import UNIT_ROUNDOFF, Struct, core
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.frame import Frame
+from rpl_agent.regions.parameter_region import curvature_sizes
 from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, played_rows, usable_rows
 from rpl_agent.solver.policies import step_rows
 from rpl_agent.solver.problem import Problem
@@ -107,11 +108,12 @@ def rules_of(problem: Problem, policy: Policy | None) -> Struct:
 
 
 def chances_of(problem: Problem, frame: Frame) -> Struct:
-    """`row_chances`: the model's transitions as affine functions of y."""
-    pmdp, (p, slope, error) = problem.pmdp, frame.split(problem.pmdp.table)
+    """`row_chances`: the model's transitions as functions of y."""
+    pmdp, forms = problem.pmdp, frame.split(problem.pmdp.table)
+    bend = None if forms.curvature is None else curvature_sizes(forms.curvature, frame.dimension)
     return core.RowChances(
-        r=frame.dimension, row_ptr=pmdp.row_ptr, successor=pmdp.successor, expression=pmdp.expression, p=p, slope=slope,
-        error=error,
+        r=frame.dimension, row_ptr=pmdp.row_ptr, successor=pmdp.successor, expression=pmdp.expression, p=forms.p,
+        slope=forms.slope, error=forms.error, curvature=forms.curvature, bend=bend,
     )  # fmt: skip
 
 
@@ -139,7 +141,7 @@ def sweep(
     out = np.zeros(pmdp.num_states)
     core.residuals(
         len(order), order, first, groups, chances, problem.reward, problem.gamma, side.value, margin, functions,
-        np.empty(r + r * r), out,
+        np.empty(2 * r + 2 * r * r), out,
     )  # fmt: skip
     return out
 
@@ -257,7 +259,7 @@ def _steps(bound: AffineBound, problem: Problem) -> list[str]:
     missed, r = np.empty((horizon, problem.pmdp.num_states)), bound.frame.dimension
     core.step_residuals(
         rules_of(problem, bound.policy), chances_of(problem, bound.frame), problem.reward, problem.gamma,
-        bound.side.value, u, np.ascontiguousarray(g), np.empty(r + r * r), missed,
+        bound.side.value, u, np.ascontiguousarray(g), np.empty(2 * r + 2 * r * r), missed,
     )  # fmt: skip
     bad = ~decided & ~(missed <= 0.0)
     if bad.any():

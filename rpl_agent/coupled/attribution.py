@@ -11,62 +11,111 @@ import numpy as np
 
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.taylor import taylor_table
+from rpl_agent.model.unused import used_parameters, without_unused
+from rpl_agent.regions.base import Region
+from rpl_agent.regions.frame import Frame
+from rpl_agent.regions.parameter_region import ParameterRegion
 
 #: estimates of probabilities are not taken below this: a rare outcome is not all that matters
 MIN_PROBABILITY = 1e-6
+#: more parameters of a polynomial model have no dense derivatives
+MOST_PARAMETERS = 64
+
+
+def slopes(pmdp: ParametricMDP, theta: np.ndarray) -> np.ndarray | None:
+    """(F, n) the derivatives of the expressions in the coordinates of the model's regions, at an estimate (d,).
+
+    Those are the reduced coordinates of affine models, and of all others the parameters in use; None where there are
+    too many for a dense array.
+    """
+    if pmdp.table.is_affine:
+        weights = pmdp.table.reduction.weights
+        return weights if isinstance(weights, np.ndarray) else None
+    place = _in_use(pmdp, theta)
+    if len(place) > MOST_PARAMETERS:
+        return None
+    return taylor_table(without_unused(pmdp).table, place, np.zeros(len(place))).slope
+
+
+def point_frame(pmdp: ParametricMDP, theta: np.ndarray) -> Frame:
+    """A frame around one parameter vector (d,), in the same coordinates: expansions in it are taken there."""
+    if pmdp.table.is_affine:
+        x = pmdp.table.reduction.coordinates(theta)[0]
+        return Frame(x, np.eye(len(x)), 1.0)
+    place = _in_use(pmdp, theta)
+    return Frame(place, np.eye(len(place)), 1.0, without_unused(pmdp).table)
+
+
+def _in_use(pmdp: ParametricMDP, theta: np.ndarray) -> np.ndarray:
+    theta = np.asarray(theta, dtype=float)
+    return theta if without_unused(pmdp) is pmdp else theta[used_parameters(pmdp.table)]
+
+
+def own_gradient(
+    pmdp: ParametricMDP, region: Region, theta: np.ndarray | None, gradient: np.ndarray
+) -> np.ndarray | None:
+    """(n,) a gradient in the coordinates of a region, in those of `slopes`, at an estimate θ (d,).
+
+    The two differ where a polynomial model has a region of its reduced monomials; without an estimate: None.
+    """
+    if pmdp.table.is_affine or isinstance(region, ParameterRegion):
+        return gradient
+    if theta is None:
+        return None
+    place, reduction = _in_use(pmdp, theta), without_unused(pmdp).table.reduction
+    exponents, columns = np.asarray(reduction.exponents), []
+    for j in range(len(place)):
+        lower = exponents.copy()
+        lower[:, j] = np.maximum(lower[:, j] - 1, 0)
+        columns.append(exponents[:, j] * np.prod(place**lower, axis=1))
+    return np.stack(columns) @ np.asarray(reduction.matrix).T @ gradient
+
+
+def coordinate_jacobian(pmdp: ParametricMDP) -> np.ndarray:
+    """(n, d) derivatives of the coordinates of `slopes` by the parameters."""
+    if pmdp.table.is_affine:
+        return np.asarray(pmdp.table.reduction.matrix @ pmdp.table.reduction.exponents)
+    every = np.eye(pmdp.num_parameters)
+    return every if without_unused(pmdp) is pmdp else every[used_parameters(pmdp.table)]
 
 
 def fisher_information(pmdp: ParametricMDP, amounts: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """(r, r) Σ_f K_f b_f b_f' / f² in the reduced coordinates x, at an estimate (d,).
+    """(n, n) Σ_f K_f b_f b_f' / f² in the coordinates of `slopes`, at an estimate (d,).
 
     amounts : (F,) the data K; negative where it is the difference of two data sets.
     """
     some = (amounts != 0) & ~pmdp.table.is_constant
     value = np.maximum(pmdp.table.evaluate(theta)[some], MIN_PROBABILITY)
-    root = np.asarray(pmdp.table.reduction.weights)[some] * (np.sqrt(np.abs(amounts[some])) / value)[:, None]
+    weights = slopes(pmdp, theta)
+    assert weights is not None
+    root = weights[some] * (np.sqrt(np.abs(amounts[some])) / value)[:, None]
     return root.T @ (np.sign(amounts[some])[:, None] * root if (amounts < 0).any() else root)
 
 
 def attribution(pmdp: ParametricMDP, counts: Counts, theta: np.ndarray, gradient: np.ndarray) -> dict[str, float]:
     """Share of the value's variance that each parameter carries (sums to 1); empty where nothing is uncertain.
 
-    Where parameters cannot be told apart, the shares are of the identifiable coordinates, named by their monomials.
+    ``gradient`` (n,) is in the coordinates of `slopes`. Where parameters of an affine model cannot be told apart, the
+    shares are of the identifiable coordinates, named by the parameter that each begins with.
     """
-    reduction, table = pmdp.table.reduction, pmdp.table
     matrix = fisher_information(pmdp, counts.successes, theta)
-    jacobian = coordinate_jacobian(pmdp, theta)
-    names = list(table.parameters)
-    inner = jacobian.T @ matrix @ jacobian
-    slope = jacobian.T @ gradient
-    if reduction.rank < len(names) or np.linalg.matrix_rank(inner) < len(names):
-        names, inner, slope = _coordinate_names(pmdp), matrix, gradient
-    parts = slope * (np.linalg.pinv(inner, hermitian=True) @ slope)
+    names = list(pmdp.table.parameters)
+    if pmdp.table.is_affine:
+        reduction, jacobian = pmdp.table.reduction, coordinate_jacobian(pmdp)
+        inner = jacobian.T @ matrix @ jacobian
+        if reduction.rank == len(names) and np.linalg.matrix_rank(inner) == len(names):
+            matrix, gradient = inner, jacobian.T @ gradient
+        else:
+            names = [names[int(reduction.exponents[pivot].argmax())] for pivot in reduction.pivots]
+    else:
+        names = list(without_unused(pmdp).table.parameters)
+    parts = gradient * (np.linalg.pinv(matrix, hermitian=True) @ gradient)
     parts = np.maximum(parts, 0.0)
     total = float(parts.sum())
     if not total > 0.0 or not np.isfinite(total):
         return {}
     return {name: float(part / total) for name, part in zip(names, parts)}
-
-
-def coordinate_jacobian(pmdp: ParametricMDP, theta: np.ndarray) -> np.ndarray:
-    """(r, d) derivatives of the reduced coordinates at θ."""
-    reduction = pmdp.table.reduction
-    exponents = reduction.exponents
-    columns = []
-    for j in range(exponents.shape[1]):
-        lower = exponents.copy()
-        lower[:, j] = np.maximum(lower[:, j] - 1, 0)
-        columns.append(exponents[:, j] * np.prod(np.asarray(theta) ** lower, axis=1))
-    return np.asarray(reduction.matrix @ np.stack(columns, axis=1))
-
-
-def _coordinate_names(pmdp: ParametricMDP) -> list[str]:
-    names = []
-    for pivot in pmdp.table.reduction.pivots:
-        powers = pmdp.table.reduction.exponents[pivot]
-        factors = [f"{n}^{p}" if p > 1 else n for n, p in zip(pmdp.table.parameters, powers.tolist()) if p]
-        names.append("*".join(factors))
-    return names
 
 
 def episodes_seen(pmdp: ParametricMDP, counts: Counts) -> int:

@@ -17,6 +17,7 @@ from rpl_agent.model.objective import Nature, Objective, Sense
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.frame import Frame, frame_of
+from rpl_agent.regions.parameter_region import ParameterRegion
 from rpl_agent.regions.product import Product
 from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.relaxations.rectangular import Rectangular
@@ -70,12 +71,15 @@ def coupled_bounds(
     problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
     if problem.task.decided[problem.pmdp.initial_state]:
         return None
-    weights = problem.pmdp.table.reduction.weights
-    if not isinstance(weights, np.ndarray):
+    if isinstance(region, ParameterRegion):
+        directions = np.linalg.solve(region.frame.factor.T, region.forms.slope.T).T
+    else:
+        directions = problem.pmdp.table.reduction.weights
+    if not isinstance(directions, np.ndarray):
         return None
     if objective.horizon is None and is_rectangular(relaxation, region):
         return _gradient_only(problem, region, policy, start)
-    frame = frame_of(region, weights)
+    frame = frame_of(region, directions)
     if frame is None:
         return None
     if objective.horizon is not None:
@@ -83,7 +87,7 @@ def coupled_bounds(
     expansion = _expansion(problem, frame, policy, start)
     if expansion is None:
         return None
-    search, proof = Search(problem, expansion.policy), AffineProof(problem, region)
+    search, proof = Search(problem, expansion.policy, directions), AffineProof(problem, region)
     found, slope = {Side.LOWER: -np.inf, Side.UPPER: np.inf}, expansion.gradient[problem.pmdp.initial_state]
     for side in Side:
         every_policy = policy is None and side is not _own_side(objective)
@@ -163,6 +167,7 @@ class Search:
 
     problem: Problem
     policy: Policy
+    directions: np.ndarray  # (F, r) in which a frame should be narrow
 
     def bound(self, proof: AffineProof, expansion: ValueExpansion, side: Side, every_policy: bool) -> float:
         """The bound of the initial state that was found and proved, infinite if there is none."""
@@ -173,7 +178,7 @@ class Search:
 
     def piece(self, side: Side, every_policy: bool, region: Region) -> float:
         """The bound on a piece, larger is worse."""
-        frame = frame_of(region, np.asarray(self.problem.pmdp.table.reduction.weights))
+        frame = frame_of(region, self.directions)
         if frame is None:
             return np.inf
         expansion = _expansion(self.problem, frame, None if every_policy else self.policy, self.policy)

@@ -18,7 +18,7 @@ from rpl_agent.coupled.expansion import ValueExpansion
 from rpl_agent.solver.problem import Problem
 
 #: rounds of payments; each one is over-paid by this share, so that higher orders need no rounds of their own
-ROUNDS, OVERPAID = 8, 0.05
+ROUNDS, OVERPAID = 12, 0.05
 #: paid beside that, relative to the values: more than rounding can be off by in one step
 ROUNDING = 1e-14
 #: an excess below this share of the first one is left to the factor

@@ -59,7 +59,7 @@ class StepExpansion:
         core.raise_steps(
             rules_of(problem, policy), problem.task.decided, chances_of(problem, self.frame), problem.reward,
             problem.gamma, side.value, ROUNDING, self.values, self.gradient, slack, np.empty_like(slack),
-            np.empty(r + r * r),
+            np.empty(2 * r + 2 * r * r),
         )  # fmt: skip
         return AffineBound(side, policy, self.frame, self.values, self.gradient, slack, ~problem.task.decided)
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.domain import Domain
+from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.ranges import monomial_range
 
 
-def coordinate_box(pmdp: ParametricMDP) -> tuple[np.ndarray, np.ndarray]:
+def coordinate_box(table: ExpressionTable, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
     """(lower, upper), each (r,): interval arithmetic over the parameters' bounds, rounded outward."""
-    reduction, domain = pmdp.table.reduction, pmdp.domain
-    if pmdp.table.is_plain:
+    reduction = table.reduction
+    if table.is_plain:
         return domain.lower.copy(), domain.upper.copy()
     low, high = monomial_range(reduction.exponents, domain.lower, domain.upper)
     matrix = reduction.matrix

@@ -45,7 +45,7 @@ def least_squares(
     weights = np.asarray(weights.todense() if hasattr(weights, "todense") else weights)
     V = ridge * np.eye(rank) + (weights * trials[used, None]).T @ weights
     center = np.linalg.solve(V, weights.T @ (counts.successes[used] - trials[used] * table.constant[used]))
-    lower, upper = coordinate_box(pmdp)
+    lower, upper = coordinate_box(pmdp.table, pmdp.domain)
     bound = float(np.linalg.norm(np.maximum(np.abs(lower), np.abs(upper))))
     log_ratio = float(np.linalg.slogdet(V)[1]) - rank * np.log(ridge)
     beta = NOISE * np.sqrt(log_ratio + 2.0 * np.log(1.0 / delta)) + np.sqrt(ridge) * bound

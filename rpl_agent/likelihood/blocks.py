@@ -124,6 +124,11 @@ def factorisation(pmdp: ParametricMDP) -> Factorisation:
     return cached_on(pmdp, "blocks", _factorise)
 
 
+def is_blockwise(pmdp: ParametricMDP) -> bool:
+    """Whether an affine model is learned block by block (of others, see `parameters`)."""
+    return pmdp.table.is_affine and factorisation(pmdp).pays
+
+
 def product_region(
     pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray, joint: Callable[[JointBlock], Region]
 ) -> Product:
@@ -136,7 +141,7 @@ def product_region(
     """
     blocks = factorisation(pmdp)
     order = blocks.order
-    low, high = (bound[order] for bound in coordinate_box(pmdp))
+    low, high = (bound[order] for bound in coordinate_box(pmdp.table, pmdp.domain))
     own = blocks.first[order] >= 0
     f = blocks.first[order][own]
     low[own], high[own] = np.maximum(low[own], lower[f]), np.minimum(high[own], upper[f])

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from rpl_agent._core import Struct, core
 from rpl_agent.highs import minimiser
+from rpl_agent.likelihood.observations import Observations
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.domain import Domain
-from rpl_agent.model.expressions import Reduction
+from rpl_agent.model.expressions import ExpressionTable, Reduction
+from rpl_agent.model.factors import Factors, factors
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.unused import without_unused
 from rpl_agent.model.validation import RANGE_TOLERANCE, expression_range
@@ -26,22 +28,57 @@ MAX_WIDER = 5
 class ParameterChart:
     """Coordinates z in which probabilities over parameters live, with the domain's rows A z ≤ b there.
 
-    Affine models: z = x, the reduced coordinates (``reduction`` is None). Polynomial models: z = θ, and
-    x(z) are the reduced monomials; g is not convex in z, yet every bound remains one.
+    The likelihood is a function of the *forms* that the model's expressions are products of (`model.factors`), each
+    constant + weights·x. Affine models: z = x, the reduced coordinates, and the expressions themselves are the forms.
+    Products of affine terms: z = x = θ. In both cases ``reduction`` is None and g is convex in z. Where a form is left
+    that is not affine, z = θ and x(z) are the reduced monomials of the forms; g is convex in x, not in z.
     """
 
     A: np.ndarray  # (m, k)
     b: np.ndarray  # (m,)
     start: np.ndarray  # (k,) interior point
     reduction: Reduction | None = None
+    factors: Factors | None = None  # None: the expressions are the forms
+    constant: np.ndarray = field(default_factory=lambda: np.zeros(0))  # (n,)
+    weights: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # (n, r)
 
     def __post_init__(self) -> None:
-        for name in ("A", "b", "start"):
+        for name in ("A", "b", "start", "constant", "weights"):
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=float))
 
     @property
     def dimension(self) -> int:
         return len(self.start)
+
+    @property
+    def forms(self) -> ExpressionTable:
+        """The forms of a chart of products."""
+        assert self.factors is not None
+        return self.factors.forms
+
+    def form_counts(self, successes: np.ndarray) -> np.ndarray:
+        """Counts (n,) or (J, n) of the forms, from those of the expressions (F,) or (J, F)."""
+        return np.asarray(successes, dtype=float) if self.factors is None else self.factors.counts(successes)
+
+    def observed(self, counts: np.ndarray) -> np.ndarray:
+        """Ids of the forms that were seen and say something about the parameters, by their counts (n,)."""
+        return np.flatnonzero((counts > 0) & self._tells)
+
+    @cached_property
+    def _tells(self) -> np.ndarray:
+        return np.asarray(self.weights.any(axis=1))
+
+    def observations(self, forms: np.ndarray, counts: np.ndarray) -> Observations:
+        """Some forms (k,) with their counts (k,) or (J, k)."""
+        return Observations(
+            self.constant[forms], np.ascontiguousarray(self.weights[forms]), np.ascontiguousarray(counts, dtype=float)
+        )
+
+    def seen(self, successes: np.ndarray) -> Observations:
+        """What expressions with these counts (F,) say about the parameters."""
+        counts = self.form_counts(successes)
+        kept = self.observed(counts)
+        return self.observations(kept, counts[kept])
 
     @property
     def has_interior(self) -> bool:
@@ -64,7 +101,7 @@ class ParameterChart:
         exponents, matrix = np.zeros((0, k), dtype=np.int64), np.zeros((k, 0))
         if self.reduction is not None:
             exponents = np.ascontiguousarray(self.reduction.exponents, dtype=np.int64)
-            matrix = np.ascontiguousarray(self.reduction.matrix, dtype=float)
+            matrix = np.ascontiguousarray(_dense(self.reduction.matrix))
         return core.ParameterChart(
             k=k, r=len(matrix), monomials=len(exponents), rows=len(self.b), exponents=exponents, matrix=matrix,
             A=self.A, b=self.b,
@@ -84,10 +121,32 @@ class ParameterChart:
 
 
 def domain_chart(pmdp: ParametricMDP) -> ParameterChart:
-    """z = θ with the domain's own rows, for any model."""
-    A, b = pmdp.domain.constraints()
+    """z = θ with the domain's own rows, for any model; cached with it."""
+    return cached_on(pmdp, "domain chart", _domain_chart)
+
+
+def _domain_chart(pmdp: ParametricMDP) -> ParameterChart:
+    if not pmdp.table.is_affine:
+        return forms_chart(pmdp.domain, factors(pmdp))
     reduction = pmdp.table.reduction
-    return ParameterChart(A, b, pmdp.domain.center(), None if reduction.is_identity else reduction)
+    return ParameterChart(
+        *pmdp.domain.constraints(), pmdp.domain.center(), None if reduction.is_identity else reduction,
+        constant=pmdp.table.constant, weights=_dense(reduction.weights),
+    )  # fmt: skip
+
+
+def forms_chart(domain: Domain, found: Factors) -> ParameterChart:
+    """z = θ for expressions that are products of forms."""
+    table = found.forms
+    if table.is_affine:  # x = θ, whether or not all parameters can be told apart
+        weights, reduction = np.asarray(table.coefficients[:, 1:] @ table.monomials[1:].astype(float)), None
+    else:
+        weights, reduction = _dense(table.reduction.weights), table.reduction
+    return ParameterChart(*domain.constraints(), domain.center(), reduction, found, table.constant, weights)
+
+
+def _dense(weights: np.ndarray) -> np.ndarray:
+    return np.asarray(weights.todense() if hasattr(weights, "todense") else weights, dtype=float)
 
 
 def parameter_chart(pmdp: ParametricMDP) -> ParameterChart:
@@ -101,9 +160,9 @@ def parameter_chart(pmdp: ParametricMDP) -> ParameterChart:
 
 def _chart_of(pmdp: ParametricMDP) -> ParameterChart:
     pmdp = without_unused(pmdp)
-    reduction, domain = pmdp.table.reduction, pmdp.domain
-    if not pmdp.table.is_affine or reduction.is_identity:
+    if not pmdp.table.is_affine or pmdp.table.reduction.is_identity:
         return domain_chart(pmdp)
+    reduction, domain = pmdp.table.reduction, pmdp.domain
     matrix = np.asarray(reduction.matrix)
     if reduction.rank == 1:
         A, b = domain.constraints()
@@ -122,7 +181,7 @@ def _chart_of(pmdp: ParametricMDP) -> ParameterChart:
         vertices = reduction.coordinates(corners)
     else:
         return domain_chart(pmdp)
-    return _hull_chart(vertices)
+    return _hull_chart(vertices, pmdp.table)
 
 
 def wider_chart(pmdp: ParametricMDP) -> ParameterChart:
@@ -136,15 +195,9 @@ def wider_chart(pmdp: ParametricMDP) -> ParameterChart:
 
 def _wider(pmdp: ParametricMDP) -> ParameterChart:
     chart, pmdp = parameter_chart(pmdp), without_unused(pmdp)
-    reduction, domain = pmdp.table.reduction, pmdp.domain
-    if chart.reduction is not None:
-        larger = Domain(
-            domain.parameters, np.minimum(domain.lower, 0.0), np.maximum(domain.upper, 1.0), domain.A, domain.b
-        )
-        low, high = expression_range(pmdp.table, larger)
-        if (low < -RANGE_TOLERANCE).any() or (high > 1.0 + RANGE_TOLERANCE).any():
-            return chart
-        return ParameterChart(*larger.constraints(), chart.start, chart.reduction)
+    if chart.reduction is not None or not pmdp.table.is_affine:
+        return _unit_chart(pmdp, chart)
+    reduction = pmdp.table.reduction
     if not chart.has_interior or reduction.rank > MAX_WIDER:
         return chart
     free = np.flatnonzero(~pmdp.table.is_constant)
@@ -153,13 +206,29 @@ def _wider(pmdp: ParametricMDP) -> ParameterChart:
     rows = np.unique(np.round(rows / np.linalg.norm(rows[:, :-1], axis=1)[:, None], 13), axis=0)
     if reduction.rank == 1:
         ends = -rows[:, 1] / rows[:, 0]
-        return _hull_chart(np.array([[ends[rows[:, 0] < 0].max()], [ends[rows[:, 0] > 0].min()]]), chart.start)
+        return _hull_chart(
+            np.array([[ends[rows[:, 0] < 0].max()], [ends[rows[:, 0] > 0].min()]]), pmdp.table, chart.start
+        )
     from scipy.spatial import HalfspaceIntersection
 
-    return _hull_chart(HalfspaceIntersection(rows, chart.start).intersections, chart.start)
+    return _hull_chart(HalfspaceIntersection(rows, chart.start).intersections, pmdp.table, chart.start)
 
 
-def _hull_chart(vertices: np.ndarray, start: np.ndarray | None = None) -> ParameterChart:
+def _unit_chart(pmdp: ParametricMDP, chart: ParameterChart) -> ParameterChart:
+    """The parameters' chart over [0, 1] for each of them, if all expressions and their factors allow that."""
+    domain = pmdp.domain
+    larger = Domain(domain.parameters, np.minimum(domain.lower, 0.0), np.maximum(domain.upper, 1.0), domain.A, domain.b)
+    low, high = expression_range(pmdp.table, larger)
+    if (low < -RANGE_TOLERANCE).any() or (high > 1.0 + RANGE_TOLERANCE).any():
+        return chart
+    if chart.factors is not None and (expression_range(chart.forms, larger)[0] < -RANGE_TOLERANCE).any():
+        return chart
+    return ParameterChart(
+        *larger.constraints(), chart.start, chart.reduction, chart.factors, chart.constant, chart.weights
+    )
+
+
+def _hull_chart(vertices: np.ndarray, table: ExpressionTable, start: np.ndarray | None = None) -> ParameterChart:
     """Chart of the convex hull of points x (n, r), a hair inside so that every point of it is a parameter."""
     if vertices.shape[1] == 1:
         A, b = np.array([[1.0], [-1.0]]), np.array([vertices.max(), -vertices.min()])
@@ -168,4 +237,6 @@ def _hull_chart(vertices: np.ndarray, start: np.ndarray | None = None) -> Parame
 
         equations = ConvexHull(vertices).equations
         A, b = equations[:, :-1], -equations[:, -1]
-    return ParameterChart(A, b - 1e-9 * (1.0 + np.abs(b)), vertices.mean(axis=0) if start is None else start)
+    weights = _dense(table.reduction.weights)
+    start = vertices.mean(axis=0) if start is None else start
+    return ParameterChart(A, b - 1e-9 * (1.0 + np.abs(b)), start, constant=table.constant, weights=weights)

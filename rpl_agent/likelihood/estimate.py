@@ -12,11 +12,12 @@ import numpy as np
 import scipy
 
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.likelihood.blocks import factorisation
+from rpl_agent.likelihood.blocks import factorisation, is_blockwise
 from rpl_agent.likelihood.chart import ParameterChart, domain_chart, parameter_chart, wider_chart
 from rpl_agent.likelihood.fit import BARRIER as PRIOR
 from rpl_agent.likelihood.fit import fit
-from rpl_agent.likelihood.observations import Observations, observed_expressions
+from rpl_agent.likelihood.polynomial.parameters import parameter_blocks
+from rpl_agent.model.caching import cached_on
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.unused import used_parameters, without_unused
 
@@ -37,9 +38,10 @@ def point_estimate(
     Where parameters are not identifiable one by one this is one of many equally likely points. ``barrier`` is the
     number of pseudo-observations per bound of the domain: near 0 gives the maximum-likelihood estimate.
     """
-    if factorisation(pmdp).pays:
+    if is_blockwise(pmdp):
         return _estimate_by_blocks(pmdp, counts, barrier)
-    if not 0 < pmdp.num_parameters <= MAX_PARAMETERS or pmdp.table.reduction.rank > MAX_RANK:
+    affine = pmdp.table.is_affine
+    if not pmdp.num_parameters or (affine and not _is_small(pmdp)):
         return None
     core = without_unused(pmdp)
     if core is not pmdp and not pmdp.domain.A[:, ~used_parameters(pmdp.table)].any():
@@ -49,11 +51,24 @@ def point_estimate(
         assert found is not None
         whole[used] = found
         return whole
-    chart = domain_chart(pmdp)
+    if affine:
+        return _fitted(domain_chart(pmdp), counts, warm, barrier)
+    theta = np.empty(pmdp.num_parameters)
+    for block in cached_on(pmdp, "parameter blocks", parameter_blocks):
+        start = None if warm is None else warm[block.parameters]
+        theta[block.parameters] = _fitted(block.chart, counts, start, barrier)
+    return theta
+
+
+def _is_small(pmdp: ParametricMDP) -> bool:
+    return pmdp.num_parameters <= MAX_PARAMETERS and pmdp.table.reduction.rank <= MAX_RANK
+
+
+def _fitted(chart: ParameterChart, counts: Counts, warm: np.ndarray | None, barrier: float) -> np.ndarray:
+    """The parameters z (k,) of one chart."""
     if not chart.has_interior:
         return chart.start
-    kept = observed_expressions(pmdp, counts.successes)
-    return fit(Observations.of(pmdp, kept, counts.successes[kept]), chart, warm, barrier).z
+    return fit(chart.seen(counts.successes), chart, warm, barrier).z
 
 
 def _estimate_by_blocks(pmdp: ParametricMDP, counts: Counts, barrier: float) -> np.ndarray | None:
@@ -119,13 +134,12 @@ def edge(pmdp: ParametricMDP, counts: Counts) -> Edge | None:
 
 
 def _edge_of(pmdp: ParametricMDP, counts: Counts) -> Edge | None:
-    kept = observed_expressions(pmdp, counts.successes)
-    if not len(kept) or pmdp.table.reduction.rank > MAX_RANK:
+    if pmdp.table.is_affine and pmdp.table.reduction.rank > MAX_RANK:
         return None
     wider, chart = wider_chart(pmdp), parameter_chart(pmdp)
-    if wider is chart or not chart.has_interior:
+    seen = chart.seen(counts.successes)
+    if not len(seen.counts) or wider is chart or not chart.has_interior:
         return None
-    seen = Observations.of(pmdp, kept, counts.successes[kept])
     inside = fit(seen, chart, barrier=BARRIER)
     beyond = fit(seen, wider, inside.z, barrier=BARRIER)
     gain = float(seen.counts @ (np.log(seen.values(beyond.x)) - np.log(seen.values(inside.x))))
@@ -139,7 +153,8 @@ def _edge_of(pmdp: ParametricMDP, counts: Counts) -> Edge | None:
 def _named(pmdp: ParametricMDP, chart: ParameterChart, z: np.ndarray, row: int) -> str:
     """The parameters of one row of the domain's chart; z (k,) is where the likelihood is largest."""
     domain, a = pmdp.domain, chart.A[row]
-    if chart.reduction is None and not pmdp.table.reduction.is_identity:  # z are combinations of the parameters
+    combined = pmdp.table.is_affine and chart.reduction is None and not pmdp.table.reduction.is_identity
+    if combined:  # z are combinations of the parameters
         a = a @ np.asarray(pmdp.table.reduction.matrix) @ np.asarray(pmdp.table.reduction.exponents)
         used = np.flatnonzero(np.abs(a) > 1e-12)
     else:

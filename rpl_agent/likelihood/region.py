@@ -8,7 +8,6 @@ better bound of the two outer approximations, and the intervals may sharpen the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 import numpy as np
 
@@ -16,31 +15,20 @@ from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import confidence_intervals, event_intervals
 from rpl_agent.evidence.ledger import check_delta, per_event, split_main
-from rpl_agent.likelihood.blocks import JointBlock, factorisation, product_region
+from rpl_agent.likelihood.blocks import JointBlock, factorisation, is_blockwise, product_region
 from rpl_agent.likelihood.chart import parameter_chart
-from rpl_agent.likelihood.level_set import LevelSet, boundary, cuts, ellipsoid, interval, rays_of
 from rpl_agent.likelihood.observations import Observations
+from rpl_agent.likelihood.outer import SHALLOW, outer_region
+from rpl_agent.likelihood.polynomial.parameters import curved_region
 from rpl_agent.likelihood.windows import MAX_RANK, likelihood_set, supports
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.unused import used_parameters
 from rpl_agent.regions.base import Region
-from rpl_agent.regions.ellipsoid import Ellipsoid
 from rpl_agent.regions.hull import Hull
-from rpl_agent.regions.intersection import Intersection
-from rpl_agent.regions.lifting import build_region, lies_inside
+from rpl_agent.regions.lifting import build_region, lies_inside, linear_dimension
+from rpl_agent.regions.parameter_region import interval_parameters
+from rpl_agent.regions.polytope import GRAPH_DIMENSION
 from rpl_agent.regions.product import Product
-
-#: Tangent cuts by dimension of the mixture's coordinates: 2 enclose the set within 0.5 %; beyond, the ellipsoid is the
-#: better half and cuts only serve small data.
-CUTS = {1: 2, 2: 32, 3: 60, 4: 60}
-MANY_DIMENSIONS_CUTS = 4
-#: Up to here the cuts enclose the set so closely that the ellipsoid never gives the better bound.
-EXACT_DIMENSION = 2
-#: The ellipsoid alone is the region where no expression moves by more than this share over the set, which makes it
-#: less than 2 % too wide, and no row of the domain or of the intervals cuts off more than this share of its width.
-GAUSSIAN_SPREAD = 0.1
-SHALLOW = 0.01
 
 
 def likelihood_region(pmdp: ParametricMDP, counts: Counts, delta: float, *, warm: np.ndarray | None = None) -> Region:
@@ -51,7 +39,9 @@ def likelihood_region(pmdp: ParametricMDP, counts: Counts, delta: float, *, warm
     warm : (d,) a point estimate of θ to start Newton's method from.
     """
     check_delta(delta)
-    if factorisation(pmdp).pays:
+    if not pmdp.table.is_affine and parameter_chart(pmdp).has_interior:
+        return curved_region(pmdp, counts, delta, warm)
+    if is_blockwise(pmdp):
         return blockwise_region(pmdp, counts, delta, "anytime", likelihood_region)
     if not supports(pmdp):
         return interval_region(pmdp, *confidence_intervals(pmdp, counts, "anytime", delta))
@@ -63,12 +53,14 @@ def likelihood_region(pmdp: ParametricMDP, counts: Counts, delta: float, *, warm
         start = np.asarray(warm, dtype=float)
         if chart.reduction is None:
             start = pmdp.table.reduction.coordinates(start)[0]
-        elif chart.dimension < len(start):  # the chart of a polynomial model has the parameters in use
-            start = start[used_parameters(pmdp.table)]
-    level_set = likelihood_set(pmdp, counts, level_share, chart, start)
+    level_set = likelihood_set(counts, level_share, chart, start)
     if level_set is None:
         return build_region(pmdp, lower, upper)
-    return outer_region(pmdp, level_set, lower, upper)
+    return outer_region(
+        level_set, upper[level_set.expressions], _diameter(pmdp),
+        lambda rows: build_region(pmdp, lower, upper, extra=rows),
+        lambda ellipsoid: lies_inside(pmdp, lower, upper, ellipsoid, SHALLOW),
+    )  # fmt: skip
 
 
 def blockwise_region(
@@ -90,7 +82,9 @@ def blockwise_region(
 
 def interval_region(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> Region:
     """U = D with lower_f ≤ f ≤ upper_f, in blocks where there are many; of a huge block only its bounds are kept."""
-    if factorisation(pmdp).pays:
+    if not pmdp.table.is_affine and linear_dimension(pmdp.table) > GRAPH_DIMENSION:
+        return interval_parameters(pmdp, lower, upper)
+    if is_blockwise(pmdp):
 
         def joint(block: JointBlock) -> Region:
             return interval_region(block.model, lower[block.expressions], upper[block.expressions])
@@ -99,54 +93,12 @@ def interval_region(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -
     if pmdp.table.reduction.rank > MAX_RANK:
         used = np.flatnonzero(~pmdp.table.is_constant)
         observed = Observations.of(pmdp, used, np.zeros(len(used)))
-        return Hull(observed.constant, observed.weights, lower[used], upper[used], coordinate_box(pmdp))
+        return Hull(
+            observed.constant, observed.weights, lower[used], upper[used], coordinate_box(pmdp.table, pmdp.domain)
+        )
     return build_region(pmdp, lower, upper)
-
-
-def outer_region(pmdp: ParametricMDP, level_set: LevelSet, lower: np.ndarray, upper: np.ndarray) -> Region:
-    """Outer approximation of {x in C : lower_f ≤ f ≤ upper_f}."""
-    if level_set.dimension == 1 and level_set.chart.reduction is None:
-        # one coordinate: the ends are found exactly, searched for on a little more than the domain
-        low, high = interval(level_set, *(end + 1e-6 * side for end, side in zip(_ends(level_set), (-1.0, 1.0))))
-        return build_region(pmdp, lower, upper, extra=(np.array([[1.0], [-1.0]]), np.array([high, -low])))
-    rays = rays_of(level_set, cut_directions(level_set.chart.dimension))
-    found = None
-    if level_set.chart.dimension > EXACT_DIMENSION:
-        mixing = rays.shares.mean(axis=0)
-        found = ellipsoid(level_set, upper[level_set.expressions], mixing / mixing.sum(), _diameter(pmdp))
-    around = None if found is None else Ellipsoid(*found)
-    if around is not None and _is_gaussian(level_set) and lies_inside(pmdp, lower, upper, around, SHALLOW):
-        return around
-    polytope = build_region(pmdp, lower, upper, extra=cuts(level_set, boundary(level_set, rays), _diameter(pmdp)))
-    return polytope if around is None else Intersection([polytope, around])
-
-
-def _is_gaussian(level_set: LevelSet) -> bool:
-    """Whether the likelihood is so close to a Gaussian that its ellipsoid is as good as exact."""
-    return level_set.expansion is not None and level_set.expansion.spread <= GAUSSIAN_SPREAD
-
-
-def _ends(level_set: LevelSet) -> tuple[float, float]:
-    """The domain's interval in one coordinate."""
-    a, b = level_set.chart.A[:, 0], level_set.chart.b
-    return float((b[a < 0] / a[a < 0]).max()), float((b[a > 0] / a[a > 0]).min())
-
-
-@cache
-def cut_directions(dimension: int) -> np.ndarray:
-    """(k, dimension) unit vectors, spread evenly; always the same."""
-    count = CUTS.get(dimension, MANY_DIMENSIONS_CUTS * dimension)
-    if dimension == 1:
-        return np.array([[1.0], [-1.0]])
-    if dimension == 2:
-        angle = 2.0 * np.pi * np.arange(count) / count
-        return np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    eye = np.eye(dimension)
-    half = np.random.default_rng(5).normal(size=(max(count // 2 - dimension, 0), dimension))
-    half = np.vstack([eye, half / np.linalg.norm(half, axis=1)[:, None]])
-    return np.vstack([half, -half])
 
 
 def _diameter(pmdp: ParametricMDP) -> float:
     """A bound on |x − z| over the domain."""
-    return cached_on(pmdp, "diameter", lambda p: float(np.linalg.norm(np.subtract(*coordinate_box(p)))))
+    return cached_on(pmdp, "diameter", lambda p: float(np.linalg.norm(np.subtract(*coordinate_box(p.table, p.domain)))))

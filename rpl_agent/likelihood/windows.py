@@ -16,7 +16,6 @@ from rpl_agent.likelihood.expansion import expand
 from rpl_agent.likelihood.fit import Fit, fit
 from rpl_agent.likelihood.level_set import LevelSet, recentred
 from rpl_agent.likelihood.mixture import Gaussian, Uniform, bounding_box, log_mixture
-from rpl_agent.likelihood.observations import Observations, observed_expressions
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.unused import used_parameters
@@ -32,7 +31,9 @@ EARLIEST, LATEST = 1e-3, 0.9
 
 def supports(pmdp: ParametricMDP) -> bool:
     """Whether the region is built for this model (decided by the model alone, never by data)."""
-    return 0 < pmdp.table.reduction.rank <= MAX_RANK and parameter_chart(pmdp).has_interior
+    if pmdp.table.is_affine and not 0 < pmdp.table.reduction.rank <= MAX_RANK:
+        return False
+    return parameter_chart(pmdp).has_interior
 
 
 def split_fraction(pmdp: ParametricMDP) -> float:
@@ -50,7 +51,7 @@ def _mixture_dimension(pmdp: ParametricMDP) -> int:
 
 
 def likelihood_set(
-    pmdp: ParametricMDP, counts: Counts, alpha: float, chart: ParameterChart, start: np.ndarray | None = None
+    counts: Counts, alpha: float, chart: ParameterChart, start: np.ndarray | None = None
 ) -> LevelSet | None:
     """C at level α from everything in ``counts``; None while no window has data.
 
@@ -60,18 +61,18 @@ def likelihood_set(
     windows = _windows(counts)
     if not windows:
         return None
-    kept = observed_expressions(pmdp, counts.successes)
+    seen = chart.form_counts(counts.successes)
+    kept = chart.observed(seen)
     if not len(kept):
         return None
-    total = Observations.of(pmdp, kept, counts.successes[kept])
-    overall = fit(total, chart, start)
-    matrix = np.array([total.counts if mark is None else total.counts - mark.successes[kept] for mark, _ in windows])
-    observed = total.counted(matrix)
+    before = [np.zeros(len(kept)) if mark is None else chart.form_counts(mark.successes)[kept] for mark, _ in windows]
+    overall = fit(chart.observations(kept, seen[kept]), chart, start)
+    observed = chart.observations(kept, seen[kept] - np.array(before))
     expansion = expand(observed, chart, overall)
     offsets = np.array([
         np.log(weight)
         + log_mixture(
-            cached_on(chart, "uniform prior", uniform_prior) if mark is None else window_prior(pmdp, mark, chart),
+            cached_on(chart, "uniform prior", uniform_prior) if mark is None else window_prior(mark, chart),
             observed.window(j), chart, overall, expansion, j,
         )
         for j, (mark, weight) in enumerate(windows)
@@ -94,17 +95,20 @@ def _windows(counts: Counts) -> list[tuple[Mark | None, float]]:
     return windows
 
 
-_priors: weakref.WeakKeyDictionary[Mark, Fit] = weakref.WeakKeyDictionary()
-
-
-def window_prior(pmdp: ParametricMDP, mark: Mark, chart: ParameterChart) -> Gaussian:
+def window_prior(mark: Mark, chart: ParameterChart) -> Gaussian:
     """W of the window that starts at ``mark``: a function of the data before it and of nothing else."""
-    found = _priors.get(mark)
+    priors = cached_on(chart, "priors", _no_priors)
+    found = priors.get(mark)
     if found is None:
-        kept = observed_expressions(pmdp, mark.successes)
-        found = fit(Observations.of(pmdp, kept, mark.successes[kept]), chart)
-        _priors[mark] = found
+        counts = chart.form_counts(mark.successes)
+        kept = chart.observed(counts)
+        found = fit(chart.observations(kept, counts[kept]), chart)
+        priors[mark] = found
     return Gaussian(found.z, found.precision / KAPPA)
+
+
+def _no_priors(_: ParameterChart) -> weakref.WeakKeyDictionary[Mark, Fit]:
+    return weakref.WeakKeyDictionary()
 
 
 def uniform_prior(chart: ParameterChart) -> Uniform:

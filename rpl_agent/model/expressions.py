@@ -240,11 +240,11 @@ class ExpressionTable:
     def is_constant(self) -> np.ndarray:
         """(F,) whether the expression uses no parameter."""
         nonconstant = np.zeros(self.num_expressions, dtype=np.int64)
-        np.add.at(nonconstant, self._row_of[self.indices != 0], 1)
+        np.add.at(nonconstant, self.owner[self.indices != 0], 1)
         return nonconstant == 0
 
     @property
-    def _row_of(self) -> np.ndarray:
+    def owner(self) -> np.ndarray:
         """The expression of every coefficient."""
         return np.repeat(np.arange(self.num_expressions), np.diff(self.indptr))
 
@@ -255,7 +255,7 @@ class ExpressionTable:
         1 - 1e-20 is less than 1: as a float it would be 1, and the rest of its row would seem impossible.
         """
         low, high = self.constant.copy(), self.constant.copy()
-        row_of = self._row_of
+        row_of = self.owner
         for k in np.flatnonzero((self.indices == 0) & self.is_constant[row_of]):
             value = Fraction(int(self.data[k]), self.denominators[0])
             low[row_of[k]], high[row_of[k]] = outward(value, value)
@@ -333,7 +333,7 @@ class ExpressionTable:
             matrix = scipy.sparse.eye_array(len(exponents), format="csr")[used]
             weights = scipy.sparse.csr_array(self.coefficients[:, used + 1])
         else:
-            rows, found = _rational_row_echelon(self)
+            rows, found = _identity(len(exponents)) if _is_full(self) else _rational_row_echelon(self)
             pivots = tuple(found)
             matrix = np.array([[float(v) for v in row] for row in rows]).reshape(len(rows), len(exponents))
             weights = np.ascontiguousarray(self.coefficients[:, [p + 1 for p in pivots]].todense())
@@ -343,6 +343,32 @@ class ExpressionTable:
             and bool((exponents[np.arange(len(exponents)), np.arange(len(exponents))] == 1).all())
         )
         return Reduction(matrix, pivots, weights, identity, exponents)
+
+
+#: A prime below 2^31, so that products of residues fit into int64.
+PRIME = 2**31 - 1
+
+
+def _is_full(table: ExpressionTable) -> bool:
+    """Whether the non-constant coefficients have full column rank modulo a prime, and hence over the rationals."""
+    columns = table.num_monomials - 1
+    dense = np.zeros((table.num_expressions, columns), dtype=np.int64)
+    keep = table.indices != 0
+    residues = np.array([int(v) % PRIME for v in table.data[keep].tolist()], dtype=np.int64)
+    dense[table.owner[keep], table.indices[keep] - 1] = residues  # denominators only scale columns
+    for j in range(columns):
+        below = np.flatnonzero(dense[j:, j])
+        if not len(below):
+            return False
+        dense[[j, j + below[0]]] = dense[[j + below[0], j]]
+        dense[j] = dense[j] * pow(int(dense[j, j]), -1, PRIME) % PRIME
+        rows = j + 1 + np.flatnonzero(dense[j + 1 :, j])
+        dense[rows] = (dense[rows] - dense[rows, j][:, None] * dense[j] % PRIME) % PRIME
+    return True
+
+
+def _identity(columns: int) -> tuple[list[list[Fraction]], list[int]]:
+    return [[Fraction(int(i == j)) for j in range(columns)] for i in range(columns)], list(range(columns))
 
 
 def _monomial_values(exponents: np.ndarray, theta: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ A term counts as a factor if it divides f over the rationals and is ≥ 0 on the
 f = a² with a of both signs is not log-concave). What is left of f after all such terms is one more form, of a higher
 degree.
 
-Terms are looked for among the parameters, the domain's facets, the table's affine expressions and their complements;
+Terms are looked for among θ_j and 1 − θ_j, the domain's facets, the table's affine expressions and their complements;
 then, in what is left, by the rational roots along lines. Nothing depends on a guess: a guess that does not divide is
 dropped.
 """
@@ -32,10 +32,12 @@ from rpl_agent.model.polynomial import Polynomial, exact
 
 #: A polynomial with integer coefficients: exponents of the parameters -> coefficient.
 Integers = dict[tuple[int, ...], int]
-#: Denominators of roots that are tried.
-MAX_DENOMINATOR = 10**6
+#: Roots are taken for the nearest rationals with denominators up to these.
+DENOMINATORS = (1_000, 100_000)
 #: Values on a term's zero set that are smaller than this share of their summands are worth an exact division.
 VANISHING = 1e-9
+#: Roots that are nearer to each other than this share of the largest may be one.
+CLOSE_ROOTS = 0.1
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,12 @@ class Factors:
     def counts(self, successes: np.ndarray) -> np.ndarray:
         """Counts (n,) or (J, n) of the forms, where the expressions have counts (F,) or (J, F)."""
         return np.asarray((self.powers.T @ np.asarray(successes, dtype=np.float64).T).T)
+
+    def scale(self, expressions: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
+        """Bounds of Σ K_f log_scale_f over some expressions (k,) with counts K (k,), rounding included."""
+        terms = counts * self.log_scale[expressions]
+        rounding = 8.0 * np.finfo(float).eps * (len(terms) + 8.0) * float((counts + np.abs(terms)).sum())
+        return float(terms.sum()) - rounding, float(terms.sum()) + rounding
 
     @cached_property
     def affine(self) -> np.ndarray:
@@ -91,8 +99,20 @@ def _factors_of(pmdp: ParametricMDP) -> Factors:
     at = [(f, i, m) for f, (_, row) in enumerate(rows) for i, m in sorted(row.items())]
     entries = np.array(at, dtype=np.int64).reshape(-1, 3)
     powers = scipy.sparse.csr_array((entries[:, 2], (entries[:, 0], entries[:, 1])), shape=(len(table), len(forms)))
-    scale = np.array([log(s.numerator) - log(s.denominator) if s > 0 else -np.inf for s, _ in rows])
+    scale = np.array([_logarithm(s) for s, _ in rows])
     return Factors(forms, powers, scale)
+
+
+def _logarithm(scale: Fraction) -> float:
+    """ln of a positive number, to a few units of 1 + |ln|; −inf for others."""
+    if scale <= 0:
+        return -np.inf
+    try:
+        nearest = float(scale)
+    except OverflowError:
+        nearest = np.inf
+    usual = np.finfo(float).tiny <= nearest < np.inf
+    return log(nearest) if usual else log(scale.numerator) - log(scale.denominator)
 
 
 class _Divisions:
@@ -253,13 +273,14 @@ def _primitive(numbers: list[Fraction]) -> Integers | None:
 
 
 def _candidates(table: ExpressionTable, domain: Domain) -> list[Integers]:
-    """Parameters, facets of the domain, the table's affine expressions and their complements; each once."""
+    """θ_j, 1 − θ_j, facets of the domain, the table's affine expressions and their complements; each once."""
     d = domain.dimension
     lower, upper = [exact(v) for v in domain.lower.tolist()], [exact(v) for v in domain.upper.tolist()]
     rows: list[list[Fraction]] = []
     for j in range(d):
         unit = [Fraction(int(i == j)) for i in range(d)]
-        rows += [[Fraction(0), *unit], [-lower[j], *unit], [upper[j], *(-u for u in unit)]]
+        opposite = [-u for u in unit]
+        rows += [[Fraction(0), *unit], [Fraction(1), *opposite], [-lower[j], *unit], [upper[j], *opposite]]
     for a, b in zip(_dense_rows(domain), domain.b.tolist()):
         rows.append([exact(b), *(-exact(v) for v in a)])
     degrees = table.monomial_degrees
@@ -269,8 +290,8 @@ def _candidates(table: ExpressionTable, domain: Domain) -> list[Integers]:
             slopes = [form.terms.get(((name, 1),), Fraction(0)) for name in table.parameters]
             rows += [[form.constant_value(), *slopes], [1 - form.constant_value(), *(-s for s in slopes)]]
     found = {_key(term): term for row in rows if (term := _primitive(row)) is not None}
-    opposite = {_key(_scaled(term, -1)) for term in found.values()}
-    return [term for key, term in found.items() if key not in opposite or key < _key(_scaled(term, -1))]
+    negated = {_key(_scaled(term, -1)) for term in found.values()}
+    return [term for key, term in found.items() if key not in negated or key < _key(_scaled(term, -1))]
 
 
 def _dense_rows(domain: Domain) -> Iterator[list[float]]:
@@ -313,23 +334,35 @@ def _affine_divisors(form: Integers, middle: list[Fraction]) -> Iterator[Integer
 
 
 def _reciprocals(form: Integers, middle: list[Fraction], direction: list[int]) -> set[Fraction]:
-    """−1/t for the rational roots t of the polynomial on the line middle + t·direction, and 0."""
+    """−1/t for numbers t that are likely rational roots of the polynomial on the line middle + t·direction, and 0."""
+    place, step = np.array([float(m) for m in middle]), np.array(direction, dtype=float)
+    size = float(max(abs(c) for c in form.values()))
+    line = np.zeros(_degree(form) + 1)
+    for m, c in form.items():
+        term = np.array([c / size])
+        for power, x, y in zip(m, place, step):
+            for _ in range(power):
+                term = np.convolve(term, (x, y)) if y else term * x
+        line[: len(term)] += term
+    line = np.trim_zeros(np.where(np.abs(line) > 1e-14 * np.abs(line).max(), line, 0.0), "b")
+    roots = np.roots(line[::-1])
+    apart = np.abs(roots[:, None] - roots[None, :]) + np.diag(np.full(len(roots), np.inf))
+    if apart.min(initial=np.inf) < CLOSE_ROOTS * np.abs(roots).max(initial=0.0):  # multiple roots are found badly
+        exact_line = _square_free(_line(form, middle, direction))
+        roots = np.roots([float(c / max(map(abs, exact_line))) for c in reversed(exact_line)])
+    real = roots[np.abs(roots.imag) <= 1e-6 * (1.0 + np.abs(roots.real))].real.tolist()
+    tries = {Fraction(root).limit_denominator(most) for root in real for most in DENOMINATORS}
+    return {Fraction(0)} | {-1 / t for t in tries if t}
+
+
+def _line(form: Integers, middle: list[Fraction], direction: list[int]) -> list[Fraction]:
+    """The coefficients of the polynomial on the line, exactly."""
     line: list[Fraction] = []
     for m, c in form.items():
         line = _added(line, _on_line(m, Fraction(c), middle, direction))
     while line and line[-1] == 0:
         line.pop()
-    line = _square_free(line)
-    if len(line) < 2:
-        return {Fraction(0)}
-    found = {Fraction(0)}
-    size = max(abs(c) for c in line)
-    roots = np.roots([float(c / size) for c in reversed(line)])
-    for root in roots[np.abs(roots.imag) <= 1e-6 * (1.0 + np.abs(roots.real))].real.tolist():
-        t = Fraction(root).limit_denominator(MAX_DENOMINATOR)
-        if t and _value(line, t) == 0:
-            found.add(-1 / t)
-    return found
+    return line
 
 
 def _on_line(m: tuple[int, ...], c: Fraction, middle: list[Fraction], direction: list[int]) -> list[Fraction]:
@@ -344,13 +377,6 @@ def _on_line(m: tuple[int, ...], c: Fraction, middle: list[Fraction], direction:
 def _added(left: list[Fraction], right: list[Fraction]) -> list[Fraction]:
     size = max(len(left), len(right))
     return [(left[i] if i < len(left) else 0) + (right[i] if i < len(right) else Fraction(0)) for i in range(size)]
-
-
-def _value(line: list[Fraction], t: Fraction) -> Fraction:
-    total = Fraction(0)
-    for c in reversed(line):
-        total = total * t + c
-    return total
 
 
 def _square_free(line: list[Fraction]) -> list[Fraction]:

@@ -59,7 +59,7 @@ class Polynomial:
     __slots__ = ("_hash", "terms")
 
     def __init__(self, terms: Mapping[Monomial, Fraction]):
-        self.terms: dict[Monomial, Fraction] = {m: c for m, c in sorted(terms.items()) if c != 0}
+        self.terms: dict[Monomial, Fraction] = {m: c for m, c in terms.items() if c}
         self._hash: int | None = None
 
     @classmethod
@@ -167,14 +167,14 @@ class Polynomial:
 
     def __hash__(self) -> int:
         if self._hash is None:
-            self._hash = hash(tuple(self.terms.items()))
+            self._hash = hash(frozenset(self.terms.items()))
         return self._hash
 
     def __str__(self) -> str:
         if not self.terms:
             return "0"
         parts = []
-        for monomial, coefficient in self.terms.items():
+        for monomial, coefficient in sorted(self.terms.items()):
             factors = [_factor(name, power) for name, power in monomial]
             if not factors or abs(coefficient) != 1:
                 factors.insert(0, _decimal(abs(coefficient)))

@@ -9,6 +9,7 @@ for affine and multilinear expressions. With θ = lower + width·t, t ∈ [0, 1]
 from __future__ import annotations
 
 import itertools
+from functools import lru_cache
 from math import comb
 from typing import NamedTuple
 
@@ -63,9 +64,9 @@ def range_on_box(table: ExpressionTable, lower: np.ndarray, upper: np.ndarray) -
     return np.clip(found.lower - found.slack, 0.0, 1.0), np.clip(found.upper + found.slack, 0.0, 1.0)
 
 
-def fits(monomials: np.ndarray) -> bool:
+def fits(monomials: np.ndarray, most: int | None = None) -> bool:
     """Whether the Bernstein coefficients of the (M, d) monomials are few enough."""
-    return bool(np.prod(monomials.max(axis=0, initial=0) + 1.0) <= MAX_BERNSTEIN)
+    return bool(np.prod(monomials.max(axis=0, initial=0) + 1.0) <= (MAX_BERNSTEIN if most is None else most))
 
 
 def range_of_one(table: ExpressionTable, f: int, lower: np.ndarray, upper: np.ndarray) -> tuple[float, float] | None:
@@ -121,13 +122,7 @@ def _bernstein(
     coefficients: scipy.sparse.csr_array, monomials: np.ndarray, lower: np.ndarray, upper: np.ndarray
 ) -> RangeEnclosure:
     """For polynomials with coefficients (F, M) of monomials (M, d)."""
-    basis = np.ones((len(monomials), 1))
-    for j, n in enumerate(monomials.max(axis=0, initial=0).tolist()):
-        powers = _powers(lower[j], upper[j] - lower[j], n)
-        basis = (basis[:, :, None] * powers[monomials[:, j]][:, None, :]).reshape(len(basis), -1)
-    reach = np.maximum(np.abs(lower), np.abs(upper))
-    sizes = np.prod((3.0 * reach) ** monomials, axis=1)  # also covers lower and width of mixed signs
-    slack = _slack(coefficients, sizes) * (1 + monomials.sum(axis=1).max(initial=0))
+    basis, slack = _basis(coefficients, monomials, lower, upper)
     least, most = np.empty(coefficients.shape[0]), np.empty(coefficients.shape[0])
     group = max(1, MAX_NUMBERS // basis.shape[1])
     for first in range(0, len(least), group):
@@ -137,15 +132,40 @@ def _bernstein(
     return RangeEnclosure(least, most, slack)
 
 
+def _basis(
+    coefficients: scipy.sparse.csr_array, monomials: np.ndarray, lower: np.ndarray, upper: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """((M, n) Bernstein coefficients of the monomials, (F,) the rounding of what is made of them)."""
+    basis = np.ones((len(monomials), 1))
+    for j, n in enumerate(monomials.max(axis=0, initial=0).tolist()):
+        powers = _powers(lower[j], upper[j] - lower[j], n)
+        basis = (basis[:, :, None] * powers[monomials[:, j]][:, None, :]).reshape(len(basis), -1)
+    reach = np.maximum(np.abs(lower), np.abs(upper))
+    sizes = np.prod((3.0 * reach) ** monomials, axis=1)  # also covers lower and width of mixed signs
+    return basis, _slack(coefficients, sizes) * (1 + monomials.sum(axis=1).max(initial=0))
+
+
+def bernstein(table: ExpressionTable, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """((F, n) Bernstein coefficients of all expressions over a box, (F,) how far rounding may have moved them).
+
+    A sum of expressions lies between the least and the largest of the sums of their coefficients.
+    """
+    basis, slack = _basis(table.coefficients, table.monomials, lower, upper)
+    return np.asarray(table.coefficients @ basis), slack + _underflow(table, np.maximum(np.abs(lower), np.abs(upper)))
+
+
 def _powers(lower: float, width: float, n: int) -> np.ndarray:
     """(n+1, n+1): Bernstein coefficients of degree n on [lower, lower + width], row p those of theta**p."""
-    powers = np.zeros((n + 1, n + 1))
-    for p in range(n + 1):
-        for i in range(n + 1):
-            powers[p, i] = sum(
-                comb(p, q) * lower ** (p - q) * width**q * comb(i, q) / comb(n, q) for q in range(min(i, p) + 1)
-            )
-    return powers
+    choose = _binomials(n)
+    q = np.arange(n + 1)
+    shifted = choose * lower ** np.maximum(q[:, None] - q, 0) * width**q
+    return shifted @ (choose / choose[n]).T
+
+
+@lru_cache
+def _binomials(n: int) -> np.ndarray:
+    """(n+1, n+1): C(p, q), 0 for q > p."""
+    return np.array([[float(comb(p, q)) for q in range(n + 1)] for p in range(n + 1)])
 
 
 def _underflow(table: ExpressionTable, reach: np.ndarray) -> np.ndarray:

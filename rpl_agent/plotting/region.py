@@ -16,6 +16,7 @@ from rpl_agent.regions.box import box_minimum
 from rpl_agent.regions.intersection import Image
 from rpl_agent.regions.lifting import linear_chart
 from rpl_agent.regions.lp import LinearProgram
+from rpl_agent.regions.parameter_region import ParameterRegion
 from rpl_agent.relaxations.projections import affine_program, parameter_box
 
 #: support lines around an outline: smooth to the eye
@@ -104,6 +105,8 @@ def parameter_support(region: Region | None, pmdp: ParametricMDP, directions: np
     if smaller is not pmdp:  # the coordinates of a region are those of the parameters in use
         rest = box_minimum(np.ascontiguousarray(directions[:, ~used]), domain.lower[~used], domain.upper[~used])
         return np.maximum(values, parameter_support(region, smaller, directions[:, used]) + rest)
+    if isinstance(region, ParameterRegion):
+        return np.maximum(values, region.minimize(directions))
     for member in getattr(region, "members", [region]):
         inner = member.inner if isinstance(member, Image) else member
         if isinstance(member, Image) or linear_chart(table).is_identity:  # coordinates that begin with the parameters

@@ -82,6 +82,14 @@ class Ellipsoid:
         offset = checked_points(points, self.dimension) - self.center
         return np.einsum("ij,jk,ik->i", offset, self.H, offset) <= self.radius2 * (1 + CONTAINS_TOLERANCE)
 
+    def fits(self, rows: np.ndarray, rhs: np.ndarray, lower: np.ndarray, upper: np.ndarray, share: float) -> bool:
+        """Whether rows x ≤ rhs and the box [lower, upper] cut off no more than ``share`` of the ellipsoid's width."""
+        least, most = self.minimize(rows), -self.minimize(-rows)
+        low, high = self.box()
+        depth = share * (high - low)
+        inside = (lower - low <= depth).all() and (high - upper <= depth).all()
+        return bool(inside and (most - rhs <= share * (most - least)).all())
+
     def box(self) -> tuple[np.ndarray, np.ndarray]:
         return box_by_queries(self)
 

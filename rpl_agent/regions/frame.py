@@ -13,14 +13,16 @@ A region that is or has an ellipsoid of its own needs no proof.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
 from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.model.expressions import ExpressionTable
+from rpl_agent.model.taylor import taylor_table
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.product import Product
 
@@ -34,6 +36,22 @@ OWN_ADVANTAGE = 1.5
 MAX_DEFECT = 0.5
 
 
+class FrameForms(NamedTuple):
+    """|f(x) − p_f − slope_f·y − y'M_f y| ≤ error_f for every x of a frame; M is None where expressions are affine.
+
+    Attributes
+    ----------
+    p : (F,), slope : (F, r), error : (F,) float64
+    curvature : (F, r (r + 1) / 2) float64 or None
+        The lower triangles of M, row by row.
+    """
+
+    p: np.ndarray
+    slope: np.ndarray
+    curvature: np.ndarray | None
+    error: np.ndarray
+
+
 @dataclass(frozen=True)
 class Frame:
     """C ⊂ {center + radius · factor y : |y| ≤ 1}.
@@ -43,26 +61,51 @@ class Frame:
     center : (r,) float64
     factor : (r, r) float64
     radius : float
+    table : ExpressionTable, optional
+        Where the coordinates are the parameters of these expressions, which are polynomials.
+    box : (lower (r,), upper (r,)), optional
+        Of the region.
     """
 
     center: np.ndarray
     factor: np.ndarray
     radius: float
+    table: ExpressionTable | None = None
+    box: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def dimension(self) -> int:
         return len(self.center)
 
-    def split(self, table: ExpressionTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(p (F,), slope (F, r), error (F,)) with |f(x) − p_f − slope_f·y| ≤ error_f for every x of the frame."""
+    def split(self, table: ExpressionTable) -> FrameForms:
+        """The expressions of a table as functions of y."""
+        if self.table is not None:
+            return self._expanded(self.table)
         weights, constant = np.asarray(table.reduction.weights), table.constant
         p, slope = constant + weights @ self.center, (weights @ self.factor) * self.radius
         reach = np.abs(self.center) + self.radius * np.abs(self.factor).sum(axis=1)
         error = (2.0 * self.dimension + 8.0) * UNIT_ROUNDOFF * (np.abs(constant) + np.abs(weights) @ reach)
-        return p, np.ascontiguousarray(slope), error
+        return FrameForms(p, np.ascontiguousarray(slope), None, error)
+
+    def _expanded(self, table: ExpressionTable) -> FrameForms:
+        """The same for polynomials: a Taylor model over the ball."""
+        d, factor = self.dimension, self.radius * self.factor
+        reach = np.sqrt(np.square(factor).sum(axis=1)) * (1.0 + 1e-12)
+        if self.box is not None:
+            reach = np.minimum(reach, np.maximum(self.box[1] - self.center, self.center - self.box[0]) * (1.0 + 1e-12))
+        p, slope, curvature, error = taylor_table(table, self.center, reach)
+        rows, columns = np.tril_indices(d)
+        bent = np.einsum("ji,fjk,kl->fil", factor, curvature, factor)[:, rows, columns]
+        size = np.abs(slope) @ reach + np.einsum("ji,fjk,kl->f", np.abs(factor), np.abs(curvature), np.abs(factor))
+        error = error + (6.0 * d + 16.0) * UNIT_ROUNDOFF * (size + np.abs(p))
+        return FrameForms(p, np.ascontiguousarray(slope @ factor), np.ascontiguousarray(bent), error)
 
     def encloses(self, region: Region) -> bool:
         """Whether the region is proved to lie in the frame."""
+        if self.box is not None:
+            low, high = region.box()
+            if (low < self.box[0]).any() or (high > self.box[1]).any():
+                return False
         return _norm_bound(region, self.center, self.factor) <= self.radius
 
     def minimum(self, region: Region, value: float, slope: np.ndarray) -> float:
@@ -88,10 +131,13 @@ def frame_of(region: Region, directions: np.ndarray) -> Frame | None:
     """
     if region.dimension == 0 or region.is_empty:
         return None
-    kernel = region.kernel()
+    kernel, table = region.kernel(), getattr(region, "table", None)
     own = None if kernel is None else kernel.ellipsoid
     guesses = _metrics(region) if own is None else [(own.center, own.factor), *_metrics(region)]
-    frames = [f for f in (_enclosing(region, *guess) for guess in guesses) if f is not None]
+    box = None if table is None else region.box()
+    frames = [
+        replace(f, table=table, box=box) for f in (_enclosing(region, *guess) for guess in guesses) if f is not None
+    ]
     sizes = [f.radius * float(np.linalg.norm(directions @ f.factor)) for f in frames]
     if own is not None and sizes:  # the likelihood's own metric unless it is far larger than the region
         sizes[0] /= OWN_ADVANTAGE

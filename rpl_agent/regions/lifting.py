@@ -75,6 +75,11 @@ class LinearChart:
         return self.embedding.shape == (n, n) and bool((self.embedding == np.eye(n)).all())
 
 
+def linear_dimension(table: ExpressionTable) -> int:
+    """At least how many coordinates `linear_chart` needs: the parameters and the monomials of higher degree."""
+    return table.num_parameters + int((table.monomial_degrees > 1).sum())
+
+
 def linear_chart(table: ExpressionTable) -> LinearChart:
     """The chart of a table: parameters, monomials of higher degree, intermediate products; computed once.
 
@@ -373,14 +378,7 @@ def lies_inside(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray, ellip
         return False
     rows = np.vstack([frame.rows, frame.expressions.rows])
     rhs = np.concatenate([frame.rhs, frame.expressions.rhs(np.maximum(lower, 0.0), np.minimum(upper, 1.0))])
-    least, most = ellipsoid.minimize(rows), -ellipsoid.minimize(-rows)
-    low, high = ellipsoid.box()
-    depth = share * (high - low)
-    return bool(
-        (most - rhs <= share * (most - least)).all()
-        and (frame.lower - low <= depth).all()
-        and (high - frame.upper <= depth).all()
-    )
+    return ellipsoid.fits(rows, rhs, frame.lower, frame.upper, share)
 
 
 def domain_region(pmdp: ParametricMDP) -> Region:

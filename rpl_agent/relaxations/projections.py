@@ -13,13 +13,15 @@ import scipy
 
 from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.errors import ModelError
+from rpl_agent.model.factors import factors
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.ranges import range_on_box
+from rpl_agent.model.ranges import enclosure, range_on_box
 from rpl_agent.model.unused import used_parameters, without_unused
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.intersection import Image, Intersection
 from rpl_agent.regions.lifting import checked_bounds, linear_chart
 from rpl_agent.regions.lp import LinearProgram
+from rpl_agent.regions.parameter_region import ParameterRegion, least_eigenvalues
 from rpl_agent.regions.polytope import Polytope
 from rpl_agent.relaxations.interval import Intervals
 
@@ -78,8 +80,10 @@ def expression_bounds(region: Region, pmdp: ParametricMDP) -> tuple[np.ndarray, 
         The region is empty or of another dimension than the model's rank.
     """
     table = pmdp.table
-    weights, constant = table.reduction.weights, table.constant
     _check_region(region, pmdp)
+    if isinstance(region, ParameterRegion):
+        return curved_bounds(region, pmdp)
+    weights, constant = table.reduction.weights, table.constant
     lower, upper = constant.copy(), constant.copy()
     used = np.flatnonzero(~table.is_constant)
     low, high = (np.asarray(a) for a in region.box())
@@ -93,6 +97,45 @@ def expression_bounds(region: Region, pmdp: ParametricMDP) -> tuple[np.ndarray, 
     if beyond_mccormick(region, pmdp):
         lower, upper = _meet(lower, upper, range_on_box(table, *parameter_box(region, pmdp)))
     return np.clip(lower, 0.0, 1.0), np.clip(upper, 0.0, 1.0)
+
+
+def curved_bounds(region: ParameterRegion, pmdp: ParametricMDP) -> tuple[np.ndarray, np.ndarray]:
+    """`expression_bounds` over a region of the parameters: the best of three enclosures.
+
+    Bernstein coefficients over the region's box; products of the ranges of factors over the region; where there are not
+    too many parameters, the quadratic forms over the region.
+    """
+    low, high = _meet(*range_on_box(region.table, *region.box()), _product_ranges(region, pmdp))
+    if region.is_expanded:
+        forms, d = region.forms, region.dimension
+        assert forms.curvature is not None
+        bends = [np.minimum(least_eigenvalues(sign * forms.curvature, d), 0.0) for sign in (1.0, -1.0)]
+        least = forms.p + region.least(forms.slope) + bends[0] - forms.error
+        most = forms.p - region.least(-forms.slope) - bends[1] + forms.error
+        low, high = _meet(low, high, (least, most))
+    known, (least, most) = pmdp.table.is_constant, pmdp.table.constant_bounds
+    return np.where(known, least, np.clip(low, 0.0, 1.0)), np.where(known, most, np.clip(high, 0.0, 1.0))
+
+
+def _product_ranges(region: ParameterRegion, pmdp: ParametricMDP) -> tuple[np.ndarray, np.ndarray]:
+    """(F,), (F,) products of the ranges of every expression's factors, affine ones over the region."""
+    found = factors(without_unused(pmdp))
+    forms = found.forms
+    lower, upper, slack = enclosure(forms, *region.box())
+    lower, upper = np.maximum(lower - slack, 0.0), np.maximum(upper + slack, 0.0)
+    affine = np.flatnonzero(found.degrees == 1)
+    weights = np.asarray(forms.coefficients[affine][:, 1:] @ forms.monomials[1:].astype(float))
+    reach = np.max(np.abs(region.box()), axis=0)
+    slack = 8 * UNIT_ROUNDOFF * (1.0 + np.abs(forms.constant[affine]) + np.abs(weights) @ reach)
+    lower[affine] = np.maximum(lower[affine], forms.constant[affine] + region.minimize(weights) - slack)
+    upper[affine] = np.minimum(upper[affine], forms.constant[affine] - region.minimize(-weights) + slack)
+    ends, terms, scale = [], 16.0 + np.diff(found.powers.indptr), np.maximum(found.log_scale, -1e300)
+    for sign, end in ((-1.0, lower), (1.0, upper)):
+        impossible = found.powers @ (end <= 0.0) > 0
+        logs = np.log(np.where(end > 0.0, end, 1.0))
+        rounding = 4.0 * UNIT_ROUNDOFF * terms * (1.0 + np.abs(scale) + found.powers @ np.abs(logs))
+        ends.append(np.where(impossible, 0.0, np.exp(scale + found.powers @ logs + sign * rounding)))
+    return ends[0] * (1.0 - 1e-12), ends[1] * (1.0 + 1e-12)
 
 
 def beyond_mccormick(region: Region, pmdp: ParametricMDP) -> bool:
@@ -116,6 +159,12 @@ def parameter_box(region: Region, pmdp: ParametricMDP) -> tuple[np.ndarray, np.n
     """
     _check_region(region, pmdp)
     table, domain = pmdp.table, pmdp.domain
+    if isinstance(region, ParameterRegion):
+        lower, upper = domain.lower.copy(), domain.upper.copy()
+        own = [table.parameters.index(name) for name in region.table.parameters]
+        low, high = region.box()
+        lower[own], upper[own] = np.maximum(lower[own], low), np.minimum(upper[own], high)
+        return _crossing_undone(lower, upper, domain.lower, domain.upper)
     reduction = table.reduction
     lower, upper = domain.lower.copy(), domain.upper.copy()
     smaller = without_unused(pmdp)
@@ -186,7 +235,7 @@ def _dense(matrix: np.ndarray | scipy.sparse.csr_array) -> np.ndarray:
 
 
 def _check_region(region: Region, pmdp: ParametricMDP) -> None:
-    if region.dimension != pmdp.table.reduction.rank:
+    if not isinstance(region, ParameterRegion) and region.dimension != pmdp.table.reduction.rank:
         raise ModelError(f"a region of dimension {region.dimension} for a model of rank {pmdp.table.reduction.rank}")
     if region.is_empty:
         raise ModelError("the region is empty: no parameter vector satisfies all constraints")

@@ -10,21 +10,36 @@ from __future__ import annotations
 import numpy as np
 import scipy
 
-from rpl_agent._core import UNIT_ROUNDOFF, read_only
+from rpl_agent._core import UNIT_ROUNDOFF, core, read_only
 from rpl_agent.model.csr import gather
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.regions.base import EllipsoidData, Region
+from rpl_agent.model.ranges import bernstein, fits
+from rpl_agent.regions.base import EllipsoidData, Region, RegionKernel
 from rpl_agent.regions.intersection import Intersection
+from rpl_agent.regions.parameter_region import ParameterRegion, curvature_sizes
 from rpl_agent.regions.polytope_data import PolytopeData
 from rpl_agent.regions.product import Product
 from rpl_agent.relaxations.base import CompiledRelaxation
 from rpl_agent.relaxations.projections import _tidy, beyond_mccormick, expression_bounds
-from rpl_agent.relaxations.row_set import BEST, ELLIPSOID, INTERVAL, POLYTOPE, CompiledSet, compiled_set
+from rpl_agent.relaxations.row_set import (
+    BEST,
+    CURVED,
+    ELLIPSOID,
+    INTERVAL,
+    POLYTOPE,
+    CompiledSet,
+    RowForms,
+    compiled_set,
+)
 
 #: how far below the exact minimum a support bound may lie, relative to the span of the row's values: from a table whose
 #: entries are vertices, and from one that is incomplete or degenerate
 TIGHTNESS, LOOSE_TIGHTNESS = 1e-12, 1e-9
+
+#: a region is wide where some expression bends by more than this share of its slope; there the Bernstein coefficients
+#: of rows over its box, up to so many, may tell more than their quadratic forms
+WIDE, MOST_CORNERS = 0.1, 48
 
 #: Values from which on the gradient of a row could overflow.
 HUGE = 1e250
@@ -156,6 +171,8 @@ def _tightness(data: PolytopeData) -> float:
 def _compile(pmdp: ParametricMDP, region: Region, lower: np.ndarray, upper: np.ndarray) -> CompiledSet | None:
     """The rows for compiled sweeps; None where the region has no kernel for them."""
     kernel = region.kernel()
+    if isinstance(region, ParameterRegion):
+        return _compile_curved(pmdp, region, kernel, lower, upper)
     if isinstance(region, Product) and _rows_are_blocks(pmdp, region):
         return compiled_set(INTERVAL, lower, upper)
     if kernel is None or scipy.sparse.issparse(pmdp.table.reduction.weights):
@@ -169,9 +186,40 @@ def _compile(pmdp: ParametricMDP, region: Region, lower: np.ndarray, upper: np.n
             ellipsoid = _around(polytope)
     kind = ELLIPSOID if polytope is None else POLYTOPE if ellipsoid is None else BEST
     return compiled_set(
-        kind, lower, upper, constant=pmdp.table.constant, weights=weights, polytope=polytope, ellipsoid=ellipsoid,
-        tightness=tightness, mass=mass, rows=max(pmdp.num_rows, 1),
+        kind, lower, upper, forms=RowForms(pmdp.table.constant, weights, mass), polytope=polytope, ellipsoid=ellipsoid,
+        tightness=tightness, rows=max(pmdp.num_rows, 1),
     )  # fmt: skip
+
+
+def _compile_curved(
+    pmdp: ParametricMDP, region: ParameterRegion, kernel: RegionKernel | None, lower: np.ndarray, upper: np.ndarray
+) -> CompiledSet:
+    """Rows over a region of parameters; bounds per expression where there are very many parameters."""
+    if kernel is None or not region.is_expanded:
+        return compiled_set(INTERVAL, lower, upper)
+    forms, frame = region.forms, region.frame
+    assert forms.curvature is not None and (kernel.polytope is not None or kernel.ellipsoid is not None)
+    factor, bent = frame.radius * frame.factor, curvature_sizes(forms.curvature, frame.dimension)
+    B, rest = _corners(region, bool((bent + forms.error > WIDE * np.linalg.norm(forms.slope, axis=1)).any()))
+    bend = core.Bend(
+        M=forms.curvature, error=forms.error, center=np.ascontiguousarray(frame.center),
+        factor=np.ascontiguousarray(factor), inverse=np.ascontiguousarray(np.linalg.inv(factor)),
+        corners=B.shape[1], B=B, rest=rest,
+    )  # fmt: skip
+    mass = np.abs(forms.p) + np.abs(forms.slope).sum(axis=1) + bent
+    return compiled_set(
+        CURVED, lower, upper, forms=RowForms(forms.p, forms.slope, mass), polytope=kernel.polytope,
+        ellipsoid=kernel.ellipsoid, tightness=LOOSE_TIGHTNESS, rows=max(pmdp.num_rows, 1), bend=bend,
+    )  # fmt: skip
+
+
+def _corners(region: ParameterRegion, is_wide: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Bernstein coefficients over the region's box (F, n), and their rounding (F,); none where they would not help."""
+    table = region.table
+    if not is_wide or not fits(table.monomials, MOST_CORNERS):
+        return np.zeros((len(table), 0)), np.zeros(len(table))
+    B, rest = bernstein(table, *region.box())
+    return np.ascontiguousarray(B), rest
 
 
 def _in_coordinates(

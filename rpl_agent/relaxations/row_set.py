@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,16 +19,27 @@ CompiledSet: TypeAlias = Struct
 
 
 class RowKind(IntEnum):
-    """Kinds of sets; those above INTERVAL are regions, and BEST is the better of polytope and ellipsoid per row."""
+    """Kinds of sets; those above INTERVAL are regions, BEST is the better of polytope and ellipsoid per row, CURVED a
+    region of parameters.
+    """
 
     POINT = core.POINT
     INTERVAL = core.INTERVAL
     POLYTOPE = core.POLYTOPE
     ELLIPSOID = core.ELLIPSOID
     BEST = core.BEST
+    CURVED = core.CURVED
 
 
-POINT, INTERVAL, POLYTOPE, ELLIPSOID, BEST = RowKind
+POINT, INTERVAL, POLYTOPE, ELLIPSOID, BEST, CURVED = RowKind
+
+
+class RowForms(NamedTuple):
+    """Expressions f = constant + weights @ x of a region's coordinates; mass: sizes |constant| + |weights| max |x|."""
+
+    constant: np.ndarray  # (F,)
+    weights: np.ndarray  # (F, r)
+    mass: np.ndarray | None = None  # (F,)
 
 
 def compiled_set(
@@ -36,23 +47,24 @@ def compiled_set(
     lower: np.ndarray,
     upper: np.ndarray,
     *,
-    constant: np.ndarray | None = None,
-    weights: np.ndarray | None = None,
+    forms: RowForms | None = None,
     polytope: PolytopeData | None = None,
     ellipsoid: EllipsoidData | None = None,
     tightness: float = 0.0,
-    mass: np.ndarray | None = None,
     rows: int = 1,
+    bend: Struct | None = None,
 ) -> CompiledSet:
     """A CompiledSet; the parts of a region that its kind does not use may be left out.
 
     Parameters
     ----------
     lower, upper : (F,) float64
-    constant : (F,), weights : (F, r), mass : (F,) float64
-        Expressions f = constant + weights @ x of a region's coordinates; sizes |constant| + |weights| max |x|.
+    forms : RowForms
+        Of a region.
     tightness : float
         A bound from the far side (above a minimum, below a maximum) adds tightness * span of the row's values.
+    bend : Struct
+        Of a CURVED set.
     rows : int
         Rows that each remember where their last walk over a polytope ended.
     """
@@ -61,7 +73,8 @@ def compiled_set(
     size = 0
     parts: dict[str, np.ndarray | None] = dict.fromkeys(("constant", "weights", "mass", "center", "factor", "memory"))
     if kind > INTERVAL:
-        assert constant is not None and weights is not None
+        assert forms is not None
+        constant, weights, mass = forms
         size = weights.shape[1]
         if mass is None:
             mass = np.abs(constant) + np.abs(weights) @ _reach(polytope, ellipsoid)
@@ -72,7 +85,7 @@ def compiled_set(
     return core.RowSet(
         kind=kind, lower=lower, upper=upper, n=size, tightness=float(tightness), length=rows,
         radius=0.0 if ellipsoid is None else float(ellipsoid.radius),
-        polytope=polytope, **parts,
+        polytope=polytope, bend=bend, **parts,
     )  # fmt: skip
 
 
@@ -102,4 +115,6 @@ def longest_row(pmdp: ParametricMDP) -> int:
 def workspace(compiled: CompiledSet, longest: int) -> Struct:
     """Memory of one thread for rows of at most ``longest`` successors."""
     size = compiled.n
+    if compiled.bend is not None:
+        size += size * (size + 1) // 2 + compiled.bend.corners
     return core.Scratch(threads=1, longest=longest, n=size, memory=np.empty(4 * longest + 3 * size))

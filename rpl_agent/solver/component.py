@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rpl_agent._core import UNIT_ROUNDOFF
-from rpl_agent.relaxations.row_set import INTERVAL
+from rpl_agent.relaxations.row_set import CURVED, INTERVAL
 from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, played_rows, staying_rows, usable_rows
 from rpl_agent.solver.local import Local
 from rpl_agent.solver.problem import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Problem
@@ -248,15 +248,23 @@ def _margins(checked: Local, values: np.ndarray, is_upper: bool) -> list[float]:
     return [sign * first * MARGIN_GROWTH**k for k in range(MARGIN_ATTEMPTS)]
 
 
-def _candidates(fixed: Local, game: Play, start: np.ndarray, margins: list[float]) -> Iterator[tuple[np.ndarray, int]]:
+def _candidates(
+    fixed: Local, game: Play, start: np.ndarray, margins: list[float], checked: Local
+) -> Iterator[tuple[np.ndarray, int]]:
     """Values that may verify, with the steps they took: for every margin those of the game's own strategies, which
-    hardly depend on it, then those of the best answers to the fixed ones."""
-    for margin in margins:
+    hardly depend on it, then those of the best answers to the fixed ones.
+
+    The rows of a curved set are bounded by functions that no distribution attains where its bounds are loose. Then the
+    operator that is checked is iterated itself.
+    """
+    for k, margin in enumerate(margins):
         kept = fixed.chain(start, game.rows, game.p, margin)
         if kept is not None:
             yield kept, 1
         result = improve(fixed, start, margin)
         yield result.values.copy(), result.steps
+        if k > 0 and checked.cs.kind == CURVED:
+            yield checked.swept(start, margin, FALLBACK_SWEEPS)
 
 
 def _collapsed_candidates(
@@ -298,7 +306,7 @@ def _proper_bound(
     if ends:
         start = np.concatenate([game.values[: local.n], exits])
         free = local.fix_agent(game.rows) if problem.agent_proper else local
-        candidates = _candidates(fixed, game, start, _margins(free, start, is_upper))
+        candidates = _candidates(fixed, game, start, _margins(free, start, is_upper), checked)
         spare = None
         for found, used in _within(budget - game.steps, candidates):
             steps += used
@@ -338,7 +346,7 @@ def _other_bound(
     start = np.concatenate([game.values[: local.n], exits])
     margins = _margins(checked, start, is_upper)
     if quotient is None:
-        candidates = _candidates(fixed, game, start, margins)
+        candidates = _candidates(fixed, game, start, margins, checked)
     else:
         candidates = _collapsed_candidates(quotient, start, margins)
     for found, used in _within(budget - game.steps, candidates):

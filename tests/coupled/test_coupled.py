@@ -128,13 +128,13 @@ def test_a_residual_that_overflows_proves_nothing():
     chances = core.RowChances(
         r=1, row_ptr=np.array([0, 2, 3, 4]), successor=np.array([1, 2, 1, 2], np.int32),
         expression=np.array([0, 1, 1, 1], np.int32), p=np.array([1e-300, 1.0]), slope=np.zeros((2, 1)),
-        error=np.zeros(2),
+        error=np.zeros(2), curvature=None, bend=None,
     )  # fmt: skip
     groups = core.RowGroups(ptr=np.arange(4), weights=np.ones(3))
     u, g, out = np.array([1e308, -1.7e308, 1.5e308]), np.zeros((3, 1)), np.zeros(3)
     functions = core.AffineFunctions(u=u, g=g, next_u=u, next_g=g)
     order = np.arange(3), np.arange(4)
-    core.residuals(3, *order, groups, chances, np.zeros(3), 1.0, 1.0, -1.0, functions, np.empty(2), out)
+    core.residuals(3, *order, groups, chances, np.zeros(3), 1.0, 1.0, -1.0, functions, np.empty(4), out)
     assert not out[0] <= 0.0
 
 

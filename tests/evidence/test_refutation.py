@@ -60,7 +60,7 @@ def test_likelihood_is_bounded_from_any_point():
     counts = Counts(pmdp)
     toss(counts, (700, 300), (690, 310))
     free = np.flatnonzero((counts.successes > 0) & ~pmdp.table.is_constant)
-    seen, chart = Observations.of(pmdp, free, counts.successes[free]), _box_chart(pmdp)
+    seen, chart = Observations.of(pmdp, free, counts.successes[free]), _box_chart(pmdp.table, pmdp.domain)
     grid = pmdp.table.reduction.coordinates(np.linspace(1e-6, 1 - 1e-6, 20_001)[:, None])
     largest = max(float(seen.counts @ np.log(seen.values(x))) for x in grid[::10])
     bounds = [_largest_likelihood(seen, x, chart) for x in grid[50:-50:500]]

@@ -12,10 +12,11 @@ from rpl_agent import Config, Counts, Domain, Nature, Objective, RPLAgent, build
 from rpl_agent.coupled.bounds import is_rectangular
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.evidence.intervals import anytime
-from rpl_agent.evidence.ledger import per_event
+from rpl_agent.evidence.ledger import per_event, split_main
 from rpl_agent.likelihood import blocks as blocks_module
 from rpl_agent.likelihood.blocks import factorisation
 from rpl_agent.likelihood.estimate import point_estimate
+from rpl_agent.likelihood.polynomial.parameters import parameter_blocks
 from rpl_agent.likelihood.refutation.misspecification import log_e_value
 from rpl_agent.likelihood.region import likelihood_region
 from rpl_agent.model.expressions import DENSE_COLUMNS
@@ -23,6 +24,7 @@ from rpl_agent.model.policy import Policy
 from rpl_agent.model.simulate import Simulator
 from rpl_agent.pipeline import CONFIDENCES, RELAXATIONS, uncertainty_from
 from rpl_agent.regions import Product
+from rpl_agent.regions.parameter_region import ParameterRegion
 from rpl_agent.relaxations.interval import Intervals
 from rpl_agent.relaxations.point import Point
 from rpl_agent.relaxations.projections import expression_bounds
@@ -142,7 +144,14 @@ def test_coins_have_the_likelihood_set_of_the_beta_mixture():
     assert Rectangular(model, region).compiled() is not None
 
 
-@pytest.mark.parametrize("make", [dice, mixed])
+def leaning(n: int):
+    """Every state has two rows with one coin: blocks that are no single distribution."""
+    return chain(
+        n, lambda s: {1: f"0.5+0.25*p{s}", 0: f"0.25*p{s}", -2 - s: f"0.5-0.5*p{s}"}, [f"p{s}" for s in range(n)]
+    )
+
+
+@pytest.mark.parametrize("make", [dice, leaning])
 def test_a_block_is_bounded_as_it_would_be_alone(make):
     model = make(30)
     theta = np.full(model.num_parameters, 0.45)
@@ -158,10 +167,31 @@ def test_a_block_is_bounded_as_it_would_be_alone(make):
         np.testing.assert_allclose(upper[block.expressions], high, atol=1e-9)
     truth = model.table.evaluate(theta)
     assert ((lower <= truth) & (truth <= upper)).all()
+    assert bool(blocks.others) == (make is leaning)
+
+
+def test_products_of_coins_are_blocks_although_rows_mix_them():
+    """In rows p q, p (1 − q), 1 − p the likelihood is a product over p and q: each has its own interval."""
+    model = mixed(30)
+    theta = np.full(model.num_parameters, 0.45)
+    counts = data(model, theta, 20000, seed=3)
+    region, blocks = likelihood_region(model, counts, 0.01), parameter_blocks(model)
+    assert isinstance(region, ParameterRegion) and region.contains(theta[None]).all()
+    assert sorted(len(block.parameters) for block in blocks) == [1] * model.num_parameters
+    low, high = region.box()
+    j = model.table.parameters.index("q2")
+    coin = next(block for block in blocks if block.parameters[0] == j)
+    seen = {str(model.table.polynomial(int(f))): int(counts.successes[f]) for f in range(model.num_expressions)}
+    won, lost = seen["p2*q2"], seen["p2 - p2*q2"]
+    (a,), (b,) = anytime([won], [won + lost], per_event(split_main(0.01)[0], len(blocks)))
+    assert coin.coin is not None and (low[j], high[j]) == pytest.approx((a, b), abs=1e-12)
+    lower, upper = expression_bounds(region, model)
+    truth = model.table.evaluate(theta)
+    assert ((lower <= truth) & (truth <= upper)).all() and Rectangular(model, region).compiled() is not None
 
 
 def test_wide_rows_of_joint_blocks_are_queried_and_dice_are_compiled():
-    joint = mixed(12)
+    joint = leaning(12)
     counts = data(joint, np.full(joint.num_parameters, 0.8), 4000, seed=5)
     assert Rectangular(joint, likelihood_region(joint, counts, 0.1)).compiled() is None
     simple = dice(12)
@@ -194,12 +224,11 @@ def test_the_product_holds_the_truth_as_often_as_it_says():
         theta = np.random.default_rng(seed).uniform(0.2, 0.8, model.num_parameters)
         simulator = Simulator(model.instantiate(theta), model.labels["goal"] | model.labels["lost"], 100, seed)
         counts, inside = Counts(model), True
-        x = model.table.reduction.coordinates(theta)
         for _ in range(6):
             batch = np.zeros(model.num_transitions, np.int64)
             simulator.run(Policy.uniform(model), 60, batch)
             counts.add_batch(batch)
-            inside &= bool(likelihood_region(model, counts, 0.2).contains(x).all())
+            inside &= bool(likelihood_region(model, counts, 0.2).contains(theta[None]).all())
         failures += not inside
     assert failures <= 0.2 * runs
 
@@ -345,7 +374,7 @@ def test_rows_of_joint_blocks_are_exact_in_a_model_without_cycles():
 
 
 def test_many_joint_rows_and_cycles_keep_their_hull(monkeypatch):
-    counts = data(mixed(12), np.full(mixed(12).num_parameters, 0.8), 500, seed=5)
+    counts = data(leaning(12), np.full(leaning(12).num_parameters, 0.8), 500, seed=5)
     assert isinstance(uncertainty_from(counts.pmdp, counts, Config()).relaxation, Intervals)
     monkeypatch.setattr(sys.modules["rpl_agent.pipeline"], "QUERIED_ROWS", 5)
     counts = data(ladder(9), np.full(9, 0.6), 500, seed=2)

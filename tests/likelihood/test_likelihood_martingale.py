@@ -83,7 +83,7 @@ def test_particle_e_process_has_expectation_one(make):
             after.add_many(*np.array(records[stop:]).T)
         key = before.successes.tobytes()
         if key not in cache:
-            prior = windows.window_prior(model, before.mark(0.5), chart)
+            prior = windows.window_prior(before.mark(0.5), chart)
             cache[key] = particle_set(prior, chart)
         points, count = cache[key]
         values = model.table.evaluate(points)
@@ -108,7 +108,7 @@ def test_whole_e_process_is_a_supermartingale(make):
         counts.mark()
         if stop < STEPS:
             counts.add_many(*np.array(records[stop:]).T)
-        level_set = windows.likelihood_set(model, counts, 0.05, chart)
+        level_set = windows.likelihood_set(counts, 0.05, chart)
         if level_set is not None:
             expected += weight * float(np.exp(level_set.values(x)[0]))
     assert 0.05 < expected <= 1.0 + 1e-9

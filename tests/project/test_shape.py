@@ -33,23 +33,24 @@ LINES_OF_PACKAGE = {
     "rpl_agent/agent": 6_605,
     "rpl_agent/baselines": 1_190,
     "rpl_agent/cli": 1_576,
-    "rpl_agent/coupled": 1_034,
+    "rpl_agent/coupled": 1_090,
     "rpl_agent/evidence": 1_096,
     "rpl_agent/experiments": 2_248,
     "rpl_agent/formats": 6_615,
-    "rpl_agent/likelihood": 2_380,
-    "rpl_agent/model": 3_998,
+    "rpl_agent/likelihood": 2_985,
+    "rpl_agent/model": 4_195,
     "rpl_agent/plotting": 315,
-    "rpl_agent/regions": 1_910,
-    "rpl_agent/relaxations": 1_100,
-    "rpl_agent/solver": 2_732,
+    "rpl_agent/regions": 2_175,
+    "rpl_agent/relaxations": 1_210,
+    "rpl_agent/solver": 2_745,
 }
 #: Files a folder may have, and folders that have more, with how many.
 FILES = 12
 CROWDED = {
     "envs/rpl_envs": 13,
     "rpl_agent/agent": 15,
-    "rpl_agent/model": 21,
+    "rpl_agent/model": 22,
+    "rpl_agent/regions": 13,
     "rpl_agent/solver": 14,
 }
 #: Private names of other libraries, by file; none may be added.
@@ -162,7 +163,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 37_615
+    assert sum(LINES_OF_PACKAGE.values()) <= 38_861
 
 
 def test_folders_are_not_crowded():

@@ -15,7 +15,7 @@ from rpl_agent.regions.polytope_data import empty_polytope_data
 from rpl_agent.relaxations import CompiledRelaxation, Intervals, Point
 from rpl_agent.relaxations.base import in_threads
 from rpl_agent.relaxations.rectangular import Rectangular
-from rpl_agent.relaxations.row_set import ELLIPSOID, POLYTOPE, compiled_set
+from rpl_agent.relaxations.row_set import ELLIPSOID, POLYTOPE, RowForms, compiled_set
 from rpl_agent.solver import solve, solve_both
 from rpl_envs.benchmark import INSTANCES, benchmark
 from tests.reference.solver import interval_model
@@ -113,10 +113,8 @@ def test_a_hand_made_box_of_parameters_is_tighter_than_its_hull():
     box = empty_polytope_data(np.minimum(low, high), np.maximum(low, high))
     corners = pmdp.table.evaluate(np.array([[0.2, 0.2], [0.4, 0.4], [0.2, 0.4], [0.4, 0.2]]))
     lower, upper = corners.min(axis=0), corners.max(axis=0)
-    weights = np.ascontiguousarray(reduction.weights)
-    region = CompiledRelaxation(
-        pmdp, compiled_set(POLYTOPE, lower, upper, constant=pmdp.table.constant, weights=weights, polytope=box), "box"
-    )
+    forms = RowForms(pmdp.table.constant, np.ascontiguousarray(reduction.weights))
+    region = CompiledRelaxation(pmdp, compiled_set(POLYTOPE, lower, upper, forms=forms, polytope=box), "box")
     for sense in Sense:
         for nature in Nature:
             solution = solve(region, Objective.reach("goal", sense=sense), nature)
@@ -138,9 +136,9 @@ def test_a_hand_made_ball_of_parameters():
     assert reduction.is_identity, "the model's coordinates are its parameters"
     around_ball = pmdp.table.evaluate(points)
     lower, upper = around_ball.min(axis=0) - 1e-4, around_ball.max(axis=0) + 1e-4
-    parts = {"constant": pmdp.table.constant, "weights": np.ascontiguousarray(reduction.weights)}
+    forms = RowForms(pmdp.table.constant, np.ascontiguousarray(reduction.weights))
     ellipsoid = EllipsoidData(center, np.eye(2), radius)
-    ball = CompiledRelaxation(pmdp, compiled_set(ELLIPSOID, lower, upper, **parts, ellipsoid=ellipsoid), "ball")
+    ball = CompiledRelaxation(pmdp, compiled_set(ELLIPSOID, lower, upper, forms=forms, ellipsoid=ellipsoid), "ball")
     for nature in Nature:
         solution = solve(ball, Objective.reach("goal"), nature)
         values = points[:, 1] / (1 - points[:, 0])  # stationary points of the ball suffice: both rows are alike

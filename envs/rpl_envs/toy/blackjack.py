@@ -108,6 +108,4 @@ def bind_blackjack(env: Any) -> Binding:
     over = pmdp.state_index(OVER)
     ending = (pmdp.visible_successor == over) & (pmdp.row_state[pmdp.transition_row] != over)
     paid = pmdp.on_transitions(pmdp.row_reward("gain")) - ending * ~pmdp.is_silent[pmdp.row_state[pmdp.transition_row]]
-    # The powers of one unknown, up to the eleventh: a region in eleven dimensions, in which every row of every sweep
-    # would be a linear program. In one dimension bounds per expression lose little, and there are 172 of them.
-    return Binding(pmdp, objective, first, following, paid, method=("likelihood", "expression"))
+    return Binding(pmdp, objective, first, following, paid)

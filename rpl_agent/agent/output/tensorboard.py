@@ -15,6 +15,7 @@ import numpy as np
 
 from rpl_agent.agent.callbacks import BaseCallback
 from rpl_agent.agent.schedule import schedule_to_dict
+from rpl_agent.model.unused import without_unused
 from rpl_agent.plotting import policy_map
 from rpl_agent.regions.base import Region
 
@@ -141,6 +142,8 @@ def clip(corners: np.ndarray, normal: np.ndarray, bound: float) -> np.ndarray:
 
 def coordinate_names(pmdp: Any) -> tuple[str, ...]:
     """Parameter names where a coordinate is a parameter; x0, x1, … for combinations."""
+    if not pmdp.table.is_affine:
+        return without_unused(pmdp).table.parameters
     reduction = pmdp.table.reduction
     return tuple(pmdp.table.parameters) if reduction.is_identity else tuple(f"x{i}" for i in range(reduction.rank))
 

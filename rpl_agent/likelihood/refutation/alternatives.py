@@ -170,7 +170,7 @@ class Alternatives:
     # ------------------------------------------------------------------ all of them together
     def doubt(self, domain: ParameterChart) -> Doubt:
         """The infimum of A over a chart in the coordinates x that contains the domain, bounded from below."""
-        x, box = _moved_inside(self.best, domain), coordinate_box(self.pmdp)
+        x, box = _moved_inside(self.best, domain), coordinate_box(self.pmdp.table, self.pmdp.domain)
         windows = self._window_parts()
         found = Doubt(-np.inf)
         for _ in range(2):  # the second time with the rows that count where the first ended
@@ -235,9 +235,8 @@ class Alternatives:
         if chart is None or not chart.has_interior:
             return []
         prior, parts = cached_on(chart, "uniform prior", uniform_prior), list[Part]()
-        observed = Observations.of(self.pmdp, self.columns, self.counts.successes[self.columns])
         for kind, mark, successes in self._windows():
-            data = observed.counted(successes).used
+            data = chart.seen(self._of_all(successes))
             center = fit(data, chart)
             if chart.reduction is None:
                 log_mixture = closed_form(prior, data, chart, center)
@@ -246,8 +245,16 @@ class Alternatives:
             if np.isfinite(log_mixture):
                 used = successes > 0
                 column = dict(zip(self.columns[used].tolist(), successes[used].tolist()))
-                parts.append((kind, mark, self.weights.window + float(log_mixture), column))
+                scale = 0.0 if chart.factors is None else chart.factors.scale(self.columns, successes)[0]
+                offset = self.weights.window + float(log_mixture) + scale
+                parts.append((kind, mark, offset, column))
         return parts
+
+    def _of_all(self, successes: np.ndarray) -> np.ndarray:
+        """(F,) from those of the columns (n,)."""
+        found = np.zeros(self.pmdp.num_expressions)
+        found[self.columns] = successes
+        return found
 
     def _joined(self, parts: list[Part]) -> tuple[Observations, np.ndarray]:
         """One column per expression or complement that some alternative is about."""

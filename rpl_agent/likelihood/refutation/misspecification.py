@@ -7,14 +7,17 @@ has a very negative ln E. Then only the oldest alternative is computed,
     Π_(s,a) Dirichlet(½)-multinomial probability of the observed successors / max_{v ∈ D} likelihood,
 
 whose numerator pays about (k−1)/2 · ln n for every visited row of k successors. Its maximum is bounded from above,
-wherever the search for it ended: g = −ln likelihood is convex in the reduced coordinates x, so on a box [l, u] that
-contains the domain g(y) ≥ g(x) + ∇g(x)·(y − x), and the right side is least in a corner. At the search's own optimum
-that costs what its barrier costs; a search that stopped early costs more.
+wherever the search for it ended: g = −ln likelihood is convex in the reduced coordinates x (of products in those of
+their factors, see `model.factors`), so on a box [l, u] that contains the domain g(y) ≥ g(x) + ∇g(x)·(y − x), and the
+right side is least in a corner. At the search's own optimum that costs what its barrier costs; a search that stopped
+early costs more.
 
 Over independent blocks (`blocks`) A is a sum of functions of one block each: at least the largest of their infima.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import scipy
@@ -23,12 +26,18 @@ from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.likelihood.blocks import Factorisation, JointBlock, factorisation, single_block
 from rpl_agent.likelihood.chart import ParameterChart, parameter_chart
-from rpl_agent.likelihood.estimate import MAX_RANK, excess
+from rpl_agent.likelihood.estimate import MAX_RANK, excess, point_estimate
 from rpl_agent.likelihood.expansion import rounding
 from rpl_agent.likelihood.fit import fit
 from rpl_agent.likelihood.observations import Observations, observed_expressions
+from rpl_agent.likelihood.polynomial.parameters import ParameterBlock, parameter_blocks
 from rpl_agent.likelihood.refutation.alternatives import Alternatives, Doubt, Weights, known_rows, rows_marginal
+from rpl_agent.model.caching import cached_on
+from rpl_agent.model.domain import Domain
+from rpl_agent.model.expressions import ExpressionTable
+from rpl_agent.model.factors import factors
 from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.unused import used_parameters, without_unused
 
 #: Barrier of the inner optimisation; each of the 2r box rows costs at most this many nats.
 BARRIER = 1e-2
@@ -43,7 +52,7 @@ def doubt(pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None = Non
     """ln E, and what speaks most against the model. ``estimate`` is a point estimate θ (d,), used as a warm start."""
     table = pmdp.table
     blocks = factorisation(pmdp)
-    if counts.total == 0 or (table.reduction.rank > MAX_RANK and not blocks.pays):
+    if counts.total == 0 or (table.is_affine and table.reduction.rank > MAX_RANK and not blocks.pays):
         return Doubt(0.0)
     observed = np.flatnonzero(counts.successes)
     fixed = observed[table.is_constant[observed]]
@@ -53,26 +62,76 @@ def doubt(pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None = Non
         most, found = _largest_by_blocks(blocks, counts, weights)
         found += known_rows(pmdp, counts, weights) + _single_blocks(pmdp, blocks, counts, weights)
     else:
-        start = None if estimate is None else table.reduction.coordinates(estimate)[0]
-        most, found = _largest(pmdp, counts, weights, start)
+        most, found = _largest(pmdp, counts, weights, estimate)
     joint = Doubt(weights.all_rows + rows_marginal(pmdp, counts) - likelihood - most)
     return max([joint, *found], key=lambda doubt: doubt.log_e_value)
 
 
 def _largest(
-    pmdp: ParametricMDP, counts: Counts, weights: Weights, start: np.ndarray | None
+    pmdp: ParametricMDP, counts: Counts, weights: Weights, estimate: np.ndarray | None
 ) -> tuple[float, list[Doubt]]:
     """For one block: a bound on the log-likelihood of what depends on parameters, and doubts."""
-    free = observed_expressions(pmdp, counts.successes)
-    chart, x, most = _box_chart(pmdp), np.zeros(pmdp.table.reduction.rank), 0.0
-    if len(free):
-        seen = Observations.of(pmdp, free, counts.successes[free])
-        x = fit(seen, chart, start, barrier=BARRIER).x
-        most = _largest_likelihood(seen, x, chart)
-    elif len(x):
-        x = chart.start
+    if pmdp.table.is_affine:
+        most, x = _largest_of_affine(pmdp, counts.successes, estimate)
+    else:
+        most, x = _largest_of_products(pmdp, counts, estimate)
+    if x is None:
+        return most, []
     alternatives = Alternatives(pmdp, counts, x, weights)
     return most, [alternatives.doubt(domain_rows(pmdp))] if alternatives.evidence() > 0.0 else []
+
+
+def _largest_of_affine(
+    pmdp: ParametricMDP, successes: np.ndarray, estimate: np.ndarray | None
+) -> tuple[float, np.ndarray | None]:
+    """(a bound on Σ K_f ln f over the domain, where that is largest in the coordinates x)."""
+    chart, free = _box_chart(pmdp.table, pmdp.domain), observed_expressions(pmdp, successes)
+    if not len(free):
+        return 0.0, chart.start
+    start = None if estimate is None else pmdp.table.reduction.coordinates(estimate)[0]
+    seen = Observations.of(pmdp, free, successes[free])
+    x = fit(seen, chart, start, barrier=BARRIER).x
+    return _largest_likelihood(seen, x, chart), x
+
+
+def _largest_of_products(
+    pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None
+) -> tuple[float, np.ndarray | None]:
+    """The same for expressions that are products of forms: a bound for each block of parameters.
+
+    Alternatives are looked at in the coordinates of the monomials; None where those are too many.
+    """
+    core, theta = without_unused(pmdp), point_estimate(pmdp, counts) if estimate is None else estimate
+    assert theta is not None
+    own = observed_expressions(pmdp, counts.successes)
+    total = factors(core).scale(own, counts.successes[own])[1]
+    start = theta if core is pmdp else theta[used_parameters(pmdp.table)]
+    for block, chart in cached_on(core, "likelihood boxes", _form_boxes):
+        if chart is None:
+            return np.inf, None
+        seen = chart.seen(counts.successes)
+        if len(seen.counts):
+            warm = start[block.parameters] if chart.forms.is_affine else None
+            total += _largest_likelihood(seen, fit(seen, chart, warm, barrier=BARRIER).x, chart)
+    if pmdp.table.num_monomials - 1 > MAX_RANK and pmdp.table.reduction.rank > MAX_RANK:
+        return total, None
+    return total, pmdp.table.reduction.coordinates(theta)[0]
+
+
+def _form_boxes(core: ParametricMDP) -> list[tuple[ParameterBlock, ParameterChart | None]]:
+    """The box of every block in the coordinates of its forms; None where those are too many."""
+    found: list[tuple[ParameterBlock, ParameterChart | None]] = []
+    for block in cached_on(core, "parameter blocks", parameter_blocks):
+        forms, box = block.chart.forms, None
+        if forms.is_affine:  # x = θ
+            box = _box(block.domain.lower, block.domain.upper, block.domain.center())
+        elif forms.reduction.rank <= MAX_RANK:
+            box = _box_chart(forms, block.domain)
+        if box is not None:
+            chart = block.chart
+            box = replace(box, factors=chart.factors, constant=chart.constant, weights=chart.weights)
+        found.append((block, box))
+    return found
 
 
 def _largest_by_blocks(blocks: Factorisation, counts: Counts, weights: Weights) -> tuple[float, list[Doubt]]:
@@ -88,7 +147,8 @@ def _largest_by_blocks(blocks: Factorisation, counts: Counts, weights: Weights) 
     total += 8.0 * np.finfo(float).eps * (len(single) + 8.0) * size
     found: list[Doubt] = []
     for block in blocks.others:
-        if block.model.table.reduction.rank > MAX_RANK:
+        table = block.model.table
+        if table.is_affine and table.reduction.rank > MAX_RANK:
             total = np.inf  # no bound: no claim
             continue
         most, doubts = _largest(block.model, block.counts(counts), weights, None)
@@ -162,11 +222,13 @@ def _cancellation(seen: Observations, x: np.ndarray) -> float:
     return float((summands / seen.values(x)).max())
 
 
-def _box_chart(pmdp: ParametricMDP) -> ParameterChart:
-    """Coordinates x with bounds that every point of the domain satisfies strictly."""
-    lower, upper = coordinate_box(pmdp)
+def _box_chart(table: ExpressionTable, domain: Domain) -> ParameterChart:
+    """Coordinates x of a table with bounds that every point of the domain satisfies strictly."""
+    return _box(*coordinate_box(table, domain), table.reduction.coordinates(domain.center())[0])
+
+
+def _box(lower: np.ndarray, upper: np.ndarray, start: np.ndarray) -> ParameterChart:
     eye = np.eye(len(lower))
-    start = pmdp.table.reduction.coordinates(pmdp.domain.center())[0]
     # a margin keeps the domain's own points inside the barrier; a larger box only lowers E
     return ParameterChart(np.vstack([eye, -eye]), np.concatenate([upper + 1e-6, 1e-6 - lower]), start)
 
@@ -174,6 +236,6 @@ def _box_chart(pmdp: ParametricMDP) -> ParameterChart:
 def domain_rows(pmdp: ParametricMDP) -> ParameterChart:
     """The domain as a polytope in the coordinates x, a little larger; its box where it is not a polytope there."""
     chart = parameter_chart(pmdp)
-    if chart.reduction is not None or not chart.has_interior:
-        return _box_chart(pmdp)
+    if chart.reduction is not None or not pmdp.table.is_affine or not chart.has_interior:
+        return _box_chart(pmdp.table, pmdp.domain)
     return ParameterChart(chart.A, chart.b + 1e-6 * (1.0 + np.abs(chart.b)), chart.start)

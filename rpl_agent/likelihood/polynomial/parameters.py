@@ -1,0 +1,176 @@
+"""Polynomial models: the joint likelihood region in the space of the parameters, block by block where there are many.
+
+The likelihood is a product over the forms of `model.factors`. Join two parameters if they meet in a form or in a row of
+the domain: for the connected *blocks* θ_k, L(θ) = Π_k L_k(θ_k) and D = Π_k D_k, although the rows of the model mix
+them (synchronised commands do). Let M_k be the mixture's ratio of L_k alone. In a row with truth u, replacing u_k by
+v_k gives a parameter of the domain, so the row's probabilities sum to 1 there as well, and the ratio L_k(v_k)/L_k(u_k)
+of one step has conditional mean ≤ 1. Hence every M_k(u_k) is a supermartingale with respect to all data, and the
+theorem on blocks (docs/guarantees.md) holds with these blocks.
+
+Up to `JOINT_DIMENSION` parameters there is one block: the joint set is the smaller one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import scipy
+
+from rpl_agent.evidence.counts import Counts
+from rpl_agent.evidence.intervals import anytime, confidence_intervals
+from rpl_agent.evidence.ledger import per_event, split_main
+from rpl_agent.likelihood.chart import ParameterChart, forms_chart
+from rpl_agent.likelihood.level_set import LevelSet
+from rpl_agent.likelihood.outer import EXACT_DIMENSION, SHALLOW, cut_directions, outer_region
+from rpl_agent.likelihood.polynomial.cover import around, cover
+from rpl_agent.likelihood.windows import likelihood_set
+from rpl_agent.model.caching import cached_on
+from rpl_agent.model.domain import Domain
+from rpl_agent.model.expressions import ExpressionTable
+from rpl_agent.model.factors import Factors, factors
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.ranges import enclosure
+from rpl_agent.model.unused import used_parameters, without_unused
+from rpl_agent.regions.base import Region
+from rpl_agent.regions.ellipsoid import Ellipsoid
+from rpl_agent.regions.intersection import Intersection
+from rpl_agent.regions.parameter_region import ParameterRegion, ParameterRows, affine_rows
+from rpl_agent.regions.product import Product
+
+#: Up to this many parameters there is one joint set.
+JOINT_DIMENSION = 6
+
+
+@dataclass(frozen=True)
+class ParameterBlock:
+    """Parameters of a model without unused ones, with the forms that are about them.
+
+    Attributes
+    ----------
+    parameters : (k,) int
+    chart : ParameterChart
+        z = θ of the block; its factors are the forms of the block.
+    domain : Domain
+    upper : (n,) float64
+        Bounds of its forms over the domain.
+    coin : (2,) int or None
+        Of a block that is one parameter p with the forms p and 1 − p: their numbers.
+    """
+
+    parameters: np.ndarray
+    chart: ParameterChart
+    domain: Domain
+    upper: np.ndarray
+    coin: tuple[int, int] | None
+
+
+def curved_region(pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None) -> ParameterRegion:
+    """The region of the parameters in use that holds the truth at all times together with probability ≥ 1 − delta."""
+    core = without_unused(pmdp)
+    start = None if warm is None else np.asarray(warm, dtype=float)
+    if start is not None and len(start) > core.num_parameters:
+        start = start[used_parameters(pmdp.table)]
+    level_share, interval_share = split_main(delta)
+    lower, upper = confidence_intervals(pmdp, counts, "anytime", interval_share)
+    rows = affine_rows(core, lower, upper)
+    blocks = cached_on(core, "parameter blocks", parameter_blocks)
+    share = per_event(level_share, len(blocks))
+    if len(blocks) == 1:
+        return ParameterRegion(_block_region(blocks[0], rows, counts, share, start), core.table)
+    order = np.concatenate([block.parameters for block in blocks])
+    low, high = core.domain.lower[order].copy(), core.domain.upper[order].copy()
+    ends = np.concatenate([[0], np.cumsum([len(block.parameters) for block in blocks])])
+    tossed = _tossed(blocks, counts, share)
+    regions: dict[int, Region] = {}
+    for k, block in enumerate(blocks):
+        span = slice(ends[k], ends[k + 1])
+        if k in tossed:
+            low[span], high[span] = np.maximum(low[span], tossed[k][0]), np.minimum(high[span], tossed[k][1])
+            continue
+        own = None if start is None else start[block.parameters]
+        regions[k] = _block_region(block, rows, counts, share, own)
+        if not regions[k].is_empty:
+            low[span], high[span] = regions[k].box()
+    rest = np.zeros(len(blocks)), np.ones(len(blocks))
+    return ParameterRegion(Product(ends, low, high, *rest, regions, order), core.table)
+
+
+def _tossed(blocks: Sequence[ParameterBlock], counts: Counts, share: float) -> dict[int, tuple[float, float]]:
+    """The intervals of blocks that are a coin: the level set of the Beta(½, ½) mixture."""
+    coins = {k: block.coin for k, block in enumerate(blocks) if block.coin is not None}
+    if not coins:
+        return {}
+    seen = np.array([blocks[k].chart.form_counts(counts.successes)[list(coin)] for k, coin in coins.items()])
+    low, high = anytime(seen[:, 0], seen.sum(axis=1), share)
+    return {k: (float(a), float(b)) for k, a, b in zip(coins, low, high)}
+
+
+def _block_region(
+    block: ParameterBlock, rows: ParameterRows, counts: Counts, share: float, start: np.ndarray | None
+) -> Region:
+    """The level set of a block, within its domain and the intervals of affine expressions."""
+    own = rows.of(block.parameters, block.domain)
+    level_set = likelihood_set(counts, share, block.chart, start)
+    if level_set is None:
+        return own.polytope()
+    if level_set.chart.reduction is not None:
+        return _covered(level_set, own)
+    diameter = float(np.linalg.norm(block.domain.upper - block.domain.lower))
+    holds = partial(own.hold, share=SHALLOW)
+    return outer_region(level_set, block.upper[level_set.expressions], diameter, own.polytope, holds)
+
+
+def _covered(level_set: LevelSet, rows: ParameterRows) -> Region:
+    """The hull of a level set that is not convex."""
+    d = level_set.chart.dimension
+    normals = cut_directions(d) @ np.linalg.cholesky(level_set.center.precision).T
+    normals = np.vstack([normals / np.linalg.norm(normals, axis=1)[:, None], np.eye(d), -np.eye(d)])
+    polytope = rows.polytope((normals, np.minimum(cover(level_set, normals), 1e300)))
+    if d <= EXACT_DIMENSION or polytope.is_empty:
+        return polytope
+    found = around(level_set, *polytope.box())
+    return polytope if found is None else Intersection([polytope, Ellipsoid(*found)])
+
+
+# ---------------------------------------------------------------------- finding the blocks
+def parameter_blocks(core: ParametricMDP) -> tuple[ParameterBlock, ...]:
+    """The blocks of a polynomial model: one, where there are few parameters."""
+    found, d = factors(core), core.num_parameters
+    label = np.zeros(d, dtype=np.int64)
+    if d > JOINT_DIMENSION:
+        rows = scipy.sparse.csr_array(core.domain.A != 0).astype(np.int64)
+        meets = scipy.sparse.vstack([_uses(found), rows], format="csr")
+        label = scipy.sparse.csgraph.connected_components(scipy.sparse.csr_array(meets.T @ meets), directed=False)[1]
+    groups = [np.flatnonzero(label == k) for k in range(int(label.max()) + 1)]
+    return tuple(_block(core, found, group) for group in groups)
+
+
+def _uses(found: Factors) -> scipy.sparse.csr_array:
+    """(n, d) nonzero where a form uses a parameter."""
+    forms = found.forms
+    pattern = scipy.sparse.csr_array(forms.coefficients != 0).astype(np.int64)
+    return scipy.sparse.csr_array(pattern @ scipy.sparse.csr_array(forms.monomials != 0).astype(np.int64))
+
+
+def _block(core: ParametricMDP, found: Factors, group: np.ndarray) -> ParameterBlock:
+    names = [core.table.parameters[j] for j in group]
+    mine = np.flatnonzero(_uses(found)[:, group].sum(axis=1))
+    forms = ExpressionTable.from_polynomials([found.forms.polynomial(int(i)) for i in mine], names)
+    A = scipy.sparse.csr_array(core.domain.A)
+    rows = np.flatnonzero(np.asarray(abs(A)[:, group].sum(axis=1)).ravel())
+    domain = Domain(
+        tuple(names),
+        core.domain.lower[group],
+        core.domain.upper[group],
+        A[rows][:, group].toarray(),
+        core.domain.b[rows],
+    )
+    chart = forms_chart(domain, Factors(forms, scipy.sparse.csr_array(found.powers[:, mine]), found.log_scale))
+    bounds = enclosure(forms, domain.lower, domain.upper)
+    texts = [str(forms.polynomial(i)) for i in range(len(forms))]
+    is_coin = len(group) == 1 and sorted(texts) == sorted([names[0], f"1 - {names[0]}"])
+    coin = (texts.index(names[0]), texts.index(f"1 - {names[0]}")) if is_coin else None
+    return ParameterBlock(group, chart, domain, bounds.upper + bounds.slack, coin)

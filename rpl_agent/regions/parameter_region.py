@@ -1,0 +1,218 @@
+"""`ParameterRegion`: a region of the parameters themselves, for models whose expressions are polynomials.
+
+The truth lives in d dimensions, and so does this region; the monomials of the expressions, which may be hundreds, are
+never coordinates. Over the ball around the region, θ = c + Ly with |y| ≤ 1, every expression is a quadratic function
+of y up to an error (`model.taylor`), and a linear combination of expressions, such as the mean of a row, is bounded by
+
+    min Σ w_f f ≥ Σ w_f (p_f − error_f) + min over the region of Σ w_f slope_f·(θ − c) + min(λ, 0),    w ≥ 0,
+
+λ the least eigenvalue of Σ w_f M_f: one support query in d dimensions, one eigenvalue of a small matrix.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from rpl_agent._core import UNIT_ROUNDOFF, core
+from rpl_agent.errors import ModelError
+from rpl_agent.model.caching import cached_on
+from rpl_agent.model.domain import Domain
+from rpl_agent.model.expressions import ExpressionTable
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.taylor import taylor_table
+from rpl_agent.model.unused import used_parameters, without_unused
+from rpl_agent.regions.base import Region, RegionKernel
+from rpl_agent.regions.ellipsoid import Ellipsoid
+from rpl_agent.regions.frame import Frame, FrameForms, frame_of
+from rpl_agent.regions.polytope import Polytope
+
+#: Above this many parameters expressions are bounded one by one: their curvatures would be too many numbers.
+MAX_EXPANDED = core.MAX_BENT
+
+
+class ParameterRegion:
+    """A region over the parameters that a table of expressions uses.
+
+    Parameters
+    ----------
+    inner : Region
+        Of one dimension per parameter.
+    table : ExpressionTable
+    """
+
+    def __init__(self, inner: Region, table: ExpressionTable) -> None:
+        if inner.dimension != table.num_parameters:
+            raise ModelError(f"a region of dimension {inner.dimension} for {table.num_parameters} parameters")
+        self.inner, self.table = inner, table
+
+    @property
+    def dimension(self) -> int:
+        return self.inner.dimension
+
+    @property
+    def is_empty(self) -> bool:
+        return self.inner.is_empty
+
+    def minimize(self, directions: np.ndarray) -> np.ndarray:
+        return self.inner.minimize(directions)
+
+    def contains(self, points: np.ndarray) -> np.ndarray:
+        return self.inner.contains(points)
+
+    def box(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.inner.box()
+
+    def kernel(self) -> RegionKernel | None:
+        return self.inner.kernel()
+
+    @property
+    def is_expanded(self) -> bool:
+        """Whether there are few enough parameters for quadratic forms."""
+        return self.dimension <= MAX_EXPANDED
+
+    @cached_property
+    def frame(self) -> Frame:
+        """The ball around the region."""
+        low, high = self.box()
+        width = np.maximum(high - low, 1e-300)
+        found = frame_of(self, np.diag(1.0 / width))
+        if found is None:
+            raise ModelError("the parameters' region has no ellipsoid around it: its numbers are out of range")
+        return found
+
+    @cached_property
+    def forms(self) -> FrameForms:
+        """The expressions over the region, as functions of the y of its frame."""
+        return self.frame.split(self.table)
+
+    def least(self, slopes: np.ndarray) -> np.ndarray:
+        """Lower bounds (n,) of slope·y over the region, for slopes (n, d) in the coordinates y of its frame."""
+        factor, center = self.frame.radius * self.frame.factor, self.frame.center
+        w = np.linalg.solve(factor.T, slopes.T).T
+        left = np.abs(slopes - w @ factor).sum(axis=1)  # of what w·(θ − c) misses
+        size = np.abs(slopes).sum(axis=1) + np.abs(w) @ (np.abs(factor).sum(axis=1) + 2.0 * np.abs(center))
+        return self.minimize(w) - w @ center - left - (4.0 * self.dimension + 16.0) * UNIT_ROUNDOFF * size
+
+
+def curvature_sizes(curvature: np.ndarray, d: int) -> np.ndarray:
+    """(F,) bounds of |y'My| on the unit ball for matrices (F, d (d + 1) / 2): Frobenius norms, rounded up."""
+    rows, columns = np.tril_indices(d)
+    scale = np.abs(curvature).max(axis=1, initial=0.0)
+    scaled = curvature / np.where(scale > 0.0, scale, 1.0)[:, None]
+    square = (np.square(scaled) * np.where(rows == columns, 1.0, 2.0)).sum(axis=1)
+    return scale * np.sqrt(square) * (1.0 + (4.0 + d * d) * UNIT_ROUNDOFF)
+
+
+def least_eigenvalues(curvature: np.ndarray, d: int) -> np.ndarray:
+    """Lower bounds (n,) of the least eigenvalues of symmetric matrices (n, d (d + 1) / 2), rounding included.
+
+    With m = tr M / d and s² = |M|² / d − m² (Frobenius) the least eigenvalue is at least m − s √(d − 1) (Wolkowicz and
+    Styan), with equality for d ≤ 2.
+    """
+    rows, columns = np.tril_indices(d)
+    diagonal = rows == columns
+    scale = np.abs(curvature).max(axis=1, initial=0.0)
+    scaled = curvature / np.where(scale > 0.0, scale, 1.0)[:, None]
+    mean = scaled[:, diagonal].sum(axis=1) / d
+    square = (np.square(scaled) * np.where(diagonal, 1.0, 2.0)).sum(axis=1)
+    spread = np.maximum(square / d - mean * mean, 0.0) + 32.0 * d * UNIT_ROUNDOFF * square
+    return scale * (mean - np.sqrt(spread * (d - 1.0)) - 32.0 * d * UNIT_ROUNDOFF * np.sqrt(square))
+
+
+def coordinates_in(region: Region, pmdp: ParametricMDP, theta: np.ndarray) -> np.ndarray:
+    """(n, r) parameter vectors (n, d) of a model in the coordinates of a region of it."""
+    theta = np.atleast_2d(np.asarray(theta, dtype=float))
+    if not isinstance(region, ParameterRegion):
+        return pmdp.table.reduction.coordinates(theta)
+    return theta[:, used_parameters(pmdp.table)] if theta.shape[1] > region.dimension else theta
+
+
+# ---------------------------------------------------------------------- rows that bounds of expressions give
+class ParameterRows(NamedTuple):
+    """{θ in [lower, upper] : rows θ ≤ rhs}."""
+
+    rows: np.ndarray  # (m, d)
+    rhs: np.ndarray  # (m,)
+    lower: np.ndarray  # (d,)
+    upper: np.ndarray  # (d,)
+
+    def polytope(self, extra: tuple[np.ndarray, np.ndarray] | None = None) -> Polytope:
+        """The set, cut with extra rows (A, b)."""
+        if extra is None:
+            return Polytope(self.rows, self.rhs, self.lower, self.upper)
+        return Polytope(np.vstack([extra[0], self.rows]), np.concatenate([extra[1], self.rhs]), self.lower, self.upper)
+
+    def hold(self, ellipsoid: Ellipsoid, share: float) -> bool:
+        """Whether the set cuts off no more than ``share`` of the ellipsoid's width."""
+        return ellipsoid.fits(self.rows, self.rhs, self.lower, self.upper, share)
+
+    def of(self, parameters: np.ndarray, domain: Domain) -> ParameterRows:
+        """The rows that are about some parameters (k,) alone, whose domain is given."""
+        others = np.setdiff1d(np.arange(self.rows.shape[1]), parameters)
+        own = ~self.rows[:, others].any(axis=1)
+        return ParameterRows(self.rows[np.ix_(own, parameters)], self.rhs[own], domain.lower, domain.upper)
+
+
+def affine_rows(core: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> ParameterRows:
+    """The domain of a model without unused parameters, and lower_f ≤ f ≤ upper_f (F,) of its affine expressions."""
+    domain, table = core.domain, core.table
+    constant, weights = cached_on(table, "affine slopes", _affine_slopes)
+    used = np.flatnonzero(weights.any(axis=1) & ((lower > 0.0) | (upper < 1.0)))
+    w, c = weights[used], constant[used]
+    reach = np.maximum(np.abs(domain.lower), np.abs(domain.upper))
+    slack = 8 * UNIT_ROUNDOFF * (1.0 + np.abs(c) + np.abs(w) @ reach)
+    rows = np.vstack([domain.A, w, -w])
+    rhs = np.concatenate([domain.b, upper[used] - c + slack, c - lower[used] + slack])
+    return ParameterRows(rows, rhs, domain.lower, domain.upper)
+
+
+def _affine_slopes(table: ExpressionTable) -> tuple[np.ndarray, np.ndarray]:
+    """(constant (F,), slopes (F, d)); slopes of expressions that are not affine are 0."""
+    degree = np.zeros(len(table), dtype=np.int64)
+    np.maximum.at(degree, table.owner, table.monomial_degrees[table.indices])
+    weights = np.asarray(table.coefficients[:, 1:] @ table.monomials[1:].astype(float))
+    return table.constant, np.where((degree == 1)[:, None], weights, 0.0)
+
+
+#: Rounds in which bounds of expressions and of parameters tighten each other, and the least gain of one.
+ROUNDS, SETTLED = 12, 0.01
+
+
+def interval_parameters(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> ParameterRegion:
+    """U = D with lower_f ≤ f ≤ upper_f (F,), as a region of the parameters in use.
+
+    Over the current box every expression is affine up to an error, which makes its bounds two rows; the polytope of all
+    rows has a smaller box, and so on.
+    """
+    core = without_unused(pmdp)
+    table, domain = core.table, core.domain
+    lower, upper = np.maximum(lower, 0.0), np.minimum(upper, 1.0)
+    told = np.flatnonzero(~table.is_constant & ((lower > 0.0) | (upper < 1.0)))
+    low, high = domain.lower, domain.upper
+    region = Polytope(domain.A, domain.b, low, high)
+    for _ in range(ROUNDS if len(told) else 0):
+        center, half = (low + high) / 2, (high - low) / 2
+        p, slope, curvature, error = (array[told] for array in taylor_table(table, center, half))
+        bend = np.abs(curvature * np.outer(half, half))
+        mixed = bend.sum(axis=(1, 2)) - np.einsum("fii->f", bend)
+        diagonal = np.einsum("fii->fi", curvature) * half**2
+        offset = slope @ center - p
+        slack = (
+            error
+            + mixed
+            + 8 * UNIT_ROUNDOFF * (np.abs(slope) @ (np.abs(center) + half) + np.abs(p) + bend.sum(axis=(1, 2)))
+        )
+        above = upper[told] + offset - np.minimum(diagonal, 0.0).sum(axis=1) + slack
+        below = -lower[told] - offset + np.maximum(diagonal, 0.0).sum(axis=1) + slack
+        region = Polytope(np.vstack([domain.A, slope, -slope]), np.concatenate([domain.b, above, below]), low, high)
+        if region.is_empty:
+            break
+        new_low, new_high = (np.clip(end, low, high) for end in region.box())
+        gain = ((high - low) - (new_high - new_low)).max() / max(float((high - low).max()), 1e-300)
+        low, high = new_low, new_high
+        if gain < SETTLED:
+            break
+    return ParameterRegion(region, table)
