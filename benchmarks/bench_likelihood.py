@@ -38,6 +38,7 @@ from rpl_agent.likelihood.chart import parameter_chart
 from rpl_agent.likelihood.region import likelihood_region
 from rpl_agent.likelihood.windows import likelihood_set
 from rpl_agent.model import Domain, Nature, ParametricMDP, Policy
+from rpl_agent.model.taylor import taylor_table
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.lifting import build_region
 from rpl_agent.relaxations.point import Point
@@ -74,22 +75,20 @@ def relative_gap(world: Benchmark, relaxation, policy, value: float) -> float:
     return (max(s.upper for s in sides) - min(s.lower for s in sides)) / value
 
 
-def widths(region: Region, directions: np.ndarray) -> np.ndarray:
-    return -region.minimize(-directions) - region.minimize(directions)
+def widths(pmdp: ParametricMDP, region: Region) -> np.ndarray:
+    """How far each expression that is not constant moves over a region."""
+    lower, upper = Rectangular(pmdp, region).bounds()
+    return (upper - lower)[~pmdp.table.is_constant]
 
 
-def wilks_widths(pmdp: ParametricMDP, counts: Counts, theta: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """Widths of directions over {v : (v−θ)'I(v−θ) ≤ χ²_d quantile}, I the Fisher information of all the data."""
-    chart = parameter_chart(pmdp)
-    z = theta if chart.reduction is not None else pmdp.table.reduction.coordinates(theta)[0]
-    jacobian = chart.jacobian(z)
-    turn = (lambda w: w) if jacobian is None else (lambda w: w @ jacobian)
-    values = pmdp.table.evaluate(theta)
-    seen = (counts.successes > 0) & ~pmdp.table.is_constant
-    weights = turn(pmdp.table.reduction.weights[seen])
-    information = (weights * (counts.successes[seen] / values[seen] ** 2)[:, None]).T @ weights
-    spread = np.einsum("ij,jk,ik->i", turn(directions), np.linalg.pinv(information), turn(directions))
-    return 2.0 * np.sqrt(stats.chi2.isf(DELTA, chart.dimension) * spread)
+def wilks_widths(pmdp: ParametricMDP, counts: Counts, theta: np.ndarray) -> np.ndarray:
+    """The same over {v : (v−θ)'I(v−θ) ≤ χ²_d quantile}, I the Fisher information of all the data, to first order."""
+    free, values = ~pmdp.table.is_constant, pmdp.table.evaluate(theta)
+    slope = taylor_table(pmdp.table, theta, np.zeros(len(theta))).slope
+    seen = (counts.successes > 0) & free
+    information = (slope[seen] * (counts.successes[seen] / values[seen] ** 2)[:, None]).T @ slope[seen]
+    spread = np.einsum("ij,jk,ik->i", slope[free], np.linalg.pinv(information), slope[free])
+    return 2.0 * np.sqrt(stats.chi2.isf(DELTA, parameter_chart(pmdp).dimension) * spread)
 
 
 def timings(world: Benchmark, counts: Counts, policy: Policy, runs: int = RUNS) -> dict[str, float]:
@@ -127,8 +126,7 @@ def measure(name: str, episodes: int, seed: int) -> dict:
     ours = likelihood_region(pmdp, counts, DELTA)
     gap = relative_gap(world, Rectangular(pmdp, ours), best.policy, value)
     paper, pooled = paper_region(pmdp, counts, DELTA), build_region(pmdp, *intervals)
-    directions = pmdp.table.reduction.weights[~pmdp.table.is_constant]
-    mine, theirs = widths(ours, directions), widths(paper, directions)
+    mine, theirs = widths(pmdp, ours), widths(pmdp, paper)
     paper_gap = relative_gap(world, Rectangular(pmdp, paper), best.policy, value)
     return {
         "tied": tied_gap,
@@ -136,9 +134,8 @@ def measure(name: str, episodes: int, seed: int) -> dict:
         "U": relative_gap(world, Rectangular(pmdp, pooled), best.policy, value),
         "likelihood": gap,
         "gap/paper": gap / paper_gap,
-        "coordinates": float((np.subtract(*ours.box()[::-1]) / np.subtract(*paper.box()[::-1])).mean()),
         "expressions": float((mine / theirs).mean()),
-        "wilks": float((mine / wilks_widths(pmdp, counts, theta, directions)).mean()),
+        "wilks": float((mine / wilks_widths(pmdp, counts, theta)).mean()),
         **timings(world, counts, best.policy),
     }
 
@@ -150,11 +147,10 @@ def explain(name: str, episodes: int, seed: int) -> dict:
     counts = uniform_counts(pmdp, world.objective, theta, episodes, world.max_episode_steps + 1, seed)
     chart = parameter_chart(pmdp)
     found = likelihood_set(counts, split_main(DELTA)[0], chart)
-    directions = pmdp.table.reduction.weights[~pmdp.table.is_constant]
     level = found.level - float(found.values(found.center.x)[0])
     quantile = stats.chi2.isf(DELTA, chart.dimension) / 2
-    ideal = wilks_widths(pmdp, counts, theta, directions)
-    total = float((widths(likelihood_region(pmdp, counts, DELTA), directions) / ideal).mean())
+    ideal = wilks_widths(pmdp, counts, theta)
+    total = float((widths(pmdp, likelihood_region(pmdp, counts, DELTA)) / ideal).mean())
     markov, regret = np.sqrt(np.log(1 / DELTA) / quantile), np.sqrt(level / np.log(1 / DELTA))
     return {
         "instance": name,
