@@ -45,3 +45,7 @@ class PrecisionWarning(RPLWarning):
 
 class RefutedWarning(RPLWarning):
     """The data refute the model."""
+
+
+class RepeatedChanceWarning(RefutedWarning):
+    """The same chance was observed more than once."""

@@ -40,12 +40,12 @@ from rpl_agent.certificate import Certificate, versions
 from rpl_agent.confidence import ConfidenceSet, confidence_names, confidence_set
 from rpl_agent.coupled import coupled_bounds
 from rpl_agent.coupled.attribution import attribution, episodes_seen, own_gradient
-from rpl_agent.errors import DataError, ModelError, RefutedWarning, RPLWarning
+from rpl_agent.errors import DataError, ModelError, RefutedWarning, RepeatedChanceWarning, RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import untied_intervals
 from rpl_agent.evidence.ledger import LEAST_DELTA, Ledger, check_delta
 from rpl_agent.likelihood.estimate import TELLING_GAIN, edge, point_estimate
-from rpl_agent.likelihood.refutation.alternatives import IN_TIME, NO_DOUBT, Doubt
+from rpl_agent.likelihood.refutation.alternatives import IN_TIME, NO_DOUBT, REPEATED, Doubt, strongest
 from rpl_agent.likelihood.refutation.misspecification import doubt
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.objective import Kind, Objective, Sense
@@ -149,17 +149,18 @@ def uncertainty_from(
     with _timed(timings, "estimate"):
         estimate = point_estimate(pmdp, counts, start)
     with _timed(timings, "e-value"):
-        found = max(evidence, doubt(pmdp, counts, estimate), key=lambda one: one.log_e_value)
+        found = strongest(evidence, doubt(pmdp, counts, estimate))
     refuted = bool(found.log_e_value >= math.log(1.0 / ledger.refutation))
     data = ConfidenceData(pmdp, counts, kind, ledger.main, estimate, timings)
     relaxation = None if refuted else RELAXERS[config.relaxation](data, config)
     empty, fallback = relaxation is None and not refuted, None
     if relaxation is None:
         reason = found.text(pmdp, counts) if refuted else "no parameter fits all constraints"
-        changed = refuted and found.kind in IN_TIME  # then untied intervals are as wrong as the model
+        changed = refuted and found.kind in (*IN_TIME, REPEATED)  # then untied intervals are as wrong as the model
         trusted = "the model's graph and no data" if changed else "untied intervals, which trust the model's graph only"
         fallback = f"{reason}: bounds come from {trusted}"
-        warnings.warn(fallback, RefutedWarning if refuted else RPLWarning, stacklevel=3)
+        category = RepeatedChanceWarning if found.kind == REPEATED else RefutedWarning if refuted else RPLWarning
+        warnings.warn(fallback, category, stacklevel=3)
         with _timed(timings, "intervals"):
             known = Counts(pmdp) if changed else counts
             relaxation = untied(pmdp, *untied_intervals(pmdp, known, kind.untied, ledger.fallback))

@@ -116,6 +116,7 @@ class Loop:
         if isinstance(self._schedule, Never):
             policy = Policy.uniform(session.pmdp)
         else:
+            session.look_for_repetitions()
             optimistic = session.planner.plan(session.experience.counts, self._sampling_goal())
             if optimistic is not None:
                 policy = optimistic.at(0).mixed(session.pmdp, self._weight)

@@ -30,7 +30,7 @@ from rpl_agent.coupled.attribution import fisher_information, slopes
 from rpl_agent.errors import RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.ledger import Ledger
-from rpl_agent.likelihood.refutation.alternatives import CONTRADICTION, NO_DOUBT, Doubt
+from rpl_agent.likelihood.refutation.alternatives import NO_DOUBT, Doubt, strongest
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
@@ -115,15 +115,15 @@ class Planner:
         self.seconds["solve"] += certificate.solve_seconds
         return certificate
 
-    def contradicted(self) -> None:
-        """Certificates of this run contradict each other: the model counts as refuted from now on."""
+    def refute(self, kind: str, number: int = -1) -> None:
+        """The model counts as refuted from now on, because of what is no alternative to it (see `Doubt`)."""
         refuted = -math.log(Ledger.of(self.config.delta).refutation)
-        self.evidence = Doubt(max(refuted, self.evidence.log_e_value), CONTRADICTION)
+        self.evidence = strongest(self.evidence, Doubt(max(refuted, self.evidence.log_e_value), kind, number))
 
     def _uncertainty(self, counts: Counts, estimate: np.ndarray | None) -> Uncertainty:
         with self._each_warning_once():
             uncertainty = uncertainty_from(self.pmdp, counts, self.config, start=estimate, evidence=self.evidence)
-        self.evidence = max(self.evidence, uncertainty.doubt, key=lambda doubt: doubt.log_e_value)
+        self.evidence = strongest(self.evidence, uncertainty.doubt)
         for stage, seconds in uncertainty.timings.items():
             self.seconds[stage if stage in self.seconds else "region"] += seconds
         return uncertainty

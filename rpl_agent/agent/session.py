@@ -19,6 +19,7 @@ from rpl_agent.agent.schedule import Limits, Progress, Schedule, Target
 from rpl_agent.agent.world.plays import truncation_note
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import ModelError
+from rpl_agent.likelihood.refutation.alternatives import CONTRADICTION, REPEATED, WAYS
 from rpl_agent.model.objective import Objective, Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
@@ -136,12 +137,19 @@ class Session:
             self._unknown_rows, ~self.pmdp.table.is_constant,
         )  # fmt: skip
 
+    def look_for_repetitions(self) -> None:
+        """Refute what was learned from an environment that draws the same chance again."""
+        repeated = self.experience.watch.look()
+        if repeated is not None:
+            self.planner.refute(REPEATED, WAYS.index(repeated))
+
     def certify(self) -> Certificate:
         """The robust policy and its certificate: for sets that hold at all times, the best of the run so far."""
         counts, error = self.experience.counts, self.experience.reward_error
+        self.look_for_repetitions()
         momentary = self.planner.certify(counts, error)
         if self.certificate is not None and contradict(self.certificate, momentary):
-            self.planner.contradicted()
+            self.planner.refute(CONTRADICTION)
             momentary = self.planner.certify(counts, error)
         found = best_so_far(self.certificate, momentary)
         note = truncation_note(self.time_limit, self.limit_cuts, self.cut, self.episodes)

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from rpl_agent.agent.sampling.chance import ChanceWatch
 from rpl_agent.agent.schedule import NEVER, Limits
 from rpl_agent.errors import ModelError
 from rpl_agent.evidence.counts import Counts
@@ -27,6 +28,7 @@ class Experience:
         self.rows = self.counts.row_totals.astype(np.int64)  # (R,)
         self.expressions = self.counts.successes.copy()  # (F,)
         self.reward_error = 0.0  # how far rewards were off the model's, see `Objective.with_reward_error`
+        self.watch = ChanceWatch(pmdp)  # of environments that are stepped
         self._trace: list[int] | None = None
 
     def record(self) -> list[int]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.sampling.interrupt import calls_environment, interruptible
-from rpl_agent.agent.sampling.sources import plain_state, set_generator
+from rpl_agent.agent.sampling.sources import generator_state, set_generator
 
 #: Calls kept of the opening, and at least this many of the end (where there were as many); an episode longer than the
 #: last number leaves no end to play again.
@@ -117,12 +117,6 @@ def _seen(returned: Any, length: int) -> Any:
 def reseeded(calls: list[Any], seed: int) -> list[Any]:
     """Recorded calls with another seed in the first reset."""
     return [[calls[0][0], seed, calls[0][2]], *calls[1:]] if calls else []
-
-
-def generator_state(env: Any) -> Any:
-    """Of Gymnasium's own generator, as JSON; None where there is none."""
-    generator = getattr(getattr(env, "unwrapped", env), "np_random", None)
-    return plain_state(generator.bit_generator.state) if isinstance(generator, np.random.Generator) else None
 
 
 def digest(value: Any) -> str:

@@ -94,7 +94,7 @@ class EnvSource:
         self._seed = seed  # given to the first reset only
         self._actions = actions  # (A,) the environment's numbers of the model's
         self._places = actions - int(getattr(env.action_space, "start", 0))  # in an action mask
-        self._episode = 0
+        self._episode = self._ticks = 0
 
     def collect(self, request: Request, done: SampledBatch) -> None:
         self._checker.use(request.policy)
@@ -129,7 +129,7 @@ class EnvSource:
                 length += 1
                 done.steps += 1
                 done.due |= checker.count(row, t, request.limits)
-                if terminated or truncated:
+                if terminated or truncated or checker.is_too_long(length):
                     done.end(total, length, value, not terminated and checker.is_cut(state, length))
                     done.interrupted = request.interrupted()
                     return
@@ -139,20 +139,26 @@ class EnvSource:
                         done.interrupted = True
                         return
         finally:
+            for k, t in enumerate(seen):
+                checker.experience.watch.add(t, 0, k == 0, self._ticks + k)
+            self._ticks += len(seen)
             if seen:
                 checker.experience.add_steps(seen)
 
     def _reset(self, where: Callable[[], str]) -> tuple[int, int | None, Any]:
-        returned = self._env.reset(seed=self._seed) if self._seed is not None else self._env.reset()
+        if self._seed is not None:
+            returned = self._env.reset(seed=self._seed)
+        else:
+            before = generator_state(self._env)
+            returned = self._env.reset()
+            self._checker.experience.watch.reset(before, generator_state(self._env))
         self._seed = None
         observation, mask = unpack_reset(returned, where)
         return *self._checker.begin(observation, where), mask
 
     def get_state(self) -> dict[str, Any]:
         """The environment's generator; kept at episode boundaries, where nothing else matters."""
-        generator = getattr(self._env.unwrapped, "np_random", None)
-        state = None if generator is None else plain_state(generator.bit_generator.state)
-        return {"kind": "env", "rng": state, "episode": self._episode, "seed": self._seed}
+        return {"kind": "env", "rng": generator_state(self._env), "episode": self._episode, "seed": self._seed}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         require_kind(state, "env")
@@ -161,6 +167,12 @@ class EnvSource:
         if state["rng"] is not None:
             generator = self._env.unwrapped.np_random
             set_generator(generator, state["rng"])
+
+
+def generator_state(env: Any) -> Any:
+    """Of Gymnasium's own generator, as JSON; None where there is none."""
+    generator = getattr(getattr(env, "unwrapped", env), "np_random", None)
+    return plain_state(generator.bit_generator.state) if isinstance(generator, np.random.Generator) else None
 
 
 def plain_state(state: Any) -> Any:

@@ -9,6 +9,7 @@ seen; everything before it has been counted.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,7 +19,7 @@ from rpl_agent.agent.sampling.experience import Experience
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.world.observations import StateReader
 from rpl_agent.agent.world.plays import gains, settled
-from rpl_agent.errors import DataError
+from rpl_agent.errors import DataError, RPLWarning
 from rpl_agent.model.objective import Objective, Sense
 from rpl_agent.model.policy import Policy
 
@@ -31,13 +32,14 @@ class StepChecker:
     paid : (3, T) least and most that the environment pays for each transition by the model, and by how much that may be
         missed; None: not compared.
     reward_error : what the bounds pay where a reward misses the model's by all of that, and so in proportion.
+    longest : steps after which an episode is cut here.
     """
 
     def __init__(
         self, experience: Experience, reader: StateReader, objective: Objective, paid: np.ndarray | None,
-        reward_error: float = 0.0,
+        reward_error: float = 0.0, longest: int | None = None,
     ):  # fmt: skip
-        self._reward_error = reward_error
+        self._reward_error, self._longest, self._warned = reward_error, longest, False
         self.experience = experience
         self.pmdp = experience.pmdp
         self.reader = reader
@@ -199,6 +201,21 @@ class StepChecker:
     def is_cut(self, state: int, length: int) -> bool:
         """Whether an episode that stops here, after this many steps, leaves the objective open."""
         return (self.horizon is None or length < self.horizon) and not self.ends(state)
+
+    def is_too_long(self, length: int) -> bool:
+        """Whether an episode that has not ended after so many steps ends here; the first time that is said."""
+        if self._longest is None or length < self._longest:
+            return False
+        if not self._warned and self.horizon is None:
+            self._warned = True
+            warnings.warn(
+                f"an episode has not ended after {length:,} steps, and the environment has no TimeLimit: episodes are "
+                "cut here; choose their length with gymnasium.wrappers.TimeLimit, and count the budget in steps: "
+                'learn(env, budget, unit="steps")',
+                RPLWarning,
+                stacklevel=2,
+            )
+        return True
 
     def gain(self, t: int, step: int, reward: float) -> float:
         """What a transition adds to the objective, taken as step number ``step`` (from 0) of a play.

@@ -40,7 +40,7 @@ def open_source(world: Attachment, experience: Experience, rng: np.random.Genera
         if world.limit is not None:
             simulator.max_steps = min(simulator.max_steps, world.limit)
         return SimulatorSource(simulator, experience, world.objective)
-    checker = StepChecker(experience, world.reader, world.objective, world.paid, world.reward_error)
+    checker = StepChecker(experience, world.reader, world.objective, world.paid, world.reward_error, world.longest)
     kind = VectorSource if world.is_vector else EnvSource
     return kind(world.env, checker, rng, int(seed % 2**31), world.actions)
 

@@ -42,6 +42,7 @@ class VectorSource:
         self._total = np.zeros(self._count)
         self._value = np.zeros(self._count)
         self._length = np.zeros(self._count, dtype=np.int64)
+        self._draws = np.zeros(self._count, dtype=np.int64)  # steps since it was made
         self._tick = 0
 
     def collect(self, request: Request, done: SampledBatch) -> None:
@@ -86,6 +87,7 @@ class VectorSource:
             drawn = self._drawn[i]
             if drawn is not None:  # the draw of a random start is the episode's first transition
                 seen.append(drawn)
+                self._checker.experience.watch.add(drawn, int(i), True, int(self._draws[i]))
                 self._checker.count(self._checker.pmdp.transition_row[drawn], drawn, request.limits)
 
     def _step(self, request: Request, done: SampledBatch, seen: list[int]) -> None:
@@ -110,14 +112,21 @@ class VectorSource:
             where = partial(self._where, i)
             ended, cut = flag(terminated[i], "terminated", where), flag(truncated[i], "truncated", where)
             over[i] = ended or cut
+            self._draws[i] += 1
             last = _part(final if final is not None and over[i] else observations, i)
             self._advance(i, rows[i], last, number(rewards[i], where), (ended, cut), request, done, seen)
             if over[i]:
                 self._end(i, observations)
+            elif self._active[i] and checker.is_too_long(int(self._length[i])):
+                cut = checker.is_cut(int(self._states[i]), int(self._length[i]))
+                done.end(float(self._total[i]), int(self._length[i]), float(self._value[i]), cut)
+                self._active[i] = self._fresh[i] = False
             elif not self._active[i]:
                 self._fresh[i] = False  # it moved on outside any episode of ours: wait for its next reset
         if self._mode == "DISABLED" and over.any():
             self._reset_some(over)
+        if not (self._active | self._fresh | self._resetting).any():
+            self._reset()  # only all of them can be reset before they end by themselves
 
     def _mask(self, i: int) -> Any:
         """The action mask of one sub-environment, where it gave one."""
@@ -134,6 +143,8 @@ class VectorSource:
         state, t = checker.follow(int(self._states[i]), row, observation, reward, terminated, partial(self._where, i))
         if self._active[i] and done.steps < request.steps_left:
             seen.append(t)
+            begins = self._length[i] == 0 and self._drawn[i] is None
+            checker.experience.watch.add(t, i, bool(begins), int(self._draws[i]))
             done.steps += 1
             done.due |= checker.count(row, t, request.limits)
             self._total[i] += reward

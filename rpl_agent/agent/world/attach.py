@@ -24,7 +24,7 @@ from rpl_agent.agent.world.env_facts import (
     time_limit,
 )
 from rpl_agent.agent.world.observations import Bound, Observed, StateOf, StateReader, check_observations
-from rpl_agent.agent.world.plays import can_cut, model_rewards, reward_tolerance
+from rpl_agent.agent.world.plays import can_cut, longest_episode, model_rewards, reward_tolerance
 from rpl_agent.errors import ModelError
 from rpl_agent.model.binding import Binding
 from rpl_agent.model.objective import Kind, Objective
@@ -48,6 +48,7 @@ class Attachment:
     actions: np.ndarray  # (A,) the environment's number of each action of the model
     compiled: bool
     limit: int | None = None  # steps after which episodes are cut
+    longest: int | None = None  # steps after which we cut them, where there is no such limit
     cuts: bool = False  # whether that can happen before the objective is decided
     reward_error: float = 0.0  # what bounds pay where rewards miss the model's by the tolerance
     method: tuple[str, str] | None = None  # (confidence, relaxation) that suits it better than the defaults
@@ -108,6 +109,7 @@ def attach(
     reader = Observed(model, state_of, _observation_start(env, model)) if binding is None else Bound(binding)
     return Attachment(
         env, model, goal, is_vector(env), _spec(env), paid, reader, actions, fast, limit,
+        longest=None if limit is not None else longest_episode(model, goal.resolve(model), goal.horizon),
         cuts=can_cut(model, goal.resolve(model), limit, goal.horizon),
         reward_error=error, method=None if binding is None else binding.method,
     )  # fmt: skip

@@ -15,6 +15,8 @@ from rpl_agent.model.pmdp import ParametricMDP
 
 #: Transitions looked at before a limit is taken to cut plays; a spurious note is harmless.
 MOST_WORK = 20_000_000
+#: Steps of an episode without a time limit: where it may end by itself, and where it never does.
+LONGEST, LONGEST_ENDLESS = 100_000, 1_000
 #: Rewards are sums of a few floats, some in single precision: by this share they may be off the model's.
 REWARD_TOLERANCE = 1e-6
 
@@ -57,7 +59,7 @@ def settled(pmdp: ParametricMDP, task: Task) -> np.ndarray:
     roots = np.flatnonzero(useful)
     backward = scipy.sparse.csr_array(
         (
-            np.ones(len(source) + len(roots), dtype=np.int8),
+            np.ones(len(source) + len(roots), dtype=np.int32),
             (np.concatenate([pmdp.successor, np.full(len(roots), states)]), np.concatenate([source, roots])),
         ),
         shape=(states + 1, states + 1),
@@ -65,6 +67,21 @@ def settled(pmdp: ParametricMDP, task: Task) -> np.ndarray:
     reached = np.zeros(states + 1, dtype=bool)
     reached[scipy.sparse.csgraph.breadth_first_order(backward, states, return_predecessors=False)] = True
     return ~reached[:states]
+
+
+def longest_episode(pmdp: ParametricMDP, task: Task, horizon: int | None) -> int:
+    """Steps after which we end an episode of an environment that has no time limit of its own.
+
+    After the objective's horizon, if it has one; early where no play of the model comes to an end.
+    """
+    if horizon is not None:
+        return horizon
+    source = pmdp.row_state[pmdp.transition_row]
+    forward = scipy.sparse.csr_array(
+        (np.ones(len(source), dtype=np.int32), (source, pmdp.visible_successor)), shape=(pmdp.num_states,) * 2
+    )
+    reached = scipy.sparse.csgraph.breadth_first_order(forward, pmdp.initial_state, return_predecessors=False)
+    return LONGEST if (task.decided | settled(pmdp, task))[reached].any() else LONGEST_ENDLESS
 
 
 def can_cut(pmdp: ParametricMDP, task: Task, limit: int | None, horizon: int | None) -> bool:

@@ -93,6 +93,8 @@ class Doubt:
             about = "parameters outside the domain explain them far better"
         elif self.kind == CONTRADICTION:
             return "the model is refuted: two certificates of this run contradict each other"
+        elif self.kind == REPEATED:
+            return f"the same chance was counted more than once: {REPEATS[WAYS[self.number]]}"
         elif self.kind in IN_TIME:
             total = f" (looked at after {counts.marks[self.number].total:,})" if self.number < len(counts.marks) else ""
             about = f"probabilities changed in the course of time{total}, or steps were not counted in their order"
@@ -104,6 +106,22 @@ NO_DOUBT = Doubt(-np.inf)
 IN_TIME = ("before", "after")
 #: No alternative: bounds that hold together with probability 1 − δ if the model is right, and do not.
 CONTRADICTION = "contradiction"
+#: Nor one: outcomes are not independent given state and action. In which way, and what to do about it.
+REPEATED = "repeated"
+SEEDING = "reset() must not seed the environment by itself, and reset(seed=...) must seed every copy apart"
+REPEATS = {
+    "row": "an outcome tells the next one of the same state and action",
+    "step": f"step by step, episodes have the outcomes of others; {SEEDING}",
+    "episode": f"episodes that begin alike go on alike; {SEEDING}",
+    "tick": f"copies of the environment draw the same random numbers; {SEEDING}",
+    "reset": "the environment seeds its generator anew in every reset(), not only where reset(seed=...) says so",
+}
+WAYS = tuple(REPEATS)
+
+
+def strongest(*doubts: Doubt) -> Doubt:
+    """The one that counts: repeated chance before all others, because then no data can be used."""
+    return max(doubts, key=lambda doubt: (doubt.kind == REPEATED, doubt.log_e_value))
 
 
 class Alternatives:

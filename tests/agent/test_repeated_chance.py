@@ -1,0 +1,85 @@
+"""Environments that draw the same chance again are noticed while they are played, and nothing is certified on that."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rpl_agent.agent import RPLAgent
+from rpl_agent.errors import RepeatedChanceWarning
+from tests.agent_worlds import CorridorEnv
+
+
+class OwnChance(CorridorEnv):
+    """A corridor whose random numbers come from a generator of its own: made once, or in every reset."""
+
+    def __init__(self, seed=0, in_reset=False):
+        super().__init__()
+        self._seed, self._in_reset = seed, in_reset
+        self._own = np.random.default_rng(seed)
+
+    def reset(self, *, seed=None, options=None):
+        if self._in_reset:
+            self._own = np.random.default_rng(self._seed)
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        kept, self._np_random = self._np_random, self._own
+        found = super().step(action)
+        self._np_random = kept
+        return found
+
+
+class SeedsItself(CorridorEnv):
+    """The usual mistake: a seed of its own for Gymnasium's generator, in every reset."""
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=7)
+
+
+def assert_nothing_is_certified(agent, words):
+    found = agent.certificate
+    assert found.refuted and (found.lower, found.upper) == (0.0, 1.0)
+    assert words in found.fallback and "no data" in found.fallback
+
+
+def test_copies_with_one_seed():
+    """Every chance was counted 16 times: 9 of 12 certificates were wrong, without a word."""
+    for seed in range(3):
+        lanes = gym.vector.SyncVectorEnv([partial(OwnChance, seed)] * 16)
+        with pytest.warns(RepeatedChanceWarning, match="seed every copy apart"):
+            agent = RPLAgent(seed=seed).learn(lanes, budget=200, log_interval=100)
+        assert_nothing_is_certified(agent, "seed every copy apart")
+
+
+def test_an_environment_that_seeds_itself():
+    for env, words in (
+        (SeedsItself(), "seeds its generator anew"),
+        (OwnChance(3, in_reset=True), "reset() must not seed"),
+    ):
+        with pytest.warns(RepeatedChanceWarning, match="same chance"):
+            agent = RPLAgent(seed=1).learn(env, budget=300, log_interval=100)
+        assert_nothing_is_certified(agent, words)
+        agent.learn(budget=20)  # it stays so
+        assert agent.certificate.refuted
+
+
+def test_it_stays_so_after_loading(tmp_path):
+    with pytest.warns(RepeatedChanceWarning):
+        RPLAgent(seed=1).learn(SeedsItself(), budget=100).save(tmp_path / "a.zip")
+    agent = RPLAgent.load(tmp_path / "a.zip", CorridorEnv())
+    with pytest.warns(RepeatedChanceWarning):
+        agent.learn(budget=500)
+    assert_nothing_is_certified(agent, "seeds its generator anew")
+
+
+@pytest.mark.filterwarnings("error")
+def test_honest_ones_are_not_accused():
+    """Sub-environments that are seeded apart, one after the other, with seeds in reset."""
+    lanes = gym.vector.SyncVectorEnv([CorridorEnv] * 16)
+    for env in (lanes, CorridorEnv(), gym.vector.SyncVectorEnv([lambda k=k: OwnChance(k) for k in range(16)])):
+        agent = RPLAgent(seed=0).learn(env, budget=400, log_interval=100)
+        assert not agent.certificate.refuted and agent.experience.watch.found is None
