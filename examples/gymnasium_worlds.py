@@ -13,11 +13,9 @@ import argparse
 
 import numpy as np
 
-from rpl_agent import RPLAgent
-from rpl_agent.model import Nature
+from rpl_agent import Nature, RPLAgent, solve
 from rpl_agent.pipeline import true_value
 from rpl_agent.relaxations.point import Point
-from rpl_agent.solver import solve
 from rpl_envs.toy_text import BoundEnv, frozen_lake, taxi
 
 

@@ -14,8 +14,7 @@ import argparse
 
 import numpy as np
 
-from rpl_agent import Config, Domain, Objective, ParametricMDP, Policy, Polynomial, Simulator, build, certify
-from rpl_agent.evidence.counts import Counts
+from rpl_agent import Config, Counts, Domain, Objective, ParametricMDP, Policy, Polynomial, Simulator, build, certify
 
 GOOD, WORN, BAD, FAILED = range(4)
 DAYS = 20

@@ -14,7 +14,7 @@ from pathlib import Path
 import gymnasium as gym
 
 import rpl_envs
-from rpl_agent.agent import OracleCallback, RPLAgent
+from rpl_agent import OracleCallback, RPLAgent
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--budget", type=int, default=5_000, help="episodes")
