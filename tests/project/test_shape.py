@@ -27,8 +27,8 @@ C_LINES, C_ARGUMENTS, C_FILE_LINES = 70, 13, 600
 #: Lines of Python a package may have. Lower a number when its package shrinks; a feature that comes in says in its
 #: commit what goes out. Lines may move between packages, so what may only fall is the sum.
 LINES_OF_PACKAGE = {
-    "envs/rpl_envs": 2_876,
-    "rpl_agent": 1_650,
+    "envs/rpl_envs": 2_874,
+    "rpl_agent": 1_649,
     "rpl_agent/_core": 300,
     "rpl_agent/agent": 6_735,
     "rpl_agent/baselines": 1_190,
@@ -36,7 +36,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/coupled": 1_090,
     "rpl_agent/evidence": 1_096,
     "rpl_agent/experiments": 2_248,
-    "rpl_agent/formats": 6_615,
+    "rpl_agent/formats": 6_581,
     "rpl_agent/likelihood": 3_005,
     "rpl_agent/model": 4_195,
     "rpl_agent/plotting": 315,
@@ -163,7 +163,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 39_021
+    assert sum(LINES_OF_PACKAGE.values()) <= 38_984
 
 
 def test_folders_are_not_crowded():

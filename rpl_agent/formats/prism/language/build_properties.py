@@ -27,7 +27,7 @@ class PropertyBuilder(Transformer):
         side = "high" if operator in ("<", "<=") else "low"
         return {side: value, f"strict_{side}": operator in ("<", ">")}
 
-    def window(self, _left: Token, low: Any, _comma: Token, high: Any, _right: Token) -> dict[str, Any]:
+    def window(self, low: Any, high: Any) -> dict[str, Any]:
         return {"low": low, "high": high}
 
     def unary_path(self, operator: Token, *items: Any) -> ast.Expression:
@@ -67,9 +67,6 @@ class PropertyBuilder(Transformer):
         raise PrismError("the steady-state operator 'S' is not supported", at(word))
 
     # -- operators ------------------------------------------------------------------------------------------------
-    def extremum(self, token: Token) -> Token:
-        return token
-
     def probability_operator(self, *tokens: Token) -> dict[str, Any]:
         return {"quantity": "P", "reward": None, "position": at(tokens[0]), **_senses(tokens)}
 
@@ -85,25 +82,15 @@ class PropertyBuilder(Transformer):
             raise PrismError("a reward structure is given by its name or its number", number.position)
         return {"quantity": "R", "reward": reward, "position": at(tokens[0]), **_senses(tokens)}
 
-    def reward_index(self, _left: Token, index: Any, _right: Token) -> Any:
-        return index
-
     def question(self, operator: Token, *threshold: Any) -> dict[str, Any]:
         return {"comparison": str(operator), "threshold": threshold[0]} if threshold else {}
 
-    def state_filter(self, _left: Token, item: Any, _right: Token) -> Any:
-        return item
-
-    def probability(self, operator: dict, question: dict, _l: Token, path: Any, *rest: Any) -> ast.Property:
-        return ast.Property(**operator, **question, path=path, filter=_old_filter(rest[:-1], question))
+    def probability(self, operator: dict, question: dict, path: Any, *filters: Any) -> ast.Property:
+        return ast.Property(**operator, **question, path=path, filter=_old_filter(filters, question))
 
     reward = probability
 
-    def filter_name(self, token: Token) -> Token:
-        return token
-
-    def filtered(self, _w: Token, _l: Token, name: Token, _c: Token, found: ast.Property, *rest: Any) -> ast.Property:
-        states = next((r for r in rest if isinstance(r, ast.Expression)), None)
+    def filtered(self, name: Token, found: ast.Property, states: Any = None) -> ast.Property:
         if found.filter is not None:
             raise PrismError("a filter within a filter is not supported", at(name))
         return ast.Property(**{**found.__dict__, "filter": (str(name), states)})

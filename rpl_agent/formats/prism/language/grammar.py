@@ -7,9 +7,11 @@ from importlib.resources import files
 
 GRAMMAR = files("rpl_agent.formats.prism.language").joinpath("grammar.lark").read_text()
 
-# Words with a meaning in the grammar above: the lexer turns a NAME with this spelling into the token of that name.
+# Words with a meaning in the grammar: the lexer turns a NAME with this spelling into the token of that name. Those that
+# begin with an underscore are not shown to the tree builder.
+_SILENT = ("global", "endinit", "module", "endmodule", "endrewards", "func", "filter")
 KEYWORDS = {
-    word: word.upper()
+    word: f"_{word.upper()}" if word in _SILENT else word.upper()
     for word in (
         "mdp dtmc nondeterministic probabilistic const int double bool formula label global init endinit "
         "imdp idtmc module endmodule rewards endrewards true false min max func Pmax Pmin P Rmax Rmin R F U G X W C "

@@ -154,9 +154,6 @@ class _Builder(PropertyBuilder):
     def label_name(self, token: Token) -> ast.Expression:
         return ast.LabelName(at(token), token[1:-1])
 
-    def parenthesis(self, _left: Token, inner: ast.Expression, _right: Token) -> ast.Expression:
-        return inner
-
     def prefix(self, token: Token, argument: ast.Expression) -> ast.Expression:
         return ast.Apply(at(token), "neg" if token == "-" else "!", (argument,))
 
@@ -183,53 +180,43 @@ class _Builder(PropertyBuilder):
                 factors = [ast.Apply(at(operator), "/", (left, factor))]
         return factors[0] if len(factors) == 1 else ast.Apply(position, "*", tuple(factors))
 
-    def conditional(self, test: Any, token: Token, yes: Any, _colon: Token, no: Any) -> ast.Expression:
+    def conditional(self, test: Any, token: Token, yes: Any, no: Any) -> ast.Expression:
         return ast.Apply(at(token), "?:", (test, yes, no))
 
-    def function_name(self, token: Token) -> Token:
-        return token
-
-    old_function_name = function_name
-
-    def call(self, function: Token, *items: Any) -> ast.Expression:
+    def call(self, function: Token, *arguments: ast.Expression) -> ast.Expression:
         if function == "log":
             raise PrismError(
                 "'log' is not supported: probabilities and rewards are exact rational numbers", at(function)
             )
-        arguments = tuple(items[1::2])
         low, high = {"pow": (2, 2), "mod": (2, 2), "min": (1, 10**6), "max": (1, 10**6)}.get(str(function), (1, 1))
         if not low <= len(arguments) <= high:
             raise PrismError(f"'{function}' takes {low} argument(s), {len(arguments)} given", at(function))
         return ast.Apply(at(function), str(function), arguments)
 
-    def old_call(self, _func: Token, _left: Token, function: Token, *items: Any) -> ast.Expression:
+    def old_call(self, function: Token, *arguments: ast.Expression) -> ast.Expression:
         if str(function) not in ("pow", "mod", "floor", "ceil", "round", "log", "min", "max"):
             raise PrismError(f"unknown function '{function}'", at(function))
-        return self.call(function, *items)
+        return self.call(function, *arguments)
 
     # -- declarations ---------------------------------------------------------------------------------------------
     def model_type(self, token: Token) -> tuple[str, Position]:
         return ("mdp" if token in ("mdp", "imdp", "nondeterministic") else "dtmc"), at(token)
 
-    def constant_type(self, token: Token) -> str:
-        return str(token)
+    def constant(self, _word: Token, *items: Any) -> ast.Constant:
+        value = items[-1] if isinstance(items[-1], ast.Expression) else None
+        *kind, name = items if value is None else items[:-1]
+        return ast.Constant(str(name), str(kind[0]) if kind else "int", value, at(name))
 
-    def constant(self, *items: Any) -> ast.Constant:
-        kind = items[1] if type(items[1]) is str else "int"
-        name = next(i for i in items if isinstance(i, Token) and i.type == "NAME")
-        value = next((i for i in items if isinstance(i, ast.Expression)), None)
-        return ast.Constant(str(name), kind, value, at(name))
-
-    def formula(self, _w: Token, name: Token, _eq: Token, value: Any, _end: Token) -> ast.Formula:
+    def formula(self, _word: Token, name: Token, value: Any) -> ast.Formula:
         return ast.Formula(str(name), value, at(name))
 
-    def label(self, _w: Token, name: Token, _eq: Token, value: Any, _end: Token) -> ast.Label:
+    def label(self, _word: Token, name: Token, value: Any) -> ast.Label:
         return ast.Label(name[1:-1], value, at(name))
 
-    def init_block(self, word: Token, value: Any, _end: Token) -> ast.InitialStates:
+    def init_block(self, word: Token, value: Any) -> ast.InitialStates:
         return ast.InitialStates(value, at(word))
 
-    def bounded(self, _left: Token, low: Any, _dots: Token, high: Any, _right: Token) -> tuple[Any, Any]:
+    def bounded(self, low: Any, high: Any) -> tuple[Any, Any]:
         return low, high
 
     def boolean(self, _word: Token) -> tuple[None, None]:
@@ -238,23 +225,13 @@ class _Builder(PropertyBuilder):
     def unbounded(self, word: Token) -> None:
         raise PrismError("unbounded 'int' variables are not supported: give a range [low..high]", at(word))
 
-    def initial(self, _word: Token, value: Any) -> Any:
-        return value
-
-    def variable(self, name: Token, _colon: Token, bounds: tuple[Any, Any], *rest: Any) -> ast.Variable:
-        initial = rest[0] if isinstance(rest[0], ast.Expression) else None
-        return ast.Variable(str(name), bounds[0], bounds[1], initial, at(name))
-
-    def global_variable(self, _word: Token, variable: ast.Variable) -> ast.Variable:
-        return variable
-
-    def action_name(self, token: Token) -> Token:
-        return token
+    def variable(self, name: Token, bounds: tuple[Any, Any], *initial: Any) -> ast.Variable:
+        return ast.Variable(str(name), *bounds, initial[1] if initial else None, at(name))
 
     def action(self, left: Token, *rest: Token) -> tuple[str | None, Position]:
         return (str(rest[0]) if len(rest) == 2 else None), at(left)
 
-    def assignment(self, _left: Token, name: Token, _eq: Token, value: Any, _right: Token) -> ast.Assignment:
+    def assignment(self, name: Token, value: Any) -> ast.Assignment:
         return ast.Assignment(name.rstrip("'").strip(), value, at(name))
 
     def assignments(self, *items: Any) -> tuple[ast.Assignment, ...]:
@@ -266,27 +243,27 @@ class _Builder(PropertyBuilder):
     def interval(self, left: Token, low: Any, _comma: Token, high: Any, _right: Token) -> tuple[Any, Any, Position]:
         return low, high, at(left)
 
-    def likely_update(self, chance: Any, _colon: Token, assignments: tuple[ast.Assignment, ...]) -> ast.ParsedUpdate:
+    def likely_update(self, chance: Any, assignments: tuple[ast.Assignment, ...]) -> ast.ParsedUpdate:
         if type(chance) is tuple:
             return ast.ParsedUpdate(chance[0], assignments, chance[2], chance[1])
         return ast.ParsedUpdate(chance, assignments, chance.position)
 
-    def updates(self, *items: Any) -> tuple[ast.ParsedUpdate, ...]:
-        return tuple(i for i in items if isinstance(i, ast.ParsedUpdate))
+    def updates(self, *items: ast.ParsedUpdate) -> tuple[ast.ParsedUpdate, ...]:
+        return items
 
-    def command(self, action: Any, guard: Any, _arrow: Token, updates: Any, _end: Token) -> ast.ParsedCommand:
+    def command(self, action: Any, guard: Any, updates: Any) -> ast.ParsedCommand:
         return ast.ParsedCommand(action[0], guard, updates, action[1])
 
-    def module(self, _word: Token, name: Token, *items: Any) -> ast.Module:
+    def module(self, name: Token, *items: Any) -> ast.Module:
         variables = tuple(i for i in items if isinstance(i, ast.Variable))
         commands = tuple(i for i in items if isinstance(i, ast.ParsedCommand))
         return ast.Module(str(name), variables, commands, at(name))
 
-    def pair(self, old: Token, _eq: Token, new: Token) -> tuple[str, str]:
+    def pair(self, old: Token, new: Token) -> tuple[str, str]:
         return str(old), str(new)
 
-    def renaming(self, _word: Token, name: Token, _eq: Token, base: Token, *rest: Any) -> ast.Renaming:
-        return ast.Renaming(str(name), str(base), tuple(r for r in rest if type(r) is tuple), at(name))
+    def renaming(self, name: Token, base: Token, *pairs: tuple[str, str]) -> ast.Renaming:
+        return ast.Renaming(str(name), str(base), pairs, at(name))
 
     def reward_item(self, *items: Any) -> ast.ParsedRewardItem:
         on_transition = type(items[0]) is tuple
