@@ -40,6 +40,8 @@ if TYPE_CHECKING:  # certificates
     from rpl_agent.pipeline import Config as Config
     from rpl_agent.pipeline import certify as certify
 if TYPE_CHECKING:  # solving
+    from rpl_agent.coupled.region import RegionSolution as RegionSolution
+    from rpl_agent.coupled.region import solve_region as solve_region
     from rpl_agent.relaxations.umdp import UncertainMDP as UncertainMDP
     from rpl_agent.solver import Solution as Solution
     from rpl_agent.solver import solve as solve

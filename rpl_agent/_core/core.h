@@ -867,9 +867,11 @@ typedef struct row_groups {
 } row_groups;
 
 /* Transitions, and the functions p_f + slope_f.y (F; F, r) that their probabilities are, up to error_f; with a curvature,
- * p_f + slope_f.y + y'M_f y, M_f its lower triangle, row by row, and bend_f (F) a bound of |y'M_f y|, |y| <= 1. */
+ * p_f + slope_f.y + y'M_f y, M_f its lower triangle, row by row, and bend_f (F) a bound of |y'M_f y|. y is in the
+ * unit ball, or, where is_box, in the cube of all |y_j| <= 1. */
 typedef struct row_chances {
     int64_t r;
+    bool is_box;
     const int64_t *row_ptr;
     const int32_t *successor;
     const int32_t *expression;
@@ -887,6 +889,11 @@ typedef struct affine_functions {
     const double *next_u;
     const double *next_g;
 } affine_functions;
+
+/* out (R): the residuals of single rows, for all y; of_row (R): their states. Scratch: 2 r + 2 r r. */
+void row_residuals(int64_t rows, const int32_t *of_row, const row_groups *groups, const row_chances *chances,
+                   const double *reward, double gamma, double sign, const affine_functions *functions, double *scratch,
+                   double *out);
 
 /* out[s] >= sign (T U - U) of all groups first[s]:first[s + 1] of each state s of `order`, for all |y| <= 1,
  * rounding included: a value <= 0 proves the inequality of the state. sign is 1 for upper functions, -1 for lower

@@ -1,4 +1,4 @@
-/* Residuals of affine value functions: by how much a row can miss its Bellman inequality on the unit ball.
+/* Residuals of affine value functions: by how much a row can miss its Bellman inequality on the unit ball or cube.
  *
  * U(s, y) = u(s) + g(s).y     the affine function; u, g of the state itself, next_u, next_g of its successors
  * p + beta.y                  the probability of a transition, up to an error per expression (coupled/frame.py)
@@ -15,7 +15,8 @@
  *
  * where probabilities are quadratic, p_i + beta_i.y + y'M_i y, up to gamma sum_i (y'M_i y) (G_i.y), which is of the third order.
  *
- * On |y| <= 1 it is at most a + |l| + max(lambda, 0), lambda the largest eigenvalue of M (bend.h). */
+ * On |y| <= 1 it is at most a + |l| + max(lambda, 0), lambda the largest eigenvalue of M (bend.h); on the cube of all
+ * |y_j| <= 1 at most a + sum |l_j| + sum max(M_jj, 0) + the sum of the other |M_jk|. */
 #include <stddef.h>
 
 #include "bend.h"
@@ -28,6 +29,18 @@ static double positive_part(int64_t r, const double *M, double *scratch)
         for (int64_t k = 0; k <= j; k++, at++)
             scratch[at] = -M[j * r + k];
     return negative_part(r, scratch, 0.0, RESIDUAL_HALVINGS, &size, scratch + triangle(r));
+}
+
+/* An upper bound of y'My on the cube, at least 0, M (r, r) symmetric, rounding included. */
+static double largest_on_cube(int64_t r, const double *M)
+{
+    double total = 0.0;
+    for (int64_t j = 0; j < r; j++) {
+        total += larger(M[j * r + j], 0.0);
+        for (int64_t k = 0; k < r; k++)
+            total += k == j ? 0.0 : fabs(M[j * r + k]);
+    }
+    return total * (1.0 + 4.0 * r * r * UNIT_ROUNDOFF);
 }
 
 /* M = scale (sym sum_i beta_i G_i' + sum_i D_i M_i) of group k. */
@@ -64,7 +77,7 @@ static void curvature_of(int64_t k, const row_groups *groups, const row_chances 
     }
 }
 
-/* A number >= sign (T U - U) of group k for all |y| <= 1, with U(s, y) = u + g.y; inf where numbers overflow.
+/* A number >= sign (T U - U) of group k for all y, with U(s, y) = u + g.y; inf where numbers overflow.
  * Scratch: l (r), M (r, r), 2 triangles. */
 static double residual(int64_t k, const row_groups *groups, const row_chances *chances, const double *reward,
                        double gamma, double sign, double u, const double *g, const affine_functions *functions,
@@ -107,7 +120,7 @@ static double residual(int64_t k, const row_groups *groups, const row_chances *c
         square += l[j] * l[j];
         norm += fabs(l[j]);
     }
-    if (square >= SAFE_SQUARES) /* below, squares underflow: the sum of all sizes is a bound */
+    if (!chances->is_box && square >= SAFE_SQUARES) /* below, squares underflow: the sum of all sizes is a bound */
         norm = sqrt(square);
     norm *= 1.0 + (r + 4.0) * UNIT_ROUNDOFF;
     double rounding = (2.0 * terms + 6.0 * r + 24.0) * UNIT_ROUNDOFF * size;
@@ -118,10 +131,20 @@ static double residual(int64_t k, const row_groups *groups, const row_chances *c
     /* `curve` bounds the quadratic term well enough for actions that are far from the best. */
     if (sign * a + norm + rounding + curve > 0.0) {
         curvature_of(k, groups, chances, gamma * sign, u, g, functions->next_u, functions->next_g, M);
-        curve = positive_part(r, M, M + r * r);
+        curve = chances->is_box ? largest_on_cube(r, M) : positive_part(r, M, M + r * r);
     }
     double missed = sign * a + norm + curve + rounding;
     return isnan(missed) ? INFINITY : missed;
+}
+
+void row_residuals(int64_t rows, const int32_t *of_row, const row_groups *groups, const row_chances *chances,
+                   const double *reward, double gamma, double sign, const affine_functions *functions, double *scratch,
+                   double *out)
+{
+    const int64_t r = chances->r;
+    for (int64_t k = 0; k < rows; k++)
+        out[k] = residual(k, groups, chances, reward, gamma, sign, functions->u[of_row[k]],
+                          functions->g + of_row[k] * r, functions, scratch, scratch + r);
 }
 
 void residuals(int64_t count, const int64_t *order, const int64_t *first, const row_groups *groups,

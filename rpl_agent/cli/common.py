@@ -298,8 +298,15 @@ def emit(arguments: argparse.Namespace, data: Mapping[str, Any], title: str, tex
 
     table = Table(title=title, show_header=False, title_justify="left")
     for key, value in data.items():
-        table.add_row(
-            key.replace("_", " "),
-            f"{value:,.6g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value),
-        )
+        table.add_row(key.replace("_", " "), _shown(value))
     Console().print(table)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float | int):
+        return f"{value:,.6g}" if isinstance(value, float) else f"{value:,}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} = {_shown(entry)}" for key, entry in value.items())
+    return str(value)

@@ -6,13 +6,17 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.common import add_json, add_source, emit, file_as_model, load_model, load_source, pairs
-from rpl_agent.cli.parser import between
+from rpl_agent.cli.parser import between, count, output_file
 from rpl_agent.cli.stored import ID_OR_RUN, run_of
+from rpl_agent.errors import ModelError
 
 if TYPE_CHECKING:
     from rpl_agent.formats.prism import PrismModel
     from rpl_agent.model import Objective, ParametricMDP
     from rpl_agent.solver.solution import Solution
+
+#: width of the bracket at known parameters
+POINT_PRECISION = 1e-6
 
 
 def register(commands: Any) -> None:
@@ -22,10 +26,26 @@ def register(commands: Any) -> None:
     info.set_defaults(run=run_info)
     optimum = commands.add_parser(
         "solve",
-        help="the answer to a property at known parameters, or the optimal value of a world, as certified bounds",
+        help="the answer to a property at known parameters or for all in a region, or the optimal value of a world",
+        description="Certified bounds. With --theta (or no parameters): the value there. Without: for all parameters "
+        "in the ranges of --param, where a comparison such as P<=0.3 [ … ] holds everywhere, nowhere, or in parts.",
     )
     add_source(optimum)
-    optimum.add_argument("--precision", type=between(0, 1), default=1e-6, help="width of the bracket (default 1e-6)")
+    optimum.add_argument(
+        "--precision", type=between(0, 1),
+        help="width of the bracket (default 1e-6); of a region, how far its bounds may be from values that are "
+        "attained, as a share of their range (default 0.01)",
+    )  # fmt: skip
+    optimum.add_argument(
+        "--boxes",
+        type=count,
+        metavar="N",
+        help="of a region: how many boxes may be bounded on each side (default 2000)",
+    )
+    optimum.add_argument(
+        "--plot", type=output_file(".png", ".pdf", ".svg"), metavar="FILE",
+        help="of a region with one or two parameters: draw the values, or where the comparison holds",
+    )  # fmt: skip
     add_json(optimum)
     optimum.set_defaults(run=run_solve)
 
@@ -94,15 +114,22 @@ def _info_of_intervals(arguments: argparse.Namespace, model: PrismModel) -> None
     )
 
 
+def _only_for_regions(arguments: argparse.Namespace) -> None:
+    for option in ("plot", "boxes"):
+        if getattr(arguments, option) is not None:
+            raise ModelError(f"--{option} is for regions: a model of your own with parameters, without --theta")
+
+
 def run_solve(arguments: argparse.Namespace) -> int:
     file_as_model(arguments)
     if arguments.model is not None and arguments.id is None:
         return _solve_property(arguments)
     from rpl_agent.solver import solve_at
 
+    _only_for_regions(arguments)
     source = load_source(arguments)
     theta = source.require_theta("rpl solve")
-    solution = solve_at(source.pmdp, theta, source.objective, precision=arguments.precision)
+    solution = solve_at(source.pmdp, theta, source.objective, precision=arguments.precision or POINT_PRECISION)
     problems = solution.check()
     data = {"model": source.name, "objective": source.objective.describe()}
     data |= _numbers(solution.lower, solution.upper, solution, problems)
@@ -126,7 +153,6 @@ def _numbers(lower: float, upper: float, solution: Solution, problems: list[str]
 
 def _solve_property(arguments: argparse.Namespace) -> int:
     """A property of a file: a bracket, or yes and no; robust and optimistic for an interval model."""
-    from rpl_agent.errors import ModelError, listed
     from rpl_agent.formats import prism
     from rpl_agent.model import Nature
 
@@ -137,9 +163,11 @@ def _solve_property(arguments: argparse.Namespace) -> int:
     if given or (model.bounds is None and not domain.parameters):
         theta = model.theta(given)
     elif model.bounds is None:
-        names = listed(model.parameters)
-        raise ModelError(f"rpl solve needs the true parameters: give --theta NAME=VALUE for each of {names}")
-    answers = prism.answer(model, arguments.property, theta, precision=arguments.precision)
+        from rpl_agent.cli.region import solve_region_question
+
+        return solve_region_question(arguments, model)
+    _only_for_regions(arguments)
+    answers = prism.answer(model, arguments.property, theta, precision=arguments.precision or POINT_PRECISION)
     natures = {Nature.ADVERSARIAL: "robust", Nature.COOPERATIVE: "optimistic"}
     parts = []
     for found in answers:

@@ -32,6 +32,7 @@ from functools import cached_property
 import numpy as np
 
 from rpl_agent._core import UNIT_ROUNDOFF, Struct, core
+from rpl_agent.coupled.box_frame import BoxFrame, cube_sizes
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.frame import Frame
@@ -66,7 +67,7 @@ class AffineBound:
 
     side: Side
     policy: Policy | None
-    frame: Frame
+    frame: Frame | BoxFrame
     values: np.ndarray
     gradient: np.ndarray
     slack: np.ndarray
@@ -107,13 +108,14 @@ def rules_of(problem: Problem, policy: Policy | None) -> Struct:
     )  # fmt: skip
 
 
-def chances_of(problem: Problem, frame: Frame) -> Struct:
+def chances_of(problem: Problem, frame: Frame | BoxFrame) -> Struct:
     """`row_chances`: the model's transitions as functions of y."""
     pmdp, forms = problem.pmdp, frame.split(problem.pmdp.table)
-    bend = None if forms.curvature is None else curvature_sizes(forms.curvature, frame.dimension)
+    sizes, is_box = (curvature_sizes, False) if isinstance(frame, Frame) else (cube_sizes, True)
+    bend = None if forms.curvature is None else sizes(forms.curvature, frame.dimension)
     return core.RowChances(
-        r=frame.dimension, row_ptr=pmdp.row_ptr, successor=pmdp.successor, expression=pmdp.expression, p=forms.p,
-        slope=forms.slope, error=forms.error, curvature=forms.curvature, bend=bend,
+        r=frame.dimension, is_box=is_box, row_ptr=pmdp.row_ptr, successor=pmdp.successor, expression=pmdp.expression,
+        p=forms.p, slope=forms.slope, error=forms.error, curvature=forms.curvature, bend=bend,
     )  # fmt: skip
 
 
@@ -142,6 +144,19 @@ def sweep(
     core.residuals(
         len(order), order, first, groups, chances, problem.reward, problem.gamma, side.value, margin, functions,
         np.empty(2 * r + 2 * r * r), out,
+    )  # fmt: skip
+    return out
+
+
+def row_excess(problem: Problem, chances: Struct, side: Side, here: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """(R,) by how much each row may miss its inequality."""
+    pmdp, r = problem.pmdp, chances.r
+    u, g = (np.ascontiguousarray(a) for a in here)
+    functions = core.AffineFunctions(u=u, g=g, next_u=u, next_g=g)
+    out = np.empty(pmdp.num_rows)
+    core.row_residuals(
+        pmdp.num_rows, pmdp.row_state, groups_of(problem, None), chances, problem.reward, problem.gamma, side.value,
+        functions, np.empty(2 * r + 2 * r * r), out,
     )  # fmt: skip
     return out
 

@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 
 from rpl_agent.coupled.affine import AffineProof, Side
-from rpl_agent.coupled.expansion import ValueExpansion, backward_order, expand, expand_without_cycles, improved
+from rpl_agent.coupled.expansion import ValueExpansion, expansion_of
 from rpl_agent.coupled.find import find_bound
 from rpl_agent.coupled.horizon import StepExpansion, greedy_rules
 from rpl_agent.coupled.pieces import worst_of_pieces
@@ -23,8 +23,6 @@ from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.relaxations.rectangular import Rectangular
 from rpl_agent.solver.problem import Problem
 
-#: steps of policy iteration at the centre of a frame
-IMPROVEMENTS = 12
 #: a side is left alone where even a bound without slack would gain less than this share of the gap
 WORTHWHILE = 0.02
 #: a side is split where the slack, or a bound that was not found, costs more than this share of the gap
@@ -84,7 +82,7 @@ def coupled_bounds(
         return None
     if objective.horizon is not None:
         return _horizon_bounds(problem, region, frame, policy)
-    expansion = _expansion(problem, frame, policy, start)
+    expansion = expansion_of(problem, frame, policy, start)
     if expansion is None:
         return None
     search, proof = Search(problem, expansion.policy, directions), AffineProof(problem, region)
@@ -155,7 +153,7 @@ def is_rectangular(relaxation: Relaxation, region: Region) -> bool:
 def _gradient_only(problem: Problem, region: Region, policy: Policy | None, start: Policy) -> CoupledBounds | None:
     """No better bounds, but the gradient that says where the gap comes from."""
     low, high = region.box()
-    expansion = _expansion(problem, Frame((low + high) / 2, np.eye(len(low)), 1.0), policy, start)
+    expansion = expansion_of(problem, Frame((low + high) / 2, np.eye(len(low)), 1.0), policy, start)
     if expansion is None:
         return None
     return CoupledBounds(-np.inf, np.inf, expansion.policy, expansion.gradient[problem.pmdp.initial_state])
@@ -181,7 +179,7 @@ class Search:
         frame = frame_of(region, self.directions)
         if frame is None:
             return np.inf
-        expansion = _expansion(self.problem, frame, None if every_policy else self.policy, self.policy)
+        expansion = expansion_of(self.problem, frame, None if every_policy else self.policy, self.policy)
         if expansion is None:
             return np.inf
         return side.value * self.bound(AffineProof(self.problem, region), expansion, side, every_policy)
@@ -191,21 +189,3 @@ def _without_slack(expansion: ValueExpansion, region: Region, side: Side, state:
     """The bound that the expansion would give if it were exact."""
     value, slope = -side.value * float(expansion.values[state]), -side.value * expansion.gradient[state]
     return -side.value * expansion.frame.minimum(region, value, slope)
-
-
-def _expansion(problem: Problem, frame: Frame, policy: Policy | None, start: Policy) -> ValueExpansion | None:
-    """The expansion of the policy, or of the best one at the centre."""
-    order = backward_order(problem)
-    if order is not None:
-        return expand_without_cycles(problem, frame, order, policy)
-    expansion = expand(problem, frame, policy if policy is not None else start)
-    if policy is not None or start.rows is None:
-        return expansion
-    for _ in range(IMPROVEMENTS):
-        if expansion is None:
-            return None
-        better = improved(problem, expansion)
-        if better is None:
-            return expansion
-        expansion = expand(problem, frame, better)
-    return expansion

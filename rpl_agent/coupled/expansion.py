@@ -18,6 +18,7 @@ import scipy
 
 from rpl_agent._core import Struct, core
 from rpl_agent.coupled.affine import chances_of, groups_of
+from rpl_agent.coupled.box_frame import BoxFrame
 from rpl_agent.model.csr import best_rows, gather
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy
@@ -27,6 +28,10 @@ from rpl_agent.solver.problem import Problem
 
 #: cyclic parts with more states than this are not factorised: fill-in grows faster than their number
 FACTOR_LIMIT = 120_000
+#: chains of policies that are kept for the next expansion
+KEPT_CHAINS = 64
+#: steps of policy iteration at the centre of a frame
+IMPROVEMENTS = 12
 #: a finite stand-in for infinite values, relative to the others
 LOST = 4.0
 #: smaller gains, relative to the values, do not change a policy
@@ -51,7 +56,7 @@ class ValueExpansion:
     """
 
     policy: Policy
-    frame: Frame
+    frame: Frame | BoxFrame
     chances: Struct  # row_chances
     values: np.ndarray
     gradient: np.ndarray
@@ -77,7 +82,7 @@ def backward_order(problem: Problem) -> np.ndarray | None:
 
 
 def expand_without_cycles(
-    problem: Problem, frame: Frame, order: np.ndarray, policy: Policy | None
+    problem: Problem, frame: Frame | BoxFrame, order: np.ndarray, policy: Policy | None
 ) -> ValueExpansion | None:
     """The expansion of a policy, or of the best one at the centre (None), everywhere in a model without cycles."""
     pmdp, chances = problem.pmdp, chances_of(problem, frame)
@@ -98,43 +103,147 @@ def expand_without_cycles(
     return ValueExpansion(chosen, frame, chances, values, gradient, scope, scope, order)
 
 
-def expand(problem: Problem, frame: Frame, policy: Policy) -> ValueExpansion | None:
-    """The expansion of a policy in a model with cycles, None where it is infinite or too large to be factorised."""
+def expansion_of(
+    problem: Problem, frame: Frame | BoxFrame, policy: Policy | None, start: Policy
+) -> ValueExpansion | None:
+    """The expansion of a policy, or, without one, of the best one at the centre, looked for from a start."""
+    order = backward_order(problem)
+    if order is not None:
+        return expand_without_cycles(problem, frame, order, policy)
+    expansion = expand(problem, frame, policy if policy is not None else start)
+    if policy is not None or start.rows is None:
+        return expansion
+    for _ in range(IMPROVEMENTS):
+        if expansion is None:
+            return None
+        better = improved(problem, expansion)
+        if better is None:
+            return expansion
+        expansion = expand(problem, frame, better)
+    return expansion
+
+
+@dataclass(frozen=True)
+class PolicyChain:
+    """What of a policy's chain does not depend on the parameters, as long as the same probabilities are positive.
+
+    Attributes
+    ----------
+    source, target, expression, weight : (n,) of the transitions of undecided states that are played, by state
+    first, states : where the transitions of each of these states begin
+    solved, reached, lost : as in `ValueExpansion`; where the value is infinite
+    inner : (n,) which transitions stay among the solved states
+    place, indices, indptr : the pattern of I − γ P, and where the entries of the identity and of P stand in it
+    """
+
+    source: np.ndarray
+    target: np.ndarray
+    expression: np.ndarray
+    weight: np.ndarray
+    first: np.ndarray
+    states: np.ndarray
+    solved: np.ndarray
+    reached: np.ndarray
+    lost: np.ndarray
+    inner: np.ndarray
+    place: np.ndarray
+    indices: np.ndarray
+    indptr: np.ndarray
+
+    def factors(self, p: np.ndarray) -> Any:
+        """The factorisation of I − γ P for probabilities p (n,), None where it is singular."""
+        n = len(self.solved)
+        entries = np.concatenate([np.ones(n), -p[self.inner]])
+        data = np.bincount(self.place, entries, len(self.indices))
+        try:
+            return scipy.sparse.linalg.splu(scipy.sparse.csc_array((data, self.indices, self.indptr), shape=(n, n)))
+        except RuntimeError:  # singular
+            return None
+
+    def unsolved(self, size: int) -> np.ndarray:
+        """(S,) where the linear system has no equation."""
+        found = np.ones(size, bool)
+        found[self.solved] = False
+        return found
+
+    def sums(self, terms: np.ndarray, size: int) -> np.ndarray:
+        """(S, …) sums over the transitions of each state, of terms (n, …)."""
+        total = np.zeros((size, *terms.shape[1:]))
+        if len(self.states):
+            total[self.states] = np.add.reduceat(terms, self.first)
+        return total
+
+
+def _chain_of(problem: Problem, weights: np.ndarray, p: np.ndarray) -> PolicyChain:
+    """The chain of a policy (R,) where expressions have these values (F,)."""
     pmdp, decided = problem.pmdp, problem.task.decided
-    groups, chances = groups_of(problem, policy), chances_of(problem, frame)
-    size, played = pmdp.num_states, np.flatnonzero((groups.weights > 0.0) & ~decided[pmdp.row_state])
+    size, played = pmdp.num_states, np.flatnonzero((weights > 0.0) & ~decided[pmdp.row_state])
     moves, own = gather(pmdp.row_ptr, played)
     row = np.repeat(played, np.diff(own))
     source, target, f = pmdp.row_state[row], pmdp.successor[moves], pmdp.expression[moves]
-    weight = problem.gamma * groups.weights[row]
-    p = weight * chances.p[f]
-    worthless, lost = _never_ending(problem, groups.weights, chances.p, source, target)
+    worthless, lost = _never_ending(problem, weights, p, source, target)
     solved = np.flatnonzero(~decided & ~worthless & ~lost)
-    if lost[pmdp.initial_state] or not 0 < len(solved) <= FACTOR_LIMIT:
-        return None
     position = np.full(size, -1)
     position[solved] = np.arange(len(solved))
     inner = (position[source] >= 0) & (position[target] >= 0)
-    ends = (position[source[inner]], position[target[inner]])
-    chain = scipy.sparse.csc_array((p[inner], ends), shape=(len(solved), len(solved)))
-    try:
-        factors = scipy.sparse.linalg.splu(
-            scipy.sparse.csc_matrix(scipy.sparse.eye_array(len(solved), format="csc") - chain)
-        )
-    except RuntimeError:  # singular
+    diagonal = np.arange(len(solved))
+    rows = np.concatenate([diagonal, position[source[inner]]])
+    columns = np.concatenate([diagonal, position[target[inner]]])
+    entries, place = np.unique(columns * len(solved) + rows, return_inverse=True)
+    indptr = np.searchsorted(entries, np.arange(len(solved) + 1) * len(solved))
+    states, first = np.unique(source, return_index=True)
+    reached = ~decided & _reachable(pmdp.initial_state, source, target, size)
+    return PolicyChain(
+        source, target, f, problem.gamma * weights[row], first, states, solved, reached, lost, inner,
+        place.reshape(-1), (entries % max(len(solved), 1)).astype(np.int32), indptr.astype(np.int32),
+    )  # fmt: skip
+
+
+def known_chain(problem: Problem, weights: np.ndarray, p: np.ndarray) -> PolicyChain:
+    """The chain of a policy (R,) where expressions have these values (F,), kept with the problem."""
+    key = (weights.tobytes(), (p > 0.0).tobytes())
+    known = problem.chains
+    if key not in known:
+        if len(known) >= KEPT_CHAINS:
+            known.clear()
+        known[key] = _chain_of(problem, weights, p)
+    chain: PolicyChain = known[key]
+    return chain
+
+
+def visits(problem: Problem, expansion: ValueExpansion) -> np.ndarray:
+    """(S,) how often the policy is expected in each undecided state, discounted, from the initial state on."""
+    p, start = expansion.chances.p, problem.pmdp.initial_state
+    chain = known_chain(problem, groups_of(problem, expansion.policy).weights, p)
+    factors = expansion.factors if expansion.solved is not None else chain.factors(chain.weight * p[chain.expression])
+    found = np.zeros(problem.pmdp.num_states)
+    if factors is not None:
+        found[chain.solved] = factors.solve((chain.solved == start).astype(float), "T")
+    return found
+
+
+def expand(problem: Problem, frame: Frame | BoxFrame, policy: Policy) -> ValueExpansion | None:
+    """The expansion of a policy in a model with cycles, None where it is infinite or too large to be factorised."""
+    pmdp, decided = problem.pmdp, problem.task.decided
+    groups, chances = groups_of(problem, policy), chances_of(problem, frame)
+    chain, size = known_chain(problem, groups.weights, chances.p), pmdp.num_states
+    if chain.lost[pmdp.initial_state] or not 0 < len(chain.solved) <= FACTOR_LIMIT:
+        return None
+    p, solved = chain.weight * chances.p[chain.expression], chain.solved
+    factors = chain.factors(p)
+    if factors is None:
         return None
     values = problem.boundary()
     reward = np.bincount(pmdp.row_state, groups.weights * problem.reward, size)
-    values[solved] = factors.solve((reward + np.bincount(source, p * values[target], size))[solved])
+    values[solved] = factors.solve((reward + chain.sums(p * values[chain.target], size))[solved])
     gradient = np.zeros((size, frame.dimension))
-    pull = weight * values[target]
-    for j in range(frame.dimension):
-        gradient[solved, j] = factors.solve(np.bincount(source, pull * chances.slope[f, j], size)[solved])
+    if chances.slope.any():  # a point has none
+        pull = (chain.weight * values[chain.target])[:, None] * chances.slope[chain.expression]
+        gradient[solved] = factors.solve(chain.sums(pull, size)[solved])
     if not (np.isfinite(values).all() and np.isfinite(gradient).all()):
         return None
-    values[lost] = LOST * (1.0 + float(np.abs(values).max()))
-    reached = _reachable(pmdp.initial_state, source, target, size)
-    return ValueExpansion(policy, frame, chances, values, gradient, ~decided, ~decided & reached, None, solved, factors)
+    values[chain.lost] = LOST * (1.0 + float(np.abs(values).max()))
+    return ValueExpansion(policy, frame, chances, values, gradient, ~decided, chain.reached, None, solved, factors)
 
 
 def improved(problem: Problem, expansion: ValueExpansion) -> Policy | None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from rpl_agent._core import core
 from rpl_agent.coupled.affine import AffineBound, Side, chances_of, rules_of
+from rpl_agent.coupled.box_frame import BoxFrame
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.frame import Frame
@@ -17,7 +18,7 @@ from rpl_agent.solver.problem import Problem
 ROUNDING = 1e-14
 
 
-def greedy_rules(problem: Problem, frame: Frame) -> Policy:
+def greedy_rules(problem: Problem, frame: Frame | BoxFrame) -> Policy:
     """The best policy at the centre of the frame, one decision rule per step."""
     pmdp, horizon = problem.pmdp, problem.objective.horizon
     assert horizon is not None
@@ -36,13 +37,13 @@ class StepExpansion:
     """Values (H + 1, S) and gradients (H + 1, S, r) of a policy at the centre of a frame, by steps to go."""
 
     problem: Problem
-    frame: Frame
+    frame: Frame | BoxFrame
     policy: Policy
     values: np.ndarray
     gradient: np.ndarray
 
     @classmethod
-    def of(cls, problem: Problem, frame: Frame, policy: Policy) -> StepExpansion:
+    def of(cls, problem: Problem, frame: Frame | BoxFrame, policy: Policy) -> StepExpansion:
         horizon, states = problem.objective.horizon, problem.pmdp.num_states
         assert horizon is not None
         values, gradient = _from_the_end(problem, horizon), np.zeros((horizon + 1, states, frame.dimension))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -134,6 +135,11 @@ class Problem:
         compiled = self.relaxation.compiled()
         assert compiled is not None
         return compiled
+
+    @cached_property
+    def chains(self) -> dict[Any, Any]:
+        """Chains of policies that were met before (coupled.expansion)."""
+        return {}
 
     @cached_property
     def position(self) -> np.ndarray:

@@ -11,7 +11,7 @@ import pytest
 from rpl_agent._core import core
 from rpl_agent.coupled import AffineProof, Frame, Side, coupled_bounds, frame_of
 from rpl_agent.coupled.affine import chances_of, excess, groups_of
-from rpl_agent.coupled.bounds import _expansion
+from rpl_agent.coupled.expansion import expansion_of
 from rpl_agent.coupled.find import find_bound
 from rpl_agent.coupled.pieces import Slab
 from rpl_agent.evidence.sampling import uniform_counts
@@ -126,7 +126,7 @@ def test_residuals_scale_with_their_functions(power):
 def test_a_residual_that_overflows_proves_nothing():
     """u(1) − u(0) is −∞ as a float and its probability 1e-300: the true residual of state 0 is 5e307."""
     chances = core.RowChances(
-        r=1, row_ptr=np.array([0, 2, 3, 4]), successor=np.array([1, 2, 1, 2], np.int32),
+        r=1, is_box=False, row_ptr=np.array([0, 2, 3, 4]), successor=np.array([1, 2, 1, 2], np.int32),
         expression=np.array([0, 1, 1, 1], np.int32), p=np.array([1e-300, 1.0]), slope=np.zeros((2, 1)),
         error=np.zeros(2), curvature=None, bend=None,
     )  # fmt: skip
@@ -193,7 +193,7 @@ def test_nothing_false_passes(name):
             pmdp, region, relaxation = prepared(seed, seed % 2 == 0, True, "intervals", 0.05)
             problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
             start = Policy.deterministic(pmdp.state_ptr[:-1])
-            expansion = _expansion(problem, frame_of(region, pmdp.table.reduction.weights), None, start)
+            expansion = expansion_of(problem, frame_of(region, pmdp.table.reduction.weights), None, start)
             if expansion is None:
                 continue
             proof = AffineProof(problem, region)
@@ -234,7 +234,7 @@ def test_plays_that_never_end_need_a_proof():
     problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
     go = Policy.deterministic(pmdp.state_ptr[:-1])
     frame = frame_of(region, pmdp.table.reduction.weights)
-    bound = find_bound(problem, _expansion(problem, frame, go, go), Side.LOWER, every_policy=False)
+    bound = find_bound(problem, expansion_of(problem, frame, go, go), Side.LOWER, every_policy=False)
     proof = AffineProof(problem, region)
     assert proof.issues(bound) == []
     loop = next(s for s in range(pmdp.num_states) if not problem.task.decided[s] and np.diff(pmdp.state_ptr)[s] == 1)

@@ -11,19 +11,30 @@ from functools import partial
 
 import numpy as np
 
+from rpl_agent.coupled.partition import Partition, partition
+from rpl_agent.coupled.region import (
+    DEFAULT_BOXES,
+    NOT_DECIDED,
+    RegionPoint,
+    RegionSolution,
+    RegionVerdict,
+    compares,
+    solve_region,
+)
 from rpl_agent.errors import ModelError, RPLWarning, listed
 from rpl_agent.formats.prism.language.syntax import Property
 from rpl_agent.formats.prism.properties.queries import Query
 from rpl_agent.formats.prism.reader import PrismModel
-from rpl_agent.model.objective import Kind, Nature, Objective, Unreached
+from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Unreached
 from rpl_agent.model.pmdp import ParametricMDP, Reward
+from rpl_agent.model.ranges import range_on_box
 from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.relaxations.interval import Intervals
 from rpl_agent.relaxations.point import Point
 from rpl_agent.solver import solve
 from rpl_agent.solver.solution import Solution
 
-YES, NO, NOT_DECIDED = "yes", "no", "not decided at this precision"
+YES, NO = "yes", "no"
 
 
 @dataclass(frozen=True)
@@ -130,15 +141,7 @@ def _combined(name: str, low: np.ndarray, high: np.ndarray) -> tuple[float, floa
 
 def _holds(low: float, high: float, comparison: str, threshold: Fraction) -> str:
     """Whether a number between low and high compares so."""
-    least = math.inf if low == math.inf else Fraction(low)
-    most = math.inf if high == math.inf else Fraction(high)
-    yes, no = {
-        ">=": (least >= threshold, most < threshold),
-        ">": (least > threshold, most <= threshold),
-        "<=": (most <= threshold, least > threshold),
-        "<": (most < threshold, least >= threshold),
-    }[comparison]
-    return YES if yes else NO if no else NOT_DECIDED
+    return {True: YES, False: NO, None: NOT_DECIDED}[compares(low, high, comparison, threshold)]
 
 
 def _compared(query: Query, low: np.ndarray, high: np.ndarray) -> tuple[str | None, float, float]:
@@ -151,3 +154,83 @@ def _compared(query: Query, low: np.ndarray, high: np.ndarray) -> tuple[str | No
     if strong in single:
         return strong, lower, upper
     return (weak if all(v == weak for v in single) else NOT_DECIDED), lower, upper
+
+
+# -- regions ----------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class RegionAnswer:
+    """The answer to a query for all parameters of a region.
+
+    lower, upper : certified bounds of the number that was asked for, or that is compared, for every parameter.
+    least, most : points of the region where it is about its least and its largest.
+    verdict : for a comparison, else None.
+    """
+
+    query: Query
+    lower: float
+    upper: float
+    least: RegionPoint
+    most: RegionPoint
+    verdict: RegionVerdict | None
+    solution: RegionSolution
+
+    def partition(self, undecided: float, max_boxes: int) -> Partition:
+        """Where the comparison holds and where not, box by box."""
+        comparison, threshold = _without_complement(self.query)
+        return partition(
+            self.query.pmdp, self.query.objective, comparison, threshold, self.solution.region, undecided=undecided,
+            max_boxes=max_boxes,
+        )  # fmt: skip
+
+
+def answer_region(
+    model: PrismModel, text: str | Property | None = None, *, precision: float = 0.01, max_boxes: int = DEFAULT_BOXES
+) -> RegionAnswer:
+    """Answer a property for all parameters of the model's domain (the ranges given when it was loaded)."""
+    if model.bounds is not None:
+        raise ModelError("an interval model is solved for all its intervals at once: ask without a region")
+    if model.derived.found:
+        raise ModelError(f"region questions are for polynomials: {listed(model.derived.found)} divide by parameters")
+    query = model.query(text)
+    if len(query.states) != 1 or query.filter == "count":
+        raise ModelError("a region question is about one state: give --theta, or a property of the initial state")
+    threshold = _without_complement(query)[1] if query.comparison else None
+    found = solve_region(
+        query.pmdp, query.objective, precision=precision, threshold=threshold, max_boxes=max_boxes
+    )  # fmt: skip
+    if query.comparison:
+        found = _sure_everywhere(query, found)
+    ends = _complemented if query.complement else lambda low, high: (low, high)
+    (lower, upper), least, most = ends(found.lower, found.upper), found.least, found.most
+    if query.complement:
+        least, most = (RegionPoint(w.theta, *ends(w.lower, w.upper)) for w in (most, least))
+    verdict = None if not query.comparison else found.verdict(*_without_complement(query))
+    return RegionAnswer(query, lower, upper, least, most, verdict, found)
+
+
+def _without_complement(query: Query) -> tuple[str, Fraction]:
+    """The comparison as one of the objective's value."""
+    assert query.threshold is not None
+    if not query.complement:
+        return query.comparison, query.threshold
+    return query.comparison.translate(str.maketrans("<>", "><")), 1 - query.threshold
+
+
+def _sure_everywhere(query: Query, found: RegionSolution) -> RegionSolution:
+    """With a lower bound of one where the target is reached almost surely, whatever the parameters."""
+    if not found.lower < 1.0 <= found.upper:
+        return found
+    nature = Nature.COOPERATIVE if query.objective.sense is Sense.MIN else Nature.ADVERSARIAL
+
+    def hull(pmdp: ParametricMDP) -> Relaxation:
+        return Intervals(pmdp, *range_on_box(pmdp.table, found.region.lower, found.region.upper))
+
+    sure = bool(_surely(query, hull, nature, 1e-6)[query.pmdp.initial_state])
+    if not sure:
+        return found
+    return replace(found, lower=1.0, least=replace(found.least, lower=1.0), most=replace(found.most, lower=1.0))
+
+
+def _complemented(low: float, high: float) -> tuple[float, float]:
+    first, last = _complement(np.array([high]), -np.inf), _complement(np.array([low]), np.inf)
+    return float(first[0]), float(last[0])

@@ -1,0 +1,280 @@
+"""Bounds of the optimum over boxes of parameters: an affine bound that is proved, or the interval MDP of the box.
+
+An affine bound (`affine`) misses the value by the second order of the box's width, so that halving boxes closes the gap
+fast; the interval MDP misses it by the first order, but there is one for every box.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from rpl_agent.coupled.affine import AffineBound, AffineProof, Side
+from rpl_agent.coupled.box_frame import BoxFrame
+from rpl_agent.coupled.expansion import ValueExpansion, expansion_of, visits
+from rpl_agent.coupled.find import find_bound
+from rpl_agent.coupled.horizon import StepExpansion, greedy_rules
+from rpl_agent.errors import ModelError, RPLWarning
+from rpl_agent.model.csr import gather
+from rpl_agent.model.domain import Domain
+from rpl_agent.model.objective import Nature, Objective, Sense
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.policy import Policy
+from rpl_agent.model.ranges import range_on_box
+from rpl_agent.regions.box import Box
+from rpl_agent.regions.polytope import Polytope
+from rpl_agent.relaxations.interval import Intervals
+from rpl_agent.solver.problem import Problem
+from rpl_agent.solver.solution import Solution
+from rpl_agent.solver.solve import solve, solve_at
+
+#: boxes without an affine bound are halved so many times before their interval MDP is asked
+PATIENCE = 2
+#: affine bounds at one point that are further apart are not used
+POINT_WIDTH = 1e-6
+
+
+@dataclass(frozen=True)
+class BoxPiece:
+    """A box of parameters, and what is known of the value there on one side.
+
+    Attributes
+    ----------
+    lower, upper : (d,) float64
+    bound : float
+        No value in the box is beyond it.
+    axis : int
+        The parameter along which the box is best split; -1: it cannot be split.
+    point : (d,) float64 or None
+        A point of the region in the box, where the value is near its extreme; None: none was found.
+    value : float
+        About the value there.
+    slope : (d,) float64 or None
+        The gradient of the value at the centre, times half the box; None: not known.
+    failed : int
+        How many boxes, this one and those that it was halved from, had no affine bound.
+    """
+
+    lower: np.ndarray
+    upper: np.ndarray
+    bound: float
+    axis: int
+    point: np.ndarray | None
+    value: float
+    slope: np.ndarray | None
+    failed: int = 0
+
+    def halves(self, axis: int | None = None) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The two halves of the box, along ``axis``; by default along its own."""
+        axis = self.axis if axis is None else axis
+        middle = 0.5 * (self.lower[axis] + self.upper[axis])
+        first, second = self.upper.copy(), self.lower.copy()
+        first[axis] = second[axis] = middle
+        return [(self.lower, first), (second, self.upper)]
+
+
+class BoxBounds:
+    """Bounds over boxes in a region, of the optimum of an objective or of one policy's value.
+
+    Parameters
+    ----------
+    region : Domain
+        In the domain of the model.
+    """
+
+    def __init__(self, pmdp: ParametricMDP, objective: Objective, region: Domain, policy: Policy | None = None) -> None:
+        self.pmdp, self.objective, self.region = pmdp, objective, region
+        if policy is None and pmdp.num_rows == pmdp.num_states and objective.horizon is None:
+            policy = Policy.deterministic(np.array(pmdp.state_ptr[:-1]))
+        self.policy = policy
+        self.boxes = 0
+
+    # ------------------------------------------------------------------ the whole region
+    @cached_property
+    def problem(self) -> Problem:
+        """Of the whole region: its interval hull says where plays can be held, in each of its boxes too."""
+        return self._problem_on(self.region.lower, self.region.upper)
+
+    def _problem_on(self, lower: np.ndarray, upper: np.ndarray) -> Problem:
+        return Problem.of(self._intervals(lower, upper), self.objective, Nature.ADVERSARIAL, None)
+
+    def _intervals(self, lower: np.ndarray, upper: np.ndarray) -> Intervals:
+        return Intervals(self.pmdp, *range_on_box(self.pmdp.table, lower, upper))
+
+    @cached_property
+    def is_expandable(self) -> bool:
+        """Whether affine bounds are for this problem: rewards are numbers, and something is to be decided."""
+        name, problem = self.objective.reward_name, self.problem
+        known = name is None or self.pmdp.rewards[name].is_known
+        return known and not problem.task.decided[self.pmdp.initial_state]
+
+    @cached_property
+    def robust(self) -> Solution:
+        """Against the worst of the interval MDP of the region: its policy is one to begin with."""
+        return self._solved(Nature.ADVERSARIAL, self.region.lower, self.region.upper)
+
+    @cached_property
+    def _start(self) -> Policy:
+        return self.policy if self.policy is not None else self.robust.policy
+
+    def root(self, side: Side) -> BoxPiece:
+        """The whole region; without an affine bound its bound is infinite."""
+        piece = self.piece(side, self.region.lower, self.region.upper, eager=False)
+        if piece is None:
+            raise ModelError("the region is empty: its constraints leave no parameters")
+        return piece
+
+    # ------------------------------------------------------------------ one box
+    def piece(
+        self, side: Side, lower: np.ndarray, upper: np.ndarray, parent: BoxPiece | None = None, eager: bool = True
+    ) -> BoxPiece | None:
+        """The box with its bound, no worse than that of its parent; None where it is proved to be outside the region.
+
+        A box on which no affine bound was found may keep its parent's, unless ``eager``, because it will be halved.
+        """
+        cell = self._cell(lower, upper)
+        if cell is None:
+            return None
+        self.boxes += 1
+        frame = BoxFrame.around(lower, upper)
+        expansion = self._expansion(frame)
+        bound = side.value * np.inf
+        if expansion is not None:
+            bound = self._affine(side, expansion, cell)
+        elif self.objective.horizon is not None and self.is_expandable:
+            bound = self._with_horizon(side, frame, cell)
+        failed, known = 0, side.value * np.inf if parent is None else parent.bound
+        if not np.isfinite(bound):
+            failed = 1 if parent is None else parent.failed + 1
+            if eager or failed > PATIENCE or expansion is None or self._every_policy(side):
+                bound = self.interval_bound(side, lower, upper)
+        bound = side.value * min(side.value * bound, side.value * known)
+        slope = None if expansion is None else expansion.gradient[self.pmdp.initial_state]
+        point = self._point(side, lower, upper, slope)
+        value = np.nan if point is None else self.value(point)
+        return BoxPiece(lower, upper, bound, self._axis(lower, upper, expansion), point, value, slope, failed)
+
+    def _cell(self, lower: np.ndarray, upper: np.ndarray) -> Box | Polytope | None:
+        """The part of the region in a box; None where some constraint leaves nothing."""
+        box = Box(lower, upper)
+        if not len(self.region.b):
+            return box
+        A = self.region.A if isinstance(self.region.A, np.ndarray) else self.region.A.toarray()
+        if (box.minimize(A) > self.region.b).any():
+            return None
+        if (-box.minimize(-A) <= self.region.b).all():
+            return box
+        cell = Polytope(A, self.region.b, lower, upper)
+        return None if cell.is_empty else cell
+
+    def _expansion(self, frame: BoxFrame) -> ValueExpansion | None:
+        if not self.is_expandable or self.objective.horizon is not None:
+            return None
+        return expansion_of(self.problem, frame, self.policy, self._start)
+
+    def _every_policy(self, side: Side) -> bool:
+        own = Side.LOWER if self.objective.sense is Sense.MAX else Side.UPPER
+        return self.policy is None and side is not own
+
+    def _affine(self, side: Side, expansion: ValueExpansion, cell: Box | Polytope) -> float:
+        bound = find_bound(self.problem, expansion, side, self._every_policy(side))
+        if bound is None:
+            return side.value * np.inf
+        box = Box(cell.lower, cell.upper)
+        if AffineProof(self.problem, box).issues(bound):
+            # plays may be held in the hull of the region, but not in that of the box
+            if AffineProof(self._problem_on(box.lower, box.upper), box).issues(bound):
+                return side.value * np.inf
+        return self._at(bound, cell)
+
+    def _at(self, bound: AffineBound, cell: Box | Polytope) -> float:
+        found = bound.at(cell, self.pmdp.initial_state) + bound.side.value * self.problem.task.rounding
+        return min(max(found, 0.0), 1.0) if self.problem.is_reach else found
+
+    def _with_horizon(self, side: Side, frame: BoxFrame, cell: Box | Polytope) -> float:
+        policy = self.policy if self.policy is not None else greedy_rules(self.problem, frame)
+        bound = StepExpansion.of(self.problem, frame, policy).bound(side, self._every_policy(side))
+        if AffineProof(self.problem, Box(cell.lower, cell.upper)).issues(bound):
+            return side.value * np.inf
+        return self._at(bound, cell)
+
+    def interval_bound(self, side: Side, lower: np.ndarray, upper: np.ndarray) -> float:
+        direction = Sense.MIN if side is Side.LOWER else Sense.MAX
+        nature = next(nature for nature in Nature if nature.direction(self.objective.sense) is direction)
+        solution = self._solved(nature, lower, upper)
+        if solution.check((side is Side.UPPER,)):
+            return side.value * np.inf
+        return solution.lower if side is Side.LOWER else solution.upper
+
+    def _solved(self, nature: Nature, lower: np.ndarray, upper: np.ndarray) -> Solution:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RPLWarning)  # a wide bracket is a bound
+            return solve(self._intervals(lower, upper), self.objective, nature, policy=self.policy)
+
+    # ------------------------------------------------------------------ points
+    def value(self, theta: np.ndarray) -> float:
+        """About the value at one point."""
+        expansion = self._expansion(BoxFrame(theta, np.zeros(len(theta))))
+        return self.solved_at(theta).middle if expansion is None else float(expansion.values[self.pmdp.initial_state])
+
+    def certified_at(self, theta: np.ndarray) -> tuple[float, float]:
+        """Certified bounds of the value at one point."""
+        expansion = self._expansion(BoxFrame(theta, np.zeros(len(theta))))
+        if expansion is not None:
+            ends = [self._affine(side, expansion, Box(theta, theta)) for side in (Side.LOWER, Side.UPPER)]
+            if ends[1] - ends[0] <= POINT_WIDTH * max(1.0, abs(ends[0])):
+                return ends[0], ends[1]
+        solution = self.solved_at(theta)
+        return solution.lower, solution.upper
+
+    def solved_at(self, theta: np.ndarray) -> Solution:
+        """The value at one point, with the best policy there."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RPLWarning)
+            return solve_at(self.pmdp, theta, self.objective, policy=self.policy)
+
+    def _point(self, side: Side, lower: np.ndarray, upper: np.ndarray, slope: np.ndarray | None) -> np.ndarray | None:
+        """A point of the box in the region, as far along the gradient as can be."""
+        direction = np.zeros(len(lower)) if slope is None else np.where(upper > lower, -side.value * slope, 0.0)
+        point = np.where(direction > 0.0, lower, np.where(direction < 0.0, upper, 0.5 * (lower + upper)))
+        if len(self.region.b) and not self.region.contains(point, 0.0):
+            from rpl_agent.regions.lp import LinearProgram
+
+            point = LinearProgram(self.region.A, self.region.b, lower, upper).solve(direction)[1]
+        return point if self.region.contains(point) else None
+
+    def _axis(self, lower: np.ndarray, upper: np.ndarray, expansion: ValueExpansion | None) -> int:
+        """The parameter whose second order is largest, or, unknown, the widest one relative to the region."""
+        middle = 0.5 * (lower + upper)
+        whole = self.region.upper - self.region.lower
+        share = np.divide(upper - lower, whole, out=np.zeros(len(whole)), where=whole > 0.0)
+        share[~((lower < middle) & (middle < upper))] = 0.0
+        if not share.any():
+            return -1
+        if expansion is not None:
+            turned = np.where(share > 0.0, second_order(self.problem, expansion), 0.0)
+            if turned.any():
+                return int(turned.argmax())
+        return int(share.argmax())
+
+
+def second_order(problem: Problem, expansion: ValueExpansion) -> np.ndarray:
+    """(d,) how much of the second order of the value each coordinate has a part in, along plays of the policy."""
+    pmdp = problem.pmdp
+    weights = expansion.policy.as_weights(pmdp)
+    lam = visits(problem, expansion)
+    rows = np.flatnonzero((weights > 0.0) & (lam[pmdp.row_state] > 0.0))
+    moves, own = gather(pmdp.row_ptr, rows)
+    state = np.repeat(pmdp.row_state[rows], np.diff(own))
+    turn = expansion.gradient[pmdp.successor[moves]] - expansion.gradient[state]
+    slope = expansion.chances.slope[pmdp.expression[moves]]
+    amount = (lam[pmdp.row_state[rows]] * weights[rows])[:, None]
+    found = np.zeros(slope.shape[1])
+    for j in range(slope.shape[1]):
+        mixed = np.abs(np.add.reduceat(slope[:, [j]] * turn, own[:-1]))
+        found += (amount * mixed).sum(axis=0)
+        found[j] += float((amount * mixed).sum())
+    return found

@@ -1,0 +1,314 @@
+"""`solve_region`: the values of an objective over a whole region of parameters, by branch and bound.
+
+With v(θ) the optimum at θ, lower ≤ v(θ) ≤ upper for every θ of the region: boxes are halved, the one with the worst
+bound first, until no bound is further from a value that some point attains than the precision asks for. Every box's
+bound is proved on its own (`boxes`), and the boxes cover the region.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import count
+from math import inf, isfinite
+
+import numpy as np
+
+from rpl_agent.coupled.affine import Side
+from rpl_agent.coupled.boxes import BoxBounds, BoxPiece
+from rpl_agent.errors import ModelError, PrecisionWarning
+from rpl_agent.model.domain import Domain
+from rpl_agent.model.objective import Objective, Sense
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.policy import Policy
+
+DEFAULT_PRECISION = 0.01
+DEFAULT_BOXES = 2_000
+#: a gap below this share of the values is rounding of the search, not worth a box
+FLOOR = 1e-9
+#: how much closer than the precision a bound is brought to a threshold that it does not decide
+CLOSER = 1e-3
+EVERYWHERE, NOWHERE, SOMEWHERE, NOT_DECIDED = "everywhere", "nowhere", "in parts", "not decided at this precision"
+
+
+@dataclass(frozen=True)
+class RegionPoint:
+    """A point of the region, and certified bounds of the value there."""
+
+    theta: np.ndarray  # (d,)
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class RegionVerdict:
+    """Where ``value comparison threshold`` holds.
+
+    answer : "everywhere", "nowhere", "in parts" or "not decided at this precision"
+    holds_at, fails_at : points where it is proved to hold, and not to hold; None where none is known
+    """
+
+    answer: str
+    holds_at: RegionPoint | None
+    fails_at: RegionPoint | None
+
+
+@dataclass(frozen=True)
+class RegionSolution:
+    """Bounds for all parameters of a region.
+
+    Attributes
+    ----------
+    lower, upper : float
+        lower ≤ v(θ) ≤ upper for every θ of the region, v the optimum at θ.
+    least, most : RegionPoint
+        Points of the region where v is about its least and its largest.
+    policy : Policy
+        The best policy found against its own worst parameter; of a chain, the only one.
+    guarantee : float
+        A bound of that policy's value for every θ of the region, on the agent's side: none is worse.
+    best_possible : float
+        No policy has a better guarantee.
+    boxes : int
+        That were bounded.
+    converged : bool
+        Whether the bounds are as close to attained values as was asked for.
+    """
+
+    pmdp: ParametricMDP
+    objective: Objective
+    region: Domain
+    lower: float
+    upper: float
+    least: RegionPoint
+    most: RegionPoint
+    policy: Policy
+    guarantee: float
+    best_possible: float
+    boxes: int
+    seconds: float
+    converged: bool
+
+    def verdict(self, comparison: str, threshold: float | Fraction) -> RegionVerdict:
+        """Where the value compares so (">=", ">", "<=", "<") with a threshold."""
+        limit = Fraction(threshold)
+        holds = next(
+            (w for w in (self.most, self.least) if compares(w.lower, w.upper, comparison, limit) is True), None
+        )
+        fails = next(
+            (w for w in (self.least, self.most) if compares(w.lower, w.upper, comparison, limit) is False), None
+        )
+        everywhere = compares(self.lower, self.upper, comparison, limit)
+        if everywhere is None:
+            return RegionVerdict(SOMEWHERE if holds is not None and fails is not None else NOT_DECIDED, holds, fails)
+        return RegionVerdict(EVERYWHERE if everywhere else NOWHERE, holds, fails)
+
+
+def compares(lower: float, upper: float, comparison: str, threshold: Fraction) -> bool | None:
+    """Whether a number between lower and upper compares so; None where that is open."""
+    least, most = (value if not isfinite(value) else Fraction(value) for value in (lower, upper))
+    if comparison not in (">=", ">", "<=", "<"):
+        raise ModelError(f"comparison {comparison!r} must be one of >=, >, <=, <")
+    yes, no = {
+        ">=": (least >= threshold, most < threshold), ">": (least > threshold, most <= threshold),
+        "<=": (most <= threshold, least > threshold), "<": (most < threshold, least >= threshold),
+    }[comparison]  # fmt: skip
+    return True if yes else False if no else None
+
+
+def solve_region(
+    pmdp: ParametricMDP,
+    objective: Objective,
+    region: Domain | Mapping[str, tuple[float, float]] | None = None,
+    *,
+    precision: float = DEFAULT_PRECISION,
+    threshold: float | Fraction | None = None,
+    max_boxes: int = DEFAULT_BOXES,
+) -> RegionSolution:
+    """Bounds of the optimum for all parameters of a region, and the policy that is best against the worst of them.
+
+    Parameters
+    ----------
+    region : Domain or mapping name -> (lower, upper), optional
+        A box or polytope in the model's domain; parameters that are not named keep their range. Default: the domain.
+    precision : float
+        How far a bound may be from a value that is attained, as a share of the range of attained values.
+    threshold : float, optional
+        A number that the values will be compared with: bounds that do not decide it are sharpened further.
+    max_boxes : int
+        How many boxes may be bounded on each side. A result that is wider for it carries a warning.
+
+    Returns
+    -------
+    RegionSolution
+
+    Raises
+    ------
+    ModelError
+        The region is empty or leaves the model's domain; a bad precision.
+    """
+    began = time.perf_counter()
+    if not 0.0 < precision < 1.0:
+        raise ModelError(f"precision {precision} must be above 0 and below 1")
+    if max_boxes < 1:
+        raise ModelError(f"max_boxes {max_boxes} must be at least 1")
+    chosen = region_in(pmdp, region)
+    bounds = BoxBounds(pmdp, objective, chosen)
+    search = RegionSearch(bounds, precision, max_boxes, None if threshold is None else float(threshold))
+    search.run()
+    least, most = search.witness(Side.LOWER), search.witness(Side.UPPER)
+    own = Side.LOWER if objective.sense is Sense.MAX else Side.UPPER
+    policy, guarantee, boxes = _robust_policy(search, own)
+    lower, upper = search.result(Side.LOWER), search.result(Side.UPPER)
+    if not search.converged:
+        warnings.warn(
+            f"the bounds [{lower:.6g}, {upper:.6g}] hold, but are further from attained values "
+            f"[{least.upper:.6g}, {most.lower:.6g}] than the precision {precision:g} asks for: allow more boxes",
+            PrecisionWarning, stacklevel=2,
+        )  # fmt: skip
+    return RegionSolution(
+        pmdp, objective, chosen, lower, upper, least, most, policy, guarantee,
+        least.upper if own is Side.LOWER else most.lower, bounds.boxes + boxes, time.perf_counter() - began,
+        search.converged,
+    )  # fmt: skip
+
+
+def region_in(pmdp: ParametricMDP, region: Domain | Mapping[str, tuple[float, float]] | None) -> Domain:
+    """A region of a model's parameters, in the order of the model and in its domain."""
+    domain = pmdp.domain
+    if region is None:
+        return domain
+    names = region.parameters if isinstance(region, Domain) else tuple(region)
+    unknown = sorted(set(names) - set(domain.parameters))
+    if unknown:
+        raise ModelError(f"the model has no parameter {unknown[0]!r}; it has {', '.join(domain.parameters)}")
+    lower, upper = domain.lower.copy(), domain.upper.copy()
+    place = {name: j for j, name in enumerate(domain.parameters)}
+    for i, name in enumerate(names):
+        low, high = (region.lower[i], region.upper[i]) if isinstance(region, Domain) else region[name]
+        j = place[name]
+        if not lower[j] <= low <= high <= upper[j]:
+            raise ModelError(f"{name} = {low}:{high} is no range in the model's domain, {lower[j]}:{upper[j]}")
+        lower[j], upper[j] = low, high
+    A, b = domain.A, domain.b
+    if isinstance(region, Domain) and len(region.b):
+        rows = np.zeros((len(region.b), domain.dimension))
+        rows[:, [place[name] for name in names]] = region.A if isinstance(region.A, np.ndarray) else region.A.toarray()
+        A = np.vstack([A if isinstance(A, np.ndarray) else A.toarray(), rows])
+        b = np.concatenate([b, region.b])
+    return Domain(domain.parameters, lower, upper, A, b)
+
+
+class RegionSearch:
+    """Branch and bound for the least and the largest value of a region, side by side."""
+
+    def __init__(
+        self, bounds: BoxBounds, precision: float, max_boxes: int, threshold: float | None, width: float = 0.0
+    ) -> None:
+        self.bounds, self.precision, self.max_boxes, self.threshold = bounds, precision, max_boxes, threshold
+        self.converged, self._width = False, width  # a range of values that is known
+        self._number = count()
+        self._heaps: dict[Side, list[tuple[float, int, BoxPiece]]] = {}
+        self._best: dict[Side, tuple[float, np.ndarray]] = {}
+        self._spent: dict[Side, int] = {}
+
+    def run(self, sides: tuple[Side, ...] = (Side.LOWER, Side.UPPER)) -> None:
+        for side in sides:
+            self._heaps[side], self._spent[side] = [], 0
+            self._add(side, self.bounds.root(side))
+        while True:
+            open_sides = [side for side in sides if self._gap(side) > self._allowed(side)]
+            if not open_sides:
+                self.converged = True
+                return
+            open_sides = [s for s in open_sides if self._spent[s] < self.max_boxes and self._heaps[s][0][2].axis >= 0]
+            if not open_sides:
+                return
+            self._split(max(open_sides, key=self._gap))
+
+    def _add(self, side: Side, piece: BoxPiece) -> None:
+        self._spent[side] += 1
+        heapq.heappush(self._heaps[side], (-side.value * piece.bound, next(self._number), piece))
+        if piece.point is None:
+            return
+        for other in self._heaps:
+            if other not in self._best or other.value * piece.value > other.value * self._best[other][0]:
+                self._best[other] = (piece.value, piece.point)
+
+    def _split(self, side: Side) -> None:
+        piece = heapq.heappop(self._heaps[side])[2]
+        for lower, upper in piece.halves():
+            half = self.bounds.piece(side, lower, upper, piece, eager=False)
+            if half is not None:
+                self._add(side, half)
+
+    def result(self, side: Side) -> float:
+        """The bound of the region that was found."""
+        bound = self.bound(side)
+        if isfinite(bound):
+            return bound
+        return self.bounds.interval_bound(side, self.bounds.region.lower, self.bounds.region.upper)
+
+    def bound(self, side: Side) -> float:
+        """The worst bound of a box, which is one of the region; infinite where a box has none yet."""
+        return self._heaps[side][0][2].bound
+
+    def _gap(self, side: Side) -> float:
+        if not self._heaps[side]:
+            raise ModelError("the region is empty: its constraints leave no parameters")
+        if side not in self._best:
+            return inf
+        bound, best = self.bound(side), self._best[side][0]
+        return 0.0 if bound == best else side.value * (bound - best)
+
+    def _allowed(self, side: Side) -> float:
+        """How large the gap of a side may be."""
+        values = [value for value, _ in self._best.values() if isfinite(value)]
+        width = max([self._width, *(max(values) - value for value in values)])
+        allowed = max(self.precision * width, FLOOR * max(map(abs, values), default=0.0), FLOOR)
+        if self.threshold is not None and side in self._best:
+            ends = sorted((self.bound(side), self._best[side][0]))
+            if ends[0] <= self.threshold <= ends[1]:
+                return max(CLOSER * allowed, FLOOR)
+        return allowed
+
+    @property
+    def width(self) -> float:
+        """The range of the values that were met."""
+        low, high = self._best[Side.LOWER][0], self._best[Side.UPPER][0]
+        return high - low if isfinite(high) else 0.0
+
+    def witness(self, side: Side) -> RegionPoint:
+        """The point with the most extreme value that was met."""
+        if side not in self._best:
+            raise ModelError("no point of the region was found: it may be empty")
+        theta = self._best[side][1]
+        return RegionPoint(theta, *self.bounds.certified_at(theta))
+
+    def point(self, side: Side) -> np.ndarray:
+        return self._best[side][1]
+
+
+def _robust_policy(search: RegionSearch, own: Side) -> tuple[Policy, float, int]:
+    """(policy, guarantee, boxes) of the policy that is best against the worst parameter, among a few."""
+    bounds = search.bounds
+    if bounds.policy is not None:
+        return bounds.policy, search.result(own), 0
+    worst = bounds.solved_at(search.point(own))
+    candidates = [worst.policy, bounds.robust.policy]
+    found: tuple[float, Policy] | None = None
+    boxes = 0
+    for policy in candidates:
+        fixed = BoxBounds(bounds.pmdp, bounds.objective, bounds.region, policy)
+        tried = RegionSearch(fixed, search.precision, search.max_boxes, None, search.width)
+        tried.run((own,))
+        boxes += fixed.boxes
+        bound = tried.result(own)
+        if found is None or own.value * bound < own.value * found[0]:
+            found = (bound, policy)
+    assert found is not None
+    return found[1], found[0], boxes
