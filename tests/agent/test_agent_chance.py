@@ -110,7 +110,7 @@ def in_chunks(make, path, seed, reload=True):
 
 
 @pytest.mark.filterwarnings("ignore::rpl_agent.errors.RPLWarning")
-@pytest.mark.parametrize("reload", [True, False])
+@pytest.mark.parametrize("reload", [True, pytest.param(False, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize(
     "make",
     [

@@ -81,11 +81,12 @@ def learn_until_stopped(folder, answered):
         return 2
 
 
-def test_two_interrupts_at_any_moment_lose_no_step(tmp_path):
+@pytest.mark.parametrize("trials", [15, pytest.param(600, marks=pytest.mark.nightly)])
+def test_two_interrupts_at_any_moment_lose_no_step(tmp_path, trials):
     """Signals fall between the environment's answer and its count, into the planner, the callbacks and the saving."""
     RPLAgent(seed=0, compiled=False, schedule=Never()).learn(CorridorEnv(), budget=40)  # compiles, before the forks
     rng, stopped, answers = np.random.default_rng(5), 0, 0
-    for trial in range(60):
+    for trial in range(trials):
         answered = np.memmap(tmp_path / f"{trial}.steps", dtype=np.int64, mode="w+", shape=1)
         folder = tmp_path / f"run{trial}"
         child = os.fork()
@@ -103,7 +104,7 @@ def test_two_interrupts_at_any_moment_lose_no_step(tmp_path):
         assert stored.counts.total == stored.num_timesteps == answered[0], trial
         stopped += status
         answers += int(answered[0])
-    assert stopped > 20 and answers > 60 * 20
+    assert stopped and answers > trials * 20  # how many are stopped at once depends on how busy the machine is
 
 
 def test_a_signal_that_finds_another_at_work_counts_what_that_one_found():
