@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +18,12 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.certificate import Certificate
-from rpl_agent.errors import DataError, ModelError
+from rpl_agent.errors import DataError, ModelError, PrecisionWarning, RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.likelihood.refutation.alternatives import NO_DOUBT, Doubt
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.policy import Policy
 from rpl_agent.pipeline import Config, certify_uncertainty, uncertainty_from
 from rpl_agent.schema import Maybe, Text, Whole, check, read_json
 
@@ -31,8 +33,8 @@ SCHEMA = {
     "schedule": Text(), "planned": Whole(), "transitions": _PAIRS,
     "marks": [{"total": Whole(), "weight": Text(64, hexadecimal=True), "successes": _PAIRS}],
 }  # fmt: skip
-#: A claim may exceed the new bound by this many times the width asked of the solver.
-ALLOWED = 4.0
+#: A claim may exceed the new bound by this share of it: another start ends in other last digits.
+ALLOWED = 4e-6
 
 
 @dataclass(frozen=True)
@@ -45,34 +47,110 @@ class Verdict:
     upper: float
 
 
-def verify(certificate: Certificate, pmdp: ParametricMDP, counts: Counts, precision: float = 1e-6) -> Verdict:
-    """Check a certificate against the model and the data that it is said to come from."""
-    problems = _identity(certificate, pmdp, counts)
+def verify(
+    certificate: Certificate, pmdp: ParametricMDP, counts: Counts, earlier: Mapping[str, Counts] | None = None
+) -> Verdict:
+    """Check a certificate against the model and the data that it is said to come from.
+
+    ``earlier`` has the data that "lower" or "upper" rests on, where that is the best of a run and not of all its data.
+    """
+    problems = _identity(certificate, pmdp, counts) or _contradictions(certificate)
     if problems:
         return Verdict(problems, [], math.nan, math.nan)
-    config = Config(certificate.confidence, certificate.relaxation, certificate.delta, precision)
-    evidence = Doubt(certificate.log_e_value) if certificate.refuted else NO_DOUBT
-    uncertainty = uncertainty_from(pmdp, counts, config, evidence=evidence)
-    found = certify_uncertainty(pmdp, counts, uncertainty, certificate.objective, config, policy=certificate.policy)
-    if not certificate.evaluated:  # the far side bounds every policy, not only this one
-        best = certify_uncertainty(pmdp, counts, uncertainty, certificate.objective, config)
-        maximising = certificate.objective.sense is Sense.MAX
-        lower, upper = (found.lower, best.upper) if maximising else (best.lower, found.upper)
-        if _claims(certificate)[1]:  # the last data's own bounds are about a policy of their own
-            lower, upper = best.lower, best.upper
-    else:
-        lower, upper = found.lower, found.upper
-    if not found.checked:
-        problems.append("the new bounds did not pass the solver's check")
-    if uncertainty.refuted and not certificate.refuted:
-        problems.append("the data refute the model, and the certificate does not say so")
-    claims, notes = _claims(certificate)
-    room = ALLOWED * precision
-    if claims[0] > lower + room * max(1.0, abs(lower)) and not claims[0] == lower:
-        problems.append(f"the lower bound {claims[0]:.9g} is claimed, the data support {lower:.9g}")
-    if claims[1] < upper - room * max(1.0, abs(upper)) and not claims[1] == upper:
-        problems.append(f"the upper bound {claims[1]:.9g} is claimed, the data support {upper:.9g}")
-    return Verdict(problems, notes, lower, upper)
+    whole = _Again(certificate, pmdp, counts)
+    problems = whole.silences()
+    now = (certificate.momentary_lower, certificate.momentary_upper)
+    notes = []
+    bounds = {}
+    for side in ("lower", "upper"):
+        data = (earlier or {}).get(side, counts)
+        again = whole if data.total == counts.total else _Again(certificate, pmdp, data)
+        problems += again.earlier_than(counts) if again is not whole else []
+        bounds[side] = again.bound(side, certificate.policy)
+        if again is not whole:
+            notes.append(f"{side} was found with the first {data.total:,} transitions, and checked on them")
+        problems += again.unsupported(side, getattr(certificate, side), bounds[side])
+    for side, claim in zip(("lower", "upper"), now):
+        if not math.isnan(claim):
+            problems += whole.unsupported(side, claim, whole.bound(side, None), "of the last data ")
+    return Verdict(problems, notes, bounds["lower"], bounds["upper"])
+
+
+class _Again:
+    """The bounds of a certificate, computed anew from data."""
+
+    def __init__(self, certificate: Certificate, pmdp: ParametricMDP, counts: Counts):
+        self._certificate, self._pmdp, self._counts = certificate, pmdp, counts
+        sizes = [abs(b) for b in (certificate.lower, certificate.upper) if math.isfinite(b)]
+        self._size = max(sizes, default=0.0)
+        precision = 1e-6 * min(1.0, self._size) or 1e-6
+        self._config = Config(certificate.confidence, certificate.relaxation, certificate.delta, precision)
+        evidence = Doubt(certificate.log_e_value) if certificate.refuted else NO_DOUBT
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RPLWarning)  # what it says is compared
+            self._uncertainty = uncertainty_from(pmdp, counts, self._config, evidence=evidence)
+        self._found: dict[bool, Certificate] = {}
+
+    def _certify(self, policy: Policy | None) -> Certificate:
+        """For a policy, or for the best one."""
+        given = policy is not None
+        if given not in self._found:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PrecisionWarning)
+                self._found[given] = certify_uncertainty(
+                    self._pmdp, self._counts, self._uncertainty, self._certificate.objective, self._config,
+                    policy=policy, reward_error=self._certificate.reward_error,
+                )  # fmt: skip
+        return self._found[given]
+
+    def bound(self, side: str, policy: Policy | None) -> float:
+        """Of the policy's value on the side that it is about, of the optimum on the other; None: of the best policy."""
+        own = "lower" if self._certificate.objective.sense is Sense.MAX else "upper"
+        is_own = policy is not None and (side == own or self._certificate.evaluated)
+        return float(getattr(self._certify(policy if is_own else None), side))
+
+    def unsupported(self, side: str, claim: float, found: float, what: str = "") -> list[str]:
+        sizes = [abs(bound) for bound in (claim, found) if math.isfinite(bound)]
+        room = ALLOWED * max(sizes, default=0.0) + 1e-12 * self._size
+        good = claim == found or (claim <= found + room if side == "lower" else claim >= found - room)
+        return [] if good else [f"the {side} bound {what}{claim:.9g} is claimed, the data support {found:.9g}"]
+
+    def silences(self) -> list[str]:
+        """What the data say against the model and the certificate does not."""
+        claimed, uncertainty, problems = self._certificate, self._uncertainty, []
+        found = self._certify(claimed.policy)
+        if not found.checked:
+            problems.append("the new bounds did not pass the solver's check")
+        if uncertainty.refuted and not claimed.refuted:
+            problems.append("the data refute the model, and the certificate does not say so")
+        elif (uncertainty.fallback or claimed.refuted or claimed.empty) and not claimed.fallback:
+            problems.append("the set is not what was configured, and the certificate does not say so")
+        if found.edge and not claimed.edge:
+            problems.append(f"the certificate does not say: {found.edge}")
+        evidence = uncertainty.log_e_value
+        if claimed.log_e_value < evidence - 1e-6 * max(1.0, abs(evidence)):
+            problems.append(f"the log e-value {claimed.log_e_value:.6g} is claimed, the data give {evidence:.6g}")
+        return problems
+
+    def earlier_than(self, counts: Counts) -> list[str]:
+        """Whether these data are where ``counts`` began."""
+        marks = [(m.total, m.weight, m.successes.tolist()) for m in counts.marks if m.total <= self._counts.total]
+        own = [(m.total, m.weight, m.successes.tolist()) for m in self._counts.marks]
+        same = own == marks and (self._counts.transitions <= counts.transitions).all()
+        return [] if same else ["the data that a bound of the run rests on are not where its data began"]
+
+
+def _contradictions(certificate: Certificate) -> list[str]:
+    """Claims that no data could support."""
+    kind = Config(certificate.confidence, certificate.relaxation, certificate.delta)
+    numbers = (certificate.lower, certificate.upper, certificate.delta, certificate.reward_error)
+    if any(math.isnan(number) for number in numbers):
+        return ["a bound of the certificate is not a number"]
+    if certificate.lower > certificate.upper:
+        return [f"the lower bound {certificate.lower:.9g} exceeds the upper bound {certificate.upper:.9g}"]
+    if certificate.anytime and not kind.is_anytime:
+        return [f"{certificate.confidence} sets hold for a fixed amount of data, not at all times as is claimed"]
+    return []
 
 
 def _identity(certificate: Certificate, pmdp: ParametricMDP, counts: Counts) -> list[str]:
@@ -87,18 +165,6 @@ def _identity(certificate: Certificate, pmdp: ParametricMDP, counts: Counts) -> 
     except ModelError as error:
         return [str(error)]
     return []
-
-
-def _claims(certificate: Certificate) -> tuple[tuple[float, float], list[str]]:
-    """The bounds that these data are to support, and what is left out."""
-    momentary = [getattr(certificate, f"momentary_{side}", math.nan) for side in ("lower", "upper")]
-    if not any(np.isfinite(momentary)) or momentary == [certificate.lower, certificate.upper]:
-        return (certificate.lower, certificate.upper), []
-    note = (
-        f"the bounds [{certificate.lower:.6g}, {certificate.upper:.6g}] are the best of the run; what its last data "
-        f"support by themselves, [{momentary[0]:.6g}, {momentary[1]:.6g}], was checked"
-    )
-    return (momentary[0], momentary[1]), [note]
 
 
 # ---------------------------------------------------------------------- data inside a certificate file
@@ -140,7 +206,11 @@ def read_with_data(path: Path) -> tuple[Certificate, dict[str, Any] | None, dict
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read: {error}") from None
     found = read_json(text, {"data": Maybe({}), "source": Maybe({})}, str(path))
-    return Certificate.from_json(text), found.get("data"), found.get("source")
+    certificate = Certificate.from_json(text)
+    for name in ("gap", "guarantee"):  # of the bounds, for readers
+        if name in found and found[name] != certificate.to_dict()[name]:
+            raise DataError(f"{path}: the {name} is {found[name]}, by the bounds it is {certificate.to_dict()[name]}")
+    return certificate, found.get("data"), found.get("source")
 
 
 def _sparse(counts: np.ndarray) -> list[list[int]]:

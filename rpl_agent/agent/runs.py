@@ -6,8 +6,9 @@ storage/run_folder.py says what a run folder holds. Each function returns a JSON
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from rpl_agent.agent.schedule import NAMED, EveryN, Schedule, Target
 from rpl_agent.agent.storage.checkpoint import read_latest
 from rpl_agent.agent.storage.run_folder import CHECKPOINT, new_folder, read_source, write_run
 from rpl_agent.agent.storage.state import stored_model
+from rpl_agent.agent.world.plays import truncation_note
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
@@ -163,12 +165,19 @@ def verify_run(folder: str | Path) -> dict[str, Any]:
     folder = Path(folder)
     agent = load_run(folder)
     certificate, _, _ = read_with_data(folder / "certificate.json")
-    return verdict(certificate, agent.pmdp, agent.counts, folder / "certificate.json")
+    session = agent.session
+    note = truncation_note(session.time_limit, session.limit_cuts, session.cut, session.episodes)
+    problems = [] if certificate.truncation == note else [f"of the time limit the run says: {note}"]
+    return verdict(certificate, agent.pmdp, agent.counts, folder / "certificate.json", session.earlier, problems)
 
 
-def verdict(certificate: Certificate, pmdp: ParametricMDP, counts: Counts, path: Path) -> dict[str, Any]:
-    """What `rpl certify --verify` prints."""
-    found = verify(certificate, pmdp, counts)
+def verdict(
+    certificate: Certificate, pmdp: ParametricMDP, counts: Counts, path: Path,
+    earlier: Mapping[str, Counts] | None = None, problems: Sequence[str] = (),
+) -> dict[str, Any]:  # fmt: skip
+    """What `rpl certify --verify` prints; ``problems`` are those that were found before."""
+    found = verify(certificate, pmdp, counts, earlier)
+    found = replace(found, problems=[*problems, *found.problems])
     lines = [f"{path}: {'NOT ' if found.problems else ''}verified against {counts.total:,} transitions"]
     lines += [f"  {text}" for text in (*found.problems, *found.notes)]
     lines.append(f"  claimed [{certificate.lower:.6g}, {certificate.upper:.6g}], ")

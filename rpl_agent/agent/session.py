@@ -19,6 +19,7 @@ from rpl_agent.agent.schedule import Limits, Progress, Schedule, Target
 from rpl_agent.agent.world.plays import truncation_note
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import ModelError
+from rpl_agent.evidence.counts import Counts
 from rpl_agent.likelihood.refutation.alternatives import CONTRADICTION, REPEATED, WAYS
 from rpl_agent.model.objective import Objective, Sense
 from rpl_agent.model.pmdp import ParametricMDP
@@ -51,6 +52,7 @@ class Session:
         self.interrupted = False
         self.target: Target | None = None
         self.certificate: Certificate | None = None
+        self.earlier: dict[str, Counts] = {}  # the data that its "lower" and "upper" rest on, the best of the run
         self.returns: deque[float] = deque(maxlen=WINDOW)
         self.lengths: deque[int] = deque(maxlen=WINDOW)
         self.sources = 0  # streams of episodes that were started, over all resumptions
@@ -152,6 +154,10 @@ class Session:
             self.planner.refute(CONTRADICTION)
             momentary = self.planner.certify(counts, error)
         found = best_so_far(self.certificate, momentary)
+        now = counts.copy()
+        for side in ("lower", "upper"):
+            if side not in self.earlier or getattr(found, side) == getattr(momentary, side):
+                self.earlier[side] = now
         note = truncation_note(self.time_limit, self.limit_cuts, self.cut, self.episodes)
         self.certificate = replace(found, truncation=note)
         return self.certificate

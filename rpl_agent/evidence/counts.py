@@ -225,10 +225,25 @@ class Counts:
                 raise DataError("a mark of the checkpoint does not fit its counts")
             snapshot = np.array(successes, dtype=np.int64)
             snapshot.setflags(write=False)
-            counts.marks.append(Mark(int(total), snapshot, float(weight)))
+            counts._restore_mark(Mark(int(total), snapshot, float(weight)))
         if counts.origin_weight + sum(m.weight for m in counts.marks) > 1.0 + 1e-9:
             raise DataError("the marks' weights sum to more than 1")
         return counts
+
+    def _restore_mark(self, mark: Mark) -> None:
+        """Append a mark of a file: one that this table could have taken, with the weight that its schedule gives."""
+        before = self.marks[-1].successes if self.marks else np.zeros_like(mark.successes)
+        due = self._next_due()
+        own = None
+        if self.schedule == "geometric" or self.planned is not None:
+            own = ORIGIN_WEIGHT["geometric"] if self.schedule == "geometric" else SPLIT_WEIGHT
+        if mark.total != mark.successes.sum() or (mark.successes < before).any() or not mark.total <= self.total:
+            raise DataError(f"a mark at {mark.total} transitions does not fit the counts or the mark before it")
+        if own is not None and (mark.weight != own or due is None or mark.total < due):
+            raise DataError(f"a mark of weight {mark.weight} at {mark.total} transitions is not the schedule's own")
+        if not 0.0 < mark.weight <= 1.0:
+            raise DataError(f"a mark has the weight {mark.weight}")
+        self.marks.append(mark)
 
     # ------------------------------------------------------------------ inside
     def _set_transitions(self, transitions: np.ndarray) -> None:

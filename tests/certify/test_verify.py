@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 
 import gymnasium as gym
 import numpy as np
@@ -11,11 +12,13 @@ import pytest
 
 import rpl_envs
 from rpl_agent.agent import RPLAgent
+from rpl_agent.agent.session import best_so_far
 from rpl_agent.certificate import Certificate
 from rpl_agent.cli import main
 from rpl_agent.errors import DataError, RPLWarning
+from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.sampling import uniform_counts
-from rpl_agent.model import Nature
+from rpl_agent.model import Nature, Objective, build
 from rpl_agent.model.objective import Kind
 from rpl_agent.pipeline import Config, certify
 from rpl_agent.relaxations.point import Point
@@ -103,6 +106,7 @@ def test_rpl_certify_verify(tmp_path, capsys):
     assert "verified against" in capsys.readouterr().out
     data = json.loads(path.read_text())
     data["lower"] += 0.5
+    del data["gap"], data["guarantee"]  # which would not fit any more
     path.write_text(json.dumps(data))
     assert main(["certify", str(path), "--verify", "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
@@ -116,3 +120,74 @@ def test_runs_verify(tmp_path, capsys):
     assert agent.certificate.checked
     assert main(["certify", str(agent.run_folder), "--verify", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["samples"] == agent.num_timesteps
+
+
+def test_every_claim_is_compared(world, counts):
+    """Only the momentary bounds were, where there were some: [1e9, 2e9], NaN and "at all times" passed."""
+    good = best_so_far(None, certify(world.pmdp, counts, world.objective))
+    assert verify(good, world.pmdp, counts).problems == []
+    for change, word in (
+        ({"lower": 1e9, "upper": 2e9}, "lower bound 1e+09"),
+        ({"lower": good.upper - 1e-9}, "lower bound"),
+        ({"upper": good.lower + 1e-9}, "upper bound"),
+        ({"lower": good.upper, "upper": good.lower}, "exceeds"),
+        ({"lower": math.nan}, "not a number"),
+        ({"momentary_lower": good.lower + 0.01}, "of the last data"),
+        ({"momentary_upper": good.upper - 0.01}, "of the last data"),
+        ({"log_e_value": good.log_e_value - 1.0}, "log e-value"),
+        ({"refuted": True}, "not what was configured"),
+        ({"confidence": "clopper-pearson", "anytime": True}, "not at all times"),
+    ):
+        problems = verify(dataclasses.replace(good, **change), world.pmdp, counts).problems
+        assert any(word in text for text in problems), (change, problems)
+
+
+def test_claims_are_compared_relative_to_their_size():
+    """With an absolute tolerance of 4e-6 a value of 1e-8 could be claimed to be 3.9e-6, or 0."""
+    rows = {0: {"go": {1: "p*1/10000000", 2: "1-p*1/10000000"}}, 1: {"go": {1: 1}}, 2: {"go": {2: 1}}}
+    pmdp = build(0, lambda s: rows[s], domain=["p"], labels={"goal": lambda s: s == 1})
+    counts = Counts(pmdp)
+    good = certify(pmdp, counts, Objective.reach("goal"))
+    assert verify(good, pmdp, counts).problems == [] and 0.0 < good.upper < 1.1e-7
+    for change in ({"lower": good.upper}, {"upper": good.upper / 2}, {"upper": 0.0}):
+        assert verify(dataclasses.replace(good, **change), pmdp, counts).problems, change
+
+
+def test_marks_are_those_of_the_schedule(world, counts):
+    """Weights of [.3, −20, 20] passed, because they sum to less than 1, and shrank the region."""
+    table = Counts(world.pmdp)
+    table.add_transitions(np.repeat(np.arange(world.pmdp.num_transitions), counts.transitions))
+    assert len(table.marks) >= 3
+    table.marks = table.marks[:3]
+    data = data_to_json(table)
+    assert data_from_json(world.pmdp, data).total == counts.total
+    marks = data["marks"]
+
+    def weighted(*weights):
+        return [m | {"weight": float(w).hex()} for m, w in zip(marks, weights)]
+
+    own = [m.weight for m in table.marks]
+    for bad in (
+        weighted(0.3, -20.0, 20.0), weighted(math.nan, *own[1:]), weighted(0.0, *own[1:]),
+        weighted(own[0] / 2, *own[1:]),
+        marks[::-1], [marks[0], marks[0], marks[1]], [marks[0] | {"total": marks[0]["total"] + 1}, *marks[1:]],
+        [*marks, marks[-1]],
+    ):  # fmt: skip
+        with pytest.raises(DataError, match="mark"):
+            data_from_json(world.pmdp, {**data, "marks": bad})
+
+
+def test_a_run_is_verified_on_the_data_that_its_best_bounds_rest_on(tmp_path, capsys):
+    """Any bounds of a run passed, because those of earlier data could not be computed anew."""
+    agent = RPLAgent(seed=3, tensorboard_log=tmp_path).learn(gym.make(ID), budget=300, log_interval=10)
+    found, path = agent.certificate, agent.run_folder / "certificate.json"
+    assert (found.lower, found.upper) != (found.momentary_lower, found.momentary_upper)
+    assert main(["certify", str(agent.run_folder), "--verify", "--json"]) == 0
+    assert "was found with the first" in capsys.readouterr().out
+    for name, value in (
+        ("lower", found.lower + 0.01), ("upper", found.upper - 0.01), ("lower", 19.9), ("truncation", "none"),
+        ("gap", 0.0), ("guarantee", 20.0),
+    ):  # fmt: skip
+        found.to_json(path)
+        path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
+        assert main(["certify", str(agent.run_folder), "--verify"]) != 0, name

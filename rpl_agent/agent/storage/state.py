@@ -102,6 +102,8 @@ def capture(
         "versions": versions(),
     }  # fmt: skip
     arrays = {f"counts.{name}": array for name, array in session.experience.counts.to_arrays().items()}
+    for side, earlier in session.earlier.items():
+        arrays |= {f"{side}.{name}": array for name, array in earlier.to_arrays().items()}
     arrays |= {f"{MODEL}{name}": array for name, array in model_arrays.items()}
     arrays["returns"] = np.array(session.returns, dtype=float)
     arrays["lengths"] = np.array(session.lengths, dtype=np.int64)
@@ -179,6 +181,10 @@ def _restore(session: Session, state: dict[str, Any], arrays: dict[str, np.ndarr
     counts = Counts.from_arrays(
         pmdp, {k.removeprefix("counts."): v for k, v in arrays.items() if k.startswith("counts.")}
     )
+    for side in ("lower", "upper"):
+        stored = {k.removeprefix(f"{side}."): v for k, v in arrays.items() if k.startswith(f"{side}.")}
+        if stored:
+            session.earlier[side] = Counts.from_arrays(pmdp, stored)
     session.experience = Experience(pmdp, counts)
     session.experience.reward_error = float(progress.get("reward_error", 0.0))
     session.episodes, session.steps = int(progress["episodes"]), int(progress["steps"])
@@ -236,7 +242,7 @@ def _check_arrays(arrays: dict[str, np.ndarray], pmdp: ParametricMDP) -> None:
         if name.startswith(MODEL):  # compared by its hash
             continue
         whole = name.rpartition(".")[2] in _WHOLE
-        if name != "counts.schedule" and array.dtype.kind != ("i" if whole else "f"):
+        if not name.endswith(".schedule") and array.dtype.kind != ("i" if whole else "f"):
             raise CheckpointError(f"the checkpoint: {name} holds {array.dtype}")
         if array.dtype.kind == "f" and np.isnan(array).any():
             raise CheckpointError(f"the checkpoint: {name} contains NaN")
