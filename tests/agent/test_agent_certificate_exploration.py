@@ -10,6 +10,7 @@ import rpl_envs  # noqa: F401
 from rpl_agent import RPLAgent
 from rpl_agent.agent.exploration import OPTIMISTIC_SHARE, SamplingGoal, block_of
 from rpl_agent.agent.information import _rates, informative_policy
+from rpl_agent.coupled.attribution import slopes
 from rpl_agent.errors import ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.sampling import uniform_counts
@@ -43,9 +44,9 @@ def test_rates_are_derivatives_of_the_variance():
     world = benchmark("ParallelBetting", n=3)
     pmdp, theta = world.pmdp, np.array(world.theta)
     counts = uniform_counts(pmdp, world.objective, theta, 20_000, 50, 1)
-    gradient = np.random.default_rng(0).normal(size=pmdp.table.reduction.rank)
-    rates = _rates(counts, theta, gradient)
-    weights, value = pmdp.table.reduction.weights, pmdp.table.evaluate(theta)
+    weights, value = slopes(pmdp, theta), pmdp.table.evaluate(theta)
+    gradient = np.random.default_rng(0).normal(size=weights.shape[1])
+    rates = _rates(counts, theta, gradient, weights)
 
     def variance(extra):
         K = counts.successes + extra

@@ -95,7 +95,7 @@ def test_numbers_are_indices_only_without_values():
     pmdp, _ = machine_model()
     assert pmdp.state_index((1, 0)) == 0 == pmdp.state_index(StateIndex(0)) and pmdp.state_value(0) == (1, 0)
     for wrong in (0, 1.0, "0", (1, 0.5), (1, 0, 0), (5, 0), None, {"a": 1}, [[1, 0]]):
-        with pytest.raises(ModelError, match="is no state of machine"):
+        with pytest.raises(ModelError, match="is not a state of machine"):
             pmdp.state_index(wrong)
     with pytest.raises(ModelError, match="must be an integer"):
         StateIndex(2.9)

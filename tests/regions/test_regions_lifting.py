@@ -191,9 +191,9 @@ def test_bad_bounds_are_named():
     ones = np.ones(pmdp.num_expressions)
     with pytest.raises(ModelError, match="shapes"):
         build_region(pmdp, ones[:-1], ones)
-    with pytest.raises(ModelError, match="no interval for expression"):
+    with pytest.raises(ModelError, match="not an interval of probabilities for expression"):
         build_region(pmdp, ones, 0 * ones)
-    with pytest.raises(ModelError, match="no interval for expression"):
+    with pytest.raises(ModelError, match="not an interval of probabilities for expression"):
         build_region(pmdp, np.full_like(ones, np.nan), ones)
 
 
