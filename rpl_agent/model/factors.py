@@ -324,7 +324,7 @@ def _affine_divisors(form: Integers, middle: list[Fraction]) -> Iterator[Integer
     partial: list[list[Fraction]] = [[]]
     for j in range(d):
         along = _reciprocals(form, middle, [int(i == j) for i in range(d)])
-        sums = _reciprocals(form, middle, [int(i <= j) for i in range(d)])
+        sums = along if j == 0 else _reciprocals(form, middle, [int(i <= j) for i in range(d)])
         partial = [[*p, a] for p in partial for a in along if sum(p) + a in sums]
     for slopes in partial:
         constant = 1 - sum((a * m for a, m in zip(slopes, middle)), Fraction(0))

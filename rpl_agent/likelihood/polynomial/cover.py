@@ -28,6 +28,8 @@ from rpl_agent.model.taylor import taylor_terms
 #: Boxes are split down to this half-width, in standard deviations of the likelihood and as a share of the domain, by d.
 FINEST = {1: (0.05, 0.005), 2: (0.2, 0.02), 3: (0.5, 0.04)}
 COARSE = (1.0, 0.08)
+#: Boxes are cut into so many parts by d, and into two else: in one dimension rounds cost more than boxes.
+PARTS = {1: 16}
 #: Boxes that are looked at, at most, and at a time.
 MOST_BOXES, BATCH = 6_000, 256
 #: A model is taken for a bowl if its least curvature exceeds this share of its size: its inverse is accurate to 1e-10.
@@ -105,7 +107,7 @@ def cover(target: LevelSet, directions: np.ndarray) -> np.ndarray:
         furthest[reach.argmax(axis=0)] = True
         ratio = boxes.half / finest
         split = furthest & (ratio.max(axis=1) > 1.0) & (looked_at < MOST_BOXES)
-        center, half = _halves(boxes.center[split], boxes.half[split], ratio[split].argmax(axis=1))
+        center, half = _parts(boxes.center[split], boxes.half[split], ratio[split].argmax(axis=1))
         boxes, reach = boxes.chosen(~split), reach[~split]
         kept = reach.max(axis=0, initial=-np.inf)
     return kept
@@ -129,14 +131,15 @@ def _domain_box(A: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return -b[-d:], b[-2 * d : -d].copy()
 
 
-def _halves(center: np.ndarray, half: np.ndarray, axis: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both halves of boxes (k, d), each cut across an axis (k,)."""
-    step = np.zeros_like(half)
-    at = np.arange(len(half)), axis
-    step[at] = half[at] / 2
-    smaller = half - step
-    smaller[at] += ROUNDING * (np.abs(center[at]) + half[at])  # so that both halves together hold the whole
-    return np.concatenate([center - step, center + step]), np.concatenate([smaller, smaller])
+def _parts(center: np.ndarray, half: np.ndarray, axis: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Equal parts of boxes (k, d), each cut across an axis (k,)."""
+    number = PARTS.get(half.shape[1], 2)
+    step, smaller, at = np.zeros_like(half), half.copy(), (np.arange(len(half)), axis)
+    step[at] = half[at] / number
+    # a little wider, so that all parts together hold the whole
+    smaller[at] = step[at] + 4.0 * ROUNDING * (np.abs(center[at]) + half[at])
+    shifts = np.arange(1 - number, number, 2)
+    return np.concatenate([center + k * step for k in shifts]), np.concatenate([smaller] * number)
 
 
 def _kept(target: LevelSet, center: np.ndarray, half: np.ndarray) -> _Boxes:
