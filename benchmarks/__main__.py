@@ -24,7 +24,7 @@ from rich.table import Table
 import benchmarks
 
 #: options that only some benchmarks take
-OPTIONS = {"fuzz": ("minutes", "problems", "jobs", "first"), "faults": ("only",)}
+OPTIONS = {"fuzz": ("minutes", "problems", "jobs", "first", "polynomial"), "faults": ("only",)}
 
 
 def main() -> None:
@@ -38,6 +38,7 @@ def main() -> None:
     )
     parser.add_argument("--jobs", type=int, help="processes of the fuzz")
     parser.add_argument("--first", type=int, help="first seed of the fuzz")
+    parser.add_argument("--polynomial", action="store_true", default=None, help="fuzz over polynomial models")
     parser.add_argument("--only", help="one part of a benchmark that has parts, e.g. kills of faults")
     parser.add_argument("--json", action="store_true", help="one JSON object per row")
     parser.add_argument("--compare", metavar="FILE", help="rows of an earlier run with --json")

@@ -3,7 +3,8 @@
 `python -m benchmarks fuzz --minutes 10 --jobs 4` runs rounds (one random model, all objectives, both natures) for so
 long (`--problems N`: until so many are solved), each process with seeds of its own, and prints problems per minute and
 failures; every failure names its seed and is written to stderr when it is found. `--first N` chooses the first seed.
-The oracle (`tests/reference/oracle.py`) shares no code with the solver.
+The oracle (`tests/reference/oracle.py`) shares no code with the solver. `--polynomial`: models of degree up to 6 in up
+to 6 parameters, regions of these, and exact values at many points of the regions; no false solutions.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from itertools import count
 from multiprocessing import get_context
 from typing import Any
 
+from tests.reference import polynomials
 from tests.reference.fuzz import Tally, round_of
 
 Row = dict[str, Any]
@@ -24,7 +26,7 @@ Row = dict[str, Any]
 
 def rows(
     smoke: bool = False, full: bool = False, minutes: float | None = None, problems: int | None = None, jobs: int = 1,
-    first: int = 0,
+    first: int = 0, polynomial: bool = False,
 ) -> list[Row]:  # fmt: skip
     """One row per kind of model, one in all, one per failure."""
     limit = 60.0 * (minutes if minutes is not None else 10.0 if full else 1.0)
@@ -32,10 +34,10 @@ def rows(
     most = 4 if smoke else None
     began = time.perf_counter()
     if jobs == 1:
-        parts = [_rounds(first, 1, limit, most, least)]
+        parts = [_rounds(first, 1, limit, most, least, polynomial)]
     else:
         with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            tasks = [pool.submit(_rounds, first + k, jobs, limit, most, least) for k in range(jobs)]
+            tasks = [pool.submit(_rounds, first + k, jobs, limit, most, least, polynomial) for k in range(jobs)]
             parts = [task.result() for task in tasks]
     spent = (time.perf_counter() - began) / 60.0
     tally, by_kind, last = Tally(), Counter[str](), first
@@ -55,7 +57,9 @@ def rows(
     return found + [{"failure": text} for text in tally.failures]
 
 
-def _rounds(first: int, step: int, limit: float, most: int | None, least: int) -> tuple[Tally, Counter[str], int]:
+def _rounds(
+    first: int, step: int, limit: float, most: int | None, least: int, polynomial: bool
+) -> tuple[Tally, Counter[str], int]:
     """(what happened, failures by kind, last seed) of the seeds first, first + step, ...
 
     For ``limit`` seconds or ``most`` rounds, or where ``least`` is not 0, until so many problems are solved.
@@ -63,7 +67,7 @@ def _rounds(first: int, step: int, limit: float, most: int | None, least: int) -
     warnings.simplefilter("ignore")  # false solutions with numbers near the largest float overflow in the check
     began, tally, by_kind, seed = time.perf_counter(), Tally(), Counter[str](), first
     for number, seed in enumerate(count(first, step), start=1):
-        result = round_of(seed)
+        result = polynomials.round_of(seed) if polynomial else round_of(seed)
         tally.add(result)
         for kind in result.problems:
             by_kind[kind] += len(result.failures)

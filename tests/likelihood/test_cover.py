@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from rpl_agent import Counts, build
+from rpl_agent.errors import RPLWarning
 from rpl_agent.likelihood import windows
 from rpl_agent.likelihood.chart import parameter_chart
+from rpl_agent.likelihood.polynomial import cover as cover_module
 from rpl_agent.likelihood.polynomial.cover import around, cover
 from rpl_agent.likelihood.polynomial.parameters import parameter_blocks
 from rpl_agent.likelihood.region import likelihood_region
@@ -85,6 +87,17 @@ def test_both_parts_of_a_set_are_kept():
     counts = tossed(pmdp, np.array([0.9, 0.9]), 10_000, seed=3)
     region = likelihood_region(pmdp, counts, 0.05)
     assert region.contains(np.array([[0.9, 0.9], [0.1, 0.1]])).all()
+
+
+def test_a_cover_that_ends_early_says_what_to_do(monkeypatch):
+    pmdp = coins("three")
+    counts = tossed(pmdp, np.array([0.3, 0.6, 0.5]), 2_000, seed=4)
+    level_set = windows.likelihood_set(counts, 0.05, parameter_chart(pmdp))
+    fine = cover(level_set, np.eye(3))
+    monkeypatch.setattr(cover_module, "MOST_BOXES", 40)
+    with pytest.warns(RPLWarning, match="no product of affine terms.*3 parameters.*Split such a step in two"):
+        coarse = cover(level_set, np.eye(3))
+    assert (coarse >= fine - 1e-12).all() and coarse[2] > fine[2]
 
 
 def test_the_hull_is_not_much_larger_than_the_set():

@@ -27,17 +27,17 @@ C_LINES, C_ARGUMENTS, C_FILE_LINES = 70, 13, 600
 #: Lines of Python a package may have. Lower a number when its package shrinks; a feature that comes in says in its
 #: commit what goes out. Lines may move between packages, so what may only fall is the sum.
 LINES_OF_PACKAGE = {
-    "envs/rpl_envs": 2_874,
+    "envs/rpl_envs": 2_869,
     "rpl_agent": 1_717,
-    "rpl_agent/_core": 300,
+    "rpl_agent/_core": 296,
     "rpl_agent/agent": 6_752,
-    "rpl_agent/baselines": 1_190,
-    "rpl_agent/cli": 1_700,
+    "rpl_agent/baselines": 1_189,
+    "rpl_agent/cli": 1_696,
     "rpl_agent/coupled": 2_040,
     "rpl_agent/evidence": 1_108,
-    "rpl_agent/experiments": 2_248,
+    "rpl_agent/experiments": 2_243,
     "rpl_agent/formats": 6_660,
-    "rpl_agent/likelihood": 3_005,
+    "rpl_agent/likelihood": 3_024,
     "rpl_agent/model": 4_195,
     "rpl_agent/plotting": 460,
     "rpl_agent/regions": 2_175,

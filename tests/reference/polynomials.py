@@ -27,7 +27,7 @@ from tests.reference.random_models import Sample, skeleton
 Point = tuple[Fraction, ...]
 MOST_DEGREE = 6
 #: questions about one model, points of its region, and tries to find one
-QUESTIONS, POINTS, TRIES = 4, 6, 60
+QUESTIONS, POINTS, TRIES = 4, 10, 60
 
 
 def _share(random: Random) -> Fraction:

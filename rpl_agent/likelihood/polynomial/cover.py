@@ -17,12 +17,16 @@ the data; the error of the bound falls with the third power of their size.
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
 import scipy
 
+from rpl_agent.errors import RPLWarning
+from rpl_agent.likelihood.chart import ParameterChart
 from rpl_agent.likelihood.level_set import LevelSet
+from rpl_agent.model.caching import cached_on
 from rpl_agent.model.taylor import taylor_terms
 
 #: Boxes are split down to this half-width, in standard deviations of the likelihood and as a share of the domain, by d.
@@ -110,7 +114,21 @@ def cover(target: LevelSet, directions: np.ndarray) -> np.ndarray:
         center, half = _parts(boxes.center[split], boxes.half[split], ratio[split].argmax(axis=1))
         boxes, reach = boxes.chosen(~split), reach[~split]
         kept = reach.max(axis=0, initial=-np.inf)
+    if looked_at >= MOST_BOXES:
+        cached_on(chart, "warned of boxes", _warn)
     return kept
+
+
+def _warn(chart: ParameterChart) -> bool:
+    """Once for every model."""
+    forms = chart.forms
+    worst = str(forms.polynomial(int(np.diff(forms.indptr).argmax())))
+    warnings.warn(
+        f"slow, and wider than need be: {worst if len(worst) <= 80 else worst[:79] + '…'} is no product of affine "
+        f"terms, so the likelihood in {chart.dimension} parameters is covered by boxes. Split such a step in two, "
+        "one draw each, or give narrower bounds of the parameters", RPLWarning, stacklevel=2,
+    )  # fmt: skip
+    return True
 
 
 def around(target: LevelSet, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, float] | None:
