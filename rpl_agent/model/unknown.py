@@ -6,6 +6,7 @@ which rows are one and the same unknown distribution.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -157,6 +158,8 @@ def _table(
     old = pmdp.table
     q = old.denominators[0]
     numerators = [int(old.data[old.indptr[c]]) if old.indptr[c + 1] > old.indptr[c] else 0 for c in constants]
+    shared = math.gcd(q, *numerators) if q > 2**60 else 1  # what hidden rows were written with no longer counts
+    q, numerators = q // shared, [n // shared for n in numerators]
     at_zero = indices == 0
     values = data.astype(object) if q > 2**60 else data
     values[at_zero] = q

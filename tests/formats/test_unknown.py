@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -177,3 +178,14 @@ def test_smc_of_a_model_without_chance_says_so(tmp_path, capsys):
     path.write_text("mdp\nmodule m\n x : [0..1];\n [] x=0 -> (x'=1);\n [] x=1 -> true;\nendmodule\n")
     assert main(["smc", str(path), "--property", "Pmax=? [F x=1]"]) == 2
     assert "nothing is unknown" in capsys.readouterr().err
+
+
+def test_long_denominators_of_hidden_rows_are_forgotten():
+    """Their common multiple had more digits than Python prints, so that the model had no hash."""
+    primes = [n for n in range(2, 11_000) if all(n % k for k in range(2, int(n**0.5) + 1))]
+    rows = {f"a{n}": {"left": Fraction(1, n), "right": 1 - Fraction(1, n)} for n in primes}
+    known = build("start", lambda s: rows if s == "start" else {"stay": {s: 1}}, domain={})
+    found = hide_parameters(known)
+    assert found.pmdp.table.denominators[0] == 1
+    assert found.pmdp.content_hash
+    np.testing.assert_allclose(found.mdp.probability, known.instantiate(np.zeros(0)).probability, rtol=1e-12)

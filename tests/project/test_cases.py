@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.stats
 
+from rpl_agent import Objective
 from rpl_agent.formats import prism
 from rpl_agent.formats.logs import simulate_log
 from rpl_agent.solver import solve_at
@@ -86,3 +88,39 @@ def test_bounds_of_the_disk_hold(tmp_path):
     assert found.cost.lower <= names["value_iteration"]([cost])[0] <= truth[0] <= found.cost.upper
     assert found.energy.lower <= truth[1] <= found.energy.upper
     assert found.lost.lower <= truth[2] <= found.lost.upper
+
+
+def test_an_outbreak(monkeypatch, capsys, tmp_path):
+    text = run("outbreak", monkeypatch, capsys, "--people", "4", "--outbreaks", "10", "--plot", str(tmp_path / "o.png"))
+    assert "To the ward" in text and (tmp_path / "o.png").stat().st_size > 10_000
+
+
+def test_an_outbreak_is_a_chain_binomial():
+    """Person by person, a generation has the law that scipy gives to Reed and Frost's."""
+    names = example("outbreak")
+    pmdp = names["outbreak"](7)
+    mdp, level = pmdp.instantiate(names["CHANCE"]), "hygiene"
+    mass = np.zeros(pmdp.num_states)
+    mass[pmdp.initial_state] = 1.0  # six susceptible, one infectious
+    for _ in range(6):
+        after = np.zeros_like(mass)
+        for s in np.flatnonzero(mass):
+            rows = range(pmdp.state_ptr[s], pmdp.state_ptr[s + 1])
+            row = next(r for r in rows if pmdp.action_names[pmdp.action[r]] in (level, "next"))
+            span = slice(pmdp.row_ptr[row], pmdp.row_ptr[row + 1])
+            np.add.at(after, pmdp.successor[span], mass[s] * mdp.probability[span])
+        mass = after
+    found = [mass[pmdp.state_index(("day", 6 - x, x))] for x in range(7)]
+    assert found == pytest.approx(scipy.stats.binom(6, names["CHANCE"][level]).pmf(range(7)), abs=1e-14)
+
+
+def test_bounds_of_an_outbreak_hold():
+    names = example("outbreak")
+    pmdp = names["outbreak"](6)
+    optimum = names["value_iteration"](pmdp, "cost")
+    theta = pmdp.instantiate(names["CHANCE"]).theta
+    assert optimum == pytest.approx(solve_at(pmdp, theta, Objective.cost("cost", target="over")).middle, rel=1e-6)
+    rule, cases = names["statements"](pmdp, names["observe"](pmdp, 40, seed=3))
+    true = names["value_iteration"](pmdp, "cost", rule.policy)
+    assert rule.lower <= optimum <= true <= rule.upper
+    assert cases.lower <= names["value_iteration"](pmdp, "cases", rule.policy) <= cases.upper
