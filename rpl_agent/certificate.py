@@ -21,6 +21,8 @@ from rpl_agent.model.policy import Policy
 from rpl_agent.schema import Anything, Flag, Maybe, Number, Text, Whole, read_json
 
 FORMAT = "rpl-certificate/1"
+#: Differences of rewards below this are rounding: the bounds allow for them without a word.
+ROUNDING = 1e-12
 #: Of a stored certificate; fields with a default may be missing.
 SCHEMA = {
     "format": Text(), "lower": Number(), "upper": Number(), "delta": Number(0.0, 1.0), "confidence": Text(),
@@ -115,7 +117,7 @@ class Certificate:
         unchecked = None if self.checked else "these bounds have not passed the solver's independent check"
         per = "of each" if self.objective.is_open_ended else "per step"
         rewards = f"rewards are not exactly the model's: bounds allow for {self.reward_error:.3g} {per}"
-        rewards = rewards if self.reward_error else ""
+        rewards = rewards if self.reward_error > ROUNDING else ""
         return [note for note in (self.fallback, self.edge, rewards, self.truncation, unchecked) if note]
 
     @property

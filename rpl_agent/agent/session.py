@@ -158,7 +158,8 @@ class Session:
         for side in ("lower", "upper"):
             if side not in self.earlier or getattr(found, side) == getattr(momentary, side):
                 self.earlier[side] = now
-        note = truncation_note(self.time_limit, self.limit_cuts, self.cut, self.episodes)
+        discounted = self.objective.discount < 1.0  # what comes late hardly counts, and every limit cuts such plays
+        note = None if discounted else truncation_note(self.time_limit, self.cut, self.episodes)
         self.certificate = replace(found, truncation=note)
         return self.certificate
 

@@ -244,19 +244,20 @@ def _gymnasium_source(name: str, max_steps: int | None) -> ModelSource | None:
     """A world that Gymnasium registers and whose structure is known, such as FrozenLake-v1; None if it is none."""
     import gymnasium as gym
 
+    from rpl_agent.agent.world.attach import attach
     from rpl_envs.toy import bind
 
     if name.startswith(("rpl/", "rpl_envs:")) or name not in gym.registry:
         return None
     env = gym.make(name)
     try:
-        binding = bind(env)
+        known = attach(env) if bind(env) is not None else None
     finally:
         env.close()
-    if binding is None:
+    if known is None:
         raise ModelError(f"nothing is known about the structure of {name}: write a model of it (docs/first_model.md)")
     steps = max_steps or (env.spec.max_episode_steps if env.spec else None) or DEFAULT_STEPS
-    return ModelSource(name, binding.pmdp, binding.objective, None, steps)
+    return ModelSource(name, known.pmdp, known.objective, None, steps)
 
 
 def pairs(items: list[str], option: str, convert: type) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,21 @@ class Binding:
     first : observation after a reset -> value of a state.
     next : (value of the state before, action, observation, reward, terminated) -> value of the state after a step;
         the reward is None where somebody only acts.
+    objective : what plays without a time limit are asked for; None where they never end.
+    returns : the return as the environment pays it, where that is another question; its horizon is the time limit.
     paid : (T,) what the environment pays for each transition; None: what the objective counts (costs negative).
     method : (confidence, relaxation) that suits the model, where the agent's defaults do not.
     """
 
     pmdp: ParametricMDP
-    objective: Objective
+    objective: Objective | None
     first: Callable[[Any], Any]
     next: Callable[[Any, int, Any, float | None, bool], Any]
     paid: np.ndarray | None = None
     method: tuple[str, str] | None = None
+    returns: Objective | None = None
+
+    def question(self, limit: int | None) -> Objective | None:
+        """What the environment itself asks for: its undiscounted return, within its time limit where it has one."""
+        asked = self.returns or self.objective
+        return self.objective if limit is None or asked is None else replace(asked, horizon=limit)

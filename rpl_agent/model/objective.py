@@ -236,8 +236,9 @@ class Objective:
         if self.discount == 1.0 and self.horizon is None and (reward < 0).any():
             row = int(np.flatnonzero(reward < 0)[0])
             raise ModelError(
-                f"reward {self.reward_name!r} is negative ({reward[row]}) at {pmdp.row_name(row)}: "
-                "undiscounted totals need rewards ≥ 0"
+                f"reward {self.reward_name!r} is negative ({reward[row]}) at {pmdp.row_name(row)}: a total of gains "
+                "and costs needs an end that is certain. Give a horizon (horizon=N; of an agent horizon='env', the "
+                "time limit of its environment), a discount (Objective.discounted), or costs ≥ 0 (Objective.cost)"
             )
         scaled, rounding = self._scaled(pmdp, reward, timed.discount)
         return Task(timed, target, avoid, scaled, rounding=rounding)

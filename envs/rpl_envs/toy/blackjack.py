@@ -1,8 +1,7 @@
 """Blackjack: the expected return with an unknown share of cards that count ten.
 
 All other cards are equally likely, and the deck is infinite: what a player sums up and what the dealer ends with are
-polynomials in that share. Values are counted as return + 1 (a loss 0, a draw 1, a win 2), because total rewards must
-not be negative; subtract 1 to compare with Gymnasium's returns.
+polynomials in that share. The reward "return" is what Gymnasium pays: −1 for a loss, 0 for a draw, 1 for a win.
 
 A state is (sum, dealer's card, usable ace, whether the hand is a natural); natural hands exist only at the start. How a
 game ends is told by the reward.
@@ -46,6 +45,10 @@ def dealer_ends(total: int, ace: int) -> dict[int, Polynomial]:
     return ends
 
 
+def ends_with(gain: float) -> Any:
+    return paying(OVER, **{"return": gain})
+
+
 def blackjack_model(natural: bool = False, sab: bool = False) -> tuple[ParametricMDP, Objective]:
     """The game with the rules of ``gym.make("Blackjack-v1", natural=..., sab=...)``."""
 
@@ -65,32 +68,32 @@ def blackjack_model(natural: bool = False, sab: bool = False) -> tuple[Parametri
         row: Row = {}
         for value in CARDS:
             after, usable = add(total, ace, value)
-            successor = (after, dealer, usable, 0) if after <= 21 else OVER
+            successor = (after, dealer, usable, 0) if after <= 21 else ends_with(-1.0)
             row[successor] = row.get(successor, NONE) + card(value)
         return row
 
     def stick(total: int, dealer: int, ace: int, is_natural: int) -> Row:
         row: Row = {}
         for score, chance in dealer_ends(*add(0, 0, dealer)).items():
-            gain = 2.0 if total > score else 1.0 if total == score else 0.0
+            gain = 1.0 if total > score else 0.0 if total == score else -1.0
             if is_natural and sab:
-                gain = 2.0
-            elif is_natural and natural and gain == 2.0:
-                gain = 2.5
+                gain = 1.0
+            elif is_natural and natural and gain == 1.0:
+                gain = 1.5
             row[gain] = row.get(gain, NONE) + chance
         if is_natural and sab and dealer in (1, 10):  # only a natural of the dealer's own makes a draw
             twin = card(10 if dealer == 1 else 1)
-            row = {2.0: 1 - twin, 1.0: twin}
-        return {paying(OVER, gain=gain): chance for gain, chance in row.items()}
+            row = {1.0: 1 - twin, 0.0: twin}
+        return {ends_with(gain): chance for gain, chance in row.items()}
 
     initial: Row = {}
     for state, chance in starts():
         initial[state] = initial.get(state, NONE) + chance
     pmdp = build(
         initial, actions, domain=Domain.box(("ten",)), action_names=ACTIONS, labels={"over": lambda s: s == OVER},
-        rewards={"gain": lambda state, action: 0.0}, name="Blackjack",
+        rewards={"return": lambda state, action: 0.0}, name="Blackjack",
     )  # fmt: skip
-    return pmdp, Objective.reward("gain", target="over")
+    return pmdp, Objective.reward("return", target="over")
 
 
 def bind_blackjack(env: Any) -> Binding:
@@ -105,7 +108,4 @@ def bind_blackjack(env: Any) -> Binding:
     def following(before: Any, action: int, observation: Any, reward: float | None, terminated: bool) -> Any:
         return OVER if terminated else (*first(observation)[:3], 0)
 
-    over = pmdp.state_index(OVER)
-    ending = (pmdp.visible_successor == over) & (pmdp.row_state[pmdp.transition_row] != over)
-    paid = pmdp.on_transitions(pmdp.row_reward("gain")) - ending * ~pmdp.is_silent[pmdp.row_state[pmdp.transition_row]]
-    return Binding(pmdp, objective, first, following, paid)
+    return Binding(pmdp, objective, first, following, pmdp.on_transitions(pmdp.row_reward("return")))

@@ -23,7 +23,7 @@ def cliff_walking_model() -> tuple[ParametricMDP, Objective]:
         row = min(max(cell[0] + MOVES[name][0], 0), HEIGHT - 1)
         column = min(max(cell[1] + MOVES[name][1], 0), WIDTH - 1)
         fallen = row == HEIGHT - 1 and 0 < column < WIDTH - 1
-        return paying(START, cost=FALL - 1.0) if fallen else (row, column)
+        return paying(START, cost=FALL - 1.0, **{"return": 1.0 - FALL}) if fallen else (row, column)
 
     def actions(cell: Cell) -> Mapping[str, Row]:
         if cell == GOAL:
@@ -32,8 +32,8 @@ def cliff_walking_model() -> tuple[ParametricMDP, Objective]:
 
     pmdp = build(
         START, actions, domain=Domain.box(("success_rate",)), variables=("row", "column"), action_names=names,
-        labels={"goal": lambda cell: cell == GOAL}, rewards={"cost": lambda cell, action: float(cell != GOAL)},
-        name="CliffWalking",
+        labels={"goal": lambda cell: cell == GOAL}, name="CliffWalking",
+        rewards={"cost": lambda cell, action: float(cell != GOAL), "return": lambda cell, action: -float(cell != GOAL)},
     )  # fmt: skip
     return pmdp, Objective.cost("cost", target="goal")
 
@@ -45,4 +45,7 @@ def bind_cliff_walking(env: Any) -> Binding:
     def read(observation: Any) -> Cell:
         return divmod(observation.__index__(), WIDTH)
 
-    return Binding(pmdp, objective, read, lambda before, action, observation, *_: read(observation))
+    return Binding(
+        pmdp, objective, read, lambda before, action, observation, *_: read(observation),
+        returns=Objective.reward("return", target="goal"),
+    )  # fmt: skip

@@ -1,22 +1,25 @@
-"""FrozenLake: the probability of reaching the goal without falling into a hole, with unknown ``success_rate``."""
+"""FrozenLake with unknown ``success_rate``: the probability of reaching the goal, or the return of another schedule."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Binding, Domain, Objective, ParametricMDP, Polynomial, build
 from rpl_envs.toy.grid import Cell, Row, slipping
 
+#: What Gymnasium pays for entering a goal, a hole and ice.
+USUAL = (1.0, 0.0, 0.0)
 MOVES = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}  # in the order of FrozenLake's actions
 
 
-def frozen_lake_model(desc: Sequence[str]) -> tuple[ParametricMDP, Objective]:
+def frozen_lake_model(
+    desc: Sequence[str], schedule: tuple[float, float, float] = USUAL
+) -> tuple[ParametricMDP, Objective]:
     """The parametric MDP of a map (rows of the letters S, F, H, G) with unknown ``success_rate``.
 
+    What entering a goal, a hole or ice pays (``schedule``) is the reward "return", where it is not the usual one.
     A map with several starts S draws one of them, each with the same probability.
     """
     tiles = [str(line) for line in desc]
@@ -40,11 +43,17 @@ def frozen_lake_model(desc: Sequence[str]) -> tuple[ParametricMDP, Objective]:
             return {name: {cell: Polynomial.constant(1)} for name in names}
         return slipping(names, lambda name: move(cell, name), forward, (1 - forward) / 2)
 
+    def entering(before: Cell, _: str, cell: Cell) -> float:
+        return 0.0 if tile(before) in "GH" else schedule["GH".find(tile(cell))]  # −1 is the last, ice
+
     start: Any = starts[0] if len(starts) == 1 else {cell: Polynomial.constant(f"1/{len(starts)}") for cell in starts}
     pmdp = build(
         start, actions, domain=Domain.box(("success_rate",)), variables=("row", "column"), action_names=names,
-        labels={"goal": lambda cell: tile(cell) == "G", "hole": lambda cell: tile(cell) == "H"},
-        name=f"FrozenLake-{len(tiles)}x{len(tiles[0])}",
+        labels={
+            "goal": lambda cell: tile(cell) == "G", "hole": lambda cell: tile(cell) == "H",
+            "over": lambda cell: tile(cell) in "GH",
+        },
+        rewards={} if schedule == USUAL else {"return": entering}, name=f"FrozenLake-{len(tiles)}x{len(tiles[0])}",
     )  # fmt: skip
     return pmdp, Objective.reach("goal", avoid="hole")
 
@@ -57,18 +66,16 @@ def map_of(env: Any) -> list[str]:
 def bind_frozen_lake(env: Any) -> Binding:
     """FrozenLake-v1 with any map; without slipping the unknown ``success_rate`` happens to be 1."""
     desc = map_of(env)
-    pmdp, objective = frozen_lake_model(desc)
-    width = len(desc[0])
     settings = env.spec.kwargs if env.spec is not None else {}
-    schedule = tuple(float(x) for x in settings.get("reward_schedule", (1, 0, 0)))
-    letters = [desc[r][c] for r, c in zip(pmdp.variables["row"].tolist(), pmdp.variables["column"].tolist())]
-    entering = np.array([schedule["GHF".index(letter) if letter in "GH" else 2] for letter in letters])
-    decided = objective.resolve(pmdp).decided[pmdp.row_state[pmdp.transition_row]]
+    goal, hole, ice = (float(x) for x in settings.get("reward_schedule", USUAL))
+    pmdp, objective = frozen_lake_model(desc, (goal, hole, ice))
+    width = len(desc[0])
+    paid = pmdp.on_transitions(pmdp.row_reward("return")) if pmdp.rewards else None
+    returns = Objective.reward("return", target="over") if pmdp.rewards else None
 
     def read(observation: Any, *_: Any) -> Cell:
         return divmod(observation.__index__(), width)
 
     return Binding(
-        pmdp, objective, read, lambda before, action, observation, *_: read(observation),
-        np.where(decided, 0.0, entering[pmdp.visible_successor]),
+        pmdp, objective, read, lambda before, action, observation, *_: read(observation), paid, returns=returns,
     )  # fmt: skip

@@ -5,6 +5,8 @@ Read from the table are successors, rewards and ends. The probabilities are not:
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,40 +19,38 @@ FEW = 6
 
 
 def bind_table(env: Any) -> Binding:
-    """The model of a table; rewards must be of one sign, costs or gains until the end."""
+    """The model of a table. "return" is what it pays; where all of that are costs, "cost" is the same without sign."""
     table = env.unwrapped.P
     graph, ends = _graph(table)
     rewards = [r for rows in graph.values() for ways in rows.values() for _, r in ways]
-    if min(rewards) < 0 < max(rewards):
-        raise ModelError(
-            "the table P pays gains and costs: total rewards must be of one sign; pass pmdp=... and objective=..."
-        )
-    costs = min(rewards) < 0
-    name, sign = ("cost", -1.0) if costs else ("gain", 1.0)
+    costs = min(rewards) < 0 and max(rewards) <= 0
+    signs = {"return": 1.0, "cost": -1.0} if costs else {"return": 1.0}
     domain = _Simplices()
 
     def actions(state: Any) -> dict[int, dict[Any, Polynomial]]:
         if state in ends:
             return {a: {state: Polynomial.constant(1)} for a in graph[state]}
-        return {a: domain.row(f"p_{state}_{a}", _successors(ways, name, sign)) for a, ways in graph[state].items()}
+        return {a: domain.row(f"p_{state}_{a}", _successors(ways, signs)) for a, ways in graph[state].items()}
 
-    def least(state: Any, action: str) -> float:
-        return 0.0 if state in ends else min(sign * r for _, r in graph[state][int(action)])
+    def least(sign: float) -> Callable[[Any, int], float]:
+        return lambda state, action: 0.0 if state in ends else min(sign * r for _, r in graph[state][int(action)])
 
     start = domain.row("start", dict.fromkeys(_starts(env, graph, ends)))
     for state in graph:  # parameters are named by their rows: describe all of them first
         actions(state)
     pmdp = build(
         start if len(start) > 1 else next(iter(start)), actions, domain=domain.domain(),
-        labels={"end": lambda s: s in ends}, rewards={name: least},
+        labels={"end": lambda s: s in ends}, rewards={name: least(sign) for name, sign in signs.items()},
         name=type(env.unwrapped).__name__.removesuffix("Env"),
     )  # fmt: skip
-    objective = Objective.cost(name, target="end") if costs else Objective.reward(name, target="end")
+    returns = Objective.reward("return", target="end" if ends else None, horizon=0)  # or as many as a time limit says
+    objective = None if not ends else Objective.cost("cost", target="end") if costs else replace(returns, horizon=None)
     # Rows that share nothing are blocks of their own, whose sets no coupling narrows; a few of them are one small set.
     method = None if pmdp.num_parameters <= FEW else ("likelihood", "rectangular")
     return Binding(
-        pmdp, objective, _number, lambda before, action, observation, *_: _number(observation), method=method
-    )
+        pmdp, objective, _number, lambda before, action, observation, *_: _number(observation), method=method,
+        paid=pmdp.on_transitions(pmdp.row_reward("return")), returns=returns,
+    )  # fmt: skip
 
 
 def _graph(table: Any) -> tuple[dict[int, dict[int, list[tuple[int, float]]]], set[int]]:
@@ -68,15 +68,13 @@ def _graph(table: Any) -> tuple[dict[int, dict[int, list[tuple[int, float]]]], s
     both = ends & going
     if both:
         raise ModelError(f"the table P ends episodes in state {min(both)} on some ways and not on others")
-    if not ends:
-        raise ModelError("the table P never ends an episode: pass pmdp=... and a discounted objective=...")
     return graph, ends
 
 
-def _successors(ways: list[tuple[int, float]], name: str, sign: float) -> dict[Any, None]:
+def _successors(ways: list[tuple[int, float]], signs: dict[str, float]) -> dict[Any, None]:
     """What a row can lead to; of two ways to one state that pay differently the dearer one pays the rest later."""
-    least = min(sign * r for _, r in ways)
-    return {paying(s, **{name: sign * r - least}): None for s, r in ways}
+    least = {name: min(sign * r for _, r in ways) for name, sign in signs.items()}
+    return {paying(s, **{name: sign * r - least[name] for name, sign in signs.items()}): None for s, r in ways}
 
 
 def _starts(env: Any, graph: dict[int, Any], ends: set[int]) -> list[int]:

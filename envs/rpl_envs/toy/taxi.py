@@ -1,7 +1,8 @@
 """Taxi: the expected cost until the passenger is delivered, in the rain and with a fickle passenger.
 
-A step costs 1, an illegal pickup or drop-off 10, the delivery nothing. Gymnasium's own return of a delivered episode is
-20 minus this cost: the same policies are best, and costs are ≥ 0, which a total reward with a bonus at the end is not.
+A step costs 1, an illegal pickup or drop-off 10, the delivery nothing. The reward "return" is what Gymnasium pays:
+minus these costs, and 20 for the delivery. It is the question within a time limit; without one the cost is, because a
+total of gains and costs over plays that may never end need not exist.
 
 Taxi draws its start among 300 states and, with ``fickle_passenger``, decides in secret at the start whether the
 passenger will change the destination at the first move. The model has one bit of memory, "has moved with the
@@ -13,8 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from rpl_agent.model import Binding, Domain, Objective, ParametricMDP, Polynomial, build
 from rpl_envs.toy.frozen_lake import map_of
@@ -55,8 +54,13 @@ def cost(state: tuple[int, ...], action: str) -> float:
     if action == "dropoff":
         if passenger != IN_TAXI or (row, column) not in STANDS:
             return 10.0
-        return 0.0 if (row, column) == STANDS[destination] else 1.0
+        return 0.0 if delivers(state, action) else 1.0
     return 1.0
+
+
+def delivers(state: tuple[int, ...], action: str) -> bool:
+    row, column, passenger, destination, _ = state
+    return action == "dropoff" and passenger == IN_TAXI and (row, column) == STANDS[destination]
 
 
 def taxi_model(desc: Sequence[str], rainy: bool = True, fickle: bool = True) -> tuple[ParametricMDP, Objective]:
@@ -100,7 +104,8 @@ def taxi_model(desc: Sequence[str], rainy: bool = True, fickle: bool = True) -> 
     pmdp = build(
         {s: Polynomial.constant("1/300") for s in beginnings()}, actions, domain=Domain.box(tuple(names)),
         action_names=TAXI_ACTIONS,
-        variables=("row", "column", "passenger", "destination", "moved"), rewards={"cost": cost},
+        variables=("row", "column", "passenger", "destination", "moved"),
+        rewards={"cost": cost, "return": lambda s, a: (DELIVERY_BONUS if delivers(s, a) else 0.0) - cost(s, a)},
         labels={"delivered": lambda s: s[2] == s[3]}, name="Taxi",
     )  # fmt: skip
     return pmdp, Objective.cost("cost", target="delivered")
@@ -124,8 +129,7 @@ def bind_taxi(env: Any) -> Binding:
         on_board = before[2] == IN_TAXI and after[:2] != before[:2]
         return (*after[:4], int(fickle and bool(before[4] or on_board)))
 
-    delivered = pmdp.labels["delivered"]
-    arriving = delivered[pmdp.visible_successor] & ~delivered[pmdp.row_state[pmdp.transition_row]]
-    paid = np.where(arriving, DELIVERY_BONUS, 0.0) - pmdp.on_transitions(pmdp.row_reward("cost"))
-    paid[pmdp.is_silent[pmdp.row_state[pmdp.transition_row]]] = 0.0
-    return Binding(pmdp, objective, first, following, paid)
+    paid = pmdp.on_transitions(pmdp.row_reward("return"))
+    return Binding(
+        pmdp, objective, first, following, paid, returns=Objective.reward("return", target="delivered")
+    )  # fmt: skip

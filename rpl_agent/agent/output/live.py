@@ -70,7 +70,8 @@ def render(status: Status, gaps: list[float]) -> Group:
             table.add_row("", f"with probability ≥ {1 - status.delta:g} (δ = {status.delta:g}) {status.sentence}")
         table.add_row("gap", Text.assemble(f"{status.gap:.4g}  ", (sparkline(gaps), "green")))
     if not math.isnan(status.mean_return):
-        table.add_row("exploring", f"mean return of the exploring policy {status.mean_return:.5g}")
+        what, shown = ("cost", -status.mean_return) if status.minimises else ("return", status.mean_return)
+        table.add_row("exploring", f"mean {what} of the exploring policy {shown:.5g}")
     table.add_row("updates", f"{status.updates:,}")
     table.add_row("time", shares_text(status.shares) or "–")
     table.add_row("elapsed", f"{duration(status.seconds)}, left {duration(status.left)}")

@@ -12,6 +12,7 @@ from rpl_agent.agent.output.views import LinesView, Status, View
 from rpl_agent.agent.session import Session
 from rpl_agent.agent.storage.run_folder import next_folder
 from rpl_agent.certificate import Certificate
+from rpl_agent.model.objective import Sense
 
 
 def record(session: Session, logger: Logger, certificate: Certificate) -> None:
@@ -25,9 +26,11 @@ def record(session: Session, logger: Logger, certificate: Certificate) -> None:
     for name, share in certificate.attribution.items():
         note(f"attribution/{name}", share)
     if session.returns:
-        note("rollout/ep_rew_mean", np.mean(session.returns))
+        # costs are paid as negative rewards, and shown with the certificate's sign
+        name, sign = ("cost", -1) if session.objective.sense is Sense.MIN else ("rew", 1)
+        note(f"rollout/ep_{name}_mean", sign * np.mean(session.returns))
         note("rollout/ep_len_mean", np.mean(session.lengths))
-    if session.limit_cuts or session.cut:  # the guarantee is for plays without the limit
+    if session.cut and session.objective.discount == 1.0:  # the guarantee is for plays without the limit
         note("rollout/cut_share", session.cut / max(1, session.episodes))
     for tag, value in session.planner.widths().items():
         note(tag, value)
@@ -67,6 +70,7 @@ def status(session: Session) -> Status:
         sentence="" if certificate is None else certificate.sentence,
         shares=dict(session.planner.seconds),
         mean_return=float(np.mean(session.returns)) if session.returns else np.nan,
+        minimises=session.objective.sense is Sense.MIN,
     )
 
 

@@ -35,6 +35,7 @@ class Status:
     upper: float = math.nan
     shares: dict[str, float] = field(default_factory=dict)  # seconds per stage
     mean_return: float = math.nan  # of the exploring policy
+    minimises: bool = False  # then costs are shown, with the sign of the certificate
     session_seconds: float = math.nan  # of this call alone
     delta: float = math.nan
     sentence: str = ""  # the guarantee in words

@@ -24,7 +24,7 @@ from rpl_agent.agent.world.env_facts import (
     time_limit,
 )
 from rpl_agent.agent.world.observations import Bound, Observed, StateOf, StateReader, check_observations
-from rpl_agent.agent.world.plays import can_cut, longest_episode, model_rewards, reward_tolerance
+from rpl_agent.agent.world.plays import can_cut, longest_episode, model_rewards, reward_tolerance, with_certain_end
 from rpl_agent.errors import ModelError
 from rpl_agent.model.binding import Binding
 from rpl_agent.model.objective import Kind, Objective
@@ -83,12 +83,13 @@ def attach(
         if not isinstance(model, ParametricMDP):
             raise ModelError(_nothing_known(env))
         is_own = isinstance(named, ParametricMDP) and named.has_states_of(model)
-        promised = attribute(inner, "objective") if binding is None else binding.objective
+        limit = time_limit(env, inner)
+        promised = attribute(inner, "objective") if binding is None else binding.question(limit)
         goal = Objective.parse(objective) if isinstance(objective, str) else objective or promised
         if not isinstance(goal, Objective):
-            raise ModelError(f"{name_of(env)} has no attribute 'objective': pass what is wanted as objective=...")
-        limit = time_limit(env, inner)
-        goal = _with_horizon(goal, horizon, limit, name_of(env))
+            reason = "never ends an episode and has no time limit" if binding else "has no attribute 'objective'"
+            raise ModelError(f"{name_of(env)} {reason}: pass what is wanted as objective=...")
+        goal = with_certain_end(model, _with_horizon(goal, horizon, limit, name_of(env)), limit)
         goal.resolve(model)
         if is_own:
             _refuse_changes(env, inner, "pmdp", state_of is not None)
@@ -102,8 +103,10 @@ def attach(
         check_rewards = goal.kind is Kind.REWARD or binding is not None or (is_own and promised == goal)
     paid, error = None, 0.0
     if check_rewards:
-        paid = model_rewards(model, goal if binding is None else binding.objective)
-        paid = paid if binding is None or binding.paid is None else np.stack([binding.paid, binding.paid])
+        if binding is None or binding.paid is None:
+            paid = model_rewards(model, (binding and binding.objective) or goal)
+        else:
+            paid = np.stack([binding.paid, binding.paid])
         tolerance, error = reward_tolerance(model, goal, paid)
         paid = np.vstack([paid, tolerance])
     reader = Observed(model, state_of, _observation_start(env, model)) if binding is None else Bound(binding)

@@ -6,6 +6,8 @@ returns differ from what is certified, and that has to be said.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import scipy
 
@@ -84,36 +86,63 @@ def longest_episode(pmdp: ParametricMDP, task: Task, horizon: int | None) -> int
     return LONGEST if (task.decided | settled(pmdp, task))[reached].any() else LONGEST_ENDLESS
 
 
+def longest_play(pmdp: ParametricMDP, task: Task, most: int) -> int | None:
+    """Steps after which every play is over: decided, or where nothing happens or is paid any more.
+
+    None where some play lasts more than ``most`` steps (one of more steps than states runs in a cycle).
+    """
+    first = pmdp.row_ptr[pmdp.state_ptr]
+    rests = np.ones(pmdp.num_states, dtype=bool)  # states that every action keeps
+    source = pmdp.row_state[pmdp.transition_row]
+    rests[source[pmdp.visible_successor != source]] = False
+    rests[source[pmdp.on_transitions(task.reward) != 0.0]] = False
+    over = task.decided | rests
+    here = np.array([pmdp.initial_state])
+    work, start = 0, int(pmdp.has_random_start)
+    for step in range(most + start + 1):
+        here = here[~over[here]]
+        if not len(here):
+            return max(0, step - start)
+        leaving, _ = gather(first, here)
+        here = np.unique(pmdp.visible_successor[leaving])
+        work += len(leaving)
+        if work > MOST_WORK:
+            return None
+    return None
+
+
 def can_cut(pmdp: ParametricMDP, task: Task, limit: int | None, horizon: int | None) -> bool:
     """Whether some play is undecided after ``limit`` steps (and the objective's horizon is not over by then)."""
     if limit is None or (horizon is not None and horizon <= limit):
         return False
-    first = pmdp.row_ptr[pmdp.state_ptr]
-    loops = np.ones(pmdp.num_states, dtype=bool)  # states that every action keeps: nothing happens there any more
-    source = pmdp.row_state[pmdp.transition_row]
-    loops[source[pmdp.visible_successor != source]] = False
-    over = task.decided | loops
-    here = np.array([pmdp.initial_state])
-    work = 0
-    for _ in range(limit + int(pmdp.has_random_start)):
-        leaving, _ = gather(first, here)
-        reached = np.unique(pmdp.visible_successor[leaving])
-        work += len(leaving)
-        here = reached[~over[reached]]
-        if not len(here):
-            return False
-        if work > MOST_WORK:
-            return True
-    return True
+    return longest_play(pmdp, task, limit) is None
 
 
-def truncation_note(limit: int | None, cuts: bool, cut: int, episodes: int) -> str | None:
-    """One line for whoever reads a certificate; None where no play can be cut and none was."""
-    if not cuts and not cut:
+def with_certain_end(pmdp: ParametricMDP, objective: Objective, limit: int | None) -> Objective:
+    """The objective, with a horizon where it is a total of gains and costs and an end is certain.
+
+    Such a total need not exist for plays that may go on forever. It does where every play is over after a number of
+    steps (then that number changes nothing), or where the environment's time limit ends it.
+    """
+    if objective.kind is not Kind.REWARD or objective.discount < 1.0 or objective.horizon is not None:
+        return objective
+    limited = replace(objective, horizon=limit or 0)
+    ends = [limited.resolve(pmdp.with_reward_end(objective.reward_name, None, upward)) for upward in (False, True)]
+    if not any((task.reward < 0.0).any() for task in ends):
+        return objective
+    task = limited.resolve(pmdp)
+    steps = longest_play(pmdp, task, pmdp.num_states)
+    if steps is not None and (limit is None or steps <= limit):
+        return replace(objective, horizon=steps)
+    return objective if limit is None else limited
+
+
+def truncation_note(limit: int | None, cut: int, episodes: int) -> str | None:
+    """One line for whoever reads a certificate; None where no play was cut."""
+    if not cut:
         return None
     steps = "the time limit" if limit is None else f"the limit of {limit} steps"
-    share = f" ({cut / episodes:.1%})" if episodes else ""
     return (
-        f"the guarantee is for plays without {steps}; {cut:,} of {episodes:,} episodes{share} were cut before the "
-        "objective was decided (horizon='env' makes the limit part of the objective)"
+        f"the guarantee is for plays without {steps}; {cut:,} of {episodes:,} episodes ({cut / max(1, episodes):.1%}) "
+        "were cut before the objective was decided (horizon='env' makes the limit part of the objective)"
     )

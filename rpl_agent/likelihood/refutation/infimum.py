@@ -33,10 +33,14 @@ def lowest_tangent(
     Parameters
     ----------
     observed : counts (J, n) of the J terms, with ``offsets`` (J,)
-    start : (r,) a point of the polytope at which G is finite
+    start : (r,) a point of the polytope; where G is not finite there, the bound is −∞
     box : (lower, upper), (r,) each, around the polytope
     """
     x, barrier, target = np.array(start, dtype=float), 1.0, BARRIER_PRICE / len(chart.b) if len(chart.b) else 1.0
+    if not np.isfinite(
+        _derivatives(observed, offsets, x)[0]
+    ):  # between powers of one unknown lie points of no parameter
+        return x, -np.inf, np.zeros(len(offsets))
     while len(observed.constant):  # else nothing depends on x
         x = _newton(observed, offsets, chart, x, barrier)
         if barrier <= target:
