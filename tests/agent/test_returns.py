@@ -111,7 +111,7 @@ def test_gains_and_costs_that_need_not_end():
     free = RPLAgent(pmdp=pmdp, objective=Objective.discounted("money", 0.9), seed=0)
     free.learn(gym.wrappers.TimeLimit(Venture(None), 30), budget=60, log_interval=1000)
     assert free.certificate.lower <= 5.0 <= free.certificate.upper
-    assert free.num_cut > 0 and free.certificate.truncation is None  # for discounted plays a cut is no news
+    assert free.session.cut > 0 and free.certificate.truncation is None  # for discounted plays a cut is no news
 
 
 def test_cut_episodes_are_told_where_there_are_any():
@@ -135,7 +135,7 @@ def test_cut_episodes_are_told_where_there_are_any():
                   labels={"there": lambda s: s == 1})  # fmt: skip
     agent = RPLAgent(pmdp=lucky, objective=Objective.reach("there"), seed=0)
     agent.learn(gym.wrappers.TimeLimit(Lucky(), 500), budget=50, log_interval=1000)
-    assert agent.num_cut == 0 and agent.certificate.truncation is None  # it could have been, and was not
+    assert agent.session.cut == 0 and agent.certificate.truncation is None  # it could have been, and was not
 
 
 def test_one_sign_for_costs():

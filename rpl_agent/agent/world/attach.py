@@ -86,11 +86,7 @@ def attach(
         limit = time_limit(env, inner)
         promised = attribute(inner, "objective") if binding is None else binding.question(limit)
         goal = Objective.parse(objective) if isinstance(objective, str) else objective or promised
-        if not isinstance(goal, Objective):
-            reason = "never ends an episode and has no time limit" if binding else "has no attribute 'objective'"
-            raise ModelError(f"{name_of(env)} {reason}: pass what is wanted as objective=...")
-        goal = with_certain_end(model, _with_horizon(goal, horizon, limit, name_of(env)), limit)
-        goal.resolve(model)
+        goal = _question(env, model, goal, binding, horizon, limit)
         if is_own:
             _refuse_changes(env, inner, "pmdp", state_of is not None)
             state_of = state_of if state_of is not None else attribute(inner, "observation_to_state")
@@ -103,10 +99,9 @@ def attach(
         check_rewards = goal.kind is Kind.REWARD or binding is not None or (is_own and promised == goal)
     paid, error = None, 0.0
     if check_rewards:
-        if binding is None or binding.paid is None:
-            paid = model_rewards(model, (binding and binding.objective) or goal)
-        else:
-            paid = np.stack([binding.paid, binding.paid])
+        declared = None if binding is None else binding.paid
+        asked = goal if binding is None else binding.objective or goal
+        paid = model_rewards(model, asked) if declared is None else np.stack([declared, declared])
         tolerance, error = reward_tolerance(model, goal, paid)
         paid = np.vstack([paid, tolerance])
     reader = Observed(model, state_of, _observation_start(env, model)) if binding is None else Bound(binding)
@@ -159,6 +154,18 @@ def _nothing_known(env: Any) -> str:
         "language, and pass pmdp=... and objective=..."
         + (f"; {space} is continuous, and only finitely many states can be certified" if continuous else "")
     )
+
+
+def _question(
+    env: Any, model: ParametricMDP, goal: Any, binding: Binding | None, horizon: int | str | None, limit: int | None
+) -> Objective:
+    """What is asked about the model, with its horizon; errors come before any iteration."""
+    if not isinstance(goal, Objective):
+        reason = "never ends an episode and has no time limit" if binding else "has no attribute 'objective'"
+        raise ModelError(f"{name_of(env)} {reason}: pass what is wanted as objective=...")
+    goal = with_certain_end(model, _with_horizon(goal, horizon, limit, name_of(env)), limit)
+    goal.resolve(model)
+    return goal
 
 
 def _with_horizon(goal: Objective, horizon: int | str | None, limit: int | None, name: str) -> Objective:
