@@ -23,7 +23,6 @@ from rpl_agent.agent.schedule import NAMED, EveryN, Schedule, Target
 from rpl_agent.agent.storage.checkpoint import read_latest
 from rpl_agent.agent.storage.run_folder import CHECKPOINT, new_folder, read_source, write_run
 from rpl_agent.agent.storage.state import stored_model
-from rpl_agent.agent.world.plays import truncation_note
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
@@ -166,7 +165,7 @@ def verify_run(folder: str | Path) -> dict[str, Any]:
     agent = load_run(folder)
     certificate, _, _ = read_with_data(folder / "certificate.json")
     session = agent.session
-    note = truncation_note(session.time_limit, session.limit_cuts, session.cut, session.episodes)
+    note = session.truncation
     problems = [] if certificate.truncation == note else [f"of the time limit the run says: {note}"]
     return verdict(certificate, agent.pmdp, agent.counts, folder / "certificate.json", session.earlier, problems)
 

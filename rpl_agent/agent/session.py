@@ -158,10 +158,14 @@ class Session:
         for side in ("lower", "upper"):
             if side not in self.earlier or getattr(found, side) == getattr(momentary, side):
                 self.earlier[side] = now
-        discounted = self.objective.discount < 1.0  # what comes late hardly counts, and every limit cuts such plays
-        note = None if discounted else truncation_note(self.time_limit, self.cut, self.episodes)
-        self.certificate = replace(found, truncation=note)
+        self.certificate = replace(found, truncation=self.truncation)
         return self.certificate
+
+    @property
+    def truncation(self) -> str | None:
+        """What a time limit means for the guarantee."""
+        discounted = self.objective.discount < 1.0  # what comes late hardly counts, and every limit cuts such plays
+        return None if discounted else truncation_note(self.time_limit, self.cut, self.episodes)
 
     def require_anytime(self, why: str) -> None:
         """Raise unless the guarantee holds at data-dependent times."""
