@@ -124,6 +124,7 @@ def test_real_steps_are_sampled_alike():
     assert found.num_episodes == 40 and found.session.informative is not None
 
 
+@pytest.mark.nightly
 def test_it_needs_fewer_episodes_where_the_best_policy_learns_little():
     gaps = {}
     for exploration in ("optimistic", "certificate"):

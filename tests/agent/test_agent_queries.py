@@ -121,6 +121,7 @@ def test_progress_bar_of_sb3():
         RPLAgent(seed=0).learn(CorridorEnv(), budget=5, callback=sb3.ProgressBarCallback())
 
 
+@pytest.mark.nightly
 def test_the_same_lines_for_all_agents():
     script = Path(__file__).resolve().parents[2] / "examples" / "compare_with_sb3.py"
     command = [sys.executable, str(script), "--steps", "600", "--episodes", "3", "--agents", "PPO", "RPL"]

@@ -29,7 +29,7 @@ def fingerprint(agent):
 
 @pytest.mark.parametrize("make", [FastCorridorEnv, CorridorEnv])
 @pytest.mark.parametrize("schedule", [Doubling(), Doubling(of="expression", spacing=0.05)])
-@pytest.mark.parametrize("stop_at", [3, 61])
+@pytest.mark.parametrize("stop_at", [3, pytest.param(61, marks=pytest.mark.nightly)])
 def test_resuming_from_a_checkpoint_is_bit_exact(tmp_path, make, schedule, stop_at):
     path = tmp_path / "c.zip"
     whole = RPLAgent(seed=7, schedule=schedule).learn(make(), budget=100, log_interval=40)
