@@ -26,6 +26,8 @@ from rpl_agent.errors import DataError
 MAIN_SHARE, FALLBACK_SHARE, REFUTATION_SHARE = 0.95, 0.04, 0.00999
 #: Of the main share, what the likelihood gives to intervals: they matter for small data only.
 INTERVAL_SHARE = 0.03
+#: Of all of δ, what paths get where they are counted beside transitions: each needs few samples more than alone.
+PATH_SHARE = 0.5
 
 #: The least δ: its shares for 10^40 events are numbers of full precision, for which quantiles can be computed.
 LEAST_DELTA = 1e-100
@@ -62,6 +64,12 @@ class Ledger:
 def split_main(main: float) -> tuple[float, float]:
     """(level set, intervals): how the likelihood divides what the confidence set may spend."""
     return (1.0 - INTERVAL_SHARE) * main, INTERVAL_SHARE * main
+
+
+def split_paths(delta: float) -> tuple[float, float]:
+    """(model, paths): what certificates may spend where the paths of a chain are bounded beside them (`paths`)."""
+    check_delta(delta, LEAST_DELTA)
+    return (1.0 - PATH_SHARE) * delta, PATH_SHARE * delta
 
 
 def per_event(delta: float, events: int) -> float:

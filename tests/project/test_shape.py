@@ -30,11 +30,11 @@ LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_890,
     "rpl_agent": 1_760,
     "rpl_agent/_core": 296,
-    "rpl_agent/agent": 6_855,
+    "rpl_agent/agent": 6_885,
     "rpl_agent/baselines": 1_189,
     "rpl_agent/cli": 1_705,
     "rpl_agent/coupled": 2_040,
-    "rpl_agent/evidence": 1_120,
+    "rpl_agent/evidence": 1_170,
     "rpl_agent/experiments": 2_243,
     "rpl_agent/formats": 6_680,
     "rpl_agent/likelihood": 3_035,
@@ -164,7 +164,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 40_718
+    assert sum(LINES_OF_PACKAGE.values()) <= 40_798
 
 
 def test_folders_are_not_crowded():
