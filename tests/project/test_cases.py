@@ -1,5 +1,7 @@
 """The case studies of docs/cases run at a small size, and their optima are those of others."""
 
+import importlib.machinery
+import importlib.util
 import runpy
 import sys
 from pathlib import Path
@@ -8,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from rpl_agent import Objective
+from rpl_agent import Objective, certify
 from rpl_agent.formats import prism
 from rpl_agent.formats.logs import simulate_log
 from rpl_agent.solver import solve_at
@@ -124,3 +126,41 @@ def test_bounds_of_an_outbreak_hold():
     true = names["value_iteration"](pmdp, "cost", rule.policy)
     assert rule.lower <= optimum <= true <= rule.upper
     assert cases.lower <= names["value_iteration"](pmdp, "cases", rule.policy) <= cases.upper
+
+
+@pytest.fixture
+def small_benchmark(tmp_path, monkeypatch):
+    """Files as those of icu-sepsis, of four states and three doses."""
+    assets = tmp_path / "envs" / "assets"
+    assets.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    moves = rng.dirichlet(np.ones(6), size=(7, 3))
+    moves = np.concatenate([moves, np.zeros((7, 3, 1))], axis=2)
+    np.savez(
+        assets / "dynamics.npz", tx_mat=moves, d_0=np.array([0.25] * 4 + [0.0] * 3),
+        expert_policy=rng.dirichlet(np.ones(3), size=7),
+    )  # fmt: skip
+    (assets / "admissible_actions.txt").write_text("3 2 3 2 1 1 1\n0 1 2\n0 2\n0 1 2\n1 2\n0\n0\n0\n")
+    spec = importlib.machinery.ModuleSpec("icu_sepsis", None, is_package=True)
+    spec.submodule_search_locations = [str(tmp_path)]
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+
+
+def test_stays(small_benchmark, monkeypatch, capsys, tmp_path):
+    text = run(
+        "sepsis", monkeypatch, capsys, "--stays", "500", "--trials", "500", "5000", "--plot", str(tmp_path / "s.png")
+    )
+    assert "clinicians" in text and (tmp_path / "s.png").stat().st_size > 5_000
+
+
+def test_bounds_of_stays_hold(small_benchmark):
+    names = example("sepsis")
+    world = names["load"]()
+    best, logged = names["value_iteration"](world), names["value_iteration"](world, world.clinicians)
+    assert best == pytest.approx(solve_at(world.pmdp, world.theta, world.objective).middle, abs=1e-6)
+    counts, survived = names["stays"](world, world.clinicians, 2_000, seed=1)
+    seen = names["witness"](survived, 2_000)
+    known = certify(world.pmdp, counts, world.objective, names["CONFIG"], policy=world.clinicians)
+    assert seen.lower <= logged <= seen.upper < seen.lower + 0.15
+    assert known.lower <= logged <= known.upper
+    assert certify(world.pmdp, counts, world.objective, names["CONFIG"]).upper >= best
