@@ -10,6 +10,7 @@ drawn from there, outside the learner.
 
 from __future__ import annotations
 
+import inspect
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -167,10 +168,6 @@ class Baseline(ABC):
         """Continue until exactly this many episodes are done."""
 
     @abstractmethod
-    def _config(self) -> dict[str, Any]:
-        """Constructor arguments, as JSON."""
-
-    @abstractmethod
     def _arrays(self) -> dict[str, np.ndarray]:
         """Everything learned besides the counts, as arrays."""
 
@@ -179,6 +176,12 @@ class Baseline(ABC):
         """Inverse of `_arrays`."""
 
     # ------------------------------------------------------------------ files
+    def _config(self) -> dict[str, Any]:
+        """Constructor arguments by name; a learner keeps each of them as an attribute, as in scikit-learn."""
+        signatures = [inspect.signature(kind) for kind in type(self).__mro__ if issubclass(kind, Baseline)]
+        keywords = {p.name for s in signatures for p in s.parameters.values() if p.kind is p.KEYWORD_ONLY}
+        return {name: getattr(self, name) for name in sorted(keywords - {"observation_to_state"})}
+
     def save(self, path: str | os.PathLike) -> None:
         """Write everything learned, in the agent's format; the file appears whole or not at all."""
         state = {

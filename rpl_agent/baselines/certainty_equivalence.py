@@ -35,9 +35,6 @@ class CertaintyEquivalence(ModelBased):
         self.weight = weight
         self._theta: tuple[int, np.ndarray] | None = None
 
-    def _config(self) -> dict[str, Any]:
-        return super()._config() | {"structured": self.structured, "weight": self.weight}
-
     @property
     def theta(self) -> np.ndarray:
         """(d,) maximum-likelihood parameters."""

@@ -53,17 +53,11 @@ class IntervalLearning(ModelBased):
         super().__init__(**common)
         if method not in METHODS:
             raise ModelError(f"interval method {method!r} is not one of {METHODS}")
-        self.tied, self.method, self.weight = tied, method, weight
+        self.tied, self.method, self.delta, self.weight = tied, method, delta, weight
         self.config = Config(confidence=method, relaxation="tied", delta=delta)
         self._robust: tuple[int, Certificate] | None = None
         self._optimistic: Solution | None = None
         self._warm = Solutions()
-
-    def _config(self) -> dict[str, Any]:
-        return {
-            "tied": self.tied, "method": self.method, "delta": self.config.delta, "weight": self.weight,
-            "seed": self.seed, "compiled": self.compiled,
-        }  # fmt: skip
 
     def _reset(self) -> None:
         super()._reset()

@@ -103,9 +103,6 @@ class ModelBased(Baseline):
         self.recommend = recommend
         self.prior = prior
 
-    def _config(self) -> dict[str, Any]:
-        return {"recommend": self.recommend, "prior": self.prior, "seed": self.seed, "compiled": self.compiled}
-
     def _reset(self) -> None:
         pmdp = self.world.pmdp
         self.planner = TabularPlanner(pmdp, self.world.objective.resolve(pmdp))

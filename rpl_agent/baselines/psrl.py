@@ -28,9 +28,6 @@ class PSRL(ModelBased):
             raise ModelError(f"concentration {concentration} must be positive")
         self.concentration = concentration
 
-    def _config(self) -> dict[str, Any]:
-        return super()._config() | {"concentration": self.concentration}
-
     def sample(self) -> np.ndarray:
         """(T,) probabilities drawn from the posterior: normalised gammas."""
         pmdp = self.world.pmdp

@@ -42,12 +42,6 @@ class QLearning(Baseline):
             raise ModelError(f"epsilon_min {epsilon_min}, exploration {exploration}, omega {omega}: out of range")
         self.epsilon_min, self.exploration, self.omega = epsilon_min, exploration, omega
 
-    def _config(self) -> dict[str, Any]:
-        return {
-            "epsilon_min": self.epsilon_min, "exploration": self.exploration, "omega": self.omega,
-            "seed": self.seed, "compiled": self.compiled,
-        }  # fmt: skip
-
     def _reset(self) -> None:
         pmdp = self.world.pmdp
         task = self._task = self.world.objective.resolve(pmdp)

@@ -26,9 +26,6 @@ class RMax(ModelBased):
             raise ModelError(f"known_after {known_after} must be at least 1")
         self.known_after = known_after
 
-    def _config(self) -> dict[str, Any]:
-        return super()._config() | {"known_after": self.known_after}
-
     def _explore(self) -> Policy:
         unknown = self.row_count < self.known_after
         radius = np.where(unknown, 2.0, 0.0)  # radius 2 is the whole simplex over the support

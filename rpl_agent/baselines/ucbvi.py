@@ -28,9 +28,6 @@ class UCBVI(ModelBased):
         self.delta = delta
         self.scale = scale
 
-    def _config(self) -> dict[str, Any]:
-        return super()._config() | {"delta": self.delta, "scale": self.scale}
-
     def bonus(self) -> np.ndarray:
         """(R,) bonuses per unit of range; a row never tried gets the best successor."""
         log = np.log(2.0 * self.world.pmdp.num_rows * max(1, self.num_timesteps) / self.delta)

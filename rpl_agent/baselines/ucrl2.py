@@ -27,9 +27,6 @@ class UCRL2(ModelBased):
             raise ModelError(f"delta {delta} is outside (0, 1)")
         self.delta = delta
 
-    def _config(self) -> dict[str, Any]:
-        return super()._config() | {"delta": self.delta}
-
     def radius(self) -> np.ndarray:
         """(R,) L1 radii; a row with one successor has nothing to learn."""
         pmdp = self.world.pmdp
