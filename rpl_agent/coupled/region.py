@@ -77,6 +77,11 @@ class RegionSolution:
         That were bounded.
     converged : bool
         Whether the bounds are as close to attained values as was asked for.
+
+    >>> flip = lambda s: {"flip": {1: "p", 2: "1 - p"}} if s == 0 else {"stay": {s: 1}}
+    >>> coin = build(0, flip, domain={"p": (0.2, 0.6)}, labels={"won": lambda s: s == 1})
+    >>> isinstance(solve_region(coin, Objective.reach("won")), RegionSolution)
+    True
     """
 
     pmdp: ParametricMDP
@@ -150,6 +155,12 @@ def solve_region(
     ------
     ModelError
         The region is empty or leaves the model's domain; a bad precision.
+
+    >>> flip = lambda s: {"flip": {1: "p", 2: "1 - p"}} if s == 0 else {"stay": {s: 1}}
+    >>> coin = build(0, flip, domain={"p": (0.2, 0.6)}, labels={"won": lambda s: s == 1})
+    >>> found = solve_region(coin, Objective.reach("won"), {"p": (0.3, 0.5)})
+    >>> print(f"{found.lower:.6f} {found.upper:.6f}")
+    0.300000 0.500000
     """
     began = time.perf_counter()
     if not 0.0 < precision < 1.0:
