@@ -141,18 +141,17 @@ class BoxBounds:
         self.boxes += 1
         frame = BoxFrame.around(lower, upper)
         expansion = self._expansion(frame)
-        bound = side.value * np.inf
+        bound, slope = side.value * np.inf, None
         if expansion is not None:
-            bound = self._affine(side, expansion, cell)
+            bound, slope = self._affine(side, expansion, cell), expansion.gradient[self.pmdp.initial_state]
         elif self.objective.horizon is not None and self.is_expandable:
-            bound = self._with_horizon(side, frame, cell)
+            bound, slope = self._with_horizon(side, frame, cell)
         failed, known = 0, side.value * np.inf if parent is None else parent.bound
         if not np.isfinite(bound):
             failed = 1 if parent is None else parent.failed + 1
             if eager or failed > PATIENCE or expansion is None or self._every_policy(side):
                 bound = self.interval_bound(side, lower, upper)
         bound = side.value * min(side.value * bound, side.value * known)
-        slope = None if expansion is None else expansion.gradient[self.pmdp.initial_state]
         point = self._point(side, lower, upper, slope)
         value = np.nan if point is None else self.value(point)
         return BoxPiece(lower, upper, bound, self._axis(lower, upper, expansion), point, value, slope, failed)
@@ -194,12 +193,14 @@ class BoxBounds:
         found = bound.at(cell, self.pmdp.initial_state) + bound.side.value * self.problem.task.rounding
         return min(max(found, 0.0), 1.0) if self.problem.is_reach else found
 
-    def _with_horizon(self, side: Side, frame: BoxFrame, cell: Box | Polytope) -> float:
+    def _with_horizon(self, side: Side, frame: BoxFrame, cell: Box | Polytope) -> tuple[float, np.ndarray]:
+        """(the bound, the gradient of the value at the centre)."""
         policy = self.policy if self.policy is not None else greedy_rules(self.problem, frame)
         bound = StepExpansion.of(self.problem, frame, policy).bound(side, self._every_policy(side))
+        slope = bound.gradient[-1, self.pmdp.initial_state]
         if AffineProof(self.problem, Box(cell.lower, cell.upper)).issues(bound):
-            return side.value * np.inf
-        return self._at(bound, cell)
+            return side.value * np.inf, slope
+        return self._at(bound, cell), slope
 
     def interval_bound(self, side: Side, lower: np.ndarray, upper: np.ndarray) -> float:
         direction = Sense.MIN if side is Side.LOWER else Sense.MAX

@@ -105,6 +105,15 @@ def test_bounds_and_the_policy_of_an_mdp_hold_on_a_grid(question):
     assert found.converged
 
 
+def test_a_horizon_needs_few_boxes():
+    """The value's gradient says in which corner it is largest, with a horizon as without."""
+    query = load(DIE, {"p": (0.4, 0.6), "q": (0.4, 0.6)}, "P=? [ F<=9 s=7 & d=2 ]")
+    found = solve_region(query.pmdp, query.objective)
+    assert found.converged and found.boxes <= 60
+    for theta in grid(found.region, 9):
+        assert found.lower <= solve_at(query.pmdp, theta, query.objective).middle <= found.upper
+
+
 def test_the_best_policy_against_the_worst_parameter_is_not_that_of_a_corner():
     """a wins with p, b with 1 − p, c with 0.4: whatever is best somewhere, against all p of [0.1, 0.9] it is c."""
     text = """mdp
