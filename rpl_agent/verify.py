@@ -11,12 +11,13 @@ import json
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rpl_agent import checker
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError, PrecisionWarning, RPLWarning
 from rpl_agent.evidence.counts import Counts
@@ -25,6 +26,7 @@ from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 from rpl_agent.pipeline import Config, certify_uncertainty, uncertainty_from
+from rpl_agent.proof import belongs, read_proof
 from rpl_agent.schema import Maybe, Text, Whole, check, read_json
 
 _PAIRS = [[Whole()]]
@@ -45,6 +47,30 @@ class Verdict:
     notes: list[str]
     lower: float
     upper: float
+    proved: str | None = None  # what the checker says
+
+
+def with_proof(found: Verdict, certificate: Certificate, pmdp: ParametricMDP, counts: Counts, path: Path) -> Verdict:
+    """The verdict with that of the checker on the proof beside the certificate.
+
+    A proof that is not about this model, these data or this certificate is a problem.
+    """
+    if not path.is_file():
+        return replace(found, notes=[*found.notes, f"no proof {path.name} lies beside it"])
+    proof = read_proof(path)
+    if "refused" in proof:
+        return replace(found, notes=[*found.notes, f"no proof: {proof['refused']}"])
+    problems = belongs(proof, pmdp, counts, certificate)
+    if problems:
+        return replace(found, problems=[*found.problems, *problems])
+    try:
+        proved = checker.sentence(proof, checker.check(proof))
+    except (checker.Refused, *checker.MALFORMED) as refused:
+        return replace(found, problems=[*found.problems, f"the checker refuses the proof: {refused}"])
+    lower, upper = proof["claim"]["lower"], proof["claim"]["upper"]
+    if (upper is not None and certificate.lower > upper) or (lower is not None and certificate.upper < lower):
+        return replace(found, problems=[*found.problems, f"the bounds contradict what is proved: {proved}"])
+    return replace(found, proved=proved)
 
 
 def verify(

@@ -16,7 +16,7 @@ import numpy as np
 
 from rpl_agent.agent.callbacks import CheckpointCallback, OracleCallback
 from rpl_agent.agent.evaluation import exact_value, monte_carlo, optimal_value
-from rpl_agent.agent.output.logger import write_certificate
+from rpl_agent.agent.output.logger import write_certificate, write_run_proof
 from rpl_agent.agent.output.views import duration, shares_text, tensorboard_command
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.schedule import NAMED, EveryN, Schedule, Target
@@ -29,7 +29,8 @@ from rpl_agent.evidence.counts import Counts
 from rpl_agent.jsonable import jsonable
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.pipeline import Config
-from rpl_agent.verify import read_with_data, verify
+from rpl_agent.proof import proof_line, proof_path, read_proof
+from rpl_agent.verify import read_with_data, verify, with_proof
 
 __all__ = [
     "certify_run", "evaluate", "load_run", "parse_schedule", "read_source", "resume", "train", "verdict", "verify_run",
@@ -156,7 +157,8 @@ def certify_run(folder: str | Path) -> dict[str, Any]:
     agent = load_run(Path(folder))
     certificate = agent.certify()
     write_certificate(Path(folder), certificate)
-    return jsonable({**_summary(agent), "run": str(folder), "text": str(certificate)})
+    proved = write_run_proof(Path(folder), agent.pmdp, agent.counts, certificate)
+    return jsonable({**_summary(agent), "run": str(folder), "text": f"{certificate}\n  {proved}"})
 
 
 def verify_run(folder: str | Path) -> dict[str, Any]:
@@ -176,15 +178,18 @@ def verdict(
 ) -> dict[str, Any]:  # fmt: skip
     """What `rpl certify --verify` prints; ``problems`` are those that were found before."""
     found = verify(certificate, pmdp, counts, earlier)
+    found = with_proof(found, certificate, pmdp, counts, proof_path(path))
     found = replace(found, problems=[*problems, *found.problems])
     lines = [f"{path}: {'NOT ' if found.problems else ''}verified against {counts.total:,} transitions"]
     lines += [f"  {text}" for text in (*found.problems, *found.notes)]
     lines.append(f"  claimed [{certificate.lower:.6g}, {certificate.upper:.6g}], ")
     lines[-1] += f"computed anew [{found.lower:.6g}, {found.upper:.6g}]"
+    if found.proved is not None:
+        lines.append(f"  {found.proved}")
     return jsonable({
         "certificate": str(path), "verified": not found.problems, "problems": found.problems, "notes": found.notes,
         "lower": certificate.lower, "upper": certificate.upper, "computed_lower": found.lower,
-        "computed_upper": found.upper, "samples": counts.total, "text": "\n".join(lines),
+        "computed_upper": found.upper, "proved": found.proved, "samples": counts.total, "text": "\n".join(lines),
     })  # fmt: skip
 
 
@@ -234,8 +239,10 @@ def _finish(agent: RPLAgent, folder: Path, theta: np.ndarray | None) -> dict[str
     certificate = agent.certificate
     assert certificate is not None
     summary, planner = _summary(agent), agent.session.planner
+    proof = proof_path(folder / "certificate.json")
     lines = [
         str(certificate),
+        *([f"  {proof_line(read_proof(proof))}"] if proof.is_file() else []),
         f"  {agent.num_episodes:,} episodes, {agent.num_timesteps:,} steps in {duration(agent.session.clock.elapsed)}: "
         f"{shares_text(planner.seconds)}",
         f"  {agent.num_updates:,} updates of the exploring policy"

@@ -129,11 +129,17 @@ def run_certify(arguments: argparse.Namespace) -> int:
         result |= {"value": value, "relative_gap": certificate.gap / abs(value) if value else float("inf")}
     if arguments.output:
         from rpl_agent.cli.common import source_defaults
+        from rpl_agent.proof import proof_line, proof_path, prove, write_proof
         from rpl_agent.verify import write_with_data
 
         options = {key: getattr(arguments, key) for key in source_defaults()}
         write_with_data(Path(arguments.output), certificate, counts, options)
+        proof = prove(source.pmdp, counts, certificate)
+        write_proof(proof_path(Path(arguments.output)), proof)
+        result["proved"] = proof.get("claim")
     text = str(certificate)
+    if arguments.output:
+        text += f"\n  {proof_line(proof)}"
     if "value" in result:
         text += f"\n  true value of the policy (known here, never used): {result['value']:.6g}"
         text += f"; relative gap {result['relative_gap']:.4g}"

@@ -22,6 +22,9 @@ import numpy as np
 from rpl_agent.agent.storage.run_folder import write_text
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import RPLWarning
+from rpl_agent.evidence.counts import Counts
+from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.proof import proof_line, proof_path, prove, write_proof
 
 if TYPE_CHECKING:
     from rpl_agent.agent.output.events import TensorBoardWriter  # imports tensorboard
@@ -158,6 +161,14 @@ def write_certificate(folder: Path, certificate: Certificate) -> None:
     with dropping("the certificate"):
         text = json.dumps(certificate.to_dict(), allow_nan=False, indent=1)
         write_text(folder / "certificate.json", text + "\n")
+
+
+def write_run_proof(folder: Path, pmdp: ParametricMDP, counts: Counts, certificate: Certificate) -> str:
+    """``proof.json.gz`` beside it, for the last data; what it proves, in words."""
+    proof = prove(pmdp, counts, certificate)
+    with dropping("the proof"):
+        write_proof(proof_path(folder / "certificate.json"), proof)
+    return proof_line(proof)
 
 
 def _int(text: Any) -> int:

@@ -1,0 +1,257 @@
+"""The checker proves what the package claims, and nothing stronger; its own numbers are compared with others'."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import special
+
+import rpl_envs
+from rpl_agent import checker
+from rpl_agent.certificate import Certificate
+from rpl_agent.errors import RefutedWarning, RPLWarning
+from rpl_agent.evidence.counts import Counts
+from rpl_agent.evidence.sampling import uniform_counts
+from rpl_agent.model import Objective, Policy, Sense, build
+from rpl_agent.pipeline import Config, certify, true_value
+from rpl_agent.proof import prove, write_proof
+from rpl_agent.relaxations.point import Point
+from rpl_agent.solver import solve
+from tests.certify.mutations import mutated
+
+WORLDS = {
+    "rpl/Betting-25-v0": 200, "rpl/MarsRover-10x10-v0": 300, "rpl/Glider-11x9-v0": 300, "rpl/Aircraft-20x10-v0": 1000,
+    "rpl/Engagement-50-v0": 500, "rpl/ParallelBetting-5-v0": 500,
+}  # fmt: skip
+#: The smaller half; the others are for the night.
+SMALL = ("rpl/Glider-11x9-v0", "rpl/Engagement-50-v0")
+
+
+def of_world(name: str, episodes: int, **options):
+    world = rpl_envs.benchmark(name)
+    theta = np.asarray(world.theta)
+    counts = uniform_counts(world.pmdp, world.objective, theta, episodes, world.max_episode_steps, 1)
+    certificate = certify(world.pmdp, counts, world.objective, Config(**options))
+    return world.pmdp, theta, certificate, prove(world.pmdp, counts, certificate)
+
+
+@pytest.fixture(scope="module")
+def glider():
+    return of_world("rpl/Glider-11x9-v0", 1000)
+
+
+# ---------------------------------------------------------------------- numbers
+def test_logarithms_are_enclosed():
+    draw = random.Random(1)
+    for _ in range(300):
+        x = Fraction(draw.randrange(1, 2 ** draw.randrange(1, 400)), draw.randrange(1, 2 ** draw.randrange(1, 400)))
+        low, high = checker.ln(x)
+        assert low < high <= low + 3
+        value = math.log(x.numerator) - math.log(x.denominator)
+        assert abs(low / checker.ONE - value) <= 1e-12 * max(1.0, abs(value))
+    one, two, six = (checker.ln(Fraction(x)) for x in (3, 2, 6))  # ln 3 + ln 2 = ln 6, to the last bits
+    assert six[0] <= one[1] + two[1] and one[0] + two[0] <= six[1]
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, 255, 256, 1000, 10**6, 10**15])
+def test_factorials_are_enclosed(n):
+    low, high = checker.ln_factorial(n)
+    assert low <= high and (high - low) / checker.ONE <= 1e-14
+    assert low / checker.ONE == pytest.approx(float(special.gammaln(n + 1.0)), rel=1e-13, abs=1e-13)
+
+
+def test_positive_definite_matrices():
+    draw = random.Random(2)
+    for _ in range(50):
+        matrix = [[Fraction(draw.randrange(-9, 10)) for _ in range(3)] for _ in range(3)]
+        matrix = [[matrix[i][j] + matrix[j][i] for j in range(3)] for i in range(3)]
+        matrix = checker.shifted(matrix, Fraction(draw.randrange(0, 40)))
+        floats = np.array(matrix, dtype=float)
+        found = checker.ldl(matrix, [Fraction(1), Fraction(2), Fraction(3)])
+        assert (found is not None) == bool((np.linalg.eigvalsh(floats) > 1e-9).all())
+        if found is not None:
+            v = np.array([1.0, 2.0, 3.0])
+            assert float(found[0]) == pytest.approx(np.linalg.det(floats))
+            assert float(found[1]) == pytest.approx(v @ np.linalg.solve(floats, v))
+
+
+# ---------------------------------------------------------------------- certificates pass
+@pytest.mark.parametrize("name", [n if n in SMALL else pytest.param(n, marks=pytest.mark.nightly) for n in WORLDS])
+def test_worlds_are_proved(name):
+    pmdp, theta, certificate, proof = of_world(name, WORLDS[name])
+    found = checker.check(json.loads(json.dumps(proof)))
+    value = true_value(pmdp, certificate.objective, certificate.policy, theta)
+    assert found["lower"] - 1e-6 <= value <= found["upper"] + 1e-6
+    assert proof["region"]["likelihood"] is not None
+
+
+@pytest.mark.parametrize("confidence", ["clopper-pearson", "hoeffding", "l1", "ellipsoid"])
+def test_what_is_not_covered_is_refused_by_name(confidence):
+    *_, proof = of_world("rpl/Betting-25-v0", 50, confidence=confidence, relaxation="rectangular")
+    with pytest.raises(checker.Refused, match=confidence):
+        checker.check(proof)
+
+
+def actions(state: str) -> dict:
+    if state == "s0":
+        return {"try": {"s1": "p", "lost": "(1 - p)/2", "s0": "(1 - p)/2"}, "wait": {"s0": 1}}
+    return {"go": {"goal": "q", "s0": "1 - q"}} if state == "s1" else {"stay": {state: 1}}
+
+
+def model(start="s0", *, arrivals: bool = False):
+    """s0 tries to reach the goal, and may be lost; waiting is possible and useless."""
+
+    def steps(state: str, action: str) -> float:
+        return {"s0": 1.0, "s1": 2.0}.get(state, 0.0)
+
+    def paid(state: str, action: str, successor: str) -> float:
+        return 1.5 * (successor == "s1") + 0.1 * (state == "s1")
+
+    return build(
+        start, actions, domain={"p": (0.05, 0.95), "q": (0.05, 0.95)}, rewards={"steps": paid if arrivals else steps},
+        labels={"goal": lambda s: s == "goal", "over": lambda s: s in ("goal", "lost")},
+    )  # fmt: skip
+
+
+OBJECTIVES = {
+    "Pmax": Objective.reach("goal"),
+    "Pmin": Objective.reach("goal", sense=Sense.MIN),
+    "within": Objective.reach("goal", horizon=7),
+    "avoiding": Objective.reach("goal", avoid="over"),
+    "cost": Objective.cost("steps", target="over"),
+    "total": Objective.total("steps", target="over", sense=Sense.MIN),
+    "reward": Objective.reward("steps", target="over"),
+    "discounted": Objective.discounted("steps", 0.9),
+    "discounted min": Objective.discounted("steps", 0.9, sense=Sense.MIN),
+    "steps": Objective.reward("steps", target="over", horizon=5),
+    "instant": Objective.instant("steps", 4),
+}
+
+
+def sampled(pmdp, steps: int, seed: int = 3) -> Counts:
+    """Counts of steps from states and actions in turn, at p = 0.6, q = 0.7."""
+    draw, counts, mdp = np.random.default_rng(seed), Counts(pmdp), pmdp.instantiate({"p": 0.6, "q": 0.7})
+    rows = [np.arange(*pmdp.row_ptr[row : row + 2]) for row in range(pmdp.num_rows)]
+    drawn = [draw.choice(row, steps // len(rows), p=mdp.probability[row] / mdp.probability[row].sum()) for row in rows]
+    counts.add_transitions(np.stack(drawn, axis=1).ravel())
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("shape", "confidence"), [("plain", "anytime"), ("random start", "likelihood"), ("paid on arrival", "anytime")]
+)
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_objectives_are_proved(name, shape, confidence):
+    start = {"s0": "1/4", "s1": "3/4"} if shape == "random start" else "s0"
+    pmdp, objective = model(start, arrivals=shape == "paid on arrival"), OBJECTIVES[name]
+    counts = sampled(pmdp, 4000)
+    for policy in (None, Policy.uniform(pmdp)):
+        certificate = certify(pmdp, counts, objective, Config(confidence), policy=policy)
+        proof = prove(pmdp, counts, certificate)
+        found = checker.check(json.loads(json.dumps(proof)))
+        value = true_value(pmdp, objective, certificate.policy, np.array([0.6, 0.7]))
+        low, high = (
+            math.copysign(math.inf, s) if x is None else x for x, s in ((found["lower"], -1), (found["upper"], 1))
+        )
+        assert low <= value + 1e-6 and value - 1e-6 <= high
+        if math.isfinite(certificate.gap):  # few data: a ball is wider than the set that it encloses
+            assert high - low <= 2.5 * certificate.gap + 1e-6
+
+
+def known(pmdp, objective: Objective) -> dict:
+    """The proof of a model without parameters, whose certificate is its solution."""
+    solution = solve(Point(pmdp.instantiate([])), objective)
+    certificate = Certificate(
+        solution.lower, solution.upper, 1e-3, objective, solution.policy, "likelihood", "coupled", 0
+    )
+    return prove(pmdp, Counts(pmdp), certificate)
+
+
+def test_a_known_model_needs_no_data():
+    pmdp = build("a", lambda s: {"go": {"b": 0.3, "a": 0.7}} if s == "a" else {"stay": {s: 1}}, domain=[],
+                 labels={"b": lambda s: s == "b"})  # fmt: skip
+    found = checker.check(known(pmdp, Objective.reach("b")))
+    assert 1.0 - 1e-6 <= found["lower"] <= found["upper"] <= 1.0
+
+
+def test_a_refuted_model_is_proved_from_its_graph():
+    pmdp = model()
+    counts = Counts(pmdp)
+    transitions = np.zeros(pmdp.num_transitions, dtype=np.int64)
+    seen = {"lost": 1500, "s0": 300, "s1": 1000, "goal": 900}  # lost and s0 are equally likely in the model
+    for t, row in enumerate(pmdp.transition_row):
+        transitions[t] = seen[pmdp.state_value(int(pmdp.successor[t]))] * (np.diff(pmdp.row_ptr)[row] > 1)
+    counts.add_batch(transitions)
+    with pytest.warns(RefutedWarning):
+        certificate = certify(pmdp, counts, Objective.reach("goal"))
+    proof = prove(pmdp, counts, certificate)
+    assert not proof["region"]["tied"] and proof["claim"]["lower"] > certificate.lower - 0.02
+    checker.check(proof)
+
+
+# ---------------------------------------------------------------------- and nothing stronger
+def test_plays_that_never_end_prove_nothing():
+    """L ≤ r + P L holds for L = 0.9 on a loop that is worth 0; U ≥ r + P U for U = 0 on one that costs infinity."""
+    loop = build("a", lambda s: {"stay": {s: 1}}, domain=[], labels={"b": lambda s: s == "b"},
+                 rewards={"cost": lambda s, a: 0.0})  # fmt: skip
+    with pytest.warns(RPLWarning, match="holds in no state"):
+        proof, cost = known(loop, Objective.reach("b")), known(loop, Objective.cost("cost", target="b"))
+    assert checker.check(proof)["lower"] == 0.0
+    values = {"kind": "intervals", "values": [0.9]}
+    with pytest.raises(checker.Refused, match="plays may stay for ever"):
+        checker.check(proof | {"lower": values, "claim": {"lower": 0.9, "upper": 1.0}})
+    with pytest.raises(checker.Refused, match="plays may stay for ever"):
+        checker.check(cost | {"upper": {"kind": "intervals", "values": [0.0]}, "claim": {"lower": 0.0, "upper": 0.0}})
+
+
+@pytest.mark.parametrize(("success", "interval"), [(10, [1, 1]), (0, [0, 0]), (10, [0.99, 1]), (5, [0.45, 0.55])])
+def test_intervals_that_the_data_do_not_give_are_refused(success, interval):
+    pmdp = build("a", lambda s: {"go": {"b": "p", "c": "1 - p"}} if s == "a" else {"stay": {s: 1}}, domain=["p"],
+                 labels={"b": lambda s: s == "b"})  # fmt: skip
+    counts = Counts(pmdp)
+    for k in range(10):
+        counts.add(0, 0, 1 if k < success else 2)
+    proof = prove(pmdp, counts, certify(pmdp, counts, Objective.reach("b"), Config("anytime")))
+    checker.check(proof)
+    (event,) = proof["region"]["ends"]
+    p, q = (interval, [1 - interval[1], 1 - interval[0]])
+    low, high = p if proof["region"]["ends"][event][1] * 10 >= success else q
+    proof["region"]["ends"][event] = [low, high]
+    with pytest.raises(checker.Refused, match="expression"):
+        checker.check(proof)
+
+
+@pytest.mark.parametrize("name", ["Pmax", "cost", "discounted", "within"])
+def test_no_mutation_towards_a_stronger_claim_is_accepted(name):
+    pmdp = model()
+    counts = sampled(pmdp, 4000)
+    proof = prove(pmdp, counts, certify(pmdp, counts, OBJECTIVES[name]))
+    tried, accepted = mutated(proof, 100, random.Random(5))
+    assert tried == 100 and not accepted
+
+
+def test_a_file_is_checked_by_python_alone(glider, tmp_path):
+    """No package, no site: a copy of the file, the standard library, a proof."""
+    *_, proof = glider
+    alone = tmp_path / "checker.py"
+    alone.write_text(Path(checker.__file__).read_text())
+    write_proof(tmp_path / "proof.json.gz", proof)
+    write_proof(tmp_path / "false.json", proof | {"claim": {"lower": proof["claim"]["lower"] + 1e-9, "upper": 99.0}})
+    (tmp_path / "none.json").write_text("[1]")
+    for name, code, text in (
+        ("proof.json.gz", 0, "proved with probability"),
+        ("false.json", 1, "the lower bound"),
+        ("none.json", 1, "malformed"),
+        ("missing.json", 2, "missing.json"),
+    ):
+        command = [sys.executable, "-I", "-S", str(alone), str(tmp_path / name)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env={"PYTHONIOENCODING": "utf-8"})
+        assert done.returncode == code and text in done.stdout, (done.stdout, done.stderr)
