@@ -108,13 +108,13 @@ def test_data_narrow_a_drn_file_and_go_back_into_one(tmp_path, capsys):
     path, log, out = tmp_path / "m.drn", tmp_path / "log.csv", tmp_path / "narrow.drn"
     write_uncertain(path, pmdp, *intervals(pmdp), GOAL)
     skeleton = load_drn(path).pmdp
-    rng, lines = np.random.default_rng(3), ["x,action,next_x"]
+    rng, lines = np.random.default_rng(3), ["episode,x,action,next_x"]
     truth = pmdp.table.evaluate(np.array([0.6, 0.2]))[pmdp.expression]
     for row in range(skeleton.num_rows):
         part = slice(skeleton.row_ptr[row], skeleton.row_ptr[row + 1])
         name = skeleton.action_names[skeleton.action[row]]
         for successor in rng.choice(skeleton.successor[part], size=4000, p=truth[part] / truth[part].sum()):
-            lines.append(f"{skeleton.row_state[row]},{name},{successor}")
+            lines.append(f"{len(lines)},{skeleton.row_state[row]},{name},{successor}")
     log.write_text("\n".join(lines) + "\n")
     before = [solve(read_drn(path), GOAL, nature) for nature in (Nature.ADVERSARIAL, Nature.COOPERATIVE)]
     found = ask(capsys, "certify", "--model", str(path), "--data", str(log), "--delta", "0.05")
@@ -147,7 +147,7 @@ def test_bad_requests_about_drn_files_end_in_one_line(tmp_path, capsys, monkeypa
     [
         ("@type: MDP", "@type: CTMC", "m.drn:2: models of type CTMC"), ("\t\t7 :", "\t\t99 :", "no state 99"),
         ("state 3", "state 4", "state 4 where state 3"), ("[0.5, 0.7]", "[nan, 0.7]", "finite"),
-        ("[0.5, 0.7]", "[0.7, 0.5]", "no interval"), ("action walk", "axion walk", "cannot read"),
+        ("[0.5, 0.7]", "[0.7, 0.5]", "not an interval"), ("action walk", "axion walk", "cannot read"),
         ("double-interval", "complex", "not read"),
     ],
 )  # fmt: skip
