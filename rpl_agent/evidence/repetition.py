@@ -33,6 +33,7 @@ ALARM = math.log(1e6)
 #: Contexts of one kind that are remembered; beyond, only those whose code is a multiple of 2, 4, … are.
 KEPT = 1 << 17
 _CODE = np.uint64(0x9E3779B97F4A7C15)
+_ROWS = np.int64(1 << 40)  # rows are mixed as other numbers than steps: row 3 in step 5 is not row 5 in step 3
 _RADIX = 0xD1342543DE82EF95  # odd, hence invertible modulo 2^64
 
 
@@ -60,7 +61,7 @@ class RepetitionTest:
         self.total += len(transitions)
         open_rows = self._sizes[rows] > 1  # the others are certain
         for kind, codes in contexts.items():
-            mixed = mix(codes.astype(np.uint64) ^ mix(rows))
+            mixed = mix(codes.astype(np.uint64) ^ mix(rows + _ROWS))
             self._tables[kind].add(mixed[open_rows], transitions[open_rows], places[open_rows])
 
     def alarm(self) -> tuple[str, int, int, int, int] | None:
@@ -104,6 +105,8 @@ class _Contexts:
 
     def _compare(self, last: np.ndarray, at: np.ndarray) -> None:
         """Steps at columns ``at`` of (transition, place), each with what was seen before in the column before it."""
+        of = self._pmdp.transition_row
+        at = at[of[last[0, at]] == of[last[0, at - 1]]]  # of another row if codes are equal by accident
         seen, before = last[0, at], last[0, at - 1]
         np.add.at(self._matched, seen, 1)
         same = seen == before

@@ -100,6 +100,32 @@ def test_expectation_is_at_most_one_by_enumeration():
         assert 0.1 < expected <= 1.0
 
 
+def test_rows_and_steps_are_told_apart():
+    """Row 3 in step 5 had the code of row 5 in step 3: honest plays were refused."""
+    rows = {s: {"go": {s + 1: "p", s: "1-p"}} for s in range(20)} | {20: {"go": {20: 1}}}
+    pmdp, rng = build(0, lambda s: rows[s], domain=["p"]), np.random.default_rng(5)
+    transitions, starts = [], []
+    for _ in range(100):
+        state = 0
+        for step in range(30):
+            state_row = int(pmdp.state_ptr[pmdp.state_index(state)])
+            went = state + (state < 20 and rng.random() < 0.6)
+            transitions.append(pmdp.find_transition(state_row, pmdp.state_index(went)))
+            starts.append(step == 0)
+            state = went
+    test, seen, hits, misses = RepetitionTest(pmdp, ("step",)), {}, 0, 0
+    test.add(np.array(transitions), {"step": EpisodeCodes().add(np.array(transitions), np.array(starts))["step"]})
+    for k, t in enumerate(transitions):
+        row = int(pmdp.transition_row[t])
+        if pmdp.row_ptr[row + 1] - pmdp.row_ptr[row] > 1:
+            if (row, k % 30) in seen:
+                hits += seen[row, k % 30] == t
+                misses += seen[row, k % 30] != t
+            seen[row, k % 30] = t
+    table = test._tables["step"]
+    assert (table.hits, table.misses) == (hits, misses) and test.alarm() is None
+
+
 def test_pieces_change_nothing(monkeypatch):
     pmdp, rng = coin(), np.random.default_rng(2)
     transitions = play(pmdp, rng, 500)
