@@ -54,7 +54,7 @@ class Broken(Box):
 
 
 BROKEN_REGIONS = {
-    "minimize is no lower bound": {"minimize": lambda c: Box.minimize(Broken(), c) + 1e-3},
+    "minimize is not a lower bound": {"minimize": lambda c: Box.minimize(Broken(), c) + 1e-3},
     "shape": {"minimize": lambda c: Box.minimize(Broken(), c)[:, None]},
     "nan": {"minimize": lambda c: np.full(len(c), np.nan)},
     "does not hold a point": {"box": lambda: (np.zeros(2), np.array([0.5, 1.0])), "contains": lambda x: x[:, 0] >= 0.2,
@@ -129,12 +129,12 @@ def deaf_to_rows(values, extremum, out, rows=None):
 
 
 BROKEN_RELAXATIONS = {
-    "is no bound": {"expectation": inward},
+    "is not a bound": {"expectation": inward},
     "of some rows differs": {"expectation": deaf_to_rows},
     "nan": {"expectation": lambda values, extremum, out, rows=None: None},
     "shape": {"bounds": lambda: (LOWER[:1], UPPER[:1])},
     "exclude the probabilities": {"bounds": lambda: (LOWER, LOWER)},
-    "no probabilities": {"bounds": lambda: (LOWER - 1.0, UPPER)},
+    "not probabilities": {"bounds": lambda: (LOWER - 1.0, UPPER)},
     r"compiled\(\)": {"compiled": lambda: Intervals(PMDP, VALUES[0], VALUES[0]).compiled()},
 }
 

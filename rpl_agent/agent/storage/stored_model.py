@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from rpl_agent.errors import DataError
 from rpl_agent.model.domain import Domain
@@ -54,9 +54,9 @@ def model_to_data(pmdp: ParametricMDP) -> tuple[dict[str, Any], Arrays]:
         "actions_ordered": pmdp.actions_ordered, "rewards": [],
         "states": None if pmdp.state_values is None else [_key(value) for value in pmdp.state_values],
         "actions": None if pmdp.own_actions is None else [_key(value) for value in pmdp.own_actions],
-        "sparse_domain": bool(sparse.issparse(A)),
+        "sparse_domain": bool(scipy.sparse.issparse(A)),
     }  # fmt: skip
-    coo = sparse.coo_array(A)
+    coo = scipy.sparse.coo_array(A)
     arrays = {name: getattr(pmdp, name) for name in SKELETON} | {f"table.{k}": v for k, v in table_arrays.items()}
     arrays |= {"domain.lower": pmdp.domain.lower, "domain.upper": pmdp.domain.upper, "domain.b": pmdp.domain.b}
     arrays |= {"domain.at_row": coo.row, "domain.at_column": coo.col, "domain.value": coo.data}
@@ -92,7 +92,7 @@ def model_from_data(data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -
 def _model(data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> ParametricMDP:
     table = _table(data["table"], _within(arrays, "table."))
     shape = (len(arrays["domain.b"]), len(table.parameters))
-    A: Any = sparse.csr_array(
+    A: Any = scipy.sparse.csr_array(
         (arrays["domain.value"], (arrays["domain.at_row"], arrays["domain.at_column"])), shape=shape
     )  # fmt: skip
     domain = Domain(
