@@ -71,7 +71,7 @@ def monte_carlo(agent: Any, env: Any, episodes: int, *, seed: int = 0, policy: P
     attachment = attach(
         env, pmdp=agent.pmdp, objective=objective, state_of=getattr(agent, "observation_to_state", None),
         compiled=compiled and agent.compiled, check_rewards=getattr(agent, "check_rewards", None),
-        action_to_env=getattr(agent, "action_to_env", None),
+        action_to_env=getattr(agent, "action_to_env", None), end=getattr(agent, "end", None),
     )  # fmt: skip
     done = SampledBatch()
     seeds = np.random.SeedSequence([seed, 3])

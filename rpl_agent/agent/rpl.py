@@ -71,6 +71,7 @@ class RPLAgent(Queries):
     check_rewards : compare rewards with the model's; default: where the objective is about rewards, and where the
         environment names model and objective itself.
     horizon : only so many steps of a play count; ``"env"`` takes the environment's time limit.
+    end : the state that ``terminated`` means, where the last observation is not one of its own (optimal stopping).
     action_to_env : the environment's number of each action of the model, ``{"left": 0, …}``, where names, numbers and
         order do not tell (see `rpl_agent.agent.world.actions`).
     tensorboard_log : folder for runs; each `learn` writes to a numbered folder in it.
@@ -99,6 +100,7 @@ class RPLAgent(Queries):
         compiled: bool = True,
         check_rewards: bool | None = None,
         horizon: int | str | None = None,
+        end: Any = None,
         action_to_env: ActionToEnv | None = None,
         tensorboard_log: str | os.PathLike | None = None,
         seed: int | None = None,
@@ -113,7 +115,7 @@ class RPLAgent(Queries):
         self.weight, self.exploration = weight, exploration
         self.compiled = compiled
         self.check_rewards = check_rewards
-        self.horizon = horizon
+        self.horizon, self.end = horizon, end
         self.warned_of_steps = False
         self.observation_to_state, self.action_to_env = observation_to_state, action_to_env
         self.tensorboard_log = None if tensorboard_log is None else Path(tensorboard_log)
@@ -150,7 +152,7 @@ class RPLAgent(Queries):
         world = attach(
             env, pmdp=pmdp, objective=objective, state_of=self.observation_to_state, compiled=self.compiled,
             check_rewards=self.check_rewards, horizon=self.horizon, action_to_env=self.action_to_env,
-            learned=session.pmdp if session.started else None,
+            learned=session.pmdp if session.started else None, end=self.end,
         )  # fmt: skip
         if not session.started:
             self.config = session.config = _method(self.config, world.method)
@@ -371,7 +373,7 @@ class RPLAgent(Queries):
         stream = self.session.source_state if source is None else source.get_state()
         settings = {
             "weight": self.weight, "compiled": self.compiled, "check_rewards": self.check_rewards, "mode": self.mode,
-            "exploration": self.exploration,
+            "exploration": self.exploration, "end": None if self.end is None else self.pmdp.state_index(self.end),
         }  # fmt: skip
         checkpoint.write(_zipped(path), *capture(self.session, self.schedule, settings, stream))
         self.session.stored_steps = self.session.steps

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatch, require_kind
-from rpl_agent.agent.sampling.step_checker import StepChecker, unpack_reset, unpack_step
+from rpl_agent.agent.sampling.step_checker import StepChecker, mask_in, unpack_reset, unpack_step
 from rpl_agent.errors import DataError
 from rpl_agent.model.objective import Objective, Sense
 from rpl_agent.model.simulate import Simulator
@@ -112,17 +112,17 @@ class EnvSource:
         def where() -> str:
             return f"episode {episode}, step {length + 1}"
 
-        state, drawn, mask = self._reset(lambda: f"episode {episode}, reset")
+        state, drawn, info = self._reset(lambda: f"episode {episode}, reset")
         if drawn is not None:
             seen.append(drawn)
             checker.count(checker.pmdp.transition_row[drawn], drawn, request.limits)
         try:
             while done.steps < request.steps_left:
-                checker.compare_mask(state, mask, self._places, where)
+                checker.compare_mask(state, mask_in(info), self._places, where)
                 row = checker.choose(state, uniform(), length)
                 returned = self._env.step(int(self._actions[checker.pmdp.action[row]]))
-                observation, reward, terminated, truncated, mask = unpack_step(returned, where)
-                state, t = checker.follow(state, row, observation, reward, terminated, where)
+                observation, reward, terminated, truncated, info = unpack_step(returned, where)
+                state, t = checker.follow(state, row, observation, reward, terminated, where, length, info)
                 seen.append(t)
                 total += reward
                 value += checker.gain(t, length, reward)
@@ -153,8 +153,8 @@ class EnvSource:
             returned = self._env.reset()
             self._checker.experience.watch.reset(before, generator_state(self._env))
         self._seed = None
-        observation, mask = unpack_reset(returned, where)
-        return *self._checker.begin(observation, where), mask
+        observation, info = unpack_reset(returned, where)
+        return *self._checker.begin(observation, where, info), info
 
     def get_state(self) -> dict[str, Any]:
         """The environment's generator; kept at episode boundaries, where nothing else matters."""

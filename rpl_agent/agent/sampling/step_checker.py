@@ -87,10 +87,10 @@ class StepChecker:
         return low + k
 
     # ------------------------------------------------------------------ comparing
-    def begin(self, observation: Any, where: Where) -> tuple[int, int | None]:
+    def begin(self, observation: Any, where: Where, info: Any = None) -> tuple[int, int | None]:
         """The state after a reset, which must be a start of the model, and the transition that drew it, if any."""
         pmdp, start = self.pmdp, self.pmdp.initial_state
-        state = self._read(lambda: self.reader.first(observation), observation, where)
+        state = self._read(lambda: self.reader.first(observation, info), observation, where)
         if not pmdp.has_random_start:
             if state != start:
                 seen, expected = self._name(state), self._name(start)
@@ -106,18 +106,24 @@ class StepChecker:
         return state, t
 
     def follow(
-        self, state: int, row: int, observation: Any, reward: Any, terminated: bool, where: Where
-    ) -> tuple[int, int]:
-        """(successor, transition) of an observed step; one that the model cannot make is an error that names it."""
+        self, state: int, row: int, observation: Any, reward: Any, terminated: bool, where: Where,
+        step: int = 0, info: Any = None,
+    ) -> tuple[int, int]:  # fmt: skip
+        """(successor, transition) of an observed step, number ``step`` (from 0) of its episode.
+
+        One that the model cannot make is an error that names it. An environment may end where the horizon does.
+        """
         action = int(self.pmdp.action[row])
         successor = self._read(
-            lambda: self.reader.next(state, action, observation, reward, terminated), observation, where
+            lambda: self.reader.next(state, action, observation, reward, terminated, info), observation, where
         )
         t = self._transition(row, successor, reward, where)
-        if terminated and not self.ends(successor):
+        at_horizon = self.horizon is not None and step + 1 >= self.horizon
+        if terminated and not at_horizon and not self.ends(successor):
             raise DataError(
                 f"{where()}: the environment terminated in {self._name(successor)}, where the objective is not "
-                "decided and the model goes on; label such states as target or avoid, or make them absorbing"
+                "decided and the model goes on; label such states as target or avoid, make them absorbing, or pass "
+                "end=... for the state of the model that the end of an episode means"
             )
         return successor, t
 
@@ -241,19 +247,19 @@ class StepChecker:
 
 # ---------------------------------------------------------------------- what reset and step return
 def unpack_reset(returned: Any, where: Where) -> tuple[Any, Any]:
-    """(observation, action mask or None) of ``env.reset()``."""
+    """(observation, info) of ``env.reset()``."""
     if not (isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Mapping)):
         raise DataError(f"{where()}: reset() must return (observation, info), it returned {_short(returned)}")
-    return returned[0], mask_in(returned[1])
+    return returned[0], returned[1]
 
 
 def mask_in(info: Any) -> Any:
-    """Gymnasium's action mask, all that is ever read of an ``info``; None where there is none."""
+    """Gymnasium's action mask, all that we read of an ``info`` ourselves; None where there is none."""
     return info["action_mask"] if isinstance(info, Mapping) and "action_mask" in info else None
 
 
 def unpack_step(returned: Any, where: Where) -> tuple[Any, float, bool, bool, Any]:
-    """(observation, reward, terminated, truncated, action mask or None) of ``env.step()``, checked."""
+    """(observation, reward, terminated, truncated, info) of ``env.step()``, checked."""
     if not (isinstance(returned, tuple) and len(returned) == 5):
         count = f"{len(returned)} values" if isinstance(returned, tuple) else type(returned).__name__
         raise DataError(
@@ -262,7 +268,7 @@ def unpack_step(returned: Any, where: Where) -> tuple[Any, float, bool, bool, An
         )
     observation, reward, terminated, truncated, info = returned
     ends = flag(terminated, "terminated", where), flag(truncated, "truncated", where)
-    return observation, number(reward, where), *ends, mask_in(info)
+    return observation, number(reward, where), *ends, info
 
 
 def number(reward: Any, where: Where) -> float:

@@ -140,7 +140,8 @@ class VectorSource:
         """One transition of a sub-environment; it counts if it belongs to an episode of ours."""
         assert self._states is not None
         checker, (terminated, truncated) = self._checker, ends
-        state, t = checker.follow(int(self._states[i]), row, observation, reward, terminated, partial(self._where, i))
+        where, step = partial(self._where, i), int(self._length[i])
+        state, t = checker.follow(int(self._states[i]), row, observation, reward, terminated, where, step)
         if self._active[i] and done.steps < request.steps_left:
             seen.append(t)
             begins = self._length[i] == 0 and self._drawn[i] is None

@@ -27,6 +27,7 @@ from rpl_agent.likelihood.refutation.alternatives import Doubt
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
+from rpl_agent.model.states import StateIndex
 from rpl_agent.pipeline import Config
 from rpl_agent.schema import Anything, Flag, Maybe, Number, Text, Whole, check, check_array
 from rpl_agent.solver.solution import Solution
@@ -52,7 +53,7 @@ SCHEMA = {
     "limit": Maybe({"steps": Maybe(Whole()), "cuts": Flag()}), "objective": _OBJECTIVE, "config": {}, "schedule": {},
     "settings": {
         "weight": Number(0.0, 1.0), "compiled": Flag(), "check_rewards": Maybe(Flag()), "seed": Whole(0, 2**128),
-        "mode": Text(), "exploration": Maybe(Text()),
+        "mode": Text(), "exploration": Maybe(Text()), "end": Maybe(Whole()),
     },
     "progress": {
         "episodes": Whole(), "steps": Whole(), "updates": Whole(), "elapsed": _SECONDS, "skipped": Whole(),
@@ -153,6 +154,7 @@ def settings_from_state(state: dict[str, Any], schedule: Schedule | None) -> dic
             "schedule": schedule if schedule is not None else schedule_from_dict(state["schedule"]),
             **{key: state["settings"][key] for key in ("weight", "compiled", "check_rewards", "seed")},
             "exploration": state["settings"].get("exploration") or "optimistic",
+            "end": None if state["settings"].get("end") is None else StateIndex(state["settings"]["end"]),
         }
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         if isinstance(error, (ModelError, DataError)):

@@ -23,8 +23,15 @@ from rpl_agent.agent.world.env_facts import (
     require_environment,
     time_limit,
 )
-from rpl_agent.agent.world.observations import Bound, Observed, StateOf, StateReader, check_observations
-from rpl_agent.agent.world.plays import can_cut, longest_episode, model_rewards, reward_tolerance, with_certain_end
+from rpl_agent.agent.world.observations import Bound, Observed, StateOf, StateReader, asked_of, check_observations
+from rpl_agent.agent.world.plays import (
+    can_cut,
+    longest_episode,
+    model_rewards,
+    reward_tolerance,
+    told_by_reward,
+    with_certain_end,
+)
 from rpl_agent.errors import ModelError
 from rpl_agent.model.binding import Binding
 from rpl_agent.model.objective import Kind, Objective
@@ -65,6 +72,7 @@ def attach(
     horizon: int | str | None = None,
     action_to_env: ActionToEnv | None = None,
     learned: ParametricMDP | None = None,
+    end: Any = None,
 ) -> Attachment:
     """Check an environment against the model; errors say what to pass.
 
@@ -92,19 +100,24 @@ def attach(
             state_of = state_of if state_of is not None else attribute(inner, "observation_to_state")
         simulator = attribute(inner, "simulator") if is_own else None
         actions = match_actions(env, inner, model, is_own or binding is not None, action_to_env)
+    over = None if end is None else model.state_index(end)
+    if is_vector(env) and "info" in asked_of(state_of):
+        raise ModelError("observation_to_state sees the info of single environments only, not of a vector of them")
     if state_of is None and binding is None:
-        check_observations(env, model)
+        check_observations(env, model, over)
     fast = compiled and not is_vector(env) and simulator is not None and _is_transparent(env)
     if check_rewards is None:
         check_rewards = goal.kind is Kind.REWARD or binding is not None or (is_own and promised == goal)
+        check_rewards |= bool(model.ambiguous_without_reward.any())
     paid, error = None, 0.0
     if check_rewards:
-        declared = None if binding is None else binding.paid
+        declared = told_by_reward(model, goal) if binding is None else binding.paid
         asked = goal if binding is None else binding.objective or goal
         paid = model_rewards(model, asked) if declared is None else np.stack([declared, declared])
         tolerance, error = reward_tolerance(model, goal, paid)
         paid = np.vstack([paid, tolerance])
-    reader = Observed(model, state_of, _observation_start(env, model)) if binding is None else Bound(binding)
+    start = _observation_start(env, model)
+    reader = Observed(model, state_of, start, over) if binding is None else Bound(binding)
     return Attachment(
         env, model, goal, is_vector(env), _spec(env), paid, reader, actions, fast, limit,
         longest=None if limit is not None else longest_episode(model, goal.resolve(model), goal.horizon),

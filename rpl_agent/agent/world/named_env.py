@@ -22,7 +22,7 @@ from typing import Any
 from rpl_agent.errors import ModelError
 
 #: What a factory may say beside the environment.
-KEYWORDS = ("pmdp", "objective", "observation_to_state", "action_to_env", "horizon", "check_rewards")
+KEYWORDS = ("pmdp", "objective", "observation_to_state", "action_to_env", "horizon", "check_rewards", "end")
 
 
 def names_code(text: str) -> bool:

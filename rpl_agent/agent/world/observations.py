@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -13,8 +14,9 @@ from rpl_agent.model.binding import Binding
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.states import StateIndex
 
-#: A user's mapping: observation -> value of a state, or StateIndex(number) of it.
-StateOf = Callable[[Any], Any]
+#: A user's mapping: observation -> value of a state, or StateIndex(number) of it. If it has parameters called
+#: ``terminated`` or ``info``, it gets them too (False and the info of the reset for the first state of an episode).
+StateOf = Callable[..., Any]
 #: So many states are compared with the observation space when an environment is attached.
 CHECKED_STATES = 10_000
 
@@ -22,32 +24,42 @@ CHECKED_STATES = 10_000
 class StateReader(Protocol):
     """Says which state of the model an environment is in."""
 
-    def first(self, observation: Any) -> int:
+    def first(self, observation: Any, info: Any = None) -> int:
         """State index after a reset."""
         ...
 
-    def next(self, state: int, action: int, observation: Any, reward: Any = None, terminated: bool = False) -> int:
+    def next(
+        self, state: int, action: int, observation: Any, reward: Any = None, terminated: bool = False, info: Any = None
+    ) -> int:
         """State index after a step from ``state``; the reward is not known to whoever only acts."""
         ...
 
 
 class Observed:
-    """Every observation is a state: by its value, through the user's mapping, or by its number."""
+    """Every observation is a state: by its value, through the user's mapping, or by its number.
 
-    def __init__(self, pmdp: ParametricMDP, state_of: StateOf | None, start: int = 0):
+    end : the state that ``terminated`` means, whatever is observed then.
+    """
+
+    def __init__(self, pmdp: ParametricMDP, state_of: StateOf | None, start: int = 0, end: int | None = None):
         self.pmdp = pmdp
         self.state_of = state_of
         self.start = start  # the first number of a Discrete space, where states have numbers only
+        self.end = end
+        self._asks = asked_of(state_of)
 
-    def first(self, observation: Any) -> int:
+    def first(self, observation: Any, info: Any = None, terminated: bool = False) -> int:
         if self.state_of is not None:
-            return self.pmdp.state_index(self.state_of(observation))
+            given = {"terminated": terminated, "info": info}
+            return self.pmdp.state_index(self.state_of(observation, **{name: given[name] for name in self._asks}))
         if self.pmdp.states is None and self.start:
             return self.pmdp.state_index(StateIndex(observation.__index__() - self.start))
         return self.pmdp.state_index(observation)
 
-    def next(self, state: int, action: int, observation: Any, reward: Any = None, terminated: bool = False) -> int:
-        return self.first(observation)
+    def next(
+        self, state: int, action: int, observation: Any, reward: Any = None, terminated: bool = False, info: Any = None
+    ) -> int:
+        return self.end if terminated and self.end is not None else self.first(observation, info, terminated)
 
 
 class Bound:
@@ -56,18 +68,29 @@ class Bound:
     def __init__(self, binding: Binding):
         self.binding = binding
 
-    def first(self, observation: Any) -> int:
+    def first(self, observation: Any, info: Any = None) -> int:
         return self.binding.pmdp.state_index(self.binding.first(observation))
 
-    def next(self, state: int, action: int, observation: Any, reward: Any = None, terminated: bool = False) -> int:
+    def next(
+        self, state: int, action: int, observation: Any, reward: Any = None, terminated: bool = False, info: Any = None
+    ) -> int:
         pmdp = self.binding.pmdp
         return pmdp.state_index(
             self.binding.next(pmdp.state_value(state), action, observation, reward, terminated)
         )  # fmt: skip
 
 
-def check_observations(env: Any, pmdp: ParametricMDP) -> None:
-    """Refuse a space in which some state of the model could never be seen."""
+def asked_of(state_of: StateOf | None) -> list[str]:
+    """What a user's mapping wants beside the observation."""
+    try:
+        names = inspect.signature(state_of).parameters if state_of is not None else ()
+    except (TypeError, ValueError):  # of a class or function written in C
+        names = ()
+    return [name for name in ("terminated", "info") if name in names]
+
+
+def check_observations(env: Any, pmdp: ParametricMDP, end: int | None = None) -> None:
+    """Refuse a space in which some state of the model could never be seen (but the one that ``terminated`` means)."""
     from gymnasium.spaces import Dict, Discrete, Text
 
     space = env.single_observation_space if is_vector(env) else env.observation_space
@@ -81,6 +104,8 @@ def check_observations(env: Any, pmdp: ParametricMDP) -> None:
         return
     for index in np.flatnonzero(~pmdp.is_silent[:CHECKED_STATES]).tolist():
         value = pmdp.state_value(index)
+        if index == end:
+            continue
         if pmdp.variables and isinstance(value, tuple) and len(value) == 1:
             value = value[0]
         if isinstance(space, Discrete):
