@@ -109,13 +109,7 @@ def attach(
     if check_rewards is None:
         check_rewards = goal.kind is Kind.REWARD or binding is not None or (is_own and promised == goal)
         check_rewards |= bool(model.ambiguous_without_reward.any())
-    paid, error = None, 0.0
-    if check_rewards:
-        declared = told_by_reward(model, goal) if binding is None else binding.paid
-        asked = goal if binding is None else binding.objective or goal
-        paid = model_rewards(model, asked) if declared is None else np.stack([declared, declared])
-        tolerance, error = reward_tolerance(model, goal, paid)
-        paid = np.vstack([paid, tolerance])
+    paid, error = _payments(model, goal, binding) if check_rewards else (None, 0.0)
     start = _observation_start(env, model)
     reader = Observed(model, state_of, start, over) if binding is None else Bound(binding)
     return Attachment(
@@ -167,6 +161,15 @@ def _nothing_known(env: Any) -> str:
         "language, and pass pmdp=... and objective=..."
         + (f"; {space} is continuous, and only finitely many states can be certified" if continuous else "")
     )
+
+
+def _payments(model: ParametricMDP, goal: Objective, binding: Binding | None) -> tuple[np.ndarray, float]:
+    """(3, T) least and most that transitions pay, with the tolerance, and what that costs the bounds."""
+    declared = told_by_reward(model, goal) if binding is None else binding.paid
+    asked = goal if binding is None else binding.objective or goal
+    paid = model_rewards(model, asked) if declared is None else np.stack([declared, declared])
+    tolerance, error = reward_tolerance(model, goal, paid)
+    return np.vstack([paid, tolerance]), error
 
 
 def _question(
