@@ -31,22 +31,22 @@ C_LINES, C_ARGUMENTS, C_FILE_LINES = 70, 13, 600
 #: commit what goes out. Lines may move between packages, so what may only fall is the sum.
 LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_886,
-    "rpl_agent": 2_785,
+    "rpl_agent": 1_748,
     "rpl_agent/_core": 300,
-    "rpl_agent/agent": 7_015,
+    "rpl_agent/agent": 6_960,
     "rpl_agent/baselines": 1_165,
     "rpl_agent/cli": 1_712,
-    "rpl_agent/coupled": 2_060,
-    "rpl_agent/evidence": 1_185,
+    "rpl_agent/coupled": 2_040,
+    "rpl_agent/evidence": 1_170,
     "rpl_agent/experiments": 2_245,
-    "rpl_agent/formats": 6_680,
+    "rpl_agent/formats": 6_664,
     "rpl_agent/likelihood": 3_033,
-    "rpl_agent/model": 4_280,
+    "rpl_agent/model": 4_209,
     "rpl_agent/plotting": 460,
     "rpl_agent/proof": 660,
     "rpl_agent/regions": 2_175,
     "rpl_agent/relaxations": 1_213,
-    "rpl_agent/solver": 2_770,
+    "rpl_agent/solver": 2_754,
 }
 #: Files a folder may have, and folders that have more, with how many.
 FILES = 12
@@ -179,7 +179,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 42_624
+    assert sum(LINES_OF_PACKAGE.values()) <= 41_394
 
 
 def test_folders_are_not_crowded():
