@@ -88,7 +88,7 @@ class PathCount(BaseCallback):
         counts = self.agent.counts.transitions
         reached, failed = int(counts[self._reaching].sum()), int(counts[self._failing].sum())
         # one path more than have ended may be under way
-        return reach_bounds(reached, failed, self.agent.num_episodes + 1, self.delta)
+        return reach_bounds(reached, failed, self.agent.num_episodes + 1, self.delta, min(self.epsilon, 0.5))
 
     def _on_step(self) -> bool:
         low, high = self.bounds()

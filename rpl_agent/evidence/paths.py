@@ -1,12 +1,14 @@
 """Paths of a chain as tosses of one coin: bounds of a probability that hold at all times, with no model behind them.
 
-k of n paths reach the target, each with probability p whatever came before. With Beta(1/2, 1/2) for the coin,
+k of n paths reach the target, each with probability p whatever came before. Likelihood ratios against p, of a fixed
+coin q = p + h and of one drawn from Beta(1/2, 1/2), are martingales that begin at 1, and so is their average
 
-    M_n(p) = B(k + 1/2, n − k + 1/2) / (B(1/2, 1/2) p^k (1 − p)^(n − k))
+    M_n(p) = a (q/p)^k ((1 − q)/(1 − p))^(n − k) + (1 − a) B(k + 1/2, n − k + 1/2) / (B(1/2, 1/2) p^k (1 − p)^(n − k)):
 
-is a martingale that begins at 1, so that with probability ≥ 1 − δ it never reaches 1/δ (Ville). {q : M_n(q) < 1/δ} is
-an interval around k/n. Where it is not known of some paths how they end, the lower bound counts them as failures and
-the upper bound as successes. That only moves either bound outward, and each holds with probability ≥ 1 − δ/2.
+with probability ≥ 1 − δ it never reaches 1/δ (Ville). The first term is the best there is where k/n is p + h, that is,
+when a bound h below k/n is due; the second is good at all times. Both fall in p up to k/n, so that what is excluded
+there is an interval, and rise in k: where it is not known how some paths end, the lower bound counts them as failures.
+The upper bound is one minus the lower bound of failing. Each of the two has δ/2.
 """
 
 from __future__ import annotations
@@ -15,33 +17,41 @@ import math
 
 from rpl_agent.evidence.ledger import check_delta
 
+#: a: what the coin for the planned width gets
+PLANNED_SHARE = 0.9
 #: more than the logarithms and Γ functions of M are off by, relative to their sizes
 ROUNDING = 1e-12
 #: halvings until neighbours among the floats
 HALVINGS = 80
 
 
-def reach_bounds(reached: int, failed: int, paths: int, delta: float) -> tuple[float, float]:
-    """(lower, upper) of the probability to reach, where so many of the paths did, and so many never will."""
+def reach_bounds(reached: int, failed: int, paths: int, delta: float, width: float) -> tuple[float, float]:
+    """(lower, upper) of the probability to reach, where some of the paths did, and some never will.
+
+    width : upper − lower that is planned for, fixed before the first path; any number in (0, 1) is sound.
+    """
     check_delta(delta)
-    level = math.log(2.0 / delta)
-    return _least(reached, paths, level), min(1.0, math.nextafter(1.0 - _least(failed, paths, level), 2.0))
+    level, half = math.log(2.0 / delta), width / 2
+    top = 1.0 - _least(failed, paths, level, half)
+    return _least(reached, paths, level, half), min(1.0, math.nextafter(top, 2.0))
 
 
-def _least(k: int, n: int, level: float) -> float:
+def _least(k: int, n: int, level: float, h: float) -> float:
     """A number below every q ≤ k/n with ln M_n(q) < level; rounding makes it less."""
     if k <= 0:
         return 0.0
     mixture = math.lgamma(k + 0.5) + math.lgamma(n - k + 0.5) - math.lgamma(n + 1.0) - math.log(math.pi)
     level += ROUNDING * (1.0 + n * (1.0 + math.log(n + 1.0)))
 
-    def is_excluded(q: float) -> bool:
-        rest = (n - k) * math.log1p(-q) if n > k else 0.0
-        return mixture - k * math.log(q) - rest > level * (1.0 + ROUNDING)
+    def is_excluded(p: float) -> bool:
+        rest = (n - k) * math.log1p(-p) if n > k else 0.0
+        found = math.log1p(-PLANNED_SHARE) + mixture - k * math.log(p) - rest
+        if p + h < 1.0:  # beyond, the planned coin gets nothing
+            more = k * math.log1p(h / p) + (n - k) * math.log1p(-h / (1.0 - p)) + math.log(PLANNED_SHARE)
+            found = max(found, more) + math.log1p(math.exp(-abs(found - more)))
+        return found > level * (1.0 + ROUNDING)
 
     low, high = 0.0, k / n
-    if n > k and is_excluded(high):  # numbers too large for their rounding
-        return 0.0
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
         if middle <= 0.0 or not is_excluded(middle):

@@ -44,10 +44,11 @@ def misses(bounds, p: float, steps: int) -> float:
 
 
 @pytest.mark.parametrize("p", [0.003, 0.1, 0.5, 0.97])
-def test_looking_after_every_path_costs_no_more_than_delta(p):
+@pytest.mark.parametrize("width", [0.02, 0.3])
+def test_looking_after_every_path_costs_no_more_than_delta(p, width):
     delta = 0.1
-    assert misses(lambda k, n: reach_bounds(k, n - k, n, delta), p, 120) <= delta
-    assert misses(lambda k, n: reach_bounds(k, 0, n, delta), p, 120) <= delta / 2  # failures are not told
+    assert misses(lambda k, n: reach_bounds(k, n - k, n, delta, width), p, 120) <= delta
+    assert misses(lambda k, n: reach_bounds(k, 0, n, delta, width), p, 120) <= delta / 2  # failures are not told
 
 
 def test_intervals_for_one_look_would_not_survive_it():
@@ -61,14 +62,26 @@ def test_intervals_for_one_look_would_not_survive_it():
 
 
 def test_the_width_is_that_of_the_variance():
-    low, high = reach_bounds(1_000, 9_000, 10_000, 0.05)
+    low, high = reach_bounds(1_000, 9_000, 10_000, 0.05, 0.02)
     normal = stats.norm.ppf(0.975) * np.sqrt(0.1 * 0.9 / 10_000)
-    assert low < 0.1 < high and (high - low) / 2 < 2.2 * normal
-    assert reach_bounds(0, 0, 1, 0.1) == (0.0, 1.0)
-    wide = reach_bounds(400, 500, 1_000, 0.05)  # of a hundred paths it is not known how they end
-    assert wide[0] == reach_bounds(400, 600, 1_000, 0.05)[0] and wide[1] > reach_bounds(400, 600, 1_000, 0.05)[1]
+    assert low < 0.1 < high and (high - low) / 2 < 1.6 * normal
+    unplanned = reach_bounds(1_000, 9_000, 10_000, 0.05, 0.5)
+    assert unplanned[0] < 0.1 < unplanned[1] and (unplanned[1] - unplanned[0]) / 2 < 2.5 * normal
+    assert reach_bounds(0, 0, 1, 0.1, 0.1) == (0.0, 1.0)
+    wide, told = reach_bounds(400, 500, 1_000, 0.05, 0.1), reach_bounds(400, 600, 1_000, 0.05, 0.1)
+    assert wide[0] == told[0] and wide[1] > told[1]  # of a hundred paths it is not known how they end
     with pytest.raises(DataError, match="delta"):
-        reach_bounds(1, 1, 2, 1.5)
+        reach_bounds(1, 1, 2, 1.5, 0.1)
+
+
+def test_the_planned_width_is_met_as_early_as_by_one_look():
+    """ln(2/δ)/(2 h²) paths is what Hoeffding's inequality needs for one look at the worst coin."""
+    hoeffding = np.log(2 / 0.05) / (2 * 0.05**2)
+    for p in (1 / 6, 0.5, 0.61):
+        n = next(
+            n for n in range(50, 3_000, 10) if np.ptp(reach_bounds(round(p * n), n - round(p * n), n, 0.05, 0.1)) <= 0.1
+        )
+        assert n <= 1.1 * hoeffding
 
 
 def test_both_shares_are_one_delta():
@@ -90,7 +103,7 @@ def test_a_chain_is_decided_by_its_paths(seed):
     assert found.decided and found.lower <= exact <= found.upper and found.paths is not None
     assert found.certificate.delta == pytest.approx(0.05)
     assert found.lower == max(found.certificate.lower, found.paths[0])
-    assert found.certificate.gap > 0.1 and found.episodes <= 1_300  # the paths decided, not the certificate
+    assert found.certificate.gap > 0.1 and found.episodes <= 780  # the paths decided, not the certificate
 
 
 def test_what_paths_do_not_tell():

@@ -37,7 +37,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/baselines": 1_165,
     "rpl_agent/cli": 1_712,
     "rpl_agent/coupled": 2_040,
-    "rpl_agent/evidence": 1_170,
+    "rpl_agent/evidence": 1_180,
     "rpl_agent/experiments": 2_245,
     "rpl_agent/formats": 6_664,
     "rpl_agent/likelihood": 3_033,
@@ -179,7 +179,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 41_394
+    assert sum(LINES_OF_PACKAGE.values()) <= 41_404
 
 
 def test_folders_are_not_crowded():
