@@ -22,6 +22,8 @@ from rpl_agent.errors import ModelError, listed
 from rpl_agent.model.polynomial import ONE, Monomial, Polynomial, outward
 
 INT64_SAFE = 2**62
+#: Up to this degree the coefficients of probabilities are small enough for floats.
+CANCELLING = 8
 #: Above this many non-constant monomials the reduction stays sparse.
 DENSE_COLUMNS = 64
 
@@ -275,6 +277,16 @@ class ExpressionTable:
             raise ModelError(f"θ has {theta.shape[-1]} entries, the model has {self.num_parameters} parameters")
         values = (self.coefficients @ self.monomial_values(theta).T).T
         return values[0] if theta.ndim == 1 else values
+
+    def accurate(self, theta: np.ndarray) -> np.ndarray:
+        """All of Λ at one θ (d,); in exact arithmetic where monomials cancel, as in binomials of many trials."""
+        values = self.evaluate(theta)
+        if self.degree > CANCELLING:
+            sizes = abs(self.coefficients) @ np.abs(self.monomial_values(theta))[0]
+            given = dict(zip(self.parameters, theta.tolist()))
+            for f in np.flatnonzero(sizes > 1e3):
+                values[f] = self.polynomial(int(f)).evaluate(given)
+        return values
 
     def bounds_at(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(F,), (F,) the nearest floats on either side of all of Λ at θ (d,)."""

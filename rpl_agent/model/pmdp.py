@@ -258,7 +258,7 @@ class ParametricMDP:
             )
         if not self.domain.contains(theta):
             raise ModelError(f"θ = {dict(zip(self.table.parameters, theta.tolist()))} lies outside the domain")
-        values = self.table.evaluate(theta)
+        values = self.table.accurate(theta)
         bad = np.flatnonzero((values < -1e-9) | (values > 1 + 1e-9))
         if len(bad):
             t = int(np.flatnonzero(self.expression == bad[0])[0])

@@ -14,6 +14,7 @@ from rpl_agent.highs import minimiser
 from rpl_agent.model import ranges
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import DENSE_COLUMNS, INT64_SAFE, ExpressionTable
+from rpl_agent.model.factors import factors
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.polynomial import Polynomial
 
@@ -154,8 +155,11 @@ def _shown(*polynomials: Polynomial) -> str:
 def _ranges(pmdp: ParametricMDP) -> list[Defect]:
     """Expressions must stay in [0, 1] on the domain (sound for polynomials: enclosures by monomials)."""
     low, high = expression_range(pmdp.table, pmdp.domain)
+    outside = (low < -RANGE_TOLERANCE) | (high > 1 + RANGE_TOLERANCE)
+    if outside.any() and not pmdp.table.is_affine:
+        outside &= ~_proved(pmdp, low)
     problems = []
-    for f in np.flatnonzero((low < -RANGE_TOLERANCE) | (high > 1 + RANGE_TOLERANCE)):
+    for f in np.flatnonzero(outside):
         at = np.flatnonzero(pmdp.expression == f)
         where = pmdp.row_name(int(pmdp.transition_row[at[0]])) if len(at) else "no transition"
         shown = _shown(pmdp.table.polynomial(int(f)))
@@ -167,6 +171,21 @@ def _ranges(pmdp: ParametricMDP) -> list[Defect]:
             )
         )
     return problems
+
+
+def _proved(pmdp: ParametricMDP, low: np.ndarray) -> np.ndarray:
+    """(F,) bool: expressions in [0, 1] although rounding hides it (large coefficients, powers beyond the tenth).
+
+    Products of terms that are ≥ 0 on the domain are, and in a row without negative ones none exceeds the sum, which is
+    1. ``low`` (F,) are lower bounds.
+    """
+    found = factors(pmdp)
+    unsure = expression_range(found.forms, pmdp.domain)[0] < -1e-15
+    positive = (low >= -RANGE_TOLERANCE) | ((found.powers @ unsure == 0) & np.isfinite(found.log_scale))
+    whole = np.logical_and.reduceat(positive[pmdp.expression], pmdp.row_ptr[:-1])
+    proved = positive.copy()
+    proved[pmdp.expression[~whole[pmdp.transition_row]]] = False
+    return proved
 
 
 def expression_range(table: ExpressionTable, domain: Domain) -> tuple[np.ndarray, np.ndarray]:

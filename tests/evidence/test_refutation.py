@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from math import comb
+
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from rpl_agent.agent import RPLAgent
 from rpl_agent.agent.planner import Planner
 from rpl_agent.evidence.counts import Counts
+from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.likelihood.observations import Observations
 from rpl_agent.likelihood.refutation.misspecification import _box_chart, _largest_likelihood
-from rpl_agent.model import Objective, build
-from rpl_agent.pipeline import Config
+from rpl_agent.model import Objective, Polynomial, build
+from rpl_agent.pipeline import Config, certify
 
 
 def two_coins():
@@ -67,3 +71,15 @@ def test_likelihood_is_bounded_from_any_point():
     assert min(bounds) >= largest
     best = grid[np.argmax([float(seen.counts @ np.log(seen.values(x))) for x in grid])]
     assert _largest_likelihood(seen, best, chart) <= largest + 0.2
+
+
+def test_monomials_that_cancel_are_not_asked():
+    """45 coins at once: at p = 0.9 the sum of the monomials of a probability is negative in floats."""
+    p = Polynomial.parameter("p")
+    row = {k: comb(45, k) * p**k * (1 - p) ** (45 - k) for k in range(46)}
+    pmdp = build("s", lambda s: {"toss": row} if s == "s" else {"stay": {s: 1}}, domain={"p": (0.05, 0.95)},
+                 labels={"many": lambda s: s != "s" and s >= 40})  # fmt: skip
+    objective = Objective.reach("many")
+    counts = uniform_counts(pmdp, objective, np.array([0.9]), 400, 3, 1)
+    found = certify(pmdp, counts, objective, Config())
+    assert not found.refuted and found.lower <= binom.sf(39, 45, 0.9) <= found.upper < found.lower + 0.2

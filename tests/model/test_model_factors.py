@@ -1,10 +1,13 @@
 """Affine factors: exact, sign-definite on the domain, and the same likelihood."""
 
 from fractions import Fraction
+from math import comb
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
+from rpl_agent.errors import ModelError
 from rpl_agent.model import Domain, Polynomial, build
 from rpl_agent.model.factors import divided_by_affine, factors
 from rpl_agent.model.pmdp import ParametricMDP
@@ -131,3 +134,26 @@ def test_division_is_exact():
     assert divided_by_affine(square, {(1, 0): 1, (0, 1): 1}) == {(1, 0): 1, (0, 1): 1}
     assert divided_by_affine(square, {(1, 0): 1, (0, 0): 1}) is None
     assert divided_by_affine({(0, 0): 3}, {(1, 0): 1}) is None
+
+
+def binomial_model(n: int, extra: Polynomial | int = 0) -> ParametricMDP:
+    """n coins at once; `extra` is taken from no heads and given to one."""
+    p = Polynomial.parameter("p")
+    row = {k: comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)}
+    row[0], row[1] = row[0] - extra, row[1] + extra
+    actions = {"toss": row}
+    return build("s", lambda s: actions if s == "s" else {"stay": {s: 1}}, domain={"p": (0.05, 0.95)})
+
+
+@pytest.mark.parametrize("n", [20, 45])
+def test_binomials_of_many_trials_are_probabilities(n):
+    """Their monomials cancel: floats gave −475 at p = 0.9, and ranges over the domain that were refused."""
+    model = binomial_model(n)
+    for theta in (0.3, 0.9):
+        found = model.instantiate(np.array([theta])).probability[: n + 1]
+        np.testing.assert_allclose(np.sort(found), np.sort(binom.pmf(np.arange(n + 1), n, theta)), rtol=0, atol=1e-12)
+
+
+def test_what_is_negative_somewhere_is_refused_at_any_degree():
+    with pytest.raises(ModelError, match="ranges over"):
+        binomial_model(20, Polynomial.parse("0.000001*p"))

@@ -30,22 +30,22 @@ C_LINES, C_ARGUMENTS, C_FILE_LINES = 70, 13, 600
 #: Lines of Python a package may have. Lower a number when its package shrinks; a feature that comes in says in its
 #: commit what goes out. Lines may move between packages, so what may only fall is the sum.
 LINES_OF_PACKAGE = {
-    "envs/rpl_envs": 2_886,
+    "envs/rpl_envs": 2_883,
     "rpl_agent": 1_748,
     "rpl_agent/_core": 300,
     "rpl_agent/agent": 6_960,
-    "rpl_agent/baselines": 1_165,
-    "rpl_agent/cli": 1_712,
+    "rpl_agent/baselines": 1_164,
+    "rpl_agent/cli": 1_703,
     "rpl_agent/coupled": 2_040,
     "rpl_agent/evidence": 1_180,
     "rpl_agent/experiments": 2_245,
-    "rpl_agent/formats": 6_664,
+    "rpl_agent/formats": 6_659,
     "rpl_agent/likelihood": 3_033,
-    "rpl_agent/model": 4_209,
+    "rpl_agent/model": 4_235,
     "rpl_agent/plotting": 460,
-    "rpl_agent/proof": 660,
+    "rpl_agent/proof": 653,
     "rpl_agent/regions": 2_175,
-    "rpl_agent/relaxations": 1_213,
+    "rpl_agent/relaxations": 1_212,
     "rpl_agent/solver": 2_754,
 }
 #: Files a folder may have, and folders that have more, with how many.

@@ -41,6 +41,8 @@ from rpl_agent.model.unused import used_parameters, without_unused
 
 #: Barrier of the inner optimisation; each of the 2r box rows costs at most this many nats.
 BARRIER = 1e-2
+#: Sums of monomials that are so much smaller than their terms say nothing.
+MAX_CANCELLATION = 1e8
 
 
 def log_e_value(pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None = None) -> float:
@@ -99,7 +101,7 @@ def _largest_of_products(
 ) -> tuple[float, np.ndarray | None]:
     """The same for expressions that are products of forms: a bound for each block of parameters.
 
-    Alternatives are looked at in the coordinates of the monomials; None where those are too many.
+    Alternatives are looked at in the coordinates of the monomials; None where those are too many, or cancel.
     """
     core, theta = without_unused(pmdp), point_estimate(pmdp, counts) if estimate is None else estimate
     assert theta is not None
@@ -115,7 +117,9 @@ def _largest_of_products(
             total += _largest_likelihood(seen, fit(seen, chart, warm, barrier=BARRIER).x, chart)
     if pmdp.table.num_monomials - 1 > MAX_RANK and pmdp.table.reduction.rank > MAX_RANK:
         return total, None
-    return total, pmdp.table.reduction.coordinates(theta)[0]
+    x, seen = pmdp.table.reduction.coordinates(theta)[0], Observations.of(pmdp, own, counts.successes[own])
+    told = (seen.values(x) > 0.0).all() and (not len(own) or _cancellation(seen, x) < MAX_CANCELLATION)
+    return total, x if told else None
 
 
 def _form_boxes(core: ParametricMDP) -> list[tuple[ParameterBlock, ParameterChart | None]]:
