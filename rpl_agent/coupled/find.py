@@ -42,10 +42,11 @@ def find_bound(problem: Problem, expansion: ValueExpansion, side: Side, every_po
     if expansion.order is not None:
         groups, here = groups_of(problem, policy), (bound.values.copy(), bound.gradient)  # the sweep raises the values
         return replace(bound, slack=sweep(problem, expansion.order, groups, expansion.chances, side, margin, here))
-    if every_policy:
+    if every_policy and expansion.policy.rows is not None:
         worst = _of_worst_rows(problem, expansion, bound, margin)
-        if worst is not None or not problem.must_reach:
+        if worst is not None:
             return worst
+    if every_policy and problem.must_reach:
         paid = _with_slack(problem, expansion, bound, margin, leave_rest=True)
         return _with_factor(problem, expansion, bound if paid is None else paid)
     return _with_slack(problem, expansion, bound, margin, leave_rest=False)

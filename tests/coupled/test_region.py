@@ -12,9 +12,11 @@ import pytest
 
 from rpl_agent import Domain, ModelError, Objective, Sense, solve_region
 from rpl_agent.cli import main
-from rpl_agent.coupled.affine import Side
+from rpl_agent.coupled.affine import AffineProof, Side
 from rpl_agent.coupled.box_frame import BoxFrame, cube_sizes
 from rpl_agent.coupled.boxes import BoxBounds
+from rpl_agent.coupled.expansion import expand
+from rpl_agent.coupled.find import find_bound
 from rpl_agent.coupled.partition import partition
 from rpl_agent.coupled.region import EVERYWHERE, NOT_DECIDED, NOWHERE, SOMEWHERE
 from rpl_agent.errors import PrecisionWarning
@@ -218,6 +220,19 @@ def test_affine_bounds_over_boxes_hold_at_points(seed):
         value = solve_at(query.pmdp, theta, query.objective, policy=policy)
         assert ends[0] <= value.upper and value.lower <= ends[1]
     assert np.isfinite(ends).all()
+
+
+def test_every_policy_is_bounded_from_a_policy_that_draws_its_rows():
+    query = load(CHOICE, {"p": (0.4, 0.42), "q": (0.6, 0.62)}, "Pmax=? [ F s=4 ]")
+    bounds = BoxBounds(query.pmdp, query.objective, query.pmdp.domain)
+    frame = BoxFrame.around(query.pmdp.domain.lower, query.pmdp.domain.upper)
+    mixed = solve_at(query.pmdp, frame.center, query.objective).policy.mixed(query.pmdp, 0.999)
+    expansion = expand(bounds.problem, frame, mixed)
+    bound = find_bound(bounds.problem, expansion, Side.UPPER, every_policy=True)
+    box = Box(query.pmdp.domain.lower, query.pmdp.domain.upper)
+    if bound is not None and not AffineProof(bounds.problem, box).issues(bound):
+        best = solve_at(query.pmdp, query.pmdp.domain.upper, query.objective)
+        assert bound.at(box, query.pmdp.initial_state) >= best.lower
 
 
 def test_a_cube_is_no_ball():
