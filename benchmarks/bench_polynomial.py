@@ -163,6 +163,7 @@ def run(name: str, make: Callable[[], Case], amount: int, unit: str) -> Row:
     agent.learn(env, amount, unit=unit)
     spent, found, table = time.process_time() - began, agent.certificate, case.pmdp.table
     assert found is not None
+    case = case._replace(pmdp=agent.pmdp, objective=agent.objective)  # as an unmodified environment counts
     return {
         "model": name, "states": case.pmdp.num_states, "transitions": case.pmdp.num_transitions,
         "parameters": table.num_parameters, "degree": table.degree, "monomials": table.num_monomials - 1,
