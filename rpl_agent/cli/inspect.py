@@ -5,7 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from rpl_agent.cli.common import add_json, add_source, emit, file_as_model, load_model, load_source, pairs
+from rpl_agent.cli.common import (
+    OWN_ENV,
+    add_json,
+    add_seed,
+    add_source,
+    emit,
+    file_as_model,
+    load_model,
+    load_source,
+    pairs,
+)
 from rpl_agent.cli.parser import between, count, output_file
 from rpl_agent.cli.stored import ID_OR_RUN, run_of
 from rpl_agent.errors import ModelError
@@ -24,6 +34,18 @@ def register(commands: Any) -> None:
     add_source(info, ID_OR_RUN)
     add_json(info)
     info.set_defaults(run=run_info)
+    check = commands.add_parser("check", help="play an environment and compare it with its model, row by row")
+    drawn = commands.add_parser("sketch", help="play an environment and write the Python file of a model to edit")
+    for parser, episodes in ((check, 200), (drawn, 500)):
+        parser.add_argument("env", metavar="ENV", help=f"an id, or {OWN_ENV}")
+        parser.add_argument(
+            "--episodes", type=count, default=episodes, metavar="N", help=f"to play (default {episodes})"
+        )
+        add_seed(parser)
+        add_json(parser)
+    drawn.add_argument("--output", type=output_file(".py"), default="sketch.py", metavar="FILE.py")
+    check.set_defaults(run=run_check)
+    drawn.set_defaults(run=run_sketch)
     optimum = commands.add_parser(
         "solve",
         help="the answer to a property at known parameters or for all in a region, or the optimal value of a world",
@@ -48,6 +70,36 @@ def register(commands: Any) -> None:
     )  # fmt: skip
     add_json(optimum)
     optimum.set_defaults(run=run_solve)
+
+
+def run_check(arguments: argparse.Namespace) -> int:
+    """Exit status 1 where something looks wrong."""
+    from rpl_agent.agent.world.check import check_model
+    from rpl_agent.agent.world.named_env import named_or_registered
+
+    env, options = named_or_registered(arguments.env)
+    known = {name: value for name, value in options.items() if name not in ("horizon", "check_rewards")}
+    found = check_model(env, **known, episodes=arguments.episodes, seed=arguments.seed)
+    emit(arguments, {"ok": found.ok, "problems": found.problems, "lines": found.lines, "text": str(found)}, "check")
+    return 0 if found.ok else 1
+
+
+def run_sketch(arguments: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from rpl_agent.agent.world.named_env import absolute, named_or_registered, names_code
+    from rpl_agent.agent.world.sketch import sketch
+
+    env, _ = named_or_registered(arguments.env)
+    code = None
+    if names_code(arguments.env):
+        code = "from rpl_agent.agent.world.named_env import make_named\n\n\ndef environment():\n"
+        code += f"    return make_named({absolute(arguments.env)!r})[0]\n"
+    text = sketch(env, episodes=arguments.episodes, seed=arguments.seed, file=arguments.output, code=code)
+    Path(arguments.output).write_text(text)
+    done = f"wrote {arguments.output}; now: rpl check {arguments.output}:make"
+    emit(arguments, {"output": arguments.output, "text": done}, "sketch")
+    return 0
 
 
 def run_info(arguments: argparse.Namespace) -> None:

@@ -49,6 +49,19 @@ def make_named(text: str, render_mode: str | None = None) -> tuple[Any, dict[str
     return env, dict(options)
 
 
+def named_or_registered(text: str) -> tuple[Any, dict[str, Any]]:
+    """The same for a registered id too."""
+    import gymnasium as gym
+
+    import rpl_envs  # noqa: F401  (registers our ids)
+
+    if names_code(text):
+        return make_named(text)
+    if text not in gym.registry:
+        raise ModelError(f"no environment {text!r} is registered: give its id, module:Id or path/to/file.py:factory")
+    return gym.make(text), {}
+
+
 def _made(module: ModuleType, name: str, text: str, render_mode: str | None) -> Any:
     import gymnasium as gym
 

@@ -1,0 +1,213 @@
+"""`check_model`: a model beside what its environment does, row by row, before anything is learned.
+
+Episodes are played with actions drawn uniformly. Nothing stops at the first contradiction: all that is seen is counted,
+compared with what is declared, and each difference comes with a way to mend it. A clean check is no guarantee, a
+certificate is; it says that the model is worth learning with.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.agent.world.attach import Attachment, attach
+from rpl_agent.agent.world.env_facts import is_vector
+from rpl_agent.agent.world.plays import settled
+from rpl_agent.errors import ModelError
+from rpl_agent.evidence.counts import Counts
+from rpl_agent.likelihood.estimate import point_estimate
+from rpl_agent.model.objective import Objective
+from rpl_agent.model.pmdp import ParametricMDP
+
+#: Frequencies further from the declared ones than so many standard errors look wrong.
+FAR = 5.0
+#: Steps after which an episode without an end is left.
+LONGEST = 1_000
+
+
+@dataclass(frozen=True)
+class ModelCheck:
+    """What was compared: a line per way out of every row that was played, and what looks wrong."""
+
+    lines: list[str]
+    problems: list[str]
+    episodes: int
+    steps: int
+    rows_played: int
+    rows: int
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+    def __str__(self) -> str:
+        share = f"{self.rows_played} of {self.rows} state-action pairs were played"
+        found = [f"{len(self.problems)} thing(s) look wrong:", *(f"  - {text}" for text in self.problems)]
+        last = found if self.problems else ["nothing looks wrong"]
+        return "\n".join([*self.lines, f"{self.episodes} episodes, {self.steps} steps; {share}", *last])
+
+
+class _Seen:
+    """What happened, by rows of the model."""
+
+    def __init__(self, world: Attachment):
+        self.world, self.pmdp = world, world.pmdp
+        self.starts: Counter[int] = Counter()
+        self.ways: dict[int, Counter[tuple[int, float]]] = defaultdict(Counter)  # row -> (successor, reward) -> times
+        self.ended: Counter[int] = Counter()  # states in which the environment terminated
+        self.strange: dict[str, str] = {}  # observation -> what to do
+        self.steps = 0
+
+    def read(self, observation: Any, read: Callable[[], int]) -> int | None:
+        try:
+            return read()
+        except Exception as error:
+            shown = repr(observation)[:60]
+            self.strange[shown] = (
+                f"the observation {shown} is not a state of the model ({error}): add the state, map it with "
+                "observation_to_state=..., or name the state that an end means with end=..."
+            )
+            return None
+
+    def play(self, rng: np.random.Generator, seed: int | None) -> None:
+        env, reader, pmdp = self.world.env, self.world.reader, self.pmdp
+        observation, info = env.reset(seed=seed)
+        state = self.read(observation, lambda: reader.first(observation, info))
+        if state is not None:
+            self.starts[state] += 1
+        for _ in range(LONGEST):
+            if state is None:
+                return
+            row = int(rng.integers(pmdp.state_ptr[state], pmdp.state_ptr[state + 1]))
+            action, before = int(pmdp.action[row]), state
+            observation, reward, over, cut, info = env.step(int(self.world.actions[action]))
+            self.steps += 1
+            state = self.read(observation, lambda: reader.next(before, action, observation, reward, bool(over), info))  # noqa: B023
+            if state is None:
+                return
+            self.ways[row][state, float(reward)] += 1
+            self.ended[state] += bool(over)
+            if over or cut:
+                return
+
+
+def check_model(
+    env: Any,
+    pmdp: ParametricMDP | None = None,
+    objective: Objective | str | None = None,
+    *,
+    episodes: int = 200,
+    seed: int = 0,
+    observation_to_state: Any = None,
+    action_to_env: Any = None,
+    end: Any = None,
+) -> ModelCheck:
+    """Play an environment and compare it with a model, as `RPLAgent` would take both; ``print`` the result.
+
+    Declared frequencies are those of known probabilities, or of the parameters that fit all that was seen.
+    """
+    if is_vector(env):
+        raise ModelError("check a single environment, not a vector of them")
+    world = attach(
+        env, pmdp=pmdp, objective=objective, state_of=observation_to_state, action_to_env=action_to_env, end=end,
+    )  # fmt: skip
+    seen, rng = _Seen(world), np.random.default_rng(seed)
+    for episode in range(episodes):
+        seen.play(rng, seed if episode == 0 else None)
+    lines, problems = _compare(seen)
+    shown = int((~world.pmdp.is_silent[world.pmdp.row_state]).sum())
+    return ModelCheck(lines, [*seen.strange.values(), *problems], episodes, seen.steps, len(seen.ways), shown)
+
+
+def _compare(seen: _Seen) -> tuple[list[str], list[str]]:
+    pmdp = seen.pmdp
+    problems = _starts(seen) + _ends(seen)
+    found: dict[int, Counter[int]] = {row: Counter() for row in sorted(seen.ways)}
+    for row, ways in found.items():
+        for (after, reward), times in seen.ways[row].items():
+            t, problem = _transition(seen, row, after, reward, times)
+            problems += [problem] if problem else []
+            if t is not None:
+                ways[t] += times
+    numbers = [t for ways in found.values() for t in ways.elements()]
+    counts = Counts(pmdp)
+    counts.add_transitions(np.array(numbers, dtype=np.int64))
+    fit = point_estimate(pmdp, counts)
+    declared = None if fit is None else pmdp.instantiate(fit).probability
+    lines: list[str] = []
+    for row, ways in found.items():
+        some, wrong = _row(pmdp, row, ways, sum(seen.ways[row].values()), declared)
+        lines, problems = lines + some, problems + wrong
+    return lines, problems
+
+
+def _row(
+    pmdp: ParametricMDP, row: int, ways: Counter[int], total: int, declared: np.ndarray | None
+) -> tuple[list[str], list[str]]:
+    """Declared and seen frequencies of a row that was played ``total`` times."""
+    lines, problems = [f"{pmdp.row_name(row)}: {total} times"], []
+    for t in range(int(pmdp.row_ptr[row]), int(pmdp.row_ptr[row + 1])):
+        expression, after = pmdp.table.polynomial(int(pmdp.expression[t])), int(pmdp.visible_successor[t])
+        p = float(expression.constant_value()) if expression.is_constant else np.nan
+        if declared is not None:
+            p = float(declared[t])
+        said = str(expression) if expression.is_constant else f"{expression} ≈ {p:.3g}"
+        share = ways[t] / total
+        lines.append(f"    to {pmdp.state_name(after)}: declared {said}, seen {share:.3g} ({ways[t]} times)")
+        if abs(share - p) > FAR * np.sqrt(max(p * (1 - p), 1 / total) / total):
+            cure = "write its true value" if expression.is_constant else "give the row a parameter of its own"
+            problems.append(
+                f"{pmdp.row_name(row)} leads to {pmdp.state_name(after)} in {share:.3g} of {total} steps, declared is "
+                f"{said}: {cure}"
+            )
+    return lines, problems
+
+
+def _transition(seen: _Seen, row: int, after: int, reward: float, times: int) -> tuple[int | None, str | None]:
+    """The transition that was made, and what is wrong with it."""
+    pmdp, paid = seen.pmdp, seen.world.paid
+    low, high = int(pmdp.row_ptr[row]), int(pmdp.row_ptr[row + 1])
+    ways = low + np.flatnonzero(pmdp.visible_successor[low:high] == after)
+    place = f"{pmdp.row_name(row)} led to {pmdp.state_name(after)} ({times} times)"
+    if not len(ways):
+        return None, f"{place}, which is not in the row: add that successor"
+    if paid is None:  # the objective is not about rewards
+        return int(ways[0]), None
+    for t in ways.tolist():
+        if paid[0, t] - paid[2, t] <= reward <= paid[1, t] + paid[2, t]:
+            return t, None
+    pays = " or ".join(f"{paid[0, t]:g}" for t in ways.tolist())
+    return int(
+        ways[0]
+    ), f"{place} and paid {reward:g}, declared is {pays}: write {reward:g} (costs are paid as negative rewards)"
+
+
+def _starts(seen: _Seen) -> list[str]:
+    pmdp = seen.pmdp
+    if pmdp.has_random_start:
+        row = int(pmdp.state_ptr[pmdp.initial_state])
+        known = set(pmdp.visible_successor[pmdp.row_ptr[row] : pmdp.row_ptr[row + 1]].tolist())
+    else:
+        known = {pmdp.initial_state}
+    return [
+        f"{times} episodes start in {pmdp.state_name(state)}, the model does not: name all starts, "
+        "build({state: probability, …}, …)"
+        for state, times in seen.starts.items()
+        if state not in known
+    ]
+
+
+def _ends(seen: _Seen) -> list[str]:
+    pmdp, objective = seen.pmdp, seen.world.objective
+    task = objective.resolve(pmdp)
+    over = task.decided | settled(pmdp, task)
+    return [
+        f"the environment ended {times} times in {pmdp.state_name(state)}, where the model goes on: make that state "
+        "absorbing, label it as the target, or pass end=... for the state that an end means"
+        for state, times in seen.ended.items()
+        if times and not over[state] and objective.horizon is None
+    ]
