@@ -121,7 +121,7 @@ def _play(env: Any, episodes: int, seed: int) -> tuple[Seen, Counter[Any], int]:
                 break
         if len(seen) > MOST_STATES:
             raise ModelError(
-                f"{name_of(env)} showed more than {MOST_STATES} states in {episode + 1} episodes: too many to write down"
+                f"{name_of(env)} showed more than {MOST_STATES} states in {episode + 1} episodes: too many for a file"
             )
     return seen, starts, steps
 
@@ -157,7 +157,7 @@ def _unseen(env: Any, seen: Seen) -> str:
     reached = {after for rows in seen.values() for ways in rows.values() for after, _ in ways} - {OVER} - set(seen)
     missing = len(seen) * int(env.action_space.n) - pairs
     return (
-        f"Seen were {len(seen)} states and {pairs} pairs of state and action. Not seen: {missing} pairs of these states, "
-        f"and whatever else there is.\n{few} pairs were played fewer than {FEW} times: outcomes may be missing. "
+        f"Seen were {len(seen)} states and {pairs} pairs of state and action. Not seen: {missing} pairs of these "
+        f"states, and whatever else there is.\n{few} pairs were played fewer than {FEW} times: outcomes may be missing. "
         f"{len(reached)} states were reached and never left.\n"
     )
