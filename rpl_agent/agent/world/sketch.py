@@ -158,6 +158,6 @@ def _unseen(env: Any, seen: Seen) -> str:
     missing = len(seen) * int(env.action_space.n) - pairs
     return (
         f"Seen were {len(seen)} states and {pairs} pairs of state and action. Not seen: {missing} pairs of these "
-        f"states, and whatever else there is.\n{few} pairs were played fewer than {FEW} times: outcomes may be missing. "
+        f"states, and whatever else there is.\n{few} pairs were played fewer than {FEW} times: some outcomes may lack. "
         f"{len(reached)} states were reached and never left.\n"
     )
