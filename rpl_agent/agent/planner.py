@@ -27,7 +27,7 @@ from rpl_agent.agent.information import informative_policy
 from rpl_agent.agent.sampling.interrupt import interruptible
 from rpl_agent.certificate import Certificate
 from rpl_agent.coupled.attribution import fisher_information, slopes
-from rpl_agent.errors import RPLWarning
+from rpl_agent.errors import PrecisionWarning, RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.ledger import Ledger
 from rpl_agent.likelihood.refutation.alternatives import NO_DOUBT, Doubt, strongest
@@ -138,6 +138,8 @@ class Planner:
             warnings.simplefilter("always")
             yield
         for warning in caught:
+            if warning.category is PrecisionWarning:  # the width is part of the bounds, and `slack` says how much
+                continue
             kind = str(warning.message) if warning.category is RPLWarning else warning.category
             if kind not in self._warned:
                 self._warned.add(kind)

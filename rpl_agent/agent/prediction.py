@@ -32,6 +32,13 @@ class ActingPolicy:
         """An episode begins."""
         self._memory = None
 
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool | None = None
+    ) -> tuple[np.ndarray, Any]:
+        """As `RPLAgent.predict`, for `evaluate_policy` of Stable-Baselines3: the steps are counted in ``state``."""
+        chosen = self._deterministic if deterministic is None else deterministic
+        return predict(self._agent, observation, state, episode_start, chosen)
+
     def __call__(self, observation: Any) -> Any:
         """The action for the next observation of the episode."""
         horizon = self._agent.objective.horizon

@@ -33,6 +33,7 @@ from rpl_agent.agent.storage.run_folder import CHECKPOINT, write_run
 from rpl_agent.agent.storage.state import capture, restore, settings_from_state, stored_model
 from rpl_agent.agent.world.actions import ActionToEnv
 from rpl_agent.agent.world.attach import Attachment, attach, make_env
+from rpl_agent.agent.world.env_facts import refuse_policy_network
 from rpl_agent.agent.world.observations import StateOf
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import ModelError, RPLWarning
@@ -85,7 +86,7 @@ class RPLAgent(Queries):
     def __init__(
         self,
         env: Env | str | None = None,
-        *,
+        *others: Any,
         confidence: str = "likelihood",
         relaxation: str = "coupled",
         delta: float = 1e-3,
@@ -106,6 +107,7 @@ class RPLAgent(Queries):
         seed: int | None = None,
         verbose: int = 0,
     ):
+        refuse_policy_network(env, others)
         if not 0.0 <= weight <= 1.0:
             raise ModelError(f"weight {weight} is outside [0, 1]")
         if exploration not in EXPLORATIONS:

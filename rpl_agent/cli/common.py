@@ -244,7 +244,7 @@ def _gymnasium_source(name: str, max_steps: int | None) -> ModelSource | None:
     """A world that Gymnasium registers and whose structure is known, such as FrozenLake-v1; None if it is none."""
     import gymnasium as gym
 
-    from rpl_agent.agent.world.attach import attach
+    from rpl_agent.agent.world.attach import FIRST_MODEL, attach
     from rpl_envs.toy import bind
 
     if name.startswith(("rpl/", "rpl_envs:")) or name not in gym.registry:
@@ -255,7 +255,7 @@ def _gymnasium_source(name: str, max_steps: int | None) -> ModelSource | None:
     finally:
         env.close()
     if known is None:
-        raise ModelError(f"nothing is known about the structure of {name}: write a model of it (docs/first_model.md)")
+        raise ModelError(f"nothing is known about the structure of {name}. Write a model, for example\n{FIRST_MODEL}")
     steps = max_steps or (env.spec.max_episode_steps if env.spec else None) or DEFAULT_STEPS
     return ModelSource(name, known.pmdp, known.objective, None, steps)
 

@@ -71,7 +71,10 @@ def run_compare(arguments: argparse.Namespace) -> int:
 
 def run_report(arguments: argparse.Namespace) -> int:
     from rpl_agent.experiments.api import report, report_run
+    from rpl_agent.experiments.store import has_rows
 
+    if arguments.run_folder is not None and has_rows(arguments.run_folder):  # a sweep's folder in the place of a run
+        arguments.results, arguments.run_folder = arguments.run_folder, None
     if arguments.run_folder is None:
         result = report(arguments.results, arguments.output or f"{arguments.results}/report.html")
     else:

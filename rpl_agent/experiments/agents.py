@@ -81,7 +81,7 @@ def require_installed(names: Sequence[str]) -> None:
     """Raise unless every agent's package is there: before anything is run, not in the middle of a sweep."""
     missing = [name for name in names if name in NEEDS and find_spec(NEEDS[name]) is None]
     if missing:
-        raise ModelError(f"{', '.join(missing)} needs Stable-Baselines3: pip install 'rpl-agent[baselines]'")
+        raise ModelError(f"{', '.join(missing)} needs Stable-Baselines3: pip install stable-baselines3")
 
 
 def make(name: str, seed: int) -> Any:

@@ -82,9 +82,8 @@ def run_sweep(
         raise ModelError(f"executor {executor!r} is not one of {EXECUTORS}")
     if jobs < 1:
         raise ModelError(f"jobs {jobs} must be at least 1")
-    extra = "ray" if executor == "ray" else "parallel"
     if (executor == "ray" or jobs > 1) and find_spec(executor) is None:
-        raise ModelError(f"{executor} is not installed: pip install 'rpl-agent[{extra}]', or --jobs 1 without it")
+        raise ModelError(f"{executor} is not installed: pip install {executor}, or --jobs 1 without it")
     store = Store(output)
     store.absorb_spool()
     keys = [key(task) for task in tasks]

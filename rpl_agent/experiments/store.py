@@ -70,6 +70,11 @@ def make_row(key: str, task: dict[str, Any], result: dict[str, Any], timing: dic
     return jsonable(row)
 
 
+def has_rows(folder: str | Path) -> bool:
+    """Whether a folder holds the results of a sweep."""
+    return any((Path(folder) / name).is_file() for name in (ROWS, f"{ROWS}.gz"))
+
+
 def append(path: Path, rows: Iterable[Row]) -> None:
     """Append whole lines and force them to disk; a torn line of a killed process is closed first."""
     path.parent.mkdir(parents=True, exist_ok=True)

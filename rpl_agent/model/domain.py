@@ -71,8 +71,10 @@ class Domain:
         A, b = np.atleast_2d(np.asarray(A, dtype=float)), np.atleast_1d(np.asarray(b, dtype=float))
         return Domain(self.parameters, self.lower, self.upper, np.vstack([self.A, A]), np.concatenate([self.b, b]))
 
-    def with_simplex(self, names: Sequence[str] | None = None) -> Domain:
-        """Mixture weights: the named parameters sum to at most 1."""
+    def with_simplex(self: Domain | Sequence[str], names: Sequence[str] | None = None) -> Domain:
+        """Mixture weights: the named parameters sum to at most 1; ``Domain.with_simplex(["a", "b"])`` has no others."""
+        if not isinstance(self, Domain):
+            return Domain.box(self).with_simplex(names)
         names = self.parameters if names is None else names
         return self.with_constraints(np.array([[float(p in set(names)) for p in self.parameters]]), np.ones(1))
 

@@ -72,9 +72,10 @@ class Polynomial:
 
     @classmethod
     def parse(cls, text: str) -> Polynomial:
-        """Read ``"0.5*p + 0.0004*12"``: numbers, names, ``+ - * / ** ( )``; nothing is evaluated as code."""
+        """Read ``"0.5*p + 0.0004*12"``: numbers, names, ``+ - * / ** ^ ( )``; nothing is evaluated as code."""
+        written = text.strip().replace("^", "**")  # Python's ^ binds less tightly than a sum: nobody means that here
         try:
-            return _from_ast(ast.parse(text.strip(), mode="eval").body, text.strip())
+            return _from_ast(ast.parse(written, mode="eval").body, written)
         except ModelError:
             raise
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

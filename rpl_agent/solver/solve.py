@@ -80,6 +80,14 @@ def solve(
     if max_iterations < 1:
         raise ModelError(f"max_iterations {max_iterations} must be at least 1")
     began = time.perf_counter()
+    if isinstance(relaxation, ParametricMDP):
+        names = ", ".join(relaxation.domain.parameters[:3]) + (", ..." if relaxation.domain.dimension > 3 else "")
+        raise ModelError(
+            "a parametric model has no value until something is known about its parameters: "
+            f"solve_at(pmdp, [{names}], objective) where they are known, "
+            "certify(pmdp, counts, objective) from data, solve(relaxation, objective) for a set of them "
+            "(rpl_agent.relaxations)"
+        )
     if isinstance(relaxation, UncertainMDP):
         relaxation = relaxation.relaxation()
     problem = Problem.of(relaxation, objective, nature, policy)

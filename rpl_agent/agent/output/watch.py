@@ -118,7 +118,7 @@ def write_gif(path: Path, frames: Sequence[EpisodeFrame], fps: float = FPS) -> N
     try:
         from PIL import Image, ImageDraw, ImageFont
     except ImportError:
-        raise ModelError("animations need pillow: pip install 'rpl-agent[plot]'") from None
+        raise ModelError("animations need pillow: pip install pillow") from None
     if path.suffix.lower() != ".gif":
         raise ModelError(f"{str(path)!r} does not end in .gif")
     pictures = [np.asarray(frame.picture, dtype=np.uint8) for frame in frames]

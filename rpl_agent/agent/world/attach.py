@@ -150,6 +150,15 @@ def _refuse_changes(env: Any, inner: Any, owner: str | None, mapped: bool) -> No
         )
 
 
+#: What to write for an environment without a model.
+FIRST_MODEL = """
+    def rows(s):                                # {action: {successor: probability}}; the action is the env's number
+        return {0: {s + 1: "p", s: "1-p"}, 1: {s: 1}} if s < 5 else {0: {s: 1}}
+    pmdp = rpl_agent.build(0, rows, domain=["p"], labels={"goal": lambda s: s == 5})
+    RPLAgent(pmdp=pmdp, objective="maximise probability of goal", observation_to_state=int).learn(env, budget=100)
+"""
+
+
 def _nothing_known(env: Any) -> str:
     space = env.single_observation_space if is_vector(env) else env.observation_space
     dtype = getattr(space, "dtype", None)
@@ -157,8 +166,9 @@ def _nothing_known(env: Any) -> str:
     return (
         f"nothing is known about the structure of {name_of(env)}: it has no attribute 'pmdp', no table P and is none "
         "of Gymnasium's toy_text worlds. A structure is which states and actions there are, where they may lead, and "
-        "which probabilities are the same unknown: write it with rpl_agent.build (docs/first_model.md) or in the PRISM "
-        "language, and pass pmdp=... and objective=..."
+        "which probabilities are the same unknown. Write it, for example\n"
+        + FIRST_MODEL
+        + "or in the PRISM language"
         + (f"; {space} is continuous, and only finitely many states can be certified" if continuous else "")
     )
 

@@ -22,8 +22,23 @@ def is_vector(env: Any) -> bool:
     return hasattr(env, "num_envs")
 
 
+def refuse_policy_network(env: Any, others: tuple[Any, ...]) -> None:
+    """Answer the first line of a user of Stable-Baselines3, ``RPLAgent("MlpPolicy", env)``."""
+    if others or env in ("MlpPolicy", "CnnPolicy", "MultiInputPolicy"):
+        raise ModelError(
+            "RPLAgent takes the environment first, and no policy network: its policy is a table, computed from a "
+            "model with unknown probabilities; RPLAgent(env).learn(total_timesteps=...), and other settings by name"
+        )
+
+
 def require_environment(env: Any) -> None:
     """Raise unless this is a Gymnasium environment or vector environment."""
+    if isinstance(env, int | float):
+        raise ModelError(
+            f"learn({env}): the environment comes first. A budget in steps, as in Stable-Baselines3: "
+            f"learn(total_timesteps={env}); in episodes: learn(env, {env}), or learn(budget={env}) where the agent has "
+            "its environment"
+        )
     if is_vector(env) and hasattr(env, "step_wait") and not hasattr(env, "single_action_space"):
         raise ModelError(
             f"{type(env).__name__} is a VecEnv of Stable-Baselines3, whose resets hide the last observation: "

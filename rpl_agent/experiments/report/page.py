@@ -47,7 +47,7 @@ def plotly_script() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise ModelError("the report needs plotly: pip install 'rpl-agent[report]'") from None
+        raise ModelError("the report needs plotly: pip install plotly") from None
     return get_plotlyjs()
 
 
