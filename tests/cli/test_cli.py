@@ -214,7 +214,9 @@ def test_a_run_of_a_model_file_lives_on(capsys, monkeypatch, tmp_path):
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["exact"] == pytest.approx(0.4)
 
 
-@pytest.mark.parametrize("agent, words", [("dqn", "pip install stable-baselines3"), ("q-learning", "pip install joblib")])
+@pytest.mark.parametrize(
+    "agent, words", [("dqn", "pip install stable-baselines3"), ("q-learning", "pip install joblib")]
+)
 def test_compare_says_what_to_install(agent, words, capsys, monkeypatch, tmp_path):
     monkeypatch.setattr("rpl_agent.experiments.agents.find_spec", lambda name: None)
     monkeypatch.setattr("rpl_agent.experiments.runner.find_spec", lambda name: None)
