@@ -21,6 +21,9 @@ from rpl_agent.agent.schedule import NEVER, Limits, Never, Schedule, Target, nex
 from rpl_agent.agent.session import Session
 from rpl_agent.model.policy import Policy
 
+#: A run ends with a proof of up to so many inequalities (seconds); `rpl certify RUN` makes any.
+PROVED = 250_000
+
 
 class Loop:
     """One call of `learn`.
@@ -69,7 +72,8 @@ class Loop:
         if certified_at != session.steps or session.certificate is None:
             self._certify()
         if self._folder is not None and session.certificate is not None:
-            write_run_proof(self._folder, session.pmdp, session.experience.counts, session.certificate)
+            data, certificate = session.experience.counts, session.certificate
+            write_run_proof(self._folder, session.pmdp, data, certificate, PROVED)
 
     def _is_due(self, target: Target) -> bool:
         """Whether the run stands at a log point whose certificate is still to come."""

@@ -163,12 +163,22 @@ def write_certificate(folder: Path, certificate: Certificate) -> None:
         write_text(folder / "certificate.json", text + "\n")
 
 
-def write_run_proof(folder: Path, pmdp: ParametricMDP, counts: Counts, certificate: Certificate) -> str:
-    """``proof.json.gz`` beside it, for the last data; what it proves, in words."""
-    proof = prove(pmdp, counts, certificate)
+def write_run_proof(
+    folder: Path, pmdp: ParametricMDP, counts: Counts, certificate: Certificate, most: float = np.inf
+) -> str:
+    """``proof.json.gz`` beside it, for the last data; what it proves, in words.
+
+    A proof of more than ``most`` inequalities is not made, and one of earlier data does not stay.
+    """
+    path = proof_path(folder / "certificate.json")
     with dropping("the proof"):
-        write_proof(proof_path(folder / "certificate.json"), proof)
-    return proof_line(proof)
+        path.unlink(missing_ok=True)
+        if pmdp.num_rows * (certificate.objective.horizon or 1) > most:
+            return f"no proof was made, it is long: rpl certify {folder}"
+        proof = prove(pmdp, counts, certificate)
+        write_proof(path, proof)
+        return proof_line(proof)
+    return "no proof was written"
 
 
 def _int(text: Any) -> int:
