@@ -72,8 +72,8 @@ class Loop:
         if certified_at != session.steps or session.certificate is None:
             self._certify()
         if self._folder is not None and session.certificate is not None:
-            data, certificate = session.experience.counts, session.certificate
-            write_run_proof(self._folder, session.pmdp, data, certificate, PROVED)
+            counts, certificate = session.experience.counts, session.certificate
+            write_run_proof(self._folder, session.pmdp, counts, certificate, PROVED)
 
     def _is_due(self, target: Target) -> bool:
         """Whether the run stands at a log point whose certificate is still to come."""
