@@ -24,7 +24,10 @@ from rich.table import Table
 import benchmarks
 
 #: options that only some benchmarks take
-OPTIONS = {"fuzz": ("minutes", "problems", "jobs", "first", "polynomial"), "faults": ("only",)}
+OPTIONS = {
+    "fuzz": ("minutes", "problems", "jobs", "first", "polynomial"), "faults": ("only",), "tightness": ("jobs",),
+    "bets": ("jobs", "first"),
+}  # fmt: skip
 
 
 def main() -> None:
@@ -36,8 +39,8 @@ def main() -> None:
     parser.add_argument(
         "--problems", type=int, help="how many problems the fuzz solves at least, however long it takes"
     )
-    parser.add_argument("--jobs", type=int, help="processes of the fuzz")
-    parser.add_argument("--first", type=int, help="first seed of the fuzz")
+    parser.add_argument("--jobs", type=int, help="processes of the fuzz, of tightness and of bets")
+    parser.add_argument("--first", type=int, help="first seed of the fuzz and of bets")
     parser.add_argument("--polynomial", action="store_true", default=None, help="fuzz over polynomial models")
     parser.add_argument("--only", help="one part of a benchmark that has parts, e.g. kills of faults")
     parser.add_argument("--json", action="store_true", help="one JSON object per row")

@@ -32,7 +32,7 @@ from scipy import stats
 from benchmarks import coverage
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import clopper_pearson, confidence_intervals
-from rpl_agent.evidence.ledger import split_main
+from rpl_agent.evidence.ledger import WITHOUT_BETS, split_main
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.likelihood.chart import parameter_chart
 from rpl_agent.likelihood.region import likelihood_region
@@ -146,7 +146,7 @@ def explain(name: str, episodes: int, seed: int) -> dict:
     pmdp, theta = world.pmdp, np.array(world.theta)
     counts = uniform_counts(pmdp, world.objective, theta, episodes, world.max_episode_steps + 1, seed)
     chart = parameter_chart(pmdp)
-    found = likelihood_set(counts, split_main(DELTA)[0], chart)
+    found = likelihood_set(counts, split_main(DELTA, WITHOUT_BETS).level_set, chart)
     level = found.level - float(found.values(found.center.x)[0])
     quantile = stats.chi2.isf(DELTA, chart.dimension) / 2
     ideal = wilks_widths(pmdp, counts, theta)

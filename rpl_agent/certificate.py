@@ -28,8 +28,8 @@ SCHEMA = {
     "format": Text(), "lower": Number(), "upper": Number(), "delta": Number(0.0, 1.0), "confidence": Text(),
     "relaxation": Text(), "samples": Whole(), "estimate": Maybe(Number(nan=True)), "evaluated": Maybe(Flag()),
     "anytime": Maybe(Flag()), "log_e_value": Maybe(Number()), "refuted": Maybe(Flag()), "empty": Maybe(Flag()),
-    "fallback": Maybe(Text()), "edge": Maybe(Text()), "slack": Maybe(Number(0.0, nan=True)), "model": Maybe(Text()),
-    "reward_error": Maybe(Number(0.0)), "truncation": Maybe(Text()),
+    "fallback": Maybe(Text()), "edge": Maybe(Text()), "basis": Maybe(Text()), "slack": Maybe(Number(0.0, nan=True)),
+    "model": Maybe(Text()), "reward_error": Maybe(Number(0.0)), "truncation": Maybe(Text()),
     "model_hash": Maybe(Text()), "iterations": Maybe(Whole()), "timings": Maybe({}), "versions": Maybe({}),
     "momentary_lower": Maybe(Number(nan=True)), "momentary_upper": Maybe(Number(nan=True)), "attribution": Maybe({}),
     "episodes_for": Maybe({}), "checked": Maybe(Flag()), "objective": {},
@@ -71,6 +71,7 @@ class Certificate:
     fallback: str | None = None  # what was used instead of the configured set, and why
     edge: str | None = None  # parameters whose most likely value lies outside their domain
     reward_error: float = 0.0  # how far rewards are off the model's, inside lower and upper: a share, or per step
+    basis: str = ""  # of a likelihood set: "bets" on the value, "windows" alone, a "table" of counts without an order
     truncation: str | None = None  # what a time limit of the environment means for the guarantee
     momentary_lower: float = math.nan  # of the last data alone, where this is the best of a run so far
     momentary_upper: float = math.nan
@@ -118,7 +119,9 @@ class Certificate:
         per = "of each" if self.objective.is_open_ended else "per step"
         rewards = f"rewards are not exactly the model's: bounds allow for {self.reward_error:.3g} {per}"
         rewards = rewards if self.reward_error > ROUNDING else ""
-        return [note for note in (self.fallback, self.edge, rewards, self.truncation, unchecked) if note]
+        table = "the counts have no order; steps in their order (Counts.add_many) give tighter bounds"
+        order = table if self.basis == "table" else None
+        return [note for note in (self.fallback, self.edge, order, rewards, self.truncation, unchecked) if note]
 
     @property
     def optimum_bound(self) -> float:
@@ -190,7 +193,8 @@ class Certificate:
         if not self.evaluated:
             lines.append(f"  {self.sentence}")
         lines.append(
-            f"  from {self.samples:,} transitions, {self.confidence} set, {self.relaxation} relaxation"
+            f"  from {self.samples:,} transitions, {self.confidence} set"
+            f"{' with bets on the value' if self.basis == 'bets' else ''}, {self.relaxation} relaxation"
             + ("" if self.anytime else " (fixed-N only: not valid if data decided how much data there is)")
         )
         if self.explanation:

@@ -18,6 +18,7 @@ from rpl_agent.evidence.intervals import ANYTIME_METHODS, confidence_intervals
 from rpl_agent.evidence.l1 import l1_rows
 from rpl_agent.evidence.least_squares import least_squares
 from rpl_agent.likelihood.region import interval_region, likelihood_region
+from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.ellipsoid import Ellipsoid
@@ -51,12 +52,14 @@ class ConfidenceSet(Protocol):
         """Simultaneous intervals (lower (F,), upper (F,)) of the expressions; ModelError where there are none."""
 
     def region(
-        self, pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None, bounds: Bounds | None
-    ) -> Region:
+        self, pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None, bounds: Bounds | None,
+        objective: Objective | None = None,
+    ) -> Region:  # fmt: skip
         """The set as a region in reduced coordinates.
 
         ``warm`` is a point estimate (d,) to start searches from; ``bounds`` are this set's own `intervals` for the
-        same data where they are known already.
+        same data where they are known already. ``objective`` was chosen before the data: a set may be tight in the
+        direction of its value.
         """
 
 
@@ -79,14 +82,15 @@ class IntervalSet:
         return confidence_intervals(pmdp, counts, self.name, delta)
 
     def region(
-        self, pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None, bounds: Bounds | None
-    ) -> Region:
+        self, pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None, bounds: Bounds | None,
+        objective: Objective | None = None,
+    ) -> Region:  # fmt: skip
         return interval_region(pmdp, *(bounds if bounds is not None else self.intervals(pmdp, counts, delta)))
 
 
 @dataclass(frozen=True)
 class Likelihood:
-    """C: the level set of the joint likelihood (package `rpl_agent.likelihood`), with anytime intervals."""
+    """C: the joint likelihood's level set (package `rpl_agent.likelihood`), bets on the value, anytime intervals."""
 
     name: ClassVar[str] = "likelihood"
     anytime: ClassVar[bool] = True
@@ -97,9 +101,10 @@ class Likelihood:
         return confidence_intervals(pmdp, counts, "anytime", delta)
 
     def region(
-        self, pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None, bounds: Bounds | None
-    ) -> Region:
-        return likelihood_region(pmdp, counts, delta, warm=warm)
+        self, pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None, bounds: Bounds | None,
+        objective: Objective | None = None,
+    ) -> Region:  # fmt: skip
+        return likelihood_region(pmdp, counts, delta, warm=warm, objective=objective)
 
 
 class _ParameterSet:
@@ -123,8 +128,9 @@ class L1(_ParameterSet):
     anytime: ClassVar[bool] = False
 
     def region(
-        self, pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None, bounds: Bounds | None
-    ) -> Region:
+        self, pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None, bounds: Bounds | None,
+        objective: Objective | None = None,
+    ) -> Region:  # fmt: skip
         ones = np.ones(pmdp.num_expressions)
         return build_region(pmdp, 0.0 * ones, ones, extra=l1_rows(pmdp, counts, delta))
 
@@ -137,8 +143,9 @@ class LeastSquares(_ParameterSet):
     anytime: ClassVar[bool] = True
 
     def region(
-        self, pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None, bounds: Bounds | None
-    ) -> Region:
+        self, pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None, bounds: Bounds | None,
+        objective: Objective | None = None,
+    ) -> Region:  # fmt: skip
         center, V, beta = least_squares(pmdp, counts, delta)
         return Intersection([domain_region(pmdp), Ellipsoid(center, V, beta**2)])
 

@@ -44,6 +44,7 @@ from rpl_agent.errors import DataError, ModelError, RefutedWarning, RepeatedChan
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import untied_intervals
 from rpl_agent.evidence.ledger import LEAST_DELTA, Ledger, check_delta
+from rpl_agent.likelihood.bets.slabs import basis_of
 from rpl_agent.likelihood.estimate import TELLING_GAIN, edge, point_estimate
 from rpl_agent.likelihood.refutation.alternatives import IN_TIME, NO_DOUBT, REPEATED, Doubt, strongest
 from rpl_agent.likelihood.refutation.misspecification import doubt
@@ -82,6 +83,7 @@ class Config:
     precision: float = 1e-6
     intersect_tied: bool = False  # parameter-wise relaxation: also keep the tied intervals
     pieces: int = 8  # coupled relaxation: pieces of the region to try on a side where the whole falls short
+    bets: bool = True  # bet on the value; without, certificates of any number of objectives hold together
 
     def __post_init__(self) -> None:
         check_delta(self.delta, LEAST_DELTA)
@@ -107,6 +109,7 @@ class Uncertainty:
     refuted: bool
     empty: bool
     fallback: str | None
+    basis: str = ""  # of the likelihood set, see `likelihood.region.basis_of`
     timings: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -133,11 +136,12 @@ def _timed(timings: dict[str, float], stage: str) -> Iterator[None]:
 
 # ---------------------------------------------------------------------- data → what nature may do
 def uncertainty_from(
-    pmdp: ParametricMDP, counts: Counts, config: Config, *, start: np.ndarray | None = None,
-    evidence: Doubt = NO_DOUBT,
+    pmdp: ParametricMDP, counts: Counts, config: Config, objective: Objective | None = None, *,
+    start: np.ndarray | None = None, evidence: Doubt = NO_DOUBT,
 ) -> Uncertainty:  # fmt: skip
     """The confidence set of the data, relaxed for the solver.
 
+    ``objective`` is whose value will be bounded, chosen before the data: the set may be tight where that matters.
     ``start`` (d,) is an earlier estimate, from which the search for the new one starts. ``evidence`` is the
     strongest doubt about this data set so far: it is valid at all times together, so a refuted model stays refuted.
     """
@@ -151,7 +155,10 @@ def uncertainty_from(
     with _timed(timings, "e-value"):
         found = strongest(evidence, doubt(pmdp, counts, estimate))
     refuted = bool(found.log_e_value >= math.log(1.0 / ledger.refutation))
-    data = ConfidenceData(pmdp, counts, kind, ledger.main, estimate, timings)
+    # what rows leave to each other is lost by a relaxation row by row: only coupled bounds are worth a bet
+    aim = objective if config.relaxation == "coupled" and config.bets else None
+    basis = basis_of(pmdp, counts, aim) if config.confidence == "likelihood" else ""
+    data = ConfidenceData(pmdp, counts, kind, ledger.main, estimate, aim, timings)
     relaxation = None if refuted else RELAXERS[config.relaxation](data, config)
     empty, fallback = relaxation is None and not refuted, None
     if relaxation is None:
@@ -164,7 +171,7 @@ def uncertainty_from(
         with _timed(timings, "intervals"):
             known = Counts(pmdp) if changed else counts
             relaxation = untied(pmdp, *untied_intervals(pmdp, known, kind.untied, ledger.fallback))
-    return Uncertainty(relaxation, data.known_region, estimate, found, refuted, empty, fallback, timings)
+    return Uncertainty(relaxation, data.known_region, estimate, found, refuted, empty, fallback, basis, timings)
 
 
 @dataclass
@@ -176,6 +183,7 @@ class ConfidenceData:
     kind: ConfidenceSet
     delta: float
     estimate: np.ndarray | None
+    objective: Objective | None
     timings: dict[str, float]
     known_region: Region | None = None
 
@@ -188,7 +196,8 @@ class ConfidenceData:
     def region(self) -> Region:
         bounds = self.intervals if self.kind.region_of_intervals else None
         with _timed(self.timings, "region"):
-            self.known_region = self.kind.region(self.pmdp, self.counts, self.delta, self.estimate, bounds)
+            data = (self.pmdp, self.counts, self.delta, self.estimate, bounds, self.objective)
+            self.known_region = self.kind.region(*data)
         return self.known_region
 
 
@@ -263,14 +272,9 @@ def rows_feasible(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> 
 
 # ---------------------------------------------------------------------- what nature may do → bounds
 def certify(
-    pmdp: ParametricMDP | UncertainMDP,
-    counts: Counts,
-    objective: Objective,
-    config: Config | None = None,
-    *,
-    policy: Policy | None = None,
-    warm: Solutions | None = None,
-) -> Certificate:
+    pmdp: ParametricMDP | UncertainMDP, counts: Counts, objective: Objective, config: Config | None = None, *,
+    policy: Policy | None = None, warm: Solutions | None = None,
+) -> Certificate:  # fmt: skip
     """A certificate from counts.
 
     Without ``policy`` the robust policy is synthesised: the robust side bounds its value, the optimistic side bounds
@@ -289,9 +293,8 @@ def certify(
     objective.resolve(pmdp)
     if policy is not None:
         policy.check(pmdp)
-    return certify_uncertainty(
-        pmdp, counts, uncertainty_from(pmdp, counts, config), objective, config, policy=policy, warm=warm
-    )
+    found = uncertainty_from(pmdp, counts, config, objective)
+    return certify_uncertainty(pmdp, counts, found, objective, config, policy=policy, warm=warm)
 
 
 def certify_uncertainty(
@@ -335,7 +338,7 @@ def certify_uncertainty(
         confidence=config.confidence, relaxation=config.relaxation, samples=counts.total, estimate=estimate,
         evaluated=policy is not None, anytime=config.is_anytime, log_e_value=uncertainty.log_e_value,
         refuted=uncertainty.refuted, empty=uncertainty.empty, fallback=uncertainty.fallback,
-        edge=None if at_edge is None else at_edge.note, reward_error=reward_error,
+        edge=None if at_edge is None else at_edge.note, reward_error=reward_error, basis=uncertainty.basis,
         model=pmdp.name, model_hash=pmdp.content_hash, timings=timings,
         slack=max(robust.upper - robust.lower, optimistic.upper - optimistic.lower),
         iterations=robust.iterations + optimistic.iterations, versions=versions(), checked=True,

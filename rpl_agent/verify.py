@@ -29,11 +29,13 @@ from rpl_agent.pipeline import Config, certify_uncertainty, uncertainty_from
 from rpl_agent.proof import belongs, read_proof
 from rpl_agent.schema import Maybe, Text, Whole, check, read_json
 
-_PAIRS = [[Whole()]]
+_PAIRS, _HEX = [[Whole()]], Text(64, hexadecimal=True)
 #: Of the data inside a stored certificate: (transition, count) and, per mark, (expression, count).
 SCHEMA = {
     "schedule": Text(), "planned": Whole(), "transitions": _PAIRS,
-    "marks": [{"total": Whole(), "weight": Text(64, hexadecimal=True), "successes": _PAIRS}],
+    "marks": [{
+        "total": Whole(), "weight": _HEX, "successes": _PAIRS, "progress": Maybe(_HEX), "trials": Maybe(_PAIRS),
+    }],
 }  # fmt: skip
 #: A claim may exceed the new bound by this share of it: another start ends in other last digits.
 ALLOWED = 4e-6
@@ -110,11 +112,17 @@ class _Again:
         sizes = [abs(b) for b in (certificate.lower, certificate.upper) if math.isfinite(b)]
         self._size = max(sizes, default=0.0)
         precision = 1e-6 * min(1.0, self._size) or 1e-6
-        self._config = Config(certificate.confidence, certificate.relaxation, certificate.delta, precision)
+        self._config = Config(
+            certificate.confidence,
+            certificate.relaxation,
+            certificate.delta,
+            precision,
+            bets=certificate.basis == "bets",
+        )
         evidence = Doubt(certificate.log_e_value) if certificate.refuted else NO_DOUBT
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RPLWarning)  # what it says is compared
-            self._uncertainty = uncertainty_from(pmdp, counts, self._config, evidence=evidence)
+            self._uncertainty = uncertainty_from(pmdp, counts, self._config, certificate.objective, evidence=evidence)
         self._found: dict[bool, Certificate] = {}
 
     def _certify(self, policy: Policy | None) -> Certificate:
@@ -160,8 +168,10 @@ class _Again:
 
     def earlier_than(self, counts: Counts) -> list[str]:
         """Whether these data are where ``counts`` began."""
-        marks = [(m.total, m.weight, m.successes.tolist()) for m in counts.marks if m.total <= self._counts.total]
-        own = [(m.total, m.weight, m.successes.tolist()) for m in self._counts.marks]
+        marks = [
+            (m.total, m.weight, m.progress, m.successes.tolist()) for m in counts.marks if m.total <= self._counts.total
+        ]
+        own = [(m.total, m.weight, m.progress, m.successes.tolist()) for m in self._counts.marks]
         same = own == marks and (self._counts.transitions <= counts.transitions).all()
         return [] if same else ["the data that a bound of the run rests on are not where its data began"]
 
@@ -197,9 +207,13 @@ def _identity(certificate: Certificate, pmdp: ParametricMDP, counts: Counts) -> 
 def data_to_json(counts: Counts) -> dict[str, Any]:
     """Counts and marks as JSON; only what was seen takes room."""
     return {
-        "schedule": counts.schedule, "planned": counts.planned or 0, "transitions": _sparse(counts.transitions),
+        "schedule": counts.schedule or "", "planned": counts.planned or 0, "transitions": _sparse(counts.transitions),
         "marks": [
-            {"total": m.total, "weight": float(m.weight).hex(), "successes": _sparse(m.successes)} for m in counts.marks
+            {
+                "total": m.total, "weight": float(m.weight).hex(), "progress": float(m.progress).hex(),
+                "successes": _sparse(m.successes), "trials": [] if m.trials is None else _sparse(m.trials),
+            }
+            for m in counts.marks
         ],
     }  # fmt: skip
 
@@ -208,14 +222,15 @@ def data_from_json(pmdp: ParametricMDP, data: Mapping[str, Any]) -> Counts:
     """Inverse of `data_to_json`; data that do not fit the model are an error."""
     check(data, SCHEMA, "the certificate's data")
     marks = data["marks"]
-    expressions = np.zeros((0, pmdp.num_expressions), dtype=np.int64)
+    size = pmdp.num_expressions
     return Counts.from_arrays(pmdp, {
         "schedule": np.array(data["schedule"]), "planned": np.array(data["planned"]),
         "transitions": _dense(data["transitions"], pmdp.num_transitions),
         "mark_totals": np.array([m["total"] for m in marks], dtype=np.int64),
         "mark_weights": np.array([float.fromhex(m["weight"]) for m in marks]),
-        "mark_successes":
-            np.stack([_dense(m["successes"], pmdp.num_expressions) for m in marks]) if marks else expressions,
+        "mark_progress": np.array([float.fromhex(m.get("progress", "0x0p0")) for m in marks]),
+        "mark_successes": np.array([_dense(m["successes"], size) for m in marks]).reshape(-1, size),
+        "mark_trials": np.array([_dense(m["trials"], size) for m in marks if m.get("trials")]).reshape(-1, size),
     })  # fmt: skip
 
 

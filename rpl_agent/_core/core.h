@@ -399,6 +399,30 @@ void pool_events(int64_t num_rows, const int64_t *row_ptr, const int32_t *group_
 void anytime_bounds(int64_t count, const double *successes, const double *trials, double log_threshold, double *lower,
                     double *upper);
 
+/* ---------------------------------------------------------------------- bets.c: where to bet */
+
+/* A model at one parameter: p (F) with derivatives slope (F, d). sign 1: values are as large as possible, -1: as small;
+ * a later row has to be better by `tie` of the value. Decided states keep their values. */
+typedef struct point_model {
+    int64_t num_states;
+    int64_t d;
+    const int64_t *state_ptr;
+    const row_arrays *rows;
+    const double *reward; /* (R) */
+    const double *p;
+    const double *slope;
+    const bool *decided;
+    double gamma;
+    double sign;
+    double tie;
+} point_model;
+
+/* One sweep, the last state first: v_out (S) = the best over the rows of reward + gamma p.v and g_out (S, d) its
+ * gradient; they may be v, g. rows (S) = the row taken, change (2) = the largest change of v and of g; sum (d) is
+ * scratch. */
+void value_sweep(const point_model *m, const double *v, const double *g, double *v_out, double *g_out, double *sum,
+                 int64_t *rows, double *change);
+
 /* ---------------------------------------------------------------------- explore.c: states of a program */
 
 /* Distinct rows of `width` words, numbered as they come, with a hash table of `slots` (a power of two, at least

@@ -1,12 +1,16 @@
 """How good a policy is: by Monte Carlo in an environment, and exactly where the true parameters are given.
 
+Episodes that were not learned from are a second witness: an interval of the policy's mean value that holds at all
+times (`likelihood.bets.mean`) and trusts no model, only that values are bounded. With probability ≥ 1 − 2δ it and the
+certificate hold together, so if they exclude each other the model is wrong.
+
 Nothing here is called by the agent while it learns: true parameters come from whoever owns the simulator.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +19,12 @@ from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatc
 from rpl_agent.agent.sampling.stream import open_source
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.world.attach import attach
-from rpl_agent.errors import ModelError
-from rpl_agent.model.objective import Objective
+from rpl_agent.agent.world.env_facts import is_vector, time_limit
+from rpl_agent.agent.world.plays import value_range
+from rpl_agent.certificate import Certificate
+from rpl_agent.errors import DataError, ModelError
+from rpl_agent.likelihood.bets.mean import mean_interval
+from rpl_agent.model.objective import Objective, Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 from rpl_agent.pipeline import true_value
@@ -34,6 +42,10 @@ class Evaluation:
     lengths: np.ndarray  # (n,)
     values: np.ndarray  # (n,)
     cut: int = 0
+    lower: float = math.nan  # of the mean value, with probability ≥ 1 − delta; nan where values are not bounded
+    upper: float = math.nan
+    delta: float = math.nan
+    contradiction: str | None = None  # to the certificate
 
     @property
     def mean(self) -> float:
@@ -58,6 +70,8 @@ class Evaluation:
             "mean_length": float(self.lengths.mean()),
             "mean_value": float(self.values.mean()),
             "cut": self.cut,
+            "lower": self.lower,
+            "upper": self.upper,
         }
 
 
@@ -80,6 +94,82 @@ def monte_carlo(agent: Any, env: Any, episodes: int, *, seed: int = 0, policy: P
     )
     source.collect(Request(policy, Limits(), pause=episodes, episodes_left=episodes), done)
     return Evaluation(np.array(done.returns), np.array(done.lengths), np.array(done.values), done.cut)
+
+
+def evaluate(
+    agent: Any, env: Any, episodes: int, *, seed: int = 0, policy: Any = None,
+    bounds: tuple[float, float] | None = None, delta: float | None = None,
+) -> Evaluation:  # fmt: skip
+    """Episodes of any policy, with an interval of its mean value; see `RPLAgent.evaluate`."""
+    if policy is None:
+        policy = (agent.certificate or agent.certify()).policy
+    objective, own = agent.objective, isinstance(policy, Policy)
+    if own:
+        found = monte_carlo(agent, env, episodes, seed=seed, policy=policy)
+    else:
+        found = _play(env, policy, episodes, seed, objective)
+    if bounds is None:
+        limit = None if is_vector(env) else time_limit(env, env.unwrapped)
+        bounds = value_range(agent.pmdp, objective, limit)
+    if not all(map(math.isfinite, bounds)):
+        return found
+    delta = agent.session.config.delta if delta is None else delta
+    try:
+        lower, upper = mean_interval(found.values, *bounds, delta)
+    except DataError as error:
+        raise DataError(f"values of episodes: {error}; pass bounds=(least, most) that hold") from None
+    told, certificate = None, agent.certificate
+    if (
+        certificate is not None
+        and not found.cut
+        and (own or (agent.world is not None and agent.world.paid is not None))
+    ):
+        told = _contradiction(certificate, lower, upper, policy is certificate.policy)
+    return replace(found, lower=lower, upper=upper, delta=delta, contradiction=told)
+
+
+def _contradiction(certificate: Certificate, lower: float, upper: float, certified: bool) -> str | None:
+    """What an interval of a policy's value says against a certificate: of that policy, or of every policy."""
+    maximising = certificate.objective.sense is Sense.MAX
+    low = certificate.lower if certified or not maximising else -math.inf
+    high = certificate.upper if certified or maximising else math.inf
+    if lower <= high and low <= upper:
+        return None
+    return (
+        f"the model is wrong: episodes give [{lower:.6g}, {upper:.6g}], the certificate "
+        f"[{certificate.lower:.6g}, {certificate.upper:.6g}]"
+    )
+
+
+def _play(env: Any, policy: Any, episodes: int, seed: int, objective: Objective) -> Evaluation:
+    """Episodes of something that predicts from observations, as SB3's models do. What the environment pays counts."""
+    if not hasattr(policy, "predict"):
+        raise ModelError(
+            f"{type(policy).__name__} is no policy: it is neither a Policy nor has it predict(observation)"
+        )
+    if is_vector(env):
+        raise ModelError(
+            "a policy that predicts from observations is played in one environment, not in a vector of them"
+        )
+    if episodes < 1:
+        raise ModelError(f"episodes {episodes} must be at least 1")
+    sign = 1.0 if objective.sense is Sense.MAX else -1.0
+    returns, lengths, values, cut = np.zeros(episodes), np.zeros(episodes, dtype=int), np.zeros(episodes), 0
+    for k in range(episodes):
+        observation, _ = env.reset(seed=seed) if k == 0 else env.reset()
+        state, start, over = None, True, False
+        while not over:
+            action, state = policy.predict(
+                observation, state=state, episode_start=np.array([start]), deterministic=True
+            )
+            observation, reward, terminated, truncated, _ = env.step(action if np.ndim(action) else int(action))
+            if objective.horizon is None or lengths[k] < objective.horizon:
+                values[k] += sign * float(reward) * objective.discount ** int(lengths[k])
+            returns[k] += float(reward)
+            lengths[k] += 1
+            start, over = False, bool(terminated or truncated)
+        cut += bool(truncated and not terminated and (objective.horizon is None or lengths[k] < objective.horizon))
+    return Evaluation(returns, lengths, values, cut)
 
 
 def exact_value(pmdp: ParametricMDP, objective: Objective, policy: Policy, theta: np.ndarray) -> float:

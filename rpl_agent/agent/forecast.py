@@ -25,7 +25,7 @@ from rpl_agent.agent.planner import Planner
 from rpl_agent.agent.sampling.experience import Experience
 from rpl_agent.coupled.attribution import coordinate_jacobian, fisher_information, slopes
 from rpl_agent.errors import ModelError
-from rpl_agent.evidence.counts import MOST, Counts
+from rpl_agent.evidence.counts import MOST, Counts, bet_shares
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
@@ -253,12 +253,14 @@ class _Imagined:
         """Data of so many episodes, in slices that marks can be taken between."""
         self._extend(episodes)
         shares = [round(episodes * k / SLICES) for k in range(1, SLICES)]
+        shares += [round(episodes * share) for share in bet_shares(self.pmdp)]
         ends = sorted({e for e in [*self._ends, *shares, episodes] if 0 < e <= episodes})
         counts, before = Experience(self.pmdp).counts, np.zeros(self.pmdp.num_rows, dtype=np.int64)
         offset = rng.random(self.pmdp.num_rows)  # rounds expected visits up or down without a bias
         for end in ends:
             visits = np.floor(self._total(end) + offset).astype(np.int64)
             counts.add_batch(self._outcomes(visits - before, rng))
+            counts.bet(end / episodes)
             before = visits
         return counts
 

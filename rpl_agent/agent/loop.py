@@ -6,6 +6,7 @@ source ─► Experience ─► Planner.plan ─► sampling policy ─► sourc
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 
@@ -19,10 +20,13 @@ from rpl_agent.agent.sampling.interrupt import Interrupt
 from rpl_agent.agent.sampling.stream import Stream
 from rpl_agent.agent.schedule import NEVER, Limits, Never, Schedule, Target, next_log
 from rpl_agent.agent.session import Session
+from rpl_agent.evidence.counts import next_share
 from rpl_agent.model.policy import Policy
 
 #: A run ends with a proof of up to so many inequalities (seconds); `rpl certify RUN` makes any.
 PROVED = 250_000
+#: The most that a run is taken to be over because of the gap that it is to stop at: it may still take longer.
+NEARLY = 0.9
 
 
 class Loop:
@@ -58,6 +62,7 @@ class Loop:
             callbacks.on_rollout_start()
             log_at = next_log(session.episodes, target.log_interval)
             self._collect(source, self._request(limits, target, interrupt))
+            self._bet(target)
             data = session.experience
             if limits.reached(data.rows, data.expressions, session.episodes):
                 if not target.is_done(session.episodes, session.steps):
@@ -97,11 +102,37 @@ class Loop:
             limits.not_before - episodes if waiting else NEVER,
             NEVER if limits.episodes is None else max(1, limits.episodes - episodes),
             self._callbacks.pause or NEVER,
+            self._until_bet(target),
         )
         return Request(
             sampling, Limits() if waiting else limits, pause, *target.left(episodes, self._session.steps),
             interrupt.asked,
         )  # fmt: skip
+
+    def _bet(self, target: Target) -> None:
+        """Tell new bets where the plan says so."""
+        if self._session.planner.bets:
+            self._session.experience.counts.bet(self._progress(target))
+
+    def _progress(self, target: Target) -> float:
+        """The share of the plan that is over: of the budget, or of what a gap to stop at seems to take.
+
+        A function of what was seen so far. Widths fall with the root of the data.
+        """
+        session = self._session
+        share, found = target.progress(session.episodes, session.steps), session.certificate
+        if target.stop_when_gap is None or found is None or not 0.0 < found.gap < math.inf or not found.samples:
+            return share
+        reached = session.experience.counts.total / found.samples * (target.stop_when_gap / found.gap) ** 2
+        return max(share, min(reached, NEARLY))
+
+    def _until_bet(self, target: Target) -> int:
+        """Episodes until the next share of the budget at which bets are told."""
+        session = self._session
+        if not session.planner.bets:
+            return NEVER
+        share = next_share(session.pmdp, target.progress(session.episodes, session.steps))
+        return NEVER if share == 1.0 else target.episodes_until(share, session.episodes, session.steps)
 
     def _collect(self, source: Stream, request: Request) -> None:
         session, start, done = self._session, time.perf_counter(), SampledBatch()

@@ -30,6 +30,7 @@ from rpl_agent.coupled.attribution import fisher_information, slopes
 from rpl_agent.errors import PrecisionWarning, RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.ledger import Ledger
+from rpl_agent.likelihood.bets.slabs import bets_apply
 from rpl_agent.likelihood.refutation.alternatives import NO_DOUBT, Doubt, strongest
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
@@ -57,6 +58,8 @@ class Planner:
         self.seconds = dict.fromkeys(STAGES, 0.0)
         self.skipped = 0
         self.evidence = NO_DOUBT  # the strongest so far: what was refuted once stays refuted
+        #: Whether certificates rest on bets, for which marks have to be taken.
+        self.bets = (config.confidence, config.relaxation) == ("likelihood", "coupled") and bets_apply(pmdp, objective)
         self._unknown = ~pmdp.table.is_constant
         self.seen: np.ndarray | None = None  # successes of unknown expressions at the last update
         self._warned: set[str | type[Warning]] = set()
@@ -106,7 +109,7 @@ class Planner:
     @interruptible
     def certify(self, counts: Counts, reward_error: float = 0.0) -> Certificate:
         """The robust policy and its certificate for all data so far."""
-        self.uncertainty = self._uncertainty(counts, None)
+        self.uncertainty = self._uncertainty(counts, None, self.objective)
         with self._each_warning_once():
             certificate = certify_uncertainty(
                 self.pmdp, counts, self.uncertainty, self.objective, self.config, warm=self.solutions,
@@ -120,9 +123,13 @@ class Planner:
         refuted = -math.log(Ledger.of(self.config.delta).refutation)
         self.evidence = strongest(self.evidence, Doubt(max(refuted, self.evidence.log_e_value), kind, number))
 
-    def _uncertainty(self, counts: Counts, estimate: np.ndarray | None) -> Uncertainty:
+    def _uncertainty(
+        self, counts: Counts, estimate: np.ndarray | None, objective: Objective | None = None
+    ) -> Uncertainty:
         with self._each_warning_once():
-            uncertainty = uncertainty_from(self.pmdp, counts, self.config, start=estimate, evidence=self.evidence)
+            uncertainty = uncertainty_from(
+                self.pmdp, counts, self.config, objective, start=estimate, evidence=self.evidence
+            )
         self.evidence = strongest(self.evidence, uncertainty.doubt)
         for stage, seconds in uncertainty.timings.items():
             self.seconds[stage if stage in self.seconds else "region"] += seconds

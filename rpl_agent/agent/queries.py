@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent._core import UNIT_ROUNDOFF
+from rpl_agent.agent.evaluation import Evaluation, evaluate
 from rpl_agent.agent.forecast import Forecast, Sampler, forecast
 from rpl_agent.agent.output.logger import Logger
 from rpl_agent.agent.schedule import Never
@@ -96,6 +97,23 @@ class Queries:
             }
             for s in np.flatnonzero(~pmdp.is_silent).tolist()
         ]  # fmt: skip
+
+    def evaluate(
+        self, env: Any, episodes: int, *, policy: Any = None, bounds: tuple[float, float] | None = None,
+        seed: int = 0, delta: float | None = None,
+    ) -> Evaluation:  # fmt: skip
+        """Play a policy and bound its mean value from what happened: a witness that does not trust the model.
+
+        Parameters
+        ----------
+        env : not used for learning; a copy of the one that was.
+        policy : the certified one by default; a `Policy` of the model; or anything with SB3's ``predict``, which is
+            played in ``env`` as it is and valued by what that pays (negative costs, discounted as the objective says).
+        bounds : least and most that one episode can be worth, in the objective's unit. By default what the model's
+            graph and the time limit allow; without any there is no interval.
+        delta : probability that the interval is wrong, at any time; by default that of the certificate.
+        """
+        return evaluate(self, env, episodes, seed=seed, policy=policy, bounds=bounds, delta=delta)
 
     def _sides(self) -> tuple[Solution, Solution]:
         """The solutions whose lower and upper values are the bounds."""

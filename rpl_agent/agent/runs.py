@@ -5,6 +5,7 @@ storage/run_folder.py says what a run folder holds. Each function returns a JSON
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.callbacks import CheckpointCallback, OracleCallback
-from rpl_agent.agent.evaluation import exact_value, monte_carlo, optimal_value
+from rpl_agent.agent.evaluation import exact_value, optimal_value
 from rpl_agent.agent.output.logger import write_certificate, write_run_proof
 from rpl_agent.agent.output.views import duration, shares_text, tensorboard_command
 from rpl_agent.agent.rpl import RPLAgent
@@ -124,22 +125,34 @@ def resume(
 
 def evaluate(
     folder: str | Path, env: Any, *, episodes: int = 10_000, theta: np.ndarray | None = None, seed: int = 1,
-    options: Mapping[str, Any] | None = None,
+    bounds: tuple[float, float] | None = None, options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """The certified policy's value, by Monte Carlo and (where the true parameters are known) exactly."""
+    """The certified policy's value, by Monte Carlo and (where the true parameters are known) exactly.
+
+    ``bounds`` are the least and the most that one episode can be worth, where the model does not say.
+    """
     agent = load_run(Path(folder), env, options)
     certificate = agent.certificate or agent.certify()
-    sampled = monte_carlo(agent, env, episodes, seed=seed, policy=certificate.policy)
+    sampled = agent.evaluate(env, episodes, seed=seed, bounds=bounds)
     result: dict[str, Any] = {
         "run": str(folder), "objective": agent.objective.describe(), "lower": certificate.lower,
         "upper": certificate.upper, "episodes": episodes, "monte_carlo": float(sampled.values.mean()),
         "standard_error": sampled.value_error, "cut": sampled.cut, "truncation": certificate.truncation,
-        "mean_length": float(sampled.lengths.mean()),
+        "mean_length": float(sampled.lengths.mean()), "witness_lower": sampled.lower, "witness_upper": sampled.upper,
+        "contradiction": sampled.contradiction,
     }  # fmt: skip
     lines = [
         f"{result['objective']}: certified [{certificate.lower:.6g}, {certificate.upper:.6g}]",
         f"  Monte Carlo ({episodes:,} episodes): {result['monte_carlo']:.6g} ± {2 * sampled.value_error:.2g}",
     ]
+    if math.isfinite(sampled.lower):
+        lines.append(
+            f"  without any model, with probability ≥ {1 - sampled.delta:g}: [{sampled.lower:.6g}, {sampled.upper:.6g}]"
+        )
+    else:
+        lines.append("  no bound without a model: say what an episode can be worth (--worth LEAST MOST)")
+    if sampled.contradiction:
+        lines.append(f"  CONTRADICTION: {sampled.contradiction}")
     if sampled.cut:
         lines.append(
             f"  the guarantee is for plays without the time limit, which cut {sampled.cut:,} of these episodes"

@@ -213,6 +213,15 @@ class Target:
         """(episodes, steps) that may still be sampled."""
         return (self.goal - episodes, NEVER) if self.unit == "episodes" else (NEVER, self.goal - steps)
 
+    def progress(self, episodes: int, steps: int) -> float:
+        """The share of the goal that is reached."""
+        return min((episodes if self.unit == "episodes" else steps) / self.goal, 1.0)
+
+    def episodes_until(self, share: float, episodes: int, steps: int) -> int:
+        """Episodes until a share of the goal is reached, at least one; for steps as far as one can tell."""
+        left = share * self.goal - (episodes if self.unit == "episodes" else steps)
+        return max(1, math.ceil(left if self.unit == "episodes" else left * episodes / max(steps, 1)))
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 

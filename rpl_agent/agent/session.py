@@ -190,8 +190,8 @@ def best_so_far(previous: Certificate | None, momentary: Certificate) -> Certifi
     together.
 
     Certificates are kept apart where they rest on different events: sets that are valid at one time only, other
-    models, objectives or error budgets, and the fallback to untied intervals, which is used because the event of the
-    set has failed or because the model is refuted.
+    models, objectives, error budgets or divisions of them, and the fallback to untied intervals, which is used because
+    the event of the set has failed or because the model is refuted.
     """
     alone = replace(momentary, momentary_lower=momentary.lower, momentary_upper=momentary.upper)
     if previous is None or not _same_event(previous, momentary) or contradict(previous, momentary):
@@ -217,7 +217,7 @@ def _same_event(previous: Certificate, momentary: Certificate) -> bool:
         return False
     same = all(
         getattr(previous, name) == getattr(momentary, name)
-        for name in ("model_hash", "objective", "delta", "confidence", "refuted", "empty", "reward_error")
+        for name in ("model_hash", "objective", "delta", "confidence", "basis", "refuted", "empty", "reward_error")
     )
     return same and (previous.fallback is None) == (momentary.fallback is None)
 

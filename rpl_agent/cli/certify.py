@@ -79,6 +79,9 @@ def add_data(parser: Options) -> None:
     )
     add_seed(parser)
     parser.add_argument("--data", metavar="LOG", help="transitions in a .csv or .parquet file, or minari:NAME")
+    parser.add_argument(
+        "--fixed-length", action="store_true", help="the length of the log was fixed before its data: tighter bounds"
+    )
     parser.add_argument("--quarantine", metavar="FILE", help="write rows that the model forbids here, do not fail")
 
 
@@ -90,7 +93,8 @@ def read_data(arguments: argparse.Namespace, source: ModelSource) -> tuple[Count
         return simulate_counts(source, arguments.episodes, arguments.seed), 0
     from rpl_agent.formats.logs import read_log
 
-    log = read_log(source.pmdp, arguments.data, quarantine=arguments.quarantine)
+    schedule = "split" if arguments.fixed_length else "geometric"
+    log = read_log(source.pmdp, arguments.data, quarantine=arguments.quarantine, schedule=schedule)
     return log.counts, log.quarantined
 
 
@@ -208,7 +212,7 @@ def _region_of_data(arguments: argparse.Namespace, source: ModelSource, config: 
     from rpl_agent.pipeline import uncertainty_from
 
     counts = simulate_counts(source, arguments.episodes or PLOTTED_EPISODES, arguments.seed)
-    return uncertainty_from(source.pmdp, counts, config).region
+    return uncertainty_from(source.pmdp, counts, config, source.objective).region
 
 
 def _region_of_run(agent: RPLAgent) -> Region | None:

@@ -71,6 +71,6 @@ def _learned(arguments: argparse.Namespace) -> tuple[ParametricMDP, Objective, U
     source = load_source(arguments)
     counts, _ = read_data(arguments, source)
     config = config_of(arguments)
-    uncertainty = uncertainty_from(source.pmdp, counts, config)
+    uncertainty = uncertainty_from(source.pmdp, counts, config, source.objective)
     certificate = certify_uncertainty(source.pmdp, counts, uncertainty, source.objective, config, warm=Solutions())
     return source.pmdp, source.objective, uncertainty, certificate

@@ -45,6 +45,10 @@ def register(commands: Any) -> None:
     evaluate = commands.add_parser("evaluate", help="the learned policy's value: by Monte Carlo and exactly")
     _add_folder(evaluate, env=True)
     evaluate.add_argument("--episodes", type=count, default=10_000, metavar="N", help="to simulate (default 10000)")
+    evaluate.add_argument(
+        "--worth", dest="bounds", type=float, nargs=2, metavar=("LEAST", "MOST"),
+        help="what one episode can be worth (default: from the model)",
+    )  # fmt: skip
     add_seed(evaluate, 1)
     add_json(evaluate)
     evaluate.set_defaults(run=run_evaluate)

@@ -1,16 +1,22 @@
-"""Counts: what was seen, per (s, a, s') transition of the model, with snapshots for the likelihood windows.
+"""Counts: what was seen, per (s, a, s') transition of the model, with snapshots for what is decided on the way.
 
-A `Mark` is a snapshot of the successes per expression taken at a stopping time s. The joint likelihood
-region (`rpl_agent.likelihood`) learns a prior from the data up to s and tests with the data after s, so
-marks belong to the data: they are taken when the data arrive and are part of every checkpoint.
+A `Mark` is a snapshot of the counts per expression taken at a stopping time s. The joint likelihood region
+(`rpl_agent.likelihood`) learns a prior from the data up to s and tests with the data after s, and bets on the value
+(`likelihood.bets`) are told at s and settled with the data after it. So marks belong to the data: they are taken
+when the data arrive and are part of every checkpoint.
 
-Every window carries a weight, fixed no later than its mark, and all weights sum to at most 1: the region
-is built from the weighted *average* of the windows' e-processes, never from the best of them.
+A window of the likelihood carries a weight, fixed no later than its mark, and all weights sum to at most 1: the region
+is built from the weighted *average* of the windows' e-processes, never from the best of them. A mark from which bets
+are made carries the share of the planned data that is over by then; they are sized for the end of the plan.
+
+A table of counts without an order has no marks: nothing in it came before anything else.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,11 +33,21 @@ MAX_MARKS = 12
 #: the best single one by 1 % of the width, and by more where luck is bad (the window's estimate far from the prior's).
 SPLIT_MARKS = (0.04, 0.08, 0.16)
 #: Weight of the window that starts at the first sample, per schedule; the marks share the rest.
-ORIGIN_WEIGHT = {"geometric": 1.0 / (MAX_MARKS + 1), "split": 0.01}
+ORIGIN_WEIGHT = {
+    "geometric": 1 / (MAX_MARKS + 1), "planned": 1 / (MAX_MARKS + 1), "split": 0.01, "shares": 0.01, "table": 1.0,
+}  # fmt: skip
 SPLIT_WEIGHT = (1.0 - ORIGIN_WEIGHT["split"]) / len(SPLIT_MARKS)
+#: Shares of a plan at which bets are made anew. They get denser towards the end, where one of many looks succeeds.
+BET_SHARES = (0.01, 0.02, 0.035, *(1.0 - (1.0 - k / 40) ** 2 for k in range(1, 40)))
+#: Models with more expressions take every third of these marks: each stores two numbers per expression. With more
+#: parameters nobody bets.
+MANY_EXPRESSIONS, MOST_PARAMETERS = 2**14, 64
+#: Changes of a plan after which nobody counts on it: then bets are made anew when the data have grown by the root of
+#: 2, as if four times as many were to come.
+TRUSTED, BET_GROWTH, NO_PLAN = 2, 2.0**0.5, 0.25
 #: Share of what is left of the weight that an explicit mark takes when the caller gives none.
 EXPLICIT_SHARE = 0.97
-_SCHEDULES = ("geometric", "split")
+_SCHEDULES = tuple(ORIGIN_WEIGHT)
 #: The largest total: every count is then a float64 without rounding, and no sum of counts overflows.
 MOST = 2**53
 #: `locate` without a transition: an action that is not enabled, a state that the row does not lead to
@@ -41,11 +57,31 @@ NO_ROW, NO_SUCCESSOR, AMBIGUOUS = -1, -2, -3
 
 @dataclass(frozen=True, eq=False)  # identity: what is derived from a mark is cached by it
 class Mark:
-    """Snapshot at a stopping time: ``successes`` (F,) of the ``total`` transitions seen so far."""
+    """Snapshot at a stopping time.
+
+    Attributes
+    ----------
+    total : transitions seen so far
+    successes : (F,) of them, those labelled with each expression
+    weight : of the likelihood window that starts here; 0: none does
+    progress : share of the planned data that is over, for the bets that are made here; 0: none are
+    trials : (F,) how often each expression could have been seen (successors with it, in the rows that were visited);
+        None where no bets are made
+    """
 
     total: int
     successes: np.ndarray
     weight: float
+    progress: float = 0.0
+    trials: np.ndarray | None = None
+
+
+class _Due(NamedTuple):
+    """A mark that is taken when the total reaches ``total``."""
+
+    total: int
+    weight: float
+    progress: float
 
 
 class Counts:
@@ -54,9 +90,15 @@ class Counts:
     Parameters
     ----------
     pmdp : the model; a transition it does not have is an error, never dropped.
-    schedule : ``"geometric"`` takes marks by itself (online, any stopping time). ``"split"`` takes them at
-        `SPLIT_MARKS` of the ``planned`` number of transitions; without a plan it leaves them to the caller, who
-        calls `mark` after 5-15 % of the data (`likelihood.windows.split_fraction`).
+    schedule : when marks are taken.
+        ``"geometric"``: by itself, for data whose end nobody knows; no bets.
+        ``"planned"``: as before for the likelihood's windows; for bets by the caller, who knows how far the plan is
+        (`bet`).
+        ``"split"``: by itself at shares of the ``planned`` number of transitions, bets included; without a plan by
+        the caller, for windows only.
+        ``"shares"``: by the caller, for both, who knows the share of the data that is over (`mark`).
+        ``"table"``: never; the data have no order.
+        None: geometric if the first data are steps in their order, a table if they are several at once.
     planned : number of transitions that are expected (split only). Any number is sound; a good one is tight.
 
     >>> import rpl_envs
@@ -66,8 +108,8 @@ class Counts:
     3
     """
 
-    def __init__(self, pmdp: ParametricMDP, *, schedule: str = "geometric", planned: int | None = None):
-        if schedule not in _SCHEDULES:
+    def __init__(self, pmdp: ParametricMDP, *, schedule: str | None = None, planned: int | None = None):
+        if schedule is not None and schedule not in _SCHEDULES:
             raise DataError(f"schedule {schedule!r} is not one of {_SCHEDULES}")
         if planned is not None and (schedule != "split" or planned < 1):
             raise DataError(f"planned = {planned} needs the schedule 'split' and at least one transition")
@@ -85,6 +127,7 @@ class Counts:
         indices = self._locate([state], [action], [successor])
         if not isinstance(n, int | np.integer) or n < 0:
             raise DataError(f"negative count {n}" if n < 0 else f"count {n} is not a whole number")
+        self.schedule = self.schedule or ("geometric" if n == 1 else "table")  # several at once were sorted by outcome
         self._add_sparse(indices, int(n))
         self._mark_if_due()
 
@@ -103,6 +146,7 @@ class Counts:
         self._add_in_order(indices.astype(np.int64))
 
     def _add_in_order(self, indices: np.ndarray) -> None:
+        self.schedule = self.schedule or "geometric"
         begin = 0
         while begin < len(indices):
             due = self._next_due()
@@ -117,6 +161,7 @@ class Counts:
         The sampling policy within the batch may depend on anything, as long as the batch was collected
         after everything that is already in here.
         """
+        self.schedule = self.schedule or "table"
         batch = np.asarray(transition_counts)
         if batch.shape != self.transitions.shape:
             raise DataError(f"batch of shape {batch.shape}, the model has {self.transitions.shape[0]} transitions")
@@ -159,91 +204,156 @@ class Counts:
         return sums[self.pmdp.row_ptr[1:]] - sums[self.pmdp.row_ptr[:-1]]
 
     @property
+    def trials(self) -> np.ndarray:
+        """(F,) how often each expression could have been seen: successors with it in the rows that were visited."""
+        visits = self.row_totals[self.pmdp.transition_row].astype(float)  # exact: a table counts up to 2^53
+        return np.bincount(self.pmdp.expression, visits, self.pmdp.num_expressions).astype(np.int64)
+
+    @property
+    def has_plan(self) -> bool:
+        """Whether bets can be sized: somebody knows, as data come, how many there will be."""
+        return self.schedule in ("planned", "shares") or self.planned is not None
+
+    @property
     def origin_weight(self) -> float:
         """Weight of the window that starts at the first sample."""
-        return ORIGIN_WEIGHT[self.schedule]
+        return ORIGIN_WEIGHT[self.schedule or "geometric"]
 
     # ------------------------------------------------------------------ marks
-    def mark(self, weight: float | None = None) -> Mark:
+    def mark(self, weight: float | None = None, progress: float = 0.0) -> Mark:
         """Snapshot now. To be valid the moment must not depend on data that are added later.
 
         Parameters
         ----------
         weight : share of the confidence budget's weight given to the window that starts here; by default
             almost all of what is left.
+        progress : share of all data that is over by now, as far as anybody can know; bets on the value are sized for
+            the rest. Any share is sound, a good one is tight; 0 makes no bets.
         """
+        if self.schedule == "table":
+            raise DataError("a table of counts has no order to mark: Counts(pmdp, schedule='split') has")
+        self.schedule = self.schedule or "split"  # whoever marks knows the order
         left = 1.0 - self.origin_weight - sum(m.weight for m in self.marks)
         weight = EXPLICIT_SHARE * left if weight is None else float(weight)
-        if not 0.0 < weight <= left + 1e-12:
+        if not (0.0 < weight or progress > 0.0 == weight) or weight > left + 1e-12:
             raise DataError(f"mark of weight {weight}: the weights left sum to {left:.6g}")
-        taken = Mark(self.total, self.successes.copy(), weight)
-        taken.successes.setflags(write=False)
-        self.marks.append(taken)
-        return taken
+        if not 0.0 <= progress <= 1.0:
+            raise DataError(f"progress {progress} is no share of a plan")
+        return self._append(self.total, self.successes, weight, float(progress), self.trials if progress else None)
+
+    def bet(self, progress: float) -> bool:
+        """Mark for bets if one of `BET_SHARES` was passed since the last such mark; whether it was taken.
+
+        For schedules whose plan the caller knows: call it whenever it is convenient, with the share that is over. A
+        smaller share than before means a new plan, and the end of a plan that goes on asks for one. Who has changed the
+        plan twice is not believed a third time.
+        """
+        if self.total == 0 or not 0.0 < progress < 1.0:
+            return False
+        before = [mark for mark in self.marks if mark.progress > 0.0]
+        if not before:
+            due = progress >= next_share(self.pmdp, 0.0)
+        elif sum(b.progress < a.progress for a, b in pairwise(before)) >= TRUSTED:
+            due, progress = self.total >= BET_GROWTH * before[-1].total, NO_PLAN
+        else:
+            last = before[-1]
+            due = progress < last.progress or progress >= next_share(self.pmdp, last.progress)
+            due = (due or self.total * last.progress > last.total) and self.total > last.total
+        if due:
+            self.mark(0.0, progress)
+        return due
+
+    @property
+    def _schedule(self) -> list[_Due]:
+        """Marks that this table takes by itself, in their order."""
+        if self.schedule in ("geometric", "planned"):
+            return [_Due(FIRST_MARK * RATIO**j, ORIGIN_WEIGHT["geometric"], 0.0) for j in range(MAX_MARKS)]
+        if self.planned is None:
+            return []
+        shares = {share: 0.0 for share in bet_shares(self.pmdp)} | dict.fromkeys(SPLIT_MARKS, SPLIT_WEIGHT)
+        return sorted(_Due(max(1, round(s * self.planned)), weight, s) for s, weight in shares.items())
 
     def _next_due(self) -> int | None:
-        """The total at which the next mark is due; thresholds that one batch jumped over share its mark."""
-        if self.schedule == "geometric":
-            thresholds = [FIRST_MARK * RATIO**j for j in range(MAX_MARKS)]
-        elif self.planned is not None:
-            thresholds = [max(1, round(share * self.planned)) for share in SPLIT_MARKS]
-        else:
-            return None
+        """The total at which the next mark is due."""
         reached = self.marks[-1].total if self.marks else 0
-        return next((due for due in thresholds if due > reached), None)
+        return next((due.total for due in self._schedule if due.total > reached), None)
 
     def _mark_if_due(self) -> None:
-        due = self._next_due()
-        if due is not None and self.total >= due:
-            self.mark(ORIGIN_WEIGHT["geometric"] if self.schedule == "geometric" else SPLIT_WEIGHT)
+        """Marks that one batch jumped over are taken as one."""
+        reached = self.marks[-1].total if self.marks else 0
+        due = [due for due in self._schedule if reached < due.total <= self.total]
+        if due:
+            progress = max(d.progress for d in due)
+            if self.planned is not None and progress:
+                progress = min(self.total / self.planned, 1.0)
+            self.mark(max(d.weight for d in due), progress)
+
+    def _append(
+        self, total: int, successes: np.ndarray, weight: float, progress: float, trials: np.ndarray | None
+    ) -> Mark:
+        arrays = [np.array(a, dtype=np.int64) if a is not None else None for a in (successes, trials)]
+        for array in arrays:
+            if array is not None:
+                array.setflags(write=False)
+        assert arrays[0] is not None
+        self.marks.append(Mark(total, arrays[0], weight, progress, arrays[1]))
+        return self.marks[-1]
 
     # ------------------------------------------------------------------ checkpoints
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Plain arrays that restore this object exactly."""
         marks = self.marks
         empty = np.zeros((0, len(self.successes)), dtype=np.int64)
+        bets = [m.trials for m in marks if m.trials is not None]
         return {
             "transitions": self.transitions.copy(),
-            "schedule": np.array(self.schedule),
+            "schedule": np.array(self.schedule or ""),
             "planned": np.array(self.planned or 0, dtype=np.int64),
             "mark_totals": np.array([m.total for m in marks], dtype=np.int64),
             "mark_weights": np.array([m.weight for m in marks], dtype=float),
+            "mark_progress": np.array([m.progress for m in marks], dtype=float),
             "mark_successes": np.stack([m.successes for m in marks]) if marks else empty,
+            "mark_trials": np.stack(bets) if bets else empty,
         }
 
     @classmethod
     def from_arrays(cls, pmdp: ParametricMDP, arrays: dict[str, np.ndarray]) -> Counts:
         """Inverse of `to_arrays`; marks that do not fit the model or the data are an error."""
-        counts = cls(pmdp, schedule=str(arrays["schedule"]), planned=int(arrays.get("planned", 0)) or None)
+        counts = cls(pmdp, schedule=str(arrays["schedule"]) or None, planned=int(arrays.get("planned", 0)) or None)
         counts._set_transitions(np.asarray(arrays["transitions"]))
-        for total, weight, successes in zip(
-            arrays["mark_totals"].tolist(),
-            arrays["mark_weights"].tolist(),
-            np.asarray(arrays["mark_successes"]),
-        ):
-            if successes.shape != counts.successes.shape or (successes > counts.successes).any():
-                raise DataError("a mark of the checkpoint does not fit its counts")
-            snapshot = np.array(successes, dtype=np.int64)
-            snapshot.setflags(write=False)
-            counts._restore_mark(Mark(int(total), snapshot, float(weight)))
-        if counts.origin_weight + sum(m.weight for m in counts.marks) > 1.0 + 1e-9:
+        totals = arrays["mark_totals"].tolist()
+        shares = np.asarray(arrays.get("mark_progress", np.zeros(len(totals)))).tolist()
+        trials = iter(np.asarray(arrays.get("mark_trials", [])))
+        for total, weight, progress, successes in zip(
+            totals, arrays["mark_weights"].tolist(), shares, np.asarray(arrays["mark_successes"]), strict=True
+        ):  # fmt: skip
+            told = next(trials, None) if progress > 0.0 else None
+            counts._restore_mark(int(total), successes, float(weight), float(progress), told)
+        if not counts.origin_weight + sum(m.weight for m in counts.marks) <= 1.0 + 1e-9:
             raise DataError("the marks' weights sum to more than 1")
         return counts
 
-    def _restore_mark(self, mark: Mark) -> None:
+    def _restore_mark(
+        self, total: int, successes: np.ndarray, weight: float, progress: float, trials: np.ndarray | None
+    ) -> None:
         """Append a mark of a file: one that this table could have taken, with the weight that its schedule gives."""
-        before = self.marks[-1].successes if self.marks else np.zeros_like(mark.successes)
-        due = self._next_due()
-        own = None
-        if self.schedule == "geometric" or self.planned is not None:
-            own = ORIGIN_WEIGHT["geometric"] if self.schedule == "geometric" else SPLIT_WEIGHT
-        if mark.total != mark.successes.sum() or (mark.successes < before).any() or not mark.total <= self.total:
-            raise DataError(f"a mark at {mark.total} transitions does not fit the counts or the mark before it")
-        if own is not None and (mark.weight != own or due is None or mark.total < due):
-            raise DataError(f"a mark of weight {mark.weight} at {mark.total} transitions is not the schedule's own")
-        if not 0.0 < mark.weight <= 1.0:
-            raise DataError(f"a mark has the weight {mark.weight}")
-        self.marks.append(mark)
+        last, none = self.marks[-1] if self.marks else None, np.zeros_like(self.successes)
+        told = next((m.trials for m in reversed(self.marks) if m.trials is not None), none)
+        for before, found, now in (
+            (last.successes if last else none, successes, self.successes),
+            (told, trials, self.trials),
+        ):
+            if found is not None and (found.shape != now.shape or (found < before).any() or (found > now).any()):
+                raise DataError(f"a mark at {total} transitions does not fit the counts or the mark before it")
+        if total != successes.sum() or (trials is None) != (progress == 0.0):
+            raise DataError(f"a mark at {total} transitions does not fit the counts or the mark before it")
+        if not (0.0 <= weight <= 1.0 and 0.0 <= progress <= 1.0 and weight + progress > 0.0):
+            raise DataError(f"a mark has the weight {weight} and the progress {progress}")
+        if self.schedule in ("geometric", "planned") or self.planned is not None:
+            due = [d for d in self._schedule if (last.total if last else 0) < d.total <= total]
+            if weight != max((d.weight for d in due), default=0.0):
+                raise DataError(f"a mark of weight {weight} at {total} transitions is not the schedule's own")
+        self._append(total, successes, weight, progress, trials)
 
     # ------------------------------------------------------------------ inside
     def _set_transitions(self, transitions: np.ndarray) -> None:
@@ -292,6 +402,18 @@ class Counts:
         row = int(np.searchsorted(p.row_ptr, t, side="right") - 1)
         action = p.action_names[int(p.action[row])]
         return f"{p.state_name(int(p.row_state[row]))} --{action}--> {p.state_name(int(p.successor[t]))}"
+
+
+def bet_shares(pmdp: ParametricMDP) -> tuple[float, ...]:
+    """The shares of a plan at which bets are made anew in this model."""
+    if pmdp.num_parameters > MOST_PARAMETERS:
+        return ()
+    return BET_SHARES if pmdp.num_expressions <= MANY_EXPRESSIONS else BET_SHARES[::3]
+
+
+def next_share(pmdp: ParametricMDP, progress: float) -> float:
+    """The first of `bet_shares` beyond ``progress``, 1 after the last."""
+    return next((share for share in bet_shares(pmdp) if share > progress), 1.0)
 
 
 def locate(pmdp: ParametricMDP, states: np.ndarray, actions: np.ndarray, successors: np.ndarray) -> np.ndarray:

@@ -1,10 +1,10 @@
 """`Ledger`: the one place where δ is divided. Every share is fixed before any data are seen.
 
-    δ  ≥  level set + intervals + fallback + refutation
+    δ  ≥  (bets + level set + intervals) + fallback + refutation
 
-- *level set* and *intervals*: the configured confidence set. The joint likelihood spends most of this part on its
-  level set and a little on union-bounded intervals that it is intersected with; every other set takes the two together
-  (`main`).
+- *bets*, *level set* and *intervals*: the configured confidence set, `main`. The joint likelihood divides it further
+  (`split_main`): most of it goes to bets on the value where there are any, else to its level set, and a little to
+  union-bounded intervals that the set is intersected with. Every other set takes it as a whole.
 - *fallback*: intervals per transition that trust nothing but the model's graph, used if no parameter fits the data or
   if the model is refuted. They are valid on an event of their own, so it does not matter how the choice is made.
 - *refutation*: the statement "the model is refuted" is made when an e-value reaches 1 / refutation.
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,10 +25,23 @@ from rpl_agent.errors import DataError
 
 #: Shares of δ. They sum to a little less than 1: the rest pays for the rounding of `per_event`.
 MAIN_SHARE, FALLBACK_SHARE, REFUTATION_SHARE = 0.95, 0.04, 0.00999
-#: Of the main share, what the likelihood gives to intervals: they matter for small data only.
-INTERVAL_SHARE = 0.03
 #: Of all of δ, what paths get where they are counted beside transitions: each needs few samples more than alone.
 PATH_SHARE = 0.5
+
+
+class MainShares(NamedTuple):
+    """How the likelihood divides what the confidence set may spend."""
+
+    bets: float
+    level_set: float
+    intervals: float
+
+
+#: With bets the level set bounds what they leave open, and early data; intervals matter for small data only. A table
+#: without an order has one window, which pays for a prior that knows nothing: intervals are as good.
+WITH_BETS = MainShares(0.76, 0.22, 0.019)
+WITHOUT_BETS = MainShares(0.0, 0.97, 0.029)
+OF_A_TABLE = MainShares(0.0, 0.5, 0.499)
 
 #: The least δ: its shares for 10^40 events are numbers of full precision, for which quantiles can be computed.
 LEAST_DELTA = 1e-100
@@ -38,8 +52,7 @@ class Ledger:
     """Amounts of one δ, each the error probability of one statement; asserted to sum to at most δ, exactly."""
 
     delta: float
-    level_set: float
-    intervals: float
+    main: float
     fallback: float
     refutation: float
 
@@ -47,23 +60,22 @@ class Ledger:
     def of(cls, delta: float) -> Ledger:
         """δ divided by the shares above."""
         check_delta(delta, LEAST_DELTA)
-        level_set, intervals = split_main(delta * MAIN_SHARE)
-        return cls(delta, level_set, intervals, delta * FALLBACK_SHARE, delta * REFUTATION_SHARE)
+        return cls(delta, delta * MAIN_SHARE, delta * FALLBACK_SHARE, delta * REFUTATION_SHARE)
 
     def __post_init__(self) -> None:
-        parts = (self.level_set, self.intervals, self.fallback, self.refutation)
-        if min(parts) < 0 or sum(map(Fraction, parts)) > Fraction(self.delta):
-            raise DataError(f"shares {parts} of an error probability of {self.delta}")
-
-    @property
-    def main(self) -> float:
-        """What a confidence set that is not divided further may spend."""
-        return self.delta * MAIN_SHARE
+        _check((self.main, self.fallback, self.refutation), self.delta)
 
 
-def split_main(main: float) -> tuple[float, float]:
-    """(level set, intervals): how the likelihood divides what the confidence set may spend."""
-    return (1.0 - INTERVAL_SHARE) * main, INTERVAL_SHARE * main
+def split_main(main: float, shares: MainShares) -> MainShares:
+    """The amounts of the likelihood's parts."""
+    parts = MainShares(*(share * main for share in shares))
+    _check(parts, main)
+    return parts
+
+
+def _check(parts: tuple[float, ...], whole: float) -> None:
+    if min(parts) < 0 or sum(map(Fraction, parts)) > Fraction(whole):
+        raise DataError(f"shares {parts} of an error probability of {whole}")
 
 
 def split_paths(delta: float) -> tuple[float, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.evidence.counts import SPLIT_MARKS, SPLIT_WEIGHT, Counts
+from rpl_agent.evidence.counts import SPLIT_MARKS, SPLIT_WEIGHT, Counts, bet_shares
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
@@ -20,15 +20,16 @@ def uniform_counts(
     in advance, so fixed-N intervals are valid too.
     """
     simulator = Simulator(pmdp.instantiate(theta), objective.resolve(pmdp).decided, max_steps, seed)
-    counts = Counts(pmdp, schedule="split")
+    counts = Counts(pmdp, schedule="shares")
     policy = Policy.uniform(pmdp)
     done = 0
-    for end in sorted({max(1, round(share * episodes)) for share in SPLIT_MARKS} | {episodes}):
+    windows = {max(1, round(share * episodes)) for share in SPLIT_MARKS}
+    for end in sorted(windows | {max(1, round(share * episodes)) for share in bet_shares(pmdp)} | {episodes}):
         batch = np.zeros(pmdp.num_transitions, dtype=np.int64)
         if end > done:
             simulator.run(policy, end - done, batch)
         counts.add_batch(batch)
         done = end
         if done < episodes:
-            counts.mark(SPLIT_WEIGHT)
+            counts.mark(SPLIT_WEIGHT if end in windows else 0.0, progress=end / episodes)
     return counts

@@ -29,7 +29,6 @@ from rpl_agent.errors import DataError, RPLWarning, listed
 from rpl_agent.evidence.counts import AMBIGUOUS, NO_ROW, Counts, locate
 from rpl_agent.formats.log_sources import LogRows, length, open_log
 from rpl_agent.formats.repeats import RepeatedRows
-from rpl_agent.likelihood.windows import split_fraction
 from rpl_agent.model.action_order import whole_numbers
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
@@ -61,8 +60,9 @@ def read_log(
     ----------
     quarantine : write rows that the model forbids to this CSV file (with their place and reason) instead of failing.
         A certificate from the other rows is right only if the forbidden ones are recording errors, not behaviour.
-    schedule : when to take the marks of the likelihood region. "geometric" is valid however the end of the log was
-        decided. "split" is a little tighter, and right only if the length of the log was fixed in advance.
+    schedule : when to take marks, a rule that never looks at outcomes. "geometric" is valid however the end of the log
+        was decided. "split", at shares of its length, allows bets on the value and is far tighter, and right only if
+        that length was fixed in advance.
 
     Raises
     ------
@@ -76,8 +76,7 @@ def read_log(
     >>> read_log(coin, path).counts.total
     2
     """
-    counts = Counts(pmdp, schedule=schedule)
-    due = max(1, round(split_fraction(pmdp) * length(source))) if schedule == "split" else None
+    counts = Counts(pmdp, schedule=schedule, planned=max(1, length(source)) if schedule == "split" else None)
     decoder, chain = _Decoder(pmdp), _Chain(pmdp)
     forbidden, repeated = _Forbidden(quarantine), RepeatedRows(pmdp)
     rows = 0
@@ -90,15 +89,8 @@ def read_log(
             good = np.ones(block.size, dtype=bool)
             good[list(reasons)] = False
             rows += block.size
-            transitions = found[good]
-            if due is not None and counts.total + len(transitions) >= due and not counts.marks:
-                first = due - counts.total
-                counts.add_transitions(transitions[:first])
-                counts.mark()
-                counts.add_transitions(transitions[first:])
-            else:
-                counts.add_transitions(transitions)
-            _refuse_repetitions(source, repeated.add, transitions, starts[good])
+            counts.add_transitions(found[good])
+            _refuse_repetitions(source, repeated.add, found[good], starts[good])
     _refuse_repetitions(source, repeated.finish)
     if forbidden.count and quarantine is None:
         more = f"\n  … and {forbidden.count - LISTED} more" if forbidden.count > LISTED else ""

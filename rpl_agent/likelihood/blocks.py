@@ -67,7 +67,7 @@ class JointBlock:
         part = Counts(self.model, schedule=counts.schedule, planned=counts.planned)
         part.transitions = counts.transitions[self.transitions]
         part.successes, part.total = self._cut(counts.successes)
-        part.marks = [self._mark(mark) for mark in counts.marks]
+        part.marks = [self._mark(mark) for mark in counts.marks if mark.weight > 0.0]
         return part
 
     def _cut(self, successes: np.ndarray) -> tuple[np.ndarray, int]:

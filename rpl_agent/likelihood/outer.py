@@ -11,6 +11,7 @@ from rpl_agent.likelihood.level_set import LevelSet, boundary, cuts, ellipsoid, 
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.ellipsoid import Ellipsoid
 from rpl_agent.regions.intersection import Intersection
+from rpl_agent.regions.polytope import Polytope
 
 #: Tangent cuts by dimension of the mixture's coordinates: 2 enclose the set within 0.5 %; beyond, the ellipsoid is the
 #: better half and cuts only serve small data.
@@ -34,6 +35,7 @@ def outer_region(
     diameter: float,
     build: Callable[[Rows], Region],
     holds: Callable[[Ellipsoid], bool],
+    more: Rows | None = None,
 ) -> Region:
     """Outer approximation of a convex level set C within other constraints.
 
@@ -43,11 +45,14 @@ def outer_region(
     diameter : a bound on |x − z| over the domain
     build : the other constraints cut with some rows
     holds : whether the other constraints cut off no more than `SHALLOW` of an ellipsoid's width
+    more : further rows, which always cut
     """
+    if more is None:
+        more = np.zeros((0, level_set.dimension)), np.zeros(0)
     if level_set.dimension == 1 and level_set.chart.reduction is None:
         # one coordinate: the ends are found exactly, searched for on a little more than the domain
         low, high = interval(level_set, *(end + 1e-6 * side for end, side in zip(_ends(level_set), (-1.0, 1.0))))
-        return build((np.array([[1.0], [-1.0]]), np.array([high, -low])))
+        return build(_joined(more, (np.array([[1.0], [-1.0]]), np.array([high, -low]))))
     rays = rays_of(level_set, cut_directions(level_set.chart.dimension))
     found = None
     if level_set.chart.dimension > EXACT_DIMENSION:
@@ -55,9 +60,14 @@ def outer_region(
         found = ellipsoid(level_set, upper, mixing / mixing.sum(), diameter)
     around = None if found is None else Ellipsoid(*found)
     if around is not None and _is_gaussian(level_set) and holds(around):
-        return around
-    polytope = build(cuts(level_set, boundary(level_set, rays), diameter))
+        (A, b), (least, most) = more, around.box()
+        return Intersection([Polytope(A, b, least, most), around]) if len(b) else around
+    polytope = build(_joined(more, cuts(level_set, boundary(level_set, rays), diameter)))
     return polytope if around is None else Intersection([polytope, around])
+
+
+def _joined(one: Rows, other: Rows) -> Rows:
+    return np.vstack([one[0], other[0]]), np.concatenate([one[1], other[1]])
 
 
 def _is_gaussian(level_set: LevelSet) -> bool:

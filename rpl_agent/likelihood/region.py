@@ -15,6 +15,7 @@ from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import confidence_intervals, event_intervals
 from rpl_agent.evidence.ledger import check_delta, per_event, split_main
+from rpl_agent.likelihood.bets.slabs import shares_of, value_rows
 from rpl_agent.likelihood.blocks import JointBlock, factorisation, is_blockwise, product_region
 from rpl_agent.likelihood.chart import parameter_chart
 from rpl_agent.likelihood.observations import Observations
@@ -22,6 +23,7 @@ from rpl_agent.likelihood.outer import SHALLOW, outer_region
 from rpl_agent.likelihood.polynomial.parameters import curved_region
 from rpl_agent.likelihood.windows import MAX_RANK, likelihood_set, supports
 from rpl_agent.model.caching import cached_on
+from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.hull import Hull
@@ -31,35 +33,40 @@ from rpl_agent.regions.polytope import GRAPH_DIMENSION
 from rpl_agent.regions.product import Product
 
 
-def likelihood_region(pmdp: ParametricMDP, counts: Counts, delta: float, *, warm: np.ndarray | None = None) -> Region:
+def likelihood_region(
+    pmdp: ParametricMDP, counts: Counts, delta: float, *, warm: np.ndarray | None = None,
+    objective: Objective | None = None,
+) -> Region:  # fmt: skip
     """The region that holds the truth at all times together with probability ≥ 1 − delta.
 
     Parameters
     ----------
     warm : (d,) a point estimate of θ to start Newton's method from.
+    objective : whose value is to be bounded, chosen before the data; None: nothing is bet on.
     """
     check_delta(delta)
     if not pmdp.table.is_affine and parameter_chart(pmdp).has_interior:
-        return curved_region(pmdp, counts, delta, warm)
+        return curved_region(pmdp, counts, delta, warm, objective)
     if is_blockwise(pmdp):
         return blockwise_region(pmdp, counts, delta, "anytime", likelihood_region)
     if not supports(pmdp):
         return interval_region(pmdp, *confidence_intervals(pmdp, counts, "anytime", delta))
-    level_share, interval_share = split_main(delta)
-    lower, upper = confidence_intervals(pmdp, counts, "anytime", interval_share)
+    share = split_main(delta, shares_of(pmdp, counts, objective))
+    bets = value_rows(pmdp, counts, objective, share.bets) if objective is not None and share.bets else None
+    lower, upper = confidence_intervals(pmdp, counts, "anytime", share.intervals)
     chart = parameter_chart(pmdp)
     start = None
     if warm is not None:
         start = np.asarray(warm, dtype=float)
         if chart.reduction is None:
             start = pmdp.table.reduction.coordinates(start)[0]
-    level_set = likelihood_set(counts, level_share, chart, start)
+    level_set = likelihood_set(counts, share.level_set, chart, start)
     if level_set is None:
-        return build_region(pmdp, lower, upper)
+        return build_region(pmdp, lower, upper, extra=bets)
     return outer_region(
         level_set, upper[level_set.expressions], _diameter(pmdp),
         lambda rows: build_region(pmdp, lower, upper, extra=rows),
-        lambda ellipsoid: lies_inside(pmdp, lower, upper, ellipsoid, SHALLOW),
+        lambda ellipsoid: lies_inside(pmdp, lower, upper, ellipsoid, SHALLOW), bets,
     )  # fmt: skip
 
 

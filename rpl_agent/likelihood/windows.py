@@ -18,7 +18,6 @@ from rpl_agent.likelihood.level_set import LevelSet, recentred
 from rpl_agent.likelihood.mixture import Gaussian, Uniform, bounding_box, log_mixture
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.unused import used_parameters
 
 #: Inflation of the prior covariance: costs 0.008 nats per dimension on average and damps bad luck by a sixth; the
 #: average over windows damps it further.
@@ -34,20 +33,6 @@ def supports(pmdp: ParametricMDP) -> bool:
     if pmdp.table.is_affine and not 0 < pmdp.table.reduction.rank <= MAX_RANK:
         return False
     return parameter_chart(pmdp).has_interior
-
-
-def split_fraction(pmdp: ParametricMDP) -> float:
-    """The share of planned data after which to call `Counts.mark` (offline, one window).
-
-    Asymptotically the squared width is proportional to (2 ln 1/δ + d ln 1/s + d) / (1 − s), the window's
-    regret over the information that is left: 6 % in one dimension, 14 % in four. What the domain itself
-    tells about the parameters moves the measured optimum of the benchmarks down a little.
-    """
-    return min(0.06 + 0.01 * _mixture_dimension(pmdp), 0.2)
-
-
-def _mixture_dimension(pmdp: ParametricMDP) -> int:
-    return pmdp.table.reduction.rank if pmdp.table.is_affine else int(used_parameters(pmdp.table).sum())
 
 
 def likelihood_set(
@@ -87,7 +72,7 @@ def likelihood_set(
 
 def _windows(counts: Counts) -> list[tuple[Mark | None, float]]:
     """Windows worth their computation, as (start, weight); the choice may depend on anything."""
-    marks = [m for m in counts.marks if m.total < counts.total]
+    marks = [m for m in counts.marks if m.total < counts.total and m.weight > 0.0]
     useful = [m for m in marks if EARLIEST <= m.total / counts.total <= LATEST] or marks[:1]
     windows: list[tuple[Mark | None, float]] = [(m, m.weight) for m in useful]
     if counts.total > 0 and (not marks or counts.total * EARLIEST < 16):

@@ -86,6 +86,7 @@ def test_bounds_that_cross_refute_the_model(tmp_path):
     [
         {"anytime": False}, {"refuted": True}, {"fallback": "untied"}, {"delta": 0.5}, {"model_hash": "other"},
         {"confidence": "anytime"}, {"evaluated": True}, {"empty": True}, {"lower": 1e9, "upper": 2e9},
+        {"basis": "table"},
     ],
     ids=str,
 )  # fmt: skip

@@ -24,7 +24,8 @@ def test_the_parts_of_delta_sum_to_at_most_delta(delta):
     parts = [Fraction(getattr(book, field.name)) for field in fields(book) if field.name != "delta"]
     assert sum(parts) <= Fraction(delta)
     assert Fraction(book.main) + Fraction(book.fallback) + Fraction(book.refutation) <= Fraction(delta)
-    assert (book.level_set, book.intervals) == split_main(book.main)
+    for shares in (ledger.WITH_BETS, ledger.WITHOUT_BETS, ledger.OF_A_TABLE):
+        assert sum(map(Fraction, split_main(book.main, shares))) <= Fraction(book.main)
 
 
 @given(st.floats(min_value=1e-12, max_value=1.0, exclude_max=True), st.integers(1, 10**9))
@@ -39,6 +40,8 @@ def test_an_overspent_delta_is_refused(monkeypatch):
     monkeypatch.setattr(ledger, "FALLBACK_SHARE", 0.2)
     with pytest.raises(DataError, match="shares"):
         Ledger.of(0.01)
+    with pytest.raises(DataError, match="shares"):
+        split_main(0.01, ledger.WITH_BETS._replace(bets=0.9))
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, np.nan, "0.1"])
@@ -55,7 +58,7 @@ class _Everything:
     def intervals(self, pmdp, counts, delta):
         return np.zeros(pmdp.num_expressions), np.ones(pmdp.num_expressions)
 
-    def region(self, pmdp, counts, delta, warm, bounds):
+    def region(self, pmdp, counts, delta, warm, bounds, objective=None):
         self.seen = delta
         return Box(pmdp.domain.lower, pmdp.domain.upper)
 

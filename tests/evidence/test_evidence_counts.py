@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rpl_agent.errors import DataError
-from rpl_agent.evidence.counts import Counts
+from rpl_agent.evidence.counts import BET_SHARES, Counts
 from rpl_agent.model import build
 
 
@@ -104,12 +104,12 @@ def test_geometric_marks_fall_due_exactly_in_a_log(chain):
     n = 5000
     counts.add_many(np.zeros(n, int), np.full(n, go), np.arange(n) % 2)
     assert [m.total for m in counts.marks] == [64, 256, 1024, 4096]
-    assert all(m.successes.sum() == m.total for m in counts.marks)
+    assert all(m.successes.sum() == m.total and m.progress == 0.0 and m.trials is None for m in counts.marks)
     assert counts.origin_weight + sum(m.weight for m in counts.marks) <= 1
 
 
 def test_batches_mark_at_boundaries_and_weights_are_bounded(chain):
-    counts = Counts(chain)
+    counts = Counts(chain, schedule="geometric")
     batch = np.zeros(chain.num_transitions, dtype=np.int64)
     batch[0] = 1000
     for _ in range(5):
@@ -128,17 +128,19 @@ def test_planned_split_marks_itself(chain):
     counts = Counts(chain, schedule="split", planned=1000)
     go = chain.action_names.index("go")
     counts.add_many(np.zeros(1000, int), np.full(1000, go), np.arange(1000) % 2)
-    assert [m.total for m in counts.marks] == [40, 80, 160]
+    assert [m.total for m in counts.marks if m.weight] == [40, 80, 160]
+    assert {m.total for m in counts.marks} >= {round(1000 * share) for share in BET_SHARES}
+    assert all(m.progress == m.total / 1000 and m.trials.sum() == 2 * m.total for m in counts.marks)
     assert 0.98 < counts.origin_weight + sum(m.weight for m in counts.marks) <= 1 + 1e-12
     restored = Counts.from_arrays(chain, counts.to_arrays())
-    assert restored.planned == 1000 and [m.total for m in restored.marks] == [40, 80, 160]
+    assert restored.planned == 1000 and [m.total for m in restored.marks] == [m.total for m in counts.marks]
     with pytest.raises(DataError, match="planned"):
         Counts(chain, planned=5)
 
 
 def test_checkpoint_round_trip_continues_identically(chain):
     rng = np.random.default_rng(3)
-    first, whole = Counts(chain), Counts(chain)
+    first, whole = (Counts(chain, schedule="split", planned=4000) for _ in range(2))
     batches = [rng.integers(0, 50, chain.num_transitions) for _ in range(12)]
     for batch in batches[:6]:
         first.add_batch(batch)
@@ -151,11 +153,83 @@ def test_checkpoint_round_trip_continues_identically(chain):
     assert [m.total for m in restored.marks] == [m.total for m in whole.marks]
     for a, b in zip(restored.marks, whole.marks):
         np.testing.assert_array_equal(a.successes, b.successes)
-        assert a.weight == b.weight
-    broken = first.to_arrays()
-    broken["mark_successes"] = broken["mark_successes"] + 10**6
-    with pytest.raises(DataError, match="mark"):
-        Counts.from_arrays(chain, broken)
+        np.testing.assert_array_equal(a.trials, b.trials)
+        assert (a.weight, a.progress) == (b.weight, b.progress)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("mark_successes", lambda a: a + 10**6), ("mark_successes", lambda a: a[::-1]),
+        ("mark_successes", lambda a: -a),
+        ("mark_trials", lambda a: a + 10**6), ("mark_trials", lambda a: a[::-1]), ("mark_trials", lambda a: a[:, 1:]),
+        ("mark_trials", lambda a: a[:-1]), ("mark_totals", lambda a: a - 1),
+        ("mark_totals", lambda a: a[::-1]), ("mark_totals", lambda a: a + 10**6),
+        ("mark_weights", lambda a: -a), ("mark_weights", lambda a: a + np.nan), ("mark_weights", lambda a: a + 0.5),
+        ("mark_progress", lambda a: a + 1.0), ("mark_progress", lambda a: -a), ("mark_progress", lambda a: a + np.nan),
+    ],
+)  # fmt: skip
+def test_marks_that_are_no_beginnings_of_the_data_are_refused(chain, name, change):
+    """Weights and shares of a file, too: with -20 and 20 a region would shrink at will."""
+    counts = Counts(chain, schedule="planned")
+    for k, batch in enumerate(np.random.default_rng(3).integers(1, 50, (6, chain.num_transitions))):
+        counts.add_batch(batch)
+        counts.bet(k / 6)
+    arrays = counts.to_arrays()
+    Counts.from_arrays(chain, dict(arrays))
+    arrays[name] = change(arrays[name])
+    with pytest.raises(DataError, match=r"mark|progress"):
+        Counts.from_arrays(chain, arrays)
+
+
+def test_the_first_data_say_whether_there_is_an_order(chain):
+    """A table has no marks and one window, which begins before it."""
+    table, steps = Counts(chain), Counts(chain)
+    table.add_batch(np.full(chain.num_transitions, 1000))
+    table.add_batch(np.full(chain.num_transitions, 1000))
+    assert (table.schedule, table.marks, table.origin_weight) == ("table", [], 1.0)
+    go = chain.action_names.index("go")
+    for _ in range(100):
+        steps.add(0, go, 1)
+    assert (steps.schedule, len(steps.marks)) == ("geometric", 1)
+    sorted_by_outcome = Counts(chain)
+    sorted_by_outcome.add(0, go, 1, n=100)
+    assert (sorted_by_outcome.schedule, sorted_by_outcome.marks) == ("table", [])
+    assert Counts.from_arrays(chain, Counts(chain).to_arrays()).schedule is None
+    assert Counts.from_arrays(chain, table.to_arrays()).schedule == "table"
+
+
+def test_a_mark_before_the_first_batch_says_that_there_is_an_order(chain):
+    """Its window and the one from the first sample share one weight; a table would give each a whole one."""
+    counts = Counts(chain)
+    counts.mark()
+    counts.add_batch(np.full(chain.num_transitions, 1000))
+    assert counts.schedule == "split" and counts.origin_weight + counts.marks[0].weight <= 1.0
+    table = Counts(chain)
+    table.add_batch(np.full(chain.num_transitions, 1000))
+    with pytest.raises(DataError, match="no order"):
+        table.mark()
+
+
+def test_bets_are_marked_by_a_plan_that_may_change(chain):
+    counts, go = Counts(chain, schedule="planned"), chain.action_names.index("go")
+
+    def play(until, goal):
+        shares = []
+        while counts.total < until:
+            counts.add_many(np.zeros(10, int), np.full(10, go), np.arange(10) % 2)
+            if counts.bet(counts.total / goal):
+                shares.append(counts.marks[-1].progress)
+        return shares
+
+    first = play(10_000, 10_000)
+    assert len(first) == len(BET_SHARES) - 1  # the last one lies beyond 9,990 of 10,000
+    assert all(a >= b for a, b in zip(first, BET_SHARES))
+    second = play(20_000, 20_000)  # twice the budget: once, as soon as it is known, and then as before
+    assert second[0] == pytest.approx(0.5, abs=0.01) and len(second) < 30 and second == sorted(second)
+    play(30_000, 30_000)
+    assert all(share == 0.25 for share in play(80_000, 80_000)[1:])  # nobody believes the fourth plan
+    assert not any(counts.bet(share) for share in (0.0, 1.0, 1.5))
 
 
 def test_merge(chain):

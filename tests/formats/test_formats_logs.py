@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from rpl_agent.errors import DataError, RPLWarning
-from rpl_agent.evidence.counts import Counts
+from rpl_agent.evidence.counts import SPLIT_MARKS, Counts
 from rpl_agent.evidence.repetition import fingerprints
 from rpl_agent.formats import log_sources, prism, repeats
 from rpl_agent.formats.logs import read_log, simulate_log
-from rpl_agent.likelihood.windows import split_fraction
 from rpl_agent.model import build
 
 MODELS = Path(__file__).parents[2] / "examples" / "models"
@@ -73,16 +72,18 @@ def test_blocks_change_nothing(pmdp, steps, monkeypatch):
         np.testing.assert_array_equal(a.successes, b.successes)
 
 
-def test_split_schedule_marks_after_its_share(pmdp, steps, monkeypatch):
+def test_split_schedule_marks_at_its_shares(pmdp, steps, monkeypatch):
     path, table = steps
     monkeypatch.setattr(log_sources, "BLOCK", 50)
     counts = read_log(pmdp, path, schedule="split").counts
-    due = round(split_fraction(pmdp) * len(table))
-    assert [m.total for m in counts.marks] == [due]
-    first = Counts(pmdp, schedule="split")
-    first.add_many(*table[:due].T)
-    np.testing.assert_array_equal(counts.marks[0].successes, first.successes)
-    assert counts.total == len(table)
+    assert [m.total for m in counts.marks if m.weight] == [round(share * len(table)) for share in SPLIT_MARKS]
+    assert len(counts.marks) > 20 and counts.total == len(table)
+    for mark in counts.marks:
+        first = Counts(pmdp, schedule="shares")
+        first.add_many(*table[: mark.total].T)
+        np.testing.assert_array_equal(mark.successes, first.successes)
+        np.testing.assert_array_equal(mark.trials, first.trials)
+        assert mark.progress == mark.total / len(table)
 
 
 def test_parquet(pmdp, steps, tmp_path):
@@ -96,7 +97,7 @@ def test_parquet(pmdp, steps, tmp_path):
     log = read_log(pmdp, tmp_path / "log.parquet")
     np.testing.assert_array_equal(log.counts.transitions, expected(pmdp, table).transitions)
     split = read_log(pmdp, tmp_path / "log.parquet", schedule="split").counts
-    assert split.marks[0].total == round(split_fraction(pmdp) * len(table))
+    assert [m.total for m in split.marks if m.weight] == [round(share * len(table)) for share in SPLIT_MARKS]
     columns["next_state"] = np.where(np.arange(len(table)) == 5, 0, table[:, 2])
     parquet.write_table(pyarrow.table(columns), tmp_path / "bad.parquet")
     with pytest.raises(DataError, match=r"bad.parquet row 6: "):

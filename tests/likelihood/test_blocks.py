@@ -12,7 +12,7 @@ from rpl_agent import Config, Counts, Domain, Nature, Objective, RPLAgent, build
 from rpl_agent.coupled.bounds import is_rectangular
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.evidence.intervals import anytime
-from rpl_agent.evidence.ledger import per_event, split_main
+from rpl_agent.evidence.ledger import OF_A_TABLE, per_event, split_main
 from rpl_agent.likelihood import blocks as blocks_module
 from rpl_agent.likelihood.blocks import factorisation
 from rpl_agent.likelihood.estimate import point_estimate
@@ -183,7 +183,7 @@ def test_products_of_coins_are_blocks_although_rows_mix_them():
     coin = next(block for block in blocks if block.parameters[0] == j)
     seen = {str(model.table.polynomial(int(f))): int(counts.successes[f]) for f in range(model.num_expressions)}
     won, lost = seen["p2*q2"], seen["p2 - p2*q2"]
-    (a,), (b,) = anytime([won], [won + lost], per_event(split_main(0.01)[0], len(blocks)))
+    (a,), (b,) = anytime([won], [won + lost], per_event(split_main(0.01, OF_A_TABLE).level_set, len(blocks)))
     assert coin.coin is not None and (low[j], high[j]) == pytest.approx((a, b), abs=1e-12)
     lower, upper = expression_bounds(region, model)
     truth = model.table.evaluate(theta)

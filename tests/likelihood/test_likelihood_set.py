@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 
 from rpl_agent._core import core
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.ledger import split_main
+from rpl_agent.evidence.ledger import WITHOUT_BETS, split_main
 from rpl_agent.likelihood import level_set as level_sets
 from rpl_agent.likelihood import windows
 from rpl_agent.likelihood.chart import domain_chart, parameter_chart
@@ -137,7 +137,7 @@ def test_a_first_batch_unlike_the_rest(name, sizes):
     counts = Counts(model)
     for size, shift in zip(sizes, (-0.25, 0.25)):
         counts.add_batch(np.rint(size * model.table.evaluate(theta + shift).ravel()[model.expression]).astype(np.int64))
-    level_set = windows.likelihood_set(counts, split_main(DELTA)[0], parameter_chart(model))
+    level_set = windows.likelihood_set(counts, split_main(DELTA, WITHOUT_BETS).level_set, parameter_chart(model))
     points = _members(level_set, model, 100, seed=2)
     assert len(points) > 50
     rays = level_sets.rays_of(level_set, cut_directions(level_set.chart.dimension))
@@ -165,7 +165,7 @@ def test_the_ellipsoid_alone_holds_the_set_and_is_almost_as_small():
     model, theta, counts = _data(_three, 20000, seed=3)
     region = likelihood_region(model, counts, DELTA)
     assert isinstance(region, Ellipsoid)
-    alpha = split_main(DELTA)[0]
+    alpha = split_main(DELTA, WITHOUT_BETS).level_set
     level_set = windows.likelihood_set(counts, alpha, parameter_chart(model))
     points = _members(level_set, model, 2000, seed=2)
     assert region.contains(points).all() and region.contains(theta[None]).all()
@@ -226,7 +226,7 @@ def test_one_dimension_is_exact():
         assert level_set.values(np.array([[end + 1e-6 * outward]]))[0] > level_set.level
     region = likelihood_region(model, counts, DELTA)
     lower, upper = region.box()
-    inner = windows.likelihood_set(counts, split_main(DELTA)[0], domain_chart(model))
+    inner = windows.likelihood_set(counts, split_main(DELTA, WITHOUT_BETS).level_set, domain_chart(model))
     a, b = level_sets.interval(inner, 0.0, 1.0)
     assert lower[0] == pytest.approx(a, abs=1e-8) and upper[0] == pytest.approx(b, abs=1e-8)
 

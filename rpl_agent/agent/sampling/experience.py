@@ -24,7 +24,9 @@ class Experience:
 
     def __init__(self, pmdp: ParametricMDP, counts: Counts | None = None):
         self.pmdp = pmdp
-        self.counts = Counts(pmdp, schedule="geometric") if counts is None else counts
+        self.counts = Counts(pmdp, schedule="planned") if counts is None else counts
+        if self.counts.schedule == "geometric":  # of an older run: the windows are the same
+            self.counts.schedule = "planned"
         self.rows = self.counts.row_totals.astype(np.int64)  # (R,)
         self.expressions = self.counts.successes.copy()  # (F,)
         self.reward_error = 0.0  # how far rewards were off the model's, see `Objective.with_reward_error`

@@ -40,7 +40,7 @@ _CALL = [Anything()]
 MODEL = "model."
 #: Arrays of whole numbers, by the last part of their name; the others hold floats.
 _WHOLE = (
-    "transitions", "planned", "mark_totals", "mark_successes", "lengths", "seen", "rows", "expressions",
+    "transitions", "planned", "mark_totals", "mark_successes", "mark_trials", "lengths", "seen", "rows", "expressions",
 )  # fmt: skip
 _OBJECTIVE = {
     "kind": Text(), "sense": Text(), "target": Maybe(Text()), "avoid": Maybe(Text()), "reward_name": Maybe(Text()),
@@ -252,6 +252,13 @@ def _check_arrays(arrays: dict[str, np.ndarray], pmdp: ParametricMDP) -> None:
     check_array(arrays.get("counts.mark_totals"), "i", (marks,), "the checkpoint: totals of the marks")
     check_array(arrays.get("counts.mark_weights"), "f", (marks,), "the checkpoint: weights of the marks")
     check_array(arrays.get("counts.mark_successes"), "i", (marks, pmdp.num_expressions), "the checkpoint: marks")
+    if "counts.mark_progress" in arrays:
+        progress = arrays["counts.mark_progress"]
+        check_array(progress, "f", (marks,), "the checkpoint: progress of the marks")
+        bets = int((progress > 0.0).sum())
+        check_array(
+            arrays.get("counts.mark_trials"), "i", (bets, pmdp.num_expressions), "the checkpoint: trials of the marks"
+        )
     check_array(arrays.get("returns"), "v", (None,), "the checkpoint: returns")
     check_array(arrays.get("lengths"), "i", (None,), "the checkpoint: lengths")
     for name, kind, size in (("estimate", "f", pmdp.num_parameters), ("seen", "i", unknown)):

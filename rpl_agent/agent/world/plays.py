@@ -125,6 +125,48 @@ def can_cut(pmdp: ParametricMDP, task: Task, limit: int | None, horizon: int | N
     return longest_play(pmdp, task, limit) is None
 
 
+def value_range(pmdp: ParametricMDP, objective: Objective, limit: int | None) -> tuple[float, float]:
+    """The least and the most that one play can be worth, whatever is played and whatever happens.
+
+    ``limit`` is the number of steps after which the environment ends plays. Infinite where plays may earn for ever.
+    """
+    if objective.kind is Kind.REACH:
+        return 0.0, 1.0
+    if objective.kind is Kind.INSTANT:
+        return -np.inf, np.inf  # environments do not pay it
+    sign = 1.0 if objective.sense is Sense.MAX else -1.0
+    earned = np.sort(sign * model_rewards(pmdp, objective), axis=0)  # (2, T) least and most
+    steps = min((n for n in (limit, objective.horizon) if n is not None), default=None)
+    if steps is None and objective.discount < 1.0:
+        least, most = (float(end) / (1.0 - objective.discount) for end in (earned[0].min(), earned[1].max()))
+        return min(least, 0.0), max(most, 0.0)
+    decided, first = objective.resolve(pmdp).decided, pmdp.row_ptr[pmdp.state_ptr[:-1]]
+    rounds = min(pmdp.num_states, MOST_WORK // len(pmdp.successor)) + 1 if steps is None else steps
+    if rounds * len(pmdp.successor) > MOST_WORK and steps is not None:  # no more than the best step again and again
+        return steps * min(float(earned[0].min()), 0.0), steps * max(float(earned[1].max()), 0.0)
+    start = np.array([pmdp.initial_state])
+    if pmdp.has_random_start:
+        start = pmdp.visible_successor[
+            pmdp.row_ptr[pmdp.state_ptr[start[0]]] : pmdp.row_ptr[pmdp.state_ptr[start[0] + 1]]
+        ]
+    ends = []
+    for one, best in zip(earned, (np.minimum, np.maximum)):
+        worth = np.zeros(pmdp.num_states)
+        for _ in range(rounds):
+            after = best(best.reduceat(one + objective.discount * worth[pmdp.visible_successor], first), 0.0)
+            after[decided] = 0.0
+            settled_now = np.array_equal(after, worth)
+            worth = after
+            if settled_now:
+                break
+        else:
+            if steps is None:
+                worth[:] = np.inf if best is np.maximum else -np.inf
+        ends.append(float(best.reduce(worth[start])))
+    slack = 1e-12 * max(map(abs, ends), default=0.0)
+    return ends[0] - slack, ends[1] + slack
+
+
 def with_certain_end(pmdp: ParametricMDP, objective: Objective, limit: int | None) -> Objective:
     """The objective, with a horizon where it is a total of gains and costs and an end is certain.
 

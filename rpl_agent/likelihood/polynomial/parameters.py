@@ -22,6 +22,7 @@ import scipy
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import anytime, confidence_intervals
 from rpl_agent.evidence.ledger import per_event, split_main
+from rpl_agent.likelihood.bets.slabs import shares_of
 from rpl_agent.likelihood.chart import ParameterChart, forms_chart
 from rpl_agent.likelihood.level_set import LevelSet
 from rpl_agent.likelihood.outer import EXACT_DIMENSION, SHALLOW, cut_directions, outer_region
@@ -31,6 +32,7 @@ from rpl_agent.model.caching import cached_on
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.factors import Factors, factors
+from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.ranges import enclosure
 from rpl_agent.model.unused import used_parameters, without_unused
@@ -67,17 +69,19 @@ class ParameterBlock:
     coin: tuple[int, int] | None
 
 
-def curved_region(pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None) -> ParameterRegion:
+def curved_region(
+    pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None, objective: Objective | None = None
+) -> ParameterRegion:
     """The region of the parameters in use that holds the truth at all times together with probability ≥ 1 − delta."""
     core = without_unused(pmdp)
     start = None if warm is None else np.asarray(warm, dtype=float)
     if start is not None and len(start) > core.num_parameters:
         start = start[used_parameters(pmdp.table)]
-    level_share, interval_share = split_main(delta)
-    lower, upper = confidence_intervals(pmdp, counts, "anytime", interval_share)
+    amounts = split_main(delta, shares_of(pmdp, counts, objective))
+    lower, upper = confidence_intervals(pmdp, counts, "anytime", amounts.intervals)
     rows = affine_rows(core, lower, upper)
     blocks = cached_on(core, "parameter blocks", parameter_blocks)
-    share = per_event(level_share, len(blocks))
+    share = per_event(amounts.level_set, len(blocks))
     if len(blocks) == 1:
         return ParameterRegion(_block_region(blocks[0], rows, counts, share, start), core.table)
     order = np.concatenate([block.parameters for block in blocks])

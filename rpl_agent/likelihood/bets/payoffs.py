@@ -1,0 +1,178 @@
+"""How bets are chosen: the payoff of every outcome, from the data before a mark and from nothing else.
+
+Nothing here has to be right: `slabs` holds for any payoffs that were fixed at their mark. What is computed is a plain
+formula of (model, objective, marks), so that somebody else finds the same numbers again.
+
+With K_f successes in N_f trials of every expression at the mark,
+
+    θ       the estimate: a few steps of Fisher scoring, θ ← θ + I⁻¹ Σ_f ∇f (K_f − N_f f) / f,  I = Σ_f N_f ∇f∇f' / f
+    G       the gradient of the best policy's value at θ, by sweeps over the states
+    s       = λ J⁻¹G / √(G'J⁻¹G), J = I / (share of the plan that is over): λ standard deviations at the end
+    u_f     = ∇f·s / f, which bets on θ + s against θ: the direction in which the value is hardest to tell.
+
+λ is what doubles money best until a deadline. Betting λ z − λ²/2 per unit of information all the time is the best
+for one look at the end (λ² = 2L, L = ln 1/a nats to win). Whoever may stop at the first success should bet more the
+less time is left: in the Gaussian limit, on the path that just succeeds, R(d)/√(1−t) with d = z_a √(1−t), R the
+normal law's hazard, about (z + √(z² + 8/π(1−t)))/2. It is capped, so that little is lost if the data go on after all,
+and a little more is bet early on, which costs the end nothing and gives earlier certificates more.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from rpl_agent._core import core
+from rpl_agent.evidence.counts import Counts, Mark
+from rpl_agent.model.csr import gather
+from rpl_agent.model.objective import Kind, Sense, Task
+from rpl_agent.model.pmdp import ParametricMDP
+
+#: state_ptr, row_ptr, successor, expression, reward: as in a model.
+Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+#: Steps of scoring at the first mark and at those after it, which start from the estimate before.
+FIRST_STEPS, STEPS = 8, 2
+#: The aim is taken anew when there are so many times as many data, or the plan has changed by such a share; the
+#: gradient, which takes a solution of the model, when there are far more.
+REAIM, REPLAN, REGROWTH = 1.25, 0.1, 5.0
+#: Sweeps stop when nothing changes by more than this share of the largest number, or after so many transitions.
+SETTLED, MOST_WORK = 2.0**-8, 2.0**27
+FEWEST_SWEEPS, MOST_SWEEPS = 16, 1024
+#: A later action has to be better by this share to be taken, so that rounding does not choose between equal ones.
+TIE = 2.0**-12
+#: A gradient below this share of the values is rounding.
+NOISE = 2.0**-40
+#: Added to the information, relative to its trace: parameters that the model cannot tell apart.
+RIDGE = 2.0**-30
+#: Payoffs are multiples of this, at most a half.
+GRID, LARGEST = 2.0**-26, 0.5
+#: The nats between L and z²/2 for the quantile z of error probabilities in use, and the cap of λ in units of z.
+NORMAL_LOSS, LATE = 2.0, 2.0
+#: Until this share of the plan more is bet, by a power of what is missing.
+EARLY, EARLY_POWER = 0.5, 0.125
+
+
+class Aim(NamedTuple):
+    """What is bet on: a direction, and how far the end of the plan would tell parameters apart in it.
+
+    unit : (F,) payoffs of λ = 1; theta : (d,) the estimate; gradient : (d,) of the value
+    total, planned : transitions at the mark, and at the end of the plan
+    gradient_total : transitions that the gradient was found with
+    """
+
+    unit: np.ndarray
+    theta: np.ndarray
+    gradient: np.ndarray
+    total: int
+    planned: float
+    gradient_total: int
+
+
+def next_aim(pmdp: ParametricMDP, task: Task, mark: Mark, before: Aim | None) -> Aim:
+    """What to bet on from ``mark`` on; ``before`` is what was bet on until then."""
+    planned = mark.total / mark.progress
+    if before is not None and mark.total < REAIM * before.total and abs(planned / before.planned - 1.0) < REPLAN:
+        return before
+    assert mark.trials is not None
+    successes, trials = mark.successes.astype(float), mark.trials.astype(float)
+    theta = (pmdp.domain.lower + pmdp.domain.upper) / 2 if before is None else before.theta
+    for _ in range(FIRST_STEPS if before is None else STEPS):
+        value, slope, floored = _at(pmdp, theta, successes, trials)
+        score = slope.T @ ((successes - trials * value) / floored)
+        theta = theta + np.linalg.solve(_information(slope, trials / floored), score)
+    value, slope, floored = _at(pmdp, theta, successes, trials)
+    if before is None or mark.total >= REGROWTH * before.gradient_total:
+        gradient, found_with = value_gradient(pmdp, task, np.clip(value, 0.0, 1.0), slope), mark.total
+    else:
+        gradient, found_with = before.gradient, before.gradient_total
+    unit = np.zeros(len(value))
+    if np.isfinite(theta).all() and np.isfinite(gradient).all() and gradient.any():
+        shift = np.linalg.solve(_information(slope, trials / floored) / mark.progress, gradient)
+        unit = slope @ (shift / math.sqrt(gradient @ shift)) / floored
+    return Aim(unit, theta, gradient, mark.total, planned, found_with)
+
+
+def payoffs(aim: Aim, level: float, progress: float) -> np.ndarray:
+    """(F,) u from a mark on; ``level`` = ln 1/a."""
+    return np.rint(np.clip(stake(level, progress) * aim.unit, -LARGEST, LARGEST) / GRID) * GRID
+
+
+def hardest_ray(pmdp: ParametricMDP, counts: Counts, aim: Aim) -> tuple[np.ndarray, np.ndarray]:
+    """f (F,) at the estimate, and its change along the ray I⁻¹G, in which the data tell least about the value."""
+    value, slope, floored = _at(pmdp, aim.theta, counts.successes.astype(float), counts.trials.astype(float))
+    return value, slope @ np.linalg.solve(_information(slope, counts.trials / floored), aim.gradient)
+
+
+def stake(level: float, progress: float) -> float:
+    """λ, from the nats to win and the share of the plan that is over."""
+    z2 = max(2.0 * (level - NORMAL_LOSS), 1.0)
+    late = math.sqrt(z2 + 8.0 / math.pi / max(1.0 - progress, 2.0**-20))
+    early = max(EARLY / progress, 1.0) ** EARLY_POWER
+    return min((math.sqrt(z2) + late) / 2.0 * early, LATE * math.sqrt(z2))
+
+
+def _at(
+    pmdp: ParametricMDP, theta: np.ndarray, successes: np.ndarray, trials: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """f (F,) at θ, ∇f (F, d), and f not below a part of what was seen: θ may leave the domain on its way."""
+    value, slope = pmdp.table.evaluate(theta), pmdp.table.derivatives(theta)
+    return value, slope, np.maximum(value, (successes + 0.5) / (4.0 * trials + 4.0))
+
+
+def _information(slope: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """(d, d) Σ weight ∇f∇f', positive definite."""
+    matrix = slope.T @ (weight[:, None] * slope)
+    return matrix + np.eye(len(matrix)) * max(RIDGE * np.trace(matrix), 1e-300)
+
+
+def value_gradient(pmdp: ParametricMDP, task: Task, p: np.ndarray, slope: np.ndarray) -> np.ndarray:
+    """(d,) the gradient of the best policy's value at the start, for chances p (F,) with derivatives (F, d).
+
+    Sweeps from 0: first of the values, then of the gradient under the policy that they end with. With a horizon both
+    together, one sweep for each step.
+    """
+    objective = task.objective
+    v, g = np.zeros(pmdp.num_states), np.zeros((pmdp.num_states, slope.shape[1]))
+    if objective.kind is Kind.REACH:
+        v[task.target] = 1.0
+    if task.final is not None:
+        v = task.final.copy()
+    rows = (pmdp.state_ptr, pmdp.row_ptr, pmdp.successor, pmdp.expression, task.reward)
+    if objective.horizon is None:
+        rows = _restricted(*rows, _sweeps(rows, task, p, slope[:, :0], v, g[:, :0]))
+    _sweeps(rows, task, p, slope, v, g)
+    found = g[pmdp.initial_state]
+    return found if np.abs(found).max() > NOISE * np.abs(v).max() else np.zeros_like(found)
+
+
+def _restricted(
+    state_ptr: np.ndarray, row_ptr: np.ndarray, successor: np.ndarray, expression: np.ndarray, reward: np.ndarray,
+    chosen: np.ndarray,
+) -> Rows:  # fmt: skip
+    """With one row (S,) per state."""
+    moves, own = gather(row_ptr, chosen)
+    return np.arange(len(chosen) + 1), own, successor[moves], expression[moves], reward[chosen]
+
+
+def _sweeps(rows: Rows, task: Task, p: np.ndarray, slope: np.ndarray, v: np.ndarray, g: np.ndarray) -> np.ndarray:
+    """Sweep v (S,) and g (S, d) until they settle, or as often as the horizon says; the rows (S,) taken last."""
+    horizon, d, (state_ptr, row_ptr, successor, expression, reward) = task.objective.horizon, g.shape[1], rows
+    sweeps = int(np.clip(MOST_WORK / len(successor), FEWEST_SWEEPS, MOST_SWEEPS)) if horizon is None else horizon
+    model = core.PointModel(
+        num_states=len(v), d=d, state_ptr=state_ptr, reward=reward, p=p, slope=np.ascontiguousarray(slope),
+        rows=core.RowArrays(count=len(row_ptr) - 1, row_ptr=row_ptr, successor=successor, expression=expression),
+        decided=np.ascontiguousarray(task.decided), gamma=task.objective.discount,
+        sign=1.0 if task.objective.sense is Sense.MAX else -1.0, tie=TIE,
+    )  # fmt: skip
+    g_now, taken, scratch, change = np.ascontiguousarray(g), state_ptr[:-1].copy(), np.empty(d), np.empty(2)
+    for _ in range(sweeps):
+        # with a horizon a step is made of the step before it, else of the newest numbers
+        before = (v, g_now) if horizon is None else (v.copy(), g_now.copy())
+        core.value_sweep(model, *before, v, g_now, scratch, taken, change)
+        if horizon is None and (change <= SETTLED * np.array([np.abs(v).max(), np.abs(g_now).max(initial=0.0)])).all():
+            break
+    g[:] = g_now
+    return taken

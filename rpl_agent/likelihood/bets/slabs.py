@@ -1,0 +1,198 @@
+"""Bets on the value: a slab that holds the truth at all times, at the price of one dimension instead of d.
+
+**Payoffs.** At a mark everybody is told a number u_f > −1 for every expression f. From then on a step that happens to
+be labelled f pays 1 + u_f. Who believes in x thinks that a step in a row with the probabilities f_1[x], …, f_n[x] is
+worth m = 1 + Σ_i u_i f_i[x], and pays e^{m − 1} ≥ m for it. With K_f and N_f the numbers of steps labelled f, and of
+those that could have been (visits of rows with f), after t steps the money of who bets against x is
+
+    ln M_t(x) = Σ_marks Σ_f (K_f ln(1 + u_f) − N_f u_f f[x]).
+
+**Theorem.** Let the payoffs of a mark be fixed by the data before it. Then P(∃ t : M_t(truth) ≥ 1/a) ≤ a, under any
+adaptive sampling. Proof: given the past and the row, the next factor (1 + u) e^{−Σ u_i f_i} has at the truth the mean
+m e^{1−m} ≤ 1, m = 1 + Σ u_i f_i. So M_t(truth) is a non-negative supermartingale that starts at 1; Ville. □
+
+ln M_t is affine in the probabilities f[x]. Betting u and −u, each at a = α/2, leaves of all x the slabs
+
+    Σ K ln(1 + u) − ln 1/a  ≤  Σ_f (Σ_marks N_f u_f) f[x]  ≤  ln 1/a − Σ K ln(1 − u)
+
+at every time t, all of them together with probability ≥ 1 − α: a superset is made of as few as one pleases. No
+likelihood, no mixture, no domain enters; nothing is approximated. `payoffs` chooses u so that the slab is narrow in
+the direction of the value's gradient: the test of largest power against a shift of the parameters that moves the value
+most. The number of samples that is planned decides how much is bet.
+
+**To compute a slab again** one needs the model, the objective, δ and the marks as a certificate's file stores them
+(`verify.data_to_json`): of those with progress > 0, in their order, the total, the progress and the counts K and N.
+
+1. α = δ · 0.95 · 0.76 (`evidence.ledger`; floats, multiplied in this order), level = ln(2/α).
+2. Aims, one after the other, by `payoffs.next_aim`: it is given a mark and the aim before, and nothing else.
+3. u = `payoffs.payoffs`: λ · unit, λ = `stake(level, progress)`, cut to [−½, ½] and rounded to the nearest multiple of
+   2^-26, ties to even. Told at the mark, kept until the next one.
+4. ΔK and ΔN between a mark and the next one, or the data as a whole after the last, each expression f on its own:
+   coefficients += ΔN · u, gain += ΔK · ln(1 + u), loss += ΔK · ln(1 − u). The two e-values of x are
+   exp(gain − coefficients · f[x]) and exp(loss + coefficients · f[x]); x is excluded where one of them reaches 2/α.
+5. After each settlement gain − level ≤ coefficients · f[truth] ≤ level − loss. Ours are wider by `MARGIN` and by the
+   rounding of these sums. A region is cut by two of their sides, in reduced coordinates (`slab_rows`).
+
+`tests/reference/bets.py` does all of this with the standard library.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from typing import NamedTuple
+
+import numpy as np
+
+from rpl_agent._core import UNIT_ROUNDOFF
+from rpl_agent.evidence.coordinates import coordinate_box
+from rpl_agent.evidence.counts import MOST_PARAMETERS, Counts, Mark
+from rpl_agent.evidence.ledger import OF_A_TABLE, WITH_BETS, WITHOUT_BETS, MainShares
+from rpl_agent.likelihood.bets.payoffs import Aim, hardest_ray, next_aim, payoffs
+from rpl_agent.likelihood.blocks import is_blockwise
+from rpl_agent.likelihood.windows import supports
+from rpl_agent.model.objective import Objective, Task
+from rpl_agent.model.pmdp import ParametricMDP
+
+#: Nats given away, so that somebody who computes the payoffs with an arithmetic of his own finds no less.
+MARGIN = 2.0**-10
+
+
+class Money(NamedTuple):
+    """What was won until some moment.
+
+    coefficients : (F,) Σ N_f u_f over the marks
+    gain, loss : of who bet u, Σ K ln(1 + u), and of who bet −u, Σ K ln(1 − u); both rounded down
+    error : how far the coefficients may be off by rounding, all of them together
+    """
+
+    coefficients: np.ndarray
+    gain: float = 0.0
+    loss: float = 0.0
+    error: float = 0.0
+
+    def after(self, payoff: np.ndarray, successes: np.ndarray, trials: np.ndarray) -> Money:
+        """With new successes and trials (F,) since the payoffs (F,) were told."""
+        seen = np.flatnonzero(successes)
+        won, lost = (successes[seen] * np.log1p(sign * payoff[seen]) for sign in (1.0, -1.0))
+        room, more = (len(seen) + 16.0) * UNIT_ROUNDOFF, trials * payoff
+        size = float(np.abs(more).sum() + np.abs(self.coefficients).sum())
+        return Money(
+            self.coefficients + more,
+            self.gain + float(won.sum()) - room * (float(np.abs(won).sum()) + abs(self.gain)),
+            self.loss + float(lost.sum()) - room * (float(np.abs(lost).sum()) + abs(self.loss)),
+            self.error + 4.0 * UNIT_ROUNDOFF * size,
+        )
+
+
+class ValueSlab(NamedTuple):
+    """low ≤ Σ_f coefficients_f f[truth] ≤ high."""
+
+    coefficients: np.ndarray
+    low: float
+    high: float
+
+
+_told: weakref.WeakKeyDictionary[Mark, dict[tuple[Objective, float], tuple[Aim, Money]]] = weakref.WeakKeyDictionary()
+
+
+def bets_apply(pmdp: ParametricMDP, objective: Objective | None) -> bool:
+    """Whether there are bets: decided by the model and the objective alone, never by data."""
+    if objective is None or not pmdp.table.is_affine or is_blockwise(pmdp) or not supports(pmdp):
+        return False
+    if pmdp.num_parameters > MOST_PARAMETERS:
+        return False
+    return objective.reward_name is None or pmdp.rewards[objective.reward_name].is_known
+
+
+def basis_of(pmdp: ParametricMDP, counts: Counts, objective: Objective | None) -> str:
+    """What the set rests on: "bets" on the value, "windows" of the likelihood alone, or a "table" without an order.
+
+    Decided by the model, the objective and the way in which data come, never by what they are.
+    """
+    if counts.schedule == "table":
+        return "table"
+    return "bets" if counts.has_plan and bets_apply(pmdp, objective) else "windows"
+
+
+def shares_of(pmdp: ParametricMDP, counts: Counts, objective: Objective | None) -> MainShares:
+    """How the likelihood divides δ for these data."""
+    shares = {"table": OF_A_TABLE, "bets": WITH_BETS, "windows": WITHOUT_BETS}
+    return shares[basis_of(pmdp, counts, objective)]
+
+
+def value_slabs(pmdp: ParametricMDP, counts: Counts, objective: Objective, alpha: float) -> list[ValueSlab]:
+    """Slabs that hold together with probability ≥ 1 − alpha: of every mark with bets before it, and of now."""
+    level, slabs = math.log(2.0 / alpha) * (1.0 + 4.0 * UNIT_ROUNDOFF), []
+    told, last, task = None, None, objective.resolve(pmdp)
+    for mark in counts.marks:
+        if mark.progress > 0.0:
+            told, last = _next(pmdp, task, (objective, alpha), mark, last, told, level), mark
+            slabs.append(_slab(told[1], level))
+    if told is not None and last is not None and counts.total > last.total:
+        aim, money = told
+        slabs.append(_slab(money.after(payoffs(aim, level, last.progress), *_since(last, counts)), level))
+    return slabs[1:]  # nothing was bet before the first mark
+
+
+def value_rows(
+    pmdp: ParametricMDP, counts: Counts, objective: Objective, alpha: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows A x ≤ b (m, r), (m,) in reduced coordinates that hold together with probability ≥ 1 − alpha.
+
+    All slabs hold; of each side the one that goes farthest is kept, along the ray in which the value is hardest to
+    tell.
+    """
+    slabs = [slab for slab in value_slabs(pmdp, counts, objective, alpha) if slab.coefficients.any()]
+    if not slabs:
+        return np.zeros((0, pmdp.table.reduction.rank)), np.zeros(0)
+    aim = _told[next(mark for mark in reversed(counts.marks) if mark.progress > 0.0)][objective, alpha][0]
+    middle, along = hardest_ray(pmdp, counts, aim)
+    c = np.array([slab.coefficients for slab in slabs])
+    here, slope = c @ middle, c @ along
+    with np.errstate(divide="ignore", invalid="ignore"):
+        below = np.where(slope > 0.0, (here - [slab.low for slab in slabs]) / slope, np.inf)
+        above = np.where(slope > 0.0, ([slab.high for slab in slabs] - here) / slope, np.inf)
+    upper, lower = (slab_rows(pmdp, slabs[int(np.argmin(side))]) for side in (above, below))
+    return np.stack([upper[0][0], lower[0][1]]), np.array([upper[1][0], lower[1][1]])
+
+
+def _next(
+    pmdp: ParametricMDP, task: Task, key: tuple[Objective, float], mark: Mark, last: Mark | None,
+    told: tuple[Aim, Money] | None, level: float,
+) -> tuple[Aim, Money]:  # fmt: skip
+    """The bets from a mark on, and the money so far; remembered with the mark."""
+    known = _told.setdefault(mark, {})
+    if key not in known:
+        if told is None or last is None:
+            before, money = None, Money(np.zeros(pmdp.num_expressions))
+        else:
+            before = told[0]
+            money = told[1].after(payoffs(before, level, last.progress), *_since(last, mark))
+        known[key] = next_aim(pmdp, task, mark, before), money
+    return known[key]
+
+
+def _since(last: Mark, now: Mark | Counts) -> tuple[np.ndarray, np.ndarray]:
+    """New successes and trials (F,) after a mark."""
+    assert last.trials is not None and now.trials is not None
+    return now.successes - last.successes, now.trials - last.trials
+
+
+def _slab(money: Money, level: float) -> ValueSlab:
+    room = level + MARGIN + money.error  # a probability is at most 1
+    return ValueSlab(money.coefficients, money.gain - room, room - money.loss)
+
+
+def slab_rows(pmdp: ParametricMDP, slab: ValueSlab) -> tuple[np.ndarray, np.ndarray]:
+    """Rows (A (2, r), b (2,)) of unit norm with A x ≤ b for every x of the slab, in reduced coordinates."""
+    reduction, constant, c = pmdp.table.reduction, pmdp.table.constant, slab.coefficients
+    weights = np.asarray(reduction.weights)
+    reach = np.maximum(*(np.abs(bound) for bound in coordinate_box(pmdp.table, pmdp.domain)))
+    normal, offset = c @ weights, float(c @ constant)
+    size = float(np.abs(c) @ (np.abs(constant) + np.abs(weights) @ reach))
+    error = (2.0 * len(c) + 32.0) * UNIT_ROUNDOFF * size  # sums over F terms of products
+    norm = float(np.linalg.norm(normal))
+    rows = np.stack([normal, -normal]) / norm
+    sides = np.array([slab.high - offset, offset - slab.low]) + error
+    return rows, sides / norm + 8.0 * UNIT_ROUNDOFF * (np.abs(sides) / norm + np.abs(rows) @ reach)

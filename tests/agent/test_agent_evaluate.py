@@ -1,0 +1,100 @@
+"""`evaluate`: an interval of any policy's value that does not trust the model, beside the certificate."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import rpl_envs
+from rpl_agent import DataError, ModelError, Objective, RPLAgent
+from rpl_agent.agent.evaluation import exact_value
+from rpl_agent.agent.runs import evaluate, train
+from rpl_agent.agent.world.plays import value_range
+from rpl_agent.model import Policy
+from tests.agent_worlds import TRUE_P, CorridorEnv, corridor
+from tests.attach_worlds import Machine, machine_model
+
+
+@pytest.fixture(scope="module")
+def agent():
+    return RPLAgent(seed=2, delta=0.05).learn(CorridorEnv(), 1500, log_interval=5000)
+
+
+def test_the_interval_holds_the_value_and_agrees(agent):
+    theta = np.array([TRUE_P])
+    for policy in (None, Policy.uniform(agent.pmdp)):
+        found = agent.evaluate(CorridorEnv(), 1500, policy=policy, seed=5)
+        exact = exact_value(agent.pmdp, agent.objective, policy or agent.certificate.policy, theta)
+        assert found.lower <= exact <= found.upper < found.lower + 0.15
+        assert found.contradiction is None and found.delta == 0.05 and found.to_dict()["lower"] == found.lower
+
+
+def test_a_world_that_has_changed_contradicts_the_certificate(agent):
+    """Learned with p = 0.7, played with p = 0.3; of other policies only a value beyond the optimum says anything."""
+    found = agent.evaluate(CorridorEnv(p=0.3), 400)
+    assert found.upper < agent.certificate.lower and "model is wrong" in found.contradiction
+    assert agent.evaluate(CorridorEnv(p=0.3), 400, policy=Policy.uniform(agent.pmdp)).contradiction is None
+    better = agent.evaluate(CorridorEnv(p=0.99), 400, policy=Policy.uniform(agent.pmdp))
+    assert better.lower > agent.certificate.upper and better.contradiction
+
+
+class Runner:
+    """Predicts as SB3's models do."""
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        assert deterministic and (state is None) == bool(episode_start[0])
+        return np.array(0), (0 if state is None else state + 1)
+
+
+def test_anything_that_predicts_is_a_policy(agent):
+    run = Policy.deterministic(agent.pmdp.state_ptr[:-1].copy())
+    exact = exact_value(agent.pmdp, agent.objective, run, np.array([TRUE_P]))
+    found = agent.evaluate(CorridorEnv(), 1000, policy=Runner(), seed=1)
+    assert found.lower <= exact <= found.upper and np.array_equal(found.returns, found.values)
+    assert agent.evaluate(CorridorEnv(p=0.99), 400, policy=Runner()).contradiction
+    with pytest.raises(ModelError, match="predict"):
+        agent.evaluate(CorridorEnv(), 10, policy=lambda observation: 0)
+    with pytest.raises(ModelError, match="one environment"):
+        agent.evaluate(gym.vector.SyncVectorEnv([CorridorEnv] * 2), 10, policy=Runner())
+
+
+def test_a_model_of_stable_baselines(agent):
+    sb3 = pytest.importorskip("stable_baselines3")
+    model = sb3.PPO("MlpPolicy", CorridorEnv(), n_steps=8, batch_size=8, seed=0, device="cpu")
+    found = agent.evaluate(CorridorEnv(), 200, policy=model)
+    assert 0.0 <= found.lower < found.mean < found.upper <= 1.0
+
+
+def test_ranges_of_values():
+    """By hand: ten steps, of which every one but the first can cost 1; at most as many as a limit allows."""
+    pmdp, cost = machine_model()
+    low, high = value_range(pmdp, cost, None)
+    assert (low, high) == (pytest.approx(0.0, abs=1e-9), pytest.approx(9.0))
+    assert value_range(pmdp, cost, 4)[1] == pytest.approx(3.0)
+    walk, reach = corridor()
+    assert value_range(walk, reach, None) == (0.0, 1.0)
+    time = Objective.cost("time", target="goal")
+    assert value_range(walk, time, None)[1] == np.inf and value_range(walk, time, 50)[1] == pytest.approx(50.0)
+    assert value_range(walk, Objective.discounted("time", 0.9), None) == (0.0, pytest.approx(10.0))
+    assert value_range(walk, Objective.reward("time", target="goal", horizon=7), None)[1] == pytest.approx(7.0)
+
+
+def test_costs_discounts_and_bounds_of_the_user():
+    pmdp, cost = machine_model()
+    agent = RPLAgent(pmdp=pmdp, objective=cost, seed=0).learn(Machine(), 300, log_interval=5000)
+    exact = exact_value(pmdp, agent.objective, agent.certificate.policy, np.array([0.1, 0.9]))
+    found = agent.evaluate(Machine(), 800)
+    assert found.lower <= exact <= found.upper < found.lower + 0.6
+    wide = agent.evaluate(Machine(), 800, bounds=(0.0, 100.0))
+    assert wide.lower <= exact <= wide.upper and wide.upper - wide.lower > found.upper - found.lower
+    with pytest.raises(DataError, match="outside of"):
+        agent.evaluate(Machine(), 800, bounds=(0.0, 1.0))
+
+
+def test_runs_show_it_beside_the_certificate(tmp_path):
+    name = "rpl/Betting-25-v0"
+    train(gym.make(name), log_dir=tmp_path, name="run", budget=300, quiet=True)
+    result = evaluate(tmp_path / "run", gym.make(name), episodes=500, theta=rpl_envs.benchmark("Betting-25").theta)
+    assert result["witness_lower"] <= result["exact"] <= result["witness_upper"]
+    assert "without any model" in result["text"] and result["contradiction"] is None
+    bounded = evaluate(tmp_path / "run", gym.make(name), episodes=500, bounds=(0.0, 1e6))
+    assert bounded["witness_upper"] > result["witness_upper"]

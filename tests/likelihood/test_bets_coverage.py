@@ -1,0 +1,49 @@
+"""Bets keep their δ under the worst sampling, and a version that cheats is found out.
+
+`python -m benchmarks bets --full --jobs N` does the same with 10^4 data sets and whole runs.
+"""
+
+import pytest
+
+from benchmarks import bench_bets
+from rpl_agent.likelihood.bets import slabs as bets
+
+SETS = 30
+#: P(more misses than this) < 0.001 where a tenth is allowed.
+MOST = 9
+
+
+def _misses(world):
+    return sum(bench_bets.misses_slab((world, seed)) for seed in range(SETS))
+
+
+@pytest.mark.parametrize("world", range(len(bench_bets.WORLDS)))
+def test_slabs_hold_the_truth(world):
+    assert _misses(world) <= MOST
+
+
+@pytest.mark.parametrize("world", range(len(bench_bets.WORLDS)))
+def test_bets_that_look_one_segment_ahead_are_found_out(world, monkeypatch):
+    """Payoffs as they should be, but with the sign that the data up to the next mark will like."""
+    following: dict = {}
+    honest, slabs = bets.next_aim, bets.value_slabs
+
+    def cheating(pmdp, task, mark, before):
+        aim = honest(pmdp, task, mark, before)
+        successes, trials = bets._since(mark, following[mark])
+        score = float(aim.unit @ (successes - trials * pmdp.table.evaluate(aim.theta)))
+        return aim if score >= 0.0 else aim._replace(unit=-aim.unit)
+
+    def marked(pmdp, counts, objective, alpha):
+        made = [mark for mark in counts.marks if mark.progress > 0.0]
+        following.update(zip(made, [*made[1:], counts]))
+        return slabs(pmdp, counts, objective, alpha)
+
+    monkeypatch.setattr(bets, "next_aim", cheating)
+    monkeypatch.setattr(bench_bets, "value_slabs", marked)
+    assert _misses(world) >= 2 * MOST
+
+
+def test_whole_runs_are_right():
+    """One of each kind: the budget as planned, a gap to stop at, a saved run that is extended, four environments."""
+    assert not any(bench_bets.misses_run((0, seed)) for seed in range(4))

@@ -1,0 +1,82 @@
+"""Intervals of a mean: the supermartingale by enumeration, misses at any time, rounding, width."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from rpl_agent.errors import DataError
+from rpl_agent.likelihood.bets import mean
+from rpl_agent.likelihood.bets.mean import mean_interval
+
+DELTA = 0.1
+LAWS = {
+    "fair": (np.array([0.0, 1.0]), np.array([0.5, 0.5])),
+    "rare": (np.array([0.0, 1.0]), np.array([0.97, 0.03])),
+    "three": (np.array([0.0, 0.4, 1.0]), np.array([0.2, 0.5, 0.3])),
+    "narrow": (np.array([0.3, 0.4]), np.array([0.9, 0.1])),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_money_does_not_grow_on_average(law):
+    """Every sequence: E M(μ) ≤ 1 on both sides."""
+    outcomes, chances = LAWS[law]
+    mu, expected, mass = outcomes @ chances, np.zeros(2), 0.0
+    for sequence in product(range(len(outcomes)), repeat=6 if len(outcomes) == 3 else 9):
+        staked, paid, gain, loss = (sums[-1] for sums in mean.settle(outcomes[list(sequence)], np.log(2 / DELTA)))
+        weight = np.prod(chances[list(sequence)])
+        expected += weight * np.exp([gain + paid - staked * mu, loss - paid + staked * mu])
+        mass += weight
+    assert mass == pytest.approx(1.0) and (expected <= 1.0 + 1e-12).all() and (expected > 0.3).all()
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_misses_at_any_time_are_no_more_than_allowed(law):
+    """Bounds are the best of all moments so far, so one call sees all of them."""
+    outcomes, chances = LAWS[law]
+    rng, mu, runs = np.random.default_rng(7), outcomes @ chances, 300
+    found = [mean_interval(rng.choice(outcomes, 400, p=chances), 0.0, 1.0, DELTA) for _ in range(runs)]
+    misses = sum(not low <= mu <= high for low, high in found)
+    assert misses <= stats.binom.ppf(0.9999, runs, DELTA)
+
+
+def test_a_stake_that_knows_the_next_number_is_found_out(monkeypatch):
+    """A tenth more on what will exceed the mean, a tenth less on what will not."""
+    honest, rng, seen = mean.so_far, np.random.default_rng(3), {}
+
+    def cheating(numbers, first):
+        seen.setdefault(first, numbers)
+        return honest(numbers, first) * (1.0 if first == 0.5 else np.where(seen[0.5] > 0.5, 0.8, 1.2))
+
+    monkeypatch.setattr(mean, "so_far", cheating)
+    misses = 0
+    for _ in range(100):
+        seen.clear()
+        low, high = mean_interval((rng.random(400) < 0.5).astype(float), 0.0, 1.0, DELTA)
+        misses += not low <= 0.5 <= high
+    assert misses > stats.binom.ppf(0.9999, 100, DELTA)
+
+
+def test_the_width_is_near_that_of_a_single_look():
+    rng, n = np.random.default_rng(1), 4000
+    x = rng.choice([0.0, 0.4, 1.0], n, p=[0.2, 0.5, 0.3])
+    low, high = mean_interval(x, 0.0, 1.0, DELTA)
+    ideal = 2 * stats.norm.isf(DELTA / 2) * x.std() / n**0.5
+    assert ideal < high - low < 1.4 * ideal
+
+
+def test_other_units_and_what_is_refused():
+    x = np.array([0.0, 1.0, 1.0, 0.0, 1.0] * 40)
+    low, high = mean_interval(x, 0.0, 1.0, DELTA)
+    assert mean_interval(-5 + 20 * x, -5.0, 15.0, DELTA) == pytest.approx((-5 + 20 * low, -5 + 20 * high))
+    assert mean_interval(np.zeros(3), 0.0, 0.0, DELTA) == (0.0, 0.0) and mean_interval([], 0.0, 2.0, DELTA) == (
+        0.0,
+        2.0,
+    )
+    for bad, bounds in ((x + 0.1, (0.0, 1.0)), (x * np.nan, (0.0, 1.0)), (x, (1.0, 0.0)), (x, (0.0, np.inf))):
+        with pytest.raises(DataError):
+            mean_interval(bad, *bounds, DELTA)
+    with pytest.raises(DataError, match="delta"):
+        mean_interval(x, 0.0, 1.0, 1.0)
