@@ -97,7 +97,7 @@ class JointProof:
         marks: list[tuple[int | None, np.ndarray]] = [(None, np.zeros(len(self.free)))]
         marks += [
             (k, np.asarray(m.successes)[self.free].astype(float))
-            for k, m in enumerate(self.counts.marks)
+            for k, m in enumerate(mark for mark in self.counts.marks if mark.weight > 0.0)
             if m.total <= LATEST * self.counts.total
         ]
         marks = marks[:1] if len(marks) == 1 else marks[1:]
