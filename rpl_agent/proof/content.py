@@ -53,7 +53,8 @@ def data_content(counts: Counts) -> dict[str, Any]:
     """Counts and the marks of likelihood windows, with the schedule that gave their weights; bets are not proved."""
     weights = {"planned": "geometric", "shares": "split", "table": "geometric", None: "geometric"}
     return {
-        "schedule": weights.get(counts.schedule, counts.schedule), "planned": counts.planned or 0, "transitions": _sparse(counts.transitions),
+        "schedule": weights.get(counts.schedule, counts.schedule), "planned": counts.planned or 0,
+        "transitions": _sparse(counts.transitions),
         "marks": [
             {"total": m.total, "weight": float(m.weight), "successes": _sparse(m.successes)}
             for m in counts.marks
