@@ -32,7 +32,7 @@ from rpl_agent.errors import RPLWarning
 from rpl_agent.evidence.counts import BET_SHARES, Counts
 from rpl_agent.evidence.ledger import MAIN_SHARE, WITH_BETS
 from rpl_agent.evidence.sampling import uniform_counts
-from rpl_agent.likelihood.bets.payoffs import stake
+from rpl_agent.likelihood.bets.payoffs import derivatives, stake
 from rpl_agent.pipeline import Config, certify
 from rpl_agent.solver import solve_at
 from rpl_envs.benchmark import Benchmark, benchmark
@@ -54,7 +54,7 @@ def ideal(world: Benchmark, counts: Counts) -> tuple[float, float]:
         return solve_at(pmdp, at, world.objective, precision=1e-10).middle
 
     G = np.array([(optimum(theta + e) - optimum(theta - e)) / (2 * step) for e in step * np.eye(len(theta))])
-    f, slope = pmdp.table.evaluate(theta), pmdp.table.derivatives(theta)
+    f, slope = pmdp.table.evaluate(theta), derivatives(pmdp.table, theta)
     weight = np.where(counts.trials > 0, counts.trials / np.maximum(f, 1e-300), 0.0)
     information = slope.T @ (weight[:, None] * slope)
     return 2 * Z * float(np.sqrt(G @ np.linalg.pinv(information, rcond=1e-12, hermitian=True) @ G)), optimum(theta)

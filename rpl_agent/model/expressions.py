@@ -288,15 +288,6 @@ class ExpressionTable:
                 values[f] = self.polynomial(int(f)).evaluate(given)
         return values
 
-    def derivatives(self, theta: np.ndarray) -> np.ndarray:
-        """(F, d) derivatives of all of Λ at θ (d,), for models with few parameters."""
-        slopes = self.monomials.astype(float)  # (M, d)
-        for j in range(0 if self.is_affine else self.num_parameters):
-            lower = self.monomials.copy()
-            lower[:, j] = np.maximum(lower[:, j] - 1, 0)
-            slopes[:, j] *= _monomial_values(lower, np.asarray(theta, dtype=float)[None, :])[0]
-        return np.asarray(self.coefficients @ slopes)
-
     def bounds_at(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(F,), (F,) the nearest floats on either side of all of Λ at θ (d,)."""
         low, high = (bound.copy() for bound in self.constant_bounds)

@@ -10,7 +10,7 @@ from rpl_agent import Config, Objective, certify
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.likelihood.bets import slabs as bets
-from rpl_agent.likelihood.bets.payoffs import next_aim, payoffs, stake, value_gradient
+from rpl_agent.likelihood.bets.payoffs import derivatives, next_aim, payoffs, stake, value_gradient
 from rpl_agent.likelihood.bets.slabs import basis_of
 from rpl_agent.likelihood.region import likelihood_region
 from rpl_agent.model import Domain, Policy, Sense, build
@@ -159,7 +159,7 @@ def test_the_gradient_is_that_of_the_optimum(name, kind, monkeypatch):
     make, theta = MODELS[name]
     model, objective, step = make(), OBJECTIVES[kind], 1e-4
     found = value_gradient(
-        model, objective.resolve(model), model.table.evaluate(theta), model.table.derivatives(theta)
+        model, objective.resolve(model), model.table.evaluate(theta), derivatives(model.table, theta)
     )  # fmt: skip
     for k, unit in enumerate(np.eye(len(theta))):
         low, high = (solve_at(model, theta + s * step * unit, objective, precision=1e-11).middle for s in (-1, 1))

@@ -27,6 +27,7 @@ import numpy as np
 from rpl_agent._core import core
 from rpl_agent.evidence.counts import Counts, Mark
 from rpl_agent.model.csr import gather
+from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.objective import Kind, Sense, Task
 from rpl_agent.model.pmdp import ParametricMDP
 
@@ -114,11 +115,21 @@ def stake(level: float, progress: float) -> float:
     return min((math.sqrt(z2) + late) / 2.0 * early, LATE * math.sqrt(z2))
 
 
+def derivatives(table: ExpressionTable, theta: np.ndarray) -> np.ndarray:
+    """(F, d) derivatives of all expressions at θ (d,), for models with few parameters."""
+    slopes = table.monomials.astype(float)  # (M, d)
+    for j in range(0 if table.is_affine else table.num_parameters):
+        lower = table.monomials.copy()
+        lower[:, j] = np.maximum(lower[:, j] - 1, 0)
+        slopes[:, j] *= np.prod(np.asarray(theta, dtype=float) ** lower, axis=1)
+    return np.asarray(table.coefficients @ slopes)
+
+
 def _at(
     pmdp: ParametricMDP, theta: np.ndarray, successes: np.ndarray, trials: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """f (F,) at θ, ∇f (F, d), and f not below a part of what was seen: θ may leave the domain on its way."""
-    value, slope = pmdp.table.evaluate(theta), pmdp.table.derivatives(theta)
+    value, slope = pmdp.table.evaluate(theta), derivatives(pmdp.table, theta)
     return value, slope, np.maximum(value, (successes + 0.5) / (4.0 * trials + 4.0))
 
 
