@@ -23,6 +23,8 @@ FAVOURITES = (("x", "y"), ("step", "money"), ("money1", "money2"), ("col", "row"
 STEPS = 400
 #: cells visited less often than this (expected visits per play) are left empty
 RARE = 1e-6
+#: an action that moves less than this share of what the strongest does has no direction
+FAINT = 0.25
 ARROWS = {
     (1, 0): "→", (-1, 0): "←", (0, 1): "↑", (0, -1): "↓", (1, 1): "↗", (-1, 1): "↖", (1, -1): "↘", (-1, -1): "↙"
 }  # fmt: skip
@@ -44,6 +46,12 @@ class PolicyMap:
     visits: np.ndarray
     symbols: np.ndarray
     action_names: tuple[str, ...]
+
+    @property
+    def legend(self) -> list[str]:
+        """What each action is called, with its symbol where it is shown."""
+        symbol = {int(a): str(s) for a, s in zip(self.action.ravel(), self.symbols.ravel()) if a >= 0}
+        return [f"{symbol[a]} {name}" if a in symbol else name for a, name in enumerate(self.action_names)]
 
 
 def policy_map(mdp: MDP, policy: Policy, steps: int = STEPS) -> PolicyMap | None:
@@ -78,7 +86,7 @@ def _symbols(
     mdp: MDP, visits: np.ndarray, column: Iterable[np.ndarray], cell: tuple[np.ndarray, np.ndarray],
     action: np.ndarray, arrows: bool,
 ) -> np.ndarray:  # fmt: skip
-    """A label per cell: the direction in which the shown action moves, or the action's number or initial."""
+    """A label per cell, one per action: the direction in which it moves, or its number or initial."""
     pmdp = mdp.pmdp
     labels = np.array([*map(_label, pmdp.action_names), ""], dtype=object)
     symbols = labels[action]
@@ -86,19 +94,22 @@ def _symbols(
         return symbols
     up, across = (index[pmdp.row_state] for index in cell)
     shown = (action[up, across] == pmdp.action) & (visits > 0)
-    moves = []
-    for values in column:
+    moves = np.zeros((2, pmdp.num_actions))  # mean change of x and y by each action where it is shown
+    played = np.bincount(pmdp.action[shown], visits[shown], pmdp.num_actions)
+    for mean, values in zip(moves, column):
         change = (values[pmdp.successor] - values[pmdp.row_state[pmdp.transition_row]]) * mdp.probability
         drift = np.add.reduceat(change, pmdp.row_ptr[:-1])
-        mean = np.zeros(action.shape)
         if _depends_on_action(pmdp, drift):
-            np.add.at(mean, (up[shown], across[shown]), (drift * visits)[shown])
-        moves.append(mean)
-    east, north = moves
-    strongest = np.maximum(np.abs(east), np.abs(north))
-    for y, x in np.argwhere((action >= 0) & (strongest > 0)):
-        right, above = (int(np.sign(m[y, x])) if abs(m[y, x]) > 0.5 * strongest[y, x] else 0 for m in moves)
-        symbols[y, x] = ARROWS[right, above]
+            mean += np.bincount(pmdp.action[shown], (drift * visits)[shown], pmdp.num_actions)
+    moves /= np.maximum(played, RARE)
+    strongest = np.abs(moves).max(axis=0)
+    arrow = {}
+    for a in np.flatnonzero(strongest > FAINT * strongest.max(initial=0.0)):
+        right, above = (int(np.sign(m)) if abs(m) > 0.5 * strongest[a] else 0 for m in moves[:, a])
+        arrow[int(a)] = ARROWS[right, above]
+    for a, symbol in arrow.items():
+        if list(arrow.values()).count(symbol) == 1:  # two actions never share one
+            symbols[action == a] = symbol
     return symbols
 
 
@@ -137,6 +148,6 @@ def draw(shown: PolicyMap, title: str) -> Any:
     axes.set_ylabel(shown.axes[1])
     axes.set_title(title)
     used = np.unique(shown.action[shown.action >= 0])
-    patches = [Patch(color=colours(k % 10, alpha=0.55), label=shown.action_names[k]) for k in used]
+    patches = [Patch(color=colours(k % 10, alpha=0.55), label=shown.legend[k]) for k in used]
     axes.legend(handles=patches, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False)
     return figure

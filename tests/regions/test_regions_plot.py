@@ -50,3 +50,28 @@ def test_nothing_to_draw_is_an_error(tmp_path):
         plot_region(build_region(pmdp, *intervals_around(pmdp, np.array([0.3, 0.4]), 2)), pmdp, (0, 5))
     with pytest.raises(ModelError, match="empty"):
         plot_region(Polytope([[1.0, 0.0]], [-1.0], [0, 0], [1, 1]), pmdp, (0, 1), path=tmp_path / "u.png")
+
+
+def test_a_policy_map_has_one_symbol_per_action():
+    """An action was "u" in one cell and "↑" in another, without a legend."""
+    from rpl_agent.model import Objective, build
+    from rpl_agent.plotting.policy_map import policy_map
+    from rpl_agent.solver import solve_at
+
+    moves = {"up": (0, 1), "right": (1, 0)}
+
+    def actions(cell):
+        if cell == (2, 2):
+            return {name: {cell: 1} for name in moves}
+        to = {name: (min(cell[0] + dx, 2), min(cell[1] + dy, 2)) for name, (dx, dy) in moves.items()}
+        return {name: {to[name]: "p", cell: "1 - p"} if to[name] != cell else {cell: 1} for name in moves}
+
+    pmdp = build(
+        (0, 0), actions, domain={"p": (0.5, 1.0)}, variables=("x", "y"), action_names=list(moves),
+        labels={"goal": lambda cell: cell == (2, 2)}, rewards={"cost": lambda cell, a: 1.0},
+    )  # fmt: skip
+    found = solve_at(pmdp, np.array([0.8]), Objective.cost("cost", target="goal"))
+    shown = policy_map(pmdp.instantiate([0.8]), found.policy)
+    pairs = {(int(a), str(s)) for a, s in zip(shown.action.ravel(), shown.symbols.ravel()) if a >= 0}
+    assert len(pairs) == len({a for a, _ in pairs}) == len({s for _, s in pairs})
+    assert {shown.legend[a] for a, _ in pairs} <= {"↑ up", "→ right"}

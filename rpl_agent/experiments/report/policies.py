@@ -31,7 +31,7 @@ def _panel(shown: PolicyMap) -> dict:
     trace = {
         "type": "heatmap", "x": shown.xs.tolist(), "y": shown.ys.tolist(), "z": blank, "text": hover,
         "zmin": -0.5, "zmax": len(names) - 0.5, "colorscale": _steps(len(names)), "opacity": 0.75, "xgap": 1, "ygap": 1,
-        "colorbar": {"tickvals": list(range(len(names))), "ticktext": list(names)},
+        "colorbar": {"tickvals": list(range(len(names))), "ticktext": shown.legend},
         "hovertemplate": "%{text}<extra></extra>",
     }  # fmt: skip
     traces = [trace]
