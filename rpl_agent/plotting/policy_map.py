@@ -107,9 +107,9 @@ def _symbols(
     for a in np.flatnonzero(strongest > FAINT * strongest.max(initial=0.0)):
         right, above = (int(np.sign(m)) if abs(m) > 0.5 * strongest[a] else 0 for m in moves[:, a])
         arrow[int(a)] = ARROWS[right, above]
-    for a, symbol in arrow.items():
+    for moving, symbol in arrow.items():
         if list(arrow.values()).count(symbol) == 1:  # two actions never share one
-            symbols[action == a] = symbol
+            symbols[action == moving] = symbol
     return symbols
 
 
