@@ -204,6 +204,9 @@ void expand_backward(int64_t count, const int64_t *order, const int64_t *state_p
 
 /* ---------------------------------------------------------------------- finite horizons */
 
+/* How often a function is raised until it satisfies its inequality, where probabilities are not affine. */
+#define RAISES 8
+
 /* The row that is played in state s with k + 1 steps to go, -1 where rows are drawn by weights. */
 static int64_t played_row(const step_rules *rules, int64_t k, int64_t s)
 {
@@ -307,13 +310,18 @@ void raise_steps(const step_rules *rules, const bool *decided, const row_chances
         for (int64_t s = 0; s < states; s++)
             most = larger(most, fabs(value[s]));
         for (int64_t s = 0; s < states; s++) {
-            double missed = 0.0, *paid = slack + (k + 1) * states + s;
+            double missed, *paid = slack + (k + 1) * states + s;
+            *paid = 0.0;
             functions.u[s] = value[s];
-            if (!decided[s])
+            /* raising u(s) lowers the residuals of s by as much, up to rounding, which the margin covers; where
+             * probabilities are not affine, also up to a share of their errors: then it is raised again */
+            for (int round = 0; round < (chances->bend ? RAISES : 1) && !decided[s]; round++) {
                 missed = step_residual(rules, k, s, chances, reward, gamma, sign, &functions, scratch);
-            /* raising u(s) lowers the residuals of s by as much, up to rounding, which the margin covers */
-            *paid = missed > 0.0 ? missed * (1.0 + 1e-12) + rounding * most : 0.0;
-            functions.u[s] += sign * *paid;
+                if (!(missed > 0.0))
+                    break;
+                *paid += missed * (1.0 + 1e-12) + rounding * most;
+                functions.u[s] = value[s] + sign * *paid;
+            }
         }
     }
 }

@@ -20,8 +20,9 @@ from rpl_agent.pipeline import Config, certify
 from rpl_agent.regions.ellipsoid import Ellipsoid
 from rpl_agent.regions.lifting import build_region
 from rpl_agent.relaxations.rectangular import Rectangular
-from rpl_agent.solver import solve_both
+from rpl_agent.solver import solve_at, solve_both
 from rpl_agent.solver.problem import Problem
+from rpl_envs.toy.blackjack import blackjack_model
 from tests.reference.coupled import box_points, exact_rows, exact_value, objectives, random_model
 
 CENTER = np.array([0.5, 0.5])
@@ -340,3 +341,13 @@ def test_pieces_are_sound_and_sharper_where_the_whole_is_too_large(width):
         gaps.append(high - low)
     assert gaps[1] <= gaps[0]
     assert gaps[1] < 0.35 * (known[1] - known[0])
+
+
+def test_curved_probabilities_with_a_horizon_are_coupled():
+    """Degree 11: a function raised once missed its inequality by a share of the remainder: nothing was proved."""
+    pmdp, _ = blackjack_model()
+    objective, theta = Objective.reward("return", target=None, horizon=20), np.array([4 / 13])
+    counts = uniform_counts(pmdp, objective, theta, 2000, 50, 1)
+    wide, tight = (certify(pmdp, counts, objective, Config("likelihood", r)) for r in ("rectangular", "coupled"))
+    assert tight.gap < 0.3 * wide.gap
+    assert tight.lower <= solve_at(pmdp, theta, objective, precision=1e-9).middle <= tight.upper
