@@ -82,4 +82,4 @@ def test_honest_ones_are_not_accused():
     lanes = gym.vector.SyncVectorEnv([CorridorEnv] * 16)
     for env in (lanes, CorridorEnv(), gym.vector.SyncVectorEnv([lambda k=k: OwnChance(k) for k in range(16)])):
         agent = RPLAgent(seed=0).learn(env, budget=400, log_interval=100)
-        assert not agent.certificate.refuted and agent.experience.watch.found is None
+        assert not agent.certificate.refuted and agent.session.experience.watch.found is None
