@@ -24,7 +24,7 @@ from rpl_agent.model import Objective, Policy, Sense, build
 from rpl_agent.pipeline import Config, certify, true_value
 from rpl_agent.proof import prove, write_proof
 from rpl_agent.relaxations.point import Point
-from rpl_agent.solver import solve
+from rpl_agent.solver import solve, solve_at
 from tests.certify.mutations import mutated
 
 WORLDS = {
@@ -41,6 +41,13 @@ def of_world(name: str, episodes: int, **options):
     counts = uniform_counts(world.pmdp, world.objective, theta, episodes, world.max_episode_steps, 1)
     certificate = certify(world.pmdp, counts, world.objective, Config(**options))
     return world.pmdp, theta, certificate, prove(world.pmdp, counts, certificate)
+
+
+def optimum(pmdp, theta: np.ndarray, certificate: Certificate) -> tuple[float, float]:
+    """The true values that the lower and the upper bound are bounds of."""
+    own = true_value(pmdp, certificate.objective, certificate.policy, theta, 1e-10)
+    best = solve_at(pmdp, theta, certificate.objective, precision=1e-10).middle
+    return (own, best) if certificate.objective.sense is Sense.MAX else (best, own)
 
 
 @pytest.fixture(scope="module")
@@ -233,8 +240,9 @@ def test_intervals_that_the_data_do_not_give_are_refused(success, interval):
 def test_no_mutation_towards_a_stronger_claim_is_accepted(name):
     pmdp = model()
     counts = sampled(pmdp, 4000)
-    proof = prove(pmdp, counts, certify(pmdp, counts, OBJECTIVES[name]))
-    tried, accepted = mutated(proof, 100, random.Random(5))
+    certificate = certify(pmdp, counts, OBJECTIVES[name])
+    proof = prove(pmdp, counts, certificate)
+    tried, accepted = mutated(proof, 100, random.Random(5), optimum(pmdp, np.array([0.6, 0.7]), certificate))
     assert tried == 100 and not accepted
 
 
