@@ -173,7 +173,7 @@ def _chart_of(pmdp: ParametricMDP) -> ParameterChart:
             assert point is not None, "domains are bounded, and an empty one has been refused"
             ends.append(float(gradient @ point))
         vertices = np.array(ends)[:, None]
-    elif domain.dimension <= MAX_PROJECTED:
+    elif 1 < domain.dimension <= MAX_PROJECTED:  # with one parameter that nothing depends on, there is no hull
         from scipy.spatial import HalfspaceIntersection
 
         A, b = domain.constraints()
