@@ -263,7 +263,7 @@ def test_the_command_line_takes_the_files_parameters(tmp_path, capsys):
     certificate = json.loads(capsys.readouterr().out)
     assert certificate["lower"] <= certificate["value"] <= certificate["upper"]
     assert main(["solve", str(file), *ranges, "--property", "Pmax=? [F x=3]", "--theta", "p=0.3", "--json"]) != 0
-    assert "each of p, q" in json.loads(capsys.readouterr().out)["error"]
+    assert "(p, q)" in json.loads(capsys.readouterr().out)["error"]
     assert main(["certify", str(file), *ranges, "--property", "Pmax=? [F x=3]", "--episodes", "9", "--json"]) != 0
     assert "each of p, q" in json.loads(capsys.readouterr().out)["error"]
 

@@ -32,7 +32,7 @@ def coins(name: str):
 
 
 def tossed(pmdp, theta: np.ndarray, trials: int, seed: int) -> Counts:
-    rng, counts = np.random.default_rng(seed), Counts(pmdp)
+    rng, counts = np.random.default_rng(seed), Counts(pmdp, schedule="split")
     p = pmdp.table.evaluate(theta).ravel()[pmdp.expression]
     start = pmdp.initial_state
     for part in range(4):
