@@ -127,7 +127,7 @@ def test_what_is_missing_is_named(folder, tmp_path, monkeypatch):
     with pytest.raises(ModelError, match=r"does not end in \.gif"):
         watch_run(folder, world("rgb_array"), output=tmp_path / "w.avi")
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(ModelError, match=r"rpl-agent\[plot\]"):
+    with pytest.raises(ModelError, match="pip install pillow"):
         write_gif(tmp_path / "w.gif", [EpisodeFrame(np.zeros((3, 3, 3), np.uint8), 1, 0, None, 0.0)])
 
 

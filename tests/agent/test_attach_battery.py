@@ -264,7 +264,7 @@ def test_wrong_tables_are_named():
 
 
 def test_anything_else_says_what_a_structure_is():
-    with pytest.raises(ModelError, match=r"structure .* is which states .*continuous"):
+    with pytest.raises(ModelError, match=r"(?s)structure .* is which states .*continuous"):
         RPLAgent().set_env(gym.make("CartPole-v1"))
     with pytest.raises(ModelError, match="A structure is"):
         RPLAgent().set_env(CorridorEnv(own_model=False))

@@ -109,6 +109,13 @@ def check_model(
     """Play an environment and compare it with a model, as `RPLAgent` would take both; ``print`` the result.
 
     Declared frequencies are those of known probabilities, or of the parameters that fit all that was seen.
+
+    Examples
+    --------
+    >>> import gymnasium as gym
+    >>> found = check_model(gym.make("FrozenLake-v1"), episodes=50)
+    >>> found.problems
+    []
     """
     if is_vector(env):
         raise ModelError("check a single environment, not a vector of them")

@@ -73,6 +73,13 @@ def sketch(env: Any, *, episodes: int = 500, seed: int = 0, file: str = "sketch.
     ----------
     file : what it will be called, for its own instructions.
     code : lines that define ``environment()``; by default it is made by its registered id.
+
+    Examples
+    --------
+    >>> import gymnasium as gym
+    >>> text = sketch(gym.make("FrozenLake-v1"), episodes=20)
+    >>> "def make" in text and "def environment" in text
+    True
     """
     from gymnasium.spaces import Discrete
 
