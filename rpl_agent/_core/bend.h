@@ -24,7 +24,7 @@ INLINE int64_t triangle(int64_t n) { return n * (n + 1) / 2; }
 
 /* Whether M + k I (lower triangle M) is proved to be positive semidefinite, by a Cholesky factorisation that stays positive
  * when the diagonal is lowered by more than all rounding; size: the sum of all |entries| of M. factor: scratch (triangle). */
-INLINE bool is_semidefinite(int64_t n, const double *M, double k, double size, double *factor)
+CALLED bool is_semidefinite(int64_t n, const double *M, double k, double size, double *factor)
 {
     const double lowered = k - (4.0 * n + 16.0) * UNIT_ROUNDOFF * (size + n * k);
     for (int64_t i = 0, at = 0; i < n; i++)
@@ -46,7 +46,7 @@ INLINE bool is_semidefinite(int64_t n, const double *M, double k, double size, d
  *
  * With m = tr M / n and s^2 = |M|^2 / n - m^2 (Frobenius) the least eigenvalue is at least m - s sqrt(n - 1) (Wolkowicz and
  * Styan), with equality for n <= 2, and at most m - s / sqrt(n - 1). Beyond, the bracket is halved where k counts. */
-INLINE double negative_part(int64_t n, const double *M, double least, int halvings, double *size, double *factor)
+CALLED double negative_part(int64_t n, const double *M, double least, int halvings, double *size, double *factor)
 {
     double trace = 0.0, square = 0.0, all = 0.0, unit = 32.0 * n * UNIT_ROUNDOFF;
     for (int64_t j = 0, at = 0; j < n; j++)
@@ -87,7 +87,7 @@ INLINE void times(int64_t n, const double *M, double k, const double *z, double 
 
 /* Turns l (n) into a direction w and returns a number b with l.y + y'My >= w.theta + b on the ball, rounding included.
  * Scratch: z (n), w (triangle). */
-INLINE double turned(int64_t n, const bend *bent, const double *M, double *l, double *z, double *w)
+CALLED double turned(int64_t n, const bend *bent, const double *M, double *l, double *z, double *w)
 {
     double size, largest = 0.0, squares = 0.0, form = 0.0, left = 0.0, shift = 0.0;
     for (int64_t j = 0; j < n; j++)

@@ -12,6 +12,8 @@
 #define DUAL_TOLERANCE 1e-12
 
 #define INLINE static inline __attribute__((always_inline, unused))
+/* What is worth a call: inlined into every loop over rows, it would make the compiler work for minutes. */
+#define CALLED static __attribute__((noinline, unused))
 
 /* The first where they are equal or one is not a number, as Python's. */
 INLINE double larger(double a, double b) { return b > a ? b : a; }

@@ -47,7 +47,7 @@ def test_learns_the_corridor_within_an_exact_budget(algorithm, tmp_path):
     policy.check(env.pmdp)
     assert exact_value(env, policy) == pytest.approx(optimum)
     for s in range(4):
-        action, _ = agent.predict(s)
+        action, _ = agent.predict(s, deterministic=True)
         assert env.pmdp.find_row(s, int(action)) == policy.rows[s]
     agent.save(tmp_path / "agent.zip")
     again = sb3.SB3Agent.load(tmp_path / "agent.zip", env)

@@ -102,7 +102,8 @@ def bets_apply(pmdp: ParametricMDP, objective: Objective | None) -> bool:
         return False
     if pmdp.num_parameters > MOST_PARAMETERS:
         return False
-    return objective.reward_name is None or pmdp.rewards[objective.reward_name].is_known
+    reward = pmdp.rewards.get(objective.reward_name) if objective.reward_name else None
+    return objective.reward_name is None or (reward is not None and reward.is_known)
 
 
 def basis_of(pmdp: ParametricMDP, counts: Counts, objective: Objective | None) -> str:
