@@ -30,33 +30,33 @@ C_LINES, C_ARGUMENTS, C_FILE_LINES = 70, 13, 600
 #: Lines of Python a package may have. Lower a number when its package shrinks; a feature that comes in says in its
 #: commit what goes out. Lines may move between packages, so what may only fall is the sum.
 LINES_OF_PACKAGE = {
-    "envs/rpl_envs": 2_883,
+    "envs/rpl_envs": 2_881,
     "rpl_agent": 1_775,
-    "rpl_agent/_core": 300,
-    "rpl_agent/agent": 7_620,
-    "rpl_agent/baselines": 1_164,
+    "rpl_agent/_core": 296,
+    "rpl_agent/agent": 7_624,
+    "rpl_agent/baselines": 1_160,
     "rpl_agent/cli": 1_766,
     "rpl_agent/coupled": 2_040,
     "rpl_agent/evidence": 1_314,
     "rpl_agent/experiments": 2_247,
-    "rpl_agent/formats": 6_659,
-    "rpl_agent/likelihood": 3_497,
+    "rpl_agent/formats": 6_651,
+    "rpl_agent/likelihood": 3_498,
     "rpl_agent/model": 4_238,
     "rpl_agent/plotting": 470,
     "rpl_agent/proof": 657,
     "rpl_agent/regions": 2_175,
-    "rpl_agent/relaxations": 1_212,
+    "rpl_agent/relaxations": 1_208,
     "rpl_agent/solver": 2_757,
 }
 #: Files a folder may have, and folders that have more, with how many.
 FILES = 12
 CROWDED = {
     "envs/rpl_envs": 13,
-    "rpl_agent/agent": 7_620,
-    "rpl_agent/cli": 1_766,
-    "rpl_agent/model": 4_238,
+    "rpl_agent/agent": 15,
+    "rpl_agent/cli": 13,
+    "rpl_agent/model": 22,
     "rpl_agent/regions": 13,
-    "rpl_agent/solver": 2_757,
+    "rpl_agent/solver": 14,
 }
 #: Private names of other libraries, by file; none may be added.
 PRIVATE = {
@@ -179,7 +179,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 42_774
+    assert sum(LINES_OF_PACKAGE.values()) <= 42_757
 
 
 def test_folders_are_not_crowded():
