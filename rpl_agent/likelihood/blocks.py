@@ -215,7 +215,7 @@ def _parameter_blocks(pmdp: ParametricMDP) -> np.ndarray:
 
 def _coordinate_blocks(table: ExpressionTable, of_parameter: np.ndarray) -> np.ndarray:
     """(r,) block of each reduced coordinate: all monomials of one coordinate use parameters of one block."""
-    if table.is_plain:
+    if table.is_plain or not len(of_parameter):
         return of_parameter
     pivots = np.array(table.reduction.pivots, dtype=np.int64)
     return of_parameter[(table.monomials[1:][pivots] != 0).argmax(axis=1)]

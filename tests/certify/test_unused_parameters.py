@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
+from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.model import Domain, Objective, build
 from rpl_agent.model.unused import projection
@@ -59,3 +60,10 @@ def test_a_constraint_that_couples_an_unused_parameter_is_projected():
     # the projection of every point of D is inside
     for point in domain.sample(np.random.default_rng(0), 50):
         assert alone.contains(point[:1], tol=0.0)
+
+
+def test_a_model_without_parameters_is_certified():
+    pmdp = build(0, lambda s: {"go": {0: "1/2", 1: "1/2"} if s == 0 else {1: 1}}, domain=[], labels={"goal": lambda s: s == 1},
+                 rewards={"time": lambda s, a: 1.0})  # fmt: skip
+    found = certify(pmdp, Counts(pmdp), Objective.cost("time", target="goal"))
+    assert found.lower <= 2.0 <= found.upper and found.gap < 1e-5
