@@ -63,7 +63,9 @@ def test_a_constraint_that_couples_an_unused_parameter_is_projected():
 
 
 def test_a_model_without_parameters_is_certified():
-    pmdp = build(0, lambda s: {"go": {0: "1/2", 1: "1/2"} if s == 0 else {1: 1}}, domain=[], labels={"goal": lambda s: s == 1},
-                 rewards={"time": lambda s, a: 1.0})  # fmt: skip
+    coin = {0: {0: "1/2", 1: "1/2"}, 1: {1: 1}}
+    pmdp = build(
+        0, lambda s: {"go": coin[s]}, domain=[], labels={"goal": lambda s: s == 1}, rewards={"time": lambda s, a: 1.0}
+    )
     found = certify(pmdp, Counts(pmdp), Objective.cost("time", target="goal"))
     assert found.lower <= 2.0 <= found.upper and found.gap < 1e-5
