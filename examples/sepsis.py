@@ -1,4 +1,4 @@
-"""ICU-Sepsis: what can honestly be said about survival from so many stays, and how many stays a claim needs.
+"""ICU-Sepsis: what can honestly be said about survival from that many stays, and how many stays a claim needs.
 
     pip install --no-deps icu-sepsis==2.0.1
     python examples/sepsis.py [--stays 17000 1000000] [--trials 100000 1000000] [--plot sepsis.png]

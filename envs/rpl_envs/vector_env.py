@@ -30,7 +30,7 @@ class PMDPVectorEnv(PublicKnowledge, VectorEnv[np.ndarray, np.ndarray, np.ndarra
     Parameters
     ----------
     num_envs : number of lanes.
-    max_episode_steps : lanes are truncated after so many steps (by default the benchmark's own number; −1: never).
+    max_episode_steps : lanes are truncated after this many steps (by default the benchmark's own number; −1: never).
     autoreset_mode : an `AutoresetMode` or its value ("NextStep", "SameStep", "Disabled").
 
     Lane i draws from a generator of its own, seeded with ``seed + i``: what happens in it does not depend on how many

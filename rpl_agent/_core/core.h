@@ -486,7 +486,7 @@ typedef struct {
     int64_t *branch;               /* which update of each command, mixed radix, last command fastest */
 } store;
 
-/* What threads write before it is numbered: for each of `chunks` threads at most so many states, choices,
+/* What threads write before it is numbered: for each of `chunks` threads at most this many states, choices,
  * transitions. */
 typedef struct {
     int64_t chunks;

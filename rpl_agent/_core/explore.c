@@ -8,7 +8,7 @@
 #include "core.h"
 #include "threads.h"
 
-/* A second thread is started for so many states or more. */
+/* A second thread is started for this many states or more. */
 #define STATES_PER_THREAD 512
 /* A row that was not known when the round began. */
 #define UNKNOWN -2

@@ -2,7 +2,7 @@
 
 1. *Visits.* The agent's planner is shown data that were drawn at the guess, and chooses what to sample next, from few
    episodes to many, as in a run. Every block of episodes has expected visits per row.
-2. *σ.* The Fisher information of so many visits gives the standard deviation of the value, σ² = G'I⁻¹G with G the
+2. *σ.* The Fisher information of these visits gives the standard deviation of the value, σ² = G'I⁻¹G with G the
    value's gradient. Nobody who looks once, at the value alone, has a narrower interval than 2 z σ.
 3. *Price.* What the confidence set in use costs beyond that is not a formula but the set itself: data are drawn at the
    guess, row by row and not step by step (10^9 episodes cost as much as 10^5), and certified as real ones would be.
@@ -39,10 +39,10 @@ FIRST, GROWTH = 16, 1.25
 SETTLED = 200_000
 #: Steps that a play is followed for where nothing cuts it.
 FOLLOWED = 10_000
-#: Marks are taken between slices of the data: at blocks, and at so many shares of the plan.
+#: Marks are taken between slices of the data: at blocks, and at this many shares of the plan.
 SLICES = 40
-#: Episodes of a curve where nothing is asked for. A search for a gap starts at so many, and ends when the gap is met up
-#: to a share, or after so many numbers.
+#: Episodes of a curve by default. A search for a gap starts at this many, and ends when the gap is met up
+#: to a share, or after this many numbers.
 CURVE = (100, 1_000, 10_000, 100_000, 1_000_000)
 START, CLOSE, TRIES = 1_000, 0.02, 8
 #: Around the answer of a search, multiples of it that are drawn as well.
@@ -224,7 +224,7 @@ class _Imagined:
                 self._data.add_batch(self._outcomes(np.floor(mean + rng.random(len(mean))).astype(np.int64), rng))
 
     def _planned(self, done: int) -> np.ndarray:
-        """Visits of the agent's next episodes, after so many."""
+        """Visits of the agent's next episodes, after this many."""
         goal, planner = None, self._planner
         if done and self.sampler.exploration == "certificate":
             goal = SamplingGoal(self.steps, False, self.sampler.limit is not None)
@@ -250,7 +250,7 @@ class _Imagined:
         return np.tensordot(np.diff(bounds).astype(float), np.array(self._visits), 1)
 
     def draw(self, episodes: int, rng: np.random.Generator) -> Counts:
-        """Data of so many episodes, in slices that marks can be taken between."""
+        """Data of this many episodes, in slices that marks can be taken between."""
         self._extend(episodes)
         shares = [round(episodes * k / SLICES) for k in range(1, SLICES)]
         shares += [round(episodes * share) for share in bet_shares(self.pmdp)]

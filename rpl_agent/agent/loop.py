@@ -23,7 +23,7 @@ from rpl_agent.agent.session import Session
 from rpl_agent.evidence.counts import next_share
 from rpl_agent.model.policy import Policy
 
-#: A run ends with a proof of up to so many inequalities (seconds); `rpl certify RUN` makes any.
+#: A run ends with a proof of up to this many inequalities (seconds); `rpl certify RUN` makes any.
 PROVED = 250_000
 #: The most that a run is taken to be over because of the gap that it is to stop at: it may still take longer.
 NEARLY = 0.9

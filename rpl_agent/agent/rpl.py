@@ -71,7 +71,7 @@ class RPLAgent(Queries):
     compiled : use the compiled simulator of our own environments (same law, far faster).
     check_rewards : compare rewards with the model's; default: where the objective is about rewards, and where the
         environment names model and objective itself.
-    horizon : only so many steps of a play count; ``"env"`` takes the environment's time limit.
+    horizon : only this many steps of a play count; ``"env"`` takes the environment's time limit.
     end : the state that ``terminated`` means, where the last observation is not one of its own (optimal stopping).
     action_to_env : the environment's number of each action of the model, ``{"left": 0, …}``, where names, numbers and
         order do not tell (see `rpl_agent.agent.world.actions`).

@@ -42,7 +42,7 @@ class Limits:
     """The next update falls due when a visit count, or the number of episodes, reaches its limit.
 
     rows : (R,) int64 or None; expressions : (F,) int64 or None; episodes : absolute number or None.
-    not_before : no update before so many episodes (absolute), whatever the counts.
+    not_before : no update before this many episodes (absolute), whatever the counts.
     """
 
     rows: np.ndarray | None = None

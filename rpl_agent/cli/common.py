@@ -93,7 +93,7 @@ def add_source(parser: argparse.ArgumentParser, what: str = "") -> None:
     group.add_argument(
         "--normalise", action="store_true", help="scale rows that sum to 1 up to 1e-5 because their numbers are rounded"
     )
-    group.add_argument("--max-steps", type=count, metavar="N", help="cut episodes after so many steps")
+    group.add_argument("--max-steps", type=count, metavar="N", help="cut episodes after this many steps")
     group.add_argument(
         "--max-states", type=count, metavar="N", help="refuse models with more states (default: what fits in memory)"
     )

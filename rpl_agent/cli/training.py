@@ -89,7 +89,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
             "choices": ("optimistic", "certificate"),
         }),
         "horizon": (
-            "count only so many steps of a play; env: as many as its time limit",
+            "count only this many steps of a play; env: as many as its time limit",
             {"type": _horizon, "metavar": "STEPS"},
         ),
         "stop_when_gap": ("end early once upper − lower ≤ EPS", {"type": between(0, math.inf), "metavar": "EPS"}),

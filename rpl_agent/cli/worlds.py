@@ -64,4 +64,4 @@ def _print(worlds: list[dict[str, Any]]) -> None:
             sizes = [world[name] for name in ("states", "transitions", "expressions", "episode_steps")]
             table.add_row(world["id"], *("–" if size is None else f"{size:,}" for size in sizes))
         console.print(table, "")
-    console.print("Episodes end after so many steps. Sizes marked –: rpl info ID. Start with: rpl train ID")
+    console.print("Episodes end after the number of steps shown. Sizes marked –: rpl info ID. Start with: rpl train ID")

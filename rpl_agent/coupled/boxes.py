@@ -31,7 +31,7 @@ from rpl_agent.solver.problem import Problem
 from rpl_agent.solver.solution import Solution
 from rpl_agent.solver.solve import solve, solve_at
 
-#: boxes without an affine bound are halved so many times before their interval MDP is asked
+#: boxes without an affine bound are halved this many times before their interval MDP is asked
 PATIENCE = 2
 #: affine bounds at one point that are further apart are not used
 POINT_WIDTH = 1e-6

@@ -62,7 +62,7 @@ class Simulator:
     Parameters
     ----------
     stop : (S,) bool, states where an episode ends (absorbing or decided).
-    max_steps : an episode is cut after so many steps.
+    max_steps : an episode is cut after this many steps.
     reward : (R,) float, summed into returns (default: none).
     arrival : (S,) float, added to the return of an episode that ends in a stop state (default: none).
 

@@ -36,7 +36,7 @@ def tied(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> Intervals
     ----------
     lower, upper : (F,) array
     """
-    return Intervals(pmdp, *_tidy(pmdp, *checked_bounds(pmdp, lower, upper)), name="tied")
+    return Intervals(pmdp, *clip_bounds(pmdp, *checked_bounds(pmdp, lower, upper)), name="tied")
 
 
 def expression_wise(
@@ -52,7 +52,7 @@ def expression_wise(
         Further bounds known to hold.
     """
     lower, upper = expression_bounds(region, pmdp)
-    return Intervals(pmdp, *_tidy(pmdp, *_meet(lower, upper, intersect_with)), name="expression-wise")
+    return Intervals(pmdp, *clip_bounds(pmdp, *_meet(lower, upper, intersect_with)), name="expression-wise")
 
 
 def parameter_wise(
@@ -67,7 +67,7 @@ def parameter_wise(
         Usually the tied intervals; without them P_Theta and P_I are incomparable.
     """
     lower, upper = range_on_box(pmdp.table, *parameter_box(region, pmdp))
-    return Intervals(pmdp, *_tidy(pmdp, *_meet(lower, upper, intersect_with)), name="parameter-wise")
+    return Intervals(pmdp, *clip_bounds(pmdp, *_meet(lower, upper, intersect_with)), name="parameter-wise")
 
 
 # ---------------------------------------------------------------------- ranges
@@ -258,7 +258,7 @@ def _crossing_undone(
     return low, high
 
 
-def _tidy(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def clip_bounds(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Bounds in [0, 1] that do not cross; constants are known."""
     lower, upper = np.clip(lower, 0.0, 1.0), np.clip(upper, 0.0, 1.0)
     lower, upper = _crossing_undone(lower, upper, np.zeros_like(lower), np.ones_like(upper))

@@ -21,7 +21,7 @@ from rpl_agent.regions.parameter_region import ParameterRegion, curvature_sizes
 from rpl_agent.regions.polytope_data import PolytopeData
 from rpl_agent.regions.product import Product
 from rpl_agent.relaxations.base import CompiledRelaxation
-from rpl_agent.relaxations.projections import _tidy, beyond_mccormick, expression_bounds
+from rpl_agent.relaxations.projections import beyond_mccormick, clip_bounds, expression_bounds
 from rpl_agent.relaxations.row_set import (
     BEST,
     CURVED,
@@ -38,7 +38,7 @@ from rpl_agent.relaxations.row_set import (
 TIGHTNESS, LOOSE_TIGHTNESS = 1e-12, 1e-9
 
 #: a region is wide where some expression bends by more than this share of its slope; there the Bernstein coefficients
-#: of rows over its box, up to so many, may tell more than their quadratic forms
+#: of rows over its box, up to this many, may tell more than their quadratic forms
 WIDE, MOST_CORNERS = 0.1, 48
 
 #: Values from which on the gradient of a row could overflow.
@@ -57,7 +57,7 @@ class Rectangular:
 
     def __init__(self, pmdp: ParametricMDP, region: Region) -> None:
         self.pmdp, self.region, self.name = pmdp, region, "rectangular"
-        self.lower, self.upper = map(read_only, _tidy(pmdp, *expression_bounds(region, pmdp)))
+        self.lower, self.upper = map(read_only, clip_bounds(pmdp, *expression_bounds(region, pmdp)))
         self._compiled = _compile(pmdp, region, self.lower, self.upper)
         self._rows = None if self._compiled is None else CompiledRelaxation(pmdp, self._compiled, self.name)
 

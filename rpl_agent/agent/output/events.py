@@ -86,7 +86,7 @@ class EventFile:
 class TensorBoardWriter:
     """Scalars, the margin chart, figures and hyper-parameters.
 
-    ``resume_at`` hides what was logged after so many episodes (and ``steps``); what was logged up to ``logged`` is not
+    ``resume_at`` hides what was logged after this many episodes (and ``steps``); what came before ``logged`` is not
     logged again.
     """
 

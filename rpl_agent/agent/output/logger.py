@@ -90,7 +90,7 @@ class Forward:
 class CSVWriter:
     """``progress.csv``: one row per log point; a new tag becomes a new column, a step seen again replaces its row.
 
-    ``resume_at`` drops what was logged after so many episodes.
+    ``resume_at`` drops what was logged after this many episodes.
     """
 
     def __init__(self, path: Path, resume_at: int | None = None):

@@ -209,7 +209,7 @@ class StepChecker:
         return (self.horizon is None or length < self.horizon) and not self.ends(state)
 
     def is_too_long(self, length: int) -> bool:
-        """Whether an episode that has not ended after so many steps ends here; the first time that is said."""
+        """Whether an episode that has not ended after this many steps ends here; the first time that is said."""
         if self._longest is None or length < self._longest:
             return False
         if not self._warned and self.horizon is None:

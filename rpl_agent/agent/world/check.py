@@ -23,7 +23,7 @@ from rpl_agent.likelihood.estimate import point_estimate
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 
-#: Frequencies further from the declared ones than so many standard errors look wrong.
+#: Frequencies further from the declared ones than this many standard errors look wrong.
 FAR = 5.0
 #: Steps after which an episode without an end is left.
 LONGEST = 1_000

@@ -187,6 +187,14 @@ def _set(row: Row) -> tuple[str, str]:
     return suites.set_name(*chosen), COLOURS.get(chosen, "#666666")
 
 
+def _by_set(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
+    """Rows by the name and colour of their set."""
+    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[_set(row)].append(row)
+    return groups
+
+
 def online_chart(rows: Sequence[Row]) -> ReportChart:
     order = {s: i for i, s in enumerate(suites.ONLINE_SETS)}
     ranked = sorted(rows, key=lambda r: order.get(suites.set_of(r["task"]), len(order)))
@@ -199,11 +207,8 @@ def gap_chart(rows: Sequence[Row]) -> ReportChart:
     """Upper − lower relative to V*, both axes logarithmic."""
     panels = {}
     for name, some in _worlds(rows).items():
-        groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
-        for row in some:
-            groups[_set(row)].append(row)
         traces = []
-        for (label, colour), group in groups.items():
+        for (label, colour), group in _by_set(some).items():
             value = abs(number(group[0]["result"]["value"]))
             points, upper, _, _ = band(group, "upper")
             _, lower, _, _ = band(group, "lower")
@@ -218,11 +223,8 @@ def seconds_chart(rows: Sequence[Row]) -> ReportChart:
     """Seconds of learning along the way, both axes logarithmic."""
     panels = {}
     for name, some in _worlds(rows).items():
-        groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
-        for row in some:
-            groups[_set(row)].append(row)
         traces = []
-        for (label, colour), group in groups.items():
+        for (label, colour), group in _by_set(some).items():
             curves = [
                 {p["episodes"]: float(s) for p, s in zip(row["result"]["curve"], row["timing"]["curve"])}
                 for row in group

@@ -36,10 +36,10 @@ Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 #: Steps of scoring at the first mark and at those after it, which start from the estimate before.
 FIRST_STEPS, STEPS = 8, 2
-#: The aim is taken anew when there are so many times as many data, or the plan has changed by such a share; the
+#: The aim is taken anew when there are this many times as many data, or the plan has changed by such a share; the
 #: gradient, which takes a solution of the model, when there are far more.
 REAIM, REPLAN, REGROWTH = 1.25, 0.1, 5.0
-#: Sweeps stop when nothing changes by more than this share of the largest number, or after so many transitions.
+#: Sweeps stop when nothing changes by more than this share of the largest number, or after this many transitions.
 SETTLED, MOST_WORK = 2.0**-8, 2.0**27
 FEWEST_SWEEPS, MOST_SWEEPS = 16, 1024
 #: A later action has to be better by this share to be taken, so that rounding does not choose between equal ones.

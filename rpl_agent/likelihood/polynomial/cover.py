@@ -32,7 +32,7 @@ from rpl_agent.model.taylor import taylor_terms
 #: Boxes are split down to this half-width, in standard deviations of the likelihood and as a share of the domain, by d.
 FINEST = {1: (0.05, 0.005), 2: (0.2, 0.02), 3: (0.5, 0.04)}
 COARSE = (1.0, 0.08)
-#: Boxes are cut into so many parts by d, and into two else: in one dimension rounds cost more than boxes.
+#: Boxes are cut into this many parts by d, and into two else: in one dimension rounds cost more than boxes.
 PARTS = {1: 16}
 #: Boxes that are looked at, at most, and at a time.
 MOST_BOXES, BATCH = 6_000, 256

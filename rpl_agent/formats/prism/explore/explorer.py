@@ -220,7 +220,7 @@ class _StateSearch:
         width, arrays = 8 * self.machine.codec.words, self.arrays
         needed = (BYTES_PER_STATE + width) * len(arrays["level"]) + BYTES_PER_CHOICE * len(arrays["choice_end"])
         needed += BYTES_PER_TRANSITION * len(arrays["branch"]) + 40 * self.combinations.rows.size
-        if self.slabs.transitions > SLAB:  # one state has so many
+        if self.slabs.transitions > SLAB:  # one state has that many
             needed += self.slabs.choice.nbytes + self.slabs.transition.nbytes
         if needed > self.max_bytes:
             raise PrismError(
