@@ -75,7 +75,7 @@ def register(commands: Any) -> None:
 def add_data(parser: Options) -> None:
     """Where data come from: a simulation or a log."""
     parser.add_argument(
-        "--episodes", type=count, metavar="N", help="simulate this many uniform episodes at the true parameters"
+        "--episodes", type=count, metavar="N", help="simulate N uniform episodes at the true parameters"
     )
     add_seed(parser)
     parser.add_argument("--data", metavar="LOG", help="transitions in a .csv or .parquet file, or minari:NAME")

@@ -18,9 +18,7 @@ def register(commands: Any) -> None:
     )
     add_source(plan)
     plan.add_argument("--gap", type=between(0, math.inf), metavar="EPS", help="how many episodes for this gap?")
-    plan.add_argument(
-        "--episodes", type=count, nargs="+", default=(), metavar="N", help="which gap after this many episodes?"
-    )
+    plan.add_argument("--episodes", type=count, nargs="+", default=(), metavar="N", help="the gap after N episodes")
     plan.add_argument(
         "--sampler", choices=("agent", "uniform"), default="agent", help="who will draw the episodes (default agent)"
     )

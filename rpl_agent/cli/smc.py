@@ -19,7 +19,7 @@ def register(commands: Any) -> None:
         "--epsilon", type=between(0, float("inf")), default=0.05, help="wanted upper − lower (default 0.05)"
     )
     smc.add_argument(
-        "--budget", type=count, default=DEFAULT_BUDGET, metavar="STEPS", help="give up after this many (default 1e8)"
+        "--budget", type=count, default=DEFAULT_BUDGET, metavar="STEPS", help="give up after STEPS (default 1e8)"
     )
     add_method(smc)
     add_seed(smc)

@@ -212,9 +212,7 @@ def gap_chart(rows: Sequence[Row]) -> ReportChart:
             value = abs(number(group[0]["result"]["value"]))
             points, upper, _, _ = band(group, "upper")
             _, lower, _, _ = band(group, "lower")
-            traces.append(line(points, (upper - lower) / value, label, colour, "gap"))
-        for trace in traces:
-            trace["meta"] = {}
+            traces.append({**line(points, (upper - lower) / value, label, colour, "gap"), "meta": {}})
         panels[name] = panel(traces, "episodes", "gap / V*", "Lower is better.", log_x=True, log_y=True)
     return ReportChart("gap", "How the certified interval closes", "Relative gap against episodes, log axes.", panels)
 
