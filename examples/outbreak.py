@@ -2,74 +2,34 @@
 
     python examples/outbreak.py [--people 30] [--outbreaks 5 20 100 500] [--plot outbreak.png]
 
-Reed and Frost's chain binomial: each susceptible person escapes each infectious one with probability 1 − p, so in a
-generation with k infectious people one is infected with probability 1 − (1 − p)^k. The measures of the generation
-decide p, which nobody knows. People are looked at one by one, as in an attendance list, so every row is one person:
-escaped or infected. Beside each certificate stands plain value iteration, which knows the chances.
+The model is examples/models/outbreak.prism, Reed and Frost's chain binomial: each susceptible person escapes each
+infectious one with probability 1 − p, so in a generation with k infectious people one is infected with probability 1
+− (1 − p)^k. The measures of the generation decide p, which nobody knows. People are looked at one by one, as in an
+attendance list, so every row is one person: escaped or infected. Beside each certificate stands plain value
+iteration, which knows the chances.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 
-from rpl_agent import (
-    Certificate,
-    Config,
-    Counts,
-    Objective,
-    ParametricMDP,
-    Policy,
-    Polynomial,
-    Simulator,
-    build,
-    certify,
-)
+from rpl_agent import Certificate, Config, Counts, Objective, ParametricMDP, Policy, Simulator, certify
+from rpl_agent.formats import prism
 
-#: Measures, what a generation with them costs (in cases), and the chance of infection by one infectious person. Chosen.
+MODEL = Path(__file__).with_name("models") / "outbreak.prism"
 LEVELS = ("usual", "hygiene", "distance")
-PRICE = {"usual": 0.0, "hygiene": 0.3, "distance": 1.0}
+#: The chance of infection by one infectious person, with each measure. Chosen, as the prices in the model are.
 CHANCE = {"usual": 0.12, "hygiene": 0.06, "distance": 0.02}
-LARGEST = 0.3
 #: Of both statements together: each may fail with half of it.
 DELTA = 0.05
 
 
 def outbreak(people: int) -> ParametricMDP:
-    """("day", susceptible, infectious), and in between ("list", level, infectious, left, escaped, infected)."""
-    escapes = {(level, 0): Polynomial.constant(1) for level in LEVELS}
-    for level in LEVELS:
-        for k in range(1, people + 1):
-            escapes[level, k] = escapes[level, k - 1] * (1 - Polynomial.parameter(level))
-
-    def person(level: str, k: int, left: int, escaped: int, infected: int) -> dict[Any, Polynomial]:
-        def following(escaped: int, infected: int) -> tuple:
-            return ("list", level, k, left - 1, escaped, infected) if left > 1 else ("day", escaped, infected)
-
-        chance = escapes[level, k]
-        return {following(escaped + 1, infected): chance, following(escaped, infected + 1): 1 - chance}
-
-    def actions(state: tuple) -> dict[str, dict[Any, Any]]:
-        if state[0] == "list":
-            return {"next": person(*state[1:])}
-        _, susceptible, k = state
-        if k == 0:
-            return {"over": {state: 1}}
-        if susceptible == 0:
-            return {"recover": {("day", 0, 0): 1}}
-        return {level: person(level, k, susceptible, 0, 0) for level in LEVELS}
-
-    def cases(state: tuple) -> float:
-        return float(state[2]) if state[0] == "day" else 0.0
-
-    return build(
-        ("day", people - 1, 1), actions, domain=dict.fromkeys(LEVELS, (0.0, LARGEST)),
-        labels={"over": lambda s: s[0] == "day" and s[2] == 0}, name="outbreak",
-        rewards={"cases": lambda s, a: cases(s), "cost": lambda s, a: cases(s) + PRICE.get(a, 0.0)},
-    )  # fmt: skip
+    return prism.load(MODEL, constants={"N": people}).pmdp
 
 
 def observe(pmdp: ParametricMDP, outbreaks: int, seed: int) -> Counts:
@@ -111,12 +71,11 @@ def draw(path: str, pmdp: ParametricMDP, numbers: list[int], found: list[Certifi
     left.axhline(best, color="0.2", linestyle="--", label="optimum, chances known")
     left.set(xscale="log", xlabel="outbreaks seen", ylabel="cases + measures [cases]", title="certified cost")
     left.legend()
-    values = [pmdp.state_value(s) for s in range(pmdp.num_states)]
-    people = 1 + max(value[1] for value in values if value[0] == "day")
-    shown = np.full((people, people), np.nan)
-    for s, value in enumerate(values):
-        if value[0] == "day" and value[1] > 0 and value[2] > 0:
-            shown[value[2], value[1]] = LEVELS.index(pmdp.action_names[found[-1].policy.action(pmdp, s)])
+    infectious, susceptible = pmdp.variables["k"], pmdp.variables["left"]
+    shown = np.full((infectious.max() + 1, susceptible.max() + 1), np.nan)
+    for s in np.flatnonzero((pmdp.variables["level"] == 0) & (infectious > 0) & (susceptible > 0)):
+        rule = pmdp.action_names[found[-1].policy.action(pmdp, s)]
+        shown[infectious[s], susceptible[s]] = LEVELS.index(rule)
     colours = ListedColormap(["#e9ecef", "#ffd43b", "#d9480f"])
     picture = right.imshow(shown, origin="lower", cmap=colours, vmin=0, vmax=2)
     figure.colorbar(picture, ax=right, ticks=[1 / 3, 1, 5 / 3]).ax.set_yticklabels(LEVELS)

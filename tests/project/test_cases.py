@@ -2,6 +2,7 @@
 
 import importlib.machinery
 import importlib.util
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from rpl_agent import Objective, certify
+from rpl_agent import certify
 from rpl_agent.formats import prism
 from rpl_agent.formats.logs import simulate_log
 from rpl_agent.solver import solve_at
@@ -104,7 +105,7 @@ def test_an_outbreak_is_a_chain_binomial():
     mdp, level = pmdp.instantiate(names["CHANCE"]), "hygiene"
     mass = np.zeros(pmdp.num_states)
     mass[pmdp.initial_state] = 1.0  # six susceptible, one infectious
-    for _ in range(6):
+    for _ in range(7):  # a measure is chosen, then six people are looked at
         after = np.zeros_like(mass)
         for s in np.flatnonzero(mass):
             rows = range(pmdp.state_ptr[s], pmdp.state_ptr[s + 1])
@@ -112,7 +113,7 @@ def test_an_outbreak_is_a_chain_binomial():
             span = slice(pmdp.row_ptr[row], pmdp.row_ptr[row + 1])
             np.add.at(after, pmdp.successor[span], mass[s] * mdp.probability[span])
         mass = after
-    found = [mass[pmdp.state_index(("day", 6 - x, x))] for x in range(7)]
+    found = [mass[pmdp.state_index((0, x, 6 - x, 0, 0))] for x in range(7)]
     assert found == pytest.approx(scipy.stats.binom(6, names["CHANCE"][level]).pmf(range(7)), abs=1e-14)
 
 
@@ -120,8 +121,9 @@ def test_bounds_of_an_outbreak_hold():
     names = example("outbreak")
     pmdp = names["outbreak"](6)
     optimum = names["value_iteration"](pmdp, "cost")
-    theta = pmdp.instantiate(names["CHANCE"]).theta
-    assert optimum == pytest.approx(solve_at(pmdp, theta, Objective.cost("cost", target="over")).middle, rel=1e-6)
+    assert optimum == pytest.approx(
+        storm("outbreak.prism", {"N": 6, **names["CHANCE"]}, 'R{"cost"}min=? [ F "over" ]'), rel=1e-6
+    )
     rule, cases = names["statements"](pmdp, names["observe"](pmdp, 40, seed=3))
     true = names["value_iteration"](pmdp, "cost", rule.policy)
     assert rule.lower <= optimum <= true <= rule.upper
@@ -138,7 +140,7 @@ def small_benchmark(tmp_path, monkeypatch):
     moves = np.concatenate([moves, np.zeros((7, 3, 1))], axis=2)
     np.savez(
         assets / "dynamics.npz", tx_mat=moves, d_0=np.array([0.25] * 4 + [0.0] * 3),
-        expert_policy=rng.dirichlet(np.ones(3), size=7),
+        expert_policy=rng.dirichlet(np.ones(3), size=7), sofa_scores=np.arange(7.0),
     )  # fmt: skip
     (assets / "admissible_actions.txt").write_text("3 2 3 2 1 1 1\n0 1 2\n0 2\n0 1 2\n1 2\n0\n0\n0\n")
     spec = importlib.machinery.ModuleSpec("icu_sepsis", None, is_package=True)
@@ -158,9 +160,22 @@ def test_bounds_of_stays_hold(small_benchmark):
     world = names["load"]()
     best, logged = names["value_iteration"](world), names["value_iteration"](world, world.clinicians)
     assert best == pytest.approx(solve_at(world.pmdp, world.theta, world.objective).middle, abs=1e-6)
-    counts, survived = names["stays"](world, world.clinicians, 2_000, seed=1)
-    seen = names["witness"](survived, 2_000)
+    seen, survived = names["stays"](world, world.clinicians, 2_000, seed=1)
+    counts = names["counted"](world.pmdp, seen)
+    lower, upper = names["witness"](survived, 2_000)
     known = certify(world.pmdp, counts, world.objective, names["CONFIG"], policy=world.clinicians)
-    assert seen.lower <= logged <= seen.upper < seen.lower + 0.15
+    assert lower <= logged <= upper < lower + 0.15
     assert known.lower <= logged <= known.upper
     assert certify(world.pmdp, counts, world.objective, names["CONFIG"]).upper >= best
+
+
+def test_classes_of_severity(small_benchmark, monkeypatch, capsys):
+    """Records counted in classes, the truth of the policy in the states, and both witnesses."""
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    text = run("sepsis_classes", monkeypatch, capsys, "--stays", "2000", "--classes", "2", "--played", "500")
+    assert "2 classes of severity: 9 rows instead of 13" in text
+    bounds = [tuple(map(float, re.findall(r"[01]\.\d{3}(?=[,\]])", line))) for line in text.splitlines()[1:]]
+    true = [float(number) for number in re.findall(r"benchmark (\S+)", text)]
+    for (lower, upper), truth in zip((bounds[0], bounds[1], bounds[3]), (true[0], true[0], true[1])):
+        assert lower <= truth <= upper
+    assert bounds[2][0] > true[1]  # the structure is wrong: what it promises for its best policy is false

@@ -319,6 +319,8 @@ def _terms(node: Node, tape: Tape, memo: dict[int, dict[Monomial, Scaled]]) -> d
             product = _product(product, part, tape)
         return product
     if node.operator == "pow":
+        if not node.arguments[1].is_literal:
+            raise NotVectorisable  # which monomials occur depends on the state
         product = {ONE: tape.constant(1)}
         for _ in range(int(node.arguments[1].value)):
             product = _product(product, parts[0], tape)

@@ -111,7 +111,7 @@ def _factors(node: Node) -> list[Node]:
     """The factors of a parametric product or power; any other node is its own factor."""
     if node.operator == "*":
         return [factor for a in node.arguments for factor in _factors(a)]
-    if node.operator == "pow" and node.arguments[1].value:
+    if node.operator == "pow" and node.arguments[1].is_literal and node.arguments[1].value:
         return _factors(node.arguments[0]) * node.arguments[1].value
     return [node]
 
@@ -159,16 +159,16 @@ def _require(holds: bool, operator: str, wanted: str, arguments: tuple[Node, ...
 
 
 def _check_polynomial(operator: str, arguments: tuple[Node, ...], position: Position) -> None:
-    """Parameters may be added, multiplied, divided and raised to fixed powers; nothing else."""
+    """Parameters may be added, multiplied, divided and raised to powers that states decide; nothing else."""
     if operator in ("+", "*", "neg", "/"):
         return
     if operator == "?:" and not arguments[0].parametric:
         return
     if operator == "pow" and not arguments[1].parametric:
         power = arguments[1]
-        if power.is_literal and isinstance(power.value, int) and 0 <= power.value <= MAX_POWER:
+        if power.type is Type.INT and (not power.is_literal or 0 <= power.value <= MAX_POWER):
             return
-        raise PrismError(f"a parameter may only be raised to a fixed power 0..{MAX_POWER}", position)
+        raise PrismError(f"a parameter may only be raised to an integer power 0..{MAX_POWER}", position)
     raise PrismError(
         f"a parameter may not occur under '{operator}': probabilities must be polynomials or quotients of them",
         position,
@@ -242,6 +242,8 @@ def _power(node: Node, base: Any, exponent: Any) -> Any:
             raise PrismError(f"pow({base}, {exponent}): roots are not supported", node.position)
         exponent = int(exponent)
     if isinstance(base, Polynomial):
+        if not 0 <= exponent <= MAX_POWER:
+            raise PrismError(f"a parameter raised to {exponent}: only 0..{MAX_POWER} are polynomials", node.position)
         return base**exponent
     if exponent < 0 and (node.type is Type.INT or base == 0):
         raise PrismError(f"pow({base}, {exponent}): negative exponent", node.position)
