@@ -257,12 +257,8 @@ def _power(node: Node, base: Any, exponent: Any) -> Any:
 def _checked(node: Node, value: Any) -> Any:
     value = reduced(value)
     if isinstance(value, Polynomial):
-        large = (
-            len(value.terms) > MAX_TERMS
-            or any(_bits(c) > MAX_BITS for c in value.terms.values())
-            or value.degree > MAX_POWER
-        )
-        if large:
+        bits = max(map(_bits, value.terms.values()), default=0)
+        if len(value.terms) > MAX_TERMS or bits > MAX_BITS or value.degree > MAX_POWER:
             raise PrismError(
                 f"polynomial too large (more than {MAX_TERMS} terms, or a degree above {MAX_POWER})", node.position
             )
