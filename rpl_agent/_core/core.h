@@ -950,6 +950,11 @@ void greedy_steps(int64_t states, int64_t steps, const int64_t *state_ptr, const
                   const row_chances *chances, const double *reward, double gamma, double sense, double *v,
                   int64_t *rows);
 
+/* visits (R) += how often each row is expected in `steps` steps from the initial state, where rows[k * stride] (S) is
+ * played with k + 1 steps to go and plays end in stopped states. Scratch: mass (2 S). */
+void visit_steps(int64_t states, int64_t steps, int64_t initial, const bool *stopped, const row_chances *chances,
+                 const int64_t *rows, int64_t stride, double *mass, double *visits);
+
 /* v[k + 1] (S) and g[k + 1] (S, r): value and gradient of what is played, from those of k steps. */
 void expand_steps(const step_rules *rules, const int64_t *state_ptr, const bool *decided, const row_chances *chances,
                   const double *reward, double gamma, double *v, double *g);

@@ -242,6 +242,33 @@ void greedy_steps(int64_t states, int64_t steps, const int64_t *state_ptr, const
         }
 }
 
+void visit_steps(int64_t states, int64_t steps, int64_t initial, const bool *stopped, const row_chances *chances,
+                 const int64_t *rows, int64_t stride, double *mass, double *visits)
+{
+    double *here = mass, *after = mass + states;
+    for (int64_t s = 0; s < 2 * states; s++)
+        mass[s] = 0.0;
+    here[initial] = 1.0;
+    bool alive = true;
+    for (int64_t k = steps - 1; k >= 0 && alive; k--) {
+        alive = false;
+        for (int64_t s = 0; s < states; s++) {
+            const double m = here[s];
+            here[s] = 0.0;
+            if (m == 0.0 || stopped[s])
+                continue;
+            const int64_t row = rows[k * stride + s];
+            visits[row] += m;
+            alive = true;
+            for (int64_t t = chances->row_ptr[row]; t < chances->row_ptr[row + 1]; t++)
+                after[chances->successor[t]] += m * chances->p[chances->expression[t]];
+        }
+        double *swap = here;
+        here = after;
+        after = swap;
+    }
+}
+
 void expand_steps(const step_rules *rules, const int64_t *state_ptr, const bool *decided, const row_chances *chances,
                   const double *reward, double gamma, double *v, double *g)
 {

@@ -7,6 +7,7 @@ settle. Where plain sweeps could be fooled (undiscounted cycles that pay nothing
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,35 +28,36 @@ PRECISION = 1e-3
 
 #: What episodes are drawn for: to find the best policy, or also to narrow its certificate.
 EXPLORATIONS = ("optimistic", "certificate")
-#: Share of the episodes that stay optimistic where the certificate is sampled for.
-OPTIMISTIC_SHARE = 0.125
 
 
 @dataclass(frozen=True)
 class SamplingGoal:
     """What a plan for the certificate has to know of a run.
 
-    length : mean length of an episode, where plays need not end.
+    amount : episodes (steps) that it is made for.
     per_step : whether steps are what is counted, and not episodes.
-    limited : whether the environment ends every episode by itself. A play that collects information need not end.
+    limit : steps after which the environment ends an episode, None: it need not.
     """
 
-    length: float
+    amount: float
     per_step: bool
-    limited: bool
+    limit: int | None
 
 
 def block_of(episodes: int) -> tuple[bool, int]:
     """(whether the next episode is optimistic, episodes until that changes).
 
-    Episodes come in blocks that grow with their number, each optimistic at its beginning. A function of the number of
-    episodes alone, so that a resumed run goes on in the same block.
+    One in ⌈√t⌉ is: the first two of every block of episodes k² … (k + 1)² − 1. A function of the number of episodes
+    alone, so that a resumed run goes on in the same block.
     """
-    size = 8
-    while size * 64 <= episodes:
-        size *= 2
-    position, few = episodes % size, int(size * OPTIMISTIC_SHARE)
-    return (True, few - position) if position < few else (False, size - position)
+    root = math.isqrt(episodes)
+    position = episodes - root * root
+    return (True, min(2 - position, 2 * root + 1 - position)) if position < 2 else (False, 2 * root + 1 - position)
+
+
+def optimistic_share(first: int, last: int) -> float:
+    """The share of optimistic episodes among numbers first … last − 1."""
+    return min(2.0 * (math.sqrt(last) - math.sqrt(first)) / (last - first), 1.0)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from rpl_agent.agent.exploration import OPTIMISTIC_SHARE, SamplingGoal
+from rpl_agent.agent.exploration import SamplingGoal, optimistic_share
 from rpl_agent.agent.planner import Planner
 from rpl_agent.agent.sampling.experience import Experience
 from rpl_agent.coupled.attribution import coordinate_jacobian, fisher_information, slopes
@@ -227,15 +227,15 @@ class _Imagined:
         """Visits of the agent's next episodes, after this many."""
         goal, planner = None, self._planner
         if done and self.sampler.exploration == "certificate":
-            goal = SamplingGoal(self.steps, False, self.sampler.limit is not None)
+            goal = SamplingGoal(done, False, self.sampler.limit)
         policy = planner.plan(self._data, goal)
         if policy is None:
             return self._visits[-1]
         visits = self._followed(policy.at(0).mixed(self.pmdp, self.sampler.weight))
         if planner.informative is None:
             return visits
-        informed = self._followed(planner.informative.mixed(self.pmdp, self.sampler.weight))
-        return OPTIMISTIC_SHARE * visits + (1.0 - OPTIMISTIC_SHARE) * informed
+        share = optimistic_share(done, max(FIRST, int(done * GROWTH)))
+        return share * visits + (1.0 - share) * self._followed(planner.informative)
 
     def _followed(self, policy: Policy) -> np.ndarray:
         """(R,) visits per episode; none in states where episodes end."""

@@ -2,35 +2,124 @@
 
 Any sampling is sound, so the agent may sample where the *value* is uncertain. With the information I = Σ n_row I_row of
 the data, I_row = Σ_i b_i b_i' / p_i at the estimate, and G the gradient of the value at the initial state, the
-variance of the value is G'I⁻¹G, and one visit of a row lowers it at the rate c'I_row c with c = I⁻¹G. The plan is the
-policy that collects most of that rate: in an episode, or per step where the budget is in steps (a fractional
-programme: the rate less λ per step, λ the best ratio found so far).
+variance of the value is G'I⁻¹G, and one visit of a row lowers it at the rate c'I_row c with c = I⁻¹G. Frank and Wolfe:
+the policy that collects most of that rate, by one pass backward through an episode, is the next vertex; the weights of
+all vertices so far are chosen anew (their information has few dimensions), until no policy collects more. The design
+is made for as many episodes (steps) again as there are data, so it mends what was drawn too often before.
 
-The domain counts as a little information of its own, so that directions in which nothing was seen are worth most.
+What is played is the memoryless policy with the design's visits: exact where plays are followed to their end, near it
+where episodes are cut.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rpl_agent._core import Struct, core
 from rpl_agent.agent.exploration import SamplingGoal
+from rpl_agent.coupled.affine import chances_of
 from rpl_agent.coupled.attribution import MIN_PROBABILITY, fisher_information, point_frame, slopes
-from rpl_agent.coupled.expansion import ValueExpansion, backward_order, expand, expand_without_cycles, improved
+from rpl_agent.coupled.expansion import backward_order, expand_without_cycles, expansion_of
+from rpl_agent.coupled.horizon import StepExpansion, greedy_rules
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Task
+from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
+from rpl_agent.model.simulate import absorbing_states
 from rpl_agent.regions.frame import Frame
 from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.solver.problem import Problem
 
-#: policy iteration at the estimate
-IMPROVEMENTS = 8
-#: rounds of the fractional programme for budgets in steps
-RATIO_ROUNDS = 2
-#: cyclic models: plays are planned for this many mean episode lengths ahead
-LOOK_AHEAD = 2.0
+#: Vertices of a design at most, and how much more than the design another policy may collect, relatively.
+VERTICES, CLOSE = 8, 0.02
+#: Steps of the weights of the vertices.
+WEIGHT_STEPS = 24
+#: Transitions that a pass over an episode looks at, at most: longer episodes are planned for their end only.
+WORK = 20_000_000
+#: Numbers of the gradients of a horizon's values, at most.
+GRADIENTS = 50_000_000
+
+
+@dataclass(frozen=True)
+class Plays:
+    """Episodes at one parameter vector: how to collect a reward in them, and where that leads.
+
+    steps : int
+        Of the solver, in an episode. Without cycles plays end by themselves, and one rule is best throughout.
+    """
+
+    problem: Problem
+    frame: Frame
+    chances: Struct
+    order: np.ndarray | None
+    stopped: np.ndarray
+    steps: int
+
+    @classmethod
+    def of(cls, problem: Problem, frame: Frame, limit: int | None) -> Plays | None:
+        """Plays of an environment that ends an episode after ``limit`` steps; None where they might never end."""
+        pmdp, horizon = problem.pmdp, problem.objective.horizon
+        ends = [pmdp.num_states] if (order := backward_order(problem)) is not None else []
+        if limit is not None or horizon is not None:
+            ends.append(horizon if limit is None else pmdp.solver_step(limit))
+        if not ends:
+            return None
+        stopped = problem.task.decided | absorbing_states(pmdp)
+        stopped[problem.structure().sinks] = True
+        steps = min(*ends, max(WORK // pmdp.num_transitions, 1)) if order is None else min(ends)
+        return cls(problem, frame, chances_of(problem, frame), order, stopped, steps)
+
+    def best(self, reward: np.ndarray) -> np.ndarray:
+        """(H, S), or (1, S): the rows that collect most of a reward (R,), by steps to go."""
+        pmdp, decided = self.problem.pmdp, self.problem.task.decided
+        if self.order is not None:
+            aim = Objective(Kind.REWARD, Sense.MAX, "decided", reward_name="information")
+            paid = np.where(self.stopped[pmdp.row_state], 0.0, reward)
+            collecting = replace(self.problem, task=Task(aim, decided, np.zeros_like(decided), paid))
+            found = expand_without_cycles(collecting, self.frame, self.order, None)
+            if found is not None and found.policy.rows is not None:
+                return found.policy.rows[None]
+        values = np.zeros((self.steps + 1, pmdp.num_states))
+        rules = np.empty((self.steps, pmdp.num_states), np.int64)
+        core.greedy_steps(
+            pmdp.num_states, self.steps, pmdp.state_ptr, self.stopped, self.chances, reward, 1.0, 1.0, values, rules
+        )
+        return rules
+
+    def visits(self, rules: np.ndarray) -> np.ndarray:
+        """(R,) how often each row is expected in an episode."""
+        pmdp, found = self.problem.pmdp, np.zeros(self.problem.pmdp.num_rows)
+        stride = pmdp.num_states if len(rules) > 1 else 0
+        core.visit_steps(
+            pmdp.num_states, self.steps, pmdp.initial_state, self.stopped, self.chances, rules, stride,
+            np.empty(2 * pmdp.num_states), found,
+        )  # fmt: skip
+        return found
+
+
+class RowInformation:
+    """I_row at one parameter vector θ (d,), and the gradient G (n,) of the value there."""
+
+    def __init__(self, pmdp: ParametricMDP, theta: np.ndarray, weights: np.ndarray, gradient: np.ndarray):
+        self._pmdp, self._theta, self._weights, self._gradient = pmdp, theta, weights, gradient
+        self._value = np.maximum(pmdp.table.evaluate(theta), MIN_PROBABILITY)
+
+    def of(self, visits: np.ndarray) -> np.ndarray:
+        """(n, n) Σ visits_row I_row."""
+        pmdp = self._pmdp
+        amounts = np.bincount(pmdp.expression, visits[pmdp.transition_row], pmdp.num_expressions)
+        return fisher_information(pmdp, amounts * self._value, self._theta)
+
+    def wanted(self, matrix: np.ndarray) -> np.ndarray:
+        """(n,) c = I⁻¹G: information J besides I changes G'I⁻¹G by − c'Jc to first order."""
+        return np.linalg.solve(matrix, self._gradient)
+
+    def rates(self, c: np.ndarray) -> np.ndarray:
+        """(R,) c'I_row c."""
+        terms = (self._weights @ c) ** 2 / self._value
+        return np.add.reduceat(terms[self._pmdp.expression], self._pmdp.row_ptr[:-1])
 
 
 def informative_policy(
@@ -50,74 +139,66 @@ def informative_policy(
     """
     pmdp = relaxation.pmdp
     weights = slopes(pmdp, theta)
-    if objective.horizon is not None or start.rows is None or weights is None:
+    if start.rows is None or weights is None:
         return None
-    problem = Problem.of(relaxation, objective, Nature.COOPERATIVE, None)
-    cyclic = backward_order(problem) is None
-    if cyclic and not goal.limited:
+    problem, frame = Problem.of(relaxation, objective, Nature.COOPERATIVE, None), point_frame(pmdp, theta)
+    plays = Plays.of(problem, frame, goal.limit)
+    gradient = None if plays is None else _gradient(problem, frame, start)
+    if plays is None or gradient is None:
         return None
-    frame = point_frame(pmdp, theta)
-    best = _best(problem, frame, start)
-    if best is None:
-        return None
-    gradient = best.gradient[pmdp.initial_state]
-    rate = _rates(counts, theta, gradient, weights)
-    if not np.isfinite(rate).all() or rate.max(initial=0.0) <= 0.0:
-        return None
-    discount = 1.0 - 1.0 / max(LOOK_AHEAD * goal.length, 2.0) if cyclic else 1.0
-    price, plan = 0.0, None
-    for _ in range(RATIO_ROUNDS if goal.per_step else 1):
-        found = _best(_collecting(problem, rate - price, discount), frame, plan or start)
-        if found is None:
-            return plan
-        plan = found.policy
-        if goal.per_step:
-            gain = _value(_collecting(problem, rate, discount), frame, plan)
-            steps = _value(_collecting(problem, np.ones_like(rate), discount), frame, plan)
-            price = gain / steps if steps > 0.0 else 0.0
-    return plan
-
-
-def _rates(counts: Counts, theta: np.ndarray, gradient: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """(R,) c'I_row c of every row; ``weights`` (F, n) are the slopes of the expressions."""
-    pmdp = counts.pmdp
-    matrix = fisher_information(pmdp, counts.successes, theta)
     # One observation spread over all coordinates, in their own units: less than any data, more than nothing.
-    scale = np.maximum(np.diag(matrix), 1.0)
-    matrix = matrix + np.diag(scale) / max(counts.total, 1.0)
-    c = np.linalg.solve(matrix, gradient)
-    value = np.maximum(pmdp.table.evaluate(theta), MIN_PROBABILITY)
-    terms = ((weights @ c) ** 2 / value)[pmdp.expression]
-    return np.add.reduceat(terms, pmdp.row_ptr[:-1])
+    seen = fisher_information(pmdp, counts.successes, theta)
+    seen += np.diag(np.maximum(np.diag(seen), 1.0)) / max(counts.total, 1.0)
+    return design(plays, RowInformation(pmdp, theta, weights, gradient), seen, goal)
 
 
-def _collecting(problem: Problem, reward: np.ndarray, discount: float) -> Problem:
-    """The problem of collecting a reward per row until the play is decided or nothing happens any more."""
-    decided = problem.task.decided
-    over = decided.copy()
-    over[problem.structure().sinks] = True
-    aim = Objective(Kind.REWARD, Sense.MAX, "decided", reward_name="information", discount=discount)
-    paid = np.where(over[problem.pmdp.row_state], 0.0, reward)
-    return replace(problem, task=Task(aim, decided, np.zeros_like(decided), paid))
+def _gradient(problem: Problem, frame: Frame, start: Policy) -> np.ndarray | None:
+    """(n,) of the best value at the estimate, in the initial state."""
+    horizon, first = problem.objective.horizon, problem.pmdp.initial_state
+    if horizon is None:
+        best = expansion_of(problem, frame, None, start)
+        return None if best is None else best.gradient[first]
+    if horizon * problem.pmdp.num_states * frame.dimension > GRADIENTS:
+        return None
+    return StepExpansion.of(problem, frame, greedy_rules(problem, frame)).gradient[-1][first]
 
 
-def _best(problem: Problem, frame: Frame, start: Policy) -> ValueExpansion | None:
-    """The expansion of the best policy at the estimate."""
-    order = backward_order(problem)
-    if order is not None:
-        return expand_without_cycles(problem, frame, order, None)
-    expansion = expand(problem, frame, start)
-    for _ in range(IMPROVEMENTS):
-        if expansion is None:
-            return None
-        better = improved(problem, expansion)
-        if better is None:
+def design(plays: Plays, information: RowInformation, seen: np.ndarray, goal: SamplingGoal) -> Policy | None:
+    """The memoryless policy with the best visits for data beside ``seen`` (n, n), by the method of Frank and Wolfe."""
+    pmdp = plays.problem.pmdp
+    step = np.where(pmdp.is_silent[pmdp.row_state], 0.0, 1.0) if goal.per_step else np.zeros(pmdp.num_rows)
+    c, price, rules, share = information.wanted(seen), 0.0, np.zeros((0, 0)), np.zeros(0)
+    vertices: list[np.ndarray] = []
+    matrices: list[np.ndarray] = []
+    for _ in range(VERTICES):
+        rate = information.rates(c)
+        if not np.isfinite(rate).all() or rate.max(initial=0.0) <= 0.0:
             break
-        expansion = expand(problem, frame, better)
-    return expansion
+        if goal.per_step and vertices:
+            price = max(float(rate @ v) for v in vertices)
+        rules = plays.best(rate - price * step)
+        visits = plays.visits(rules)
+        visits /= max(visits @ step, 1e-300) if goal.per_step else 1.0
+        gain = float(rate @ visits)
+        if vertices and gain <= (1.0 + CLOSE) * float(share @ [rate @ v for v in vertices]):
+            break
+        vertices.append(visits)
+        matrices.append(goal.amount * information.of(visits))
+        share = np.append(share, 1.0 / len(vertices))
+        share /= share.sum()
+        c = information.wanted(seen + np.tensordot(share, matrices, 1))
+        for _ in range(WEIGHT_STEPS if len(vertices) > 1 else 0):
+            share *= np.sqrt(np.asarray(matrices) @ c @ c)
+            share /= share.sum()
+            c = information.wanted(seen + np.tensordot(share, matrices, 1))
+    if not vertices:
+        return None
+    return _memoryless(pmdp, np.tensordot(share, vertices, 1), rules[-1])
 
 
-def _value(problem: Problem, frame: Frame, policy: Policy) -> float:
-    order = backward_order(problem)
-    found = expand(problem, frame, policy) if order is None else expand_without_cycles(problem, frame, order, policy)
-    return 0.0 if found is None else float(found.values[problem.pmdp.initial_state])
+def _memoryless(pmdp: ParametricMDP, visits: np.ndarray, rows: np.ndarray) -> Policy:
+    """The policy with these visits (R,); where there are none it plays ``rows`` (S,)."""
+    total = np.add.reduceat(visits, pmdp.state_ptr[:-1])
+    weights = visits / np.where(total > 0.0, total, 1.0)[pmdp.row_state]
+    weights[rows[total <= 0.0]] = 1.0
+    return Policy.randomised(weights)

@@ -157,18 +157,17 @@ class Loop:
             optimistic = session.planner.plan(session.experience.counts, self._sampling_goal())
             if optimistic is not None:
                 policy = optimistic.at(0).mixed(session.pmdp, self._weight)
-                if session.planner.informative is not None:
-                    informative = session.planner.informative.mixed(session.pmdp, self._weight)
+                informative = session.planner.informative
         session.update(self._schedule, policy, informative)
         self._callbacks.on_update()
 
     def _sampling_goal(self) -> SamplingGoal | None:
         session = self._session
-        if self._exploration != "certificate" or not session.lengths:
+        if self._exploration != "certificate" or not session.episodes:
             return None
         assert session.target is not None
-        length = sum(session.lengths) / len(session.lengths)
-        return SamplingGoal(length, session.target.unit == "steps", session.time_limit is not None)
+        per_step = session.target.unit == "steps"
+        return SamplingGoal(session.steps if per_step else session.episodes, per_step, session.time_limit)
 
     def _certify(self) -> bool:
         session = self._session

@@ -65,7 +65,7 @@ class RPLAgent(Queries):
     observation_to_state : maps an observation to the value of a state (or to ``StateIndex(number)``), where
         observations are not state values themselves.
     schedule : when to update; default `Doubling(of="state-action")`, the paper's.
-    weight : probability of the planned action while sampling; the rest is spread over the other enabled ones.
+    weight : probability of the optimistic action while sampling; the rest is spread over the other enabled ones.
     exploration : ``"certificate"`` draws most episodes where they narrow the certificate fastest, the others
         optimistically; ``"optimistic"`` all of them, looking for the best policy as the paper does.
     compiled : use the compiled simulator of our own environments (same law, far faster).

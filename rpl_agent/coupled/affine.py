@@ -1,24 +1,9 @@
 """`AffineBound`: a bound of the value that is affine in the parameters, and the check that it is one.
 
-Let C be the region, C ⊂ {x0 + ρ L y : |y| ≤ 1} a frame, and U(s, y) = v(s) + g(s)·y + e(s) (LOWER: − e(s)). Suppose,
-for every y of the ball, U(s, ·) is at least (LOWER: at most) the value of s where s is decided, and
-
-    U(s, y) ≥ (T U)(s, y)        (LOWER: ≤)
-
-in every other state of a set of states (the *scope*) that holds the initial state and that the play does not leave but
-by being decided; T is the Bellman operator of the *one* model at y, for a given policy or for all actions. Then U is
-a bound, provided that plays which never end do no harm. Iterating the inequality n times under a policy gives
-
-    U(s, y) ≥ E[rewards of n steps, and values of decided states] + E[γ^n U(s_n, y); undecided after n steps],
-
-and the last term must not be negative in the limit (LOWER: positive). Discounted: it vanishes. Otherwise plays that
-never end stay, from some time on, in the largest set H in which nature, anywhere in C and anew in every row, can hold
-them:
-
-* reachability and rewards: U ≥ 0 on H for all y (LOWER: U ≤ 0 on H);
-* costs: such plays cost infinity. UPPER needs H to be empty; LOWER needs nothing.
-
-With a horizon U has one function per number of steps to go, each bounding the next, and no play is infinite.
+Over a frame C ⊂ {x0 + ρ L y : |y| ≤ 1}, U(s, y) = v(s) + g(s)·y + e(s) (LOWER: − e(s)) is one if U ≥ T U (LOWER: ≤) for
+every y in every undecided state of the *scope*, U bounds the values of decided states, and plays that never end do no
+harm: theorem and proof are in docs/guarantees.md, "One common parameter". With a horizon U has one function per number
+of steps to go, each bounding the next.
 
 `AffineProof` proves all that from the numbers of the bound, the model and the region alone, however they were found.
 """

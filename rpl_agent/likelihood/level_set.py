@@ -2,18 +2,8 @@
 
     G(x) = ln Σ_j w_j Q_j e^{g_j(x)},   g_j(x) = −Σ_f K_jf ln f[x],   level = ln 1/α.
 
-Each g_j is convex in x because f is affine in x, and log-sum-exp keeps that: C is convex. Outer
-approximations, each a superset of C:
-
-- *cuts* ∇G(z)·(x − z) ≤ level − G(z), at any z;
-- an *ellipsoid*. For any weights λ on the windows, log-sum-exp ≥ Σ λ_j a_j + entropy(λ), so C lies in the
-  level set of g = −Σ K_f ln f with K = Σ λ_j K_j. With u_f ≥ max_C f, ε = u_f/m_f − 1 and
-  φ(ε) = 2(ε − ln(1+ε))/ε², which decreases in ε, −ln(1+e) ≥ −e + ½ φ(ε) e² for −1 < e ≤ ε. Hence
-
-      g(x) ≥ g(m) + ∇g(m)·(x−m) + ½ (x−m)'H(x−m),   H = Σ K_f φ(ε_f) b_f b_f' / m_f²,
-
-  and completing the square gives centre c = m − H⁻¹∇g(m) and r² = 2(b − g(m)) + ‖∇g(m)‖²_{H⁻¹}. The
-  ellipsoid bounds every f from above, which sharpens u_f: iterate.
+C is convex. Outer approximations, each a superset of C: *cuts* ∇G(z)·(x − z) ≤ level − G(z), at any z, and an *ellipsoid*
+(docs/guarantees.md, "What is computed from C").
 """
 
 from __future__ import annotations

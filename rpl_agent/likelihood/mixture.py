@@ -3,31 +3,10 @@
 Any lower bound on ln Q gives a sound region, so the best of several lower bounds *of the same Q* may be
 taken. W itself must not be chosen after the fact: it is a function of the data before the window.
 
-Closed form (affine models). Let ρ be any law that is symmetric about m with support inside D. By Jensen,
-
-    ln Q ≥ E_ρ[−g] + E_ρ[ln w] + entropy(ρ).
-
-Take v = m + P^{-1/2} u with u a standard Gaussian cut off at radius R. With q_f = b_f'P⁻¹b_f / m_f² and
-y_f = q_f R² ≤ 0.9, symmetry gives E ln(1+ε) = ½ E ln(1−ε²), and −ln(1−t) ≤ t + t²/(2(1−y)) for t ≤ y, so
-
-    E_ρ[−g] ≥ Σ K_f [ln m_f − ½ (q_f μ2 + q_f² μ4 / (2(1−y_f)))],
-
-where μ2 = F_{d+2}/F_d, μ4 = 3 F_{d+4}/F_d are moments of one coordinate of u, F_k the χ²_k distribution
-function at R². As R → 0 this is the uniform law on a ball; at large R almost nothing is lost.
-
-Particles (any model): W = (1/M) Σ δ_{v_i}, so ln Q = logsumexp(−g(v_i)) − ln M; leaving terms out only
-lowers it. The M particles are those of a fixed point set that fall into the domain, so nothing is lost
-where the Gaussian reaches beyond it; in few dimensions they also follow a skewed likelihood. With much data
-g need not be evaluated at every particle: with e_f = b_f·(x − c), b_f the gradient of ln f at any centre c,
-
-    −ln(1+e) ≤ −e + e²/2 − e³/3 + e⁴/(4(1−ε)),    |e| ≤ ε < 1,
-
-so g(x) ≤ g(c) − Σ K e + ½ Σ K e² − ⅓ Σ K e³ + ε²/(4(1−ε)) Σ K e²: three tensors, made once, bound g at all
-particles (`LikelihoodExpansion`), and an upper bound on g is a lower bound on Q.
-
-Affine models use both, W = PARTICLE_SHARE · particles + the rest · Gaussian: particles are the better half
-near the domain's boundary, the Gaussian where the window holds so much more data than the prior that no
-particle is near. Where many particles count the Gaussian's share is not worth computing.
+Two are used, derived in docs/guarantees.md ("Which W"): a closed form for a Gaussian W (affine models), and finite sums
+for particles (any model), over those that count or, with much data, by a polynomial of degree three that bounds g at
+all of them (`LikelihoodExpansion`). Affine models use W = PARTICLE_SHARE · particles + the rest · Gaussian: particles
+are the better half near the domain's boundary, the Gaussian where no particle is near.
 """
 
 from __future__ import annotations

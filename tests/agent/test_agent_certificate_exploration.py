@@ -8,14 +8,16 @@ import pytest
 
 import rpl_envs  # noqa: F401
 from rpl_agent import RPLAgent
-from rpl_agent.agent.exploration import OPTIMISTIC_SHARE, SamplingGoal, block_of
-from rpl_agent.agent.information import _rates, informative_policy
-from rpl_agent.coupled.attribution import slopes
+from rpl_agent.agent.exploration import SamplingGoal, block_of, optimistic_share
+from rpl_agent.agent.information import Plays, RowInformation, design, informative_policy
+from rpl_agent.coupled.attribution import point_frame, slopes
 from rpl_agent.errors import ModelError
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.sampling import uniform_counts
-from rpl_agent.model import Domain, Objective, Policy, build
+from rpl_agent.model import Domain, Nature, Objective, Policy, build
+from rpl_agent.model.simulate import row_visits
 from rpl_agent.pipeline import Config, uncertainty_from
+from rpl_agent.relaxations.point import Point
+from rpl_agent.solver.problem import Problem
 from rpl_envs import benchmark
 
 
@@ -28,14 +30,15 @@ def test_unknown_names_are_refused():
         RPLAgent(exploration="curious")
 
 
-def test_blocks_keep_their_share_and_grow():
+def test_one_episode_in_the_root_of_their_number_is_optimistic():
     episodes, optimistic, changes = 0, 0, 0
     while episodes < 100_000:
         kind, length = block_of(episodes)
         assert length >= 1
+        assert all(block_of(episodes + k) == (kind, length - k) for k in range(min(length, 5)))
         optimistic += length * kind
         episodes, changes = episodes + length, changes + 1
-    assert abs(optimistic / episodes - OPTIMISTIC_SHARE) < 0.05
+    assert abs(optimistic / episodes - optimistic_share(0, episodes)) < 1e-3
     assert changes < 1500
 
 
@@ -43,23 +46,69 @@ def test_rates_are_derivatives_of_the_variance():
     """Another visit of a row, with its expected outcome, lowers G'I⁻¹G by c'I_row c to first order."""
     world = benchmark("ParallelBetting", n=3)
     pmdp, theta = world.pmdp, np.array(world.theta)
-    counts = uniform_counts(pmdp, world.objective, theta, 20_000, 50, 1)
-    weights, value = slopes(pmdp, theta), pmdp.table.evaluate(theta)
-    gradient = np.random.default_rng(0).normal(size=weights.shape[1])
-    rates = _rates(counts, theta, gradient, weights)
+    visits = np.full(pmdp.num_rows, 500.0)
+    weights, rng = slopes(pmdp, theta), np.random.default_rng(0)
+    gradient = rng.normal(size=weights.shape[1])
+    information = RowInformation(pmdp, theta, weights, gradient)
+    rates = information.rates(information.wanted(information.of(visits)))
+    for row in np.flatnonzero(rates > 0.2 * rates.max())[:5]:
+        more = visits.copy()
+        more[row] += 1.0
+        before, after = (gradient @ np.linalg.solve(information.of(v), gradient) for v in (visits, more))
+        assert before - after == pytest.approx(rates[row], rel=0.02)
 
-    def variance(extra):
-        K = counts.successes + extra
-        directions = weights * (np.sqrt(K) / value)[:, None]
-        return gradient @ np.linalg.solve(directions.T @ directions, gradient)
 
-    base = variance(np.zeros(pmdp.num_expressions))
-    rows = np.flatnonzero(rates > 0.2 * rates.max())[:5]
-    for row in rows:
-        extra = np.zeros(pmdp.num_expressions)
-        for t in range(pmdp.row_ptr[row], pmdp.row_ptr[row + 1]):
-            extra[pmdp.expression[t]] += value[pmdp.expression[t]]
-        assert base - variance(extra) == pytest.approx(rates[row], rel=0.02)
+def plays_of(pmdp, objective, theta, limit):
+    point = Point(pmdp.instantiate(theta))
+    return Plays.of(Problem.of(point, objective, Nature.COOPERATIVE, None), point_frame(pmdp, theta), limit)
+
+
+@pytest.mark.parametrize("limit", [None, 4, 9])
+def test_plays_are_followed_as_elsewhere(limit):
+    """Visits of the best collecting policy, against the sparse matrices of `row_visits` and a plain recursion."""
+
+    def actions(state):
+        if state in ("won", "lost"):
+            return {"stay": {state: 1}}
+        ahead = f"{int(state) + 1}" if state != "3" else "won"
+        back = state if limit is not None else "lost"  # cycles need a limit
+        return {"slow": {ahead: "p", back: "1-p"}, "fast": {ahead: "q", "lost": "1-q"}}
+
+    pmdp = build("0", actions, domain=Domain.box({"p": (0, 1), "q": (0, 1)}), labels={"won": lambda s: s == "won"})
+    theta, rng = np.array([0.3, 0.8]), np.random.default_rng(3)
+    plays, reward = plays_of(pmdp, Objective.reach("won"), theta, limit), rng.random(pmdp.num_rows)
+    rules = plays.best(reward)
+    visits = plays.visits(rules)
+    steps = rules[::-1] if len(rules) > 1 else np.repeat(rules, 4, axis=0)
+    wanted = row_visits(plays.problem.relaxation.mdp, Policy.deterministic(steps), len(steps), plays.stopped)
+    assert visits == pytest.approx(np.where(plays.stopped[pmdp.row_state], 0.0, wanted))
+    p, value = pmdp.instantiate(theta).probability, np.zeros(pmdp.num_states)
+    for _ in range(4 if limit is None else limit):
+        q = reward + np.add.reduceat(p * value[pmdp.successor], pmdp.row_ptr[:-1])
+        value = np.where(plays.stopped, 0.0, np.maximum.reduceat(q, pmdp.state_ptr[:-1]))
+    assert visits @ reward == pytest.approx(value[pmdp.initial_state])
+
+
+@pytest.mark.parametrize("per_step", [False, True])
+def test_the_design_is_the_best_one(per_step):
+    """Two coins that are tossed for different numbers of steps: Elfving's shares, by a search over all mixtures."""
+
+    def actions(state):
+        return {
+            "start": {"one": {"end": "p", "gone": "1-p"}, "two": {"walk": 1}},
+            "walk": {"toss": {"end": "q", "gone": "1-q"}},
+        }.get(state, {"stay": {state: 1}})
+
+    pmdp = build("start", actions, domain=Domain.box({"p": (0, 1), "q": (0, 1)}), labels={"end": lambda s: s == "end"})
+    theta, gradient = np.array([0.5, 0.9]), np.array([1.0, 2.0])
+    plays = plays_of(pmdp, Objective.reach("end"), theta, None)
+    information = RowInformation(pmdp, theta, slopes(pmdp, theta), gradient)
+    found = design(plays, information, 1e-9 * np.eye(2), SamplingGoal(1.0, per_step, None))
+    first = pmdp.state_ptr[pmdp.initial_state]
+    shares = np.linspace(0.001, 0.999, 999)  # of episodes for the first coin
+    variance = theta[0] * (1 - theta[0]) / shares + 4 * theta[1] * (1 - theta[1]) / (1 - shares)
+    best = shares[np.argmin(variance * (shares + 2 * (1 - shares) if per_step else 1.0))]
+    assert found.weights[first] == pytest.approx(best, abs=0.02)
 
 
 def test_the_plan_goes_where_the_value_is_uncertain():
@@ -81,19 +130,18 @@ def test_the_plan_goes_where_the_value_is_uncertain():
         counts,
         np.array([0.5]),
         Policy.deterministic(pmdp.state_ptr[:-1]),
-        SamplingGoal(3.0, per_step=False, limited=False),
+        SamplingGoal(1.0, per_step=False, limit=None),
     )
-    names = [pmdp.action_names[pmdp.action[r]] for r in plan.rows]
-    assert names[pmdp.initial_state] == "test"  # three tosses for the price of one episode
+    assert pmdp.action_names[plan.action(pmdp, pmdp.initial_state)] == "test"  # three tosses for one episode
     per_step = informative_policy(
         uncertainty.relaxation,
         objective,
         counts,
         np.array([0.5]),
         Policy.deterministic(pmdp.state_ptr[:-1]),
-        SamplingGoal(3.0, per_step=True, limited=False),
+        SamplingGoal(1.0, per_step=True, limit=None),
     )
-    assert pmdp.action_names[pmdp.action[per_step.rows[pmdp.initial_state]]] == "bet"  # a toss per step
+    assert pmdp.action_names[per_step.action(pmdp, pmdp.initial_state)] == "bet"  # a toss per step
 
 
 @pytest.mark.parametrize(
@@ -140,3 +188,11 @@ def test_without_a_time_limit_no_play_is_drawn_that_might_never_end(limit):
     walk = gym.make("CliffWalking-v1", is_slippery=True, **({} if limit is None else {"max_episode_steps": limit}))
     found = agent(objective=Objective.cost("cost", target="goal")).learn(walk, 30)
     assert (found.session.informative is None) == (limit is None)
+
+
+def test_with_a_horizon_it_samples_for_the_certificate():
+    """FrozenLake asks for the goal within its time limit: the slippery steps are worth most where plays last."""
+    found = agent().learn(gym.make("FrozenLake-v1"), 30)
+    assert found.objective.horizon == 100 and found.session.informative is not None
+    paper = RPLAgent(seed=7, delta=0.05, exploration="optimistic").learn(gym.make("FrozenLake-v1"), 30)
+    assert found.counts.total > 1.5 * paper.counts.total

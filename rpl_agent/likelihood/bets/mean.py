@@ -1,13 +1,8 @@
 """Bets on a mean: an interval that holds at all times, of bounded numbers and with no model behind them.
 
-x_1, x_2, … lie in [0, 1] and have the mean μ given what came before. Who bets λ on x_t exceeding c, both fixed before
-it, gets 1 + λ (x_t − c) for e^{λ (μ − c)}, as in `slabs`: (1 + y) e^{−y} ≤ 1 makes the money a supermartingale, and its
-logarithm is affine in μ. Betting λ and −λ, each at δ/2, leaves at every time t, together with probability ≥ 1 − δ,
-
-    Σ (λ c + ln(1 + λ (x − c))) − ln 2/δ  ≤  μ Σ λ  ≤  ln 2/δ + Σ (λ c − ln(1 − λ (x − c))).
-
-c is the mean so far and λ a stake for the planned end in standard deviations so far: the width is that of the normal
-law for a mean of the observed variance, times the price of looking at all times (`payoffs.stake`).
+The theorem is that of docs/guarantees.md, "A witness that does not trust the model": c is the mean so far and λ a stake for
+the planned end in standard deviations so far. The width is that of the normal law for a mean of the observed variance,
+times the price of looking at all times (`payoffs.stake`).
 """
 
 from __future__ import annotations

@@ -10,11 +10,8 @@ With K_f successes in N_f trials of every expression at the mark,
     s       = λ J⁻¹G / √(G'J⁻¹G), J = I / (share of the plan that is over): λ standard deviations at the end
     u_f     = ∇f·s / f, which bets on θ + s against θ: the direction in which the value is hardest to tell.
 
-λ is what doubles money best until a deadline. Betting λ z − λ²/2 per unit of information all the time is the best
-for one look at the end (λ² = 2L, L = ln 1/a nats to win). Whoever may stop at the first success should bet more the
-less time is left: in the Gaussian limit, on the path that just succeeds, R(d)/√(1−t) with d = z_a √(1−t), R the
-normal law's hazard, about (z + √(z² + 8/π(1−t)))/2. It is capped, so that little is lost if the data go on after all,
-and a little more is bet early on, which costs the end nothing and gives earlier certificates more.
+λ is what doubles money best until a deadline (docs/guarantees.md, "Which payoffs"), capped, so that little is lost if the
+data go on after all.
 """
 
 from __future__ import annotations

@@ -1,39 +1,13 @@
 """Bets on the value: a slab that holds the truth at all times, at the price of one dimension instead of d.
 
-**Payoffs.** At a mark everybody is told a number u_f > −1 for every expression f. From then on a step that happens to
-be labelled f pays 1 + u_f. Who believes in x thinks that a step in a row with the probabilities f_1[x], …, f_n[x] is
-worth m = 1 + Σ_i u_i f_i[x], and pays e^{m − 1} ≥ m for it. With K_f and N_f the numbers of steps labelled f, and of
-those that could have been (visits of rows with f), after t steps the money of who bets against x is
+Payoffs u_f > −1 of every expression f, told at marks and settled by the K_f steps labelled f and the N_f steps that
+could have been, win ln M_t(x) = Σ_marks Σ_f (K_f ln(1 + u_f) − N_f u_f f[x]) from who believes in x. Theorem, proof and
+how somebody else computes a slab again are in docs/guarantees.md. Betting u and −u, each at α/2, leaves the slabs
 
-    ln M_t(x) = Σ_marks Σ_f (K_f ln(1 + u_f) − N_f u_f f[x]).
+    Σ K ln(1 + u) − ln 2/α  ≤  Σ_f (Σ_marks N_f u_f) f[x]  ≤  ln 2/α − Σ K ln(1 − u)
 
-**Theorem.** Let the payoffs of a mark be fixed by the data before it. Then P(∃ t : M_t(truth) ≥ 1/a) ≤ a, under any
-adaptive sampling. Proof: given the past and the row, the next factor (1 + u) e^{−Σ u_i f_i} has at the truth the mean
-m e^{1−m} ≤ 1, m = 1 + Σ u_i f_i. So M_t(truth) is a non-negative supermartingale that starts at 1; Ville. □
-
-ln M_t is affine in the probabilities f[x]. Betting u and −u, each at a = α/2, leaves of all x the slabs
-
-    Σ K ln(1 + u) − ln 1/a  ≤  Σ_f (Σ_marks N_f u_f) f[x]  ≤  ln 1/a − Σ K ln(1 − u)
-
-at every time t, all of them together with probability ≥ 1 − α: a superset is made of as few as one pleases. No
-likelihood, no mixture, no domain enters; nothing is approximated. `payoffs` chooses u so that the slab is narrow in
-the direction of the value's gradient: the test of largest power against a shift of the parameters that moves the value
-most. The number of samples that is planned decides how much is bet.
-
-**To compute a slab again** one needs the model, the objective, δ and the marks as a certificate's file stores them
-(`verify.data_to_json`): of those with progress > 0, in their order, the total, the progress and the counts K and N.
-
-1. α = δ · 0.95 · 0.76 (`evidence.ledger`; floats, multiplied in this order), level = ln(2/α).
-2. Aims, one after the other, by `payoffs.next_aim`: it is given a mark and the aim before, and nothing else.
-3. u = `payoffs.payoffs`: λ · unit, λ = `stake(level, progress)`, cut to [−½, ½] and rounded to the nearest multiple of
-   2^-26, ties to even. Told at the mark, kept until the next one.
-4. ΔK and ΔN between a mark and the next one, or the data as a whole after the last, each expression f on its own:
-   coefficients += ΔN · u, gain += ΔK · ln(1 + u), loss += ΔK · ln(1 − u). The two e-values of x are
-   exp(gain − coefficients · f[x]) and exp(loss + coefficients · f[x]); x is excluded where one of them reaches 2/α.
-5. After each settlement gain − level ≤ coefficients · f[truth] ≤ level − loss. Ours are wider by `MARGIN` and by the
-   rounding of these sums. A region is cut by two of their sides, in reduced coordinates (`slab_rows`).
-
-`tests/reference/bets.py` does all of this with the standard library.
+at every time t, all of them together with probability ≥ 1 − α. `payoffs` chooses u so that the slab is narrow in the
+direction of the value's gradient.
 """
 
 from __future__ import annotations

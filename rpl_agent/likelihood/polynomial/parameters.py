@@ -1,11 +1,7 @@
 """Polynomial models: the joint likelihood region in the space of the parameters, block by block where there are many.
 
-The likelihood is a product over the forms of `model.factors`. Join two parameters if they meet in a form or in a row of
-the domain: for the connected *blocks* θ_k, L(θ) = Π_k L_k(θ_k) and D = Π_k D_k, although the rows of the model mix
-them (synchronised commands do). Let M_k be the mixture's ratio of L_k alone. In a row with truth u, replacing u_k by
-v_k gives a parameter of the domain, so the row's probabilities sum to 1 there as well, and the ratio L_k(v_k)/L_k(u_k)
-of one step has conditional mean ≤ 1. Hence every M_k(u_k) is a supermartingale with respect to all data, and the
-theorem on blocks (docs/guarantees.md) holds with these blocks.
+The likelihood is a product over the forms of `model.factors`. Parameters that meet in a form or in a row of the domain
+belong to one block; docs/guarantees.md ("Polynomial models") has the theorem on such blocks.
 
 Up to `JOINT_DIMENSION` parameters there is one block: the joint set is the smaller one.
 """
