@@ -95,16 +95,6 @@ class Forecast:
         """Gap over ideal: what a bound costs that holds at all times, for a policy that is chosen with the data."""
         return self.gap / self.ideal
 
-    def gap_after(self, episodes: float) -> float:
-        """Between the drawn points on a line in logarithms; beyond them the gap falls with the root of the data."""
-        finite = np.isfinite(self.gap)
-        if not finite.any():
-            return float("inf")
-        n, gap = self.episodes[finite], self.gap[finite]
-        if episodes > n[-1]:
-            return float(gap[-1] * np.sqrt(n[-1] / episodes))
-        return float(np.exp(np.interp(np.log(episodes), np.log(n), np.log(gap))))
-
     def table(self) -> list[dict[str, float]]:
         """One line per number of episodes."""
         columns = {"gap": self.gap, "least": self.least, "most": self.most, "sigma": self.sigma, "price": self.price}

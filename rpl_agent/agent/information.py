@@ -131,11 +131,8 @@ def informative_policy(
     None where there is no gradient to go by, and where it might play on forever: in a model with cycles whose
     environment has no time limit.
 
-    Parameters
-    ----------
     theta : (d,) point estimate
-    start : Policy
-        Where policy iteration begins.
+    start : where policy iteration begins
     """
     pmdp = relaxation.pmdp
     weights = slopes(pmdp, theta)

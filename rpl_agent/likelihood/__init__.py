@@ -4,17 +4,8 @@ Data enter only through K_f, the number of observed transitions labelled f. For 
 
     g(v) = −Σ_f K_f ln f[v],     Q = ∫ e^{−g} dW,     M_t(v) = Q / e^{−g(v)},
 
-where W is a (sub-)probability on the domain that depends only on data up to s. Under the truth u every
-one-step likelihood ratio has conditional mean at most 1 whatever the sampling policy does, hence M_t(u)
-is a non-negative supermartingale that starts at 1 (before s it *is* 1). A fixed average Σ_j w_j M_j(u) over
-windows with different starts s_j, w_j decided no later than s_j and Σ w_j ≤ 1, is one as well, and by
-Ville's inequality
-
-    P(∃ t : Σ_j w_j M_{j,t}(u) ≥ 1/α) ≤ α.
-
-So C = {v : ln Σ_j w_j Q_j e^{g_j(v)} ≤ ln 1/α} contains u at all times together with probability ≥ 1 − α.
-Averaging costs less than splitting α over the windows: α_j = α w_j gives the intersection of
-{w_j M_j < 1/α}, which contains C. Leaving windows out, or a lower bound for a Q_j, makes C larger: sound.
+where W is a (sub-)probability on the domain that depends only on data up to s. Over windows j with different starts,
+C = {v : ln Σ_j w_j Q_j e^{g_j(v)} ≤ ln 1/α} contains the truth at all times together with probability ≥ 1 − α.
 
 docs/guarantees.md has the theorem with its proof. Modules, in the order in which they are used:
 

@@ -4,19 +4,7 @@ Two parameters belong to one block if they meet in a row of the model or in a co
 belongs to one block (or is known), so the likelihood is a product over blocks, D is a product, and nature's choice in
 a row depends on one block only.
 
-**Theorem.** Let M_k be the e-process of block k (the package's page) and w_k ≥ 0 weights fixed before any data with
-Σ w_k ≤ 1. Then the truth lies in the product of C_k = {v_k : w_k M_k(v_k) < 1/α} at all times together with
-probability ≥ 1 − α. Proof: a step observes one row, hence multiplies one M_k(u_k) by a factor of conditional mean at
-most 1 and leaves the others; Σ w_k M_k(u_k) is a supermartingale that starts at Σ w_k ≤ 1; Ville; and each summand is
-at most the sum. □
-
-The joint process Π M_k would be one as well, but its level set, seen from one block, pays for the regret of all others
-(about 1.6 nats for each of their dimensions) where the average pays ln 1/w_k once.
-
-A block that is one distribution (x_1, …, x_n and the rest 1 − Σ x, as a whole in each of its rows) is bounded by one
-interval per successor, an event each: for two successors that is the Beta mixture's likelihood set itself, for more the
-union over the successors' marginal likelihoods. Every other block gets its own joint likelihood set. Weights are
-equal over all of these sets.
+The theorem on blocks, and which sets they get, are in docs/guarantees.md ("Many parameters: independent blocks").
 """
 
 from __future__ import annotations

@@ -20,6 +20,8 @@ from rpl_agent.model.validation import RANGE_TOLERANCE, expression_range
 
 #: Up to this many parameters the domain's vertices are enumerated to project it.
 MAX_PROJECTED = 8
+#: Up to this many parameters of a polynomial model there is one joint set.
+JOINT_DIMENSION = 6
 #: Up to this many coordinates the set on which all expressions are probabilities is enumerated.
 MAX_WIDER = 5
 

@@ -2,8 +2,8 @@
 
     G(x) = ln Σ_j w_j Q_j e^{g_j(x)},   g_j(x) = −Σ_f K_jf ln f[x],   level = ln 1/α.
 
-C is convex. Outer approximations, each a superset of C: *cuts* ∇G(z)·(x − z) ≤ level − G(z), at any z, and an *ellipsoid*
-(docs/guarantees.md, "What is computed from C").
+C is convex. Outer approximations, each a superset of C: *cuts* ∇G(z)·(x − z) ≤ level − G(z), at any z, and an
+*ellipsoid* (docs/guarantees.md, "What is computed from C").
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import pytest
 
 import rpl_envs  # noqa: F401
 from rpl_agent import Config, ModelError, Objective, Policy, Polynomial, RPLAgent, build, certify
-from rpl_agent.agent.forecast import Forecast, Sampler, _Imagined, forecast
+from rpl_agent.agent.forecast import Sampler, _Imagined, forecast
 from rpl_agent.agent.schedule import Never
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.model.simulate import Simulator, row_visits
@@ -36,7 +36,8 @@ def test_sigma_of_a_coin_is_that_of_the_binomial():
 def test_a_gap_that_is_asked_for_is_met_by_data():
     pmdp, objective = coin()
     found = forecast(pmdp, objective, COIN, Config(), Sampler(None), gap=0.05, draws=5)
-    assert found.needed is not None and found.gap_after(found.needed) == pytest.approx(0.05, rel=0.05)
+    assert found.needed is not None
+    assert found.gap[found.episodes == found.needed] == pytest.approx(0.05, rel=0.05)
     real = [
         certify(pmdp, uniform_counts(pmdp, objective, COIN, found.needed, 2, seed), objective, Config()).gap
         for seed in range(5)
@@ -95,14 +96,6 @@ def test_drawn_outcomes_have_the_law_of_the_model():
     spread = np.sqrt(expected * (1.0 - imagined.mdp.probability))[often]
     off = (counts.transitions - expected)[often] / spread
     assert len(off) > 300 and np.abs(off).max() < 5.5 and 0.85 < (off**2).mean() < 1.15
-
-
-def test_a_forecast_is_read_between_and_beyond_its_points():
-    n, gap = np.array([100, 10_000]), np.array([0.4, 0.04])
-    found = Forecast(n, gap, gap, gap, gap, 0.5, 1.0, 1e-3)
-    assert found.gap_after(1_000) == pytest.approx(0.4 / np.sqrt(10))
-    assert found.gap_after(1_000_000) == pytest.approx(0.004)
-    assert found.gap_after(1) == 0.4
 
 
 def test_a_forecast_refuses_what_it_cannot_answer(tmp_path):

@@ -110,11 +110,23 @@ def _own_payoffs(model, mark):
     return payoffs(next_aim(model, task, mark, None), 2.0, mark.progress)
 
 
+def _products():
+    """A polynomial model of three states: products, a sum of products and a square."""
+    rows = {
+        0: {"a": {0: "p*q", 1: "p*(1-q)", 2: "1-p"}, "b": {1: "p*q + (1-p)*(1-q)", 2: "p + q - 2*p*q"}},
+        1: {"a": {0: "q^2", 2: "1-q^2"}}, 2: {"a": {0: "0.5", 1: "0.5*p", 2: "0.5*(1-p)"}},
+    }  # fmt: skip
+    rewards = {"r": lambda s, a: float(s)}
+    return build(0, lambda s: rows[s], domain=["p", "q"], rewards=rewards, labels={"end": lambda s: s == 2})
+
+
 @pytest.mark.parametrize("choose", [_any_payoffs, _own_payoffs])
-@pytest.mark.parametrize("p", [0.1, 0.35, 0.8])
-def test_money_does_not_grow_on_average_at_the_truth(choose, p):
+@pytest.mark.parametrize("make, theta", [
+    (_coin, [0.1]), (_coin, [0.35]), (_coin, [0.8]), (_products, [0.3, 0.8]), (_products, [0.9, 0.15]),
+])  # fmt: skip
+def test_money_does_not_grow_on_average_at_the_truth(choose, make, theta):
     """All sequences of six adaptive steps, payoffs told anew after one and three of them; for u and for -u."""
-    model, theta = _coin(), np.array([p])
+    model, theta = make(), np.array(theta)
     value, mean, weights = model.table.evaluate(theta), np.zeros(2), 0.0
     told = set()
     for weight, records in _paths(model, theta):
@@ -134,9 +146,10 @@ def test_money_does_not_grow_on_average_at_the_truth(choose, p):
     assert (mean <= 1.0 + 1e-12).all() and (mean > 0.5).all()
 
 
-def test_payoffs_that_look_ahead_win_on_average():
+@pytest.mark.parametrize("make, theta", [(_coin, [0.35]), (_products, [0.3, 0.8])])
+def test_payoffs_that_look_ahead_win_on_average(make, theta):
     """The same sum with payoffs that know the segment they are settled with: it must not pass the test above."""
-    model, theta = _coin(), np.array([0.35])
+    model, theta = make(), np.array(theta)
     value, mean = model.table.evaluate(theta), 0.0
     for weight, records in _paths(model, theta):
         counts = Counts(model, schedule="planned")
@@ -228,6 +241,25 @@ def test_rows_hold_every_point_of_the_slab_exactly(scale):
                 assert sum(Fraction(a) * v for a, v in zip(row.tolist(), x)) <= Fraction(side)
 
 
+@pytest.mark.parametrize("width", [2.0**-20, 0.01, 1.0])
+def test_rows_of_polynomials_hold_every_point_of_the_slab_in_the_box_exactly(width):
+    """In rational arithmetic: slabs through points of a box, the corners among them, and rows that are not idle."""
+    model, rng, idle = _products(), np.random.default_rng(7), []
+    for _ in range(20):
+        low = rng.uniform(0.0, 1.0 - width, 2)
+        high, c = np.minimum(low + width, 1.0), rng.normal(size=model.num_expressions) * 10.0 ** rng.integers(0, 9)
+        points = [np.where([k & 1, k & 2], high, low) for k in range(4)] + [rng.uniform(low, high) for _ in range(3)]
+        for point in points:
+            theta = dict(zip(model.table.parameters, (Fraction(v) for v in point.tolist())))
+            terms = [Fraction(a) * model.table.polynomial(f).evaluate(theta) for f, a in enumerate(c.tolist())]
+            rows, sides = bets.curved_rows(model.table, bets.ValueSlab(c, *_outward(sum(terms))), low, high)
+            for row, side in zip(rows, sides):
+                here = sum(Fraction(a) * v for a, v in zip(row.tolist(), theta.values()))
+                assert here <= Fraction(side)
+                idle.append(float((Fraction(side) - here) / Fraction(width)))
+    assert np.median(idle) < 2.0 * width + 1e-6  # the remainder is of second order
+
+
 def _outward(value: Fraction) -> tuple[float, float]:
     """The floats just below and above a rational."""
     low = high = float(value)
@@ -239,9 +271,11 @@ def _outward(value: Fraction) -> tuple[float, float]:
 
 
 # ---------------------------------------------------------------------- the set
-@pytest.mark.parametrize("kind", ["reach", "cost", "discounted cost"])
-def test_bets_make_certificates_narrower_and_hold(kind):
-    make, theta = MODELS["three"]
+@pytest.mark.parametrize("name, kind", [
+    ("three", "reach"), ("three", "cost"), ("three", "discounted cost"), ("two", "bounded"), ("two", "discounted"),
+])  # fmt: skip
+def test_bets_make_certificates_narrower_and_hold(name, kind):
+    make, theta = MODELS[name]
     model, ratios, objective = make(), [], OBJECTIVES[kind]
     optimum = solve_at(model, theta, objective, precision=1e-10)
     for seed in range(3):
@@ -254,12 +288,20 @@ def test_bets_make_certificates_narrower_and_hold(kind):
     assert np.median(ratios) < 0.87 and max(ratios) < 0.95
 
 
+def _many_products():
+    """More parameters than a joint set of a polynomial model has."""
+    rows = {k: {"a": {k + 1: f"p{k}*p{k + 1}", 8: f"1 - p{k}*p{k + 1}"}} for k in range(7)}
+    rows |= {7: {"a": {7: "1"}}, 8: {"a": {8: "1"}}}
+    return build(0, lambda s: rows[s], domain=[f"p{k}" for k in range(8)], labels={"won": lambda s: s == 7})
+
+
 def test_what_decides_about_bets_is_known_before_the_data():
     model = _three()
     planned, table = Counts(model, schedule="planned"), Counts(model)
     table.add_batch(np.ones(model.num_transitions, dtype=int))
     assert basis_of(model, planned, OBJECTIVES["reach"]) == "bets"
-    assert basis_of(model, planned, None) == basis_of(_two(), planned, OBJECTIVES["reach"]) == "windows"
+    assert basis_of(_two(), planned, OBJECTIVES["reach"]) == "bets"
+    assert basis_of(model, planned, None) == basis_of(_many_products(), planned, OBJECTIVES["reach"]) == "windows"
     assert basis_of(model, table, OBJECTIVES["reach"]) == "table"
     assert "bets on the value" in str(certify(model, planned, OBJECTIVES["reach"]))
     assert certify(model, planned, OBJECTIVES["reach"], Config(relaxation="rectangular")).basis == "windows"

@@ -29,7 +29,9 @@ class Model:
             [(float(c), dict(m)) for m, c in pmdp.table.polynomial(f).terms.items()]
             for f in range(pmdp.num_expressions)
         ]
-        self.middle = [(a + b) / 2 for a, b in zip(pmdp.domain.lower.tolist(), pmdp.domain.upper.tolist())]
+        self.lower, self.upper = pmdp.domain.lower.tolist(), pmdp.domain.upper.tolist()
+        self.middle = [(a + b) / 2 for a, b in zip(self.lower, self.upper)]
+        self.is_polynomial = any(sum(powers.values()) > 1 for terms in self.terms for _, powers in terms)
         self.rows = [
             list(zip(pmdp.expression[a:b].tolist(), pmdp.successor[a:b].tolist()))
             for a, b in zip(pmdp.row_ptr.tolist(), pmdp.row_ptr.tolist()[1:])
@@ -151,6 +153,8 @@ def next_aim(model, mark, before):
             sum(s[k] * (a - n * y) / x for s, a, n, y, x in zip(slopes, K, N, f, floored)) for k in range(len(theta))
         ]
         theta = [t + step for t, step in zip(theta, solve(matrix, score))]
+        if model.is_polynomial:
+            theta = [min(max(t, low), high) for t, low, high in zip(theta, model.lower, model.upper)]
     f, slopes, floored = floors(model, theta, K, N)
     if before is None or total >= 5 * before[5]:
         G, found_with = gradient(model, [min(max(x, 0.0), 1.0) for x in f], slopes), total

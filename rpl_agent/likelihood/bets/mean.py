@@ -1,8 +1,8 @@
 """Bets on a mean: an interval that holds at all times, of bounded numbers and with no model behind them.
 
-The theorem is that of docs/guarantees.md, "A witness that does not trust the model": c is the mean so far and λ a stake for
-the planned end in standard deviations so far. The width is that of the normal law for a mean of the observed variance,
-times the price of looking at all times (`payoffs.stake`).
+The theorem is that of docs/guarantees.md, "A witness that does not trust the model": c is the mean so far and λ a stake
+for the planned end in standard deviations so far. The width is that of the normal law for a mean of the observed
+variance, times the price of looking at all times (`payoffs.stake`).
 """
 
 from __future__ import annotations

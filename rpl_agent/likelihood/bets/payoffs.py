@@ -10,8 +10,8 @@ With K_f successes in N_f trials of every expression at the mark,
     s       = λ J⁻¹G / √(G'J⁻¹G), J = I / (share of the plan that is over): λ standard deviations at the end
     u_f     = ∇f·s / f, which bets on θ + s against θ: the direction in which the value is hardest to tell.
 
-λ is what doubles money best until a deadline (docs/guarantees.md, "Which payoffs"), capped, so that little is lost if the
-data go on after all.
+λ is what doubles money best until a deadline (docs/guarantees.md, "Which payoffs"), capped, so that little is lost if
+the data go on after all.
 """
 
 from __future__ import annotations
@@ -81,6 +81,8 @@ def next_aim(pmdp: ParametricMDP, task: Task, mark: Mark, before: Aim | None) ->
         value, slope, floored = _at(pmdp, theta, successes, trials)
         score = slope.T @ ((successes - trials * value) / floored)
         theta = theta + np.linalg.solve(_information(slope, trials / floored), score)
+        if not pmdp.table.is_affine:  # polynomials mean nothing far outside
+            theta = np.clip(theta, pmdp.domain.lower, pmdp.domain.upper)
     value, slope, floored = _at(pmdp, theta, successes, trials)
     if before is None or mark.total >= REGROWTH * before.gradient_total:
         gradient, found_with = value_gradient(pmdp, task, np.clip(value, 0.0, 1.0), slope), mark.total

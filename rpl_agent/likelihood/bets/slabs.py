@@ -24,10 +24,15 @@ from rpl_agent.evidence.counts import MOST_PARAMETERS, Counts, Mark
 from rpl_agent.evidence.ledger import OF_A_TABLE, WITH_BETS, WITHOUT_BETS, MainShares
 from rpl_agent.likelihood.bets.payoffs import Aim, hardest_ray, next_aim, payoffs
 from rpl_agent.likelihood.blocks import is_blockwise
+from rpl_agent.likelihood.chart import JOINT_DIMENSION
 from rpl_agent.likelihood.windows import supports
+from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.objective import Objective, Task
 from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model.taylor import taylor_table
 
+#: A (m, r), b (m,): A x ≤ b
+Rows = tuple[np.ndarray, np.ndarray]
 #: Nats given away, so that somebody who computes the payoffs with an arithmetic of his own finds no less.
 MARGIN = 2.0**-10
 
@@ -72,9 +77,9 @@ _told: weakref.WeakKeyDictionary[Mark, dict[tuple[Objective, float], tuple[Aim, 
 
 def bets_apply(pmdp: ParametricMDP, objective: Objective | None) -> bool:
     """Whether there are bets: decided by the model and the objective alone, never by data."""
-    if objective is None or not pmdp.table.is_affine or is_blockwise(pmdp) or not supports(pmdp):
+    if objective is None or is_blockwise(pmdp) or not supports(pmdp):
         return False
-    if pmdp.num_parameters > MOST_PARAMETERS:
+    if pmdp.num_parameters > (MOST_PARAMETERS if pmdp.table.is_affine else JOINT_DIMENSION):
         return False
     reward = pmdp.rewards.get(objective.reward_name) if objective.reward_name else None
     return objective.reward_name is None or (reward is not None and reward.is_known)
@@ -110,17 +115,15 @@ def value_slabs(pmdp: ParametricMDP, counts: Counts, objective: Objective, alpha
     return slabs[1:]  # nothing was bet before the first mark
 
 
-def value_rows(
-    pmdp: ParametricMDP, counts: Counts, objective: Objective, alpha: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Rows A x ≤ b (m, r), (m,) in reduced coordinates that hold together with probability ≥ 1 − alpha.
-
-    All slabs hold; of each side the one that goes farthest is kept, along the ray in which the value is hardest to
-    tell.
-    """
+def farthest(
+    pmdp: ParametricMDP, counts: Counts, objective: Objective | None, alpha: float
+) -> tuple[ValueSlab, ValueSlab] | None:
+    """The slabs whose upper and whose lower side go farthest along the ray in which the value is hardest to tell."""
+    if objective is None or not alpha:
+        return None
     slabs = [slab for slab in value_slabs(pmdp, counts, objective, alpha) if slab.coefficients.any()]
     if not slabs:
-        return np.zeros((0, pmdp.table.reduction.rank)), np.zeros(0)
+        return None
     aim = _told[next(mark for mark in reversed(counts.marks) if mark.progress > 0.0)][objective, alpha][0]
     middle, along = hardest_ray(pmdp, counts, aim)
     c = np.array([slab.coefficients for slab in slabs])
@@ -128,8 +131,7 @@ def value_rows(
     with np.errstate(divide="ignore", invalid="ignore"):
         below = np.where(slope > 0.0, (here - [slab.low for slab in slabs]) / slope, np.inf)
         above = np.where(slope > 0.0, ([slab.high for slab in slabs] - here) / slope, np.inf)
-    upper, lower = (slab_rows(pmdp, slabs[int(np.argmin(side))]) for side in (above, below))
-    return np.stack([upper[0][0], lower[0][1]]), np.array([upper[1][0], lower[1][1]])
+    return slabs[int(np.argmin(above))], slabs[int(np.argmin(below))]
 
 
 def _next(
@@ -159,7 +161,7 @@ def _slab(money: Money, level: float) -> ValueSlab:
     return ValueSlab(money.coefficients, money.gain - room, room - money.loss)
 
 
-def slab_rows(pmdp: ParametricMDP, slab: ValueSlab) -> tuple[np.ndarray, np.ndarray]:
+def slab_rows(pmdp: ParametricMDP, slab: ValueSlab) -> Rows:
     """Rows (A (2, r), b (2,)) of unit norm with A x ≤ b for every x of the slab, in reduced coordinates."""
     reduction, constant, c = pmdp.table.reduction, pmdp.table.constant, slab.coefficients
     weights = np.asarray(reduction.weights)
@@ -167,7 +169,37 @@ def slab_rows(pmdp: ParametricMDP, slab: ValueSlab) -> tuple[np.ndarray, np.ndar
     normal, offset = c @ weights, float(c @ constant)
     size = float(np.abs(c) @ (np.abs(constant) + np.abs(weights) @ reach))
     error = (2.0 * len(c) + 32.0) * UNIT_ROUNDOFF * size  # sums over F terms of products
-    norm = float(np.linalg.norm(normal))
-    rows = np.stack([normal, -normal]) / norm
-    sides = np.array([slab.high - offset, offset - slab.low]) + error
+    rows, sides = np.stack([normal, -normal]), np.array([slab.high - offset, offset - slab.low]) + error
+    return _unit_rows(rows, sides, reach)
+
+
+def curved_rows(table: ExpressionTable, slab: ValueSlab, low: np.ndarray, high: np.ndarray) -> Rows:
+    """The same for polynomials: rows in θ that hold for every θ of the slab in a box [low, high], (d,) each.
+
+    Around the centre Σ c_f f[θ] = q + g·t + t'Ct + rest (`model.taylor`); the last two are bounded over the box.
+    """
+    c, center = slab.coefficients, (low + high) / 2
+    half = np.maximum(high - center, center - low) * (1.0 + 4.0 * UNIT_ROUNDOFF)
+    p, slope, curvature, rest = taylor_table(table, center, half)
+    bend = np.tensordot(c, curvature, 1) * np.outer(half, half)
+    mixed = float(np.abs(bend).sum() - np.abs(np.diag(bend)).sum())
+    least, most = (float(part.sum()) for part in (np.minimum(np.diag(bend), 0.0), np.maximum(np.diag(bend), 0.0)))
+    reach = np.abs(center) + half
+    sizes = np.abs(p) + np.abs(slope) @ reach + np.abs(curvature * np.outer(half, half)).sum(axis=(1, 2))
+    error = float(np.abs(c) @ (rest + (2.0 * len(c) + 8.0 * len(half) ** 2 + 32.0) * UNIT_ROUNDOFF * sizes)) + mixed
+    normal = c @ slope
+    offset = float(c @ p - normal @ center)
+    rows, sides = np.stack([normal, -normal]), np.array([slab.high - offset - least, offset + most - slab.low]) + error
+    return _unit_rows(rows, sides, reach)
+
+
+def side_rows(above: Rows, below: Rows) -> Rows:
+    """The upper side of one slab and the lower side of another, from the rows of both."""
+    return np.stack([above[0][0], below[0][1]]), np.array([above[1][0], below[1][1]])
+
+
+def _unit_rows(rows: np.ndarray, sides: np.ndarray, reach: np.ndarray) -> Rows:
+    """Rows of unit norm, for points of at most these sizes (r,)."""
+    norm = float(np.linalg.norm(rows[0])) or 1.0
+    rows = rows / norm
     return rows, sides / norm + 8.0 * UNIT_ROUNDOFF * (np.abs(sides) / norm + np.abs(rows) @ reach)

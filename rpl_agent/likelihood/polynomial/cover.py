@@ -3,9 +3,9 @@
 Expressions such as p q + (1 − p)(1 − q) are no products of affine terms: −ln f is not convex, and C may have several
 parts. Boxes of parameters that cannot meet C are left out, the others are split, until they are small compared with C.
 
-On a box θ = c + r y, |y_j| ≤ 1, every form is h = p + s·y + y'My up to ε (`model.taylor`). With e = h/p − 1 ≤ ē, b = s/p,
-|b·y| ≤ β, and q the largest size of (y'My + rest)/p, e² ≥ (1 − κ)(b·y)² − (1 − κ)/κ q² for κ = min(1, q/β), so that
-−Σ K ln h ≥ k + l·y + y'Hy (docs/guarantees.md, "Polynomial models") with
+On a box θ = c + r y, |y_j| ≤ 1, every form is h = p + s·y + y'My up to ε (`model.taylor`). With e = h/p − 1 ≤ ē,
+b = s/p, |b·y| ≤ β, and q the largest size of (y'My + rest)/p, e² ≥ (1 − κ)(b·y)² − (1 − κ)/κ q² for κ = min(1, q/β),
+so that −Σ K ln h ≥ k + l·y + y'Hy (docs/guarantees.md, "Polynomial models") with
 
     k = −Σ K (ln p + ε/p + ½ φ (1 − κ)/κ q²),   l = −Σ K b,   H = Σ K (½ φ (1 − κ) b b' − M/p).
 

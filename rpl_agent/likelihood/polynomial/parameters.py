@@ -18,8 +18,8 @@ import scipy
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import anytime, confidence_intervals
 from rpl_agent.evidence.ledger import per_event, split_main
-from rpl_agent.likelihood.bets.slabs import shares_of
-from rpl_agent.likelihood.chart import ParameterChart, forms_chart
+from rpl_agent.likelihood.bets.slabs import ValueSlab, curved_rows, farthest, shares_of, side_rows
+from rpl_agent.likelihood.chart import JOINT_DIMENSION, ParameterChart, forms_chart
 from rpl_agent.likelihood.level_set import LevelSet
 from rpl_agent.likelihood.outer import EXACT_DIMENSION, SHALLOW, cut_directions, outer_region
 from rpl_agent.likelihood.polynomial.cover import around, cover
@@ -36,10 +36,8 @@ from rpl_agent.regions.base import Region
 from rpl_agent.regions.ellipsoid import Ellipsoid
 from rpl_agent.regions.intersection import Intersection
 from rpl_agent.regions.parameter_region import ParameterRegion, ParameterRows, affine_rows
+from rpl_agent.regions.polytope import Polytope
 from rpl_agent.regions.product import Product
-
-#: Up to this many parameters there is one joint set.
-JOINT_DIMENSION = 6
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,11 @@ def curved_region(
     blocks = cached_on(core, "parameter blocks", parameter_blocks)
     share = per_event(amounts.level_set, len(blocks))
     if len(blocks) == 1:
-        return ParameterRegion(_block_region(blocks[0], rows, counts, share, start), core.table)
+        inner, slabs = (
+            _block_region(blocks[0], rows, counts, share, start),
+            farthest(pmdp, counts, objective, amounts.bets),
+        )
+        return ParameterRegion(inner if slabs is None else _cut(inner, core.table, slabs), core.table)
     order = np.concatenate([block.parameters for block in blocks])
     low, high = core.domain.lower[order].copy(), core.domain.upper[order].copy()
     ends = np.concatenate([[0], np.cumsum([len(block.parameters) for block in blocks])])
@@ -96,6 +98,14 @@ def curved_region(
             low[span], high[span] = regions[k].box()
     rest = np.zeros(len(blocks)), np.ones(len(blocks))
     return ParameterRegion(Product(ends, low, high, *rest, regions, order), core.table)
+
+
+def _cut(region: Region, table: ExpressionTable, slabs: tuple[ValueSlab, ValueSlab]) -> Region:
+    """The part of a region between the sides of two slabs."""
+    low, high = region.box()
+    between = Polytope(*side_rows(*(curved_rows(table, slab, low, high) for slab in slabs)), low, high)
+    both = Intersection([*(region.members if isinstance(region, Intersection) else [region]), between])
+    return both if len(both.members) > 1 else both.members[0]
 
 
 def _tossed(blocks: Sequence[ParameterBlock], counts: Counts, share: float) -> dict[int, tuple[float, float]]:

@@ -1,24 +1,10 @@
 """Other explanations of the data: one e-process for each way in which a model can be wrong.
 
-Let N_a be the probability that an alternative gives the outcomes of a part a of the data, predicted step by step, and
-L_a(v) the likelihood of the same outcomes at the parameter v. If the model is right and u is its parameter,
-E_a(u) = N_a / L_a(u) is a supermartingale that starts at 1 (the lemma in docs/guarantees.md), and so is
-
-    A(u) = Σ_a w_a N_a / L_a(u),    weights w_a fixed by the model alone, Σ w_a ≤ 1.
-
-Since u lies in the domain D, inf over D of A is at most A(u): at 1/α the model is refuted. Alternatives:
-
-| | part of the data | N_a |
-|---|---|---|
-| rows | all steps | every row has its own distribution, mixture Dirichlet(½) |
-| row | the steps of one row | that row has its own distribution, Dirichlet(½) |
-| expression | the steps of all rows that carry f once | f has another value, Beta(½, ½) |
-| domain | all steps | θ is anywhere where expressions are probabilities, uniform |
-| before, after | the steps up to a mark, or from it on | the same: no parameter fits both if it changed |
-
-One row among thousands pays for itself alone, where *rows* pays for learning all of them. Leaving alternatives out, as
-is done with all that do not count, only lowers A. ln A is convex in the reduced coordinates x (log-sum-exp of
-−ln L_a), so a tangent bounds its infimum wherever the search for it ended.
+With N_a the probability that an alternative gives the outcomes of a part a of the data, and L_a(v) the likelihood of
+the same outcomes at v, the model is refuted where the infimum over the domain of A = Σ_a w_a N_a / L_a reaches 1/α
+(theorem and table of alternatives: docs/guarantees.md, "When the model is wrong"). Leaving alternatives out, as is done
+with all that do not count, only lowers A. ln A is convex in the reduced coordinates x (log-sum-exp of −ln L_a), so a
+tangent bounds its infimum wherever the search for it ended.
 """
 
 from __future__ import annotations

@@ -1,16 +1,13 @@
 """Evidence against the model itself: an e-value, valid at any time under any sampling.
 
-`alternatives` has the e-processes and why their weighted sum A is one: ln E is a lower bound on ln inf A over the
-domain, and at 1/α the model is refuted. Constants are part of the model and are tested too. A model with nothing wrong
-has a very negative ln E. Then only the oldest alternative is computed,
+ln E is a lower bound on ln inf A over the domain (`alternatives`). Constants are part of the model and tested too. A
+model with nothing wrong has a very negative ln E. Then only the oldest alternative is computed,
 
-    Π_(s,a) Dirichlet(½)-multinomial probability of the observed successors / max_{v ∈ D} likelihood,
+    Π_(s,a) Dirichlet(½)-multinomial probability of the observed successors / max_{v ∈ D} likelihood.
 
-whose numerator pays about (k−1)/2 · ln n for every visited row of k successors. Its maximum is bounded from above,
-wherever the search for it ended: g = −ln likelihood is convex in the reduced coordinates x (of products in those of
-their factors, see `model.factors`), so on a box [l, u] that contains the domain g(y) ≥ g(x) + ∇g(x)·(y − x), and the
-right side is least in a corner. At the search's own optimum that costs what its barrier costs; a search that stopped
-early costs more.
+Its maximum is bounded from above, wherever the search for it ended: g = −ln likelihood is convex in the reduced
+coordinates x (of products in those of their factors), so on a box that contains the domain a tangent is least in a
+corner.
 
 Over independent blocks (`blocks`) A is a sum of functions of one block each: at least the largest of their infima.
 """
