@@ -34,7 +34,7 @@ from rpl_agent.pipeline import Config, certify
 from rpl_agent.solver import solve_at
 
 #: Episodes of the first block, and how fast blocks grow.
-FIRST, GROWTH = 16, 1.25
+FIRST, GROWTH = 4, 1.25
 #: A plan is not made anew for blocks beyond this many episodes: it has settled.
 SETTLED = 200_000
 #: Steps that a play is followed for where nothing cuts it.
