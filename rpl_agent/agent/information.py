@@ -62,8 +62,10 @@ class Plays:
         """Plays of an environment that ends an episode after ``limit`` steps; None where they might never end."""
         pmdp, horizon = problem.pmdp, problem.objective.horizon
         ends = [pmdp.num_states] if (order := backward_order(problem)) is not None else []
-        if limit is not None or horizon is not None:
-            ends.append(horizon if limit is None else pmdp.solver_step(limit))
+        if limit is not None:
+            ends.append(pmdp.solver_step(limit))
+        elif horizon is not None:
+            ends.append(horizon)
         if not ends:
             return None
         stopped = problem.task.decided | absorbing_states(pmdp)
