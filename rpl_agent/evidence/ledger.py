@@ -24,7 +24,7 @@ import numpy as np
 from rpl_agent.errors import DataError
 
 #: Shares of δ. They sum to a little less than 1: the rest pays for the rounding of `per_event`.
-MAIN_SHARE, FALLBACK_SHARE, REFUTATION_SHARE = 0.95, 0.04, 0.00999
+MAIN_SHARE, FALLBACK_SHARE, REFUTATION_SHARE = 0.95, 0.00999, 0.04
 #: Of all of δ, what paths get where they are counted beside transitions: each needs few samples more than alone.
 PATH_SHARE = 0.5
 

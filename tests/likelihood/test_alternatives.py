@@ -19,8 +19,8 @@ from rpl_agent.likelihood.refutation.alternatives import SHARE, Alternatives, We
 from rpl_agent.likelihood.refutation.misspecification import domain_rows, doubt, log_e_value
 from rpl_agent.model.domain import Domain
 
-#: Refutation at δ = 0.001: its share of δ is 0.00999 · δ.
-REFUTED = math.log(1.0 / (0.00999 * 1e-3))
+#: Refutation at δ = 0.001: its share of δ is 0.04 · δ.
+REFUTED = math.log(1.0 / (0.04 * 1e-3))
 
 
 def corridor(length=40, start=None, domain=("p",), success="p"):
@@ -56,6 +56,22 @@ def coin(lower=0.0, upper=1.0):
     """One toss a play, forever."""
     return build("toss", lambda s: {"toss": {"toss": "p", "lost": "1 - p"}} if s == "toss" else {"toss": {"toss": 1}},
                  domain={"p": (lower, upper)}, labels={"lost": lambda s: s == "lost"})  # fmt: skip
+
+
+def spread(p, tosses, rng):
+    """Forty rows that carry p with small weights, so many tosses of each; the domain of p is (0, 0.2)."""
+    pmdp = build(
+        0, lambda s: {"go": {(s + 1) % 40: f"{s}/50 + p/10", s: f"1 - ({s}/50 + p/10)"}},
+        domain={"p": (0.0, 0.2)}, labels={"far": lambda s: s == 2},
+    )  # fmt: skip
+    draws = np.repeat(np.arange(40), tosses)
+    moved = rng.random(len(draws)) < draws / 50 + p / 10
+    counts = Counts(pmdp)
+    number = np.array([pmdp.state_index(s) for s in range(40)])
+    order = rng.permutation(len(draws))
+    source, target = number[draws], number[np.where(moved, (draws + 1) % 40, draws)]
+    counts.add_many(source[order], 0 * order, target[order])
+    return counts
 
 
 def toss(counts, heads):
@@ -107,18 +123,21 @@ def test_a_parameter_outside_its_domain_is_refuted():
     counts = Counts(pmdp)
     toss(counts, rng.random(30_000) < 0.22)
     assert doubt(pmdp, counts).log_e_value > REFUTED
-    spread = build(
-        0, lambda s: {"go": {(s + 1) % 40: f"{s}/50 + p/10", s: f"1 - ({s}/50 + p/10)"}}, domain={"p": (0.0, 0.2)}
-    )
-    draws = np.repeat(np.arange(40), 60_000)
-    moved = rng.random(len(draws)) < draws / 50 + 0.4 / 10
-    counts = Counts(spread)
-    number = np.array([spread.state_index(s) for s in range(40)])
-    order = rng.permutation(len(draws))
-    source, target = number[draws], number[np.where(moved, (draws + 1) % 40, draws)]
-    counts.add_many(source[order], 0 * order, target[order])
-    found = doubt(spread, counts)
+    counts = spread(0.4, 60_000, rng)
+    found = doubt(counts.pmdp, counts)
     assert found.log_e_value > REFUTED and found.kind == "domain"
+
+
+@pytest.mark.filterwarnings("ignore:the estimate sits at the edge")
+@pytest.mark.parametrize("seed", [2, 6, 7])
+def test_a_parameter_just_outside_its_domain_is_refuted_and_named(seed):
+    """e^17.5 times likelier outside, in a model of forty rows. Not refuted while the domain shared its weight with 24
+    windows in time and the statement had a hundredth of δ, and then taken for a change in time.
+    """
+    counts = spread(0.3, 1400, np.random.default_rng(seed))
+    assert 17.0 < edge(counts.pmdp, counts).gain < 18.0
+    with pytest.warns(RPLWarning, match=r"refuted by the data .*: p = 0\.\d*, outside \[0, 0\.2\], would be far likelier"):
+        assert certify(counts.pmdp, counts, Objective.reach("far", horizon=3)).refuted
 
 
 def test_a_polynomial_model_outside_its_domain_and_in_time():
@@ -180,13 +199,14 @@ def test_many_blocks():
 def test_an_estimate_at_the_edge_is_named():
     """Truth 0.22, domain (0, 0.2): long before the domain is refuted the certificate says where it is pushed."""
     rng = np.random.default_rng(9)
-    for seed in range(20):
-        counts = Counts(coin(0.0, 0.2))
-        toss(counts, np.random.default_rng(seed).random(2000) < 0.22)
+    for seed in range(20):  # every second run is a short one
+        counts, tosses = Counts(coin(0.0, 0.2)), 100 if seed % 2 else 2000
+        toss(counts, np.random.default_rng(seed).random(tosses) < 0.22)
         certificate = certify(counts.pmdp, counts, Objective.reach("lost", horizon=1), Config(delta=0.05))
-        if counts.transitions[0] / 2000 > 0.21:
-            assert "p = 0.2" in certificate.edge and "outside [0, 0.2]" in certificate.edge
-            assert certificate.edge in str(certificate)
+        share = counts.transitions[0] / tosses
+        assert (certificate.edge is not None) == (share > 0.2)
+        if share > 0.2:
+            assert f"p = {share:.4g}, outside [0, 0.2]" in certificate.edge and certificate.edge in str(certificate)
         assert Certificate.from_json(certificate.to_json()).edge == certificate.edge
     counts = Counts(coin(0.0, 0.2))
     toss(counts, rng.random(6000) < 0.22)
@@ -295,7 +315,7 @@ def exact_with_window(pmdp, counts, grid):
     known = pmdp.table.is_constant
     constant = float(counts.successes[known] @ np.log(pmdp.table.constant[known]))
     mixture = logsumexp(likelihoods(free)) - math.log(free[2])
-    window = Weights.of(pmdp).window + mixture - likelihoods(grid)
+    window = Weights.of(pmdp).domain + mixture - likelihoods(grid)
     assert math.isfinite(constant)
     return max(definition(pmdp, counts, grid), float(np.logaddexp(window, definition(pmdp, counts, grid)).min()))
 
@@ -304,10 +324,9 @@ def test_weights_sum_to_at_most_one():
     for blocks in (1, 7):
         pmdp = corridor(10)
         w = Weights.of(pmdp, blocks)
-        windows = 1 + 2 * 12
         total = math.exp(w.all_rows) + blocks * math.exp(w.rows) + pmdp.num_rows * math.exp(w.row)
-        total += pmdp.num_expressions * math.exp(w.expression) + blocks * windows * math.exp(w.window)
-        assert total <= 1.0 + 1e-12 and SHARE <= 0.25
+        total += pmdp.num_expressions * math.exp(w.expression) + blocks * math.exp(w.domain)
+        assert total + blocks * 2 * 12 * math.exp(w.before) == pytest.approx(1.0) and 5 * SHARE <= 1.0
 
 
 @pytest.mark.parametrize("split", [False, True])
@@ -333,8 +352,9 @@ def test_expectation_is_at_most_one_by_enumeration(split):
     assert 0.05 < expected <= 1.0
 
 
+@pytest.mark.parametrize("truth", [0.7, 0.65])
 @pytest.mark.parametrize("runs", [400, pytest.param(10_000, marks=pytest.mark.nightly)])
-def test_right_models_are_refuted_no_more_often_than_allowed(runs):
+def test_right_models_are_refuted_no_more_often_than_allowed(runs, truth):
     """Looked at after every batch, stopped at the largest e-value; α = 0.1 where it can be seen."""
     pmdp = corridor(4, start={0: "1/2", 1: "1/4", 2: "1/4"}, domain={"p": (0.3, 0.7)})
     rng = np.random.default_rng(7)
@@ -342,13 +362,13 @@ def test_right_models_are_refuted_no_more_often_than_allowed(runs):
     for _ in range(runs):
         counts, most = Counts(pmdp), -math.inf
         for episodes in (4, 8, 16, 32):
-            walk(pmdp, rng, episodes, lambda cell: 0.7, counts=counts)  # at the edge of its domain
+            walk(pmdp, rng, episodes, lambda cell: truth, counts=counts)  # at the edge of its domain, or inside
             most = max(most, log_e_value(pmdp, counts))
         largest.append(most)
     for alpha, seen in ((0.5, True), (0.1, True), (0.01, False)):
         refuted = sum(most >= math.log(1 / alpha) for most in largest)
         assert refuted <= runs * alpha + 3 * math.sqrt(runs * alpha)
-        assert refuted > 0 or not seen  # it is not trivially small
+        assert refuted > 0 or not seen or truth < 0.7  # at the edge it is not trivially small
 
 
 def test_maximum_likelihood_is_what_the_search_finds():

@@ -19,6 +19,7 @@ from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import MAX_MARKS, Counts
 from rpl_agent.evidence.pooling import standing_once
 from rpl_agent.likelihood.chart import ParameterChart, wider_chart
+from rpl_agent.likelihood.estimate import edge
 from rpl_agent.likelihood.fit import fit
 from rpl_agent.likelihood.mixture import closed_form, particles
 from rpl_agent.likelihood.observations import Observations, observed_expressions
@@ -28,7 +29,7 @@ from rpl_agent.model.caching import cached_on
 from rpl_agent.model.pmdp import ParametricMDP
 
 #: Shares of the kinds of alternatives; members of one kind have equal weights.
-SHARE = 0.25
+SHARE = 0.2
 #: So many rows, and expressions, with the largest e-values are kept.
 KEPT = 8
 #: kind, number, ln(w N) less what known probabilities say, and the counts of expressions; −1 − f stands for 1 − f.
@@ -45,7 +46,8 @@ class Weights:
     rows: float
     row: float
     expression: float
-    window: float
+    before: float  # or after a mark
+    domain: float
 
     @classmethod
     def of(cls, pmdp: ParametricMDP, blocks: int = 1) -> Weights:
@@ -53,7 +55,7 @@ class Weights:
 
         ``all_rows`` is of the whole model at once, ``rows`` of one block: they share.
         """
-        sizes = (2, 2 * blocks, pmdp.num_rows, pmdp.num_expressions, blocks * (1 + 2 * MAX_MARKS))
+        sizes = (2, 2 * blocks, pmdp.num_rows, pmdp.num_expressions, blocks * 2 * MAX_MARKS, blocks)
         return cls(*(float(np.log(SHARE / max(size, 1))) for size in sizes))
 
 
@@ -76,7 +78,8 @@ class Doubt:
         elif self.kind == "expression":
             about = f"the expression {pmdp.table.polynomial(self.number)} has another value than the rest allows"
         elif self.kind == "domain":
-            about = "parameters outside the domain explain them far better"
+            at_edge = edge(pmdp, counts)
+            about = f"{'parameters outside the domain' if at_edge is None else at_edge.about} would be far likelier"
         elif self.kind == CONTRADICTION:
             return "the model is refuted: two certificates of this run contradict each other"
         elif self.kind == REPEATED:
@@ -150,8 +153,8 @@ class Alternatives:
             likelihood = scipy.special.xlogy(self._hits, p) + scipy.special.xlogy(self._trials - self._hits, 1.0 - p)
         return self.weights.expression + self._event_marginal - np.where(np.isnan(likelihood), np.inf, likelihood)
 
-    def window_gains(self, x: np.ndarray) -> float:
-        """The most that a window's own parameters gain over x (nats, by the score test), less one for each of them.
+    def window_scores(self, x: np.ndarray) -> float:
+        """The most that ln w and a window's own parameters gain over x (by the score test), less one for each of them.
 
         A mixture pays more than that for a parameter from a dozen steps on.
         """
@@ -159,17 +162,18 @@ class Alternatives:
             return -np.inf
         steps = self._slopes[self.columns] / self._values(x)[self.columns, None]
         gains = []
-        for _, _, successes in self._windows():
+        for kind, _, successes in self._windows():
             slope, curvature = successes @ steps, (steps * successes[:, None]).T @ steps
-            gains.append(0.5 * float(slope @ np.linalg.lstsq(curvature, slope, rcond=None)[0]))
+            gain = 0.5 * float(slope @ np.linalg.lstsq(curvature, slope, rcond=None)[0])
+            gains.append(self._window_weight(kind) + gain)
         return max(gains) - len(x)
 
     def evidence(self) -> float:
         """A number that ln A at the best point is not far above: 0 or less where nothing speaks against the model."""
         rows, events = self.row_scores(self.best), self.event_scores(self.best)
         together = self.weights.rows + float((rows - self.weights.row).sum())
-        gain = self.weights.window + self.window_gains(self.best)
-        return max(rows.max(initial=-np.inf), events.max(initial=-np.inf), together, gain)
+        windows = self.window_scores(self.best)
+        return max(rows.max(initial=-np.inf), events.max(initial=-np.inf), together, windows)
 
     # ------------------------------------------------------------------ all of them together
     def doubt(self, domain: ParameterChart) -> Doubt:
@@ -234,6 +238,9 @@ class Alternatives:
                 found += [("before", j, before), ("after", j, total - before)]
         return [window for window in found if window[2].any()]
 
+    def _window_weight(self, kind: str) -> float:
+        return self.weights.domain if kind == "domain" else self.weights.before
+
     def _window_parts(self) -> list[Part]:
         chart = wider_chart(self.pmdp) if len(self.columns) else None
         if chart is None or not chart.has_interior:
@@ -250,7 +257,7 @@ class Alternatives:
                 used = successes > 0
                 column = dict(zip(self.columns[used].tolist(), successes[used].tolist()))
                 scale = 0.0 if chart.factors is None else chart.factors.scale(self.columns, successes)[0]
-                offset = self.weights.window + float(log_mixture) + scale
+                offset = self._window_weight(kind) + float(log_mixture) + scale
                 parts.append((kind, mark, offset, column))
         return parts
 

@@ -162,7 +162,7 @@ def _single_blocks(pmdp: ParametricMDP, blocks: Factorisation, counts: Counts, w
     """Of the blocks that are one distribution and look suspicious: those whose parts differ, or leave their bounds."""
     gains = _gains_of_parts(pmdp, blocks, counts)
     found = []
-    for k in np.flatnonzero(blocks.single & (gains + weights.window > 0.0)).tolist():
+    for k in np.flatnonzero(blocks.single & (gains + weights.domain > 0.0)).tolist():
         block = single_block(pmdp, k)
         found += [_in_model(block, d) for d in _largest(block.model, block.counts(counts), weights, None)[1]]
     return found
