@@ -126,7 +126,8 @@ class Solutions:
 
 
 @contextmanager
-def _timed(timings: dict[str, float], stage: str) -> Iterator[None]:
+def timed(timings: dict[str, float], stage: str) -> Iterator[None]:
+    """Add the seconds of what is done inside to those of a stage."""
     start = time.perf_counter()
     try:
         yield
@@ -150,9 +151,9 @@ def uncertainty_from(
     ledger = Ledger.of(config.delta)
     kind = confidence_set(config.confidence)
     timings: dict[str, float] = {}
-    with _timed(timings, "estimate"):
+    with timed(timings, "estimate"):
         estimate = point_estimate(pmdp, counts, start)
-    with _timed(timings, "e-value"):
+    with timed(timings, "e-value"):
         found = strongest(evidence, doubt(pmdp, counts, estimate))
     refuted = bool(found.log_e_value >= math.log(1.0 / ledger.refutation))
     # what rows leave to each other is lost by a relaxation row by row: only coupled bounds are worth a bet
@@ -168,7 +169,7 @@ def uncertainty_from(
         fallback = f"{reason}: bounds come from {trusted}"
         category = RepeatedChanceWarning if found.kind == REPEATED else RefutedWarning if refuted else RPLWarning
         warnings.warn(fallback, category, stacklevel=3)
-        with _timed(timings, "intervals"):
+        with timed(timings, "intervals"):
             known = Counts(pmdp) if changed else counts
             relaxation = untied(pmdp, *untied_intervals(pmdp, known, kind.untied, ledger.fallback))
     return Uncertainty(relaxation, data.known_region, estimate, found, refuted, empty, fallback, basis, timings)
@@ -189,13 +190,13 @@ class ConfidenceData:
 
     @cached_property
     def intervals(self) -> tuple[np.ndarray, np.ndarray]:
-        with _timed(self.timings, "intervals"):
+        with timed(self.timings, "intervals"):
             return self.kind.intervals(self.pmdp, self.counts, self.delta)
 
     @cached_property
     def region(self) -> Region:
         bounds = self.intervals if self.kind.region_of_intervals else None
-        with _timed(self.timings, "region"):
+        with timed(self.timings, "region"):
             data = (self.pmdp, self.counts, self.delta, self.estimate, bounds, self.objective)
             self.known_region = self.kind.region(*data)
         return self.known_region
@@ -203,7 +204,7 @@ class ConfidenceData:
 
 def _tied(data: ConfidenceData, config: Config) -> Relaxation | None:
     lower, upper = data.intervals
-    with _timed(data.timings, "relaxation"):
+    with timed(data.timings, "relaxation"):
         return tied(data.pmdp, lower, upper) if rows_feasible(data.pmdp, lower, upper) else None
 
 
@@ -251,7 +252,7 @@ def _queries_pay(pmdp: ParametricMDP) -> bool:
 
 def _of_region(data: ConfidenceData, relax: Callable[[Region], Relaxation]) -> Relaxation | None:
     region = data.region
-    with _timed(data.timings, "relaxation"):
+    with timed(data.timings, "relaxation"):
         return None if region.is_empty else relax(region)
 
 
@@ -321,7 +322,7 @@ def certify_uncertainty(
     name = objective.reward_name  # rewards that depend on the parameters have two ends, one for each side
     is_known = name is None or pmdp.rewards[name].is_known
     if config.relaxation == "coupled" and uncertainty.region is not None and uncertainty.fallback is None and is_known:
-        with _timed(timings, "coupled"):
+        with timed(timings, "coupled"):
             known = (lower, upper)
             lower, upper, chosen, gradient = _better_bounds(uncertainty, objective, config, policy, known, chosen)
     lower, upper = objective.with_reward_error(lower, upper, reward_error)
@@ -331,7 +332,7 @@ def certify_uncertainty(
     if at_edge is not None and at_edge.gain >= TELLING_GAIN:
         warnings.warn(at_edge.note, RPLWarning, stacklevel=3)
     if uncertainty.estimate is not None:
-        with _timed(timings, "solve"):
+        with timed(timings, "solve"):
             estimate = true_value(pmdp, objective, chosen, uncertainty.estimate, max(config.precision, 1e-4))
     return Certificate(
         lower=lower, upper=upper, delta=config.delta, objective=objective, policy=chosen,
@@ -368,9 +369,9 @@ def _checked_solutions(
     """
     upward = objective.sense is Sense.MIN  # of the robust side; the optimistic one is opposite
     for start in ((warm.robust, warm.optimistic), (None, None)):
-        with _timed(timings, "solve"):
+        with timed(timings, "solve"):
             robust, optimistic = solve_both(relaxation, objective, policy=policy, precision=precision, warm=start)
-        with _timed(timings, "check"):
+        with timed(timings, "check"):
             proved = _proved(robust, upward), _proved(optimistic, not upward)
         if proved[0] is not None and proved[1] is not None:
             return proved[0], proved[1]

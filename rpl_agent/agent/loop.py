@@ -7,7 +7,6 @@ source ─► Experience ─► Planner.plan ─► sampling policy ─► sourc
 from __future__ import annotations
 
 import math
-import time
 from pathlib import Path
 
 from rpl_agent.agent.callbacks import CallbackList
@@ -22,6 +21,7 @@ from rpl_agent.agent.schedule import NEVER, Limits, Never, Schedule, Target, nex
 from rpl_agent.agent.session import Session
 from rpl_agent.evidence.counts import next_share
 from rpl_agent.model.policy import Policy
+from rpl_agent.pipeline import timed
 
 #: A run ends with a proof of up to this many inequalities (seconds); `rpl certify RUN` makes any.
 PROVED = 250_000
@@ -77,8 +77,8 @@ class Loop:
         if certified_at != session.steps or session.certificate is None:
             self._certify()
         if self._folder is not None and session.certificate is not None:
-            counts, certificate = session.experience.counts, session.certificate
-            write_run_proof(self._folder, session.pmdp, counts, certificate, PROVED)
+            with timed(session.planner.seconds, "proof"):
+                write_run_proof(self._folder, session.pmdp, session.experience.counts, session.certificate, PROVED)
 
     def _is_due(self, target: Target) -> bool:
         """Whether the run stands at a log point whose certificate is still to come."""
@@ -135,17 +135,17 @@ class Loop:
         return NEVER if share == 1.0 else target.episodes_until(share, session.episodes, session.steps)
 
     def _collect(self, source: Stream, request: Request) -> None:
-        session, start, done = self._session, time.perf_counter(), SampledBatch()
+        session, done = self._session, SampledBatch()
         before = session.experience.counts.total
-        try:
-            source.collect(request, done)
-        except BaseException:
-            done.steps = session.experience.counts.total - before  # every step that was counted, and no other
-            session.experience.recount()
-            raise
-        finally:
-            session.add(done)
-            session.planner.seconds["sampling"] += time.perf_counter() - start
+        with timed(session.planner.seconds, "sampling"):
+            try:
+                source.collect(request, done)
+            except BaseException:
+                done.steps = session.experience.counts.total - before  # every step that was counted, and no other
+                session.experience.recount()
+                raise
+            finally:
+                session.add(done)
 
     def _update(self) -> None:
         """New sampling policy from all data, new limits from the schedule."""
@@ -172,12 +172,11 @@ class Loop:
     def _certify(self) -> bool:
         session = self._session
         certificate = session.certify()
-        start = time.perf_counter()
-        reporting.record(session, self._logger, certificate)
-        go_on = self._callbacks.on_certificate(certificate)
-        self._logger.dump(session.episodes)
-        if self._folder is not None:
-            write_certificate(self._folder, certificate)
-        self._view.certified(reporting.status(session))
-        session.planner.seconds["logging"] += time.perf_counter() - start
+        with timed(session.planner.seconds, "logging"):
+            reporting.record(session, self._logger, certificate)
+            go_on = self._callbacks.on_certificate(certificate)
+            self._logger.dump(session.episodes)
+            if self._folder is not None:
+                write_certificate(self._folder, certificate)
+            self._view.certified(reporting.status(session))
         return go_on

@@ -15,7 +15,6 @@ fraction, so that updates are logarithmic in the data, whatever the number of pa
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,11 +34,11 @@ from rpl_agent.likelihood.refutation.alternatives import NO_DOUBT, Doubt, strong
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
-from rpl_agent.pipeline import Config, Solutions, Uncertainty, certify_uncertainty, uncertainty_from
+from rpl_agent.pipeline import Config, Solutions, Uncertainty, certify_uncertainty, timed, uncertainty_from
 
 #: What a run's time goes to, in the order it happens; anything else certify times is counted as "region". Logging is
 #: all that follows a certificate: tables, events, pictures, callbacks.
-STAGES = ("sampling", "intervals", "region", "relaxation", "solve", "logging")
+STAGES = ("sampling", "intervals", "region", "relaxation", "solve", "proof", "logging")
 #: Growth of the information in every direction below which a set counts as unchanged.
 UNCHANGED = 0.05
 
@@ -75,15 +74,13 @@ class Planner:
             self.skipped += 1
             return None
         uncertainty = self._uncertainty(counts, self.estimate)
-        start = time.perf_counter()
-        with self._each_warning_once():
+        with timed(self.seconds, "solve"), self._each_warning_once():
             self.optimistic = explore(uncertainty.relaxation, self.objective, self.optimistic)
             self.informative = None
             if goal is not None and uncertainty.estimate is not None and uncertainty.fallback is None:
                 self.informative = informative_policy(
                     uncertainty.relaxation, self.objective, counts, uncertainty.estimate, self.optimistic.policy, goal
                 )  # fmt: skip
-        self.seconds["solve"] += time.perf_counter() - start
         self.estimate, self.seen = uncertainty.estimate, seen
         return self.optimistic.policy
 

@@ -41,7 +41,7 @@ from rpl_agent.evidence.counts import Counts
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
-from rpl_agent.pipeline import Config
+from rpl_agent.pipeline import Config, timed
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -294,7 +294,8 @@ class RPLAgent(Queries):
                     callbacks.on_training_start({"self": self}, {})
                     loop.run(self._open_source(), target, interrupt)
                     self.mode = "robust"
-                    callbacks.on_training_end()
+                    with timed(session.planner.seconds, "logging"):
+                        callbacks.on_training_end()
                 except BaseException:  # what was learned is saved before the error is shown
                     try:
                         self._keep()

@@ -84,7 +84,8 @@ def report_run(run: str | os.PathLike, output: str | os.PathLike | None = None) 
     """One HTML page of a single run, by default inside its folder."""
     agent = load_run(Path(run))
     estimate = point_estimate(agent.pmdp, agent.counts)
-    made = write_run_report(run, output or Path(run) / "report.html", agent.pmdp, estimate)
+    seconds = agent.session.planner.seconds
+    made = write_run_report(run, output or Path(run) / "report.html", agent.pmdp, estimate, seconds)
     made["text"] = f"{made['page']}: {made['charts']} charts from {made['points']} log points"
     return made
 

@@ -25,7 +25,7 @@ MAX_RANK = 64
 MAX_PARAMETERS = 200
 #: Small enough that the fit touches an edge that the data push it against.
 BARRIER = 1e-3
-#: An edge is named where crossing it gains this many nats (1 % likelier: the maximum lies beyond it, and not by rounding),
+#: An edge is named where crossing it gains this many nats (1 % likelier: the maximum lies beyond, not by rounding),
 #: and worth a warning from the second number on (20 times likelier).
 GAIN, TELLING_GAIN = 0.01, 3.0
 

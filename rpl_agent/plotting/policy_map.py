@@ -7,6 +7,7 @@ often when the policy starts in the initial state.
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -131,8 +132,8 @@ def draw(shown: PolicyMap, title: str) -> Any:
     from matplotlib.patches import Patch
 
     height, width = shown.action.shape
-    figure = Figure(figsize=(6.4, 4.8), dpi=100, layout="constrained")
-    axes = figure.add_subplot()
+    figure = Figure(figsize=(6.4, 4.8), dpi=100)
+    axes = figure.add_axes((0.1, 0.11, 0.62, 0.81))  # a layout that fits itself draws everything twice
     colours = colormaps["tab10"]
     image = np.ones((height, width, 4))
     for k in range(len(shown.action_names)):
@@ -148,6 +149,6 @@ def draw(shown: PolicyMap, title: str) -> Any:
     axes.set_ylabel(shown.axes[1])
     axes.set_title(title)
     used = np.unique(shown.action[shown.action >= 0])
-    patches = [Patch(color=colours(k % 10, alpha=0.55), label=shown.legend[k]) for k in used]
+    patches = [Patch(color=colours(k % 10, alpha=0.55), label=textwrap.fill(shown.legend[k], 22)) for k in used]
     axes.legend(handles=patches, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False)
     return figure

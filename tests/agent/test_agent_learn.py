@@ -301,7 +301,7 @@ def test_tensorboard_csv_and_certificate(tmp_path):
     tags = set(events.Tags()["scalars"])
     wanted = {f"guarantee/{k}" for k in ("lower", "upper", "gap", "estimate")} | {"oracle/value", "oracle/optimum"}
     wanted |= {f"time/{k}" for k in ("sampling", "intervals", "region", "relaxation", "solve", "logging")}
-    wanted |= {"rollout/ep_rew_mean", "rollout/ep_len_mean", "counts/transitions", "counts/updates"}
+    wanted |= {"rollout/ep_rew_mean", "rollout/ep_len_mean", "samples/transitions", "samples/updates"}
     wanted |= {"region/width_mean", "region/width_max", "region/log_e_value", "region/empty", "region/box_log10_volume"}
     assert wanted <= tags
     last = events.Scalars("guarantee/lower")[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -64,8 +65,10 @@ def test_figures_and_hyperparameters_are_logged(run):
 
     events = EventAccumulator(run["run"], size_guidance={"images": 0, "scalars": 0, "tensors": 0}).Reload()
     assert {"region/outline", "policy/map"} <= set(events.Tags()["images"])
-    by_steps = EventAccumulator(str(Path(run["run"]) / "by_steps")).Reload().Scalars("guarantee_by_steps/gap")
-    assert [point.step for point in by_steps] == [2600, 5200, 7800, 10400]
+    assert len(events.Images("region/outline")) == 1  # drawn at the end: a short run spent half its time on pictures
+    assert [point.step for point in events.Scalars("guarantee_by_steps/gap")] == [2600, 5200, 7800, 10400]
+    assert sum(path.name.startswith("events") for path in Path(run["run"]).rglob("*")) == 1  # one run on the board
+    assert min(events.Tags()["scalars"]).startswith("guarantee/")  # which the board, sorted by name, opens on
     words = events.Tensors("guarantee/text_summary")[-1].tensor_proto.string_val[0].decode()
     assert "δ = 0.001" in words and "achieves at least" in words and repr(run["lower"]) in words
     from tensorboard.plugins.hparams.metadata import EXPERIMENT_TAG, parse_experiment_plugin_data
@@ -79,6 +82,14 @@ def test_figures_and_hyperparameters_are_logged(run):
         3,
         3,
     )  # text, flag, number
+
+
+def test_the_report_shows_what_logging_and_the_proof_took(run, tmp_path):
+    from rpl_agent.experiments.api import report_run
+
+    page = Path(report_run(run["run"], tmp_path / "page.html")["page"]).read_text()
+    bars = json.loads(re.search(r'"x": (\["sampling".*?\])', page)[1])
+    assert {"solve", "proof", "logging"} <= set(bars) and run["stages"]["proof"] > 0 and run["stages"]["logging"] > 0
 
 
 def test_resume_goes_on_to_a_new_total(run, tmp_path):
@@ -96,6 +107,11 @@ def test_resume_goes_on_to_a_new_total(run, tmp_path):
     assert gaps[1] < gaps[0] < 1.2 * gaps[1]
     with (folder / "progress.csv").open() as file:
         assert [int(r["episodes"]) for r in csv.DictReader(file)] == [100, 200, 300, 400, 500, 600]
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder)).Reload()
+    for tag, size in (("guarantee/gap", 100), ("guarantee_by_steps/gap", 2600)):
+        assert [point.step for point in events.Scalars(tag)] == [size * k for k in range(1, 7)]
 
 
 def test_resumed_logs_hide_what_came_after_the_checkpoint(run, tmp_path):

@@ -238,7 +238,7 @@ def test_event_files_are_bounded(tmp_path, monkeypatch):
     writer = TensorBoardWriter(tmp_path)
     with pytest.raises(OSError, match="reached"):
         for step in range(10_000):
-            writer.write({"guarantee/lower": 1.0, "counts/steps": step}, step)
+            writer.write({"guarantee/lower": 1.0, "samples/steps": step}, step)
     assert all(p.stat().st_size <= 4000 for p in tmp_path.rglob("events*"))
     assert isinstance(writer._file, EventFile)
 

@@ -136,7 +136,9 @@ def test_a_parameter_just_outside_its_domain_is_refuted_and_named(seed):
     """
     counts = spread(0.3, 1400, np.random.default_rng(seed))
     assert 17.0 < edge(counts.pmdp, counts).gain < 18.0
-    with pytest.warns(RPLWarning, match=r"refuted by the data .*: p = 0\.\d*, outside \[0, 0\.2\], would be far likelier"):
+    with pytest.warns(
+        RPLWarning, match=r"refuted by the data .*: p = 0\.\d*, outside \[0, 0\.2\], would be far likelier"
+    ):
         assert certify(counts.pmdp, counts, Objective.reach("far", horizon=3)).refuted
 
 

@@ -12,7 +12,7 @@ import math
 import os
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ from rpl_agent.agent.output.logger import dropping
 #: No file grows beyond this; a run of 10^6 episodes with the usual log points has about a megabyte.
 MAX_BYTES = 64 << 20
 #: Tags that are logged a second time over time steps.
-BY_STEPS = ("lower", "upper", "gap")
+BY_STEPS, STEPS = ("lower", "upper", "gap"), "samples/steps"
 _TYPES = ((bool, api_pb2.DATA_TYPE_BOOL), ((int, float), api_pb2.DATA_TYPE_FLOAT64), (str, api_pb2.DATA_TYPE_STRING))
 
 
@@ -86,15 +86,14 @@ class EventFile:
 class TensorBoardWriter:
     """Scalars, the margin chart, figures and hyper-parameters.
 
-    ``resume_at`` hides what was logged after this many episodes (and ``steps``); what came before ``logged`` is not
-    logged again.
+    ``resume_at`` hides what was logged after this many episodes; ``earlier`` are the rows of the table up to there,
+    which are not logged again, except over time steps: what is hidden there has a larger number.
     """
 
-    def __init__(self, folder: Path, resume_at: int | None = None, logged: int = -1, steps: int = 0):
+    def __init__(self, folder: Path, resume_at: int | None = None, earlier: Sequence[Mapping[str, Any]] = ()):
         self._file = EventFile(folder, None if resume_at is None else resume_at + 1)
-        # a folder of its own: what a resumed run hides is counted in steps there
-        self._by_steps = EventFile(folder / "by_steps", None if resume_at is None else steps + 1)
-        self._logged = logged
+        self._hidden = [row for row in earlier if float(row.get(STEPS) or 0) > (resume_at or 0)]
+        self._logged = int(earlier[-1]["episodes"]) if earlier else -1
         self._begun = False
 
     def write(self, values: Mapping[str, float], step: int) -> None:
@@ -102,15 +101,16 @@ class TensorBoardWriter:
             return
         if not self._begun:
             self._file.add(_layout("oracle/optimum" in values))
+            for row in self._hidden:
+                self._over_steps(row)
             self._begun = True
-        for tag, value in values.items():
-            if math.isfinite(value):  # TensorBoard cannot draw an infinite cost; the CSV has it
-                self._file.add(_scalar(tag, value), step)
-        for name in BY_STEPS:
-            value = values.get(f"guarantee/{name}", math.nan)
-            if math.isfinite(value):
-                self._by_steps.add(_scalar(f"guarantee_by_steps/{name}", value), int(values["counts/steps"]))
+        self._file.add(_scalars(values), step)
+        self._over_steps(values)
         self._logged = step
+
+    def _over_steps(self, values: Mapping[str, Any]) -> None:
+        found = {f"guarantee_by_steps/{name}": float(values.get(f"guarantee/{name}") or "nan") for name in BY_STEPS}
+        self._file.add(_scalars(found), int(values[STEPS]))
 
     def text(self, tag: str, text: str, step: int) -> None:
         """A text in Markdown, for the TEXT tab."""
@@ -145,8 +145,10 @@ class TensorBoardWriter:
         pass
 
 
-def _scalar(tag: str, value: float) -> Any:
-    return Summary(value=[Summary.Value(tag=tag, simple_value=value)])
+def _scalars(values: Mapping[str, float]) -> Any:
+    """TensorBoard cannot draw an infinite cost; the CSV has it."""
+    finite = {tag: value for tag, value in values.items() if math.isfinite(value)}
+    return Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in finite.items()])
 
 
 def charts(with_optimum: bool) -> dict[str, dict[str, Any]]:
@@ -160,11 +162,11 @@ def charts(with_optimum: bool) -> dict[str, dict[str, Any]]:
         "how tight, how true": {
             f"gap {raw}": _lines("guarantee/gap", "momentary/gap"),
             "running and momentary": _lines("(guarantee|momentary)/(lower|upper)"),
-            "where the gap comes from": _lines("attribution/.*"),
+            "where the gap comes from": _lines("share_of_gap/.*"),
             "gap over time steps": _lines("guarantee_by_steps/gap"),
             "bounds and truth": _lines("guarantee/(lower|upper|estimate)", "oracle/(value|optimum)"),
         },
-        "time": {"seconds per stage": _lines("time/(sampling|intervals|region|relaxation|solve)")},
+        "time": {"seconds per stage": _lines("time/(sampling|intervals|region|relaxation|solve|logging)")},
     }
 
 

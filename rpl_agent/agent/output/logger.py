@@ -97,13 +97,9 @@ class CSVWriter:
         self._path = path
         self._columns: list[str] = ["episodes"]
         self._last: tuple[int, int] | None = None  # step of the last row, and where it begins in the file
+        self.earlier: list[dict[str, Any]] = []  # rows up to there
         if resume_at is not None and path.is_file():
-            self._rewrite(until=resume_at)
-
-    @property
-    def logged(self) -> int:
-        """The last step in the file, or -1."""
-        return -1 if self._last is None else self._last[0]
+            self.earlier = self._rewrite(until=resume_at)
 
     def write(self, values: Mapping[str, float], step: int) -> None:
         row = {"episodes": step, **{k: _number(v) for k, v in values.items()}}
@@ -127,7 +123,7 @@ class CSVWriter:
             file.seek(begin)
             csv.DictWriter(file, self._columns, restval="").writerow(row)
 
-    def _rewrite(self, until: int | None = None) -> None:
+    def _rewrite(self, until: int | None = None) -> list[dict[str, Any]]:
         """The file with the present columns, without rows after ``until``; rows are read again, not kept in memory."""
         rows: list[dict[str, Any]] = []
         if self._path.is_file():
@@ -142,6 +138,7 @@ class CSVWriter:
             self._last = (_int(row["episodes"]), text.tell())  # characters are bytes: tags are ASCII
             writer.writerow(row)
         write_text(self._path, text.getvalue())
+        return rows
 
     def close(self) -> None:
         pass
@@ -159,8 +156,8 @@ def dropping(what: str) -> Iterator[None]:
 def write_certificate(folder: Path, certificate: Certificate) -> None:
     """``certificate.json``; dropped with a warning if writing fails."""
     with dropping("the certificate"):
-        text = json.dumps(certificate.to_dict(), allow_nan=False, indent=1)
-        write_text(folder / "certificate.json", text + "\n")
+        fields = (f"{json.dumps(k)}: {json.dumps(v, allow_nan=False)}" for k, v in certificate.to_dict().items())
+        write_text(folder / "certificate.json", "{" + ",\n ".join(fields) + "}\n")  # one line per field, at C's speed
 
 
 def write_run_proof(

@@ -24,7 +24,7 @@ def record(session: Session, logger: Logger, certificate: Certificate) -> None:
     note("momentary/upper", certificate.momentary_upper)
     note("momentary/gap", certificate.momentary_upper - certificate.momentary_lower)
     for name, share in certificate.attribution.items():
-        note(f"attribution/{name}", share)
+        note(f"share_of_gap/{name}", share)
     if session.returns:
         # costs are paid as negative rewards, and shown with the certificate's sign
         name, sign = ("cost", -1) if session.objective.sense is Sense.MIN else ("rew", 1)
@@ -35,12 +35,12 @@ def record(session: Session, logger: Logger, certificate: Certificate) -> None:
     for tag, value in session.planner.widths().items():
         note(tag, value)
     visited = int((data.rows > 0).sum())
-    note("counts/transitions", data.counts.total)
-    note("counts/steps", session.steps)
-    note("counts/pairs_visited", visited)
-    note("counts/pairs_visited_share", visited / max(1, len(data.rows)))
-    note("counts/updates", session.updates)
-    note("counts/updates_skipped", session.planner.skipped)
+    note("samples/transitions", data.counts.total)
+    note("samples/steps", session.steps)
+    note("samples/pairs_visited", visited)
+    note("samples/pairs_visited_share", visited / max(1, len(data.rows)))
+    note("samples/updates", session.updates)
+    note("samples/updates_skipped", session.planner.skipped)
     for stage, seconds in session.planner.seconds.items():
         note(f"time/{stage}", seconds)
     now = status(session)
@@ -83,7 +83,7 @@ def open_logs(current: Logger, folder: Path | None, session: Session) -> Logger:
     resumed = session.episodes or None
     table = CSVWriter(folder / "progress.csv", resumed)
     kept = [writer for writer in current.writers if isinstance(writer, Forward)]
-    return Logger(folder, [TensorBoardWriter(folder, resumed, table.logged, session.steps), table, *kept])
+    return Logger(folder, [TensorBoardWriter(folder, resumed, table.earlier), table, *kept])
 
 
 def choose_folder(present: Path | None, given: Any, parent: Path | None, name: str) -> Path | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from dataclasses import asdict
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 
 #: Tangents that outline a region; an outer polygon of this many sides is round to the eye.
 DIRECTIONS = 72
-#: A picture every time the episodes have doubled: some twenty per run, whatever its length.
+#: An outline every time the episodes have doubled: some twenty per run, whatever its length.
 GROWTH = 2.0
+#: Seconds between two pictures of them while the run goes on: drawing one takes longer than certifying.
+PICTURE_SECONDS = 60.0
 #: Where the outlines so far are kept, so that a resumed run goes on with them.
 OUTLINES = "outlines.json"
 #: What the certificate takes for granted; the docs page on guarantees has the whole of it.
@@ -42,6 +45,7 @@ class TensorBoardCallback(BaseCallback):
         super().__init__()
         self._outlines: list[tuple[int, np.ndarray]] = []
         self._next = 0.0
+        self._drawn = time.monotonic()
 
     def _on_training_start(self) -> None:
         """Outlines of an earlier part of the run are kept up to where it goes on."""
@@ -60,18 +64,24 @@ class TensorBoardCallback(BaseCallback):
         board = self.agent.logger.tensorboard
         if board is not None:
             board.text("guarantee", _words(certificate), self.agent.num_episodes)
-            if find_spec("matplotlib") is not None:
-                self._outline(board)
+            self._outline()
+            if time.monotonic() - self._drawn >= PICTURE_SECONDS:
+                self._draw_outlines(board)
         return True
 
-    def _outline(self, board: Any) -> None:
+    def _draw_outlines(self, board: Any) -> None:
         """``region/outline``: two coordinates of the region, growing darker as it shrinks."""
+        if self._outlines and find_spec("matplotlib") is not None:
+            figure = draw(self._outlines, coordinate_names(self.agent.pmdp))
+            board.figure("region/outline", figure, self.agent.num_episodes)
+            self._drawn = time.monotonic()
+
+    def _outline(self) -> None:
         uncertainty, episodes = self.agent.session.planner.uncertainty, self.agent.num_episodes
         if uncertainty is None or uncertainty.region is None or uncertainty.empty or episodes < self._next:
             return
         self._next = GROWTH * episodes
         self._outlines.append((episodes, outline(uncertainty.region)))
-        board.figure("region/outline", draw(self._outlines, coordinate_names(self.agent.pmdp)), episodes)
         if self.agent.run_folder is not None:
             text = json.dumps([(n, corners.tolist()) for n, corners in self._outlines])
             try:
@@ -83,6 +93,7 @@ class TensorBoardCallback(BaseCallback):
         board, certificate, agent = self.agent.logger.tensorboard, self.agent.certificate, self.agent
         if board is None or certificate is None:
             return
+        self._draw_outlines(board)
         estimate = None if agent.session.planner.uncertainty is None else agent.session.planner.uncertainty.estimate
         if estimate is not None and find_spec("matplotlib") is not None:
             shown = policy_map.policy_map(agent.pmdp.instantiate(estimate), certificate.policy)
@@ -152,8 +163,8 @@ def draw(outlines: list[tuple[int, np.ndarray]], names: tuple[str, ...]) -> Any:
     """One figure of all outlines so far."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5, 4), dpi=90, layout="constrained")
-    axes = figure.add_subplot()
+    figure = Figure(figsize=(5, 4), dpi=90)
+    axes = figure.add_axes((0.15, 0.13, 0.8, 0.77))  # a layout that fits itself draws everything twice
     for k, (episodes, corners) in enumerate(outlines):
         shade = min(0.2 + 0.8 * (k + 1) / len(outlines), 1.0)  # rounding may pass 1
         if corners.shape[1] == 1:
@@ -164,7 +175,7 @@ def draw(outlines: list[tuple[int, np.ndarray]], names: tuple[str, ...]) -> Any:
     if outlines[-1][1].shape[1] == 1:
         axes.set_xlabel(names[0])
         axes.set_ylabel("episodes")
-        axes.set_yscale("log")
+        axes.set_yscale("log", subs=[])  # minor ticks cost more than the rest of the picture
     else:
         axes.set_xlabel(names[0])
         axes.set_ylabel(names[1])

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +22,17 @@ from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.plotting.policy_map import policy_map
 
-STAGES = ("sampling", "intervals", "region", "relaxation", "solve")
-
 
 def write_run_report(
-    folder: str | os.PathLike, output: str | os.PathLike, pmdp: ParametricMDP | None = None,
-    estimate: np.ndarray | None = None,
+    folder: str | os.PathLike, output: str | os.PathLike, pmdp: ParametricMDP, estimate: np.ndarray | None,
+    seconds: Mapping[str, float],
 ) -> dict[str, Any]:  # fmt: skip
-    """A page from a run folder's files; the policy is drawn at ``estimate`` where the model is given."""
+    """A page from a run folder's files, the policy drawn at ``estimate``, and the ``seconds`` of each stage."""
     run = Path(folder)
     certificate = Certificate.from_json(run / "certificate.json")
     points = _progress(run / "progress.csv")
-    drawn = [_bounds(points, certificate), _gap(points), _time(points)]
-    if pmdp is not None and estimate is not None:
+    drawn = [_bounds(points, certificate), _gap(points), _time(seconds)]
+    if estimate is not None:
         shown = policy_map(pmdp.instantiate(estimate), certificate.policy)
         if shown is not None:
             drawn.append(policy_chart({pmdp.name: shown}, "The certified policy; visits at the point estimate."))
@@ -88,9 +87,8 @@ def _gap(points: dict[str, np.ndarray]) -> ReportChart:
     return ReportChart("gap", "How the gap closes", note, {"run": shown})
 
 
-def _time(points: dict[str, np.ndarray]) -> ReportChart:
-    spent = {stage: points[f"time/{stage}"][-1] for stage in STAGES if f"time/{stage}" in points}
-    bar = {"type": "bar", "x": list(spent), "y": [float(v) for v in spent.values()], "marker": {"color": "#0072B2"}}
+def _time(seconds: Mapping[str, float]) -> ReportChart:
+    bar = {"type": "bar", "x": list(seconds), "y": list(seconds.values()), "marker": {"color": "#0072B2"}}
     return ReportChart("time", "Where the time went", "Seconds of the whole run.", {"run": panel([bar], "", "seconds")})
 
 
