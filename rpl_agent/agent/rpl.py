@@ -419,7 +419,6 @@ class RPLAgent(Queries):
     def _reset_counters(self) -> None:
         self.session.reset_counters()
         self.run_folder = None
-        self._logger.close()
         self._logger = Logger()
 
     def _keep(self) -> None:

@@ -266,7 +266,6 @@ def _finish(agent: RPLAgent, folder: Path, theta: np.ndarray | None) -> dict[str
         lines.append(
             f"  at the simulator's true parameters this policy achieves {summary['oracle_value']:.6g} (oracle)"
         )
-    agent.logger.close()
     if agent.interrupted:
         lines.append(f"interrupted; go on with: rpl resume {folder}")
     lines.append(f"run folder: {folder}\nsee it with: {tensorboard_command(folder.parent)}")

@@ -18,6 +18,7 @@ from rpl_agent.likelihood.fit import BARRIER as PRIOR
 from rpl_agent.likelihood.fit import fit
 from rpl_agent.likelihood.polynomial.parameters import parameter_blocks
 from rpl_agent.model.caching import cached_on
+from rpl_agent.model.domain import Domain
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.unused import used_parameters, without_unused
 
@@ -41,7 +42,8 @@ def point_estimate(
     if is_blockwise(pmdp):
         return _estimate_by_blocks(pmdp, counts, barrier)
     affine = pmdp.table.is_affine
-    if not pmdp.num_parameters or (affine and not _is_small(pmdp)):
+    is_small = pmdp.num_parameters <= MAX_PARAMETERS and (not affine or pmdp.table.reduction.rank <= MAX_RANK)
+    if not pmdp.num_parameters or (affine and not is_small):
         return None
     core = without_unused(pmdp)
     if core is not pmdp and not pmdp.domain.A[:, ~used_parameters(pmdp.table)].any():
@@ -58,10 +60,6 @@ def point_estimate(
         start = None if warm is None else warm[block.parameters]
         theta[block.parameters] = _fitted(block.chart, counts, start, barrier)
     return theta
-
-
-def _is_small(pmdp: ParametricMDP) -> bool:
-    return pmdp.num_parameters <= MAX_PARAMETERS and pmdp.table.reduction.rank <= MAX_RANK
 
 
 def _fitted(chart: ParameterChart, counts: Counts, warm: np.ndarray | None, barrier: float) -> np.ndarray:
@@ -160,9 +158,7 @@ def _named(pmdp: ParametricMDP, chart: ParameterChart, z: np.ndarray, row: int) 
     else:
         used = np.flatnonzero(a)
         if len(used) == 1:
-            j = int(used[0])
-            name, bounds = domain.parameters[j], f"[{domain.lower[j]:.6g}, {domain.upper[j]:.6g}]"
-            return f"{name} = {z[j]:.4g}, outside {bounds},"
+            return _outside(domain, int(used[0]), z[used[0]])
     shown = ", ".join(domain.parameters[j] for j in used[:4].tolist()) + (", …" if len(used) > 4 else "")
     return f"a combination of {shown} beyond their bounds"
 
@@ -170,12 +166,12 @@ def _named(pmdp: ParametricMDP, chart: ParameterChart, z: np.ndarray, row: int) 
 def _edges_of_distributions(pmdp: ParametricMDP, counts: Counts) -> list[Edge | None]:
     """Blocks that are one distribution: frequencies outside the bounds of their parameter."""
     share, gains, own = excess(pmdp, counts)
-    domain, columns = pmdp.domain, _parameters_of(pmdp, own)
-    return [
-        Edge(f"{domain.parameters[j]} = {p:.4g}, outside [{domain.lower[j]:.6g}, {domain.upper[j]:.6g}],", float(gain))
-        for j, p, gain in zip(columns.tolist(), share, gains)
-        if gain >= GAIN
-    ]
+    found = zip(_parameters_of(pmdp, own).tolist(), share, gains)
+    return [Edge(_outside(pmdp.domain, j, p), float(gain)) for j, p, gain in found if gain >= GAIN]
+
+
+def _outside(domain: Domain, j: int, value: float) -> str:
+    return f"{domain.parameters[j]} = {value:.4g}, outside [{domain.lower[j]:.6g}, {domain.upper[j]:.6g}],"
 
 
 def excess(pmdp: ParametricMDP, counts: Counts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

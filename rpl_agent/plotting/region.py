@@ -78,17 +78,36 @@ def plot_region(
 
 
 def outline(region: Region | None, pmdp: ParametricMDP, parameters: Sequence[int]) -> np.ndarray:
-    """(DIRECTIONS, 2) corners of a polygon around the projection of a region (None: the domain) to two parameters."""
+    """(m, 2) corners of a polygon around the projection of a region (None: the domain) to two parameters."""
     angles = np.linspace(0.0, 2.0 * np.pi, DIRECTIONS, endpoint=False) + 1e-3
     plane = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     directions = np.zeros((DIRECTIONS, pmdp.num_parameters))
     directions[:, list(parameters)] = plane
-    bounds = parameter_support(region, pmdp, directions)
-    following, next_bounds = np.roll(plane, -1, axis=0), np.roll(bounds, -1)
-    determinant = plane[:, 0] * following[:, 1] - plane[:, 1] * following[:, 0]
-    x = (bounds * following[:, 1] - next_bounds * plane[:, 1]) / determinant
-    y = (plane[:, 0] * next_bounds - following[:, 0] * bounds) / determinant
-    return np.stack([x, y], axis=1)
+    return polygon(-plane, -parameter_support(region, pmdp, directions))
+
+
+def polygon(normals: np.ndarray, support: np.ndarray) -> np.ndarray:
+    """(m, 2) corners of {x : n·x ≤ b for each normal (n, 2) and b (n,)}.
+
+    Bounds of a best-of region need not all touch it, so half-planes are clipped one by one.
+    """
+    reach = 2.0 * float(np.abs(support).max()) + 1.0
+    corners = reach * np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
+    for normal, bound in zip(normals, support):
+        corners = clip(corners, normal, float(bound))
+    return corners
+
+
+def clip(corners: np.ndarray, normal: np.ndarray, bound: float) -> np.ndarray:
+    """The part (m, 2) of a convex polygon (n, 2) where normal · x ≤ bound."""
+    height = corners @ normal - bound
+    kept = []
+    for here, ahead, low, high in zip(corners, np.roll(corners, -1, axis=0), height, np.roll(height, -1)):
+        if low <= 0.0:
+            kept.append(here)
+        if (low < 0.0 < high) or (high < 0.0 < low):
+            kept.append(here + (ahead - here) * (low / (low - high)))
+    return np.array(kept).reshape(-1, 2)
 
 
 def parameter_support(region: Region | None, pmdp: ParametricMDP, directions: np.ndarray) -> np.ndarray:

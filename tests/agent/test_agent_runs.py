@@ -283,7 +283,8 @@ def wait_until(url, content, seconds=60):
 
 
 def test_outlines_enclose_the_region():
-    from rpl_agent.agent.output.tensorboard import clip, outline
+    from rpl_agent.agent.output.tensorboard import outline
+    from rpl_agent.plotting.region import clip
     from rpl_agent.regions import Box
 
     corners = outline(Box(np.array([0.1, 0.2, 0.0]), np.array([0.4, 0.3, 1.0])))

@@ -141,9 +141,6 @@ class TensorBoardWriter:
             end = SessionEndInfo(status=api_pb2.STATUS_SUCCESS)
             self._file.add(_hparams(hparams.SESSION_END_INFO_TAG, session_end_info=end))
 
-    def close(self) -> None:
-        pass
-
 
 def _scalars(values: Mapping[str, float]) -> Any:
     """TensorBoard cannot draw an infinite cost; the CSV has it."""

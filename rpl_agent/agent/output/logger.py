@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 class Writer(Protocol):
     def write(self, values: Mapping[str, float], step: int) -> None: ...
 
-    def close(self) -> None: ...
-
 
 class Logger:
     """Collects values by name; `dump` hands them to every writer."""
@@ -68,8 +66,7 @@ class Logger:
         return next((w for w in self.writers if hasattr(w, "figure")), None)  # type: ignore[return-value]
 
     def close(self) -> None:
-        for writer in self.writers:
-            writer.close()
+        """SB3's; no writer keeps a file open."""
 
 
 class Forward:
@@ -82,9 +79,6 @@ class Forward:
         for key, value in values.items():
             self._logger.record(key, value)
         self._logger.dump(step)
-
-    def close(self) -> None:
-        """Its owner closes it."""
 
 
 class CSVWriter:
@@ -139,9 +133,6 @@ class CSVWriter:
             writer.writerow(row)
         write_text(self._path, text.getvalue())
         return rows
-
-    def close(self) -> None:
-        pass
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from rpl_agent.agent.callbacks import BaseCallback
 from rpl_agent.agent.schedule import schedule_to_dict
 from rpl_agent.model.unused import without_unused
 from rpl_agent.plotting import policy_map
+from rpl_agent.plotting.region import polygon
 from rpl_agent.regions.base import Region
 
 if TYPE_CHECKING:
@@ -129,26 +130,7 @@ def outline(region: Region, first: int = 0, second: int = 1) -> np.ndarray:
     normals = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     directions = np.zeros((DIRECTIONS, region.dimension))
     directions[:, first], directions[:, second] = normals[:, 0], normals[:, 1]
-    support = -region.minimize(-directions)
-    reach = 2.0 * float(np.abs(support).max()) + 1.0
-    corners = reach * np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
-    for normal, bound in zip(normals, support):  # bounds of a best-of region need not all touch it: clip one by one
-        corners = clip(corners, normal, float(bound))
-    return corners
-
-
-def clip(corners: np.ndarray, normal: np.ndarray, bound: float) -> np.ndarray:
-    """The part (m, 2) of a convex polygon (n, 2) where normal · x ≤ bound."""
-    if not len(corners):
-        return corners
-    height = corners @ normal - bound
-    kept = []
-    for here, ahead, low, high in zip(corners, np.roll(corners, -1, axis=0), height, np.roll(height, -1)):
-        if low <= 0.0:
-            kept.append(here)
-        if (low < 0.0 < high) or (high < 0.0 < low):
-            kept.append(here + (ahead - here) * (low / (low - high)))
-    return np.array(kept).reshape(-1, 2)
+    return polygon(normals, -region.minimize(-directions))
 
 
 def coordinate_names(pmdp: Any) -> tuple[str, ...]:

@@ -46,7 +46,8 @@ class Weights:
     rows: float
     row: float
     expression: float
-    before: float  # or after a mark
+    before: float
+    after: float
     domain: float
 
     @classmethod
@@ -55,7 +56,8 @@ class Weights:
 
         ``all_rows`` is of the whole model at once, ``rows`` of one block: they share.
         """
-        sizes = (2, 2 * blocks, pmdp.num_rows, pmdp.num_expressions, blocks * 2 * MAX_MARKS, blocks)
+        windows = blocks * 2 * MAX_MARKS
+        sizes = (2, 2 * blocks, pmdp.num_rows, pmdp.num_expressions, windows, windows, blocks)
         return cls(*(float(np.log(SHARE / max(size, 1))) for size in sizes))
 
 
@@ -165,7 +167,7 @@ class Alternatives:
         for kind, _, successes in self._windows():
             slope, curvature = successes @ steps, (steps * successes[:, None]).T @ steps
             gain = 0.5 * float(slope @ np.linalg.lstsq(curvature, slope, rcond=None)[0])
-            gains.append(self._window_weight(kind) + gain)
+            gains.append(getattr(self.weights, kind) + gain)
         return max(gains) - len(x)
 
     def evidence(self) -> float:
@@ -238,9 +240,6 @@ class Alternatives:
                 found += [("before", j, before), ("after", j, total - before)]
         return [window for window in found if window[2].any()]
 
-    def _window_weight(self, kind: str) -> float:
-        return self.weights.domain if kind == "domain" else self.weights.before
-
     def _window_parts(self) -> list[Part]:
         chart = wider_chart(self.pmdp) if len(self.columns) else None
         if chart is None or not chart.has_interior:
@@ -257,7 +256,7 @@ class Alternatives:
                 used = successes > 0
                 column = dict(zip(self.columns[used].tolist(), successes[used].tolist()))
                 scale = 0.0 if chart.factors is None else chart.factors.scale(self.columns, successes)[0]
-                offset = self._window_weight(kind) + float(log_mixture) + scale
+                offset = getattr(self.weights, kind) + float(log_mixture) + scale
                 parts.append((kind, mark, offset, column))
         return parts
 
