@@ -3,6 +3,7 @@
 images/pipeline.png   the paper's Figure 1: a parametric MDP, the learned intervals, the confidence region
 images/sharpening.png the certified interval against episodes, our default and the paper's set
 images/one_parameter.png bounds of the drifting walk: rectangular, coupled, exact
+images/returns.png    return and guarantee of PPO, DQN and ours against steps, from results/ (`rpl compare`)
 images/aircraft.png … the six worlds of docs/environments.md
 """
 
@@ -22,6 +23,9 @@ import rpl_envs
 from rpl_agent.coupled import coupled_bounds
 from rpl_agent.evidence.intervals import confidence_intervals
 from rpl_agent.evidence.sampling import uniform_counts
+from rpl_agent.experiments.report.charts import compare_chart
+from rpl_agent.experiments.report.figures import draw
+from rpl_agent.experiments.store import require_rows
 from rpl_agent.model import Domain, Nature, Objective, build
 from rpl_agent.pipeline import Config, certify, true_value
 from rpl_agent.regions.lifting import build_region
@@ -203,6 +207,12 @@ WORLDS = {
 }  # fmt: skip
 
 
+def returns() -> None:
+    """Three worlds of the comparison, as the report draws them."""
+    chart = compare_chart(require_rows(IMAGES.parents[1] / "results").all("compare"))
+    draw(chart, IMAGES / "returns.png", ("MarsRover-10x10", "Betting-25", "Aircraft-20x10"))
+
+
 def worlds() -> None:
     """Each world some steps into an episode of its optimal policy."""
     for picture, (name, seed, steps) in WORLDS.items():
@@ -219,6 +229,7 @@ def worlds() -> None:
 
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
+    returns()
     worlds()
     pipeline()
     sharpening()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from rpl_agent.errors import ModelError
 from rpl_agent.experiments import suites
 from rpl_agent.experiments.api import compare, report, reproduce
+from rpl_agent.experiments.report.charts import compare_chart
 from rpl_agent.experiments.store import Store
 from rpl_agent.experiments.tables import short, tables, uniform_table
 
@@ -79,7 +81,7 @@ def test_one_page_without_the_network(results):
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=['\"]?(https?:)?//", page)
     assert page.count("src='data:image/png;base64,") == 2  # two worlds are pictured
     charts = json.loads(re.search(r'id="charts">(.*?)</script>', page, re.S)[1])
-    assert [chart["id"] for chart in charts] == ["online", "gap", "shares", "seconds", "gaps", "agents", "policies"]
+    assert [chart["id"] for chart in charts] == ["agents", "online", "gap", "shares", "seconds", "gaps", "policies"]
     assert len(charts) == made["charts"] and set(charts[-1]["panels"]) == {"Betting-25", "Glider-11x9"}
     assert "Comparison of agents" in page and "P_Λ(U)" in page and "versions" in page
     for name in ("table1_sizes", "table2_uniform", "table2_gaps", "table3_seconds", "figure4_online", "compare"):
@@ -87,6 +89,18 @@ def test_one_page_without_the_network(results):
         assert len(text.splitlines()) >= 2
     for name in ("figure4.png", "gaps.png", "agents.png", "seconds.png", "worlds/Betting-25.png"):
         assert (results / "figures" / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_comparison_opens_on_ppo_dqn_and_ours_over_steps():
+    chart = compare_chart(Store(Path(__file__).resolve().parents[2] / "results").all("compare"))
+    for panel in chart.panels.values():
+        assert panel["layout"]["xaxis"]["title"]["text"] == "steps"
+        lines = [trace for trace in panel["traces"] if trace.get("showlegend", True)]
+        assert {t["name"] for t in lines if "visible" not in t} == {"ours (rpl)", "PPO", "DQN", "the best policy (V*)"}
+        assert {"q-learning", "maskable-ppo"} <= {t["name"] for t in lines if t.get("visible") == "legendonly"}
+    ours = [t for t in chart.panels["Betting-25"]["traces"] if t.get("legendgroup") == "ours (rpl)" and "fill" not in t]
+    true, guarantee = (next(t for t in ours if t["meta"]["kind"] == kind) for kind in ("true", "guarantee"))
+    assert true["x"][-1] == 3000 * 26 and all(g <= v for g, v in zip(guarantee["y"], true["y"]))
 
 
 def test_the_papers_figures_stand_beside_ours():

@@ -38,10 +38,12 @@ PALETTE = (
 )  # fmt: skip
 #: (kind, label of its box, shown at first)
 KINDS = (
-    ("true", "true value of the policy (solid)", True),
-    ("guarantee", "certified guarantee (dashed)", True),
-    ("bound", "bound on every policy (dotted)", False),
+    ("true", "return of the policy, exact (solid; V^π)", True),
+    ("guarantee", "guaranteed return (dashed; L, for costs U)", True),
+    ("bound", "what no policy can beat (dotted; U, for costs L)", False),
 )
+#: What a comparison shows at first, where it has all of them; the others are a click away.
+SHOWN = {"rpl": "ours (rpl)", "ppo": "PPO", "dqn": "DQN"}
 DASHES = {"true": "solid", "guarantee": "dash", "bound": "dot"}
 #: Relative gaps beyond this say nothing and are drawn at the border.
 WIDEST = 10.0
@@ -64,14 +66,9 @@ class ReportChart:
 def charts(rows: Sequence[Row]) -> list[ReportChart]:
     """Every chart that the rows allow."""
     groups = by_kind(rows)
-    found = []
-    if groups["online"]:
-        found += [make(groups["online"]) for make in (online_chart, gap_chart, share_chart, seconds_chart)]
-    if groups["uniform"]:
-        found.append(uniform_chart(groups["uniform"]))
-    if groups["compare"]:
-        found.append(compare_chart(groups["compare"]))
-    return found
+    online = (online_chart, gap_chart, share_chart, seconds_chart)
+    made = {"compare": (compare_chart,), "online": online, "uniform": (uniform_chart,)}
+    return [make(groups[kind]) for kind, makers in made.items() if groups[kind] for make in makers]
 
 
 # ---------------------------------------------------------------------- lines over episodes
@@ -103,7 +100,7 @@ def line(x: np.ndarray, y: np.ndarray, name: str, colour: str, kind: str = "true
     return {
         "x": x[shown].tolist(), "y": y[shown].tolist(), "name": name, "legendgroup": name, "showlegend": legend,
         "mode": "lines", "line": {"color": colour, "dash": DASHES.get(kind, "solid"), "width": 2},
-        "meta": {"kind": kind}, "hovertemplate": f"{name}, {kind}<br>%{{x:,}} episodes: %{{y:.6g}}<extra></extra>",
+        "meta": {"kind": kind}, "hovertemplate": f"{name}, {kind}<br>at %{{x:,}}: %{{y:.6g}}<extra></extra>",
     }  # fmt: skip
 
 
@@ -123,8 +120,8 @@ def _transparent(colour: str) -> str:
     return f"rgba({red},{green},{blue},0.15)"
 
 
-def _curves(rows: Sequence[Row], names: Callable[[Row], tuple[str, str]]) -> dict[str, Any]:
-    """A panel of learning curves: per name the true value, the guarantee and the bound on every policy."""
+def _curves(rows: Sequence[Row], names: Callable[[Row], tuple[str, str]], over: str = "episodes") -> dict[str, Any]:
+    """Learning curves over episodes or (the seeds' mean) steps: true value, guarantee, bound on every policy."""
     groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         groups[names(row)].append(row)
@@ -136,30 +133,26 @@ def _curves(rows: Sequence[Row], names: Callable[[Row], tuple[str, str]]) -> dic
         for kind, column in fields.items():
             if all(point.get(column) is None for row in some for point in row["result"]["curve"]):
                 continue
-            episodes, middle, low, high = band(some, column)
+            x, middle, low, high = band(some, column)
+            x = x if over == "episodes" else band(some, over)[1]
             if kind == "guarantee" and len(middle) and not math.isfinite(middle[-1]):
                 unbounded.append(name)
-            traces.append(line(episodes, middle, name, colour, kind, first))
-            traces += area(episodes, low, high, name, colour, kind)
+            traces.append(line(x, middle, name, colour, kind, first))
+            traces += area(x, low, high, name, colour, kind)
             first = False
             if kind != "bound":
                 seen += middle[np.isfinite(middle)].tolist()
-    ends = [min(band_end(rows)), max(band_end(rows))]
-    traces.append({
-        "x": ends, "y": [value, value], "mode": "lines", "name": "V*", "line": {"color": "#7A68A6", "width": 1.5},
-        "hovertemplate": "V* = %{y:.6g}<extra></extra>",
+    places = [x for trace in traces for x in trace["x"]]
+    traces.insert(0, {  # behind the others
+        "x": [min(places), max(places)], "y": [value, value], "mode": "lines", "name": "the best policy (V*)",
+        "line": {"color": "#777777", "width": 1.5}, "hovertemplate": "V* = %{y:.6g}<extra></extra>",
     })  # fmt: skip
     better = "higher is better" if maximise else "lower is better"
     note = f"{better[0].upper()}{better[1:]}; bands span the seeds."
     if unbounded:
         note += f" No finite guarantee at the end: {', '.join(sorted(unbounded))}."
     reach = [max(0.0, min(seen)), value * 1.06] if maximise else [value * 0.94, min(3 * value, max(seen) * 1.05)]
-    return panel(traces, "episodes", f"value ({better})", note, log_x=True, y_range=reach)
-
-
-def band_end(rows: Sequence[Row]) -> list[int]:
-    curve = rows[0]["result"]["curve"]
-    return [curve[0]["episodes"], curve[-1]["episodes"]]
+    return panel(traces, over, f"{'return' if maximise else 'cost'} ({better})", note, log_x=True, y_range=reach)
 
 
 def panel(
@@ -294,12 +287,15 @@ def _points(gaps: dict[str, float], name: str, colour: str, symbol: str) -> dict
 
 
 def compare_chart(rows: Sequence[Row]) -> ReportChart:
-    agents = suites.agent_order(row["task"]["agent"] for row in rows)
+    agents = sorted(suites.agent_order(row["task"]["agent"] for row in rows), key=lambda name: name not in SHOWN)
     colour = {agent: PALETTE[i % len(PALETTE)] for i, agent in enumerate(agents)}
     ranked = sorted(rows, key=lambda row: agents.index(row["task"]["agent"]))
     panels = {
-        name: _curves(some, lambda row: (row["task"]["agent"], colour[row["task"]["agent"]]))
+        name: _curves(some, lambda row: (SHOWN.get(agent := row["task"]["agent"], agent), colour[agent]), "steps")
         for name, some in _worlds(ranked).items()
     }
-    note = "Only agents that certify have a guarantee. Click a name to hide it, click twice to see it alone."
-    return ReportChart("agents", "Agents side by side", note, panels, KINDS)
+    for trace in (trace for panel in panels.values() for trace in panel["traces"] if set(SHOWN) <= set(agents)):
+        if trace.get("legendgroup") in agents:  # not one of those, which have names of their own
+            trace["visible"] = "legendonly"
+    note = "Only agents that certify guarantee a return. Click a name to show or hide it, click twice to see it alone."
+    return ReportChart("agents", "Return and guarantee against environment steps", note, panels, KINDS)

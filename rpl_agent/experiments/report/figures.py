@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.experiments.report.charts import ReportChart
+from rpl_agent.experiments.report.charts import DASHES, ReportChart
 
 DPI = 110
 STYLES = {"solid": "-", "dash": "--", "dot": ":"}
@@ -51,11 +51,15 @@ def draw(chart: ReportChart, path: Path, names: Sequence[str] | None = None) -> 
         axis.set_visible(False)
     for axis, name in zip(axes.flat, names):
         panel = chart.panels[name]
-        _traces(axis, [t for t in panel["traces"] if t.get("meta", {}).get("kind") not in hidden])
+        shown = [t for t in panel["traces"] if "visible" not in t or t["mode"] == "markers"]
+        _traces(axis, [t for t in shown if t.get("meta", {}).get("kind") not in hidden])
         _axes(axis, panel["layout"])
         axis.set_title(name if len(names) > 1 else "", fontsize=10)
     handles = {label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels())}
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=6, fontsize=8, frameon=False)
+    for kind, label, shown in chart.kinds:
+        if shown:
+            handles[label] = plt.Line2D([], [], color="black", linestyle=STYLES[DASHES[kind]])
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4, fontsize=8, frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=DPI, metadata={"Software": None})  # no version in the file: equal rows, equal bytes
     plt.close(figure)
