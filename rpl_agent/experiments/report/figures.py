@@ -56,8 +56,8 @@ def draw(chart: ReportChart, path: Path, names: Sequence[str] | None = None) -> 
         _axes(axis, panel["layout"])
         axis.set_title(name if len(names) > 1 else "", fontsize=10)
     handles = {label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels())}
-    for kind, label, shown in chart.kinds:
-        if shown:
+    for kind, label, at_first in chart.kinds:
+        if at_first:
             handles[label] = plt.Line2D([], [], color="black", linestyle=STYLES[DASHES[kind]])
     figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4, fontsize=8, frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
