@@ -338,8 +338,9 @@ void finite_set(const graph *g, const moves *nature, const bool *played, const b
 int64_t progress_rows(const graph *g, const moves *nature, const bool *preferred, const bool *allowed,
                       const bool *pays, bool adversary, int64_t *rows, bool *sets, queue *q);
 
-/* Whether plays within `members` (count) by rows with usable (R) == 2 only move to larger numbers: none stays. */
-bool runs_forward(const graph *g, const bool *members, const int8_t *usable);
+/* Whether plays within `members` (count) by rows with usable (R) == 2 only move to larger ranks (count; NULL: to larger
+ * numbers): none stays. */
+bool runs_forward(const graph *g, const bool *members, const int8_t *usable, const int32_t *rank OPTIONAL);
 
 /* Whether every transition leads to a larger number (loops of states that only loop aside): the numbers are then a
  * topological order, as in models built step by step, and no search is needed. */
@@ -883,12 +884,13 @@ double enclose(const observations *seen, const double *m, double room, double re
 
 /* ---------------------------------------------------------------------- residual.c: affine value functions */
 
-/* Rows that are judged together, ptr[k]:ptr[k + 1]: one row each where the agent is free, a state's rows with their
- * weights (R) where not; rows of weight 0 are not played. */
-typedef struct row_groups {
-    const int64_t *ptr;
-    const double *weights;
-} row_groups;
+/* What is played in a state: its row of `rows` (S), or all of its rows by their weights (R), or, where both are NULL,
+ * whichever the agent likes, so that every row is judged by itself. */
+typedef struct choice {
+    const int64_t *state_ptr;
+    const int64_t *rows OPTIONAL;
+    const double *weights OPTIONAL;
+} choice;
 
 /* Transitions, and the functions p_f + slope_f.y (F; F, r) that their probabilities are, up to error_f; with a curvature,
  * p_f + slope_f.y + y'M_f y, M_f its lower triangle, row by row, and bend_f (F) a bound of |y'M_f y|. y is in the
@@ -915,32 +917,31 @@ typedef struct affine_functions {
 } affine_functions;
 
 /* out (R): the residuals of single rows, for all y; of_row (R): their states. Scratch: 2 r + 2 r r. */
-void row_residuals(int64_t rows, const int32_t *of_row, const row_groups *groups, const row_chances *chances,
-                   const double *reward, double gamma, double sign, const affine_functions *functions, double *scratch,
-                   double *out);
+void row_residuals(int64_t rows, const int32_t *of_row, const row_chances *chances, const double *reward, double gamma,
+                   double sign, const affine_functions *functions, double *scratch, double *out);
 
-/* out[s] >= sign (T U - U) of all groups first[s]:first[s + 1] of each state s of `order`, for all |y| <= 1,
- * rounding included: a value <= 0 proves the inequality of the state. sign is 1 for upper functions, -1 for lower
- * ones. With margin >= 0 a state that misses it is raised on the spot, by as much and the margin, and out is what it
- * was raised by: the least slack where `order` has successors first and gamma = 1. Scratch: 2 r + 2 r r. */
-void residuals(int64_t count, const int64_t *order, const int64_t *first, const row_groups *groups,
-               const row_chances *chances, const double *reward, double gamma, double sign, double margin,
-               const affine_functions *functions, double *scratch, double *out);
+/* out[s] >= sign (T U - U) of what may be played in each state s of `order`, for all |y| <= 1, rounding included: a
+ * value <= 0 proves the inequality of the state. sign is 1 for upper functions, -1 for lower ones. With margin >= 0 a
+ * state that misses it is raised on the spot, by as much and the margin, and out is what it was raised by: the least
+ * slack where `order` has successors first and gamma = 1. Scratch: 2 r + 2 r r. */
+void residuals(int64_t count, const int64_t *order, const choice *agent, const row_chances *chances,
+               const double *reward, double gamma, double sign, double margin, const affine_functions *functions,
+               double *scratch, double *out);
 
-/* Values v (S) and gradients g (S, r) of the states of `order`, in which successors come first: of the weighted rows
- * of each state, or, with sense 1 or -1 (0: none), of its best row, which rows (S) then gets. */
-void expand_backward(int64_t count, const int64_t *order, const int64_t *state_ptr, const row_groups *groups,
-                     const row_chances *chances, const double *reward, double sense, double *v, double *g,
-                     int64_t *rows);
+/* Values v (S) and gradients g (S, r) of the states of `order`, in which successors come first: of what is played, or,
+ * with sense 1 or -1 (0: none), of the best row, which best (S) then gets. */
+void expand_backward(int64_t count, const int64_t *order, const choice *agent, const row_chances *chances,
+                     const double *reward, double sense, double *v, double *g, int64_t *best);
 
-/* What is played with k + 1 <= steps steps to go: the rows given[k * stride] (S), or the groups first[s]:first[s +
- * 1] of each state. Where rows are given, `groups` has one for each row. */
+/* Marks what is reached (S) from the marked states by what is played; `order` has successors first. */
+void reach_forward(int64_t count, const int64_t *order, const choice *agent, const row_chances *chances,
+                   bool *reached);
+
+/* What is played with k + 1 <= steps steps to go: agent.rows + k * stride, where it has rows. */
 typedef struct step_rules {
     int64_t states;
     int64_t steps;
-    const int64_t *first;
-    const row_groups *groups;
-    const int64_t *given OPTIONAL;
+    const choice *agent;
     int64_t stride;
 } step_rules;
 
@@ -956,8 +957,8 @@ void visit_steps(int64_t states, int64_t steps, int64_t initial, const bool *sto
                  const int64_t *rows, int64_t stride, double *mass, double *visits);
 
 /* v[k + 1] (S) and g[k + 1] (S, r): value and gradient of what is played, from those of k steps. */
-void expand_steps(const step_rules *rules, const int64_t *state_ptr, const bool *decided, const row_chances *chances,
-                  const double *reward, double gamma, double *v, double *g);
+void expand_steps(const step_rules *rules, const bool *decided, const row_chances *chances, const double *reward,
+                  double gamma, double *v, double *g);
 
 /* out[k] (S) >= sign (T U_k - U_(k+1)) for all |y| <= 1, U_k = u[k] + g[k].y: <= 0 proves the inequality. Scratch:
  * 2 r + 2 r r. */

@@ -330,7 +330,7 @@ int64_t progress_rows(const graph *g, const moves *nature, const bool *preferred
     return left;
 }
 
-bool runs_forward(const graph *g, const bool *members, const int8_t *usable)
+bool runs_forward(const graph *g, const bool *members, const int8_t *usable, const int32_t *rank)
 {
     for (int64_t s = 0; s < g->count; s++) {
         if (!members[s])
@@ -338,9 +338,11 @@ bool runs_forward(const graph *g, const bool *members, const int8_t *usable)
         for (int64_t row = g->state_ptr[s]; row < g->state_ptr[s + 1]; row++) {
             if (usable[row] != 2)
                 continue;
-            for (int64_t t = g->row_ptr[row]; t < g->row_ptr[row + 1]; t++)
-                if (g->successor[t] <= s && members[g->successor[t]])
+            for (int64_t t = g->row_ptr[row]; t < g->row_ptr[row + 1]; t++) {
+                int32_t i = g->successor[t];
+                if ((rank ? rank[i] <= rank[s] : i <= s) && members[i])
                     return false;
+            }
         }
     }
     return true;

@@ -16,7 +16,8 @@
  * where probabilities are quadratic, p_i + beta_i.y + y'M_i y, up to gamma sum_i (y'M_i y) (G_i.y), which is of the third order.
  *
  * On |y| <= 1 it is at most a + |l| + max(lambda, 0), lambda the largest eigenvalue of M (bend.h); on the cube of all
- * |y_j| <= 1 at most a + sum |l_j| + sum max(M_jj, 0) + the sum of the other |M_jk|. */
+ * |y_j| <= 1 at most a + sum |l_j| + sum max(M_jj, 0) + the sum of the other |M_jk|. A row of two successors, whose
+ * probabilities are p + b.y and 1 - p - b.y, has M = gamma sym b d', d = g(1) - g(2), and lambda = gamma (b.d + |b| |d|) / 2. */
 #include <stddef.h>
 
 #include "bend.h"
@@ -43,15 +44,21 @@ static double largest_on_cube(int64_t r, const double *M)
     return total * (1.0 + 4.0 * r * r * UNIT_ROUNDOFF);
 }
 
-/* M = scale (sym sum_i beta_i G_i' + sum_i D_i M_i) of group k. */
-static void curvature_of(int64_t k, const row_groups *groups, const row_chances *chances, double scale, double u,
-                         const double *g, const double *next_u, const double *next_g, double *M)
+/* Rows that are played together, by their weights (NULL: by 1). */
+typedef struct {
+    int64_t first, last;
+    const double *weights;
+} group;
+
+/* M = scale (sym sum_i beta_i G_i' + sum_i D_i M_i). */
+static void curvature_of(group played, const row_chances *chances, double scale, double u, const double *g,
+                         const double *next_u, const double *next_g, double *M)
 {
     const int64_t r = chances->r;
     for (int64_t j = 0; j < r * r; j++)
         M[j] = 0.0;
-    for (int64_t row = groups->ptr[k]; row < groups->ptr[k + 1]; row++) {
-        double weight = groups->weights[row] * scale;
+    for (int64_t row = played.first; row < played.last; row++) {
+        double weight = (played.weights ? played.weights[row] : 1.0) * scale;
         if (weight == 0.0)
             continue;
         for (int64_t t = chances->row_ptr[row]; t < chances->row_ptr[row + 1]; t++) {
@@ -77,24 +84,51 @@ static void curvature_of(int64_t k, const row_groups *groups, const row_chances 
     }
 }
 
-/* A number >= sign (T U - U) of group k for all y, with U(s, y) = u + g.y; inf where numbers overflow.
- * Scratch: l (r), M (r, r), 2 triangles. */
-static double residual(int64_t k, const row_groups *groups, const row_chances *chances, const double *reward,
-                       double gamma, double sign, double u, const double *g, const affine_functions *functions,
-                       double *l, double *M)
+/* |x| from the sum of its squares and that of its sizes, up to (r + 4) units: below, squares underflow. */
+INLINE double length(double square, double sizes) { return square >= SAFE_SQUARES ? sqrt(square) : sizes; }
+
+/* An upper bound of y'My, at least 0, of the two transitions from t on, rounding included. */
+INLINE double pair_curve(const int64_t r, int64_t t, const row_chances *chances, double scale, const double *g,
+                         const double *next_g)
 {
-    const int64_t r = chances->r;
+    const double *b = chances->slope + chances->expression[t] * r, *c = chances->slope + chances->expression[t + 1] * r;
+    const double *one = next_g + chances->successor[t] * r, *other = next_g + chances->successor[t + 1] * r;
+    double dot = 0.0, bb = 0.0, dd = 0.0, b_sizes = 0.0, d_sizes = 0.0, rest = 0.0, turn = 0.0;
+    for (int64_t j = 0; j < r; j++) {
+        double d = one[j] - other[j];
+        dot += b[j] * d;
+        bb += b[j] * b[j];
+        dd += d * d;
+        b_sizes += fabs(b[j]);
+        d_sizes += fabs(d);
+        rest += fabs(b[j] + c[j]); /* as good as 0: probabilities sum to 1 */
+        turn += fabs(other[j] - g[j]);
+    }
+    double lengths = length(bb, b_sizes) * length(dd, d_sizes);
+    double twice = scale * dot + fabs(scale) * lengths;
+    double curve = !(twice <= 0.0) ? 0.5 * twice : 0.0;
+    return curve + fabs(scale) * ((4.0 * r + 16.0) * UNIT_ROUNDOFF * lengths + rest * turn) * (1.0 + 1e-9);
+}
+
+/* A number >= sign (T U - U) of a group for all y, with U(s, y) = u + g.y; inf where numbers overflow.
+ * Scratch: l (r), M (r, r), 2 triangles. */
+INLINE double residual_in(const int64_t r, group played, const row_chances *chances, const double *reward,
+                          double gamma, double sign, double u, const double *g,
+                          const affine_functions *functions, double *l, double *M)
+{
     const double left = 1.0 - gamma;
-    double a = -left * u, size = left * fabs(u), unknown = 0.0, curve = 0.0, third = 0.0;
-    int64_t terms = 0;
+    double a = -left * u, size = left * fabs(u), unknown = 0.0, curve = 0.0, third = 0.0, single = 0.0;
+    int64_t terms = 0, last = -1;
     for (int64_t j = 0; j < r; j++) {
         l[j] = -left * g[j];
         size += fabs(l[j]);
     }
-    for (int64_t row = groups->ptr[k]; row < groups->ptr[k + 1]; row++) {
-        double weight = groups->weights[row];
+    for (int64_t row = played.first; row < played.last; row++) {
+        double weight = played.weights ? played.weights[row] : 1.0;
         if (weight == 0.0)
             continue;
+        single = last < 0 ? weight : 0.0;
+        last = row;
         a += weight * reward[row];
         size += fabs(weight * reward[row]);
         for (int64_t t = chances->row_ptr[row]; t < chances->row_ptr[row + 1]; t++) {
@@ -120,8 +154,8 @@ static double residual(int64_t k, const row_groups *groups, const row_chances *c
         square += l[j] * l[j];
         norm += fabs(l[j]);
     }
-    if (!chances->is_box && square >= SAFE_SQUARES) /* below, squares underflow: the sum of all sizes is a bound */
-        norm = sqrt(square);
+    if (!chances->is_box)
+        norm = length(square, norm);
     norm *= 1.0 + (r + 4.0) * UNIT_ROUNDOFF;
     double rounding = (2.0 * terms + 6.0 * r + 24.0) * UNIT_ROUNDOFF * size;
     rounding += chances->bend ? (unknown + third) * (1.0 + 1e-9) : 2.0 * unknown;
@@ -129,35 +163,73 @@ static double residual(int64_t k, const row_groups *groups, const row_chances *c
         rounding += UNIT_ROUNDOFF * FAINT;
     rounding += 4.0 * UNIT_ROUNDOFF * (fabs(a) + norm + curve);
     /* `curve` bounds the quadratic term well enough for actions that are far from the best. */
-    if (sign * a + norm + rounding + curve > 0.0) {
-        curvature_of(k, groups, chances, gamma * sign, u, g, functions->next_u, functions->next_g, M);
-        curve = chances->is_box ? largest_on_cube(r, M) : positive_part(r, M, M + r * r);
+    if (curve != 0.0 && sign * a + norm + rounding + curve > 0.0) {
+        if (single != 0.0 && terms == 2 && !chances->is_box && !chances->curvature) {
+            curve = pair_curve(r, chances->row_ptr[last], chances, gamma * sign * single, g, functions->next_g);
+        } else {
+            curvature_of(played, chances, gamma * sign, u, g, functions->next_u, functions->next_g, M);
+            curve = chances->is_box ? largest_on_cube(r, M) : positive_part(r, M, M + r * r);
+        }
     }
     double missed = sign * a + norm + curve + rounding;
     return isnan(missed) ? INFINITY : missed;
 }
 
-void row_residuals(int64_t rows, const int32_t *of_row, const row_groups *groups, const row_chances *chances,
-                   const double *reward, double gamma, double sign, const affine_functions *functions, double *scratch,
-                   double *out)
+/* The same, with loops over few parameters unrolled. */
+static double residual(group played, const row_chances *chances, const double *reward, double gamma, double sign, double u, const double *g, const affine_functions *functions,
+                       double *l, double *M)
 {
-    const int64_t r = chances->r;
-    for (int64_t k = 0; k < rows; k++)
-        out[k] = residual(k, groups, chances, reward, gamma, sign, functions->u[of_row[k]],
-                          functions->g + of_row[k] * r, functions, scratch, scratch + r);
+#define FOR_R(r) residual_in(r, played, chances, reward, gamma, sign, u, g, functions, l, M)
+    switch (chances->r) {
+    case 1: return FOR_R(1);
+    case 2: return FOR_R(2);
+    case 3: return FOR_R(3);
+    case 4: return FOR_R(4);
+    default: return FOR_R(chances->r);
+    }
+#undef FOR_R
 }
 
-void residuals(int64_t count, const int64_t *order, const int64_t *first, const row_groups *groups,
-               const row_chances *chances, const double *reward, double gamma, double sign, double margin,
-               const affine_functions *functions, double *scratch, double *out)
+/* The rows that are played in state s, where the agent is not free. */
+INLINE group played_in(const choice *agent, int64_t s)
+{
+    if (agent->rows)
+        return (group){agent->rows[s], agent->rows[s] + 1, NULL};
+    return (group){agent->state_ptr[s], agent->state_ptr[s + 1], agent->weights};
+}
+
+/* The worst residual of what may be played in state s. */
+static double state_residual(int64_t s, const choice *agent, const row_chances *chances, const double *reward,
+                             double gamma, double sign, const affine_functions *functions, double *scratch)
 {
     const int64_t r = chances->r;
+    const double u = functions->u[s], *g = functions->g + s * r;
+    group played = played_in(agent, s);
+    if (agent->rows || agent->weights)
+        return residual(played, chances, reward, gamma, sign, u, g, functions, scratch, scratch + r);
+    double worst = -INFINITY;
+    for (int64_t row = played.first; row < played.last; row++)
+        worst = larger(worst, residual((group){row, row + 1, NULL}, chances, reward, gamma, sign, u, g, functions,
+                                       scratch, scratch + r));
+    return worst;
+}
+
+void row_residuals(int64_t rows, const int32_t *of_row, const row_chances *chances, const double *reward, double gamma,
+                   double sign, const affine_functions *functions, double *scratch, double *out)
+{
+    const int64_t r = chances->r;
+    for (int64_t row = 0; row < rows; row++)
+        out[row] = residual((group){row, row + 1, NULL}, chances, reward, gamma, sign, functions->u[of_row[row]],
+                            functions->g + of_row[row] * r, functions, scratch, scratch + r);
+}
+
+void residuals(int64_t count, const int64_t *order, const choice *agent, const row_chances *chances,
+               const double *reward, double gamma, double sign, double margin, const affine_functions *functions,
+               double *scratch, double *out)
+{
     for (int64_t at = 0; at < count; at++) {
         int64_t s = order[at];
-        double worst = -INFINITY;
-        for (int64_t k = first[s]; k < first[s + 1]; k++)
-            worst = larger(worst, residual(k, groups, chances, reward, gamma, sign, functions->u[s],
-                                     functions->g + s * r, functions, scratch, scratch + r));
+        double worst = state_residual(s, agent, chances, reward, gamma, sign, functions, scratch);
         out[s] = worst;
         if (margin >= 0.0) {
             /* Raising u(s) lowers the residuals of s by as much, up to rounding, which the margin covers. */
@@ -165,52 +237,6 @@ void residuals(int64_t count, const int64_t *order, const int64_t *first, const 
             functions->u[s] += sign * out[s];
         }
     }
-}
-
-void expand_backward(int64_t count, const int64_t *order, const int64_t *state_ptr, const row_groups *groups,
-                     const row_chances *chances, const double *reward, double sense, double *v, double *g,
-                     int64_t *rows)
-{
-    const int64_t r = chances->r;
-    for (int64_t at = 0; at < count; at++) {
-        int64_t s = order[at];
-        double best = -INFINITY;
-        for (int64_t row = state_ptr[s]; row < state_ptr[s + 1]; row++) {
-            double weight = sense != 0.0 ? 1.0 : groups->weights[row], q = reward[row];
-            if (weight == 0.0)
-                continue;
-            for (int64_t t = chances->row_ptr[row]; t < chances->row_ptr[row + 1]; t++)
-                q += chances->p[chances->expression[t]] * v[chances->successor[t]];
-            if (sense == 0.0) {
-                v[s] += weight * q;
-            } else if (sense * q > best) {
-                best = sense * q;
-                rows[s] = row;
-                v[s] = q;
-            }
-        }
-        for (int64_t row = state_ptr[s]; row < state_ptr[s + 1]; row++) {
-            double weight = sense == 0.0 ? groups->weights[row] : row == rows[s] ? 1.0 : 0.0;
-            if (weight == 0.0)
-                continue;
-            for (int64_t t = chances->row_ptr[row]; t < chances->row_ptr[row + 1]; t++) {
-                int64_t f = chances->expression[t], i = chances->successor[t];
-                for (int64_t j = 0; j < r; j++)
-                    g[s * r + j] += weight * (chances->slope[f * r + j] * v[i] + chances->p[f] * g[i * r + j]);
-            }
-        }
-    }
-}
-
-/* ---------------------------------------------------------------------- finite horizons */
-
-/* How often a function is raised until it satisfies its inequality, where probabilities are not affine. */
-#define RAISES 8
-
-/* The row that is played in state s with k + 1 steps to go, -1 where rows are drawn by weights. */
-static int64_t played_row(const step_rules *rules, int64_t k, int64_t s)
-{
-    return rules->given ? rules->given[k * rules->stride + s] : -1;
 }
 
 /* reward + gamma sum p v of a row at the centre. */
@@ -223,22 +249,88 @@ static double central_value(int64_t row, const row_chances *chances, const doubl
     return reward[row] + gamma * mean;
 }
 
+/* The best of the rows from `row` on at the centre, and its value. */
+static int64_t best_row(int64_t row, int64_t last, const row_chances *chances, const double *reward, double gamma,
+                        double sense, const double *v, double *value)
+{
+    int64_t best = row;
+    double most = -INFINITY;
+    for (; row < last; row++) {
+        double q = sense * central_value(row, chances, reward, gamma, v);
+        if (q > most) {
+            most = q;
+            best = row;
+        }
+    }
+    *value = sense * most;
+    return best;
+}
+
+/* Value and gradient (r) of what is played, from v and g of the successors. */
+static void expand_state(group played, const row_chances *chances, const double *reward, double gamma, const double *v,
+                         const double *g, double *value, double *gradient)
+{
+    const int64_t r = chances->r;
+    double total = 0.0;
+    for (int64_t j = 0; j < r; j++)
+        gradient[j] = 0.0;
+    for (int64_t row = played.first; row < played.last; row++) {
+        double weight = played.weights ? played.weights[row] : 1.0;
+        if (weight == 0.0)
+            continue;
+        total += weight * central_value(row, chances, reward, gamma, v);
+        for (int64_t t = chances->row_ptr[row]; t < chances->row_ptr[row + 1]; t++) {
+            const double *slope = chances->slope + chances->expression[t] * r;
+            double p = chances->p[chances->expression[t]], after = v[chances->successor[t]];
+            for (int64_t j = 0; j < r; j++)
+                gradient[j] += gamma * weight * (after * slope[j] + p * g[chances->successor[t] * r + j]);
+        }
+    }
+    *value = total;
+}
+
+void expand_backward(int64_t count, const int64_t *order, const choice *agent, const row_chances *chances,
+                     const double *reward, double sense, double *v, double *g, int64_t *best)
+{
+    for (int64_t at = 0; at < count; at++) {
+        int64_t s = order[at];
+        group played = played_in(agent, s);
+        if (sense != 0.0) {
+            best[s] = best_row(played.first, played.last, chances, reward, 1.0, sense, v, &v[s]);
+            played = (group){best[s], best[s] + 1, NULL};
+        }
+        expand_state(played, chances, reward, 1.0, v, g, &v[s], g + s * chances->r);
+    }
+}
+
+void reach_forward(int64_t count, const int64_t *order, const choice *agent, const row_chances *chances,
+                   bool *reached)
+{
+    for (int64_t at = count - 1; at >= 0; at--) {
+        if (!reached[order[at]])
+            continue;
+        group played = played_in(agent, order[at]);
+        for (int64_t row = played.first; row < played.last; row++)
+            for (int64_t t = chances->row_ptr[row]; t < chances->row_ptr[row + 1]; t++)
+                if (!played.weights || played.weights[row] != 0.0)
+                    reached[chances->successor[t]] = true;
+    }
+}
+
+/* ---------------------------------------------------------------------- finite horizons */
+
+/* How often a function is raised until it satisfies its inequality, where probabilities are not affine. */
+#define RAISES 8
+
 void greedy_steps(int64_t states, int64_t steps, const int64_t *state_ptr, const bool *decided,
                   const row_chances *chances, const double *reward, double gamma, double sense, double *v,
                   int64_t *rows)
 {
     for (int64_t k = 0; k < steps; k++, v += states, rows += states)
         for (int64_t s = 0; s < states; s++) {
-            double best = -INFINITY;
-            rows[s] = state_ptr[s];
-            for (int64_t row = state_ptr[s]; row < state_ptr[s + 1]; row++) {
-                double q = sense * central_value(row, chances, reward, gamma, v);
-                if (q > best) {
-                    best = q;
-                    rows[s] = row;
-                }
-            }
-            v[states + s] = decided[s] ? v[s] : sense * best;
+            rows[s] = best_row(state_ptr[s], state_ptr[s + 1], chances, reward, gamma, sense, v, &v[states + s]);
+            if (decided[s])
+                v[states + s] = v[s];
         }
 }
 
@@ -269,45 +361,30 @@ void visit_steps(int64_t states, int64_t steps, int64_t initial, const bool *sto
     }
 }
 
-void expand_steps(const step_rules *rules, const int64_t *state_ptr, const bool *decided, const row_chances *chances,
-                  const double *reward, double gamma, double *v, double *g)
+/* What is played with k + 1 steps to go. */
+static choice at_step(const step_rules *rules, int64_t k)
 {
-    const int64_t states = rules->states, r = chances->r;
-    for (int64_t k = 0; k < rules->steps; k++, v += states, g += states * r)
-        for (int64_t s = 0; s < states; s++) {
-            double *value = v + states + s, *gradient = g + (states + s) * r;
-            int64_t given = played_row(rules, k, s);
-            int64_t first = given < 0 ? state_ptr[s] : given, last = given < 0 ? state_ptr[s + 1] : given + 1;
-            *value = decided[s] ? v[s] : 0.0;
-            for (int64_t j = 0; j < r; j++)
-                gradient[j] = 0.0;
-            for (int64_t row = first; row < last && !decided[s]; row++) {
-                double weight = given < 0 ? rules->groups->weights[row] : 1.0;
-                if (weight == 0.0)
-                    continue;
-                *value += weight * central_value(row, chances, reward, gamma, v);
-                for (int64_t t = chances->row_ptr[row]; t < chances->row_ptr[row + 1]; t++) {
-                    const double *slope = chances->slope + chances->expression[t] * r;
-                    double p = chances->p[chances->expression[t]], after = v[chances->successor[t]];
-                    for (int64_t j = 0; j < r; j++)
-                        gradient[j] += gamma * weight * (after * slope[j] + p * g[chances->successor[t] * r + j]);
-                }
-            }
-        }
+    choice agent = *rules->agent;
+    if (agent.rows)
+        agent.rows += k * rules->stride;
+    return agent;
 }
 
-/* The worst residual of state s with k + 1 steps to go: of all its groups, or of the row that is played. */
-static double step_residual(const step_rules *rules, int64_t k, int64_t s, const row_chances *chances,
-                            const double *reward, double gamma, double sign, const affine_functions *functions,
-                            double *scratch)
+void expand_steps(const step_rules *rules, const bool *decided, const row_chances *chances, const double *reward,
+                  double gamma, double *v, double *g)
 {
-    const int64_t r = chances->r, given = played_row(rules, k, s);
-    int64_t first = given < 0 ? rules->first[s] : given, last = given < 0 ? rules->first[s + 1] : given + 1;
-    double worst = -INFINITY;
-    for (int64_t n = first; n < last; n++)
-        worst = larger(worst, residual(n, rules->groups, chances, reward, gamma, sign, functions->u[s],
-                                       functions->g + s * r, functions, scratch, scratch + r));
-    return worst;
+    const int64_t states = rules->states, r = chances->r;
+    for (int64_t k = 0; k < rules->steps; k++, v += states, g += states * r) {
+        const choice agent = at_step(rules, k);
+        for (int64_t s = 0; s < states; s++) {
+            group played = played_in(&agent, s);
+            if (decided[s])
+                played.last = played.first;
+            expand_state(played, chances, reward, gamma, v, g, &v[states + s], g + (states + s) * r);
+            if (decided[s])
+                v[states + s] = v[s];
+        }
+    }
 }
 
 void step_residuals(const step_rules *rules, const row_chances *chances, const double *reward, double gamma,
@@ -316,8 +393,9 @@ void step_residuals(const step_rules *rules, const row_chances *chances, const d
     const int64_t states = rules->states, size = states * chances->r;
     for (int64_t k = 0; k < rules->steps; k++) {
         const affine_functions functions = {u + (k + 1) * states, g + (k + 1) * size, u + k * states, g + k * size};
+        const choice agent = at_step(rules, k);
         for (int64_t s = 0; s < states; s++)
-            out[k * states + s] = step_residual(rules, k, s, chances, reward, gamma, sign, &functions, scratch);
+            out[k * states + s] = state_residual(s, &agent, chances, reward, gamma, sign, &functions, scratch);
     }
 }
 
@@ -333,6 +411,7 @@ void raise_steps(const step_rules *rules, const bool *decided, const row_chances
     for (int64_t k = 0; k < rules->steps; k++) {
         const double *value = v + (k + 1) * states;
         const affine_functions functions = {u + (k + 1) * states, g + (k + 1) * size, u + k * states, g + k * size};
+        const choice agent = at_step(rules, k);
         double most = 0.0;
         for (int64_t s = 0; s < states; s++)
             most = larger(most, fabs(value[s]));
@@ -343,7 +422,7 @@ void raise_steps(const step_rules *rules, const bool *decided, const row_chances
             /* raising u(s) lowers the residuals of s by as much, up to rounding, which the margin covers; where
              * probabilities are not affine, also up to a share of their errors: then it is raised again */
             for (int round = 0; round < (chances->bend ? RAISES : 1) && !decided[s]; round++) {
-                missed = step_residual(rules, k, s, chances, reward, gamma, sign, &functions, scratch);
+                missed = state_residual(s, &agent, chances, reward, gamma, sign, &functions, scratch);
                 if (!(missed > 0.0))
                     break;
                 *paid += missed * (1.0 + 1e-12) + rounding * most;

@@ -18,6 +18,7 @@ import numpy as np
 
 from rpl_agent._core import UNIT_ROUNDOFF, Struct, core
 from rpl_agent.coupled.box_frame import BoxFrame, cube_sizes
+from rpl_agent.model.csr import gather
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.frame import Frame
@@ -71,14 +72,14 @@ class AffineBound:
         return -sign * self.frame.minimum(region, -sign * u, -sign * g)
 
 
-def groups_of(problem: Problem, policy: Policy | None) -> Struct:
-    """`row_groups`: all rows one by one, or the rows of a policy state by state."""
-    pmdp = problem.pmdp
-    if policy is None:
-        return core.RowGroups(ptr=np.arange(pmdp.num_rows + 1), weights=np.ones(pmdp.num_rows))
-    weights = policy.as_weights(pmdp).astype(np.float64)
-    weights = weights / np.add.reduceat(weights, pmdp.state_ptr[:-1])[pmdp.row_state]
-    return core.RowGroups(ptr=pmdp.state_ptr, weights=weights)
+def choice_of(problem: Problem, policy: Policy | None) -> Struct:
+    """`choice`: what a policy plays, or, without one, any row."""
+    rows, weights = None, None
+    if policy is not None and policy.rows is not None and policy.rows.ndim == 1:
+        rows = np.ascontiguousarray(policy.rows, np.int64)
+    elif policy is not None:
+        weights = policy.shares(problem.pmdp)
+    return core.Choice(state_ptr=problem.pmdp.state_ptr, rows=rows, weights=weights)
 
 
 def rules_of(problem: Problem, policy: Policy | None) -> Struct:
@@ -86,11 +87,9 @@ def rules_of(problem: Problem, policy: Policy | None) -> Struct:
     pmdp, horizon = problem.pmdp, problem.objective.horizon
     assert horizon is not None
     given, stride = step_rows(policy, horizon)
-    drawn = policy is not None and given is None
-    return core.StepRules(
-        states=pmdp.num_states, steps=horizon, first=np.arange(pmdp.num_states + 1) if drawn else pmdp.state_ptr,
-        groups=groups_of(problem, policy if drawn else None), given=given, stride=stride,
-    )  # fmt: skip
+    is_given = given is not None
+    agent = core.Choice(state_ptr=pmdp.state_ptr, rows=given, weights=None) if is_given else choice_of(problem, policy)
+    return core.StepRules(states=pmdp.num_states, steps=horizon, agent=agent, stride=stride)
 
 
 def chances_of(problem: Problem, frame: Frame | BoxFrame) -> Struct:
@@ -105,29 +104,28 @@ def chances_of(problem: Problem, frame: Frame | BoxFrame) -> Struct:
 
 
 def excess(
-    problem: Problem, groups: Struct, chances: Struct, side: Side,
-    here: tuple[np.ndarray, np.ndarray], after: tuple[np.ndarray, np.ndarray] | None = None,
+    problem: Problem, agent: Struct, chances: Struct, side: Side,
+    here: tuple[np.ndarray, np.ndarray], states: np.ndarray | None = None,
 ) -> np.ndarray:  # fmt: skip
-    """(S,) by how much each state may miss its inequality, the worst of its groups; ≤ 0 proves it.
+    """(S,) by how much each of ``states`` (S, bool; None: all) may miss its inequality, whatever is played.
 
-    ``here`` = (u (S,), g (S, r)), and ``after`` the functions of the successors, where they are others.
+    ``here`` = (u (S,), g (S, r)). A number ≤ 0 proves the inequality.
     """
-    every_state = np.arange(problem.pmdp.num_states)
-    return sweep(problem, every_state, groups, chances, side, -1.0, here, after)
+    order = np.arange(problem.pmdp.num_states) if states is None else np.flatnonzero(states)
+    return sweep(problem, order, agent, chances, side, -1.0, here)
 
 
 def sweep(
-    problem: Problem, order: np.ndarray, groups: Struct, chances: Struct, side: Side, margin: float,
-    here: tuple[np.ndarray, np.ndarray], after: tuple[np.ndarray, np.ndarray] | None = None,
+    problem: Problem, order: np.ndarray, agent: Struct, chances: Struct, side: Side, margin: float,
+    here: tuple[np.ndarray, np.ndarray],
 ) -> np.ndarray:  # fmt: skip
     """(S,) the residuals of states in an order, or what they are raised by (core.h: `residuals`); 0 elsewhere."""
     pmdp, r = problem.pmdp, chances.r
-    first = np.arange(pmdp.num_states + 1) if len(groups.ptr) == pmdp.num_states + 1 else pmdp.state_ptr
-    u, g, next_u, next_g = (np.ascontiguousarray(a) for a in (*here, *(here if after is None else after)))
-    functions = core.AffineFunctions(u=u, g=g, next_u=next_u, next_g=next_g)
+    u, g = (np.ascontiguousarray(a) for a in here)
+    functions = core.AffineFunctions(u=u, g=g, next_u=u, next_g=g)
     out = np.zeros(pmdp.num_states)
     core.residuals(
-        len(order), order, first, groups, chances, problem.reward, problem.gamma, side.value, margin, functions,
+        len(order), order, agent, chances, problem.reward, problem.gamma, side.value, margin, functions,
         np.empty(2 * r + 2 * r * r), out,
     )  # fmt: skip
     return out
@@ -140,7 +138,7 @@ def row_excess(problem: Problem, chances: Struct, side: Side, here: tuple[np.nda
     functions = core.AffineFunctions(u=u, g=g, next_u=u, next_g=g)
     out = np.empty(pmdp.num_rows)
     core.row_residuals(
-        pmdp.num_rows, pmdp.row_state, groups_of(problem, None), chances, problem.reward, problem.gamma, side.value,
+        pmdp.num_rows, pmdp.row_state, chances, problem.reward, problem.gamma, side.value,
         functions, np.empty(2 * r + 2 * r * r), out,
     )  # fmt: skip
     return out
@@ -164,9 +162,10 @@ class AffineProof:
         if problem.objective.horizon is not None:
             return _steps(bound, problem)
         issues = _decided(bound, problem, bound.moved, bound.gradient) + _closed(bound, problem)
-        groups, chances = groups_of(problem, bound.policy), chances_of(problem, bound.frame)
-        missed = excess(problem, groups, chances, bound.side, (bound.moved, bound.gradient))
-        bad = bound.scope & ~problem.task.decided & ~(missed <= 0.0)
+        agent, chances = choice_of(problem, bound.policy), chances_of(problem, bound.frame)
+        open_states = bound.scope & ~problem.task.decided
+        missed = excess(problem, agent, chances, bound.side, (bound.moved, bound.gradient), open_states)
+        bad = open_states & ~(missed <= 0.0)
         if bad.any():
             issues.append(f"the inequality of state {np.flatnonzero(bad)[0]} may fail by {missed[bad].max():.3g}")
         return issues if problem.discounted else issues + self._ends(bound)
@@ -240,9 +239,17 @@ def _closed(bound: AffineBound, problem: Problem) -> list[str]:
         return ["the initial state is outside the scope"]
     if inside.all():
         return []
-    leaves = np.logical_or.reduceat(~inside[pmdp.successor], pmdp.row_ptr[:-1])
-    bad = _played(problem, bound.policy) & leaves & (bound.scope & ~problem.task.decided)[pmdp.row_state]
-    return [f"the play leaves the scope at {pmdp.row_name(int(np.flatnonzero(bad)[0]))}"] if bad.any() else []
+    states = np.flatnonzero(bound.scope & ~problem.task.decided)
+    if bound.policy is not None and bound.policy.rows is not None:
+        rows = bound.policy.rows[states]
+    else:
+        rows = gather(pmdp.state_ptr, states)[0]
+        rows = rows[_played(problem, bound.policy)[rows]]
+    moves, first = gather(pmdp.row_ptr, rows)
+    bad = np.flatnonzero(~inside[pmdp.successor[moves]])
+    if not len(bad):
+        return []
+    return [f"the play leaves the scope at {pmdp.row_name(int(rows[np.searchsorted(first, bad[0], 'right') - 1]))}"]
 
 
 def _steps(bound: AffineBound, problem: Problem) -> list[str]:

@@ -17,7 +17,7 @@ import numpy as np
 import scipy
 
 from rpl_agent._core import Struct, core
-from rpl_agent.coupled.affine import chances_of, groups_of
+from rpl_agent.coupled.affine import chances_of, choice_of
 from rpl_agent.coupled.box_frame import BoxFrame
 from rpl_agent.model.csr import best_rows, gather
 from rpl_agent.model.objective import Sense
@@ -75,16 +75,13 @@ class ValueExpansion:
 
 def backward_order(problem: Problem) -> np.ndarray | None:
     """(n,) undecided states, successors first, sinks left out; None if the model has cycles."""
-    structure = problem.structure()
-    if problem.discounted or any(len(cyclic) for _, cyclic in structure.rounds):
-        return None
-    return np.concatenate([trivial for trivial, _ in structure.rounds]).astype(np.int64)
+    return None if problem.discounted else problem.structure().order
 
 
 def expand_without_cycles(
     problem: Problem, frame: Frame | BoxFrame, order: np.ndarray, policy: Policy | None
 ) -> ValueExpansion | None:
-    """The expansion of a policy, or of the best one at the centre (None), everywhere in a model without cycles."""
+    """The expansion of a policy where it goes, or of the best one at the centre (None) everywhere, without cycles."""
     pmdp, chances = problem.pmdp, chances_of(problem, frame)
     sinks = problem.structure().sinks
     if problem.must_reach and len(sinks):
@@ -92,15 +89,28 @@ def expand_without_cycles(
     paid = np.maximum.reduceat(problem.reward, pmdp.state_ptr[:-1])[sinks]
     if (paid > 0.0).any():
         return None
-    groups = groups_of(problem, policy)
+    reached = None
+    if policy is not None:
+        reached = _reached(problem, order, policy, chances)
+        order = order[reached[order]]
     sense = 0.0 if policy is not None else 1.0 if problem.objective.sense is Sense.MAX else -1.0
     values, gradient = problem.boundary(), np.zeros((pmdp.num_states, frame.dimension))
-    rows, model = np.array(pmdp.state_ptr[:-1]), (pmdp.state_ptr, groups, chances, problem.reward)
+    rows, model = np.array(pmdp.state_ptr[:-1]), (choice_of(problem, policy), chances, problem.reward)
     core.expand_backward(len(order), order, *model, sense, values, gradient, rows)
     if not (np.isfinite(values).all() and np.isfinite(gradient).all()):
         return None
-    chosen, scope = policy if policy is not None else Policy.deterministic(rows), ~problem.task.decided
-    return ValueExpansion(chosen, frame, chances, values, gradient, scope, scope, order)
+    chosen = policy if policy is not None else Policy.deterministic(rows)
+    if reached is None:
+        reached = _reached(problem, order, chosen, chances)
+    return ValueExpansion(chosen, frame, chances, values, gradient, ~problem.task.decided, reached, order)
+
+
+def _reached(problem: Problem, order: np.ndarray, policy: Policy, chances: Struct) -> np.ndarray:
+    """(S,) the undecided states that a policy can meet, in a model without cycles."""
+    pmdp, reached = problem.pmdp, np.zeros(problem.pmdp.num_states, bool)
+    reached[pmdp.initial_state] = True
+    core.reach_forward(len(order), order, choice_of(problem, policy), chances, reached)
+    return reached & ~problem.task.decided
 
 
 def expansion_of(
@@ -214,7 +224,7 @@ def known_chain(problem: Problem, weights: np.ndarray, p: np.ndarray) -> PolicyC
 def visits(problem: Problem, expansion: ValueExpansion) -> np.ndarray:
     """(S,) how often the policy is expected in each undecided state, discounted, from the initial state on."""
     p, start = expansion.chances.p, problem.pmdp.initial_state
-    chain = known_chain(problem, groups_of(problem, expansion.policy).weights, p)
+    chain = known_chain(problem, expansion.policy.shares(problem.pmdp), p)
     factors = expansion.factors if expansion.solved is not None else chain.factors(chain.weight * p[chain.expression])
     found = np.zeros(problem.pmdp.num_states)
     if factors is not None:
@@ -225,8 +235,8 @@ def visits(problem: Problem, expansion: ValueExpansion) -> np.ndarray:
 def expand(problem: Problem, frame: Frame | BoxFrame, policy: Policy) -> ValueExpansion | None:
     """The expansion of a policy in a model with cycles, None where it is infinite or too large to be factorised."""
     pmdp, decided = problem.pmdp, problem.task.decided
-    groups, chances = groups_of(problem, policy), chances_of(problem, frame)
-    chain, size = known_chain(problem, groups.weights, chances.p), pmdp.num_states
+    weights, chances = policy.shares(pmdp), chances_of(problem, frame)
+    chain, size = known_chain(problem, weights, chances.p), pmdp.num_states
     if chain.lost[pmdp.initial_state] or not 0 < len(chain.solved) <= FACTOR_LIMIT:
         return None
     p, solved = chain.weight * chances.p[chain.expression], chain.solved
@@ -234,7 +244,7 @@ def expand(problem: Problem, frame: Frame | BoxFrame, policy: Policy) -> ValueEx
     if factors is None:
         return None
     values = problem.boundary()
-    reward = np.bincount(pmdp.row_state, groups.weights * problem.reward, size)
+    reward = np.bincount(pmdp.row_state, weights * problem.reward, size)
     values[solved] = factors.solve((reward + chain.sums(p * values[chain.target], size))[solved])
     gradient = np.zeros((size, frame.dimension))
     if chances.slope.any():  # a point has none

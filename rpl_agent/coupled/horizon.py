@@ -48,7 +48,7 @@ class StepExpansion:
         assert horizon is not None
         values, gradient = _from_the_end(problem, horizon), np.zeros((horizon + 1, states, frame.dimension))
         core.expand_steps(
-            rules_of(problem, policy), problem.pmdp.state_ptr, problem.task.decided, chances_of(problem, frame),
+            rules_of(problem, policy), problem.task.decided, chances_of(problem, frame),
             problem.reward, problem.gamma, values, gradient,
         )  # fmt: skip
         return cls(problem, frame, policy, values, gradient)

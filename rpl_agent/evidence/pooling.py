@@ -46,7 +46,7 @@ class EventTable:
     """
 
     def __init__(self, pmdp: ParametricMDP):
-        table, multiplicity = pmdp.table, _multiplicities(pmdp)
+        table, multiplicity = pmdp.table, multiplicities(pmdp.row_ptr, pmdp.expression, pmdp.num_expressions)
         if multiplicity.max(initial=1) == 1 and multiplicity.min(initial=1) == 1:
             self.group_of = pmdp.expression
             self.expression = np.arange(table.num_expressions)
@@ -103,17 +103,11 @@ class EventTable:
         return low, high
 
 
-def _multiplicities(pmdp: ParametricMDP) -> np.ndarray:
-    """(T,) how many successors of its row carry a transition's expression, at its first place; 0 at the others."""
-    multiplicity = np.empty(pmdp.num_transitions, dtype=np.int32)
-    scratch = np.full(pmdp.num_expressions, -1), np.empty(pmdp.num_expressions, dtype=np.int64)
-    core.multiplicities(pmdp.num_rows, pmdp.row_ptr, pmdp.expression, *scratch, multiplicity)
+def multiplicities(row_ptr: np.ndarray, expression: np.ndarray, size: int) -> np.ndarray:
+    """(T,) how many successors of its row carry a transition's expression < size, at its first place; 0 at others."""
+    multiplicity, scratch = np.empty(len(expression), np.int32), (np.full(size, -1), np.empty(size, np.int64))
+    core.multiplicities(len(row_ptr) - 1, row_ptr, expression, *scratch, multiplicity)
     return multiplicity
-
-
-def standing_once(pmdp: ParametricMDP) -> np.ndarray:
-    """Ids of the transitions whose expression no other successor of their row carries."""
-    return np.flatnonzero(_multiplicities(pmdp) == 1)
 
 
 def event_table(pmdp: ParametricMDP) -> EventTable:

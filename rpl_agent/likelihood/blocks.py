@@ -112,9 +112,16 @@ def factorisation(pmdp: ParametricMDP) -> Factorisation:
     return cached_on(pmdp, "blocks", _factorise)
 
 
+def blocks_pay(pmdp: ParametricMDP) -> bool:
+    """Whether a product of small regions is better than one region over all coordinates."""
+    table = pmdp.table
+    few = (pmdp.num_parameters if table.is_plain else len(table.reduction.pivots)) <= JOINT_RANK
+    return not few and factorisation(pmdp).pays  # of a few coordinates no row need be looked at
+
+
 def is_blockwise(pmdp: ParametricMDP) -> bool:
     """Whether an affine model is learned block by block (of others, see `parameters`)."""
-    return pmdp.table.is_affine and factorisation(pmdp).pays
+    return pmdp.table.is_affine and blocks_pay(pmdp)
 
 
 def product_region(

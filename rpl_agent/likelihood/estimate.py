@@ -12,7 +12,7 @@ import numpy as np
 import scipy
 
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.likelihood.blocks import factorisation, is_blockwise
+from rpl_agent.likelihood.blocks import blocks_pay, factorisation, is_blockwise
 from rpl_agent.likelihood.chart import ParameterChart, domain_chart, parameter_chart, wider_chart
 from rpl_agent.likelihood.fit import BARRIER as PRIOR
 from rpl_agent.likelihood.fit import fit
@@ -123,10 +123,9 @@ def edge(pmdp: ParametricMDP, counts: Counts) -> Edge | None:
     """
     if counts.total == 0:
         return None
-    blocks = factorisation(pmdp)
-    if not blocks.pays:
+    if not blocks_pay(pmdp):
         return _edge_of(pmdp, counts)
-    found = [_edge_of(block.model, block.counts(counts)) for block in blocks.others]
+    found = [_edge_of(block.model, block.counts(counts)) for block in factorisation(pmdp).others]
     found += _edges_of_distributions(pmdp, counts)
     return max((one for one in found if one is not None), key=lambda one: one.gain, default=None)
 

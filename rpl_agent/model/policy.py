@@ -67,6 +67,14 @@ class Policy:
         weights[self.rows] = 1.0
         return weights
 
+    def shares(self, pmdp: ParametricMDP) -> np.ndarray:
+        """(R,) the weights divided by their sum in every state: a distribution up to rounding of each weight."""
+        weights = self.as_weights(pmdp).astype(np.float64, copy=False)
+        if self.is_deterministic:
+            return weights
+        shares: np.ndarray = weights / np.add.reduceat(weights, pmdp.state_ptr[:-1])[pmdp.row_state]
+        return shares
+
     def mixed(self, pmdp: ParametricMDP, weight: float = 0.9) -> Policy:
         """``weight`` on the chosen row, the rest evenly over the other enabled rows (the paper's sampler)."""
         if not 0.0 <= weight <= 1.0:

@@ -125,9 +125,9 @@ class ModelGraph:
             self._struct_both_ways, nature, preferred, allowed, pays, adversary, rows, sets, self._queue()
         )
 
-    def runs_forward(self, members: np.ndarray, usable: np.ndarray) -> bool:
-        """Whether plays within ``members`` (n,) by rows with usable (R,) == 2 only move to larger numbers."""
-        return core.runs_forward(self._forward, members, usable)
+    def runs_forward(self, members: np.ndarray, usable: np.ndarray, rank: np.ndarray | None) -> bool:
+        """Whether plays within ``members`` (n,) by rows with usable (R,) == 2 only move to larger ranks, or numbers."""
+        return core.runs_forward(self._forward, members, usable, rank)
 
     # ------------------------------------------------------------------ components
     def is_numbered_forward(self, decided: np.ndarray) -> bool:
@@ -245,14 +245,15 @@ def held_states(
     quantifier: int,
     start: np.ndarray,
     nature: Callable[[], Struct],
+    rank: np.ndarray | None = None,
 ) -> np.ndarray:
     """(S,) the largest part of ``start`` in which the play can stay, as `hold_set` says it.
 
     nature : gives `moves`; not asked where some row is played in every state and those that may hold only
-        move to larger numbers, so that no play stays whoever moves.
+        move to larger ranks (S,), or numbers, so that no play stays whoever moves.
     """
     graph = model_graph(pmdp)
     is_played = np.maximum.reduceat(usable, pmdp.state_ptr[:-1]) > 0
-    if is_played[start].all() and graph.runs_forward(start, usable):
+    if is_played[start].all() and graph.runs_forward(start, usable, rank):
         return np.zeros_like(start)
     return graph.hold_set(nature(), usable, quantifier, start)

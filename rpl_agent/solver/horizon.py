@@ -9,7 +9,7 @@ from rpl_agent.model.csr import best_rows
 from rpl_agent.model.policy import Policy
 from rpl_agent.solver.check import SMALLEST
 from rpl_agent.solver.operator import row_bounds, state_bounds, step_scratch, total_bounds
-from rpl_agent.solver.policies import distribution, step_rows
+from rpl_agent.solver.policies import step_rows
 from rpl_agent.solver.problem import FIXED_AGENT, MAX_AGENT, Problem
 from rpl_agent.solver.solution import Solution, finish
 
@@ -40,7 +40,7 @@ def _by_expectations(problem: Problem, lower: np.ndarray, upper: np.ndarray, rul
     for k in range(1, horizon + 1):
         weights = None
         if problem.policy is not None:
-            weights = distribution(problem.policy.at(horizon - k), problem.pmdp)
+            weights = problem.policy.at(horizon - k).shares(problem.pmdp)
         for side, upward, nothing in ((lower, False, -np.inf), (upper, True, np.inf)):
             q = row_bounds(problem, side[k - 1], upward)
             if problem.agent != FIXED_AGENT and upward == (problem.agent != MAX_AGENT):

@@ -10,7 +10,7 @@ from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy
 from rpl_agent.relaxations.base import CompiledRelaxation
 from rpl_agent.solver.graph import staying_rows
-from rpl_agent.solver.policies import distribution, step_rows
+from rpl_agent.solver.policies import step_rows
 from rpl_agent.solver.problem import FIXED_AGENT, Problem
 
 #: how far a relaxation that does not say otherwise may be from the exact extremum, relative to the values' span
@@ -132,12 +132,12 @@ def step_images(problem: Problem, values: np.ndarray, upward: bool, policy: Poli
     out, values = np.empty((steps, states)), np.ascontiguousarray(values)
     if problem.relaxation.compiled() is None:
         for k in range(steps):
-            weights = None if policy is None else distribution(policy.at(steps - 1 - k), problem.pmdp)
+            weights = None if policy is None else policy.at(steps - 1 - k).shares(problem.pmdp)
             out[k] = state_bounds(problem, row_bounds(problem, values[k], upward), upward, weights)
         return out
     play = problem.game
     if policy is not None and policy.rows is None and problem.agent != FIXED_AGENT:
-        play = problem.game_of(distribution(policy, problem.pmdp))
+        play = problem.game_of(policy.shares(problem.pmdp))
     core.horizon_images(play, states, steps, upward, *step_rows(policy, steps), values, out, *step_scratch(problem))
     return out
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from rpl_agent.errors import ModelError
 from rpl_agent.model.objective import Sense
-from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 from rpl_agent.solver.problem import FIXED_AGENT
 
@@ -46,7 +45,7 @@ def _same(first: Policy, second: Policy | None) -> bool:
 def side_weights(solution: Solution, upward: bool, step: int = 0) -> np.ndarray | None:
     """(R,) weights of the policy that the bound of one side is about; None where it is about the best one."""
     policy = side_policy(solution, upward)
-    return None if policy is None else distribution(policy.at(step), solution.problem.pmdp)
+    return None if policy is None else policy.at(step).shares(solution.problem.pmdp)
 
 
 def side_policy(solution: Solution, upward: bool) -> Policy | None:
@@ -66,11 +65,3 @@ def step_rows(policy: Policy | None, horizon: int) -> tuple[np.ndarray | None, i
         return np.ascontiguousarray(policy.rows, np.int64), 0
     steps = np.minimum(np.arange(horizon), len(policy.rows) - 1)[::-1]  # the last rule persists
     return policy.rows[steps].astype(np.int64), policy.rows.shape[1]
-
-
-def distribution(policy: Policy, pmdp: ParametricMDP) -> np.ndarray:
-    """(R,) the policy's weights divided by their sum in every state: a distribution up to rounding of each weight."""
-    weights = policy.as_weights(pmdp)
-    if policy.is_deterministic:
-        return weights
-    return weights / np.add.reduceat(weights, pmdp.state_ptr[:-1])[pmdp.row_state]

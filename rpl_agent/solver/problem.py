@@ -40,6 +40,22 @@ class Structure:
     rounds: tuple[tuple[np.ndarray, np.ndarray], ...]
     is_cyclic: np.ndarray  # (S,) bool
 
+    @cached_property
+    def order(self) -> np.ndarray | None:
+        """(n,) all states but sinks and decided ones, successors first; None if there are cycles."""
+        if any(len(cyclic) for _, cyclic in self.rounds):
+            return None
+        return np.concatenate([trivial for trivial, _ in self.rounds]).astype(np.int64)
+
+    @cached_property
+    def rank(self) -> np.ndarray | None:
+        """(S,) int32 that grow along every play without cycles; None if there are cycles."""
+        if self.order is None:
+            return None
+        rank = np.full(len(self.is_cyclic), -1, np.int32)
+        rank[self.order] = np.arange(len(self.order), 0, -1)
+        return rank
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -79,8 +95,7 @@ class Problem:
             policy.check(pmdp)
             agent = FIXED_AGENT
             if policy.rows is None or policy.rows.ndim == 1:
-                weights = policy.as_weights(pmdp).astype(np.float64)
-                weights = weights / np.add.reduceat(weights, pmdp.state_ptr[:-1])[pmdp.row_state]
+                weights = policy.shares(pmdp)
             elif objective.horizon is None:
                 raise ModelError("a step-dependent policy needs an objective with a horizon")
         return cls(relaxation, task, nature, policy, agent, maximise, weights)
@@ -176,7 +191,8 @@ class Problem:
         support: np.ndarray | None = None,
     ) -> np.ndarray:  # fmt: skip
         """(S,) the largest part of ``start`` in which the play can stay, see `ModelGraph.hold_set` and `moves`."""
-        held = held_states(self.pmdp, usable, quantifier, start, lambda: self.moves(willing, support))
+        rank = self.structure().rank
+        held = held_states(self.pmdp, usable, quantifier, start, lambda: self.moves(willing, support), rank)
         if not willing or self.relaxation.compiled() is not None:
             return held
         # A set without kernels is asked through the protocol. What cannot stay in a set cannot in a smaller one.
@@ -221,6 +237,10 @@ class Problem:
 
     def structure(self) -> Structure:
         """The order of solution; kept with the model, because data change the bounds and not the graph."""
+        return self._structure
+
+    @cached_property
+    def _structure(self) -> Structure:
         decided = self.task.decided
         key = (decided.tobytes(), self.discounted)
         known = structures(self.pmdp)

@@ -10,7 +10,7 @@ import pytest
 
 from rpl_agent._core import core
 from rpl_agent.coupled import AffineProof, Frame, Side, coupled_bounds, frame_of
-from rpl_agent.coupled.affine import chances_of, excess, groups_of
+from rpl_agent.coupled.affine import chances_of, choice_of, excess
 from rpl_agent.coupled.expansion import expansion_of
 from rpl_agent.coupled.find import find_bound
 from rpl_agent.coupled.pieces import Slab
@@ -93,7 +93,7 @@ def test_residuals_bound_the_exact_ones(sense):
         r = frame.dimension
         u, g = rng.normal(size=pmdp.num_states), 0.1 * rng.normal(size=(pmdp.num_states, r))
         for side in Side:
-            bound = excess(problem, groups_of(problem, None), chances_of(problem, frame), side, (u, g))
+            bound = excess(problem, choice_of(problem, None), chances_of(problem, frame), side, (u, g))
             for theta in box_points(CENTER, Fraction(1, 20), seed, 3):
                 x = _coordinates(pmdp, theta)
                 y = _ball(frame, x)
@@ -118,7 +118,7 @@ def test_residuals_scale_with_their_functions(power):
         u, g = rng.normal(size=pmdp.num_states), rng.normal(size=(pmdp.num_states, frame.dimension))
         for side in Side:
             whole, small = (
-                excess(problem, groups_of(problem, None), chances_of(problem, frame), side, (s * u, s * g))
+                excess(problem, choice_of(problem, None), chances_of(problem, frame), side, (s * u, s * g))
                 for s in (1.0, scale)
             )
             assert (small / scale >= whole - 1e-12).all()
@@ -131,11 +131,10 @@ def test_a_residual_that_overflows_proves_nothing():
         expression=np.array([0, 1, 1, 1], np.int32), p=np.array([1e-300, 1.0]), slope=np.zeros((2, 1)),
         error=np.zeros(2), curvature=None, bend=None,
     )  # fmt: skip
-    groups = core.RowGroups(ptr=np.arange(4), weights=np.ones(3))
+    agent = core.Choice(state_ptr=np.arange(4), rows=None, weights=None)
     u, g, out = np.array([1e308, -1.7e308, 1.5e308]), np.zeros((3, 1)), np.zeros(3)
     functions = core.AffineFunctions(u=u, g=g, next_u=u, next_g=g)
-    order = np.arange(3), np.arange(4)
-    core.residuals(3, *order, groups, chances, np.zeros(3), 1.0, 1.0, -1.0, functions, np.empty(4), out)
+    core.residuals(3, np.arange(3), agent, chances, np.zeros(3), 1.0, 1.0, -1.0, functions, np.empty(4), out)
     assert not out[0] <= 0.0
 
 

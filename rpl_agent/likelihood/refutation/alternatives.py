@@ -17,7 +17,7 @@ import scipy
 from rpl_agent._core import core
 from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import MAX_MARKS, Counts
-from rpl_agent.evidence.pooling import standing_once
+from rpl_agent.evidence.pooling import multiplicities
 from rpl_agent.likelihood.chart import ParameterChart, wider_chart
 from rpl_agent.likelihood.estimate import edge
 from rpl_agent.likelihood.fit import fit
@@ -26,6 +26,7 @@ from rpl_agent.likelihood.observations import Observations, observed_expressions
 from rpl_agent.likelihood.refutation.infimum import lowest_tangent
 from rpl_agent.likelihood.windows import uniform_prior
 from rpl_agent.model.caching import cached_on
+from rpl_agent.model.csr import gather
 from rpl_agent.model.pmdp import ParametricMDP
 
 #: Shares of the kinds of alternatives; members of one kind have equal weights.
@@ -321,20 +322,16 @@ def _single_events(pmdp: ParametricMDP, counts: Counts) -> tuple[np.ndarray, np.
 
     Left out are expressions that are 1 or never were tried.
     """
-    happened, carried = cached_on(pmdp, "standing once", _standing_once)
-    hits, trials = happened @ counts.transitions, carried @ counts.row_totals
+    moves, first = gather(pmdp.row_ptr, np.flatnonzero(counts.row_totals))
+    size = pmdp.num_expressions
+    once = multiplicities(first, pmdp.expression[moves], size) == 1
+    expression = pmdp.expression[moves[once]]
+    totals = np.repeat(counts.row_totals[counts.row_totals > 0], np.diff(first))[once]
+    hits = np.bincount(expression, counts.transitions[moves[once]], size)
+    trials = np.bincount(expression, totals, size)
     certain = pmdp.table.is_constant & (pmdp.table.constant >= 1.0)
     tried = np.flatnonzero((trials > 0) & ~certain)
     return tried, hits[tried], trials[tried]
-
-
-def _standing_once(pmdp: ParametricMDP) -> tuple[scipy.sparse.csr_array, scipy.sparse.csr_array]:
-    """(F, T) and (F, R): the transitions, and the rows of them, whose expression stands once in its row."""
-    once = standing_once(pmdp)
-    ones, expression = np.ones(len(once)), pmdp.expression[once]
-    row, size = pmdp.transition_row[once], pmdp.num_expressions
-    happened = scipy.sparse.csr_array((ones, (expression, once)), shape=(size, pmdp.num_transitions))
-    return happened, scipy.sparse.csr_array((ones, (expression, row)), shape=(size, pmdp.num_rows))
 
 
 def rows_marginal(pmdp: ParametricMDP, counts: Counts) -> float:

@@ -21,7 +21,7 @@ import scipy
 
 from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.likelihood.blocks import Factorisation, JointBlock, factorisation, single_block
+from rpl_agent.likelihood.blocks import Factorisation, JointBlock, blocks_pay, factorisation, single_block
 from rpl_agent.likelihood.chart import ParameterChart, parameter_chart
 from rpl_agent.likelihood.estimate import MAX_RANK, excess, point_estimate
 from rpl_agent.likelihood.expansion import rounding
@@ -50,14 +50,15 @@ def log_e_value(pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None
 def doubt(pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None = None) -> Doubt:
     """ln E, and what speaks most against the model. ``estimate`` is a point estimate θ (d,), used as a warm start."""
     table = pmdp.table
-    blocks = factorisation(pmdp)
-    if counts.total == 0 or (table.is_affine and table.reduction.rank > MAX_RANK and not blocks.pays):
+    pays = blocks_pay(pmdp)
+    if counts.total == 0 or (table.is_affine and table.reduction.rank > MAX_RANK and not pays):
         return Doubt(0.0)
     observed = np.flatnonzero(counts.successes)
     fixed = observed[table.is_constant[observed]]
     likelihood = float(counts.successes[fixed] @ np.log(table.constant[fixed]))
-    weights = Weights.of(pmdp, blocks.num_blocks if blocks.pays else 1)
-    if blocks.pays:
+    weights = Weights.of(pmdp, factorisation(pmdp).num_blocks if pays else 1)
+    if pays:
+        blocks = factorisation(pmdp)
         most, found = _largest_by_blocks(blocks, counts, weights)
         found += known_rows(pmdp, counts, weights) + _single_blocks(pmdp, blocks, counts, weights)
     else:
