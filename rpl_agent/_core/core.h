@@ -908,24 +908,16 @@ typedef struct row_chances {
     const double *bend OPTIONAL;
 } row_chances;
 
-/* u + g.y (S; S, r) of the states themselves and of their successors. */
-typedef struct affine_functions {
-    double *u;
-    const double *g;
-    const double *next_u;
-    const double *next_g;
-} affine_functions;
-
-/* out (R): the residuals of single rows, for all y; of_row (R): their states. Scratch: 2 r + 2 r r. */
+/* out (R): the residuals of single rows for U = u + g.y (S; S, r) and all y; of_row (R): their states. Scratch: 2 r + 2 r r. */
 void row_residuals(int64_t rows, const int32_t *of_row, const row_chances *chances, const double *reward, double gamma,
-                   double sign, const affine_functions *functions, double *scratch, double *out);
+                   double sign, const double *u, const double *g, double *scratch, double *out);
 
 /* out[s] >= sign (T U - U) of what may be played in each state s of `order`, for all |y| <= 1, rounding included: a
  * value <= 0 proves the inequality of the state. sign is 1 for upper functions, -1 for lower ones. With margin >= 0 a
  * state that misses it is raised on the spot, by as much and the margin, and out is what it was raised by: the least
  * slack where `order` has successors first and gamma = 1. Scratch: 2 r + 2 r r. */
 void residuals(int64_t count, const int64_t *order, const choice *agent, const row_chances *chances,
-               const double *reward, double gamma, double sign, double margin, const affine_functions *functions,
+               const double *reward, double gamma, double sign, double margin, double *u, const double *g,
                double *scratch, double *out);
 
 /* Values v (S) and gradients g (S, r) of the states of `order`, in which successors come first: of what is played, or,

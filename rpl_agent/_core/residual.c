@@ -44,6 +44,12 @@ static double largest_on_cube(int64_t r, const double *M)
     return total * (1.0 + 4.0 * r * r * UNIT_ROUNDOFF);
 }
 
+/* u + g.y (S; S, r) of the states themselves and of their successors. */
+typedef struct {
+    double *u;
+    const double *g, *next_u, *next_g;
+} affine_functions;
+
 /* Rows that are played together, by their weights (NULL: by 1). */
 typedef struct {
     int64_t first, last;
@@ -215,26 +221,28 @@ static double state_residual(int64_t s, const choice *agent, const row_chances *
 }
 
 void row_residuals(int64_t rows, const int32_t *of_row, const row_chances *chances, const double *reward, double gamma,
-                   double sign, const affine_functions *functions, double *scratch, double *out)
+                   double sign, const double *u, const double *g, double *scratch, double *out)
 {
     const int64_t r = chances->r;
+    const affine_functions functions = {NULL, g, u, g};
     for (int64_t row = 0; row < rows; row++)
-        out[row] = residual((group){row, row + 1, NULL}, chances, reward, gamma, sign, functions->u[of_row[row]],
-                            functions->g + of_row[row] * r, functions, scratch, scratch + r);
+        out[row] = residual((group){row, row + 1, NULL}, chances, reward, gamma, sign, u[of_row[row]],
+                            g + of_row[row] * r, &functions, scratch, scratch + r);
 }
 
 void residuals(int64_t count, const int64_t *order, const choice *agent, const row_chances *chances,
-               const double *reward, double gamma, double sign, double margin, const affine_functions *functions,
+               const double *reward, double gamma, double sign, double margin, double *u, const double *g,
                double *scratch, double *out)
 {
+    const affine_functions functions = {u, g, u, g};
     for (int64_t at = 0; at < count; at++) {
         int64_t s = order[at];
-        double worst = state_residual(s, agent, chances, reward, gamma, sign, functions, scratch);
+        double worst = state_residual(s, agent, chances, reward, gamma, sign, &functions, scratch);
         out[s] = worst;
         if (margin >= 0.0) {
             /* Raising u(s) lowers the residuals of s by as much, up to rounding, which the margin covers. */
             out[s] = worst > 0.0 ? worst * (1.0 + 1e-12) + margin : 0.0;
-            functions->u[s] += sign * out[s];
+            u[s] += sign * out[s];
         }
     }
 }

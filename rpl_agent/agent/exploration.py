@@ -75,7 +75,7 @@ def explore(relaxation: Relaxation, objective: Objective, previous: Exploration 
     """The optimistic policy for what the data allow; ``previous`` is the start of the sweeps."""
     if objective.horizon is None and relaxation.compiled() is not None:
         problem = Problem.of(relaxation, objective, Nature.COOPERATIVE, None)
-        cyclic = any(len(part) for _, part in problem.structure().rounds)
+        cyclic = any(len(part) for _, part in problem.structure.rounds)
         settles = problem.must_reach or problem.discounted
         if not cyclic or (settles and previous is not None):
             return _sweep(problem, previous)
@@ -85,7 +85,7 @@ def explore(relaxation: Relaxation, objective: Objective, previous: Exploration 
 
 
 def _sweep(problem: Problem, previous: Exploration | None) -> Exploration:
-    pmdp, structure = problem.pmdp, problem.structure()
+    pmdp, structure = problem.pmdp, problem.structure
     values = problem.boundary()
     rows = pmdp.state_ptr[:-1].copy()
     if problem.must_reach:

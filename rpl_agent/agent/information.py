@@ -69,7 +69,7 @@ class Plays:
         if not ends:
             return None
         stopped = problem.task.decided | absorbing_states(pmdp)
-        stopped[problem.structure().sinks] = True
+        stopped[problem.structure.sinks] = True
         steps = min(*ends, max(WORK // pmdp.num_transitions, 1)) if order is None else min(ends)
         return cls(problem, frame, chances_of(problem, frame), order, stopped, steps)
 

@@ -75,7 +75,7 @@ class AffineBound:
 def choice_of(problem: Problem, policy: Policy | None) -> Struct:
     """`choice`: what a policy plays, or, without one, any row."""
     rows, weights = None, None
-    if policy is not None and policy.rows is not None and policy.rows.ndim == 1:
+    if policy is not None and policy.rows is not None:
         rows = np.ascontiguousarray(policy.rows, np.int64)
     elif policy is not None:
         weights = policy.shares(problem.pmdp)
@@ -87,8 +87,7 @@ def rules_of(problem: Problem, policy: Policy | None) -> Struct:
     pmdp, horizon = problem.pmdp, problem.objective.horizon
     assert horizon is not None
     given, stride = step_rows(policy, horizon)
-    is_given = given is not None
-    agent = core.Choice(state_ptr=pmdp.state_ptr, rows=given, weights=None) if is_given else choice_of(problem, policy)
+    agent = choice_of(problem, policy if given is None else Policy(rows=given))
     return core.StepRules(states=pmdp.num_states, steps=horizon, agent=agent, stride=stride)
 
 
@@ -104,7 +103,7 @@ def chances_of(problem: Problem, frame: Frame | BoxFrame) -> Struct:
 
 
 def excess(
-    problem: Problem, agent: Struct, chances: Struct, side: Side,
+    problem: Problem, policy: Policy | None, chances: Struct, side: Side,
     here: tuple[np.ndarray, np.ndarray], states: np.ndarray | None = None,
 ) -> np.ndarray:  # fmt: skip
     """(S,) by how much each of ``states`` (S, bool; None: all) may miss its inequality, whatever is played.
@@ -112,21 +111,20 @@ def excess(
     ``here`` = (u (S,), g (S, r)). A number ≤ 0 proves the inequality.
     """
     order = np.arange(problem.pmdp.num_states) if states is None else np.flatnonzero(states)
-    return sweep(problem, order, agent, chances, side, -1.0, here)
+    return sweep(problem, order, policy, chances, side, -1.0, here)
 
 
 def sweep(
-    problem: Problem, order: np.ndarray, agent: Struct, chances: Struct, side: Side, margin: float,
+    problem: Problem, order: np.ndarray, policy: Policy | None, chances: Struct, side: Side, margin: float,
     here: tuple[np.ndarray, np.ndarray],
 ) -> np.ndarray:  # fmt: skip
     """(S,) the residuals of states in an order, or what they are raised by (core.h: `residuals`); 0 elsewhere."""
     pmdp, r = problem.pmdp, chances.r
     u, g = (np.ascontiguousarray(a) for a in here)
-    functions = core.AffineFunctions(u=u, g=g, next_u=u, next_g=g)
     out = np.zeros(pmdp.num_states)
     core.residuals(
-        len(order), order, agent, chances, problem.reward, problem.gamma, side.value, margin, functions,
-        np.empty(2 * r + 2 * r * r), out,
+        len(order), order, choice_of(problem, policy), chances, problem.reward, problem.gamma, side.value, margin,
+        u, g, np.empty(2 * r + 2 * r * r), out,
     )  # fmt: skip
     return out
 
@@ -135,11 +133,10 @@ def row_excess(problem: Problem, chances: Struct, side: Side, here: tuple[np.nda
     """(R,) by how much each row may miss its inequality."""
     pmdp, r = problem.pmdp, chances.r
     u, g = (np.ascontiguousarray(a) for a in here)
-    functions = core.AffineFunctions(u=u, g=g, next_u=u, next_g=g)
     out = np.empty(pmdp.num_rows)
     core.row_residuals(
         pmdp.num_rows, pmdp.row_state, chances, problem.reward, problem.gamma, side.value,
-        functions, np.empty(2 * r + 2 * r * r), out,
+        u, g, np.empty(2 * r + 2 * r * r), out,
     )  # fmt: skip
     return out
 
@@ -162,9 +159,8 @@ class AffineProof:
         if problem.objective.horizon is not None:
             return _steps(bound, problem)
         issues = _decided(bound, problem, bound.moved, bound.gradient) + _closed(bound, problem)
-        agent, chances = choice_of(problem, bound.policy), chances_of(problem, bound.frame)
-        open_states = bound.scope & ~problem.task.decided
-        missed = excess(problem, agent, chances, bound.side, (bound.moved, bound.gradient), open_states)
+        open_states, chances = bound.scope & ~problem.task.decided, chances_of(problem, bound.frame)
+        missed = excess(problem, bound.policy, chances, bound.side, (bound.moved, bound.gradient), open_states)
         bad = open_states & ~(missed <= 0.0)
         if bad.any():
             issues.append(f"the inequality of state {np.flatnonzero(bad)[0]} may fail by {missed[bad].max():.3g}")

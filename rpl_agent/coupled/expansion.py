@@ -75,7 +75,7 @@ class ValueExpansion:
 
 def backward_order(problem: Problem) -> np.ndarray | None:
     """(n,) undecided states, successors first, sinks left out; None if the model has cycles."""
-    return None if problem.discounted else problem.structure().order
+    return None if problem.discounted else problem.structure.order
 
 
 def expand_without_cycles(
@@ -83,16 +83,14 @@ def expand_without_cycles(
 ) -> ValueExpansion | None:
     """The expansion of a policy where it goes, or of the best one at the centre (None) everywhere, without cycles."""
     pmdp, chances = problem.pmdp, chances_of(problem, frame)
-    sinks = problem.structure().sinks
+    sinks = problem.structure.sinks
     if problem.must_reach and len(sinks):
         return None
     paid = np.maximum.reduceat(problem.reward, pmdp.state_ptr[:-1])[sinks]
     if (paid > 0.0).any():
         return None
-    reached = None
-    if policy is not None:
-        reached = _reached(problem, order, policy, chances)
-        order = order[reached[order]]
+    reached = None if policy is None else _reached(problem, order, policy, chances)
+    order = order if reached is None else order[reached[order]]
     sense = 0.0 if policy is not None else 1.0 if problem.objective.sense is Sense.MAX else -1.0
     values, gradient = problem.boundary(), np.zeros((pmdp.num_states, frame.dimension))
     rows, model = np.array(pmdp.state_ptr[:-1]), (choice_of(problem, policy), chances, problem.reward)
@@ -100,8 +98,7 @@ def expand_without_cycles(
     if not (np.isfinite(values).all() and np.isfinite(gradient).all()):
         return None
     chosen = policy if policy is not None else Policy.deterministic(rows)
-    if reached is None:
-        reached = _reached(problem, order, chosen, chances)
+    reached = _reached(problem, order, chosen, chances) if reached is None else reached
     return ValueExpansion(chosen, frame, chances, values, gradient, ~problem.task.decided, reached, order)
 
 
@@ -297,7 +294,5 @@ def _never_ending(
     hub = pmdp.num_states
     first = np.flatnonzero(costly)
     edges = (np.concatenate([target, np.full(len(first), hub)]), np.concatenate([source, first]))
-    graph = scipy.sparse.csr_array((np.ones(len(edges[0]), np.int8), edges), shape=(hub + 1, hub + 1))
-    found = np.zeros(hub + 1, bool)
-    found[scipy.sparse.csgraph.breadth_first_order(graph, hub, return_predecessors=False)] = True
+    found = _reachable(hub, *edges, hub + 1)
     return still & ~found[:hub], found[:hub]

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rpl_agent.coupled.affine import AffineBound, Side, choice_of, excess, row_excess, sweep
+from rpl_agent.coupled.affine import AffineBound, Side, excess, row_excess, sweep
 from rpl_agent.coupled.expansion import ValueExpansion, known_chain
 from rpl_agent.model.csr import best_rows
 from rpl_agent.solver.problem import Problem
@@ -40,9 +40,8 @@ def find_bound(problem: Problem, expansion: ValueExpansion, side: Side, every_po
     bound = AffineBound(side, policy, expansion.frame, expansion.values, expansion.gradient, zero, scope)
     margin = ROUNDING * float(np.abs(expansion.values).max())
     if expansion.order is not None:
-        agent, here = choice_of(problem, policy), (bound.values.copy(), bound.gradient)  # the sweep raises the values
-        order = expansion.order[scope[expansion.order]]
-        return replace(bound, slack=sweep(problem, order, agent, expansion.chances, side, margin, here))
+        order, here = expansion.order[scope[expansion.order]], (bound.values.copy(), bound.gradient)  # it raises them
+        return replace(bound, slack=sweep(problem, order, policy, expansion.chances, side, margin, here))
     if every_policy and expansion.policy.rows is not None:
         worst = _of_worst_rows(problem, expansion, bound, margin)
         if worst is not None:
@@ -95,11 +94,11 @@ def _of_worst_rows(
 def _with_slack(
     problem: Problem, expansion: ValueExpansion, bound: AffineBound, margin: float, leave_rest: bool
 ) -> AffineBound | None:
-    agent, open_states = choice_of(problem, bound.policy), bound.scope & ~problem.task.decided
+    open_states = bound.scope & ~problem.task.decided
     slack, first, limit, before = bound.slack, 0.0, np.inf, np.inf
     for _ in range(ROUNDS):
         u = bound.values + bound.side.value * slack
-        missed = excess(problem, agent, expansion.chances, bound.side, (u, bound.gradient))
+        missed = excess(problem, bound.policy, expansion.chances, bound.side, (u, bound.gradient))
         missed = np.where(open_states, np.maximum(missed, 0.0), 0.0)
         worst = float(missed.max())
         if worst == 0.0 or (leave_rest and worst < SETTLED * first):
@@ -122,12 +121,12 @@ def _with_factor(problem: Problem, expansion: ValueExpansion, bound: AffineBound
     least = np.minimum.reduceat(problem.reward, problem.pmdp.state_ptr[:-1])
     if not (least[open_states] > 0.0).all():
         return None
-    agent, factor = choice_of(problem, bound.policy), 1.0
+    factor = 1.0
     for _ in range(ROUNDS):
         scaled = replace(
             bound, values=bound.values / factor, gradient=bound.gradient / factor, slack=bound.slack / factor
         )
-        missed = excess(problem, agent, expansion.chances, bound.side, (scaled.moved, scaled.gradient))
+        missed = excess(problem, bound.policy, expansion.chances, bound.side, (scaled.moved, scaled.gradient))
         worst = float((np.maximum(missed[open_states], 0.0) / least[open_states]).max(initial=0.0))
         if worst <= 0.0:
             return scaled

@@ -111,13 +111,6 @@ class ParametricMDP:
         """(T,) int32 the row of each transition."""
         return np.repeat(np.arange(self.num_rows, dtype=np.int32), np.diff(self.row_ptr))
 
-    @cached_property
-    def row_of_action(self) -> np.ndarray:
-        """(S, A) int32 row of each state and action, −1 where it is not enabled (small models)."""
-        table = np.full((self.num_states, self.num_actions), -1, dtype=np.int32)
-        table[self.row_state, self.action] = np.arange(self.num_rows, dtype=np.int32)
-        return table
-
     def row_reward(self, name: str) -> np.ndarray:
         """(R,) reward paid when row r is taken; the least, where parameters decide it."""
         reward = self.rewards[name]

@@ -38,13 +38,13 @@ class ModelGraph:
         return len(self.state_ptr) - 1
 
     @cached_property
-    def _forward(self) -> Struct:
+    def forward(self) -> Struct:
         return self._struct(None, None)
 
     @cached_property
     def _struct_both_ways(self) -> Struct:
         first, sources = np.empty(self.size + 1, np.int64), np.empty(len(self.successor), np.int32)
-        core.predecessors(self._forward, first, sources)
+        core.predecessors(self.forward, first, sources)
         return self._struct(first, sources)
 
     def _struct(self, first: np.ndarray | None, sources: np.ndarray | None) -> Struct:
@@ -125,19 +125,15 @@ class ModelGraph:
             self._struct_both_ways, nature, preferred, allowed, pays, adversary, rows, sets, self._queue()
         )
 
-    def runs_forward(self, members: np.ndarray, usable: np.ndarray, rank: np.ndarray | None) -> bool:
-        """Whether plays within ``members`` (n,) by rows with usable (R,) == 2 only move to larger ranks, or numbers."""
-        return core.runs_forward(self._forward, members, usable, rank)
-
     # ------------------------------------------------------------------ components
     def is_numbered_forward(self, decided: np.ndarray) -> bool:
         """Whether the numbers are a topological order (loops of states that only loop aside)."""
-        return core.numbered_forward(self._forward, decided)
+        return core.numbered_forward(self.forward, decided)
 
     def components(self, decided: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
         """(order (n,), component (n,), their number): successors come first; decided states (n,) have no edges."""
         order, component = np.empty(self.n, np.int64), np.empty(self.n, np.int64)
-        count = core.components(self._forward, decided, order, component, np.empty(5 * self.n, np.int64))
+        count = core.components(self.forward, decided, order, component, np.empty(5 * self.n, np.int64))
         return order, component, count
 
     def layers(
@@ -145,13 +141,13 @@ class ModelGraph:
     ) -> tuple[np.ndarray, np.ndarray]:
         """(kind (n,) int8, depth (n,)): TRIVIAL, CYCLIC or, if ``sinks``, SINK; the cyclic components below."""
         kind, depth = np.empty(self.n, np.int8), np.empty(self.n, np.int64)
-        core.layers(self._forward, decided, order, component, sinks, kind, depth)
+        core.layers(self.forward, decided, order, component, sinks, kind, depth)
         return kind, depth
 
     def levels(self, decided: np.ndarray, order: np.ndarray, component: np.ndarray) -> np.ndarray:
         """(n,) the longest path of components below each state's component."""
         level = np.empty(self.n, np.int64)
-        core.levels(self._forward, decided, order, component, level)
+        core.levels(self.forward, decided, order, component, level)
         return level
 
     def retry_costs(self, p: np.ndarray, reward: np.ndarray, exit_values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -175,7 +171,7 @@ class ModelGraph:
         pointers = np.empty(len(states) + 1, np.int64), np.empty(rows + 1, np.int64)
         rest = np.empty(size, np.int32), np.empty(rows, np.int64), np.empty(size, np.int64)
         exits = np.empty(size, np.int64)
-        m = core.extract(self._forward, len(states), states, position, *pointers, *rest, exits)
+        m = core.extract(self.forward, len(states), states, position, *pointers, *rest, exits)
         return *pointers, *rest, exits[:m].copy()
 
 
@@ -254,6 +250,6 @@ def held_states(
     """
     graph = model_graph(pmdp)
     is_played = np.maximum.reduceat(usable, pmdp.state_ptr[:-1]) > 0
-    if is_played[start].all() and graph.runs_forward(start, usable, rank):
+    if is_played[start].all() and core.runs_forward(graph.forward, start, usable, rank):
         return np.zeros_like(start)
     return graph.hold_set(nature(), usable, quantifier, start)

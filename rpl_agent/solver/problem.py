@@ -191,7 +191,7 @@ class Problem:
         support: np.ndarray | None = None,
     ) -> np.ndarray:  # fmt: skip
         """(S,) the largest part of ``start`` in which the play can stay, see `ModelGraph.hold_set` and `moves`."""
-        rank = self.structure().rank
+        rank = self.structure.rank
         held = held_states(self.pmdp, usable, quantifier, start, lambda: self.moves(willing, support), rank)
         if not willing or self.relaxation.compiled() is not None:
             return held
@@ -235,12 +235,9 @@ class Problem:
             values[self.task.target] = 1.0
         return values
 
+    @cached_property
     def structure(self) -> Structure:
         """The order of solution; kept with the model, because data change the bounds and not the graph."""
-        return self._structure
-
-    @cached_property
-    def _structure(self) -> Structure:
         decided = self.task.decided
         key = (decided.tobytes(), self.discounted)
         known = structures(self.pmdp)

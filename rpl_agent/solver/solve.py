@@ -132,7 +132,7 @@ def solve_both(
     if relaxation.pmdp.num_transitions < TWO_CORES or relaxation.compiled() is None:
         robust, optimistic = (call() for call in calls)
     else:
-        Problem.of(relaxation, objective, Nature.ADVERSARIAL, policy).structure()  # needed by both, found once
+        _ = Problem.of(relaxation, objective, Nature.ADVERSARIAL, policy).structure  # needed by both, found once
         robust, optimistic = in_threads(*calls)
     return robust, optimistic
 
@@ -151,7 +151,7 @@ def warm_values(problem: Problem, warm: Solution | None) -> np.ndarray:
 def _solve_compiled(
     problem: Problem, precision: float, max_iterations: int, warm: Solution | None, began: float
 ) -> Solution:
-    pmdp, structure = problem.pmdp, problem.structure()
+    pmdp, structure = problem.pmdp, problem.structure
     lower, upper = problem.boundary(), problem.boundary()
     low_rows, high_rows = pmdp.state_ptr[:-1].copy(), pmdp.state_ptr[:-1].copy()
     _sinks(problem, structure.sinks, lower, upper, low_rows, high_rows)

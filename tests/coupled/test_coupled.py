@@ -10,7 +10,7 @@ import pytest
 
 from rpl_agent._core import core
 from rpl_agent.coupled import AffineProof, Frame, Side, coupled_bounds, frame_of
-from rpl_agent.coupled.affine import chances_of, choice_of, excess
+from rpl_agent.coupled.affine import chances_of, excess
 from rpl_agent.coupled.expansion import expansion_of
 from rpl_agent.coupled.find import find_bound
 from rpl_agent.coupled.pieces import Slab
@@ -93,7 +93,7 @@ def test_residuals_bound_the_exact_ones(sense):
         r = frame.dimension
         u, g = rng.normal(size=pmdp.num_states), 0.1 * rng.normal(size=(pmdp.num_states, r))
         for side in Side:
-            bound = excess(problem, choice_of(problem, None), chances_of(problem, frame), side, (u, g))
+            bound = excess(problem, None, chances_of(problem, frame), side, (u, g))
             for theta in box_points(CENTER, Fraction(1, 20), seed, 3):
                 x = _coordinates(pmdp, theta)
                 y = _ball(frame, x)
@@ -118,10 +118,34 @@ def test_residuals_scale_with_their_functions(power):
         u, g = rng.normal(size=pmdp.num_states), rng.normal(size=(pmdp.num_states, frame.dimension))
         for side in Side:
             whole, small = (
-                excess(problem, choice_of(problem, None), chances_of(problem, frame), side, (s * u, s * g))
-                for s in (1.0, scale)
+                excess(problem, None, chances_of(problem, frame), side, (s * u, s * g)) for s in (1.0, scale)
             )
             assert (small / scale >= whole - 1e-12).all()
+
+
+@pytest.mark.parametrize("r", range(1, 7))
+def test_the_curvature_of_two_successors_is_exact(r):
+    """p + b·y and 1 − p − b·y: the largest eigenvalue of sym b d' has a closed form, against numpy's."""
+    rng = np.random.default_rng(r)
+    for _ in range(50):
+        b, u, g = 0.1 * rng.normal(size=r), rng.normal(size=3), rng.normal(size=(3, r))
+        chances = core.RowChances(
+            r=r, is_box=False, row_ptr=np.array([0, 2, 3, 4]), successor=np.array([1, 2, 1, 2], np.int32),
+            expression=np.array([0, 1, 2, 2], np.int32), p=np.array([0.3, 0.7, 1.0]), slope=np.array([b, -b, 0.0 * b]),
+            error=np.zeros(3), curvature=None, bend=None,
+        )  # fmt: skip
+        agent = core.Choice(state_ptr=np.arange(4), rows=None, weights=None)
+        for sign in (1.0, -1.0):
+            out = np.zeros(3)
+            args = np.zeros(3), 1.0, sign, -1.0, u, g, np.empty(2 * r + 2 * r * r), out
+            core.residuals(1, np.zeros(1, np.int64), agent, chances, *args)
+            slope = (u[1] - u[2]) * b + 0.3 * (g[1] - g[0]) + 0.7 * (g[2] - g[0])
+            form = sign * (np.outer(b, g[1] - g[2]) + np.outer(g[1] - g[2], b)) / 2
+            curve = max(float(np.linalg.eigvalsh(form)[-1]), 0.0)
+            wanted = sign * (0.3 * u[1] + 0.7 * u[2] - u[0]) + np.linalg.norm(slope) + curve
+            crude = wanted - curve + np.abs(b).sum() * sum(np.abs(g[i] - g[0]).sum() for i in (1, 2))
+            if crude > 1e-9:  # below, a cruder bound is enough
+                assert wanted - 1e-13 <= out[0] <= wanted + 1e-12
 
 
 def test_a_residual_that_overflows_proves_nothing():
@@ -133,8 +157,7 @@ def test_a_residual_that_overflows_proves_nothing():
     )  # fmt: skip
     agent = core.Choice(state_ptr=np.arange(4), rows=None, weights=None)
     u, g, out = np.array([1e308, -1.7e308, 1.5e308]), np.zeros((3, 1)), np.zeros(3)
-    functions = core.AffineFunctions(u=u, g=g, next_u=u, next_g=g)
-    core.residuals(3, np.arange(3), agent, chances, np.zeros(3), 1.0, 1.0, -1.0, functions, np.empty(4), out)
+    core.residuals(3, np.arange(3), agent, chances, np.zeros(3), 1.0, 1.0, -1.0, u, g, np.empty(4), out)
     assert not out[0] <= 0.0
 
 

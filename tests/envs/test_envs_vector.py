@@ -149,13 +149,16 @@ def test_lanes_have_the_true_probabilities(id):
     rng = np.random.default_rng(4)
     before, info = envs.reset(seed=4)
     keys = pmdp.transition_row.astype(np.int64) * pmdp.num_states + pmdp.successor  # increasing
+    pairs = pmdp.row_state.astype(np.int64) * pmdp.num_actions + pmdp.action
+    by_pair = np.argsort(pairs)
     counts, fresh = np.zeros(pmdp.num_transitions), np.zeros(lanes, dtype=bool)
     returns, totals = [], np.zeros(lanes)
     for _ in range(120):
         actions = (rng.random(info["action_mask"].shape) * info["action_mask"]).argmax(axis=1)
         after, rewards, terminated, truncated, info = envs.step(actions)
         assert (after[fresh] == pmdp.initial_state).all() and (rewards[fresh] == 0).all()
-        rows = pmdp.row_of_action[before[~fresh], actions[~fresh]].astype(np.int64)
+        rows = np.searchsorted(pairs, before[~fresh] * pmdp.num_actions + actions[~fresh], sorter=by_pair)
+        rows = by_pair[rows]
         wanted = rows * pmdp.num_states + after[~fresh]
         where = np.searchsorted(keys, wanted)
         assert np.array_equal(keys[where], wanted)
