@@ -21,7 +21,7 @@ from rpl_agent._core import Struct, core
 from rpl_agent.agent.exploration import SamplingGoal
 from rpl_agent.coupled.affine import chances_of
 from rpl_agent.coupled.attribution import MIN_PROBABILITY, fisher_information, point_frame, slopes
-from rpl_agent.coupled.expansion import backward_order, expand_without_cycles, expansion_of
+from rpl_agent.coupled.expansion import expand_without_cycles, expansion_of
 from rpl_agent.coupled.horizon import StepExpansion, greedy_rules
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Task
@@ -61,7 +61,7 @@ class Plays:
     def of(cls, problem: Problem, frame: Frame, limit: int | None) -> Plays | None:
         """Plays of an environment that ends an episode after ``limit`` steps; None where they might never end."""
         pmdp, horizon = problem.pmdp, problem.objective.horizon
-        ends = [pmdp.num_states] if (order := backward_order(problem)) is not None else []
+        ends = [pmdp.num_states] if (order := problem.order) is not None else []
         if limit is not None:
             ends.append(pmdp.solver_step(limit))
         elif horizon is not None:

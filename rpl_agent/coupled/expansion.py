@@ -73,11 +73,6 @@ class ValueExpansion:
         return result
 
 
-def backward_order(problem: Problem) -> np.ndarray | None:
-    """(n,) undecided states, successors first, sinks left out; None if the model has cycles."""
-    return None if problem.discounted else problem.structure.order
-
-
 def expand_without_cycles(
     problem: Problem, frame: Frame | BoxFrame, order: np.ndarray, policy: Policy | None
 ) -> ValueExpansion | None:
@@ -114,9 +109,8 @@ def expansion_of(
     problem: Problem, frame: Frame | BoxFrame, policy: Policy | None, start: Policy
 ) -> ValueExpansion | None:
     """The expansion of a policy, or, without one, of the best one at the centre, looked for from a start."""
-    order = backward_order(problem)
-    if order is not None:
-        return expand_without_cycles(problem, frame, order, policy)
+    if problem.order is not None:
+        return expand_without_cycles(problem, frame, problem.order, policy)
     expansion = expand(problem, frame, policy if policy is not None else start)
     if policy is not None or start.rows is None:
         return expansion

@@ -40,22 +40,6 @@ class Structure:
     rounds: tuple[tuple[np.ndarray, np.ndarray], ...]
     is_cyclic: np.ndarray  # (S,) bool
 
-    @cached_property
-    def order(self) -> np.ndarray | None:
-        """(n,) all states but sinks and decided ones, successors first; None if there are cycles."""
-        if any(len(cyclic) for _, cyclic in self.rounds):
-            return None
-        return np.concatenate([trivial for trivial, _ in self.rounds]).astype(np.int64)
-
-    @cached_property
-    def rank(self) -> np.ndarray | None:
-        """(S,) int32 that grow along every play without cycles; None if there are cycles."""
-        if self.order is None:
-            return None
-        rank = np.full(len(self.is_cyclic), -1, np.int32)
-        rank[self.order] = np.arange(len(self.order), 0, -1)
-        return rank
-
 
 @dataclass(frozen=True)
 class Problem:
@@ -157,6 +141,22 @@ class Problem:
         return {}
 
     @cached_property
+    def order(self) -> np.ndarray | None:
+        """(n,) undecided states, successors first, sinks left out; None with cycles or a discount."""
+        if self.discounted or any(len(cyclic) for _, cyclic in self.structure.rounds):
+            return None
+        return np.concatenate([trivial for trivial, _ in self.structure.rounds]).astype(np.int64)
+
+    @cached_property
+    def rank(self) -> np.ndarray | None:
+        """(S,) int32 that grow along every play, where there is such an order."""
+        if self.order is None:
+            return None
+        rank = np.full(self.pmdp.num_states, -1, np.int32)
+        rank[self.order] = np.arange(len(self.order), 0, -1)
+        return rank
+
+    @cached_property
     def position(self) -> np.ndarray:
         """(S,) scratch of `ModelGraph.extract`, all -1 between calls."""
         return np.full(self.pmdp.num_states, -1, dtype=np.int64)
@@ -191,8 +191,7 @@ class Problem:
         support: np.ndarray | None = None,
     ) -> np.ndarray:  # fmt: skip
         """(S,) the largest part of ``start`` in which the play can stay, see `ModelGraph.hold_set` and `moves`."""
-        rank = self.structure.rank
-        held = held_states(self.pmdp, usable, quantifier, start, lambda: self.moves(willing, support), rank)
+        held = held_states(self.pmdp, usable, quantifier, start, lambda: self.moves(willing, support), self.rank)
         if not willing or self.relaxation.compiled() is not None:
             return held
         # A set without kernels is asked through the protocol. What cannot stay in a set cannot in a smaller one.

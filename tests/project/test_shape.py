@@ -36,17 +36,17 @@ LINES_OF_PACKAGE = {
     "rpl_agent/agent": 7_670,
     "rpl_agent/baselines": 1_160,
     "rpl_agent/cli": 1_766,
-    "rpl_agent/coupled": 2_025,
-    "rpl_agent/evidence": 1_314,
+    "rpl_agent/coupled": 2_027,
+    "rpl_agent/evidence": 1_308,
     "rpl_agent/experiments": 2_246,
     "rpl_agent/formats": 6_651,
-    "rpl_agent/likelihood": 3_438,
-    "rpl_agent/model": 4_238,
+    "rpl_agent/likelihood": 3_442,
+    "rpl_agent/model": 4_239,
     "rpl_agent/plotting": 490,
     "rpl_agent/proof": 657,
     "rpl_agent/regions": 2_175,
     "rpl_agent/relaxations": 1_208,
-    "rpl_agent/solver": 2_757,
+    "rpl_agent/solver": 2_761,
 }
 #: Files a folder may have, and folders that have more, with how many.
 FILES = 12
@@ -54,9 +54,9 @@ CROWDED = {
     "envs/rpl_envs": 2_881,
     "rpl_agent/agent": 7_670,
     "rpl_agent/cli": 1_766,
-    "rpl_agent/model": 4_238,
+    "rpl_agent/model": 4_239,
     "rpl_agent/regions": 2_175,
-    "rpl_agent/solver": 2_757,
+    "rpl_agent/solver": 2_761,
 }
 #: Private names of other libraries, by file; none may be added.
 PRIVATE = {
@@ -179,7 +179,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 42_756
+    assert sum(LINES_OF_PACKAGE.values()) <= 42_753
 
 
 def test_folders_are_not_crowded():
