@@ -371,7 +371,7 @@ class RPLAgent(Queries):
 
     # ------------------------------------------------------------------ files
     def save(self, path: str | os.PathLike) -> None:
-        """Everything needed to go on exactly: a zip of JSON and npz, written atomically (``.zip`` is added)."""
+        """Everything needed to go on: a zip of JSON and npz, written atomically (``.zip`` is added)."""
         source = self._source
         stream = self.session.source_state if source is None else source.get_state()
         settings = {

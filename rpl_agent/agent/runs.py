@@ -111,7 +111,7 @@ def resume(
     quiet: bool = False,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Go on with a run, bit for bit; ``budget`` is a new total."""
+    """Go on with a run; ``budget`` is a new total."""
     folder = Path(folder)
     agent = load_run(folder, env, options)
     agent.verbose = 0 if quiet else 1

@@ -36,7 +36,7 @@ def register(commands: Any) -> None:
     _add_view(train)
     train.set_defaults(run=run_train)
 
-    resume = commands.add_parser("resume", help="go on with an interrupted run, bit for bit")
+    resume = commands.add_parser("resume", help="go on with an interrupted run")
     _add_folder(resume, env=True)
     resume.add_argument("--budget", type=count, metavar="N", help="a new total budget (default: what was left)")
     _add_view(resume)

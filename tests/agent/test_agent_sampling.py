@@ -9,7 +9,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from scipy.stats import chi2
 
 from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatch
-from rpl_agent.agent.sampling.stream import open_source
+from rpl_agent.agent.sampling.stream import Stream, open_source
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.world.attach import attach
 from rpl_agent.errors import DataError, ModelError
@@ -196,21 +196,40 @@ def test_observations_are_mapped_to_states():
     assert done.episodes == 50 and experience.counts.total == done.steps
 
 
-def test_compiled_and_stepped_states_restore_exactly():
-    for env in (FastCorridorEnv(), CorridorEnv()):
-        world = attach(env)
-        policy = Policy.uniform(world.pmdp)
+def test_a_compiled_stream_restores_exactly():
+    world = attach(FastCorridorEnv())
+    policy, rng = Policy.uniform(world.pmdp), np.random.default_rng(4)
+    stream = Stream(world, Experience(world.pmdp), rng, iter(range(9, 20)).__next__, [])
+    stream.collect(Request(policy, Limits(), pause=5), SampledBatch())
+    stored, first, second = stream.get_state(), SampledBatch(), SampledBatch()
+    stream.collect(Request(policy, Limits(), pause=20), first)
+    again = Stream(world, Experience(world.pmdp), rng, iter(range(1, 9)).__next__, [], stored)
+    again.collect(Request(policy, Limits(), pause=20), second)
+    assert first.lengths == second.lengths and first.returns == second.returns
+
+
+def test_an_error_in_the_environment_leaves_no_stale_state():
+    """The next call begins with a reset: nobody knows whether the environment made the step that failed."""
+
+    class Fails(CorridorEnv):
+        calls = 0
+
+        def step(self, action):
+            returned = super().step(action)
+            Fails.calls += 1
+            if Fails.calls in (7, 20):
+                raise RuntimeError("out of order")
+            return returned
+
+    for env in (Fails(), vector(AutoresetMode.NEXT_STEP, cls=Fails), vector(AutoresetMode.DISABLED, cls=Fails)):
+        Fails.calls = 0
+        world = attach(env, compiled=False)
         experience = Experience(world.pmdp)
-        rng = np.random.default_rng(4)
-        source = open_source(world, experience, rng, 9)
-        source.collect(Request(policy, Limits(), pause=5), SampledBatch())
-        stored, stored_rng = source.get_state(), rng.bit_generator.state
-        first = SampledBatch()
-        source.collect(Request(policy, Limits(), pause=20), first)
-        fresh = np.random.default_rng(0)
-        fresh.bit_generator.state = stored_rng
-        again = open_source(world, Experience(world.pmdp), fresh, 1)
-        again.set_state(stored)
-        second = SampledBatch()
-        again.collect(Request(policy, Limits(), pause=20), second)
-        assert first.lengths == second.lengths and first.returns == second.returns
+        source = open_source(world, experience, np.random.default_rng(0), 0)
+        request = Request(Policy.uniform(world.pmdp), Limits(), episodes_left=40, pause=40)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="out of order"):
+                source.collect(request, SampledBatch())
+        done = SampledBatch()
+        source.collect(request, done)
+        assert done.episodes == 40

@@ -5,15 +5,14 @@ What counts as data: every ``step`` is one transition, the truncated or terminal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from rpl_agent.agent.sampling.chance import ChanceWatch
 from rpl_agent.agent.schedule import NEVER, Limits
-from rpl_agent.errors import ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
@@ -93,17 +92,3 @@ class Source(Protocol):
     def collect(self, request: Request, done: SampledBatch) -> None:
         """Collect into ``done``, which stays right if an error ends the collection."""
         ...
-
-    def get_state(self) -> dict[str, Any]:
-        """JSON: what is needed to go on as if nothing had happened."""
-        ...
-
-    def set_state(self, state: Mapping[str, Any]) -> None: ...
-
-
-def require_kind(state: Mapping[str, Any], kind: str) -> None:
-    if state.get("kind") != kind:
-        raise ModelError(
-            f"the checkpoint was sampled through {state.get('kind')!r}, now it would be through {kind!r}: "
-            "resume with the same kind of environment"
-        )

@@ -27,7 +27,7 @@ Where = Callable[[], str]
 
 
 class StepChecker:
-    """Checks and records single steps: shared by the sources that step an environment in Python.
+    """Checks and records single steps.
 
     paid : (3, T) least and most that the environment pays for each transition by the model, and by how much that may be
         missed; None: not compared.
@@ -253,22 +253,15 @@ def unpack_reset(returned: Any, where: Where) -> tuple[Any, Any]:
     return returned[0], returned[1]
 
 
-def mask_in(info: Any) -> Any:
-    """Gymnasium's action mask, all that we read of an ``info`` ourselves; None where there is none."""
-    return info["action_mask"] if isinstance(info, Mapping) and "action_mask" in info else None
-
-
-def unpack_step(returned: Any, where: Where) -> tuple[Any, float, bool, bool, Any]:
-    """(observation, reward, terminated, truncated, info) of ``env.step()``, checked."""
+def unpack_step(returned: Any, where: Where) -> tuple[Any, ...]:
+    """(observation, reward, terminated, truncated, info) of ``env.step()``."""
     if not (isinstance(returned, tuple) and len(returned) == 5):
         count = f"{len(returned)} values" if isinstance(returned, tuple) else type(returned).__name__
         raise DataError(
             f"{where()}: step() must return (observation, reward, terminated, truncated, info), it returned {count}"
             + ("; that is the interface of gym before 0.26" if count == "4 values" else "")
         )
-    observation, reward, terminated, truncated, info = returned
-    ends = flag(terminated, "terminated", where), flag(truncated, "truncated", where)
-    return observation, number(reward, where), *ends, info
+    return returned
 
 
 def number(reward: Any, where: Where) -> float:

@@ -62,10 +62,7 @@ SCHEMA = {
     "target": Maybe({
         "unit": Text(), "goal": Whole(), "stop_when_gap": Maybe(Number(0.0)), "log_interval": Maybe(Whole(1)),
     }),
-    "rng": {"agent": {}, "source": Maybe({
-        "source": {"kind": Text(), "seed": Maybe(Whole(0, 2**64)), "episode": Maybe(Whole())}, "exact": Flag(),
-        "opening": [_CALL], "tail": [_CALL], "anchor": Maybe({}), "whole": Flag(),
-    })},
+    "rng": {"agent": {}, "source": Maybe({"simulator": Maybe([Whole(0, 2**64 - 1)]), "opening": [_CALL]})},
     "evidence": Text(64, True), "doubt": Maybe({"kind": Text(), "number": Anything()}),
     "seconds": dict.fromkeys(STAGES, _SECONDS), "certificate": Maybe(Text(1 << 33)),
     "limits": Maybe({"episodes": Maybe(Whole()), "not_before": Whole()}),

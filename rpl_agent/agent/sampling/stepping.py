@@ -1,0 +1,303 @@
+"""Data from environments that are stepped in Python: one, or the n of a `gymnasium.vector.VectorEnv`.
+
+A single environment is a vector of one that we reset. A vector environment says how it resets. NEXT_STEP (Gymnasium's
+default): the step after a done is a reset, not a transition. SAME_STEP: the step that ends an episode already shows the
+next one's first observation; the last one is in ``final_obs``. DISABLED: we reset. Counting a reset as a transition
+would bias the data and break the guarantee.
+
+Sub-environments run on across calls. An episode is started only if the budget has room for it: a sub-environment
+without an episode still steps (a VectorEnv moves as one) but what it does is not data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rpl_agent.agent.sampling.experience import Request, SampledBatch
+from rpl_agent.agent.sampling.interrupt import calls_environment, interruptible
+from rpl_agent.agent.sampling.sources import generator_state
+from rpl_agent.agent.sampling.step_checker import StepChecker, flag, number, unpack_reset, unpack_step
+from rpl_agent.agent.world.env_facts import is_vector
+from rpl_agent.errors import ModelError
+
+#: After the first Ctrl-C an episode may end by itself for this long; then it is cut after the current step.
+GRACE_SECONDS = 2.0
+#: Calls kept of a run's beginning.
+OPENING = 512
+
+
+class Phase(Enum):
+    """What the next step of a lane is."""
+
+    FRESH = auto()  # the first of an episode that the budget may not have room for
+    ACTIVE = auto()  # one of an episode that counts
+    OUTSIDE = auto()  # one of no episode of ours, until the environment resets itself
+    RESETTING = auto()  # a reset, which NEXT_STEP makes of it
+    OVER = auto()  # none: reset it first
+
+
+@dataclass
+class Lane:
+    """One environment and its episode."""
+
+    phase: Phase = Phase.OVER
+    state: int = 0
+    drawn: int | None = None  # transition of a random start
+    length: int = 0
+    total: float = 0.0
+    value: float = 0.0
+    draws: int = 0  # of chance, since it was made
+
+
+class EnvSource:
+    """Steps n ≥ 1 environments, wrapped as they may be.
+
+    Parameters
+    ----------
+    seed : of the first reset only.
+    actions : (A,) the environment's numbers of the model's actions.
+    opening : takes the first calls, (kind, seed or actions, digest of the answer), for `plays_again`.
+    """
+
+    def __init__(
+        self, env: Any, checker: StepChecker, rng: np.random.Generator, seed: int | None, actions: np.ndarray,
+        opening: list[Any],
+    ):  # fmt: skip
+        self._env, self._checker, self._rng, self._seed = env, checker, rng, seed
+        self._numbers = actions[checker.pmdp.action].tolist()  # plain numbers, one per row: looked up in every step
+        self._opening = opening
+        self._records = not opening  # the first calls of a run, and no others
+        self._single = not is_vector(env)
+        space = env.action_space if self._single else env.single_action_space
+        self._places = actions - int(getattr(space, "start", 0))  # in an action mask
+        self._mode = "DISABLED" if self._single else _autoreset_mode(env)
+        self._lanes = [Lane() for _ in range(1 if self._single else int(env.num_envs))]
+        self._wheres = [partial(self._where, i) for i in range(len(self._lanes))]
+        self._begun = False
+        self._info: Mapping[str, Any] = {}
+        self._tick = self._resets = 0
+
+    def collect(self, request: Request, done: SampledBatch) -> None:
+        self._checker.use(request.policy)
+        if self._single:  # whoever owns it may have used it meanwhile
+            self._begun = False
+        seen: list[int] = []
+        deadline = None
+        try:
+            while done.episodes < min(request.pause, request.episodes_left) and done.steps < request.steps_left:
+                ended = done.episodes
+                self._start(request, request.episodes_left - done.episodes, seen)
+                self._step(request, done, seen)
+                if request.interrupted():
+                    deadline = deadline or time.monotonic() + GRACE_SECONDS
+                    done.interrupted = done.episodes > ended or time.monotonic() >= deadline
+                if done.interrupted or (done.due and done.episodes > ended):
+                    break
+        except BaseException:
+            self._begun = False  # nobody knows where it stands
+            raise
+        finally:
+            if seen:
+                self._checker.experience.add_steps(seen)
+
+    # ------------------------------------------------------------------ beginning episodes
+    def _start(self, request: Request, episodes_left: int, seen: list[int]) -> None:
+        """Reset what has to be, and start episodes while the budget has room."""
+        waiting = (Phase.OVER, Phase.OUTSIDE)
+        if not self._begun or all(lane.phase in waiting for lane in self._lanes):
+            self._reset({} if self._seed is None else {"seed": self._seed}, range(len(self._lanes)))
+            self._begun = True
+        elif over := [i for i, lane in enumerate(self._lanes) if lane.phase is Phase.OVER]:
+            self._records = False  # such a reset cannot be played again
+            self._reset({"options": {"reset_mask": np.isin(np.arange(len(self._lanes)), over)}}, over)
+        room = episodes_left - sum(lane.phase is Phase.ACTIVE for lane in self._lanes)
+        checker = self._checker
+        for i, lane in enumerate(self._lanes):
+            if lane.phase is Phase.FRESH and room > 0:
+                room -= 1
+                lane.phase, lane.length, lane.total, lane.value = Phase.ACTIVE, 0, 0.0, 0.0
+                if lane.drawn is not None:  # the draw of a random start is the episode's first transition
+                    seen.append(lane.drawn)
+                    checker.experience.watch.add(lane.drawn, i, True, lane.draws)
+                    checker.count(checker.pmdp.transition_row[lane.drawn], lane.drawn, request.limits)
+
+    def _reset(self, keywords: dict[str, Any], lanes: Any) -> None:
+        self._resets += 1
+        self._tick += 1
+        watched = self._single and "seed" not in keywords
+        before = generator_state(self._env) if watched else None
+        returned, self._seed = _answer(self._env.reset, **keywords), None
+        if watched:
+            self._checker.experience.watch.reset(before, generator_state(self._env))
+        self._record("reset", keywords.get("seed"), returned)
+        observations, self._info = unpack_reset(returned, lambda: f"{self._place()}reset")
+        for i in lanes:
+            self._begin(observations, i)
+
+    def _begin(self, observations: Any, i: int) -> None:
+        lane = self._lanes[i]
+        where = lambda: f"{self._place(i)}reset"  # noqa: E731
+        info = self._info if self._single else None
+        lane.state, lane.drawn = self._checker.begin(self._part(observations, i), where, info)
+        lane.phase = Phase.FRESH
+        lane.draws += lane.drawn is not None
+
+    # ------------------------------------------------------------------ steps
+    def _step(self, request: Request, done: SampledBatch, seen: list[int]) -> None:
+        checker, lanes = self._checker, self._lanes
+        self._tick += 1
+        rows = []
+        for i, lane in enumerate(lanes):
+            if lane.phase is not Phase.RESETTING:
+                checker.compare_mask(lane.state, self._mask(i), self._places, self._wheres[i])
+            step = lane.length if lane.phase is Phase.ACTIVE else 0
+            rows.append(checker.choose(lane.state, self._rng.random(), step))
+        actions = [self._numbers[row] for row in rows]
+        returned = _answer(self._env.step, actions[0] if self._single else np.array(actions))
+        self._record("step", actions, returned)
+        values = unpack_step(returned, self._wheres[0])
+        self._info = values[4]
+        final = self._info.get("final_obs") if self._mode == "SAME_STEP" else None
+        for i, lane in enumerate(lanes):
+            if lane.phase is Phase.RESETTING:
+                self._begin(values[0], i)
+                continue
+            reward, terminated, truncated = values[1:4] if self._single else (part[i] for part in values[1:4])
+            where = self._wheres[i]
+            ends = flag(terminated, "terminated", where), flag(truncated, "truncated", where)
+            last = self._part(final if final is not None and any(ends) else values[0], i)
+            self._advance(i, rows[i], last, number(reward, where), ends, request, done, seen)
+            if any(ends):
+                lane.phase = Phase.RESETTING if self._mode == "NEXT_STEP" else Phase.OVER
+                if self._mode == "SAME_STEP":
+                    self._begin(values[0], i)
+
+    def _advance(
+        self, i: int, row: int, observation: Any, reward: float, ends: tuple[bool, bool], request: Request,
+        done: SampledBatch, seen: list[int],
+    ) -> None:  # fmt: skip
+        """One transition of a lane; it counts if it belongs to an episode of ours."""
+        checker, lane, (terminated, truncated) = self._checker, self._lanes[i], ends
+        lane.state, t = checker.follow(
+            lane.state,
+            row,
+            observation,
+            reward,
+            terminated,
+            self._wheres[i],
+            lane.length,
+            self._info if self._single else None,
+        )
+        lane.draws += 1
+        if lane.phase is not Phase.ACTIVE or done.steps >= request.steps_left:
+            lane.phase = Phase.OUTSIDE
+            return
+        seen.append(t)
+        checker.experience.watch.add(t, i, lane.length == 0 and lane.drawn is None, lane.draws)
+        done.steps += 1
+        done.due |= checker.count(row, t, request.limits)
+        lane.total += reward
+        lane.value += checker.gain(t, lane.length, reward)
+        lane.length += 1
+        if terminated or truncated or checker.is_too_long(lane.length):
+            cut = not terminated and checker.is_cut(lane.state, lane.length)
+            done.end(lane.total, lane.length, lane.value, cut)
+            lane.phase = Phase.OVER if self._mode == "DISABLED" else Phase.OUTSIDE
+
+    # ------------------------------------------------------------------ of one lane
+    def _part(self, observations: Any, i: int) -> Any:
+        """The observation of one lane; dictionaries and tuples of arrays are batched part by part."""
+        if self._single:
+            return observations
+        if isinstance(observations, Mapping):
+            return {key: self._part(value, i) for key, value in observations.items()}
+        if isinstance(observations, tuple):
+            return tuple(self._part(value, i) for value in observations)
+        return observations[i]
+
+    def _mask(self, i: int) -> Any:
+        """Gymnasium's action mask, all that we read of an ``info`` ourselves; None where there is none."""
+        if not isinstance(self._info, Mapping) or "action_mask" not in self._info:
+            return None
+        if self._single:
+            return self._info["action_mask"]
+        given = "_action_mask" in self._info and self._info["_action_mask"][i]
+        return self._info["action_mask"][i] if given else None
+
+    def _place(self, i: int | None = None) -> str:
+        if self._single:
+            return f"episode {self._resets}, "
+        return f"vector step {self._tick}, " + ("" if i is None else f"sub-environment {i}, ")
+
+    def _where(self, i: int) -> str:
+        return f"{self._place(i)}step {self._lanes[i].length + 1}"
+
+    # ------------------------------------------------------------------ the first calls of a run
+    def _record(self, kind: str, value: Any, returned: Any) -> None:
+        if self._records and len(self._opening) < OPENING:
+            self._opening.append([kind, value, _digest(kind, returned)])
+
+
+@calls_environment
+def _answer(method: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+    """What an environment answers, and nothing else: what comes after it may not be left."""
+    return method(*arguments, **keywords)
+
+
+@interruptible
+def plays_again(env: Any, calls: list[Any], seed: int) -> bool:
+    """Whether an environment answers recorded calls as it did, with another seed; stops at the first difference."""
+    single = not is_vector(env)
+    for k, (kind, value, expected) in enumerate(calls):
+        if kind == "reset":
+            value = seed if k == 0 else value
+            returned = env.reset() if value is None else env.reset(seed=value)
+        else:
+            returned = env.step(value[0] if single else np.asarray(value))
+        if _digest(kind, returned) != expected:
+            return False
+    return True
+
+
+def _digest(kind: str, returned: Any) -> str:
+    """A short fingerprint of what was observed: never of ``info``."""
+    seen = returned
+    if isinstance(returned, tuple):  # the reader sorts out improper answers
+        seen = returned[:1] if kind == "reset" else (returned[0], returned[2:4])
+    found = hashlib.blake2b(digest_size=8)
+    _feed(found, seen)
+    return found.hexdigest()
+
+
+def _feed(found: Any, value: Any) -> None:
+    if isinstance(value, Mapping):
+        for key in sorted(value, key=str):
+            found.update(str(key).encode())
+            _feed(found, value[key])
+    elif isinstance(value, (tuple, list)):
+        found.update(b"(")
+        for item in value:
+            _feed(found, item)
+    elif isinstance(value, np.ndarray) and value.dtype.kind != "O":
+        found.update(value.tobytes())
+    else:
+        found.update(str(value.item() if isinstance(value, np.generic) else value).encode() + b";")
+
+
+def _autoreset_mode(env: Any) -> str:
+    mode = (getattr(env, "metadata", None) or {}).get("autoreset_mode")
+    name = getattr(mode, "name", mode)
+    if name not in ("NEXT_STEP", "SAME_STEP", "DISABLED"):
+        raise ModelError(
+            "the vector environment does not say how it resets (metadata['autoreset_mode']): "
+            "resets cannot be told from transitions"
+        )
+    return str(name)
