@@ -6,35 +6,21 @@ import json
 import math
 import platform
 import sys
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from rpl_agent.errors import DataError
 from rpl_agent.jsonable import jsonable
 from rpl_agent.model.objective import Objective, Sense
 from rpl_agent.model.policy import Policy
-from rpl_agent.schema import Anything, Flag, Maybe, Number, Text, Whole, read_json
+from rpl_agent.schema import Positive, Share, Whole, read, read_json
 
 FORMAT = "rpl-certificate/1"
 #: Differences of rewards below this are rounding: the bounds allow for them without a word.
 ROUNDING = 1e-12
-#: Of a stored certificate; fields with a default may be missing.
-SCHEMA = {
-    "format": Text(), "lower": Number(), "upper": Number(), "delta": Number(0.0, 1.0), "confidence": Text(),
-    "relaxation": Text(), "samples": Whole(), "estimate": Maybe(Number(nan=True)), "evaluated": Maybe(Flag()),
-    "anytime": Maybe(Flag()), "log_e_value": Maybe(Number()), "refuted": Maybe(Flag()), "empty": Maybe(Flag()),
-    "fallback": Maybe(Text()), "edge": Maybe(Text()), "basis": Maybe(Text()), "slack": Maybe(Number(0.0, nan=True)),
-    "model": Maybe(Text()), "reward_error": Maybe(Number(0.0)), "truncation": Maybe(Text()),
-    "model_hash": Maybe(Text()), "iterations": Maybe(Whole()), "timings": Maybe({}), "versions": Maybe({}),
-    "momentary_lower": Maybe(Number(nan=True)), "momentary_upper": Maybe(Number(nan=True)), "attribution": Maybe({}),
-    "episodes_for": Maybe({}), "checked": Maybe(Flag()), "objective": {},
-    "policy": {"rows": Maybe(Anything()), "weights": Maybe(Anything())},
-}  # fmt: skip
 #: stages of `timings` that come after the confidence set
 SOLVING = ("solve", "coupled")
 
@@ -56,12 +42,12 @@ class Certificate:
 
     lower: float
     upper: float
-    delta: float
+    delta: Share
     objective: Objective
     policy: Policy
     confidence: str
     relaxation: str
-    samples: int
+    samples: Whole
     estimate: float = math.nan  # value of the policy at the point estimate: informative, no guarantee
     evaluated: bool = False
     anytime: bool = True  # valid at data-dependent times (False for fixed-N intervals)
@@ -70,7 +56,7 @@ class Certificate:
     empty: bool = False  # no parameter fits all constraints
     fallback: str | None = None  # what was used instead of the configured set, and why
     edge: str | None = None  # parameters whose most likely value lies outside their domain
-    reward_error: float = 0.0  # how far rewards are off the model's, inside lower and upper: a share, or per step
+    reward_error: Positive = 0.0  # how far rewards are off the model's, inside lower and upper: a share, or per step
     basis: str = ""  # of a likelihood set: "bets" on the value, "windows" alone, a "table" of counts without an order
     truncation: str | None = None  # what a time limit of the environment means for the guarantee
     momentary_lower: float = math.nan  # of the last data alone, where this is the best of a run so far
@@ -81,7 +67,7 @@ class Certificate:
     model: str = ""
     model_hash: str = ""
     timings: dict[str, float] = field(default_factory=dict)
-    iterations: int = 0
+    iterations: Whole = 0
     versions: dict[str, str] = field(default_factory=dict)
     checked: bool = False  # both bounds passed the solver's independent check
 
@@ -124,11 +110,6 @@ class Certificate:
         return [note for note in (self.fallback, self.edge, order, rewards, self.truncation, unchecked) if note]
 
     @property
-    def optimum_bound(self) -> float:
-        """The optimistic side: no policy does better than this."""
-        return self.upper if self.objective.sense is Sense.MAX else self.lower
-
-    @property
     def e_value(self) -> float:
         return math.exp(min(self.log_e_value, 700.0))
 
@@ -142,16 +123,7 @@ class Certificate:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able; infinities as the strings "inf" and "-inf"."""
-        data = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("policy", "objective")}
-        rows = None if self.policy.rows is None else self.policy.rows.tolist()
-        weights = None if self.policy.weights is None else self.policy.weights.tolist()
-        extra = {"gap": self.gap, "guarantee": self.guarantee}
-        return {
-            "format": FORMAT,
-            **jsonable(data | extra),
-            "objective": self.objective.to_dict(),
-            "policy": {"rows": rows, "weights": weights},
-        }
+        return {"format": FORMAT, **jsonable(self), "gap": jsonable(self.gap), "guarantee": jsonable(self.guarantee)}
 
     def to_json(self, path: str | Path | None = None) -> str:
         text = json.dumps(self.to_dict(), allow_nan=False)
@@ -163,23 +135,10 @@ class Certificate:
     def from_json(cls, source: str | Path) -> Certificate:
         """From a JSON text or a file."""
         text = source if isinstance(source, str) and source.lstrip().startswith("{") else Path(source).read_text()
-        data = read_json(text, SCHEMA, "the certificate")
-        if data["format"] != FORMAT:
-            raise DataError(f"not a certificate: format is {data['format']!r}, expected {FORMAT!r}")
-        names = {f.name for f in fields(cls)} - {"policy", "objective"}
-        values: dict[str, Any] = {k: v for k, v in data.items() if k in names}
-        values |= {k: float(v) for k, v in values.items() if v in ("inf", "-inf", "nan")}
-        try:
-            rows, weights = data["policy"]["rows"], data["policy"]["weights"]
-            policy = Policy(
-                rows=None if rows is None else _array(rows, np.int64),
-                weights=None if weights is None else _array(weights, np.float64),
-            )
-            return cls(policy=policy, objective=Objective.from_dict(data["objective"]), **values)
-        except DataError:
-            raise
-        except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
-            raise DataError(f"not a certificate: {error}") from None
+        data = read_json(text, "the certificate")
+        if data.get("format") != FORMAT:
+            raise DataError(f"not a certificate: format is {data.get('format')!r}, expected {FORMAT!r}")
+        return read(data, cls, "the certificate")
 
     def __str__(self) -> str:
         subject = (
@@ -200,14 +159,6 @@ class Certificate:
         if self.explanation:
             lines.append(f"  estimate: {self.explanation}")
         return "\n".join([*lines, *(f"  NOTE: {note}" for note in self.notes)])
-
-
-def _array(values: Any, dtype: Any) -> np.ndarray:
-    """An array of numbers of one kind; a text or a boolean among them is an error."""
-    found = np.array(values)
-    if found.dtype.kind not in ("iu" if dtype is np.int64 else "iuf") or found.ndim not in (1, 2):
-        raise DataError(f"not a certificate: its policy holds {found.dtype} in {found.ndim} dimensions")
-    return found.astype(dtype)
 
 
 @cache

@@ -27,16 +27,32 @@ from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 from rpl_agent.pipeline import Config, certify_uncertainty, uncertainty_from
 from rpl_agent.proof import belongs, read_proof
-from rpl_agent.schema import Maybe, Text, Whole, check, read_json
+from rpl_agent.schema import Whole, read, read_json
 
-_PAIRS, _HEX = [[Whole()]], Text(64, hexadecimal=True)
-#: Of the data inside a stored certificate: (transition, count) and, per mark, (expression, count).
-SCHEMA = {
-    "schedule": Text(), "planned": Whole(), "transitions": _PAIRS,
-    "marks": [{
-        "total": Whole(), "weight": _HEX, "successes": _PAIRS, "progress": Maybe(_HEX), "trials": Maybe(_PAIRS),
-    }],
-}  # fmt: skip
+Pairs = list[tuple[Whole, Whole]]
+
+
+@dataclass(frozen=True)
+class StoredMark:
+    """One `Mark`; floats as hexadecimal numbers, counts as (expression, count)."""
+
+    total: Whole
+    weight: str
+    successes: Pairs
+    progress: str = "0x0p0"
+    trials: Pairs | None = None
+
+
+@dataclass(frozen=True)
+class StoredData:
+    """The data inside a stored certificate; counts as (transition, count)."""
+
+    schedule: str
+    planned: Whole
+    transitions: Pairs
+    marks: list[StoredMark]
+
+
 #: A claim may exceed the new bound by this share of it: another start ends in other last digits.
 ALLOWED = 4e-6
 
@@ -220,17 +236,19 @@ def data_to_json(counts: Counts) -> dict[str, Any]:
 
 def data_from_json(pmdp: ParametricMDP, data: Mapping[str, Any]) -> Counts:
     """Inverse of `data_to_json`; data that do not fit the model are an error."""
-    check(data, SCHEMA, "the certificate's data")
-    marks = data["marks"]
-    size = pmdp.num_expressions
+    found = read(data, StoredData, "the certificate's data")
+    marks, size = found.marks, pmdp.num_expressions
+    try:
+        weights, progress = ([float.fromhex(getattr(m, name)) for m in marks] for name in ("weight", "progress"))
+    except (ValueError, OverflowError) as error:
+        raise DataError(f"the certificate's data: {error}") from None
     return Counts.from_arrays(pmdp, {
-        "schedule": np.array(data["schedule"]), "planned": np.array(data["planned"]),
-        "transitions": _dense(data["transitions"], pmdp.num_transitions),
-        "mark_totals": np.array([m["total"] for m in marks], dtype=np.int64),
-        "mark_weights": np.array([float.fromhex(m["weight"]) for m in marks]),
-        "mark_progress": np.array([float.fromhex(m.get("progress", "0x0p0")) for m in marks]),
-        "mark_successes": np.array([_dense(m["successes"], size) for m in marks]).reshape(-1, size),
-        "mark_trials": np.array([_dense(m["trials"], size) for m in marks if m.get("trials")]).reshape(-1, size),
+        "schedule": np.array(found.schedule), "planned": np.array(found.planned),
+        "transitions": _dense(found.transitions, pmdp.num_transitions),
+        "mark_totals": np.array([m.total for m in marks], dtype=np.int64),
+        "mark_weights": np.array(weights), "mark_progress": np.array(progress),
+        "mark_successes": np.array([_dense(m.successes, size) for m in marks]).reshape(-1, size),
+        "mark_trials": np.array([_dense(m.trials, size) for m in marks if m.trials]).reshape(-1, size),
     })  # fmt: skip
 
 
@@ -246,11 +264,14 @@ def read_with_data(path: Path) -> tuple[Certificate, dict[str, Any] | None, dict
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read: {error}") from None
-    found = read_json(text, {"data": Maybe({}), "source": Maybe({})}, str(path))
+    found = read_json(text, str(path))
     certificate = Certificate.from_json(text)
     for name in ("gap", "guarantee"):  # of the bounds, for readers
         if name in found and found[name] != certificate.to_dict()[name]:
             raise DataError(f"{path}: the {name} is {found[name]}, by the bounds it is {certificate.to_dict()[name]}")
+    for name in ("data", "source"):
+        if not isinstance(found.get(name), dict | None):
+            raise DataError(f"{path}: {name} is not an object")
     return certificate, found.get("data"), found.get("source")
 
 
@@ -259,10 +280,10 @@ def _sparse(counts: np.ndarray) -> list[list[int]]:
     return np.stack([places, counts[places]], axis=1).tolist()
 
 
-def _dense(pairs: list[list[int]], size: int) -> np.ndarray:
+def _dense(pairs: Pairs, size: int) -> np.ndarray:
     counts = np.zeros(size, dtype=np.int64)
     for pair in pairs:
-        if len(pair) != 2 or not 0 <= pair[0] < size:
+        if pair[0] >= size:
             raise DataError(f"the certificate's data hold {pair}, which does not fit the model")
         counts[pair[0]] = pair[1]
     return counts

@@ -18,6 +18,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -35,6 +36,7 @@ from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 from rpl_agent.pipeline import Config, Solutions, Uncertainty, certify_uncertainty, timed, uncertainty_from
+from rpl_agent.schema import Positive, Whole
 
 #: What a run's time goes to, in the order it happens; anything else certify times is counted as "region". Logging is
 #: all that follows a certificate: tables, events, pictures, callbacks.
@@ -43,24 +45,31 @@ STAGES = ("sampling", "intervals", "region", "relaxation", "solve", "proof", "lo
 UNCHANGED = 0.05
 
 
-class Planner:
+@dataclass
+class Memory:
+    """What a checkpoint holds of a planner under the same names."""
+
+    skipped: Whole = 0
+    seconds: dict[str, Positive] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
+    evidence: Doubt = NO_DOUBT  # the strongest so far: what was refuted once stays refuted
+    estimate: np.ndarray | None = None  # (d,) warm start of the next update's point estimate
+    seen: np.ndarray | None = None  # successes of unknown expressions at the last update
+    optimistic: Exploration | None = None
+
+
+class Planner(Memory):
     """Uncertainty, optimism and certificates for one model."""
 
     def __init__(self, pmdp: ParametricMDP, objective: Objective, config: Config, unchanged: float = UNCHANGED):
+        super().__init__()
         self.pmdp, self.objective, self.config = pmdp, objective, config
         self.unchanged = unchanged
-        self.optimistic: Exploration | None = None
         self.informative: Policy | None = None  # what lowers the variance of the value fastest, if that was asked for
         self.solutions = Solutions()
-        self.estimate: np.ndarray | None = None  # (d,) warm start of the next update's point estimate
         self.uncertainty: Uncertainty | None = None  # of the last certificate, for figures and widths
-        self.seconds = dict.fromkeys(STAGES, 0.0)
-        self.skipped = 0
-        self.evidence = NO_DOUBT  # the strongest so far: what was refuted once stays refuted
         #: Whether certificates rest on bets, for which marks have to be taken.
         self.bets = (config.confidence, config.relaxation) == ("likelihood", "coupled") and bets_apply(pmdp, objective)
         self._unknown = ~pmdp.table.is_constant
-        self.seen: np.ndarray | None = None  # successes of unknown expressions at the last update
         self._warned: set[str | type[Warning]] = set()
 
     @interruptible

@@ -14,7 +14,7 @@ from rpl_agent.agent.forecast import Forecast, Sampler, forecast
 from rpl_agent.agent.output.logger import Logger
 from rpl_agent.agent.schedule import Never
 from rpl_agent.agent.session import Session
-from rpl_agent.agent.storage.state import capture, restore
+from rpl_agent.agent.storage.state import capture, read_state, restore
 from rpl_agent.errors import ModelError
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy
@@ -31,6 +31,7 @@ class Queries:
     schedule: Any
     weight: float
     exploration: str
+    settings: Any
     _logger: Logger
     _source: Any
 
@@ -133,14 +134,14 @@ class Queries:
 
     def get_parameters(self) -> dict[str, Any]:
         """What was learned (counts with their marks, counters, sampling policy) as plain data, as in a checkpoint."""
-        state, arrays = capture(self.session, self.schedule, {}, None)
+        state, arrays = capture(self.session, self.schedule, self.settings, None)
         return {"state": state, "arrays": arrays}
 
     def set_parameters(self, parameters: Mapping[str, Any], exact_match: bool = True) -> None:
         """Take over what `get_parameters` of an agent with the same model gave; chance goes on afresh."""
         if not isinstance(parameters, Mapping) or not {"state", "arrays"} <= set(parameters):
             raise ModelError("parameters are what get_parameters() of another agent returned")
-        restore(self.session, parameters["state"], parameters["arrays"])
+        restore(self.session, read_state(parameters["state"], parameters["arrays"]))
         self._source = self.session.source_state = None
 
     def __repr__(self) -> str:

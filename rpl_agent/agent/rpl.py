@@ -30,7 +30,7 @@ from rpl_agent.agent.schedule import Doubling, Schedule, Target
 from rpl_agent.agent.session import Session, require
 from rpl_agent.agent.storage import checkpoint
 from rpl_agent.agent.storage.run_folder import CHECKPOINT, write_run
-from rpl_agent.agent.storage.state import capture, restore, settings_from_state, stored_model
+from rpl_agent.agent.storage.state import Settings, agent_arguments, capture, read_state, restore, stored_model
 from rpl_agent.agent.world.actions import ActionToEnv
 from rpl_agent.agent.world.attach import Attachment, attach, make_env
 from rpl_agent.agent.world.env_facts import refuse_policy_network
@@ -370,15 +370,17 @@ class RPLAgent(Queries):
         return prediction.ActingPolicy(self, deterministic)
 
     # ------------------------------------------------------------------ files
+    @property
+    def settings(self) -> Settings:
+        """What a checkpoint holds of the agent itself."""
+        end = None if self.end is None else self.pmdp.state_index(self.end)
+        return Settings(self.weight, self.compiled, self.check_rewards, self.mode, self.exploration, end)
+
     def save(self, path: str | os.PathLike) -> None:
         """Everything needed to go on: a zip of JSON and npz, written atomically (``.zip`` is added)."""
         source = self._source
         stream = self.session.source_state if source is None else source.get_state()
-        settings = {
-            "weight": self.weight, "compiled": self.compiled, "check_rewards": self.check_rewards, "mode": self.mode,
-            "exploration": self.exploration, "end": None if self.end is None else self.pmdp.state_index(self.end),
-        }  # fmt: skip
-        checkpoint.write(_zipped(path), *capture(self.session, self.schedule, settings, stream))
+        checkpoint.write(_zipped(path), *capture(self.session, self.schedule, self.settings, stream))
         self.session.stored_steps = self.session.steps
 
     @classmethod
@@ -400,20 +402,18 @@ class RPLAgent(Queries):
         A damaged file is an error, unless the one before it is still there: then that is used, with a warning.
         """
         state, arrays = checkpoint.read_latest(path if Path(path).exists() else _zipped(path))
-        settings = settings_from_state(state, schedule)
+        stored = read_state(state, arrays)
         agent = cls(
-            **settings, pmdp=pmdp, observation_to_state=observation_to_state, action_to_env=action_to_env,
-            tensorboard_log=tensorboard_log, verbose=verbose,
+            **agent_arguments(stored, schedule), pmdp=pmdp, observation_to_state=observation_to_state,
+            action_to_env=action_to_env, tensorboard_log=tensorboard_log, verbose=verbose,
         )  # fmt: skip
-        model = pmdp or stored_model(state, arrays)
-        if model is not None:
-            agent.session.start(model, settings["objective"])
+        agent.session.start(pmdp or stored_model(state, arrays), stored.objective)
         if env is None and pmdp is None:
-            env = make_env(state.get("env"), required=model is None)
+            env = make_env(stored.session.env_spec)
         if env is not None:
             agent.set_env(env)
-        restore(agent.session, state, arrays)
-        agent.mode = state["settings"]["mode"]
+        restore(agent.session, stored)
+        agent.mode = stored.settings.mode
         return agent
 
     def _reset_counters(self) -> None:

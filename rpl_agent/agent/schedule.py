@@ -222,9 +222,6 @@ class Target:
         left = share * self.goal - (episodes if self.unit == "episodes" else steps)
         return max(1, math.ceil(left if self.unit == "episodes" else left * episodes / max(steps, 1)))
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def next_log(episodes: int, interval: int | None) -> int:
     """The first log point after this many episodes."""

@@ -7,14 +7,13 @@ its settings, the environment, the logs. Nothing in here reads the agent.
 from __future__ import annotations
 
 import time
-from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from rpl_agent.agent.planner import Planner
-from rpl_agent.agent.sampling.experience import Experience, SampledBatch
+from rpl_agent.agent.sampling.experience import Experience, SampledBatch, StreamState
 from rpl_agent.agent.schedule import Limits, Progress, Schedule, Target
 from rpl_agent.agent.world.plays import truncation_note
 from rpl_agent.certificate import Certificate
@@ -25,43 +24,46 @@ from rpl_agent.model.objective import Objective, Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 from rpl_agent.pipeline import Config
+from rpl_agent.schema import Whole
 
 #: Returns and lengths of the last episodes that the rollout/* means are over (SB3's window).
 WINDOW = 100
 
 
-class Session:
-    """What is learned about one model.
+@dataclass
+class Learned:
+    """What a checkpoint holds of a session under the same names."""
 
-    Parameters
-    ----------
-    seed : of everything random.
-    config : how to certify.
-    """
+    seed: int  # of everything random
+    episodes: Whole = 0
+    steps: Whole = 0
+    updates: Whole = 0
+    cut: Whole = 0  # episodes that a time limit ended before the objective was decided
+    time_limit: Whole | None = None  # of the environment, and whether it can end a play too early
+    limit_cuts: bool = False
+    interrupted: bool = False
+    target: Target | None = None
+    certificate: Certificate | None = None
+    returns: list[float] = field(default_factory=list)  # of the last episodes
+    lengths: list[Whole] = field(default_factory=list)
+    sources: Whole = 0  # streams of episodes that were started, over all resumptions
+    env_spec: dict[str, Any] | None = None
+    sampling: Policy | None = None  # the policy episodes are drawn with
+    informative: Policy | None = None  # the policy of episodes that serve the certificate, if any
+    limits: Limits | None = None  # when the next update is due
+
+
+class Session(Learned):
+    """What is learned about one model; ``config`` says how to certify."""
 
     def __init__(self, seed: int, config: Config):
-        self.seed, self.config = seed, config
+        super().__init__(seed)
+        self.config = config
         self.rng = np.random.default_rng(seed)  # of the sampling policy's choices
-        self.episodes = 0
-        self.steps = 0
         self.stored_steps = 0  # of them, in a checkpoint
-        self.updates = 0
-        self.time_limit: int | None = None  # of the environment, and whether it can end a play too early
-        self.limit_cuts = False
-        self.cut = 0  # episodes that a time limit ended before the objective was decided
-        self.interrupted = False
-        self.target: Target | None = None
-        self.certificate: Certificate | None = None
         self.earlier: dict[str, Counts] = {}  # the data that its "lower" and "upper" rest on, the best of the run
-        self.returns: deque[float] = deque(maxlen=WINDOW)
-        self.lengths: deque[int] = deque(maxlen=WINDOW)
-        self.sources = 0  # streams of episodes that were started, over all resumptions
-        self.source_state: dict[str, Any] | None = None  # of a checkpoint, until the stream is started again
+        self.source_state: StreamState | None = None  # of a checkpoint, until the stream is started again
         self.opening: list[Any] = []  # the first calls of the environment, to notice one that repeats them
-        self.env_spec: dict[str, Any] | None = None
-        self.sampling: Policy | None = None  # the policy episodes are drawn with
-        self.informative: Policy | None = None  # the policy of episodes that serve the certificate, if any
-        self.limits: Limits | None = None  # when the next update is due
         self.clock = Clock()
         self.stored_model: tuple[dict[str, Any], dict[str, np.ndarray]] | None = None  # as checkpoints hold it
         self._pmdp: ParametricMDP | None = None
@@ -120,8 +122,8 @@ class Session:
         self.episodes += done.episodes
         self.steps += done.steps
         self.cut += done.cut
-        self.returns.extend(done.returns[-WINDOW:])
-        self.lengths.extend(done.lengths[-WINDOW:])
+        self.returns = [*self.returns, *done.returns][-WINDOW:]
+        self.lengths = [*self.lengths, *done.lengths][-WINDOW:]
         self.interrupted = self.interrupted or done.interrupted
 
     def update(self, schedule: Schedule, policy: Policy | None, informative: Policy | None = None) -> None:

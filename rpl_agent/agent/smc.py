@@ -21,6 +21,7 @@ from rpl_agent.agent.schedule import Doubling
 from rpl_agent.certificate import Certificate
 from rpl_agent.evidence.ledger import split_paths
 from rpl_agent.evidence.paths import reach_bounds
+from rpl_agent.model.csr import reached
 from rpl_agent.model.objective import Kind, Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.ranges import range_on_box
@@ -108,13 +109,7 @@ def _ends(pmdp: ParametricMDP, objective: Objective) -> tuple[np.ndarray, np.nda
     possible = range_on_box(pmdp.table, pmdp.domain.lower, pmdp.domain.upper)[1][pmdp.expression] > 0.0
     source = pmdp.row_state[pmdp.transition_row]
     open_moves = possible & ~task.decided[source]
-    hopeful = target.copy()
-    while True:
-        more = hopeful.copy()
-        more[source[open_moves & hopeful[pmdp.successor]]] = True
-        if (more == hopeful).all():
-            return target, ~hopeful
-        hopeful = more
+    return target, ~reached(pmdp.successor[open_moves], source[open_moves], np.flatnonzero(target), pmdp.num_states)
 
 
 def check(env: Any, config: Config, epsilon: float, *, budget: int, seed: int = 0) -> SampledAnswer:

@@ -14,13 +14,14 @@ import inspect
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from rpl_agent.agent.prediction import predict
-from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatch
-from rpl_agent.agent.sampling.sources import plain_state, set_generator
+from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatch, StreamState
+from rpl_agent.agent.sampling.sources import set_generator
 from rpl_agent.agent.sampling.stream import Stream
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.storage import checkpoint
@@ -28,14 +29,25 @@ from rpl_agent.agent.world.attach import Attachment, attach
 from rpl_agent.agent.world.observations import StateOf
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
+from rpl_agent.jsonable import jsonable
 from rpl_agent.model import Objective, ParametricMDP, Policy
-from rpl_agent.schema import Text, Whole, check
+from rpl_agent.schema import Whole, read
 
-#: Of a saved learner's state.json.
-SCHEMA = {
-    "learner": Text(), "config": {}, "model": Text(), "rng": {}, "source": {},
-    "progress": dict.fromkeys(("episodes", "timesteps", "updates", "planned", "sources"), Whole()),
-}  # fmt: skip
+
+@dataclass
+class SavedLearner:
+    """state.json of a learner."""
+
+    learner: str
+    config: dict[str, Any]
+    model: str
+    rng: dict[str, Any]
+    source: StreamState
+    episodes: Whole
+    timesteps: Whole
+    updates: Whole
+    planned: Whole
+    sources: Whole
 
 
 class Baseline(ABC):
@@ -66,7 +78,7 @@ class Baseline(ABC):
         self._stream: Stream
         self._sources = 0
         self._rng = np.random.default_rng(seed)
-        self._pending: tuple[dict[str, Any], dict[str, np.ndarray]] | None = None
+        self._pending: tuple[SavedLearner, dict[str, np.ndarray]] | None = None
 
     # ------------------------------------------------------------------ surface
     def learn(
@@ -109,7 +121,7 @@ class Baseline(ABC):
             self._reset()
             if self._pending is not None:
                 stored = self._restore(*self._pending)
-                opening, self._pending = stored["opening"], None
+                opening, self._pending = stored.opening, None
         self._stream = Stream(attached, self.experience, self._rng, self._fresh_seed, opening, stored)
 
     def _fresh_seed(self) -> int:
@@ -184,48 +196,43 @@ class Baseline(ABC):
 
     def save(self, path: str | os.PathLike) -> None:
         """Write everything learned, in the agent's format; the file appears whole or not at all."""
-        state = {
-            "learner": type(self).__name__, "config": self._config(), "model": self.world.pmdp.content_hash,
-            "progress": {
-                "episodes": self.num_episodes, "timesteps": self.num_timesteps, "updates": self.num_updates,
-                "planned": self.planned_episodes, "sources": self._sources,
-            },
-            "rng": plain_state(self._rng.bit_generator.state), "source": self._stream.get_state(),
-        }  # fmt: skip
+        state = SavedLearner(
+            type(self).__name__, self._config(), self.world.pmdp.content_hash, dict(self._rng.bit_generator.state),
+            self._stream.get_state(), self.num_episodes, self.num_timesteps, self.num_updates, self.planned_episodes,
+            self._sources,
+        )  # fmt: skip
         counts = {f"counts.{name}": array for name, array in self.experience.counts.to_arrays().items()}
-        checkpoint.write(path, state, self._arrays() | counts)
+        checkpoint.write(path, jsonable(state), self._arrays() | counts)
 
     @classmethod
     def load(cls, path: str | os.PathLike, env: Any = None, *, observation_to_state: StateOf | None = None) -> Baseline:
         """Read a saved learner; without an environment it waits for `set_env`."""
         state, arrays = checkpoint.read_latest(path)
-        check(state, SCHEMA, os.fspath(path))
-        if state["learner"] != cls.__name__:
-            raise DataError(f"{os.fspath(path)!r} holds a {state['learner']}, not a {cls.__name__}")
+        saved = read(state, SavedLearner, os.fspath(path))
+        if saved.learner != cls.__name__:
+            raise DataError(f"{os.fspath(path)!r} holds a {saved.learner}, not a {cls.__name__}")
         try:
-            config = {"weight" if key == "greedy_weight" else key: value for key, value in state["config"].items()}
+            config = {"weight" if key == "greedy_weight" else key: value for key, value in saved.config.items()}
             agent = cls(**config, observation_to_state=observation_to_state)  # 0.2 called it greedy_weight
         except TypeError as error:
             raise DataError(f"{os.fspath(path)!r}: {error}") from None
-        agent._pending = (state, arrays)
+        agent._pending = (saved, arrays)
         if env is not None:
             agent.set_env(env)
         return agent
 
-    def _restore(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    def _restore(self, saved: SavedLearner, arrays: dict[str, np.ndarray]) -> StreamState:
         """Everything but the stream, whose state is returned."""
-        if state["model"] != self.world.pmdp.content_hash:
+        if saved.model != self.world.pmdp.content_hash:
             self._world = None
             raise DataError("the saved learner is for another model than this environment's")
-        progress = state["progress"]
-        self.num_episodes, self.num_timesteps = progress["episodes"], progress["timesteps"]
-        self.num_updates, self.planned_episodes = progress["updates"], progress["planned"]
-        self._sources = progress["sources"]
-        set_generator(self._rng, state["rng"])
+        self.num_episodes, self.num_timesteps, self.num_updates = saved.episodes, saved.timesteps, saved.updates
+        self.planned_episodes, self._sources = saved.planned, saved.sources
+        set_generator(self._rng, saved.rng)
         counts = {k.removeprefix("counts."): v for k, v in arrays.items() if k.startswith("counts.")}
         try:
             self.experience = Experience(self.world.pmdp, Counts.from_arrays(self.world.pmdp, counts))
             self._set_arrays(arrays)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"the saved learner is not readable: {error}") from None
-        return state["source"]
+        return saved.source

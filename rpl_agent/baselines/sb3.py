@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from io import BytesIO
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict
 
 import gymnasium as gym
 import numpy as np
@@ -25,7 +25,7 @@ from rpl_agent.agent.world.attach import Attachment, attach
 from rpl_agent.agent.world.observations import StateOf
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.model import ParametricMDP, Policy
-from rpl_agent.schema import Text, Whole, check
+from rpl_agent.schema import Whole, read
 
 ALGORITHMS: dict[str, Any] = {"dqn": DQN, "ppo": PPO, "maskable-ppo": MaskablePPO}
 #: Small networks, because states are a handful of variables; almost no discount, because the objectives have none.
@@ -38,10 +38,18 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "ppo": _COMMON | {"learning_rate": 1e-3, "rollout": 2048, "batch_size": 128, "ent_coef": 0.02},
     "maskable-ppo": _COMMON | {"learning_rate": 1e-3, "rollout": 2048, "batch_size": 128, "ent_coef": 0.0},
 }
-#: Of a saved agent's state.json.
-SCHEMA = {"learner": Text(), "seed": Whole(), "model": Text(), "episodes": Whole(), "timesteps": Whole()}
 #: States per forward pass when the whole policy is read out.
 READ_OUT = 65_536
+
+
+class SavedAgent(TypedDict):
+    """state.json of an agent."""
+
+    learner: str
+    seed: Whole
+    model: str
+    episodes: Whole
+    timesteps: Whole
 
 
 def state_features(pmdp: ParametricMDP) -> np.ndarray:
@@ -282,7 +290,7 @@ class SB3Agent:
     def load(cls, path: str | os.PathLike, env: gym.Env, *, observation_to_state: StateOf | None = None) -> SB3Agent:
         """Read a saved agent. SB3's archive contains pickled parts: load only files you trust."""
         state, arrays = checkpoint.read_latest(path)
-        check(state, SCHEMA, os.fspath(path))
+        state = read(state, SavedAgent, os.fspath(path))  # type: ignore[assignment]
         kind, _, algorithm = state["learner"].partition(":")
         if kind != "sb3" or algorithm not in ALGORITHMS or "sb3" not in arrays:
             raise DataError(f"{os.fspath(path)!r} holds a {state['learner']}, not an SB3 agent")

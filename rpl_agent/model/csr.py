@@ -1,8 +1,9 @@
-"""Compressed rows (CSR): the entries of some rows, and the best row of every state."""
+"""Compressed rows (CSR): the entries of some rows, the best row of every state, what can be reached."""
 
 from __future__ import annotations
 
 import numpy as np
+import scipy
 
 
 def gather(ptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -22,3 +23,13 @@ def best_rows(q: np.ndarray, state_ptr: np.ndarray, row_state: np.ndarray) -> np
     rows = state_ptr[:-1].astype(np.int64)
     rows[row_state[hit]] = hit
     return rows
+
+
+def reached(tails: np.ndarray, heads: np.ndarray, starts: np.ndarray, nodes: int) -> np.ndarray:
+    """(nodes,) bool: which can be reached from the starts (k,) along edges from tails to heads (n,)."""
+    first, size = np.full(len(starts), nodes), nodes + 1  # one more node in front of all starts
+    edges = (np.concatenate([tails, first]), np.concatenate([heads, starts]))
+    graph = scipy.sparse.csr_array((np.ones(len(edges[0]), dtype=np.int32), edges), shape=(size, size))
+    found = np.zeros(size, dtype=bool)
+    found[scipy.sparse.csgraph.breadth_first_order(graph, nodes, return_predecessors=False)] = True
+    return found[:nodes]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import gcd, lcm
+from typing import Any
 
 import numpy as np
 import scipy
@@ -124,17 +125,11 @@ class ExpressionTable:
         for polynomial in polynomials:
             for m, c in polynomial.terms.items():
                 denominators[index[m]] = lcm(denominators[index[m]], c.denominator)
-        indptr = [0]
-        indices: list[int] = []
-        data: list[int] = []
-        for polynomial in polynomials:
-            row = sorted((index[m], int(c * denominators[index[m]])) for m, c in polynomial.terms.items())
-            indices.extend(i for i, _ in row)
-            data.extend(v for _, v in row)
-            indptr.append(len(indices))
-        big = any(abs(v) > INT64_SAFE for v in data)
-        packed = np.array(data, dtype=object if big else np.int64)
-        return cls(parameters, exponents, (np.array(indptr), np.array(indices, dtype=np.int32), packed), denominators)
+        rows = [
+            sorted((index[m], int(c * denominators[index[m]])) for m, c in polynomial.terms.items())
+            for polynomial in polynomials
+        ]
+        return cls(parameters, exponents, _packed(rows), denominators)
 
     @classmethod
     def from_integers(
@@ -169,16 +164,7 @@ class ExpressionTable:
         order = sorted(range(len(keys)), key=keys.__getitem__)
         rank = np.empty(len(order), dtype=np.int32)
         rank[order] = np.arange(len(order), dtype=np.int32)
-        indptr = [0]
-        indices: list[int] = []
-        data: list[int] = []
-        for f in order:
-            for i, v in self._key(f):
-                indices.append(renumber[i])
-                data.append(v // shrink[i])
-            indptr.append(len(indices))
-        packed = np.array(data, dtype=object if any(abs(v) > INT64_SAFE for v in data) else np.int64)
-        numerators = (np.array(indptr), np.array(indices, dtype=np.int32), packed)
+        numerators = _packed([[(renumber[i], v // shrink[i]) for i, v in self._key(f)] for f in order])
         denominators = [self.denominators[i] // shrink[i] for i in used]
         monomials = None if self.is_plain and len(used) == self.num_monomials else self.monomials[used]
         return ExpressionTable(self.parameters, monomials, numerators, denominators), rank
@@ -186,7 +172,7 @@ class ExpressionTable:
     def _sorted_dense(self) -> tuple[ExpressionTable, np.ndarray]:
         """`sorted` for few monomials: whole columns at a time."""
         dense = np.zeros((self.num_expressions, self.num_monomials), dtype=np.int64)
-        dense[np.repeat(np.arange(self.num_expressions), np.diff(self.indptr)), self.indices] = self.data
+        dense[self.owner, self.indices] = self.data
         used = [i for i in range(self.num_monomials) if i == 0 or dense[:, i].any()]
         shrink = [gcd(self.denominators[i], *np.unique(dense[:, i]).tolist()) for i in used]
         dense = np.column_stack([dense[:, i] // g for i, g in zip(used, shrink)])
@@ -213,8 +199,15 @@ class ExpressionTable:
         return len(self.denominators)
 
     @cached_property
+    def degrees(self) -> np.ndarray:
+        """(F,) degree of every expression."""
+        found = np.zeros(self.num_expressions, dtype=np.int64)
+        np.maximum.at(found, self.owner, self.monomial_degrees[self.indices])
+        return found
+
+    @cached_property
     def degree(self) -> int:
-        return int(self.monomial_degrees[np.unique(self.indices)].max(initial=0))
+        return int(self.degrees.max(initial=0))
 
     @property
     def is_affine(self) -> bool:
@@ -241,9 +234,7 @@ class ExpressionTable:
     @cached_property
     def is_constant(self) -> np.ndarray:
         """(F,) whether the expression uses no parameter."""
-        nonconstant = np.zeros(self.num_expressions, dtype=np.int64)
-        np.add.at(nonconstant, self.owner[self.indices != 0], 1)
-        return nonconstant == 0
+        return np.bincount(self.owner[self.indices != 0], minlength=self.num_expressions) == 0
 
     @property
     def owner(self) -> np.ndarray:
@@ -305,6 +296,15 @@ class ExpressionTable:
             terms[self._monomial(i)] = Fraction(int(self.data[k]), self.denominators[i])
         return Polynomial(terms)
 
+    def stored_parts(self) -> dict[str, Any]:
+        """What the constructor takes, for files; numerators that do not fit 64 bits are a list."""
+        large = self.data.dtype == object
+        return {
+            "parameters": self.parameters, "monomials": None if self.is_plain else self.monomials,
+            "indptr": np.asarray(self.indptr), "indices": self.indices, "data": None if large else self.data,
+            "large": self.data.tolist() if large else None, "denominators": self.denominators,
+        }  # fmt: skip
+
     def _monomial(self, i: int) -> Monomial:
         if self.is_plain:
             return ((self.parameters[i - 1], 1),) if i else ONE
@@ -357,6 +357,14 @@ class ExpressionTable:
         return Reduction(matrix, pivots, weights, identity, exponents)
 
 
+def _packed(rows: Sequence[Sequence[tuple[int, int]]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(indptr, indices, data) of rows of (monomial, numerator)."""
+    data = [v for row in rows for _, v in row]
+    kind = object if any(abs(v) > INT64_SAFE for v in data) else np.int64
+    indptr = np.cumsum([0, *(len(row) for row in rows)])
+    return indptr, np.array([i for row in rows for i, _ in row], dtype=np.int32), np.array(data, dtype=kind)
+
+
 #: A prime below 2^31, so that products of residues fit into int64.
 PRIME = 2**31 - 1
 
@@ -400,13 +408,10 @@ def _rational_row_echelon(table: ExpressionTable) -> tuple[list[list[Fraction]],
     """
     columns = table.num_monomials - 1
     dense = np.zeros((table.num_expressions, columns), dtype=object)
-    row_of = np.repeat(np.arange(table.num_expressions), np.diff(table.indptr))
     keep = table.indices != 0
-    scale = 1
-    for q in table.denominators[1:]:
-        scale = lcm(scale, q)
+    scale = lcm(*table.denominators[1:])
     factors = np.array([1] + [scale // q for q in table.denominators[1:]], dtype=object)
-    dense[row_of[keep], table.indices[keep] - 1] = table.data[keep].astype(object) * factors[table.indices[keep]]
+    dense[table.owner[keep], table.indices[keep] - 1] = table.data[keep].astype(object) * factors[table.indices[keep]]
     largest = max((abs(int(v)) for v in table.data), default=0) * max((int(v) for v in factors), default=1)
     if largest < 2**40:
         dense = np.unique(dense.astype(np.int64), axis=0).astype(object)

@@ -23,6 +23,7 @@ from math import gcd, lcm, log
 
 import numpy as np
 import scipy
+from numpy.polynomial.polynomial import polydiv
 
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.domain import Domain
@@ -76,11 +77,7 @@ class Factors:
     @cached_property
     def degrees(self) -> np.ndarray:
         """(n,) the degree of every form."""
-        forms = self.forms
-        owner = np.repeat(np.arange(len(forms)), np.diff(forms.indptr))
-        found = np.zeros(len(forms), dtype=np.int64)
-        np.maximum.at(found, owner, forms.monomial_degrees[forms.indices])
-        return found
+        return self.forms.degrees
 
 
 def factors(pmdp: ParametricMDP) -> Factors:
@@ -131,8 +128,7 @@ class _Divisions:
     def factor(self, f: int) -> tuple[Fraction, dict[int, int]]:
         """(scale, form -> power) of expression f."""
         row: dict[int, int] = {}
-        left = _integers(self._table, f)
-        scale = _content(self._table, f, left)
+        left, scale = _integers(_expression(self._table, f))
         for k in np.flatnonzero(self._vanishes[f]):
             left, scale = self._divide(left, self._terms[k], scale, row)
         for term in self._found:
@@ -190,24 +186,18 @@ class _Divisions:
 
 
 # ---------------------------------------------------------------------- integer polynomials
-def _integers(table: ExpressionTable, f: int) -> Integers:
-    """Expression f times the least common multiple of its denominators, without common divisors."""
+def _integers(terms: dict[tuple[int, ...], Fraction]) -> tuple[Integers, Fraction]:
+    """(form, scale): the polynomial is scale · form, and the coefficients of the form have no common divisor."""
+    multiple = lcm(*(c.denominator for c in terms.values()))
+    divisor = gcd(*(int(c * multiple) for c in terms.values())) or 1
+    scale = Fraction(divisor, multiple)
+    return {m: int(c / scale) for m, c in terms.items() if c}, scale
+
+
+def _expression(table: ExpressionTable, f: int) -> dict[tuple[int, ...], Fraction]:
     span = slice(table.indptr[f], table.indptr[f + 1])
-    terms = [(tuple(table.monomials[i].tolist()), Fraction(int(v), table.denominators[i]))
-             for i, v in zip(table.indices[span].tolist(), table.data[span].tolist())]  # fmt: skip
-    multiple = lcm(*(c.denominator for _, c in terms))
-    whole = {m: int(c * multiple) for m, c in terms}
-    divisor = gcd(*whole.values()) or 1
-    return {m: c // divisor for m, c in whole.items()}
-
-
-def _content(table: ExpressionTable, f: int, form: Integers) -> Fraction:
-    """Expression f over its integer form."""
-    if not form:
-        return Fraction(0)
-    k = table.indptr[f]
-    i = table.indices[k]
-    return Fraction(int(table.data[k]), table.denominators[i]) / form[tuple(table.monomials[i].tolist())]
+    entries = zip(table.indices[span].tolist(), table.data[span].tolist())
+    return {tuple(table.monomials[i].tolist()): Fraction(v, table.denominators[i]) for i, v in entries}
 
 
 def _degree(form: Integers) -> int:
@@ -262,14 +252,12 @@ def divided_by_affine(left: Integers, term: Integers) -> Integers | None:
 # ---------------------------------------------------------------------- where terms are looked for
 def _primitive(numbers: list[Fraction]) -> Integers | None:
     """The affine term numbers[0] + Σ numbers[j + 1] θ_j with integer coefficients; None for constants."""
-    d = len(numbers) - 1
-    if not any(numbers[1:]):
-        return None
-    multiple = lcm(*(c.denominator for c in numbers))
-    whole = [int(c * multiple) for c in numbers]
-    divisor = gcd(*whole)
-    units = [(0,) * d] + [tuple(int(i == j) for i in range(d)) for j in range(d)]
-    return {m: c // divisor for m, c in zip(units, whole) if c}
+    return _integers(dict(zip(_units(len(numbers) - 1), numbers)))[0] if any(numbers[1:]) else None
+
+
+def _units(d: int) -> list[tuple[int, ...]]:
+    """Exponents of 1 and of each of d parameters."""
+    return [(0,) * d] + [tuple(int(i == j) for i in range(d)) for j in range(d)]
 
 
 def _candidates(table: ExpressionTable, domain: Domain) -> list[Integers]:
@@ -302,12 +290,13 @@ def _dense_rows(domain: Domain) -> Iterator[list[float]]:
 
 def _vanishing(table: ExpressionTable, terms: list[Integers]) -> np.ndarray:
     """(F, n) bool: expressions that are 0, up to rounding, in a point of the zero set of each term."""
-    d = table.num_parameters
-    points = np.random.default_rng(7).uniform(0.2, 0.8, size=(len(terms), d))
+    units = _units(table.num_parameters)
+    points = np.random.default_rng(7).uniform(0.2, 0.8, size=(len(terms), table.num_parameters))
     for k, term in enumerate(terms):
-        slope = np.array([float(term.get(tuple(int(i == j) for i in range(d)), 0)) for j in range(d)])
+        constant, *slopes = (float(term.get(unit, 0)) for unit in units)
+        slope = np.array(slopes)
         j = int(np.argmax(np.abs(slope)))
-        others = points[k] @ slope - points[k, j] * slope[j] + term.get((0,) * d, 0)
+        others = points[k] @ slope - points[k, j] * slope[j] + constant
         points[k, j] = -others / slope[j]
     values = table.monomial_values(points).T
     size = abs(table.coefficients) @ np.abs(values)
@@ -335,68 +324,37 @@ def _affine_divisors(form: Integers, middle: list[Fraction]) -> Iterator[Integer
 
 def _reciprocals(form: Integers, middle: list[Fraction], direction: list[int]) -> set[Fraction]:
     """−1/t for numbers t that are likely rational roots of the polynomial on the line middle + t·direction, and 0."""
-    place, step = np.array([float(m) for m in middle]), np.array(direction, dtype=float)
-    size = float(max(abs(c) for c in form.values()))
-    line = np.zeros(_degree(form) + 1)
-    for m, c in form.items():
-        term = np.array([c / size])
-        for power, x, y in zip(m, place, step):
-            for _ in range(power):
-                term = np.convolve(term, (x, y)) if y else term * x
-        line[: len(term)] += term
+    line = _line(form, np.array(middle, dtype=float), direction)
     line = np.trim_zeros(np.where(np.abs(line) > 1e-14 * np.abs(line).max(), line, 0.0), "b")
     roots = np.roots(line[::-1])
     apart = np.abs(roots[:, None] - roots[None, :]) + np.diag(np.full(len(roots), np.inf))
     if apart.min(initial=np.inf) < CLOSE_ROOTS * np.abs(roots).max(initial=0.0):  # multiple roots are found badly
-        exact_line = _square_free(_line(form, middle, direction))
-        roots = np.roots([float(c / max(map(abs, exact_line))) for c in reversed(exact_line)])
+        exact_line = _square_free(np.trim_zeros(_line(form, np.array(middle, dtype=object), direction), "b"))
+        roots = np.roots((exact_line[::-1] / max(map(abs, exact_line))).astype(float))
     real = roots[np.abs(roots.imag) <= 1e-6 * (1.0 + np.abs(roots.real))].real.tolist()
     tries = {Fraction(root).limit_denominator(most) for root in real for most in DENOMINATORS}
     return {Fraction(0)} | {-1 / t for t in tries if t}
 
 
-def _line(form: Integers, middle: list[Fraction], direction: list[int]) -> list[Fraction]:
-    """The coefficients of the polynomial on the line, exactly."""
-    line: list[Fraction] = []
+def _line(form: Integers, middle: np.ndarray, direction: list[int]) -> np.ndarray:
+    """Coefficients of the polynomial on the line, the constant first, over the largest: floats or fractions."""
+    size, exact_type = Fraction(max(abs(c) for c in form.values())), middle.dtype
+    line = np.zeros(_degree(form) + 1, dtype=exact_type)
     for m, c in form.items():
-        line = _added(line, _on_line(m, Fraction(c), middle, direction))
-    while line and line[-1] == 0:
-        line.pop()
+        term = np.array([c / size], dtype=exact_type)
+        for power, place, step in zip(m, middle, direction):
+            for _ in range(power):
+                term = np.convolve(term, np.array([place, step], dtype=exact_type)) if step else term * place
+        line[: len(term)] += term
     return line
 
 
-def _on_line(m: tuple[int, ...], c: Fraction, middle: list[Fraction], direction: list[int]) -> list[Fraction]:
-    """Coefficients in t of c · Π_j (middle_j + t·direction_j) ** m_j."""
-    line = [c]
-    for power, place, step in zip(m, middle, direction):
-        for _ in range(power):
-            line = _added([place * x for x in line], [Fraction(0), *(step * x for x in line)])
-    return line
-
-
-def _added(left: list[Fraction], right: list[Fraction]) -> list[Fraction]:
-    size = max(len(left), len(right))
-    return [(left[i] if i < len(left) else 0) + (right[i] if i < len(right) else Fraction(0)) for i in range(size)]
-
-
-def _square_free(line: list[Fraction]) -> list[Fraction]:
+def _square_free(line: np.ndarray) -> np.ndarray:
     """The polynomial in one variable divided by its common divisor with its derivative: the same roots, each once."""
-    common, other = line, [k * c for k, c in enumerate(line)][1:]
-    while other:
-        common, other = other, _divided(common, other)[1]
-    return _divided(line, common)[0] if len(common) > 1 else line
-
-
-def _divided(left: list[Fraction], right: list[Fraction]) -> tuple[list[Fraction], list[Fraction]]:
-    """Quotient and rest (without leading zeros) of polynomials in one variable."""
-    rest, quotient = list(left), [Fraction(0)] * max(len(left) - len(right) + 1, 1)
-    while len(rest) >= len(right):
-        factor, shift = rest[-1] / right[-1], len(rest) - len(right)
-        quotient[shift] = factor
-        rest = [x - factor * right[i - shift] if i >= shift else x for i, x in enumerate(rest)][:-1]
-        while rest and rest[-1] == 0:
-            rest.pop()
-    return quotient, rest
+    common, other = line, np.array([k * c for k, c in enumerate(line)][1:], dtype=object)
+    while other.any():
+        common, other = other, polydiv(common, other)[1]
+    return polydiv(line, common)[0]
 
 
 # ---------------------------------------------------------------------- signs on the domain
@@ -407,9 +365,7 @@ def _nonnegative(term: Integers, domain: Domain) -> bool:
     constant − y b plus the least value of (slope + y a)·θ on the box is not negative; y is chosen such that a slope
     cancels, which is enough for the facets themselves.
     """
-    d = domain.dimension
-    units = [tuple(int(i == j) for i in range(d)) for j in range(d)]
-    constant, slope = Fraction(term.get((0,) * d, 0)), [Fraction(term.get(u, 0)) for u in units]
+    constant, *slope = (Fraction(term.get(unit, 0)) for unit in _units(domain.dimension))
     lower, upper = [exact(v) for v in domain.lower.tolist()], [exact(v) for v in domain.upper.tolist()]
 
     def least(offset: Fraction, c: list[Fraction]) -> Fraction:

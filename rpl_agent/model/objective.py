@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -200,16 +200,6 @@ class Objective:
             path = f"C{bound}"
         suffix = f" discount {self.discount}" if self.discount < 1 else ""
         return f'R{{"{self.reward_name}"}}{self.sense.value}=? [ {path} ]{suffix}'
-
-    def to_dict(self) -> dict[str, Any]:
-        unreached = None if self.unreached is None else self.unreached.value
-        return asdict(self) | {"kind": self.kind.value, "sense": self.sense.value, "unreached": unreached}
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Objective:
-        unreached = data.get("unreached")
-        enums = {"kind": Kind(data["kind"]), "sense": Sense(data["sense"])}
-        return cls(**(data | enums | {"unreached": None if unreached is None else Unreached(unreached)}))
 
     def resolve(self, pmdp: ParametricMDP) -> Task:
         """The objective as arrays over a model; errors here come before any iteration."""

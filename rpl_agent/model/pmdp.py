@@ -64,6 +64,8 @@ class ParametricMDP:
             raise ModelError(f"initial state {self.initial_state} does not exist")
         if self.state_values is not None and len(self.state_values) != self.num_states:
             raise ModelError(f"{len(self.state_values)} state values for {self.num_states} states")
+        if self.silent is not None and np.shape(self.silent) != (self.num_states,):
+            raise ModelError(f"silent has shape {np.shape(self.silent)}, the model {self.num_states} states")
         if self.own_actions is not None and len(self.own_actions) != self.num_actions:
             raise ModelError(f"{len(self.own_actions)} keys for {self.num_actions} actions")
         if self.domain.parameters != self.table.parameters:
@@ -268,9 +270,6 @@ class ParametricMDP:
         if name is None or name not in self.rewards or self.rewards[name].is_known:
             return self
         return replace(self, rewards={**self.rewards, name: self.rewards[name].end(bounds, upward)})
-
-    def with_labels(self, labels: Mapping[str, np.ndarray]) -> ParametricMDP:
-        return replace(self, labels={**self.labels, **labels})
 
     @cached_property
     def content_hash(self) -> str:

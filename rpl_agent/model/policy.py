@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from rpl_agent.errors import ModelError
+from rpl_agent.model.csr import gather
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP, Reward
 from rpl_agent.model.polynomial import Polynomial
@@ -32,6 +33,11 @@ class Policy:
     def __post_init__(self) -> None:
         if (self.rows is None) == (self.weights is None):
             raise ModelError("a policy is either deterministic (rows) or randomised (weights)")
+        for name, kind, kinds in (("rows", np.int64, "iu"), ("weights", np.float64, "iuf")):
+            if (given := getattr(self, name)) is not None:
+                if given.dtype.kind not in kinds or given.ndim not in (1, 2):
+                    raise ModelError(f"the {name} of a policy are {given.dtype} in {given.ndim} dimensions")
+                object.__setattr__(self, name, given.astype(kind, copy=False))
 
     @classmethod
     def deterministic(cls, rows: np.ndarray) -> Policy:
@@ -96,11 +102,10 @@ class Policy:
         weights, states = self.as_weights(pmdp), np.arange(pmdp.num_states)
         played = np.flatnonzero(weights > 0.0)
         if len(played) == pmdp.num_states:
-            length = np.diff(pmdp.row_ptr)[played]
-            moves = np.repeat(pmdp.row_ptr[played] - np.cumsum(length) + length, length) + np.arange(length.sum())
+            moves, row_ptr = gather(pmdp.row_ptr, played)
             return replace(
                 pmdp, state_ptr=np.append(states, len(states)), action=pmdp.action[played],
-                row_ptr=np.concatenate([[0], np.cumsum(length)]), successor=pmdp.successor[moves],
+                row_ptr=row_ptr, successor=pmdp.successor[moves],
                 expression=pmdp.expression[moves],
                 rewards={name: reward.taken(states, played) for name, reward in pmdp.rewards.items()},
             )  # fmt: skip

@@ -8,6 +8,7 @@ transitions are tied (Sec. 2.4 of the paper). A float is taken to mean its short
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -250,6 +251,9 @@ def _literal(source: str, text: str) -> Fraction:
     return Fraction(value)
 
 
+_BINARY = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+
+
 def _from_ast(node: ast.expr, text: str) -> Polynomial:
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
         source = ast.get_source_segment(text, node) or repr(node.value)
@@ -261,14 +265,8 @@ def _from_ast(node: ast.expr, text: str) -> Polynomial:
         return -inner if isinstance(node.op, ast.USub) else inner
     if isinstance(node, ast.BinOp):
         left, right = _from_ast(node.left, text), _from_ast(node.right, text)
-        if isinstance(node.op, ast.Add):
-            return left + right
-        if isinstance(node.op, ast.Sub):
-            return left - right
-        if isinstance(node.op, ast.Mult):
-            return left * right
-        if isinstance(node.op, ast.Div):
-            return left / right
+        if type(node.op) in _BINARY:
+            return _BINARY[type(node.op)](left, right)
         if isinstance(node.op, ast.Pow):
             power = right.constant_value()
             if not right.is_constant or power.denominator != 1:

@@ -12,8 +12,9 @@ import scipy
 from rpl_agent.errors import ModelError
 from rpl_agent.highs import minimiser
 from rpl_agent.model import ranges
+from rpl_agent.model.csr import reached
 from rpl_agent.model.domain import Domain
-from rpl_agent.model.expressions import DENSE_COLUMNS, INT64_SAFE, ExpressionTable
+from rpl_agent.model.expressions import INT64_SAFE, ExpressionTable
 from rpl_agent.model.factors import factors
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.polynomial import Polynomial
@@ -90,49 +91,26 @@ def reachable(pmdp: ParametricMDP) -> np.ndarray:
     start[pmdp.initial_state] = True
     if "init" in pmdp.labels:
         start |= np.asarray(pmdp.labels["init"], dtype=bool)
-    starts = np.flatnonzero(start)
-    size = pmdp.num_states + 1  # one more node in front of all starts
-    first = np.append(pmdp.row_ptr[pmdp.state_ptr], pmdp.num_transitions + len(starts))
-    heads = np.concatenate([pmdp.successor, starts])
-    graph = scipy.sparse.csr_array((np.ones(len(heads), dtype=np.int8), heads, first), shape=(size, size))
-    seen = np.zeros(size, dtype=bool)
-    seen[scipy.sparse.csgraph.breadth_first_order(graph, size - 1, return_predecessors=False)] = True
-    return seen[:-1]
+    source = pmdp.row_state[pmdp.transition_row]
+    return reached(source, pmdp.successor, np.flatnonzero(start), pmdp.num_states)
 
 
 def rows_off(pmdp: ParametricMDP) -> list[int]:
-    """The rows that do not sum to 1 as polynomials: decided exactly, one monomial at a time."""
-    table = pmdp.table
-    if not pmdp.num_rows or (np.diff(pmdp.row_ptr) == 0).any():
+    """The rows that do not sum to 1 as polynomials: decided exactly, monomial by monomial."""
+    table, rows = pmdp.table, pmdp.num_rows
+    if not rows or (np.diff(pmdp.row_ptr) == 0).any():
         return []
-    if table.num_monomials > DENSE_COLUMNS:
-        return _rows_off_sparse(pmdp)
-    row_of = np.repeat(np.arange(table.num_expressions), np.diff(table.indptr))
-    bad = np.zeros(pmdp.num_rows, dtype=bool)
-    longest = int(np.diff(pmdp.row_ptr).max())
-    fits = table.data.dtype != object and np.abs(table.data).max(initial=0) <= INT64_SAFE // longest
-    exact_type: type = np.int64 if fits else object
-    for m in {0, *np.unique(table.indices).tolist()}:
-        column: np.ndarray = np.zeros(table.num_expressions, dtype=exact_type)
-        here = table.indices == m
-        column[row_of[here]] = table.data[here]
-        totals = np.add.reduceat(column[pmdp.expression], pmdp.row_ptr[:-1])
-        bad |= totals != (table.denominators[0] if m == 0 else 0)
-    return np.flatnonzero(bad).tolist()
-
-
-def _rows_off_sparse(pmdp: ParametricMDP) -> list[int]:
-    """Many monomials (untied models): add each row's polynomials in a dictionary."""
-    table, found = pmdp.table, []
-    for r in range(pmdp.num_rows):
-        total: dict[int, int] = {0: -table.denominators[0]}
-        for f in pmdp.expression[pmdp.row_ptr[r] : pmdp.row_ptr[r + 1]]:
-            for k in range(table.indptr[f], table.indptr[f + 1]):
-                m = int(table.indices[k])
-                total[m] = total.get(m, 0) + int(table.data[k])
-        if any(total.values()):
-            found.append(r)
-    return found
+    one, longest = table.denominators[0], int(np.diff(pmdp.row_ptr).max())
+    if table.data.dtype == object or max(one, np.abs(table.data).max(initial=0)) > INT64_SAFE // (longest + 1):
+        return [r for r in range(rows) if row_sum(pmdp, r) != 1]
+    ones = np.ones(pmdp.num_transitions, dtype=np.int64)
+    shape = (rows, table.num_monomials)
+    numerators = scipy.sparse.csr_array((table.data, table.indices, table.indptr), shape=(len(table), shape[1]))
+    totals = scipy.sparse.csr_array((ones, pmdp.expression, pmdp.row_ptr), shape=(rows, len(table))) @ numerators
+    expected = scipy.sparse.csr_array((np.full(rows, one), np.zeros(rows, dtype=int), np.arange(rows + 1)), shape=shape)
+    off = totals - expected
+    off.eliminate_zeros()
+    return np.flatnonzero(np.diff(off.indptr)).tolist()
 
 
 def _row_problem(pmdp: ParametricMDP, r: int) -> Defect:
@@ -202,10 +180,7 @@ def expression_range(table: ExpressionTable, domain: Domain) -> tuple[np.ndarray
         outside = (low < -RANGE_TOLERANCE) | (high > 1 + RANGE_TOLERANCE)
     if not len(domain.b) or not outside.any():
         return low, high
-    degree = np.zeros(table.num_expressions, dtype=np.int64)
-    rows = np.repeat(np.arange(table.num_expressions), np.diff(table.indptr))
-    np.maximum.at(degree, rows, table.monomial_degrees[table.indices])
-    affine = np.flatnonzero(outside & (degree <= 1))
+    affine = np.flatnonzero(outside & (table.degrees <= 1))
     B, constant = linear_part(table)[affine], table.constant[affine]
     vertices = _vertices(domain)
     if vertices is None:

@@ -22,6 +22,7 @@ from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import anytime
+from rpl_agent.jsonable import jsonable
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.proof.content import data_content, model_content
@@ -92,7 +93,7 @@ def _statement(pmdp: ParametricMDP, counts: Counts, certificate: Certificate) ->
     policy = certificate.policy
     return {
         "format": checker.FORMAT, "delta": certificate.delta, "evaluated": certificate.evaluated,
-        "confidence": certificate.confidence, "objective": certificate.objective.to_dict(),
+        "confidence": certificate.confidence, "objective": jsonable(certificate.objective),
         "model": model_content(pmdp, certificate.objective),
         "policy": {
             "rows": None if policy.rows is None else policy.rows.tolist(),

@@ -7,6 +7,7 @@ import itertools
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 
 import gymnasium as gym
 import numpy as np
@@ -80,7 +81,7 @@ def test_learning_again_continues():
 def test_cost_objectives_and_other_models_of_an_environment():
     pmdp, _ = corridor()
     objective = Objective.cost("time", target="done")
-    pmdp = pmdp.with_labels({"done": pmdp.labels["goal"] | pmdp.labels["lost"]})
+    pmdp = replace(pmdp, labels={**pmdp.labels, "done": pmdp.labels["goal"] | pmdp.labels["lost"]})
     # this environment pays 1 at the goal and shows numbers of states: both have to be said
     settings = {"observation_to_state": StateIndex, "check_rewards": False}
     agent = RPLAgent(seed=0, pmdp=pmdp, objective=objective, **settings).learn(

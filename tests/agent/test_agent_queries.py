@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import gymnasium as gym
@@ -14,7 +15,7 @@ import rpl_envs  # noqa: F401  (registers the worlds)
 from rpl_agent import RPLAgent
 from rpl_agent.agent.evaluation import exact_value
 from rpl_agent.errors import ModelError
-from rpl_agent.model import Nature, Objective, Policy
+from rpl_agent.model import Nature, Policy
 from rpl_agent.relaxations.point import Point
 from rpl_agent.solver import solve
 from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor
@@ -61,7 +62,7 @@ def test_bounds_of_every_state_and_action_hold_the_truth(agent):
 
 def test_horizon_bounds_by_step():
     pmdp, objective = corridor()
-    bounded = Objective.from_dict({**objective.to_dict(), "horizon": 6})
+    bounded = replace(objective, horizon=6)
     agent = RPLAgent(seed=0, pmdp=pmdp, objective=bounded).learn(FastCorridorEnv(), budget=50)
     first, last = agent.value_bounds()[1], agent.value_bounds(6)[1]
     assert (last <= first + 1e-12).all()  # fewer steps to go, less can be reached

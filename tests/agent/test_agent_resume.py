@@ -114,18 +114,18 @@ def test_damaged_checkpoints_fall_back_to_the_previous_one(tmp_path):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda s, a: s.pop("progress"),
+        lambda s, a: s.pop("session"),
         lambda s, a: s.update(config={"confidence": "no"}),
         lambda s, a: s.update(schedule={"kind": "os.system"}),
-        lambda s, a: s["rng"].update(agent={"bit_generator": "PCG64"}),
-        lambda s, a: s["rng"]["source"].update(simulator=[1, 2]),
-        lambda s, a: s["rng"].update(source={"simulator": None}),
+        lambda s, a: s.update(rng={"bit_generator": "PCG64"}),
+        lambda s, a: s["source"].update(simulator=[1, 2]),
+        lambda s, a: s["source"].update(opening=None),
         lambda s, a: a.update({"counts.transitions": np.zeros(3, dtype=np.int64)}),
         lambda s, a: a.update({"counts.transitions": -a["counts.transitions"]}),
-        lambda s, a: a.update({"sampling": a["sampling"] * 2}),
-        lambda s, a: a.update({"limits.rows": np.zeros(2, dtype=np.int64)}),
-        lambda s, a: a.update({"solution.optimistic.lower": np.zeros(2)}),
-        lambda s, a: s.update(certificate="{}"),
+        lambda s, a: a.update({"session.sampling.weights": a["session.sampling.weights"] * 2}),
+        lambda s, a: a.update({"session.limits.rows": np.zeros(2, dtype=np.int64)}),
+        lambda s, a: a.update({"solutions.optimistic.lower_values": np.zeros(2)}),
+        lambda s, a: s["session"].update(certificate={}),
     ],
 )
 def test_hostile_contents_give_clear_errors(tmp_path, change):
@@ -147,7 +147,7 @@ def test_a_file_cannot_name_code_to_import(tmp_path):
     RPLAgent(seed=0).learn(FastCorridorEnv(), budget=5).save(path)
     state, arrays = checkpoint.read(path)
     for identifier in ("antigravity:x", "os:system", {"entry_point": "os:system"}, None):
-        state["env"] = {"id": identifier, "kwargs": {}}
+        state["session"]["env_spec"] = {"id": identifier, "kwargs": {}}
         checkpoint.write(path, state, arrays)
         assert RPLAgent.load(path).env is None  # the model is stored, the environment is not made
     assert "antigravity" not in sys.modules

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import warnings
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -14,8 +15,10 @@ from rpl_agent.cli import main
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.formats import prism
 from rpl_agent.formats.prism.explore import explorer
+from rpl_agent.jsonable import jsonable
 from rpl_agent.model import Kind, Nature, Objective, Sense
 from rpl_agent.model.objective import Unreached
+from rpl_agent.schema import read
 from rpl_agent.solver import solve
 
 WALK = """mdp
@@ -178,7 +181,7 @@ def test_synchronised_intervals_multiply_and_equal_successors_add():
 
 def test_an_interval_model_is_an_uncertain_mdp():
     model = prism.loads(INTERVAL)
-    model.pmdp = model.pmdp.with_labels({"x=1": model.pmdp.variables["x"] == 1})
+    model.pmdp = replace(model.pmdp, labels={**model.pmdp.labels, "x=1": model.pmdp.variables["x"] == 1})
     given = model.uncertain(np.array([0.9]))
     found = solve(given.relaxation(), Objective.reach("x=1", sense=Sense.MAX), Nature.COOPERATIVE)
     assert found.lower == pytest.approx(0.9)
@@ -240,7 +243,7 @@ def test_a_reward_until_a_target_that_may_be_missed_is_infinite_as_in_prism():
     assert value(sure, 'Rmax=? [ F "top" ]') == (pytest.approx(20.0), pytest.approx(20.0))
     # where the target cannot be missed, the two are one objective
     assert prism.load_property(prism.loads(sure), 'Rmax=? [ F "top" ]') == Objective.reward("steps", target="top")
-    assert Objective.from_dict(objective.to_dict()) == objective
+    assert read(jsonable(objective), Objective, "an objective") == objective
     assert Objective.total("steps", target="top").describe() == 'R{"steps"}max=? [ Fc "top" ]'
 
 

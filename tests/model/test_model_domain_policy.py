@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from rpl_agent.errors import ModelError
+from rpl_agent.jsonable import jsonable
 from rpl_agent.model import Domain, Kind, Nature, Objective, Policy, Sense, build
+from rpl_agent.schema import read
 
 
 def chain(state):
@@ -94,7 +96,7 @@ def test_objectives_are_written_and_read():
         Objective.cost("cost", target="goal"),
         Objective.discounted("debt", 0.9, sense=Sense.MIN),
     ):
-        assert Objective.from_dict(objective.to_dict()) == objective
+        assert read(jsonable(objective), Objective, "an objective") == objective
     assert Objective.reach("goal", avoid="trap").describe() == 'Pmax=? [ !"trap" U "goal" ]'
     assert Objective.cost("cost", target="goal").describe() == 'R{"cost"}min=? [ F "goal" ]'
     assert Nature.ADVERSARIAL.direction(Sense.MAX) is Sense.MIN is Nature.COOPERATIVE.direction(Sense.MIN)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -84,6 +84,14 @@ class Request:
     episodes_left: int = NEVER
     steps_left: int = NEVER
     interrupted: Callable[[], bool] = lambda: False
+
+
+@dataclass
+class StreamState:
+    """How a stream goes on: the simulator's random state, and the first calls of the environment (`EnvSource`)."""
+
+    simulator: list[int] | None = None
+    opening: list[tuple[str, Any, str]] = field(default_factory=list)
 
 
 class Source(Protocol):

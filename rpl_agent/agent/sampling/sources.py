@@ -7,13 +7,13 @@ probabilities.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatch
 from rpl_agent.errors import DataError
+from rpl_agent.jsonable import jsonable
 from rpl_agent.model.objective import Objective, Sense
 from rpl_agent.model.simulate import Simulator
 
@@ -71,27 +71,12 @@ class SimulatorSource:
 def generator_state(env: Any) -> Any:
     """Of Gymnasium's own generator, as JSON; None where there is none."""
     generator = getattr(getattr(env, "unwrapped", env), "np_random", None)
-    return plain_state(generator.bit_generator.state) if isinstance(generator, np.random.Generator) else None
-
-
-def plain_state(state: Any) -> Any:
-    """A bit generator's state as JSON."""
-    if isinstance(state, Mapping):
-        return {key: plain_state(value) for key, value in state.items()}
-    if isinstance(state, np.ndarray):
-        return {"array": state.tolist(), "dtype": str(state.dtype)}
-    return state.item() if isinstance(state, np.generic) else state
+    return jsonable(generator.bit_generator.state) if isinstance(generator, np.random.Generator) else None
 
 
 def set_generator(generator: np.random.Generator, state: Any) -> None:
-    """Inverse of `plain_state`; only a state of the same kind of generator is accepted."""
-
-    def restore(value: Any) -> Any:
-        if isinstance(value, Mapping) and set(value) == {"array", "dtype"}:
-            return np.array(value["array"], dtype=np.dtype(str(value["dtype"])))
-        return {key: restore(item) for key, item in value.items()} if isinstance(value, Mapping) else value
-
+    """Go on with a stored state; only one of the same kind of generator is accepted."""
     try:
-        generator.bit_generator.state = restore(state)
+        generator.bit_generator.state = state
     except (TypeError, ValueError, KeyError, OverflowError) as error:
-        raise DataError(f"the checkpoint's random state does not fit this environment: {error}") from None
+        raise DataError(f"the checkpoint's random state does not fit: {error}") from None

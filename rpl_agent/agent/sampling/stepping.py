@@ -243,7 +243,7 @@ class EnvSource:
     # ------------------------------------------------------------------ the first calls of a run
     def _record(self, kind: str, value: Any, returned: Any) -> None:
         if self._records and len(self._opening) < OPENING:
-            self._opening.append([kind, value, _digest(kind, returned)])
+            self._opening.append((kind, value, _digest(kind, returned)))
 
 
 @calls_environment

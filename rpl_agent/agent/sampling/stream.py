@@ -12,12 +12,12 @@ The guarantee is about independent samples. A stored run may go on in three ways
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatch, Source
+from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatch, Source, StreamState
 from rpl_agent.agent.sampling.sources import SimulatorSource
 from rpl_agent.agent.sampling.step_checker import StepChecker
 from rpl_agent.agent.sampling.stepping import EnvSource, plays_again
@@ -55,14 +55,14 @@ class Stream:
 
     def __init__(
         self, world: Attachment, experience: Experience, rng: np.random.Generator, fresh_seed: Callable[[], int],
-        opening: list[Any], stored: Mapping[str, Any] | None = None,
+        opening: list[Any], stored: StreamState | None = None,
     ):  # fmt: skip
         self._world, self._experience, self.opening = world, experience, opening
         if opening and not world.compiled:
             self._refuse_a_repetition(fresh_seed() % 2**31)
         seed = fresh_seed()
         self._source = open_source(world, experience, rng, seed, opening)
-        words = None if stored is None else stored["simulator"]
+        words = None if stored is None else stored.simulator
         if self.simulator is not None:  # whatever the environment does with seeds
             self.simulator.state = seed_state(seed) if words is None else _random_state(words)
         elif stored is not None and experience.counts.total:
@@ -79,10 +79,8 @@ class Stream:
     def collect(self, request: Request, done: SampledBatch) -> None:
         self._source.collect(request, done)
 
-    def get_state(self) -> dict[str, Any]:
-        """JSON: the simulator's random state and the first calls."""
-        simulator = self.simulator
-        return {"simulator": None if simulator is None else simulator.state.tolist(), "opening": self.opening}
+    def get_state(self) -> StreamState:
+        return StreamState(None if self.simulator is None else self.simulator.state.tolist(), self.opening)
 
     # ------------------------------------------------------------------ going on
     def _refuse_a_repetition(self, seed: int) -> None:
@@ -112,8 +110,8 @@ class Stream:
         return mean * sum(np.size(value) for kind, value, _ in self.opening if kind == "step")
 
 
-def _random_state(words: Any) -> np.ndarray:
-    if not (isinstance(words, list) and len(words) == 4 and all(type(w) is int and 0 <= w < 2**64 for w in words)):
+def _random_state(words: list[int]) -> np.ndarray:
+    if len(words) != 4 or not all(0 <= word < 2**64 for word in words):
         raise DataError("the checkpoint's simulator state is not four 64-bit integers")
     return np.array(words, dtype=np.uint64)
 

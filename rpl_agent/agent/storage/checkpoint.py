@@ -27,7 +27,7 @@ import numpy as np
 from rpl_agent.errors import DataError, RPLWarning
 
 FORMAT = "rpl-agent-checkpoint"
-VERSION = 1
+VERSION = 2
 _MEMBERS = ("manifest.json", "state.json", "arrays.npz")
 #: No honest checkpoint is larger (10^8 transitions fit); stops archives made to fill the memory.
 MAX_BYTES = 8 << 30

@@ -12,17 +12,23 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.jsonable import jsonable
-from rpl_agent.schema import Maybe, Text, Whole, read_json
+from rpl_agent.schema import read, read_json
 
 CHECKPOINT = "checkpoint.zip"
-#: Of run.json; ``source`` holds options of the command line (which checks them), or id and keywords of a registered
-#: environment.
-SCHEMA = {"source": {"id": Maybe(Text()), "kwargs": Maybe({})}, "seed": Whole(0, 2**128)}
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """run.json; ``source`` has options of the command line, which checks them, or id and keywords of an environment."""
+
+    source: dict[str, Any]
+    seed: int
 
 
 def write_text(path: Path, text: str) -> None:
@@ -49,7 +55,7 @@ def read_source(folder: str | Path) -> dict[str, Any]:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} is damaged: {error}") from None
-    return read_json(text, SCHEMA, str(path))["source"]
+    return read(read_json(text, str(path)), StoredRun, str(path)).source
 
 
 def new_folder(log_dir: Path, name: str | None, model: str, fill: Callable[[Path], None]) -> Path:

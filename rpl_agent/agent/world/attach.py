@@ -230,8 +230,8 @@ def _spec(env: Any) -> dict[str, Any] | None:
         return {"id": spec.id, "kwargs": None}
 
 
-def make_env(spec: dict[str, Any] | None, required: bool = True) -> Any:
-    """The environment of a checkpoint. Only registered ids are made: a file cannot name code to run."""
+def make_env(spec: dict[str, Any] | None) -> Any:
+    """The environment of a checkpoint, or None. Only registered ids are made: a file cannot name code to run."""
     import gymnasium as gym
 
     import rpl_envs  # noqa: F401  (registers our ids)
@@ -239,7 +239,5 @@ def make_env(spec: dict[str, Any] | None, required: bool = True) -> Any:
     spec = spec or {}
     identifier, kwargs = spec.get("id"), spec.get("kwargs")
     if not isinstance(identifier, str) or identifier not in gym.registry or not isinstance(kwargs, dict):
-        if not required:
-            return None
-        raise ModelError(f"the environment {identifier!r} of the checkpoint cannot be made again: pass env=...")
+        return None
     return gym.make(identifier, **kwargs)

@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import scipy
 
-from rpl_agent.model.csr import gather
+from rpl_agent.model.csr import gather, reached
 from rpl_agent.model.objective import Kind, Objective, Sense, Task
 from rpl_agent.model.pmdp import ParametricMDP
 
@@ -63,19 +62,8 @@ def settled(pmdp: ParametricMDP, task: Task) -> np.ndarray:
     """(S,) bool, states from which neither the target nor any reward can be reached."""
     useful = task.target.copy()
     useful[pmdp.row_state[task.reward != 0.0]] = True
-    states = pmdp.num_states
     source = pmdp.row_state[pmdp.transition_row]
-    roots = np.flatnonzero(useful)
-    backward = scipy.sparse.csr_array(
-        (
-            np.ones(len(source) + len(roots), dtype=np.int32),
-            (np.concatenate([pmdp.successor, np.full(len(roots), states)]), np.concatenate([source, roots])),
-        ),
-        shape=(states + 1, states + 1),
-    )
-    reached = np.zeros(states + 1, dtype=bool)
-    reached[scipy.sparse.csgraph.breadth_first_order(backward, states, return_predecessors=False)] = True
-    return ~reached[:states]
+    return ~reached(pmdp.successor, source, np.flatnonzero(useful), pmdp.num_states)
 
 
 def longest_episode(pmdp: ParametricMDP, task: Task, horizon: int | None) -> int:
@@ -86,11 +74,8 @@ def longest_episode(pmdp: ParametricMDP, task: Task, horizon: int | None) -> int
     if horizon is not None:
         return horizon
     source = pmdp.row_state[pmdp.transition_row]
-    forward = scipy.sparse.csr_array(
-        (np.ones(len(source), dtype=np.int32), (source, pmdp.visible_successor)), shape=(pmdp.num_states,) * 2
-    )
-    reached = scipy.sparse.csgraph.breadth_first_order(forward, pmdp.initial_state, return_predecessors=False)
-    return LONGEST if (task.decided | settled(pmdp, task))[reached].any() else LONGEST_ENDLESS
+    seen = reached(source, pmdp.visible_successor, np.array([pmdp.initial_state]), pmdp.num_states)
+    return LONGEST if (task.decided | settled(pmdp, task))[seen].any() else LONGEST_ENDLESS
 
 
 def longest_play(pmdp: ParametricMDP, task: Task, most: int) -> int | None:
