@@ -16,6 +16,8 @@ from rpl_agent.errors import DataError
 from rpl_agent.jsonable import CSR
 
 Stored = TypeVar("Stored")
+#: A seed may be larger.
+Natural = Annotated[int, msgspec.Meta(ge=0)]
 Whole = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Positive = Annotated[float, msgspec.Meta(ge=0.0)]

@@ -162,7 +162,7 @@ def schedule_from_dict(data: dict[str, Any]) -> Schedule:
     kind = arguments.pop("kind", None)
     if kind == "own":
         raise ModelError(f"the run used an own schedule ({arguments.get('name')}): pass schedule=... when loading it")
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise ModelError(f"unknown schedule {kind!r}")
     try:
         return _KINDS[kind](**arguments)

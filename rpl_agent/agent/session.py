@@ -24,7 +24,7 @@ from rpl_agent.model.objective import Objective, Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 from rpl_agent.pipeline import Config
-from rpl_agent.schema import Whole
+from rpl_agent.schema import Natural, Whole
 
 #: Returns and lengths of the last episodes that the rollout/* means are over (SB3's window).
 WINDOW = 100
@@ -34,7 +34,7 @@ WINDOW = 100
 class Learned:
     """What a checkpoint holds of a session under the same names."""
 
-    seed: int  # of everything random
+    seed: Natural  # of everything random
     episodes: Whole = 0
     steps: Whole = 0
     updates: Whole = 0

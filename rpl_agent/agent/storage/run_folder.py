@@ -18,7 +18,7 @@ from typing import Any
 
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.jsonable import jsonable
-from rpl_agent.schema import read, read_json
+from rpl_agent.schema import Natural, read, read_json
 
 CHECKPOINT = "checkpoint.zip"
 
@@ -28,7 +28,7 @@ class StoredRun:
     """run.json; ``source`` has options of the command line, which checks them, or id and keywords of an environment."""
 
     source: dict[str, Any]
-    seed: int
+    seed: Natural
 
 
 def write_text(path: Path, text: str) -> None:
