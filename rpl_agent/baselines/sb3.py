@@ -290,14 +290,14 @@ class SB3Agent:
     def load(cls, path: str | os.PathLike, env: gym.Env, *, observation_to_state: StateOf | None = None) -> SB3Agent:
         """Read a saved agent. SB3's archive contains pickled parts: load only files you trust."""
         state, arrays = checkpoint.read_latest(path)
-        state = read(state, SavedAgent, os.fspath(path))  # type: ignore[assignment]
-        kind, _, algorithm = state["learner"].partition(":")
+        saved = read(state, SavedAgent, os.fspath(path))
+        kind, _, algorithm = saved["learner"].partition(":")
         if kind != "sb3" or algorithm not in ALGORITHMS or "sb3" not in arrays:
-            raise DataError(f"{os.fspath(path)!r} holds a {state['learner']}, not an SB3 agent")
-        agent = cls(algorithm, seed=state["seed"], observation_to_state=observation_to_state)
-        if attach(env, state_of=observation_to_state, compiled=False).pmdp.content_hash != state["model"]:
+            raise DataError(f"{os.fspath(path)!r} holds a {saved['learner']}, not an SB3 agent")
+        agent = cls(algorithm, seed=saved["seed"], observation_to_state=observation_to_state)
+        if attach(env, state_of=observation_to_state, compiled=False).pmdp.content_hash != saved["model"]:
             raise DataError(f"{os.fspath(path)!r} was learned on another model")
         agent.model = ALGORITHMS[agent.algorithm].load(BytesIO(arrays["sb3"].tobytes()), device="cpu")
-        agent.num_episodes, agent.num_timesteps = state["episodes"], state["timesteps"]
+        agent.num_episodes, agent.num_timesteps = saved["episodes"], saved["timesteps"]
         agent.set_env(env)
         return agent

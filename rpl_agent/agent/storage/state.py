@@ -107,10 +107,10 @@ def capture(
     kept = {"robust": planner.solutions.robust, "optimistic": planner.solutions.optimistic}
     state = SessionState(
         model, session.objective, session.config, schedule_to_dict(schedule), settings,
-        _taken(Learned, session), _taken(Memory, planner), session.rng.bit_generator.state, source,
+        _taken(Learned, session), _taken(Memory, planner), dict(session.rng.bit_generator.state), source,
         session.clock.elapsed, session.experience.reward_error, _counts(session.experience.counts),
-        {side: _counts(counts) for side, counts in session.earlier.items()},
-        {name: _taken(StoredSolution, found) for name, found in kept.items() if found is not None},
+        {side: _counts(counts) for side, counts in session.earlier.items()},  # type: ignore[misc]
+        {name: _taken(StoredSolution, found) for name, found in kept.items() if found is not None},  # type: ignore[misc]
     )  # fmt: skip
     return jsonable(state, arrays), arrays
 
