@@ -345,9 +345,10 @@ class ExpressionTable:
             matrix = scipy.sparse.eye_array(len(exponents), format="csr")[used]
             weights = scipy.sparse.csr_array(self.coefficients[:, used + 1])
         else:
-            rows, found = _identity(len(exponents)) if _is_full(self) else _rational_row_echelon(self)
-            pivots = tuple(found)
-            matrix = np.array([[float(v) for v in row] for row in rows]).reshape(len(rows), len(exponents))
+            matrix, pivots = np.eye(len(exponents)), tuple(range(len(exponents)))
+            if not _is_full(self):
+                rows, found = _rational_row_echelon(self)
+                matrix, pivots = np.array(rows, dtype=float).reshape(-1, len(exponents)), tuple(found)
             weights = np.ascontiguousarray(self.coefficients[:, [p + 1 for p in pivots]].todense())
         identity = (
             len(pivots) == len(exponents) == self.num_parameters
@@ -385,10 +386,6 @@ def _is_full(table: ExpressionTable) -> bool:
         rows = j + 1 + np.flatnonzero(dense[j + 1 :, j])
         dense[rows] = (dense[rows] - dense[rows, j][:, None] * dense[j] % PRIME) % PRIME
     return True
-
-
-def _identity(columns: int) -> tuple[list[list[Fraction]], list[int]]:
-    return [[Fraction(int(i == j)) for j in range(columns)] for i in range(columns)], list(range(columns))
 
 
 def _monomial_values(exponents: np.ndarray, theta: np.ndarray) -> np.ndarray:
@@ -435,9 +432,8 @@ def _insert(basis: list[list[Fraction]], pivots: list[int], row: list[Fraction])
     pivot = next(i for i, x in enumerate(row) if x)
     row = [x / row[pivot] for x in row]
     basis = [[x - b[pivot] * y for x, y in zip(b, row)] for b in basis] + [row]
-    order = sorted(range(len(basis)), key=lambda k: (pivots + [pivot])[k])
-    merged = pivots + [pivot]
-    return [basis[k] for k in order], [merged[k] for k in order]
+    found = sorted(zip([*pivots, pivot], basis))
+    return [b for _, b in found], [p for p, _ in found]
 
 
 def _null_space(basis: list[list[Fraction]], pivots: list[int], columns: int) -> list[list[int]]:
