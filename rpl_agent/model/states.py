@@ -175,14 +175,17 @@ class VariableStates:
             key = (key,)
         if not isinstance(key, tuple) or len(key) != len(self.names):
             return UNKNOWN
-        numbers = []
-        for item in key:
+        # plain numbers: an environment's every observation is looked up, and arrays of one element cost twenty times more
+        wanted = 0
+        for item, (low, high) in zip(key, self._codec.bounds.values(), strict=True):
             if isinstance(item, float) and item.is_integer():
                 item = int(item)
-            if not isinstance(item, int) or abs(item) >= 2**62:
+            if not isinstance(item, int) or not low <= item <= high:
                 return UNKNOWN
-            numbers.append(np.array([item]))
-        return int(self.find_all(dict(zip(self.names, numbers, strict=True)))[0])
+            wanted = wanted * (high - low + 1) + item - low
+        keys, order = self._keys
+        place = int(keys.searchsorted(wanted))
+        return int(order[place]) if place < len(keys) and keys[place] == wanted else UNKNOWN
 
     def find_all(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
         """(n,) indices of states given by columns, −1 where there is none."""

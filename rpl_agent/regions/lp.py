@@ -51,6 +51,7 @@ class LinearProgram:
         self.A = scipy.sparse.csr_array(A)
         self.b, self.lower, self.upper = (np.array(a, np.float64) for a in (b, lower, upper))
         self.time_limit = time_limit
+        self._columns, self._sizes = self.A.T, abs(self.A).T  # made once: they cost more than a product with them
         self._local = threading.local()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -96,7 +97,7 @@ class LinearProgram:
             return True
         if not len(self.b):
             return False
-        size = np.abs(self.A) @ np.maximum(np.abs(self.lower), np.abs(self.upper)) + np.abs(self.b)
+        size = self._sizes.T @ np.maximum(np.abs(self.lower), np.abs(self.upper)) + np.abs(self.b)
         weight = np.where(size > 0, 2.0 ** np.ceil(np.log2(np.where(size > 0, size, 1.0))), 1.0)
         elastic = LinearProgram(
             scipy.sparse.hstack([self.A, scipy.sparse.csr_array(-weight[:, None])]), self.b,
@@ -139,10 +140,9 @@ class LinearProgram:
 
     def _safe(self, c: np.ndarray, y: np.ndarray) -> float:
         used = np.flatnonzero(y)
-        rows = self.A[used]
         reach = np.maximum(np.abs(self.lower), np.abs(self.upper))
-        residual = c + rows.T @ y[used]
-        size = (np.abs(c) + np.abs(rows).T @ y[used]) @ reach + y[used] @ np.abs(self.b[used])
+        residual = c + self._columns @ y
+        size = (np.abs(c) + self._sizes @ y) @ reach + y[used] @ np.abs(self.b[used])
         value = -(y[used] @ self.b[used]) + np.minimum(residual * self.lower, residual * self.upper).sum()
         terms = 2 * (len(used) + len(c)) + 16
         return float(value - terms * UNIT_ROUNDOFF * size * (1.0 + 1e-9))

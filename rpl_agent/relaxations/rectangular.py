@@ -94,20 +94,20 @@ class Rectangular:
             keep[np.repeat(np.arange(len(wide)), np.diff(part.indptr))[~finite]] = False
             wide = wide[keep]
             part = _rows_of(pmdp, chosen[wide], sign * values)
-        low = np.minimum.reduceat(part.data, part.indptr[:-1]) if len(wide) else np.zeros(0)
+        if not len(wide):
+            return
+        low = np.minimum.reduceat(part.data, part.indptr[:-1])
         part.data -= np.repeat(low, np.diff(part.indptr))
+        span = np.maximum.reduceat(part.data, part.indptr[:-1])
         weights = table.reduction.weights
         gradients = part @ weights
         box_low, box_high = self.region.box()
         reach = np.maximum(np.abs(box_low), np.abs(box_high))
         size = part @ (np.abs(table.constant) + abs(weights) @ reach)
         longest = int(np.diff(part.indptr).max(initial=1))
-        slack = (4 * longest + 16) * UNIT_ROUNDOFF * (size + part.max(axis=1).toarray().ravel()) + (
-            2 * UNIT_ROUNDOFF * np.abs(low) + 1e-300
-        )
+        slack = (4 * longest + 16) * UNIT_ROUNDOFF * (size + span) + (2 * UNIT_ROUNDOFF * np.abs(low) + 1e-300)
         bound = low + (part @ table.constant + self.region.minimize(gradients)) - slack
-        high = low + part.max(axis=1).toarray().ravel()
-        best = np.minimum(np.maximum(sign * out[wide], bound), high)
+        best = np.minimum(np.maximum(sign * out[wide], bound), low + span)
         out[wide] = sign * best
 
 

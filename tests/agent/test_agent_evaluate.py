@@ -90,11 +90,14 @@ def test_costs_discounts_and_bounds_of_the_user():
         agent.evaluate(Machine(), 800, bounds=(0.0, 1.0))
 
 
+def betting():
+    return gym.make("rpl/Betting-v0", n=3)
+
+
 def test_runs_show_it_beside_the_certificate(tmp_path):
-    name = "rpl/Betting-25-v0"
-    train(gym.make(name), log_dir=tmp_path, name="run", budget=300, quiet=True)
-    result = evaluate(tmp_path / "run", gym.make(name), episodes=500, theta=rpl_envs.benchmark("Betting-25").theta)
+    train(betting(), log_dir=tmp_path, name="run", budget=300, quiet=True)
+    result = evaluate(tmp_path / "run", betting(), episodes=500, theta=rpl_envs.benchmark("Betting", n=3).theta)
     assert result["witness_lower"] <= result["exact"] <= result["witness_upper"]
     assert "without any model" in result["text"] and result["contradiction"] is None
-    bounded = evaluate(tmp_path / "run", gym.make(name), episodes=500, bounds=(0.0, 1e6))
+    bounded = evaluate(tmp_path / "run", betting(), episodes=500, bounds=(0.0, 1e6))
     assert bounded["witness_upper"] > result["witness_upper"]

@@ -24,14 +24,17 @@ from rpl_agent.agent.output.reporting import make_view
 from rpl_agent.agent.output.views import LinesView, Status, View, duration, line
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.pipeline import Config
+from rpl_agent.solver import solve_at
 
 ROOT = Path(__file__).resolve().parents[2]
-ID = "rpl/Betting-25-v0"
-SOURCE = {"id": ID}
+#: small, because every run ends with a proof in exact fractions
+ID, SIZE = "rpl/Betting-v0", {"n": 6}
+SOURCE = {"id": ID, "kwargs": SIZE}
+WORLD = rpl_envs.benchmark("Betting", **SIZE)
 
 
 def world(render_mode=None):
-    return gym.make(ID, render_mode=render_mode)
+    return gym.make(ID, render_mode=render_mode, **SIZE)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +42,7 @@ def run(tmp_path_factory):
     """One small run, shared."""
     result = runs.train(
         world(), source=SOURCE, log_dir=tmp_path_factory.mktemp("logs"), name="shared", budget=400, seed=0,
-        schedule="expression", oracle_theta=rpl_envs.benchmark(ID).theta, quiet=True, log_interval=100,
+        schedule="expression", oracle_theta=WORLD.theta, quiet=True, log_interval=100,
     )  # fmt: skip
     return result
 
@@ -49,8 +52,9 @@ def test_train_leaves_everything_behind(run):
     names = {p.name.split(".")[0] if p.name.startswith("events") else p.name for p in folder.iterdir()}
     assert {"run.json", "checkpoint.zip", "certificate.json", "progress.csv", "events"} <= names
     json.dumps(run)
-    assert run["lower"] <= 19.0429 <= run["upper"] and run["episodes"] == 400 and not run["interrupted"]
-    assert run["lower"] <= run["oracle_value"] <= 19.0429 + 1e-4
+    best = solve_at(WORLD.pmdp, WORLD.theta, WORLD.objective).middle
+    assert run["lower"] <= best <= run["upper"] and run["episodes"] == 400 and not run["interrupted"]
+    assert run["lower"] <= run["oracle_value"] <= best + 1e-4
     assert "with probability ≥ 0.999" in run["text"] and "tensorboard --logdir" in run["text"]
     assert runs.read_source(folder) == SOURCE
     with (folder / "progress.csv").open() as file:
@@ -66,7 +70,7 @@ def test_figures_and_hyperparameters_are_logged(run):
     events = EventAccumulator(run["run"], size_guidance={"images": 0, "scalars": 0, "tensors": 0}).Reload()
     assert {"region/outline", "policy/map"} <= set(events.Tags()["images"])
     assert len(events.Images("region/outline")) == 1  # drawn at the end: a short run spent half its time on pictures
-    assert [point.step for point in events.Scalars("guarantee_by_steps/gap")] == [2600, 5200, 7800, 10400]
+    assert [point.step for point in events.Scalars("guarantee_by_steps/gap")] == [700, 1400, 2100, 2800]
     assert sum(path.name.startswith("events") for path in Path(run["run"]).rglob("*")) == 1  # one run on the board
     assert min(events.Tags()["scalars"]).startswith("guarantee/")  # which the board, sorted by name, opens on
     words = events.Tensors("guarantee/text_summary")[-1].tensor_proto.string_val[0].decode()
@@ -127,9 +131,12 @@ def test_resumed_logs_hide_what_came_after_the_checkpoint(run, tmp_path):
 
 
 def test_evaluate_by_sampling_and_exactly(run):
-    result = runs.evaluate(run["run"], world(), episodes=4000, theta=rpl_envs.benchmark(ID).theta, seed=3)
+    result = runs.evaluate(run["run"], world(), episodes=4000, theta=WORLD.theta, seed=3)
     assert abs(result["monte_carlo"] - result["exact"]) < 5 * result["standard_error"]
-    assert result["exact"] <= result["optimum"] + 1e-6 and abs(result["optimum"] - 19.0429) < 1e-3
+    assert (
+        result["exact"] <= result["optimum"] + 1e-6
+        and abs(result["optimum"] - solve_at(WORLD.pmdp, WORLD.theta, WORLD.objective).middle) < 1e-3
+    )
     json.dumps(result)
 
 
@@ -149,7 +156,7 @@ def test_names_and_folders(run, tmp_path):
     with pytest.raises(ModelError, match="rpl resume"):
         runs.train(world(), name="once", **quick)
     first, second = (Path(runs.train(world(), **quick)["run"]).name for _ in range(2))
-    assert (first, second) == ("Betting-25_1", "Betting-25_2")
+    assert (first, second) == ("Betting-6_1", "Betting-6_2")
     with pytest.raises(FileNotFoundError):
         runs.resume(tmp_path / "nowhere", world())
     with pytest.raises(FileNotFoundError):

@@ -34,7 +34,9 @@ def corridor():
     return ToyEnv(pmdp, Objective.cost("time", target="goal"), {"p": 0.9}, max_steps=30), 4 / 0.9
 
 
-@pytest.mark.parametrize("algorithm", ["dqn", "ppo", "maskable-ppo"])
+@pytest.mark.parametrize(
+    "algorithm", ["dqn", *(pytest.param(a, marks=pytest.mark.nightly) for a in ("ppo", "maskable-ppo"))]
+)
 def test_learns_the_corridor_within_an_exact_budget(algorithm, tmp_path):
     env, optimum = corridor()
     quick = {"learning_rate": 3e-3, "learning_starts": 100, "target_update_interval": 100, "exploration_fraction": 0.05}

@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -11,7 +12,14 @@ from rpl_agent import Certificate, Config, Counts, DataError, ModelError, Object
 from rpl_agent.cli import main
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.model import Nature, Policy, Sense, Simulator
-from rpl_agent.pipeline import CONFIDENCES, RELAXATIONS, Solutions, true_value, uncertainty_from
+from rpl_agent.pipeline import (
+    CONFIDENCES,
+    RELAXATIONS,
+    Solutions,
+    certify_uncertainty,
+    true_value,
+    uncertainty_from,
+)
 from rpl_agent.regions.parameter_region import coordinates_in
 from rpl_agent.relaxations.point import Point
 from rpl_agent.solver import solve
@@ -46,22 +54,32 @@ def optimum(model, objective, theta):
     return solve(Point(model.instantiate(theta)), objective, Nature.COOPERATIVE)
 
 
+@cache
+def truths(kind: str, number: int):
+    """A model, an objective, and as many parameter vectors with data of each and the optimum there."""
+    model, objective = small_model(kind), Objective.reach("done", avoid="dead")
+    rng, found = np.random.default_rng(7), []
+    for theta in model.domain.sample(rng, 6)[:number]:
+        counts = uniform_counts(model, objective, theta, 300, 60, seed=int(rng.integers(1 << 30)))
+        found.append((theta, counts, optimum(model, objective, theta).lower))
+    return model, objective, found
+
+
+@pytest.mark.parametrize("number", [2, pytest.param(6, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("kind", ["affine", "polynomial"])
 @pytest.mark.parametrize(("confidence", "relaxation"), COMBINATIONS)
-def test_bounds_contain_the_truth(kind, confidence, relaxation):
+def test_bounds_contain_the_truth(kind, confidence, relaxation, number):
     """Whenever θ is in the set (here: nearly always), lower ≤ V^π and V* ≤ upper."""
-    model, objective = small_model(kind), Objective.reach("done", avoid="dead")
-    rng = np.random.default_rng(7)
-    for theta in model.domain.sample(rng, 6):
-        counts = uniform_counts(model, objective, theta, 300, 60, seed=int(rng.integers(1 << 30)))
-        config = Config(confidence, relaxation, delta=0.01)
-        uncertainty = uncertainty_from(model, counts, config)
+    model, objective, found = truths(kind, number)
+    config = Config(confidence, relaxation, delta=0.01)
+    for theta, counts, best in found:
+        uncertainty = uncertainty_from(model, counts, config, objective)
         region = uncertainty.region
         if region is not None and not region.contains(coordinates_in(region, model, theta))[0]:
             continue
-        certificate = certify(model, counts, objective, config)
+        certificate = certify_uncertainty(model, counts, uncertainty, objective, config)
         assert certificate.lower <= true_value(model, objective, certificate.policy, theta) + 1e-9
-        assert optimum(model, objective, theta).lower <= certificate.upper + 1e-9
+        assert best <= certificate.upper + 1e-9
         assert not certificate.refuted
 
 

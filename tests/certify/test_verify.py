@@ -29,6 +29,11 @@ from rpl_agent.verify import data_from_json, data_to_json, verify
 ID = "rpl/Betting-25-v0"
 
 
+def small_world():
+    """Of runs: each ends with a proof in exact fractions."""
+    return gym.make("rpl/Betting-v0", n=6)
+
+
 @pytest.fixture(scope="module")
 def world():
     return rpl_envs.benchmark(ID)
@@ -116,7 +121,7 @@ def test_rpl_certify_verify(tmp_path, capsys):
 
 
 def test_runs_verify(tmp_path, capsys):
-    agent = RPLAgent(seed=0, tensorboard_log=tmp_path).learn(gym.make(ID), budget=60, log_interval=60)
+    agent = RPLAgent(seed=0, tensorboard_log=tmp_path).learn(small_world(), budget=60, log_interval=60)
     assert agent.certificate.checked
     assert main(["certify", str(agent.run_folder), "--verify", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["samples"] == agent.num_timesteps
@@ -181,7 +186,7 @@ def test_a_run_is_verified_on_the_data_that_its_best_bounds_rest_on(tmp_path, ca
     """Any bounds of a run passed, because those of earlier data could not be computed anew."""
     config = Config(bets=False)  # the last bets are the best ones here
     agent = RPLAgent(seed=3, tensorboard_log=tmp_path, config=config)
-    agent.learn(gym.make(ID), budget=300, log_interval=10)
+    agent.learn(small_world(), budget=300, log_interval=10)
     found, path = agent.certificate, agent.run_folder / "certificate.json"
     assert (found.lower, found.upper) != (found.momentary_lower, found.momentary_upper)
     assert main(["certify", str(agent.run_folder), "--verify", "--json"]) == 0
