@@ -175,7 +175,7 @@ class VariableStates:
             key = (key,)
         if not isinstance(key, tuple) or len(key) != len(self.names):
             return UNKNOWN
-        # plain numbers: an environment's every observation is looked up, and arrays of one element cost twenty times more
+        # plain numbers: every observation of an environment is looked up, and arrays of one element cost far more
         wanted = 0
         for item, (low, high) in zip(key, self._codec.bounds.values(), strict=True):
             if isinstance(item, float) and item.is_integer():
