@@ -8,7 +8,7 @@ import numpy as np
 
 from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.errors import ModelError
-from rpl_agent.regions.base import Region, RegionKernel, checked_directions, checked_points
+from rpl_agent.regions.base import Region, RegionKernel, box_by_queries, checked_directions, checked_points
 from rpl_agent.regions.box import Box
 from rpl_agent.regions.lp import LinearProgram
 from rpl_agent.regions.polytope import Polytope
@@ -107,9 +107,7 @@ class Image:
         return np.array(inside)
 
     def box(self) -> tuple[np.ndarray, np.ndarray]:
-        eye = np.eye(self.dimension)
-        values = self.minimize(np.vstack([eye, -eye]))
-        return values[: self.dimension], -values[self.dimension :]
+        return box_by_queries(self)
 
     def kernel(self) -> RegionKernel | None:
         inner = self.inner.kernel()

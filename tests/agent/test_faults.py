@@ -104,7 +104,8 @@ def test_two_interrupts_at_any_moment_lose_no_step(tmp_path, trials):
         assert stored.counts.total == stored.num_timesteps == answered[0], trial
         stopped += status
         answers += int(answered[0])
-    assert stopped and answers > trials * 20  # how many are stopped at once depends on how busy the machine is
+    # how many are stopped at once depends on how busy the machine is: about half of them, of a few perhaps one
+    assert stopped > (trials // 3 if trials > 100 else 0) and answers > trials * 20
 
 
 def test_a_signal_that_finds_another_at_work_counts_what_that_one_found():

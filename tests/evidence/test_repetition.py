@@ -62,11 +62,12 @@ def test_episodes_with_the_same_random_numbers_are_noticed():
     assert transitions[earlier] == transitions[later]
 
 
-def test_false_alarms_are_as_rare_as_they_may_be():
-    """1,000 runs of 200 steps, looked at after every 50: the e-value reaches 1/α in at most a share α of them."""
+@pytest.mark.parametrize("runs", [200, pytest.param(1000, marks=pytest.mark.nightly)])
+def test_false_alarms_are_as_rare_as_they_may_be(runs):
+    """Runs of 200 steps, looked at after every 50: the e-value reaches 1/α in at most a share α of them."""
     pmdp, rng = coin(), np.random.default_rng(1)
     largest = []
-    for _ in range(1000):
+    for _ in range(runs):
         test, transitions = RepetitionTest(pmdp, ("row", "step", "episode")), play(pmdp, rng, 200)
         codes, most = contexts(pmdp, transitions), -math.inf
         for begin in range(0, 200, 50):
@@ -76,7 +77,7 @@ def test_false_alarms_are_as_rare_as_they_may_be():
         largest.append(most)
     for alpha in (0.5, 0.2, 0.05):
         refused = sum(most >= math.log(1 / alpha) for most in largest)
-        assert refused <= 1000 * alpha + 3 * math.sqrt(1000 * alpha)
+        assert refused <= runs * alpha + 3 * math.sqrt(runs * alpha)
     assert max(largest) > math.log(1.5)  # it moves
 
 

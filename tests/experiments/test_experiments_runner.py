@@ -63,7 +63,7 @@ def test_the_same_task_asked_twice_is_run_once(tmp_path):
     assert len(rows) == 2 and rows[0] == rows[1] and len(read(tmp_path / ROWS)) == 1
 
 
-@pytest.mark.parametrize("executor", ["joblib", "ray"])
+@pytest.mark.parametrize("executor", ["joblib", pytest.param("ray", marks=pytest.mark.nightly)])  # ray starts in 10 s
 def test_executors_agree_and_a_dead_worker_is_replaced(tmp_path, executor):
     """Same results as the serial run, although one worker dies on the way; nothing is lost or counted twice."""
     pytest.importorskip(executor)

@@ -18,7 +18,7 @@ def sweep(tmp_path_factory):
     return folder / "report.html"
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
+@pytest.mark.parametrize(("width", "dark"), [pytest.param(1280, False, marks=pytest.mark.nightly), (390, True)])
 def test_charts_tables_and_switches(sweep, width, dark):
     with open_page(sweep.as_uri(), width, dark) as (page, errors):
         page.wait_for_selector("#agents .main-svg")

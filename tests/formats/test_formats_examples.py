@@ -29,7 +29,7 @@ def test_own_model(monkeypatch, capsys):
 
 @pytest.mark.filterwarnings("ignore::rpl_agent.errors.RPLWarning")
 def test_gymnasium_worlds(monkeypatch, capsys):
-    out = run("gymnasium_worlds.py", "--episodes", "30", monkeypatch=monkeypatch, capsys=capsys)
+    out = run("gymnasium_worlds.py", "--episodes", "10", monkeypatch=monkeypatch, capsys=capsys)
     found = re.findall(r"certificate  ([\d.]+) \.\. ([\d.]+)\n.*policy ([\d.]+), optimum ([\d.]+)", out)
     assert len(found) == 2
     for low, high, value, optimum in ((float(v) for v in line) for line in found):

@@ -169,7 +169,7 @@ def test_the_agent_learns_online(text):
     reward = env.step(int(pmdp.action[row]))[1]
     assert abs(reward) == pytest.approx(2 * 0.4 + 1)  # what the true parameters say
     for compiled in (True, False):
-        agent = RPLAgent(seed=2, compiled=compiled).learn(env, 300)
+        agent = RPLAgent(seed=2, compiled=compiled).learn(env, 60)
         assert agent.certificate is not None
         assert agent.certificate.lower - 1e-9 <= exact <= agent.certificate.upper + 1e-9
     with pytest.raises(DataError, match=r"contradicts the model, which pays -?[\d.]+ to -?[\d.]+"):

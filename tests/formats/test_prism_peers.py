@@ -55,7 +55,7 @@ def storm_value(path: str, text: str) -> float:
     return float(result.get_value(model.initial_states[0]))
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(s, marks=pytest.mark.nightly) for s in range(2, 8))])
 def test_every_property_has_storms_value(seed, tmp_path):
     text = random_model(np.random.default_rng(seed), proper=seed % 2 == 1)
     (tmp_path / "m.prism").write_text(text)
