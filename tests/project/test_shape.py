@@ -41,10 +41,10 @@ LINES_OF_PACKAGE = {
     "rpl_agent/experiments": 2_246,
     "rpl_agent/formats": 6_651,
     "rpl_agent/likelihood": 3_442,
-    "rpl_agent/model": 4_178,
+    "rpl_agent/model": 4_177,
     "rpl_agent/plotting": 490,
     "rpl_agent/proof": 658,
-    "rpl_agent/regions": 2_175,
+    "rpl_agent/regions": 2_173,
     "rpl_agent/relaxations": 1_208,
     "rpl_agent/solver": 2_761,
 }
