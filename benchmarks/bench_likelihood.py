@@ -38,7 +38,7 @@ from rpl_agent.likelihood.chart import parameter_chart
 from rpl_agent.likelihood.region import likelihood_region
 from rpl_agent.likelihood.windows import likelihood_set
 from rpl_agent.model import Domain, Nature, ParametricMDP, Policy
-from rpl_agent.model.taylor import taylor_table
+from rpl_agent.model.algebra.taylor import taylor_table
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.lifting import build_region
 from rpl_agent.relaxations.point import Point

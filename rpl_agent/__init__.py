@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # models and what is wanted of them
     from rpl_agent.model import build as build
     from rpl_agent.model import build_vectorized as build_vectorized
     from rpl_agent.model import validate as validate
-    from rpl_agent.model.unknown import hide_parameters as hide_parameters
+    from rpl_agent.model.building.unknown import hide_parameters as hide_parameters
 if TYPE_CHECKING:  # certificates
     from rpl_agent.certificate import Certificate as Certificate
     from rpl_agent.evidence.counts import Counts as Counts

@@ -143,39 +143,31 @@ class CallbackList(BaseCallback):
             callback.init_callback(self.agent)
 
     @interruptible
+    def _each(self, moment: str, *arguments: Any) -> bool:
+        """Whether all that know the moment agree (SB3's callbacks know nothing of updates and certificates)."""
+        known = [callback for callback in self.callbacks if hasattr(callback, moment)]
+        return all([getattr(callback, moment)(*arguments) for callback in known])
+
     def on_training_start(self, locals_: dict[str, Any], globals_: dict[str, Any]) -> None:
-        for callback in self.callbacks:
-            callback.on_training_start(locals_, globals_)
+        self._each("on_training_start", locals_, globals_)
 
-    @interruptible
     def _on_rollout_start(self) -> None:
-        for callback in self.callbacks:
-            callback.on_rollout_start()
+        self._each("on_rollout_start")
 
-    @interruptible
     def _on_step(self) -> bool:
-        return all([callback.on_step() for callback in self.callbacks])
+        return self._each("on_step")
 
-    @interruptible
     def _on_rollout_end(self) -> None:
-        for callback in self.callbacks:
-            callback.on_rollout_end()
+        self._each("on_rollout_end")
 
-    # SB3's callbacks know nothing of updates and certificates
-    @interruptible
     def _on_update(self) -> None:
-        for callback in self.callbacks:
-            if hasattr(callback, "on_update"):
-                callback.on_update()
+        self._each("on_update")
 
-    @interruptible
     def _on_certificate(self, certificate: Certificate) -> bool:
-        return all([c.on_certificate(certificate) for c in self.callbacks if hasattr(c, "on_certificate")])
+        return self._each("on_certificate", certificate)
 
-    @interruptible
     def _on_training_end(self) -> None:
-        for callback in self.callbacks:
-            callback.on_training_end()
+        self._each("on_training_end")
 
 
 class FunctionCallback(BaseCallback):

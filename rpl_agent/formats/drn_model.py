@@ -18,12 +18,8 @@ from rpl_agent.formats.prism.language.parser import parse_model
 from rpl_agent.formats.prism.language.scope import Program
 from rpl_agent.formats.prism.language.unknown import link_unknown
 from rpl_agent.formats.prism.reader import PrismModel, load_properties
-from rpl_agent.model.domain import Domain
-from rpl_agent.model.expressions import ExpressionTable
-from rpl_agent.model.pmdp import ParametricMDP, Reward
-from rpl_agent.model.polynomial import Polynomial
-from rpl_agent.model.unknown import hide_parameters
-from rpl_agent.model.validation import (
+from rpl_agent.model.building.unknown import hide_parameters
+from rpl_agent.model.building.validation import (
     expression_range,
     raise_problems,
     restrict_domain,
@@ -31,6 +27,10 @@ from rpl_agent.model.validation import (
     rows_off,
     validate,
 )  # fmt: skip
+from rpl_agent.model.domain import Domain
+from rpl_agent.model.expressions import ExpressionTable
+from rpl_agent.model.pmdp import ParametricMDP, Reward
+from rpl_agent.model.polynomial import Polynomial
 
 #: how far doubles that stand for a distribution are off a sum of 1
 ROUNDING = Fraction(1, 10**12)

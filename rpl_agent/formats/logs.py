@@ -29,7 +29,7 @@ from rpl_agent.errors import DataError, RPLWarning, listed
 from rpl_agent.evidence.counts import AMBIGUOUS, NO_ROW, Counts, locate
 from rpl_agent.formats.log_sources import LogRows, length, open_log
 from rpl_agent.formats.repeats import RepeatedRows
-from rpl_agent.model.action_order import whole_numbers
+from rpl_agent.model.building.action_order import whole_numbers
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 

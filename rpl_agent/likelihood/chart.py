@@ -10,13 +10,13 @@ import numpy as np
 from rpl_agent._core import Struct, core
 from rpl_agent.highs import minimiser
 from rpl_agent.likelihood.observations import Observations
+from rpl_agent.model.algebra.factors import Factors, factors
+from rpl_agent.model.building.validation import RANGE_TOLERANCE, expression_range
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable, Reduction
-from rpl_agent.model.factors import Factors, factors
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.unused import without_unused
-from rpl_agent.model.validation import RANGE_TOLERANCE, expression_range
 
 #: Up to this many parameters the domain's vertices are enumerated to project it.
 MAX_PROJECTED = 8

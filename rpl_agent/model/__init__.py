@@ -1,8 +1,9 @@
 """What is known: polynomials, the table Λ, parametric MDPs, objectives, policies, the simulator."""
 
-from rpl_agent.model.array_builder import Block, build_vectorized
-from rpl_agent.model.binding import Binding
-from rpl_agent.model.builder import build
+from rpl_agent.model.building.array_builder import Block, build_vectorized
+from rpl_agent.model.building.binding import Binding
+from rpl_agent.model.building.builder import build
+from rpl_agent.model.building.validation import Defect, require_valid, restrict_domain, validate
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable, Reduction
 from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Task
@@ -11,4 +12,3 @@ from rpl_agent.model.policy import Policy
 from rpl_agent.model.polynomial import Polynomial, as_polynomial
 from rpl_agent.model.simulate import Batch, Simulator
 from rpl_agent.model.states import StateIndex, paying
-from rpl_agent.model.validation import Defect, require_valid, restrict_domain, validate

@@ -19,16 +19,16 @@ INSTANT expected reward of the state in which the play is after exactly ``horizo
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rpl_agent.errors import ModelError, RPLWarning, listed
-from rpl_agent.model.objective_text import read_objective
 
 if TYPE_CHECKING:
     from rpl_agent.model.pmdp import ParametricMDP
@@ -119,9 +119,14 @@ class Objective:
 
     @classmethod
     def parse(cls, text: str) -> Objective:
-        """From plain words, for example ``"minimise discounted cost, gamma 0.95"`` or ``"maximise probability of goal
-        avoiding hole within 100 steps"``; labels and rewards are called as in the model."""
-        form, fields = read_objective(text)
+        """From plain words; labels and rewards are called as in the model. For example
+
+            maximise probability of goal avoiding hole within 100 steps
+            minimise cost until done
+            maximise money within 25 steps
+            maximise discounted gain until end, gamma 0.9
+        """
+        form, fields = _read_words(text)
         return getattr(cls, form)(**fields | {"sense": Sense(fields["sense"])})
 
     @classmethod
@@ -306,3 +311,55 @@ class Task:
     def decided(self) -> np.ndarray:
         """(S,) states whose value is known: an episode may end there."""
         return self.target | self.avoid
+
+
+# ---------------------------------------------------------------------- objectives in plain words
+_NAME = r"[\"']?(?P<{}>[A-Za-z_]\w*)[\"']?"
+_HORIZON = r"(?:,?\s+(?:within|for|horizon)\s+(?P<horizon>\d+)(?:\s+steps?)?)?"
+_SENSE = r"(?P<sense>maximi[sz]e|minimi[sz]e|max|min)\s+(?:the\s+)?(?:expected\s+)?"
+_REACH = re.compile(
+    rf"{_SENSE}(?:probability\s+(?:of|to)\s+)(?:reach(?:ing)?\s+)?{_NAME.format('target')}"
+    rf"(?:,?\s+(?:avoiding|without)\s+{_NAME.format('avoid')})?{_HORIZON}",
+    re.I,
+)
+_REWARD = re.compile(
+    rf"{_SENSE}(?P<kind>discounted\s+|total\s+)?{_NAME.format('reward')}(?:,?\s+until\s+{_NAME.format('target')})?"
+    rf"{_HORIZON}(?:,?\s+(?:with\s+)?(?:gamma|discount)\s*=?\s*(?P<gamma>[\d.]+))?",
+    re.I,
+)
+_FORMS = (
+    "maximise probability of LABEL [avoiding LABEL] [within N steps]",
+    "minimise COST until LABEL [within N steps]",
+    "maximise discounted REWARD [until LABEL], gamma X",
+)
+
+
+def _read_words(text: str) -> tuple[str, dict[str, Any]]:
+    """(which maker of `Objective`, its arguments); an error shows the forms that are understood."""
+    said = " ".join(text.strip().rstrip(".").split())
+    found = _REACH.fullmatch(said)
+    if found is not None:
+        return "reach", _fields(found, ("target", "avoid"))
+    found = _REWARD.fullmatch(said)
+    if found is None:
+        raise ModelError(f"the objective {text!r} is not understood; say one of: {'; '.join(_FORMS)}")
+    fields = {"name": found["reward"], **_fields(found, ("target",))}
+    discounted = (found["kind"] or "").strip().lower() == "discounted"
+    if discounted != (found["gamma"] is not None):
+        raise ModelError(f"the objective {text!r}: a discounted reward needs its gamma, and only that has one")
+    if not discounted:
+        return "reward", fields
+    if fields.pop("horizon") is not None:
+        raise ModelError(f"the objective {text!r}: say either gamma or a number of steps")
+    try:
+        return "discounted", {**fields, "discount": float(found["gamma"])}
+    except ValueError:
+        raise ModelError(f"the objective {text!r}: {found['gamma']!r} is not a number") from None
+
+
+def _fields(found: re.Match[str], names: tuple[str, ...]) -> dict[str, Any]:
+    horizon = found["horizon"]
+    return {
+        **{name: found[name] for name in names}, "sense": found["sense"].lower()[:3],
+        "horizon": None if horizon is None else int(horizon),
+    }  # fmt: skip

@@ -125,14 +125,7 @@ def test_a_signal_that_finds_another_at_work_counts_what_that_one_found():
     assert left == [True, False]  # while it works, and after that
 
 
-def test_an_interrupt_inside_compiled_code_is_an_interrupt():
-    """CPython turns what is raised inside a C function that then returns a result into a SystemError."""
-    with pytest.raises(KeyboardInterrupt):
-        with Interrupt():
-            raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
-    with pytest.raises(SystemError):
-        with Interrupt():
-            raise SystemError("something else") from ValueError()
+
 
 
 def test_what_no_checkpoint_holds_is_reported_with_a_number(tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.formats import prism
 from rpl_agent.formats.export import write_uncertain
 from rpl_agent.model import Nature
-from rpl_agent.model.ranges import range_on_box
+from rpl_agent.model.algebra.ranges import range_on_box
 from rpl_agent.pipeline import RELAXATIONS, Config, certify, true_value
 from rpl_agent.relaxations.interval import Intervals
 from rpl_agent.relaxations.umdp import UncertainMDP

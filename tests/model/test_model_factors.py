@@ -9,7 +9,7 @@ from scipy.stats import binom
 
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Domain, Polynomial, build
-from rpl_agent.model.factors import divided_by_affine, factors
+from rpl_agent.model.algebra.factors import divided_by_affine, factors
 from rpl_agent.model.pmdp import ParametricMDP
 
 

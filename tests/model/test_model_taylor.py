@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from rpl_agent.model import Polynomial
+from rpl_agent.model.algebra.taylor import taylor_table, taylor_terms
 from rpl_agent.model.expressions import ExpressionTable
-from rpl_agent.model.taylor import taylor_table, taylor_terms
 
 
 def random_table(rng: np.random.Generator, d: int, degree: int, count: int = 5) -> ExpressionTable:

@@ -54,7 +54,6 @@ CROWDED = {
     "envs/rpl_envs": 13,
     "rpl_agent/agent": 15,
     "rpl_agent/cli": 13,
-    "rpl_agent/model": 22,
     "rpl_agent/regions": 13,
     "rpl_agent/solver": 14,
 }

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rpl_agent.errors import ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model import Domain, Nature, Objective, Polynomial, Sense, build
-from rpl_agent.model.ranges import range_on_box
+from rpl_agent.model.algebra.ranges import range_on_box
 from rpl_agent.pipeline import Config, certify
 from rpl_agent.plotting.region import parameter_support
 from rpl_agent.regions import Box, Ellipsoid, Intersection, Polytope, build_region
@@ -246,7 +246,7 @@ def test_range_on_box_encloses_and_is_exact_for_multilinear(seed, degree):
 
 
 def test_monomial_bounds_enclose_where_bernstein_is_too_large(monkeypatch):
-    from rpl_agent.model import ranges
+    from rpl_agent.model.algebra import ranges
 
     pmdp = polynomial_model(4, 4)
     tight = range_on_box(pmdp.table, np.array([0.2, 0.1]), np.array([0.5, 0.6]))

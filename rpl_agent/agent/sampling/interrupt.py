@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, FrameType
 from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -48,11 +48,6 @@ def _may_leave(frame: FrameType | None) -> bool:
     return False
 
 
-def _is_interrupt(error: BaseException | None) -> bool:
-    """Whether it began as a KeyboardInterrupt: compiled code that one is raised in ends with a SystemError."""
-    return error is not None and (isinstance(error, KeyboardInterrupt) or _is_interrupt(error.__cause__))
-
-
 class Interrupt:
     """Context manager; ``requested`` becomes true at the first SIGINT, the second raises KeyboardInterrupt.
 
@@ -88,11 +83,7 @@ class Interrupt:
             raise KeyboardInterrupt
         return self.requested
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._installed:
             signal.signal(signal.SIGINT, self._previous)
             self._installed = False
-        if isinstance(error, SystemError) and _is_interrupt(error):
-            raise KeyboardInterrupt from None

@@ -22,7 +22,7 @@ import numpy as np
 
 from rpl_agent.agent.world.env_facts import attribute, changing_wrapper, is_vector, name_of
 from rpl_agent.errors import ModelError
-from rpl_agent.model.action_order import whole_numbers
+from rpl_agent.model.building.action_order import whole_numbers
 from rpl_agent.model.pmdp import ParametricMDP
 
 #: A user's mapping: action of the model (as it was written, or its name) -> its number in the environment.

@@ -33,7 +33,7 @@ from rpl_agent.agent.world.plays import (
     with_certain_end,
 )
 from rpl_agent.errors import ModelError
-from rpl_agent.model.binding import Binding
+from rpl_agent.model.building.binding import Binding
 from rpl_agent.model.objective import Kind, Objective
 from rpl_agent.model.pmdp import ParametricMDP
 

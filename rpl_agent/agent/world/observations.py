@@ -10,7 +10,7 @@ import numpy as np
 
 from rpl_agent.agent.world.env_facts import is_vector, name_of
 from rpl_agent.errors import ModelError
-from rpl_agent.model.binding import Binding
+from rpl_agent.model.building.binding import Binding
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.states import StateIndex
 

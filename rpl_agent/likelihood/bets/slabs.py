@@ -26,10 +26,10 @@ from rpl_agent.likelihood.bets.payoffs import Aim, hardest_ray, next_aim, payoff
 from rpl_agent.likelihood.blocks import is_blockwise
 from rpl_agent.likelihood.chart import JOINT_DIMENSION
 from rpl_agent.likelihood.windows import supports
+from rpl_agent.model.algebra.taylor import taylor_table
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.objective import Objective, Task
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.taylor import taylor_table
 
 #: A (m, r), b (m,): A x ≤ b
 Rows = tuple[np.ndarray, np.ndarray]

@@ -29,10 +29,10 @@ from rpl_agent.likelihood.fit import fit
 from rpl_agent.likelihood.observations import Observations, observed_expressions
 from rpl_agent.likelihood.polynomial.parameters import ParameterBlock, parameter_blocks
 from rpl_agent.likelihood.refutation.alternatives import Alternatives, Doubt, Weights, known_rows, rows_marginal
+from rpl_agent.model.algebra.factors import factors
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
-from rpl_agent.model.factors import factors
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.unused import used_parameters, without_unused
 

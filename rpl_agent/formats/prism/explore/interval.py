@@ -15,10 +15,10 @@ import numpy as np
 
 from rpl_agent.errors import ModelError, listed
 from rpl_agent.formats.prism.explore.probability import Pool
+from rpl_agent.model.algebra.ranges import RangeEnclosure, enclosure
+from rpl_agent.model.building.validation import RANGE_TOLERANCE
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
-from rpl_agent.model.ranges import RangeEnclosure, enclosure
-from rpl_agent.model.validation import RANGE_TOLERANCE
 
 
 class Bounds(Protocol):

@@ -28,9 +28,9 @@ from rpl_agent.formats.prism.language.quotients import (
     without,
 )
 from rpl_agent.formats.prism.language.scope import Program
+from rpl_agent.model.algebra.ranges import MAX_BERNSTEIN
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.polynomial import ONE, Monomial, Number, Polynomial, exact, outward
-from rpl_agent.model.ranges import MAX_BERNSTEIN
 from rpl_agent.model.unused import projection
 
 Box = Mapping[str, tuple[Fraction, Fraction]]
@@ -187,7 +187,7 @@ def quotient_range(top: Polynomial, bottom: Polynomial, box: Box, position: Posi
 
 
 def _bernstein(polynomial: Polynomial, names: list[str], degrees: list[int], box: Box) -> np.ndarray:
-    """Exact Bernstein coefficients of all degrees on the box, flat (see `rpl_agent.model.ranges`)."""
+    """Exact Bernstein coefficients of all degrees on the box, flat (see `rpl_agent.model.algebra.ranges`)."""
     total = np.full(int(np.prod([n + 1 for n in degrees])), Fraction(0))
     for monomial, coefficient in polynomial.terms.items():
         powers = dict(monomial)

@@ -14,9 +14,9 @@ from rpl_agent.formats.prism.language.scope import Program
 from rpl_agent.formats.prism.language.typed import Type
 from rpl_agent.formats.prism.properties.formulas import labelled, linear_time, mask_of, opposite, unparse
 from rpl_agent.formats.prism.properties.product import product
+from rpl_agent.model.building.validation import expression_range
 from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Unreached
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.validation import expression_range
 from rpl_agent.solver.graph import ANY_ROW, model_graph, moves
 
 FILTERS = ("min", "max", "avg", "sum", "count", "forall", "exists", "first", "state", "range")

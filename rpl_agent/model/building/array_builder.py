@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.errors import ModelError
-from rpl_agent.model.action_order import named_actions
+from rpl_agent.model.building.action_order import named_actions
+from rpl_agent.model.building.validation import require_valid
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP, Reward
 from rpl_agent.model.states import Codec, Columns
-from rpl_agent.model.validation import require_valid
 
 #: Dense key → id tables up to this many entries; beyond it keys are looked up in a sorted array.
 DENSE_KEYS = 400_000_000

@@ -11,11 +11,11 @@ import scipy
 
 from rpl_agent.errors import ModelError
 from rpl_agent.highs import minimiser
-from rpl_agent.model import ranges
+from rpl_agent.model.algebra import ranges
+from rpl_agent.model.algebra.factors import factors
 from rpl_agent.model.csr import reached
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import INT64_SAFE, ExpressionTable
-from rpl_agent.model.factors import factors
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.polynomial import Polynomial
 

@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.errors import ModelError
-from rpl_agent.model.action_order import action_order
+from rpl_agent.model.building.action_order import action_order
+from rpl_agent.model.building.validation import Defect, raise_problems, require_valid
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP, Reward
 from rpl_agent.model.polynomial import Number, Polynomial, as_polynomial
 from rpl_agent.model.states import START, Paid
-from rpl_agent.model.validation import Defect, raise_problems, require_valid
 
 State = Hashable
 Row = Mapping[State, "Polynomial | Number"]

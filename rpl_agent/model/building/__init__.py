@@ -1,0 +1,1 @@
+"""From descriptions to models: builders, the order of actions, validation, hidden parameters, bindings."""
