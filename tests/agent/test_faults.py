@@ -125,9 +125,6 @@ def test_a_signal_that_finds_another_at_work_counts_what_that_one_found():
     assert left == [True, False]  # while it works, and after that
 
 
-
-
-
 def test_what_no_checkpoint_holds_is_reported_with_a_number(tmp_path, monkeypatch):
     disk = Disk(monkeypatch)
 

@@ -18,8 +18,8 @@ from rpl_agent.model import (
     build_vectorized,
     restrict_domain,
     validate,
-    validation,
 )
+from rpl_agent.model.building import validation
 from rpl_envs import benchmark
 
 
