@@ -121,10 +121,10 @@ class Objective:
     def parse(cls, text: str) -> Objective:
         """From plain words; labels and rewards are called as in the model. For example
 
-            maximise probability of goal avoiding hole within 100 steps
-            minimise cost until done
-            maximise money within 25 steps
-            maximise discounted gain until end, gamma 0.9
+        maximise probability of goal avoiding hole within 100 steps
+        minimise cost until done
+        maximise money within 25 steps
+        maximise discounted gain until end, gamma 0.9
         """
         form, fields = _read_words(text)
         return getattr(cls, form)(**fields | {"sense": Sense(fields["sense"])})
