@@ -7,7 +7,9 @@ import difflib
 import json
 import os
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -292,7 +294,7 @@ def emit(arguments: argparse.Namespace, data: Mapping[str, Any], title: str, tex
         print(json.dumps(jsonable(data), allow_nan=False))
         return
     if text is not None:
-        print(text)
+        print("\n".join(map(_wrapped, text.splitlines())) if sys.stdout.isatty() else text)
         return
     from rich.console import Console
     from rich.table import Table
@@ -301,6 +303,14 @@ def emit(arguments: argparse.Namespace, data: Mapping[str, Any], title: str, tex
     for key, value in data.items():
         table.add_row(key.replace("_", " "), _shown(value))
     Console().print(table)
+
+
+def _wrapped(line: str) -> str:
+    """A line of prose no wider than the terminal, which would break it inside of a number; rows of tables stay."""
+    width, indent = shutil.get_terminal_size().columns, " " * (len(line) - len(line.lstrip()) + 2)
+    if len(line) <= width or line.startswith("|"):
+        return line
+    return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _shown(value: Any) -> str:

@@ -79,14 +79,10 @@ def test_figures_and_hyperparameters_are_logged(run):
     from tensorboard.plugins.hparams.metadata import EXPERIMENT_TAG, parse_experiment_plugin_data
 
     stored = parse_experiment_plugin_data(events.SummaryMetadata(EXPERIMENT_TAG).plugin_data.content)
-    assert {m.name.tag for m in stored.metric_infos} == {"guarantee/lower", "guarantee/upper", "guarantee/gap"}
+    assert [m.name.tag for m in stored.metric_infos] == ["guarantee/gap", "guarantee/lower", "guarantee/upper"]
     types = {info.name: info.type for info in stored.hparam_infos}
-    assert (types["model"], types["intersect_tied"], types["delta"], types["seed"]) == (
-        1,
-        2,
-        3,
-        3,
-    )  # text, flag, number
+    assert (types["model"], types["delta"], types["seed"]) == (1, 3, 3)  # text, number
+    assert sorted(types)[:5] == ["confidence", "delta", "exploration", "model", "relaxation"]  # what the table shows
 
 
 def test_the_report_shows_what_logging_and_the_proof_took(run, tmp_path):
@@ -177,6 +173,16 @@ def status(**changes):
         "seconds": 10.0, "steps_per_second": 50.0, "lower": 0.25, "upper": 0.5, "shares": {"solve": 3.0, "region": 1.0},
     }  # fmt: skip
     return Status(**(values | changes))
+
+
+def test_the_panel_ends_with_an_empty_line():
+    """Rows are as wide as the terminal: behind the last one the echo of Ctrl-C began a line that nobody erased."""
+    from rich.console import Console
+
+    console = Console(width=80, record=True, file=open("/dev/null", "w"))
+    console.print(render(status(sentence="at least 0.25, " * 9), [0.5]), end="")
+    lines = console.export_text().split("\n")
+    assert max(map(len, lines)) == 80 and not lines[-1].strip() and not lines[-2].strip()
 
 
 def test_lines_and_panel_show_the_figures(capsys):

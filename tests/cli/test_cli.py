@@ -268,3 +268,20 @@ def test_a_warning_is_said_once_and_without_source_lines(tmp_path):
     command = [sys.executable, "-m", "rpl_agent.cli", "solve", "--model", str(tmp_path / "m.prism")]
     found = subprocess.run([*command, "--property", "Pmax=? [ F x=3 ]"], capture_output=True, text=True)
     assert (found.returncode, found.stderr) == (0, "warning: the target label 'x=3' holds in no state\n")
+
+
+def test_no_number_is_broken_at_the_edge_of_a_terminal(monkeypatch, capsys):
+    from argparse import Namespace
+
+    from rpl_agent.cli.common import emit
+
+    bounds, table = "  value and optimum lie in [" + "17.8552, " * 12 + "20.4418]", "| " + "0.125 | " * 20
+    text = f"short\n{bounds}\n{table}"
+    emit(Namespace(json=False), {"text": text}, "")
+    assert capsys.readouterr().out == text + "\n"  # in a pipe lines stay whole
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    emit(Namespace(json=False), {"text": text}, "")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "short" and lines[-1] == table and len(lines) == 4
+    assert max(map(len, lines[:-1])) <= 80 and lines[2].startswith("    17.8552, ")

@@ -40,7 +40,7 @@ from rpl_agent.agent.output.logger import dropping
 MAX_BYTES = 64 << 20
 #: Tags that are logged a second time over time steps.
 BY_STEPS, STEPS = ("lower", "upper", "gap"), "samples/steps"
-_TYPES = ((bool, api_pb2.DATA_TYPE_BOOL), ((int, float), api_pb2.DATA_TYPE_FLOAT64), (str, api_pb2.DATA_TYPE_STRING))
+_TEXT, _NUMBER = api_pb2.DATA_TYPE_STRING, api_pb2.DATA_TYPE_FLOAT64
 
 
 class EventFile:
@@ -128,12 +128,10 @@ class TensorBoardWriter:
 
     def hyperparameters(self, settings: Mapping[str, Any], metrics: Iterable[str]) -> None:
         """Settings of this run and the tags of its results, in its own folder (so that runs can be compared)."""
-        plain = {k: v if isinstance(v, (bool, int, float, str)) else str(v) for k, v in settings.items()}
+        plain = {k: v if isinstance(v, (int, float, str)) else str(v) for k, v in settings.items()}
         with dropping("the settings of the run"):
-            infos = [
-                api_pb2.HParamInfo(name=name, type=next(kind for types, kind in _TYPES if isinstance(value, types)))
-                for name, value in plain.items()
-            ]
+            kinds = {name: _TEXT if isinstance(value, str) else _NUMBER for name, value in plain.items()}
+            infos = [api_pb2.HParamInfo(name=name, type=kind) for name, kind in kinds.items()]
             results = [api_pb2.MetricInfo(name=api_pb2.MetricName(tag=tag)) for tag in metrics]
             experiment = api_pb2.Experiment(hparam_infos=infos, metric_infos=results)
             self._file.add(_hparams(hparams.EXPERIMENT_TAG, experiment=experiment))

@@ -77,7 +77,8 @@ def render(status: Status, gaps: list[float]) -> Group:
     table.add_row("elapsed", f"{duration(status.seconds)}, left {duration(status.left)}")
     bar = Table.grid()  # a bar by itself ends no line
     bar.add_row(ProgressBar(total=max(status.goal, 1), completed=status.done, width=60))
-    return Group(Text(status.title, style="bold cyan"), bar, table)
+    # the cursor waits in a line of its own: at the end of a full one the echo of Ctrl-C would begin another
+    return Group(Text(status.title, style="bold cyan"), bar, table, Text(""))
 
 
 def terminal_view() -> View:

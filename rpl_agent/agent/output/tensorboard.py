@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from dataclasses import asdict
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -50,15 +50,11 @@ class TensorBoardCallback(BaseCallback):
 
     def _on_training_start(self) -> None:
         """Outlines of an earlier part of the run are kept up to where it goes on."""
-        path = None if self.agent.run_folder is None else self.agent.run_folder / OUTLINES
-        if path is None or self._outlines or not path.is_file():
+        if self.agent.run_folder is None or self._outlines:
             return
-        try:
-            stored = [(int(n), np.array(corners, dtype=float)) for n, corners in json.loads(path.read_text())]
-        except (OSError, ValueError, TypeError):
-            return  # a picture less: not worth an error
-        self._outlines = [(n, corners) for n, corners in stored if n <= self.agent.num_episodes and corners.ndim == 2]
-        if self._outlines:
+        with suppress(OSError, ValueError, TypeError, IndexError):  # a picture less is not worth an error
+            stored = json.loads((self.agent.run_folder / OUTLINES).read_text())
+            self._outlines = [(n, np.array(c, dtype=float)) for n, c in stored if n <= self.agent.num_episodes]
             self._next = GROWTH * self._outlines[-1][0]
 
     def _on_certificate(self, certificate: Certificate) -> bool:
@@ -85,10 +81,8 @@ class TensorBoardCallback(BaseCallback):
         self._outlines.append((episodes, outline(uncertainty.region)))
         if self.agent.run_folder is not None:
             text = json.dumps([(n, corners.tolist()) for n, corners in self._outlines])
-            try:
+            with suppress(OSError):  # the disk is full: the next picture starts a new series
                 (self.agent.run_folder / OUTLINES).write_text(text)
-            except OSError:
-                pass  # the disk is full: the next picture starts a new series
 
     def _on_training_end(self) -> None:
         board, certificate, agent = self.agent.logger.tensorboard, self.agent.certificate, self.agent
@@ -101,12 +95,14 @@ class TensorBoardCallback(BaseCallback):
             if shown is not None:
                 title = f"the certified policy after {agent.num_episodes:,} episodes"
                 board.figure("policy/map", policy_map.draw(shown, title), agent.num_episodes)
-        settings = {
-            "model": agent.pmdp.name, **asdict(agent.session.config), "weight": agent.weight,
-            "seed": agent.session.seed, **{f"schedule.{k}": v for k, v in schedule_to_dict(agent.schedule).items()},
+        config, names = agent.session.config, ("gap", "lower", "upper")
+        settings = {  # the table shows the first five by name, and then the results
+            "confidence": config.confidence, "delta": config.delta, "exploration": agent.exploration,
+            "model": agent.pmdp.name, "relaxation": config.relaxation, "seed": agent.session.seed,
+            "weight": agent.weight, "schedule": schedule_to_dict(agent.schedule)["kind"],
         }  # fmt: skip
-        found = [name for name in ("lower", "upper", "gap") if math.isfinite(getattr(certificate, name))]
-        board.hyperparameters(settings, [f"guarantee/{name}" for name in found])
+        metrics = [f"guarantee/{name}" for name in names if math.isfinite(getattr(certificate, name))]
+        board.hyperparameters(settings, metrics)
 
 
 def _words(certificate: Certificate) -> str:
@@ -154,12 +150,10 @@ def draw(outlines: list[tuple[int, np.ndarray]], names: tuple[str, ...]) -> Any:
         else:
             closed = np.vstack([corners, corners[:1]])
             axes.plot(closed[:, 0], closed[:, 1], color="tab:blue", alpha=shade)
-    if outlines[-1][1].shape[1] == 1:
-        axes.set_xlabel(names[0])
-        axes.set_ylabel("episodes")
+    one = outlines[-1][1].shape[1] == 1
+    axes.set_xlabel(names[0])
+    axes.set_ylabel("episodes" if one else names[1])
+    if one:
         axes.set_yscale("log", subs=[])  # minor ticks cost more than the rest of the picture
-    else:
-        axes.set_xlabel(names[0])
-        axes.set_ylabel(names[1])
     axes.set_title(f"confidence region after {outlines[-1][0]:,} episodes")
     return figure

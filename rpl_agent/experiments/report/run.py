@@ -50,14 +50,11 @@ def _progress(path: Path) -> dict[str, np.ndarray]:
     try:
         with path.open(newline="") as file:
             rows = list(csv.DictReader(file))
-        names = rows[0].keys() if rows else ()
-        return {n: np.array([float(r[n]) if r.get(n) else math.nan for r in rows]) for n in names} or _none(path)
+        if not rows:
+            raise ValueError("no log points yet")
+        return {n: np.array([float(r[n]) if r.get(n) else math.nan for r in rows]) for n in rows[0]}
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: no progress to report: {error}") from None
-
-
-def _none(path: Path) -> dict[str, np.ndarray]:
-    raise DataError(f"{path} has no log points yet")
 
 
 def _bounds(points: dict[str, np.ndarray], certificate: Certificate) -> ReportChart:
