@@ -915,10 +915,10 @@ void row_residuals(int64_t rows, const int32_t *of_row, const row_chances *chanc
 /* out[s] >= sign (T U - U) of what may be played in each state s of `order`, for all |y| <= 1, rounding included: a
  * value <= 0 proves the inequality of the state. sign is 1 for upper functions, -1 for lower ones. With margin >= 0 a
  * state that misses it is raised on the spot, by as much and the margin, and out is what it was raised by: the least
- * slack where `order` has successors first and gamma = 1. Scratch: 2 r + 2 r r. */
+ * slack where `order` has successors first and gamma = 1; without, threads share the states. Scratch: 2 r + 2 r r each. */
 void residuals(int64_t count, const int64_t *order, const choice *agent, const row_chances *chances,
                const double *reward, double gamma, double sign, double margin, double *u, const double *g,
-               double *scratch, double *out);
+               int64_t threads, double *scratch, double *out);
 
 /* Values v (S) and gradients g (S, r) of the states of `order`, in which successors come first: of what is played, or,
  * with sense 1 or -1 (0: none), of the best row, which best (S) then gets. */

@@ -21,6 +21,7 @@
 #include <stddef.h>
 
 #include "bend.h"
+#include "threads.h"
 
 /* An upper bound of max(0, largest eigenvalue) of M (r, r), symmetric. Scratch: 2 triangles. */
 static double positive_part(int64_t r, const double *M, double *scratch)
@@ -230,21 +231,46 @@ void row_residuals(int64_t rows, const int32_t *of_row, const row_chances *chanc
                             g + of_row[row] * r, &functions, scratch, scratch + r);
 }
 
-void residuals(int64_t count, const int64_t *order, const choice *agent, const row_chances *chances,
-               const double *reward, double gamma, double sign, double margin, double *u, const double *g,
-               double *scratch, double *out)
+/* A pass over states; each part of it has scratch of its own. */
+typedef struct {
+    const int64_t *order;
+    const choice *agent;
+    const row_chances *chances;
+    const double *reward;
+    double gamma, sign, margin;
+    const affine_functions *functions;
+    int64_t grain;
+    double *scratch, *out;
+} residual_pass;
+
+static void residual_part(void *context, int64_t begin, int64_t end)
 {
-    const affine_functions functions = {u, g, u, g};
-    for (int64_t at = 0; at < count; at++) {
-        int64_t s = order[at];
-        double worst = state_residual(s, agent, chances, reward, gamma, sign, &functions, scratch);
-        out[s] = worst;
-        if (margin >= 0.0) {
+    const residual_pass *p = context;
+    const int64_t r = p->chances->r;
+    double *scratch = p->scratch + begin / p->grain * (2 * r + 2 * r * r);
+    for (int64_t at = begin; at < end; at++) {
+        int64_t s = p->order[at];
+        double worst = state_residual(s, p->agent, p->chances, p->reward, p->gamma, p->sign, p->functions, scratch);
+        p->out[s] = worst;
+        if (p->margin >= 0.0) {
             /* Raising u(s) lowers the residuals of s by as much, up to rounding, which the margin covers. */
-            out[s] = worst > 0.0 ? worst * (1.0 + 1e-12) + margin : 0.0;
-            u[s] += sign * out[s];
+            p->out[s] = worst > 0.0 ? worst * (1.0 + 1e-12) + p->margin : 0.0;
+            p->functions->u[s] += p->sign * p->out[s];
         }
     }
+}
+
+void residuals(int64_t count, const int64_t *order, const choice *agent, const row_chances *chances,
+               const double *reward, double gamma, double sign, double margin, double *u, const double *g,
+               int64_t threads, double *scratch, double *out)
+{
+    const affine_functions functions = {u, g, u, g};
+    if (margin >= 0.0 || count < threads)
+        threads = 1;
+    residual_pass pass = {order, agent, chances, reward, gamma, sign, margin, &functions, (count + threads - 1) / threads,
+                          scratch, out};
+    if (count)
+        parallel_for(count, pass.grain, threads, residual_part, &pass);
 }
 
 /* reward + gamma sum p v of a row at the centre. */

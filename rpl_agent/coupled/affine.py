@@ -10,6 +10,7 @@ of steps to go, each bounding the next.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -26,6 +27,9 @@ from rpl_agent.regions.parameter_region import curvature_sizes
 from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, played_rows, usable_rows
 from rpl_agent.solver.policies import step_rows
 from rpl_agent.solver.problem import Problem
+
+#: states that are worth more than one thread
+THREADED = 50_000
 
 
 class Side(Enum):
@@ -122,9 +126,10 @@ def sweep(
     pmdp, r = problem.pmdp, chances.r
     u, g = (np.ascontiguousarray(a) for a in here)
     out = np.zeros(pmdp.num_states)
+    threads = (os.cpu_count() or 1) if len(order) >= THREADED else 1
     core.residuals(
         len(order), order, choice_of(problem, policy), chances, problem.reward, problem.gamma, side.value, margin,
-        u, g, np.empty(2 * r + 2 * r * r), out,
+        u, g, threads, np.empty(threads * (2 * r + 2 * r * r)), out,
     )  # fmt: skip
     return out
 
@@ -252,8 +257,7 @@ def _steps(bound: AffineBound, problem: Problem) -> list[str]:
     """A horizon: the functions of k steps follow from those of k − 1."""
     horizon, decided = problem.objective.horizon, problem.task.decided
     assert horizon is not None
-    u, g = bound.moved, bound.gradient
-    start = problem.boundary()
+    u, g, start = bound.moved, bound.gradient, problem.boundary()
     if g[0].any() or (bound.side.value * (u[0] - start) < 0.0).any():
         return ["the functions with no steps to go are wrong"]
     wrong = decided & (g.any(axis=2) | (bound.side.value * (u - start) < 0.0))

@@ -25,6 +25,8 @@ from rpl_agent.solver.problem import Problem
 
 #: a side is left alone where even a bound without slack would gain less than this share of the gap
 WORTHWHILE = 0.02
+#: transitions that the pieces of a side may have together: each piece is three passes over the model
+WORK = 100_000_000
 #: a side is split where the slack, or a bound that was not found, costs more than this share of the gap
 SPLIT = 0.1
 
@@ -85,13 +87,13 @@ def coupled_bounds(
     expansion = expansion_of(problem, frame, policy, start)
     if expansion is None:
         return None
+    pieces = min(pieces, WORK // problem.pmdp.num_transitions)
     search, proof = Search(problem, expansion.policy, directions), AffineProof(problem, region)
     found, slope = {Side.LOWER: -np.inf, Side.UPPER: np.inf}, expansion.gradient[problem.pmdp.initial_state]
     for side in Side:
         every_policy = policy is None and side is not _own_side(objective)
         best = _without_slack(expansion, region, side, problem.pmdp.initial_state)
-        limit = known[0] if side is Side.LOWER else known[1]
-        gap = known[1] - known[0]
+        limit, gap = known[0] if side is Side.LOWER else known[1], known[1] - known[0]
         # A given policy is evaluated as sharply as one that was found here, whatever is known already.
         least = WORTHWHILE * gap if policy is None else 0.0
         if np.isfinite(gap) and side.value * (limit - best) <= least:

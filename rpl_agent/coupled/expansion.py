@@ -81,8 +81,7 @@ def expand_without_cycles(
     sinks = problem.structure.sinks
     if problem.must_reach and len(sinks):
         return None
-    paid = np.maximum.reduceat(problem.reward, pmdp.state_ptr[:-1])[sinks]
-    if (paid > 0.0).any():
+    if (problem.reward[gather(pmdp.state_ptr, sinks)[0]] > 0.0).any():
         return None
     reached = None if policy is None else _reached(problem, order, policy, chances)
     order = order if reached is None else order[reached[order]]

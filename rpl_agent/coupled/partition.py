@@ -59,8 +59,7 @@ def partition(
     if not 0.0 < undecided < 1.0:
         raise ModelError(f"undecided {undecided} must be above 0 and below 1")
     bounds = BoxBounds(pmdp, objective, region_in(pmdp, region))
-    limit, number = Fraction(threshold), count()
-    upward = comparison in (">=", ">")
+    limit, number, upward = Fraction(threshold), count(), comparison in (">=", ">")
     root = bounds.root(Side.UPPER)
     free = root.upper > root.lower
     volume = {True: 0.0, False: 0.0}

@@ -36,9 +36,8 @@ class Slab:
         root = frame.radius * frame.factor
         self._sigma = root @ root.T
         self._width = float(np.sqrt(normal @ self._sigma @ normal))
-        self.table = getattr(
-            region, "table", None
-        )  # of a region of parameters, so that the frame of a piece has it too
+        # of a region of parameters, so that the frame of a piece has it too
+        self.table = getattr(region, "table", None)
         box = region.box()
         self._reach = np.maximum(np.abs(box[0]), np.abs(box[1]))
 

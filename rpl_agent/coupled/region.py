@@ -310,16 +310,12 @@ def _robust_policy(search: RegionSearch, own: Side) -> tuple[Policy, float, int]
     if bounds.policy is not None:
         return bounds.policy, search.result(own), 0
     worst = bounds.solved_at(search.point(own))
-    candidates = [worst.policy, bounds.robust.policy]
-    found: tuple[float, Policy] | None = None
-    boxes = 0
-    for policy in candidates:
+    found, boxes = list[tuple[float, Policy]](), 0
+    for policy in (worst.policy, bounds.robust.policy):
         fixed = BoxBounds(bounds.pmdp, bounds.objective, bounds.region, policy)
         tried = RegionSearch(fixed, search.precision, search.max_boxes, None, search.width)
         tried.run((own,))
         boxes += fixed.boxes
-        bound = tried.result(own)
-        if found is None or own.value * bound < own.value * found[0]:
-            found = (bound, policy)
-    assert found is not None
-    return found[1], found[0], boxes
+        found.append((tried.result(own), policy))
+    guarantee, policy = min(found, key=lambda one: own.value * one[0])
+    return policy, guarantee, boxes

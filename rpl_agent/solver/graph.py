@@ -232,7 +232,7 @@ def played_rows(weights: np.ndarray | None, size: int) -> np.ndarray:
 
 def usable_rows(played: np.ndarray, pays: np.ndarray | bool) -> np.ndarray:
     """(R,) int8, as `hold_set` takes them, from rows that are played and rows that pay (bool)."""
-    return np.where(played, np.where(pays, 1, 2), 0).astype(np.int8)
+    return np.where(pays, np.int8(1), np.int8(2)) * played
 
 
 def held_states(
@@ -249,7 +249,7 @@ def held_states(
         move to larger ranks (S,), or numbers, so that no play stays whoever moves.
     """
     graph = model_graph(pmdp)
-    is_played = np.maximum.reduceat(usable, pmdp.state_ptr[:-1]) > 0
-    if is_played[start].all() and core.runs_forward(graph.forward, start, usable, rank):
+    is_played = usable.all() or (np.maximum.reduceat(usable, pmdp.state_ptr[:-1]) > 0)[start].all()
+    if is_played and core.runs_forward(graph.forward, start, usable, rank):
         return np.zeros_like(start)
     return graph.hold_set(nature(), usable, quantifier, start)

@@ -11,7 +11,7 @@ import pytest
 
 from rpl_agent._core import core
 from rpl_agent.coupled import AffineProof, Frame, Side, coupled_bounds, frame_of
-from rpl_agent.coupled.affine import chances_of, excess
+from rpl_agent.coupled.affine import chances_of, choice_of, excess
 from rpl_agent.coupled.expansion import expansion_of
 from rpl_agent.coupled.find import find_bound
 from rpl_agent.coupled.pieces import Slab
@@ -139,7 +139,7 @@ def test_the_curvature_of_two_successors_is_exact(r):
         agent = core.Choice(state_ptr=np.arange(4), rows=None, weights=None)
         for sign in (1.0, -1.0):
             out = np.zeros(3)
-            args = np.zeros(3), 1.0, sign, -1.0, u, g, np.empty(2 * r + 2 * r * r), out
+            args = np.zeros(3), 1.0, sign, -1.0, u, g, 1, np.empty(2 * r + 2 * r * r), out
             core.residuals(1, np.zeros(1, np.int64), agent, chances, *args)
             slope = (u[1] - u[2]) * b + 0.3 * (g[1] - g[0]) + 0.7 * (g[2] - g[0])
             form = sign * (np.outer(b, g[1] - g[2]) + np.outer(g[1] - g[2], b)) / 2
@@ -148,6 +148,23 @@ def test_the_curvature_of_two_successors_is_exact(r):
             crude = wanted - curve + np.abs(b).sum() * sum(np.abs(g[i] - g[0]).sum() for i in (1, 2))
             if crude > 1e-9:  # below, a cruder bound is enough
                 assert wanted - 1e-13 <= out[0] <= wanted + 1e-12
+
+
+def test_residuals_do_not_depend_on_threads():
+    pmdp, region, relaxation = prepared(3, True, True, "intervals", 0.05)
+    problem = Problem.of(relaxation, Objective.reach("end"), Nature.ADVERSARIAL, None)
+    frame = frame_of(region, pmdp.table.reduction.weights)
+    chances, r, rng = chances_of(problem, frame), frame.dimension, np.random.default_rng(3)
+    u, g = rng.normal(size=pmdp.num_states), rng.normal(size=(pmdp.num_states, r))
+    order, found = np.arange(pmdp.num_states), []
+    for threads in (1, 2, 3, 2 * pmdp.num_states):
+        out = np.zeros(pmdp.num_states)
+        space = threads, np.empty(threads * (2 * r + 2 * r * r)), out
+        core.residuals(
+            len(order), order, choice_of(problem, None), chances, problem.reward, 1.0, 1.0, -1.0, u, g, *space
+        )
+        found.append(out)
+    assert all(np.array_equal(found[0], one) for one in found) and found[0].any()
 
 
 def test_a_residual_that_overflows_proves_nothing():
@@ -159,7 +176,7 @@ def test_a_residual_that_overflows_proves_nothing():
     )  # fmt: skip
     agent = core.Choice(state_ptr=np.arange(4), rows=None, weights=None)
     u, g, out = np.array([1e308, -1.7e308, 1.5e308]), np.zeros((3, 1)), np.zeros(3)
-    core.residuals(3, np.arange(3), agent, chances, np.zeros(3), 1.0, 1.0, -1.0, u, g, np.empty(4), out)
+    core.residuals(3, np.arange(3), agent, chances, np.zeros(3), 1.0, 1.0, -1.0, u, g, 1, np.empty(4), out)
     assert not out[0] <= 0.0
 
 

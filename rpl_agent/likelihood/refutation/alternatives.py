@@ -322,11 +322,11 @@ def _single_events(pmdp: ParametricMDP, counts: Counts) -> tuple[np.ndarray, np.
 
     Left out are expressions that are 1 or never were tried.
     """
-    moves, first = gather(pmdp.row_ptr, np.flatnonzero(counts.row_totals))
-    size = pmdp.num_expressions
+    totals, size = counts.row_totals, pmdp.num_expressions
+    moves, first = gather(pmdp.row_ptr, np.flatnonzero(totals))
     once = multiplicities(first, pmdp.expression[moves], size) == 1
     expression = pmdp.expression[moves[once]]
-    totals = np.repeat(counts.row_totals[counts.row_totals > 0], np.diff(first))[once]
+    totals = np.repeat(totals[totals > 0], np.diff(first))[once]
     hits = np.bincount(expression, counts.transitions[moves[once]], size)
     trials = np.bincount(expression, totals, size)
     certain = pmdp.table.is_constant & (pmdp.table.constant >= 1.0)
