@@ -36,7 +36,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/agent": 7_236,
     "rpl_agent/baselines": 1_175,
     "rpl_agent/cli": 1_776,
-    "rpl_agent/coupled": 2_027,
+    "rpl_agent/coupled": 2_026,
     "rpl_agent/evidence": 1_308,
     "rpl_agent/experiments": 2_243,
     "rpl_agent/formats": 6_651,
@@ -178,7 +178,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 42_195
+    assert sum(LINES_OF_PACKAGE.values()) <= 42_194
 
 
 def test_folders_are_not_crowded():
