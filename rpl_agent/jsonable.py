@@ -30,7 +30,8 @@ def jsonable(value: Any, arrays: dict[str, np.ndarray] | None = None, place: str
         return [jsonable(item, arrays, f"{place}.{k}") for k, item in enumerate(value)]
     if isinstance(value, np.ndarray):
         if arrays is None:
-            return jsonable(value.tolist())
+            is_plain = value.dtype.kind in "biu" or (value.dtype.kind == "f" and np.isfinite(value).all())
+            return value.tolist() if is_plain else jsonable(value.tolist())
         arrays[place] = value
         return {"array": place}
     if hasattr(value, "tocsr"):

@@ -53,26 +53,17 @@ class Evaluation:
 
     @property
     def standard_error(self) -> float:
-        n = len(self.returns)
-        return float(self.returns.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan
+        """Of the mean return."""
+        return _error(self.returns)
 
     @property
     def value_error(self) -> float:
-        """Standard error of the mean value."""
-        n = len(self.values)
-        return float(self.values.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan
+        """Of the mean value."""
+        return _error(self.values)
 
-    def to_dict(self) -> dict[str, float]:
-        return {
-            "episodes": len(self.returns),
-            "mean_return": self.mean,
-            "standard_error": self.standard_error,
-            "mean_length": float(self.lengths.mean()),
-            "mean_value": float(self.values.mean()),
-            "cut": self.cut,
-            "lower": self.lower,
-            "upper": self.upper,
-        }
+
+def _error(values: np.ndarray) -> float:
+    return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
 
 
 def monte_carlo(agent: Any, env: Any, episodes: int, *, seed: int = 0, policy: Policy | None = None) -> Evaluation:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rpl_agent.agent.world.env_facts import is_vector
-from rpl_agent.agent.world.observations import Observed, StateReader
+from rpl_agent.agent.world.env_facts import observation_space
+from rpl_agent.agent.world.observations import StateReader
 from rpl_agent.errors import ModelError, RPLWarning
 
 if TYPE_CHECKING:
@@ -85,10 +85,7 @@ def _need_memory(agent: RPLAgent, policy: Any, single: bool) -> None:
 
 def _is_batch(agent: RPLAgent, observation: Any) -> bool:
     """Whether the observation has one more dimension than the environment's observations have."""
-    space = None
-    if agent.world is not None:
-        env = agent.world.env
-        space = env.single_observation_space if is_vector(env) else env.observation_space
+    space = None if agent.world is None else observation_space(agent.world.env)
     part, shape = observation, getattr(space, "shape", None)
     if isinstance(observation, dict) and hasattr(space, "spaces"):
         key = next(iter(observation))
@@ -112,9 +109,7 @@ def _split(observation: Any) -> list[Any]:
 
 
 def _state(agent: RPLAgent, observation: Any, step: int, before: Any, i: int) -> int:
-    reader: StateReader = (
-        Observed(agent.pmdp, agent.observation_to_state) if agent.world is None else agent.world.reader
-    )
+    reader = StateReader(agent.pmdp, agent.observation_to_state) if agent.world is None else agent.world.reader
     try:
         if step == 0 or before is None:
             return reader.first(observation)

@@ -33,7 +33,7 @@ from rpl_agent.agent.storage.run_folder import CHECKPOINT, write_run
 from rpl_agent.agent.storage.state import Settings, agent_arguments, capture, read_state, restore, stored_model
 from rpl_agent.agent.world.actions import ActionToEnv
 from rpl_agent.agent.world.attach import Attachment, attach, make_env
-from rpl_agent.agent.world.env_facts import refuse_policy_network
+from rpl_agent.agent.world.env_facts import make_registered, refuse_policy_network
 from rpl_agent.agent.world.observations import StateOf
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import ModelError, RPLWarning
@@ -141,13 +141,9 @@ class RPLAgent(Queries):
         if self.world is not None and env is self.world.env:
             return
         if isinstance(env, str):
-            import gymnasium as gym
-
-            import rpl_envs  # noqa: F401  (registers our ids)
-
-            if env not in gym.registry:
-                raise ModelError(f"no environment is registered as {env!r} (a method is chosen by confidence=...)")
-            env = gym.make(env)
+            name, env = env, make_registered(env)
+            if env is None:
+                raise ModelError(f"no environment is registered as {name!r} (a method is chosen by confidence=...)")
         session, (pmdp, objective) = self.session, self._given
         if objective is None and session.started:
             objective = session.objective

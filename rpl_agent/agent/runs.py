@@ -38,6 +38,13 @@ __all__ = [
 ]  # fmt: skip
 
 
+#: What the result of a run tells of its certificate.
+SHOWN = (
+    "lower", "upper", "gap", "guarantee", "estimate", "delta", "confidence", "relaxation", "checked", "refuted",
+    "empty", "truncation", "notes",
+)  # fmt: skip
+
+
 def parse_schedule(text: str) -> Schedule:
     """``state-action``, ``expression``, ``never`` or ``every:N``."""
     if text in NAMED:
@@ -237,14 +244,11 @@ def _summary(agent: RPLAgent) -> dict[str, Any]:
     certificate = agent.certificate
     assert certificate is not None
     return {
-        "model": agent.pmdp.name, "objective": agent.objective.describe(), "lower": certificate.lower,
-        "upper": certificate.upper, "gap": certificate.gap, "guarantee": certificate.guarantee,
-        "estimate": certificate.estimate, "delta": certificate.delta, "confidence": certificate.confidence,
-        "relaxation": certificate.relaxation, "checked": certificate.checked,
-        "episodes": agent.num_episodes, "steps": agent.num_timesteps,
-        "updates": agent.num_updates, "updates_skipped": agent.session.planner.skipped, "refuted": certificate.refuted,
-        "empty": certificate.empty, "truncation": certificate.truncation, "notes": certificate.notes,
-        "seconds": agent.session.clock.elapsed, "stages": dict(agent.session.planner.seconds),
+        "model": agent.pmdp.name, "objective": agent.objective.describe(),
+        **{name: getattr(certificate, name) for name in SHOWN},
+        "episodes": agent.num_episodes, "steps": agent.num_timesteps, "updates": agent.num_updates,
+        "updates_skipped": agent.session.planner.skipped, "seconds": agent.session.clock.elapsed,
+        "stages": dict(agent.session.planner.seconds),
     }  # fmt: skip
 
 

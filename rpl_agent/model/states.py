@@ -129,19 +129,16 @@ class ListedStates:
     def find(self, value: Any) -> int:
         try:
             found = self._index.get(value, UNKNOWN)
-            if found != UNKNOWN:
-                return found
-            key = canonical(value, self.names)
-            found = self._index.get(key, UNKNOWN)
         except TypeError:  # arrays and mappings have no hash
-            try:
-                key = canonical(value, self.names)
-                found = self._index.get(key, UNKNOWN)
-            except TypeError:
-                return UNKNOWN
-        if found == UNKNOWN and _is_single(value):
-            found = self._single.get(_rounded(key), UNKNOWN)
-        return found
+            found = UNKNOWN
+        if found != UNKNOWN:
+            return found
+        key = canonical(value, self.names)
+        try:
+            found = self._index.get(key, UNKNOWN)
+        except TypeError:
+            return UNKNOWN
+        return self._single.get(_rounded(key), UNKNOWN) if found == UNKNOWN and _is_single(value) else found
 
     def value(self, index: int) -> Any:
         return self.values[index]

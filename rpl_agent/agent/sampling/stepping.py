@@ -27,6 +27,7 @@ from rpl_agent.agent.sampling.sources import generator_state
 from rpl_agent.agent.sampling.step_checker import StepChecker, flag, number, unpack_reset, unpack_step
 from rpl_agent.agent.world.env_facts import is_vector
 from rpl_agent.errors import ModelError
+from rpl_agent.model.states import canonical
 
 #: After the first Ctrl-C an episode may end by itself for this long; then it is cut after the current step.
 GRACE_SECONDS = 2.0
@@ -272,24 +273,7 @@ def _digest(kind: str, returned: Any) -> str:
     seen = returned
     if isinstance(returned, tuple):  # the reader sorts out improper answers
         seen = returned[:1] if kind == "reset" else (returned[0], returned[2:4])
-    found = hashlib.blake2b(digest_size=8)
-    _feed(found, seen)
-    return found.hexdigest()
-
-
-def _feed(found: Any, value: Any) -> None:
-    if isinstance(value, Mapping):
-        for key in sorted(value, key=str):
-            found.update(str(key).encode())
-            _feed(found, value[key])
-    elif isinstance(value, (tuple, list)):
-        found.update(b"(")
-        for item in value:
-            _feed(found, item)
-    elif isinstance(value, np.ndarray) and value.dtype.kind != "O":
-        found.update(value.tobytes())
-    else:
-        found.update(str(value.item() if isinstance(value, np.generic) else value).encode() + b";")
+    return hashlib.blake2b(repr(canonical(seen)).encode(), digest_size=8).hexdigest()
 
 
 def _autoreset_mode(env: Any) -> str:

@@ -18,12 +18,14 @@ from rpl_agent.agent.world.env_facts import (
     changing_wrapper,
     is_vector,
     layers,
+    make_registered,
     name_of,
+    observation_space,
     representative,
     require_environment,
     time_limit,
 )
-from rpl_agent.agent.world.observations import Bound, Observed, StateOf, StateReader, asked_of, check_observations
+from rpl_agent.agent.world.observations import Bound, StateOf, StateReader, asked_of, check_observations
 from rpl_agent.agent.world.plays import (
     can_cut,
     longest_episode,
@@ -111,7 +113,7 @@ def attach(
         check_rewards |= bool(model.ambiguous_without_reward.any())
     paid, error = _payments(model, goal, binding) if check_rewards else (None, 0.0)
     start = _observation_start(env, model)
-    reader = Observed(model, state_of, start, over) if binding is None else Bound(binding)
+    reader = StateReader(model, state_of, start, over) if binding is None else Bound(binding)
     return Attachment(
         env, model, goal, is_vector(env), _spec(env), paid, reader, actions, fast, limit,
         longest=None if limit is not None else longest_episode(model, goal.resolve(model), goal.horizon),
@@ -160,7 +162,7 @@ FIRST_MODEL = """
 
 
 def _nothing_known(env: Any) -> str:
-    space = env.single_observation_space if is_vector(env) else env.observation_space
+    space = observation_space(env)
     dtype = getattr(space, "dtype", None)
     continuous = dtype is not None and np.issubdtype(dtype, np.floating)
     return (
@@ -209,8 +211,7 @@ def _with_horizon(goal: Objective, horizon: int | str | None, limit: int | None,
 
 def _observation_start(env: Any, pmdp: ParametricMDP) -> int:
     """The first number of a Discrete observation space, where observations number the states."""
-    space = env.single_observation_space if is_vector(env) else env.observation_space
-    return int(getattr(space, "start", 0)) if pmdp.states is None else 0
+    return int(getattr(observation_space(env), "start", 0)) if pmdp.states is None else 0
 
 
 def _is_transparent(env: Any) -> bool:
@@ -232,12 +233,5 @@ def _spec(env: Any) -> dict[str, Any] | None:
 
 def make_env(spec: dict[str, Any] | None) -> Any:
     """The environment of a checkpoint, or None. Only registered ids are made: a file cannot name code to run."""
-    import gymnasium as gym
-
-    import rpl_envs  # noqa: F401  (registers our ids)
-
-    spec = spec or {}
-    identifier, kwargs = spec.get("id"), spec.get("kwargs")
-    if not isinstance(identifier, str) or identifier not in gym.registry or not isinstance(kwargs, dict):
-        return None
-    return gym.make(identifier, **kwargs)
+    kwargs = (spec or {}).get("kwargs")
+    return make_registered((spec or {}).get("id"), **kwargs) if isinstance(kwargs, dict) else None

@@ -188,9 +188,8 @@ def _transition(seen: _Seen, row: int, after: int, reward: float, times: int) ->
         if paid[0, t] - paid[2, t] <= reward <= paid[1, t] + paid[2, t]:
             return t, None
     pays = " or ".join(f"{paid[0, t]:g}" for t in ways.tolist())
-    return int(
-        ways[0]
-    ), f"{place} and paid {reward:g}, declared is {pays}: write {reward:g} (costs are paid as negative rewards)"
+    text = f"{place} and paid {reward:g}, declared is {pays}: write {reward:g} (costs are paid as negative rewards)"
+    return int(ways[0]), text
 
 
 def _starts(seen: _Seen) -> list[str]:

@@ -22,6 +22,20 @@ def is_vector(env: Any) -> bool:
     return hasattr(env, "num_envs")
 
 
+def observation_space(env: Any) -> Any:
+    """Of one environment."""
+    return env.single_observation_space if is_vector(env) else env.observation_space
+
+
+def make_registered(identifier: Any, /, **keywords: Any) -> Any:
+    """The environment with a registered id; None if there is none."""
+    import gymnasium as gym
+
+    import rpl_envs  # noqa: F401  (registers our ids)
+
+    return gym.make(identifier, **keywords) if isinstance(identifier, str) and identifier in gym.registry else None
+
+
 def refuse_policy_network(env: Any, others: tuple[Any, ...]) -> None:
     """Answer the first line of a user of Stable-Baselines3, ``RPLAgent("MlpPolicy", env)``."""
     if others or env in ("MlpPolicy", "CnnPolicy", "MultiInputPolicy"):

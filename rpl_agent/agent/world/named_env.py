@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from rpl_agent.agent.world.env_facts import make_registered
 from rpl_agent.errors import ModelError
 
 #: What a factory may say beside the environment.
@@ -51,15 +52,12 @@ def make_named(text: str, render_mode: str | None = None) -> tuple[Any, dict[str
 
 def named_or_registered(text: str) -> tuple[Any, dict[str, Any]]:
     """The same for a registered id too."""
-    import gymnasium as gym
-
-    import rpl_envs  # noqa: F401  (registers our ids)
-
     if names_code(text):
         return make_named(text)
-    if text not in gym.registry:
+    env = make_registered(text)
+    if env is None:
         raise ModelError(f"no environment {text!r} is registered: give its id, module:Id or path/to/file.py:factory")
-    return gym.make(text), {}
+    return env, {}
 
 
 def _made(module: ModuleType, name: str, text: str, render_mode: str | None) -> Any:

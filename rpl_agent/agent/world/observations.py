@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.world.env_facts import is_vector, name_of
+from rpl_agent.agent.world.env_facts import name_of, observation_space
 from rpl_agent.errors import ModelError
 from rpl_agent.model.building.binding import Binding
 from rpl_agent.model.pmdp import ParametricMDP
@@ -21,22 +21,8 @@ StateOf = Callable[..., Any]
 CHECKED_STATES = 10_000
 
 
-class StateReader(Protocol):
-    """Says which state of the model an environment is in."""
-
-    def first(self, observation: Any, info: Any = None) -> int:
-        """State index after a reset."""
-        ...
-
-    def next(
-        self, state: int, action: int, observation: Any, reward: Any = None, terminated: bool = False, info: Any = None
-    ) -> int:
-        """State index after a step from ``state``; the reward is not known to whoever only acts."""
-        ...
-
-
-class Observed:
-    """Every observation is a state: by its value, through the user's mapping, or by its number.
+class StateReader:
+    """Says which state of the model an environment is in: by its value, through the user's mapping, or by its number.
 
     end : the state that ``terminated`` means, whatever is observed then.
     """
@@ -49,6 +35,7 @@ class Observed:
         self._asks = asked_of(state_of)
 
     def first(self, observation: Any, info: Any = None, terminated: bool = False) -> int:
+        """State index after a reset."""
         if self.state_of is not None:
             given = {"terminated": terminated, "info": info}
             return self.pmdp.state_index(self.state_of(observation, **{name: given[name] for name in self._asks}))
@@ -59,25 +46,25 @@ class Observed:
     def next(
         self, state: int, action: int, observation: Any, reward: Any = None, terminated: bool = False, info: Any = None
     ) -> int:
+        """State index after a step from ``state``; the reward is not known to whoever only acts."""
         return self.end if terminated and self.end is not None else self.first(observation, info, terminated)
 
 
-class Bound:
+class Bound(StateReader):
     """States by the rules of a binding, which may need to know the state before."""
 
     def __init__(self, binding: Binding):
+        super().__init__(binding.pmdp, None)
         self.binding = binding
 
-    def first(self, observation: Any, info: Any = None) -> int:
-        return self.binding.pmdp.state_index(self.binding.first(observation))
+    def first(self, observation: Any, info: Any = None, terminated: bool = False) -> int:
+        return self.pmdp.state_index(self.binding.first(observation))
 
     def next(
         self, state: int, action: int, observation: Any, reward: Any = None, terminated: bool = False, info: Any = None
     ) -> int:
-        pmdp = self.binding.pmdp
-        return pmdp.state_index(
-            self.binding.next(pmdp.state_value(state), action, observation, reward, terminated)
-        )  # fmt: skip
+        before = self.pmdp.state_value(state)
+        return self.pmdp.state_index(self.binding.next(before, action, observation, reward, terminated))
 
 
 def asked_of(state_of: StateOf | None) -> list[str]:
@@ -93,7 +80,7 @@ def check_observations(env: Any, pmdp: ParametricMDP, end: int | None = None) ->
     """Refuse a space in which some state of the model could never be seen (but the one that ``terminated`` means)."""
     from gymnasium.spaces import Dict, Discrete, Text
 
-    space = env.single_observation_space if is_vector(env) else env.observation_space
+    space = observation_space(env)
     seen = f"the observation space of {name_of(env)} is {space}"
     if pmdp.states is None:
         if not isinstance(space, Discrete) or space.n != pmdp.num_states:
