@@ -31,9 +31,9 @@ C_LINES, C_ARGUMENTS, C_FILE_LINES = 70, 13, 600
 #: commit what goes out. Lines may move between packages, so what may only fall is the sum.
 LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_881,
-    "rpl_agent": 1_706,
+    "rpl_agent": 1_707,
     "rpl_agent/_core": 296,
-    "rpl_agent/agent": 7_236,
+    "rpl_agent/agent": 7_198,
     "rpl_agent/baselines": 1_175,
     "rpl_agent/cli": 1_776,
     "rpl_agent/coupled": 2_026,
@@ -41,7 +41,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/experiments": 2_243,
     "rpl_agent/formats": 6_651,
     "rpl_agent/likelihood": 3_442,
-    "rpl_agent/model": 4_164,
+    "rpl_agent/model": 4_161,
     "rpl_agent/plotting": 490,
     "rpl_agent/proof": 658,
     "rpl_agent/regions": 2_173,
@@ -178,7 +178,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 42_194
+    assert sum(LINES_OF_PACKAGE.values()) <= 42_154
 
 
 def test_folders_are_not_crowded():
