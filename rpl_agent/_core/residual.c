@@ -353,7 +353,7 @@ void reach_forward(int64_t count, const int64_t *order, const choice *agent, con
 
 /* ---------------------------------------------------------------------- finite horizons */
 
-/* How often a function is raised until it satisfies its inequality, where probabilities are not affine. */
+/* How often a function is raised until it satisfies its inequality, where probabilities are hardly known. */
 #define RAISES 8
 
 void greedy_steps(int64_t states, int64_t steps, const int64_t *state_ptr, const bool *decided,
@@ -433,11 +433,26 @@ void step_residuals(const step_rules *rules, const row_chances *chances, const d
     }
 }
 
+/* The largest sum of errors of a row: u(s) + e lowers the residuals of s by at least e (1 - share), up to rounding. */
+static double error_share(int64_t rows, const row_chances *chances)
+{
+    double share = 0.0;
+    for (int64_t row = 0; row < rows; row++) {
+        double sum = 0.0;
+        for (int64_t t = chances->row_ptr[row]; t < chances->row_ptr[row + 1]; t++)
+            sum += chances->error[chances->expression[t]];
+        share = larger(share, sum);
+    }
+    return chances->bend ? share : 0.0;
+}
+
 void raise_steps(const step_rules *rules, const bool *decided, const row_chances *chances, const double *reward,
                  double gamma, double sign, double rounding, const double *v, const double *g, double *slack, double *u,
                  double *scratch)
 {
     const int64_t states = rules->states, size = states * chances->r;
+    const double share = 2.0 * error_share(rules->agent->state_ptr[states], chances);
+    const double more = share < 0.5 ? 1.0 / (1.0 - share) : 2.0;
     for (int64_t s = 0; s < states; s++) {
         slack[s] = 0.0;
         u[s] = v[s];
@@ -453,13 +468,13 @@ void raise_steps(const step_rules *rules, const bool *decided, const row_chances
             double missed, *paid = slack + (k + 1) * states + s;
             *paid = 0.0;
             functions.u[s] = value[s];
-            /* raising u(s) lowers the residuals of s by as much, up to rounding, which the margin covers; where
-             * probabilities are not affine, also up to a share of their errors: then it is raised again */
-            for (int round = 0; round < (chances->bend ? RAISES : 1) && !decided[s]; round++) {
+            /* raising u(s) lowers the residuals of s by as much, up to a share and to rounding, which the margin covers;
+             * where the share is large it is raised again */
+            for (int round = 0; round < (share < 0.5 ? 1 : RAISES) && !decided[s]; round++) {
                 missed = state_residual(s, &agent, chances, reward, gamma, sign, &functions, scratch);
                 if (!(missed > 0.0))
                     break;
-                *paid += missed * (1.0 + 1e-12) + rounding * most;
+                *paid += more * missed * (1.0 + 1e-12) + rounding * most;
                 functions.u[s] = value[s] + sign * *paid;
             }
         }

@@ -15,6 +15,7 @@ from rpl_agent.certificate import Certificate
 from rpl_agent.errors import RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.likelihood.estimate import edge
+from rpl_agent.likelihood.refutation import misspecification
 from rpl_agent.likelihood.refutation.alternatives import SHARE, Alternatives, Weights
 from rpl_agent.likelihood.refutation.misspecification import domain_rows, doubt, log_e_value
 from rpl_agent.model.domain import Domain
@@ -195,6 +196,42 @@ def test_many_blocks():
     known = doubt(pmdp, play(known=0.8))
     assert known.log_e_value > REFUTED and known.kind == "row"
     assert pmdp.state_value(int(pmdp.row_state[known.number])) == 12
+
+
+def test_few_of_many_wide_distributions_are_looked_at_one_by_one(monkeypatch):
+    """Frequencies of sixteen outcomes differ between parts of the data by chance: no reason to fit each row anew."""
+    states, wide = 24, 16
+    names = [[f"q{s}_{k}" for k in range(wide - 1)] for s in range(states)]
+
+    def actions(s):
+        last = "1 - " + " - ".join(names[s])
+        return {"a": {**{(s + k + 1) % states: names[s][k] for k in range(wide - 1)}, (s + wide) % states: last}}
+
+    domain = Domain.box([name for row in names for name in row])
+    for row in names:
+        domain = domain.with_simplex(row)
+    pmdp = build(0, actions, domain=domain)
+    rng, numbers = np.random.default_rng(8), [pmdp.state_index(s) for s in range(states)]
+    looked_at: list[int] = []
+    original = misspecification.single_block
+    monkeypatch.setattr(misspecification, "single_block", lambda p, k: looked_at.append(k) or original(p, k))
+
+    def play(odd):
+        counts = Counts(pmdp, schedule="geometric")
+        for part in range(4):
+            for s in range(states):
+                p = np.full(wide, 1.0 / wide)
+                if s == odd and part >= 2:
+                    p = np.where(np.arange(wide) < wide // 2, 1.97, 0.03) / wide
+                target = [numbers[(s + k + 1) % states] for k in rng.choice(wide, size=200, p=p).tolist()]
+                counts.add_many(np.full(200, numbers[s]), np.zeros(200, dtype=int), np.array(target))
+        return counts
+
+    assert log_e_value(pmdp, play(None)) < 0.0
+    assert len(looked_at) <= 2
+    looked_at.clear()
+    log_e_value(pmdp, play(17))  # test_many_blocks has what is found then
+    assert 1 <= len(looked_at) <= 3
 
 
 @pytest.mark.filterwarnings("ignore:the estimate sits at the edge")

@@ -10,8 +10,7 @@ With K_f successes in N_f trials of every expression at the mark,
     s       = λ J⁻¹G / √(G'J⁻¹G), J = I / (share of the plan that is over): λ standard deviations at the end
     u_f     = ∇f·s / f, which bets on θ + s against θ: the direction in which the value is hardest to tell.
 
-λ is what doubles money best until a deadline (docs/guarantees.md, "Which payoffs"), capped, so that little is lost if
-the data go on after all.
+λ is what doubles money best until a deadline, capped (docs/guarantees.md, "Which payoffs").
 """
 
 from __future__ import annotations

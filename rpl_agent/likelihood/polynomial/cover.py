@@ -9,8 +9,7 @@ so that −Σ K ln h ≥ k + l·y + y'Hy (docs/guarantees.md, "Polynomial models
 
     k = −Σ K (ln p + ε/p + ½ φ (1 − κ)/κ q²),   l = −Σ K b,   H = Σ K (½ φ (1 − κ) b b' − M/p).
 
-The number of boxes that are left depends on d and hardly on the data; the error of the bound falls with the third power
-of their size.
+The error of that bound falls with the third power of the boxes' size.
 """
 
 from __future__ import annotations

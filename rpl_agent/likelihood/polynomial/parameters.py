@@ -42,18 +42,11 @@ from rpl_agent.regions.product import Product
 
 @dataclass(frozen=True)
 class ParameterBlock:
-    """Parameters of a model without unused ones, with the forms that are about them.
+    """Parameters (k,) of a model without unused ones, with the forms that are about them.
 
-    Attributes
-    ----------
-    parameters : (k,) int
-    chart : ParameterChart
-        z = θ of the block; its factors are the forms of the block.
-    domain : Domain
-    upper : (n,) float64
-        Bounds of its forms over the domain.
-    coin : (2,) int or None
-        Of a block that is one parameter p with the forms p and 1 − p: their numbers.
+    chart : z = θ of the block; its factors are the forms of the block
+    upper : (n,) bounds of its forms over the domain
+    coin : of a block that is one parameter p with the forms p and 1 − p, their numbers
     """
 
     parameters: np.ndarray

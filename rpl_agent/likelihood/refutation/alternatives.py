@@ -66,7 +66,7 @@ class Weights:
 class Doubt:
     """A lower bound on ln inf A, and the alternative that counts most there.
 
-    kind : as in the table above; number : the row, expression or mark that it is about, −1 where there is none
+    kind : as in the table of docs/guarantees.md; number : the row, expression or mark that it is about, −1 where there is none
     """
 
     log_e_value: float
@@ -119,8 +119,6 @@ def strongest(*doubts: Doubt) -> Doubt:
 class Alternatives:
     """The alternatives to one model (or block) for the data of one moment.
 
-    Parameters
-    ----------
     x : (r,) the parameter of largest likelihood in the domain, in reduced coordinates.
     """
 
@@ -133,7 +131,7 @@ class Alternatives:
         seen = np.flatnonzero(counts.transitions)
         self._expression, self._count = pmdp.expression[seen], counts.transitions[seen].astype(float)
         self._rows, self._row_ptr = _visited(pmdp, seen)
-        self._row_marginal = _row_marginals(pmdp, counts)[self._rows]
+        self._row_marginal = row_marginals(pmdp, counts)[self._rows]
         self._tried, self._hits, self._trials = _single_events(pmdp, counts)
         self._event_marginal = scipy.special.betaln(self._hits + 0.5, self._trials - self._hits + 0.5) - np.log(np.pi)
         self.columns = observed_expressions(pmdp, counts.successes)  # of every likelihood
@@ -310,7 +308,7 @@ def _visited(pmdp: ParametricMDP, seen: np.ndarray) -> tuple[np.ndarray, np.ndar
     return row[starts], np.append(starts, len(seen))
 
 
-def _row_marginals(pmdp: ParametricMDP, counts: Counts) -> np.ndarray:
+def row_marginals(pmdp: ParametricMDP, counts: Counts) -> np.ndarray:
     """(R,) ln of the Dirichlet(½)-multinomial probability of each row's sequence of successors."""
     found = np.empty(pmdp.num_rows)
     core.dirichlet_log_marginals(pmdp.num_rows, pmdp.row_ptr, counts.transitions, found)
@@ -336,7 +334,7 @@ def _single_events(pmdp: ParametricMDP, counts: Counts) -> tuple[np.ndarray, np.
 
 def rows_marginal(pmdp: ParametricMDP, counts: Counts) -> float:
     """At most the ln of the Dirichlet(½)-multinomial probability of all rows together."""
-    return float(_row_marginals(pmdp, counts).sum()) - _marginal_error(counts)
+    return float(row_marginals(pmdp, counts).sum()) - _marginal_error(counts)
 
 
 def known_rows(pmdp: ParametricMDP, counts: Counts, weights: Weights) -> list[Doubt]:
@@ -348,6 +346,6 @@ def known_rows(pmdp: ParametricMDP, counts: Counts, weights: Weights) -> list[Do
     rows, row_ptr = _visited(pmdp, seen)
     count = counts.transitions[seen].astype(float)
     terms = count * np.log(pmdp.table.constant[pmdp.expression[seen]])
-    scores = weights.row + _row_marginals(pmdp, counts)[rows] - np.add.reduceat(terms, row_ptr[:-1])
+    scores = weights.row + row_marginals(pmdp, counts)[rows] - np.add.reduceat(terms, row_ptr[:-1])
     total = float(np.logaddexp.reduce(scores)) - _marginal_error(counts)
     return [Doubt(total, "row", int(rows[scores.argmax()]))] if total > 0.0 else []

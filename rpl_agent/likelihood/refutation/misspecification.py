@@ -28,7 +28,14 @@ from rpl_agent.likelihood.expansion import rounding
 from rpl_agent.likelihood.fit import fit
 from rpl_agent.likelihood.observations import Observations, observed_expressions
 from rpl_agent.likelihood.polynomial.parameters import ParameterBlock, parameter_blocks
-from rpl_agent.likelihood.refutation.alternatives import Alternatives, Doubt, Weights, known_rows, rows_marginal
+from rpl_agent.likelihood.refutation.alternatives import (
+    Alternatives,
+    Doubt,
+    Weights,
+    known_rows,
+    row_marginals,
+    rows_marginal,
+)
 from rpl_agent.model.algebra.factors import factors
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.domain import Domain
@@ -161,38 +168,44 @@ def _largest_by_blocks(blocks: Factorisation, counts: Counts, weights: Weights) 
 
 def _single_blocks(pmdp: ParametricMDP, blocks: Factorisation, counts: Counts, weights: Weights) -> list[Doubt]:
     """Of the blocks that are one distribution and look suspicious: those whose parts differ, or leave their bounds."""
-    gains = _gains_of_parts(pmdp, blocks, counts)
     found = []
-    for k in np.flatnonzero(blocks.single & (gains + weights.domain > 0.0)).tolist():
+    for k in np.flatnonzero(blocks.single & _suspicious(pmdp, blocks, counts, weights)).tolist():
         block = single_block(pmdp, k)
         found += [_in_model(block, d) for d in _largest(block.model, block.counts(counts), weights, None)[1]]
     return found
 
 
-def _gains_of_parts(pmdp: ParametricMDP, blocks: Factorisation, counts: Counts) -> np.ndarray:
-    """(B,) nats gained by frequencies of their own: of a block's rows, of its data before and after a mark, and of
-    parameters beyond their bounds. No alternative gains more.
+def _suspicious(pmdp: ParametricMDP, blocks: Factorisation, counts: Counts, weights: Weights) -> np.ndarray:
+    """(B,) bool: blocks in which an alternative may count, at the frequencies of all data.
+
+    A window's own frequencies gain at most what is counted here; a mixture pays a nat for each from a dozen steps on.
     """
-    label = blocks.block_of_expression
+    label, size = blocks.block_of_expression, blocks.num_blocks
+    own = np.flatnonzero((label >= 0) & (counts.successes > 0))
+    of, total = label[own], counts.successes[own].astype(float)
+    log_share = np.zeros(pmdp.num_expressions)
+    log_share[own] = np.log(total / np.bincount(of, total, size)[of])
 
-    def fitted(successes: np.ndarray) -> np.ndarray:
-        own = np.flatnonzero(label >= 0)
-        trials = np.bincount(label[own], successes[own], blocks.num_blocks)
-        terms = np.bincount(label[own], scipy.special.xlogy(successes[own], successes[own]), blocks.num_blocks)
-        return terms - scipy.special.xlogy(trials, trials)
+    def gain(part: np.ndarray) -> np.ndarray:
+        """(B,) nats, for successes (n,) of the expressions that were seen."""
+        steps = np.bincount(of, part, size)
+        terms = scipy.special.xlogy(part, part) - part * log_share[own]
+        return np.bincount(of, terms, size) - scipy.special.xlogy(steps, steps)
 
-    together = fitted(counts.successes.astype(float))
-    seen = np.flatnonzero((counts.transitions > 0) & (label[pmdp.expression] >= 0))
-    n, row = counts.transitions[seen].astype(float), pmdp.transition_row[seen]
-    totals = counts.row_totals[row]
-    apart = np.bincount(label[pmdp.expression[seen]], n * np.log(n / totals), blocks.num_blocks)
-    gains = apart - together
+    score = row_marginals(pmdp, counts)
+    score -= np.add.reduceat(counts.transitions * log_share[pmdp.expression], pmdp.row_ptr[:-1])
+    of_row = label[pmdp.expression[pmdp.row_ptr[:-1]]]
+    rows = np.flatnonzero(of_row >= 0)
+    found = np.bincount(of_row[rows], score[rows], size) + weights.rows > 0.0
+    found[of_row[rows[score[rows] + weights.row > 0.0]]] = True
+    window, free = np.zeros(size), np.bincount(of, minlength=size) - 1.0
     for mark in counts.marks:
-        before = mark.successes.astype(float)
-        gains = np.maximum(gains, fitted(before) + fitted(counts.successes - before) - together)
+        before = mark.successes[own].astype(float)
+        window = np.maximum(window, np.maximum(gain(before), gain(total - before)))
+    found |= window - free + max(weights.before, weights.after) > 0.0
     _, outside, coordinates = excess(pmdp, counts)
-    np.maximum.at(gains, label[blocks.first[coordinates]], outside)
-    return gains
+    found[label[blocks.first[coordinates[outside + weights.domain > 0.0]]]] = True
+    return found
 
 
 def _in_model(block: JointBlock, found: Doubt) -> Doubt:
