@@ -86,7 +86,7 @@ def bets_apply(pmdp: ParametricMDP, objective: Objective | None) -> bool:
 
 
 def basis_of(pmdp: ParametricMDP, counts: Counts, objective: Objective | None) -> str:
-    """What the set rests on, whatever the data are: "bets" on the value, "windows" alone, or a "table" without order."""
+    """What the set rests on, "bets" on the value, "windows" alone, or a "table" without order."""
     if counts.schedule == "table":
         return "table"
     return "bets" if counts.has_plan and bets_apply(pmdp, objective) else "windows"

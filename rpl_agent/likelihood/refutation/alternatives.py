@@ -66,7 +66,7 @@ class Weights:
 class Doubt:
     """A lower bound on ln inf A, and the alternative that counts most there.
 
-    kind : as in the table of docs/guarantees.md; number : the row, expression or mark that it is about, −1 where there is none
+    kind : as in docs/guarantees.md; number : the row, expression or mark that it is about, −1: none
     """
 
     log_e_value: float
