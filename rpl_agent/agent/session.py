@@ -160,7 +160,8 @@ class Session(Learned):
         for side in ("lower", "upper"):
             if side not in self.earlier or getattr(found, side) == getattr(momentary, side):
                 self.earlier[side] = now
-        self.certificate = replace(found, truncation=self.truncation)
+        further = {"half the gap": 3 * self.episodes} if found.episodes_for else {}
+        self.certificate = replace(found, truncation=self.truncation, episodes_for=further)
         return self.certificate
 
     @property

@@ -123,4 +123,5 @@ def episodes_seen(pmdp: ParametricMDP, counts: Counts) -> int:
     start = pmdp.initial_state
     first, last = pmdp.row_ptr[pmdp.state_ptr[start]], pmdp.row_ptr[pmdp.state_ptr[start + 1]]
     visits = int(counts.transitions[first:last].sum())
-    return max(visits - int(counts.transitions[pmdp.successor == start].sum()), 0)
+    back = (pmdp.visible_successor == start) & ~pmdp.is_silent[pmdp.row_state[pmdp.transition_row]]
+    return max(visits - int(counts.transitions[back].sum()), 0)

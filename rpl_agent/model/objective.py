@@ -138,15 +138,17 @@ class Objective:
 
     @classmethod
     def reward(
-        cls, name: str, *, target: str | None, sense: Sense = Sense.MAX, horizon: int | None = None
+        cls, name: str, *, target: str | None = None, sense: Sense = Sense.MAX, horizon: int | None = None
     ) -> Objective:
         """The expected total of a reward until a label is reached, or over ``horizon`` steps."""
         return cls(Kind.REWARD, sense, target, reward_name=name, horizon=horizon)
 
     @classmethod
-    def total(cls, name: str, *, target: str | None = None, sense: Sense = Sense.MAX) -> Objective:
-        """All reward that a play pays, until the target if there is one; plays need not reach it."""
-        return cls(Kind.REWARD, sense, target, reward_name=name, unreached=Unreached.ACCUMULATE)
+    def total(
+        cls, name: str, *, target: str | None = None, sense: Sense = Sense.MAX, horizon: int | None = None
+    ) -> Objective:
+        """All reward that a play pays, until the target and within ``horizon`` steps if given; it need not get there."""
+        return cls(Kind.REWARD, sense, target, None, name, horizon=horizon, unreached=Unreached.ACCUMULATE)
 
     @classmethod
     def instant(cls, name: str, steps: int, *, sense: Sense = Sense.MAX) -> Objective:
@@ -180,7 +182,7 @@ class Objective:
         return self.unreached is Unreached.INFINITE or (self.unreached is None and self.sense is Sense.MIN)
 
     @classmethod
-    def cost(cls, name: str, *, target: str | None, horizon: int | None = None) -> Objective:
+    def cost(cls, name: str, *, target: str | None = None, horizon: int | None = None) -> Objective:
         """The least expected total of a cost until a label is reached; a play that never reaches it costs infinity."""
         return cls.reward(name, target=target, sense=Sense.MIN, horizon=horizon)
 
@@ -232,8 +234,9 @@ class Objective:
             row = int(np.flatnonzero(reward < 0)[0])
             raise ModelError(
                 f"reward {self.reward_name!r} is negative ({reward[row]}) at {pmdp.row_name(row)}: a total of gains "
-                "and costs needs an end that is certain. Give a horizon (horizon=N; of an agent horizon='env', the "
-                "time limit of its environment), a discount (Objective.discounted), or costs ≥ 0 (Objective.cost)"
+                "and costs needs an end that is certain. Give a horizon (Objective.total(…, horizon=N); of an agent "
+                "horizon='env', the time limit of its environment), a discount (Objective.discounted), or costs ≥ 0 "
+                "(Objective.cost)"
             )
         scaled, rounding = self._scaled(pmdp, reward, timed.discount)
         return Task(timed, target, avoid, scaled, rounding=rounding)

@@ -11,10 +11,11 @@ import pytest
 
 from rpl_agent import RPLAgent
 from rpl_agent.agent.session import best_so_far
+from rpl_agent.coupled.attribution import episodes_seen
 from rpl_agent.errors import RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.sampling import uniform_counts
-from rpl_agent.model import Objective, Sense
+from rpl_agent.model import Objective, Sense, build
 from rpl_agent.pipeline import Config, certify
 from rpl_envs import benchmark
 
@@ -149,3 +150,11 @@ def test_shares_follow_the_information():
         counts.add_batch(np.where(coins, np.where(row == 0, 50 * scale, 50), 0))
         shares.append(certify(pmdp, counts, Objective.reach("good"), Config(relaxation="coupled")).attribution)
     assert shares[1]["p"] < 0.3 < shares[0]["p"] and shares[1]["q"] > 0.7
+
+
+def test_episodes_are_counted_where_transitions_pay():
+    """Rewards r(s, a, s') put a state that nobody sees before each successor: returns to the start were not seen."""
+    rows = {0: {"toss": {0: "p", 1: "1-p"}}, 1: {"end": {1: 1}}}
+    pmdp = build(0, rows.__getitem__, domain=["p"], rewards={"r": lambda s, a, t: float(t)}, labels={"end": bool})
+    counts = uniform_counts(pmdp, Objective.reach("end"), np.array([0.7]), 50, 1000, 1)
+    assert counts.total > 100 and episodes_seen(pmdp, counts) == 50

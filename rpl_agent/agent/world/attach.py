@@ -190,7 +190,10 @@ def _question(
     """What is asked about the model, with its horizon; errors come before any iteration."""
     if not isinstance(goal, Objective):
         reason = "never ends an episode and has no time limit" if binding else "has no attribute 'objective'"
-        raise ModelError(f"{name_of(env)} {reason}: pass what is wanted as objective=...")
+        wanted = [f"Objective.total({name!r}, horizon=100)" for name in model.rewards]
+        wanted += [f"Objective.reach({label!r})" for label in model.labels]
+        hint = wanted[0] if wanted else "Objective.total('gain', horizon=100), with build(…, rewards={'gain': …})"
+        raise ModelError(f"{name_of(env)} {reason}: pass what is wanted as objective=, for example {hint}")
     goal = with_certain_end(model, _with_horizon(goal, horizon, limit, name_of(env)), limit)
     goal.resolve(model)
     return goal
