@@ -45,6 +45,24 @@ def test_habits_of_stable_baselines_are_answered():
         solve(world.pmdp, world.objective)
 
 
+def test_a_missing_objective_is_shown():
+    def model(**parts):
+        return build(
+            0,
+            lambda s: {"left": {0: 1}, "right": {0: "p", 1: "1-p"}} if not s else {"stay": {1: 1}},
+            domain=["p"],
+            **parts,
+        )
+
+    for parts, hint in (
+        ({"rewards": {"r": lambda s, a: -1.0}}, r"Objective.total\('r', horizon=100\)"),
+        ({"labels": {"end": bool}}, r"Objective.reach\('end'\)"),
+        ({}, r"build\(…, rewards="),
+    ):
+        with pytest.raises(ModelError, match=hint):
+            RPLAgent(gym.make("FrozenLake-v1"), pmdp=model(**parts))
+
+
 def test_evaluate_policy_takes_the_acting_policy():
     evaluate_policy = pytest.importorskip("stable_baselines3.common.evaluation").evaluate_policy
     env = gym.make(ID)

@@ -245,6 +245,7 @@ def test_a_reward_until_a_target_that_may_be_missed_is_infinite_as_in_prism():
     assert prism.load_property(prism.loads(sure), 'Rmax=? [ F "top" ]') == Objective.reward("steps", target="top")
     assert read(jsonable(objective), Objective, "an objective") == objective
     assert Objective.total("steps", target="top").describe() == 'R{"steps"}max=? [ Fc "top" ]'
+    assert Objective.total("steps", horizon=5).describe() == 'R{"steps"}max=? [ C<=5 ]'
 
 
 def test_almost_sure_properties_are_decided_by_the_graph():
