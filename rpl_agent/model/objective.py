@@ -147,7 +147,7 @@ class Objective:
     def total(
         cls, name: str, *, target: str | None = None, sense: Sense = Sense.MAX, horizon: int | None = None
     ) -> Objective:
-        """All reward that a play pays, until the target and within ``horizon`` steps if given; it need not get there."""
+        """All reward that a play pays, until the target and within ``horizon`` steps if given; plays may miss it."""
         return cls(Kind.REWARD, sense, target, None, name, horizon=horizon, unreached=Unreached.ACCUMULATE)
 
     @classmethod

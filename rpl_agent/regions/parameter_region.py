@@ -23,7 +23,7 @@ from rpl_agent.model.caching import cached_on
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.unused import used_parameters, without_unused
+from rpl_agent.model.unused import without_unused
 from rpl_agent.regions.base import Region, RegionKernel
 from rpl_agent.regions.ellipsoid import Ellipsoid
 from rpl_agent.regions.frame import Frame, FrameForms, frame_of
@@ -120,14 +120,6 @@ def least_eigenvalues(curvature: np.ndarray, d: int) -> np.ndarray:
     square = (np.square(scaled) * np.where(diagonal, 1.0, 2.0)).sum(axis=1)
     spread = np.maximum(square / d - mean * mean, 0.0) + 32.0 * d * UNIT_ROUNDOFF * square
     return scale * (mean - np.sqrt(spread * (d - 1.0)) - 32.0 * d * UNIT_ROUNDOFF * np.sqrt(square))
-
-
-def coordinates_in(region: Region, pmdp: ParametricMDP, theta: np.ndarray) -> np.ndarray:
-    """(n, r) parameter vectors (n, d) of a model in the coordinates of a region of it."""
-    theta = np.atleast_2d(np.asarray(theta, dtype=float))
-    if not isinstance(region, ParameterRegion):
-        return pmdp.table.reduction.coordinates(theta)
-    return theta[:, used_parameters(pmdp.table)] if theta.shape[1] > region.dimension else theta
 
 
 # ---------------------------------------------------------------------- rows that bounds of expressions give

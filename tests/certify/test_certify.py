@@ -20,9 +20,9 @@ from rpl_agent.pipeline import (
     true_value,
     uncertainty_from,
 )
-from rpl_agent.regions.parameter_region import coordinates_in
 from rpl_agent.relaxations.point import Point
 from rpl_agent.solver import solve
+from tests.reference.regions import coordinates_in
 
 COMBINATIONS = [(c, r) for c in CONFIDENCES for r in RELAXATIONS if not (r == "tied" and c in ("ellipsoid", "l1"))]
 

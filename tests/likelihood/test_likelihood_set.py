@@ -18,8 +18,8 @@ from rpl_agent.likelihood.outer import cut_directions
 from rpl_agent.likelihood.region import likelihood_region
 from rpl_agent.model import Domain, Policy, Simulator, build
 from rpl_agent.regions.ellipsoid import Ellipsoid
-from rpl_agent.regions.parameter_region import coordinates_in
 from tests.reference import evidence as slow
+from tests.reference.regions import coordinates_in
 
 DELTA = 0.05
 

@@ -33,29 +33,29 @@ LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_881,
     "rpl_agent": 1_707,
     "rpl_agent/_core": 296,
-    "rpl_agent/agent": 7_198,
+    "rpl_agent/agent": 7_202,
     "rpl_agent/baselines": 1_175,
     "rpl_agent/cli": 1_776,
-    "rpl_agent/coupled": 2_026,
+    "rpl_agent/coupled": 2_027,
     "rpl_agent/evidence": 1_308,
     "rpl_agent/experiments": 2_243,
     "rpl_agent/formats": 6_651,
-    "rpl_agent/likelihood": 3_442,
-    "rpl_agent/model": 4_161,
+    "rpl_agent/likelihood": 3_441,
+    "rpl_agent/model": 4_147,
     "rpl_agent/plotting": 490,
     "rpl_agent/proof": 658,
-    "rpl_agent/regions": 2_173,
+    "rpl_agent/regions": 2_165,
     "rpl_agent/relaxations": 1_208,
     "rpl_agent/solver": 2_761,
 }
 #: Files a folder may have, and folders that have more, with how many.
 FILES = 12
 CROWDED = {
-    "envs/rpl_envs": 2_881,
-    "rpl_agent/agent": 7_236,
-    "rpl_agent/cli": 1_776,
-    "rpl_agent/regions": 2_173,
-    "rpl_agent/solver": 2_761,
+    "envs/rpl_envs": 13,
+    "rpl_agent/agent": 15,
+    "rpl_agent/cli": 13,
+    "rpl_agent/regions": 13,
+    "rpl_agent/solver": 14,
 }
 #: Private names of other libraries, by file; none may be added.
 PRIVATE = {
@@ -178,7 +178,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 42_154
+    assert sum(LINES_OF_PACKAGE.values()) <= 42_136
 
 
 def test_folders_are_not_crowded():

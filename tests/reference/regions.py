@@ -8,6 +8,9 @@ from itertools import combinations, product
 import numpy as np
 
 from rpl_agent.model import Domain, ParametricMDP, Polynomial, build
+from rpl_agent.model.unused import used_parameters
+from rpl_agent.regions.base import Region
+from rpl_agent.regions.parameter_region import ParameterRegion
 
 
 def exact_minimum(A, b, lower, upper, c) -> Fraction | None:
@@ -116,3 +119,11 @@ def intervals_around(pmdp: ParametricMDP, theta: np.ndarray, seed: int, width: f
     upper = np.clip(f + rng.uniform(0, width, len(f)), 0, 1)
     constant = pmdp.table.is_constant
     return np.where(constant, f, lower), np.where(constant, f, upper)
+
+
+def coordinates_in(region: Region, pmdp: ParametricMDP, theta: np.ndarray) -> np.ndarray:
+    """(n, r) parameter vectors (n, d) of a model in the coordinates of a region of it."""
+    theta = np.atleast_2d(np.asarray(theta, dtype=float))
+    if not isinstance(region, ParameterRegion):
+        return pmdp.table.reduction.coordinates(theta)
+    return theta[:, used_parameters(pmdp.table)] if theta.shape[1] > region.dimension else theta
