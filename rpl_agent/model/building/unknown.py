@@ -142,35 +142,24 @@ def _table(
     expression = np.empty(pmdp.num_transitions, dtype=np.int32)
     expression[free] = which
     expression[known] = outcomes + constant_of
-    # numerators of outcomes: θ_j, or 1 − Σ of its distribution's parameters
-    first = np.searchsorted(of_outcome, of_outcome)
-    rest = np.flatnonzero(parameter < 0)
-    own = np.flatnonzero(parameter >= 0)
-    sizes = np.ones(outcomes, dtype=np.int64)
-    sizes[rest] = rest - first[rest] + 1
-    indptr = np.concatenate([[0], np.cumsum(sizes)])
-    indices, data = np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1], dtype=np.int64)
-    indices[indptr[own]], data[indptr[own]] = parameter[own] + 1, 1
-    for f in rest:
-        span = slice(indptr[f], indptr[f + 1])
-        indices[span] = np.append(0, parameter[first[f] : f] + 1)
-        data[span] = np.append(1, np.full(f - first[f], -1))
     old = pmdp.table
     q = old.denominators[0]
     numerators = [int(old.data[old.indptr[c]]) if old.indptr[c + 1] > old.indptr[c] else 0 for c in constants]
     shared = math.gcd(q, *numerators) if q > 2**60 else 1  # what hidden rows were written with no longer counts
     q, numerators = q // shared, [n // shared for n in numerators]
-    at_zero = indices == 0
-    values = data.astype(object) if q > 2**60 else data
-    values[at_zero] = q
-    packed = np.concatenate([values, np.array(numerators, dtype=values.dtype)])
-    indptr = np.concatenate([indptr, indptr[-1] + 1 + np.arange(len(constants))])
-    indices = np.concatenate([indices, np.zeros(len(constants), dtype=np.int32)])
+    # numerators of outcomes: θ_j, or 1 − Σ of its distribution's parameters
+    own, rest = np.flatnonzero(parameter >= 0), np.flatnonzero(parameter < 0)
+    rows = np.concatenate([own, rest, rest[of_outcome[own]], outcomes + np.arange(len(constants))])
+    columns = np.concatenate([parameter[own] + 1, 0 * rest, parameter[own] + 1, np.zeros(len(constants), dtype=int)])
+    values = [1] * len(own) + [q] * len(rest) + [-1] * len(own) + numerators
+    order = np.lexsort((columns, rows))
+    data = np.array(values, dtype=object if q > 2**60 else np.int64)[order]
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=outcomes + len(constants)))])
+    packed = (indptr, columns[order].astype(np.int32), data)
     monomials = None if d else np.zeros((1, 0), dtype=np.int32)
-    table = ExpressionTable(names, monomials, (indptr, indices, packed), [q] + [1] * d)
+    table = ExpressionTable(names, monomials, packed, [q] + [1] * d)
     if d + 1 <= DENSE_COLUMNS:  # small tables are in canonical order, as the builders make them
-        dense = ExpressionTable(names, table.monomials, (indptr, indices, packed), table.denominators)
-        table, rank = dense.sorted()
+        table, rank = ExpressionTable(names, table.monomials, packed, table.denominators).sorted()
         expression = rank[expression]
     return table, expression
 
