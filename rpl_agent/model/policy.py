@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from rpl_agent.errors import ModelError
+from rpl_agent.model.building.builder import Described, DescribedRows
 from rpl_agent.model.csr import gather
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP, Reward
@@ -114,7 +115,7 @@ class Policy:
     def _mixed_chain(self, pmdp: ParametricMDP, weights: np.ndarray) -> ParametricMDP:
         """`induced_chain` where chance decides: mixtures of the rows' expressions, exactly."""
         exact = [Fraction(w) for w in weights.tolist()]
-        successor, row_ptr, polynomials = [], [0], []
+        described: Described = []
         for s in range(pmdp.num_states):
             rows = range(pmdp.state_ptr[s], pmdp.state_ptr[s + 1])
             total = sum(exact[r] for r in rows)
@@ -124,21 +125,18 @@ class Policy:
                     part = pmdp.table.polynomial(int(pmdp.expression[t])) * (exact[r] / total)
                     i = int(pmdp.successor[t])
                     mixed[i] = mixed[i] + part if i in mixed else part
-            successor += sorted(mixed)
-            polynomials += [mixed[i] for i in sorted(mixed)]
-            row_ptr.append(len(successor))
-        distinct = {polynomial: k for k, polynomial in enumerate(dict.fromkeys(polynomials))}
-        table, rank = ExpressionTable.from_polynomials(list(distinct), pmdp.table.parameters).sorted()
+            described.append([("mixed", mixed)])
+        pieces = DescribedRows(described, ("mixed",))
+        table, rank = ExpressionTable.from_polynomials(list(pieces.distinct), pmdp.table.parameters).sorted()
         rewards = {}
         for name, reward in pmdp.rewards.items():
             if not reward.is_known:
                 raise ModelError(f"the reward {name!r} depends on the parameters: a mixture of it has no numbers")
             rewards[name] = Reward(reward.state, np.bincount(pmdp.row_state, weights * reward.row, pmdp.num_states))
         return replace(
-            pmdp, state_ptr=np.arange(pmdp.num_states + 1), action=np.zeros(pmdp.num_states, np.int32),
-            row_ptr=np.array(row_ptr), successor=np.array(successor, np.int32), table=table,
-            expression=rank[[distinct[p] for p in polynomials]], rewards=rewards, action_names=("mixed",),
-            own_actions=None,
+            pmdp, state_ptr=np.array(pieces.state_ptr), action=np.array(pieces.action), table=table,
+            row_ptr=np.array(pieces.row_ptr), successor=np.array(pieces.successors),
+            expression=rank[pieces.expressions], rewards=rewards, action_names=("mixed",), own_actions=None,
         )  # fmt: skip
 
     def check(self, pmdp: ParametricMDP) -> None:

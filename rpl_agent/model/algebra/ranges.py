@@ -45,12 +45,12 @@ def enclosure(table: ExpressionTable, lower: np.ndarray, upper: np.ndarray) -> R
     least, most = table.constant_bounds
     if table.num_monomials == 1:
         return RangeEnclosure(least.copy(), most.copy(), np.zeros(table.num_expressions))
-    if table.is_affine:
-        found = _affine(table, lower, upper)
-    elif fits(table.monomials):
+    if not table.is_affine and fits(table.monomials):
         found = _bernstein(table.coefficients, table.monomials, lower, upper)
     else:
-        found = _by_monomials(table, lower, upper)
+        ends = (lower, upper) if table.is_plain else monomial_range(table.monomials[1:], lower, upper)
+        found = _combined(table, *ends)
+        found = found if table.is_affine else found._replace(slack=found.slack * (1 + table.degree))
     known = table.is_constant
     slack = found.slack + _underflow(table, np.maximum(np.abs(lower), np.abs(upper)))
     return RangeEnclosure(
@@ -96,15 +96,6 @@ def monomial_range(exponents: np.ndarray, lower: np.ndarray, upper: np.ndarray) 
         corners = np.stack([x * y for x, y in itertools.product((low, high), (a, b))])
         low, high = corners.min(axis=0), corners.max(axis=0)
     return low, high
-
-
-def _affine(table: ExpressionTable, lower: np.ndarray, upper: np.ndarray) -> RangeEnclosure:
-    return _combined(table, *((lower, upper) if table.is_plain else monomial_range(table.monomials[1:], lower, upper)))
-
-
-def _by_monomials(table: ExpressionTable, lower: np.ndarray, upper: np.ndarray) -> RangeEnclosure:
-    found = _combined(table, *monomial_range(table.monomials[1:], lower, upper))
-    return found._replace(slack=found.slack * (1 + table.degree))
 
 
 def _combined(table: ExpressionTable, low: np.ndarray, high: np.ndarray) -> RangeEnclosure:

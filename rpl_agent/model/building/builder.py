@@ -81,7 +81,7 @@ def build(
     explorer.run(initial_state)
     order_of_actions = action_order(explorer.listed, action_names, name)
     payments = _Payments(explorer, rewards or {})
-    pieces = _Rows(explorer.rows, order_of_actions.keys)
+    pieces = DescribedRows(explorer.rows, order_of_actions.keys)
     table, rank = ExpressionTable.from_polynomials(list(pieces.distinct), domain.parameters).sorted()
     order, silent = explorer.order, np.array([s is START or isinstance(s, Paid) for s in explorer.order])
     columns = _variables(order, variables)
@@ -173,7 +173,7 @@ class _Explorer:
         return polynomials
 
 
-class _Rows:
+class DescribedRows:
     """CSR arrays of the rows, sorted by action and successor."""
 
     def __init__(self, rows: Described, actions: tuple[Hashable, ...]):
@@ -253,7 +253,7 @@ class _Payments:
             explorer.rows.append([(_NO_ACTION, {explorer.number[between.successor]: Polynomial.constant(1)})])
         return explorer.number[between]
 
-    def arrays(self, pieces: _Rows) -> dict[str, Reward]:
+    def arrays(self, pieces: DescribedRows) -> dict[str, Reward]:
         """Rewards of all rows, silent ones included."""
         order, found = self._explorer.order, []
         for index, state in enumerate(order):
