@@ -58,11 +58,9 @@ def register(commands: Any) -> None:
         help="width of the bracket (default 1e-6); of a region, how far its bounds may be from values that are "
         "attained, as a share of their range (default 0.01)",
     )  # fmt: skip
+    optimum.add_argument("--boxes", type=count, metavar="N", help="of a region: boxes on each side (default 2000)")
     optimum.add_argument(
-        "--boxes",
-        type=count,
-        metavar="N",
-        help="of a region: how many boxes may be bounded on each side (default 2000)",
+        "--time-limit", type=between(0, float("inf")), metavar="SECONDS", help="of a region: bounds reached by then"
     )
     optimum.add_argument(
         "--plot", type=output_file(".png", ".pdf", ".svg"), metavar="FILE",

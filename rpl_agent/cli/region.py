@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.common import emit
@@ -26,7 +27,7 @@ def solve_region_question(arguments: argparse.Namespace, model: PrismModel) -> i
         shown_parameters(model.pmdp.domain)
     found = prism.answer_region(
         model, arguments.property, precision=arguments.precision or DEFAULT_PRECISION,
-        max_boxes=arguments.boxes or DEFAULT_BOXES,
+        max_boxes=arguments.boxes or DEFAULT_BOXES, time_limit=arguments.time_limit or inf,
     )  # fmt: skip
     parts = _parts(found, bool(arguments.plot))
     data = _facts(arguments, found, parts)

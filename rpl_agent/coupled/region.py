@@ -133,6 +133,7 @@ def solve_region(
     precision: float = DEFAULT_PRECISION,
     threshold: float | Fraction | None = None,
     max_boxes: int = DEFAULT_BOXES,
+    time_limit: float = inf,
 ) -> RegionSolution:
     """Bounds of the optimum for all parameters of a region, and the policy that is best against the worst of them.
 
@@ -146,10 +147,8 @@ def solve_region(
         A number that the values will be compared with: bounds that do not decide it are sharpened further.
     max_boxes : int
         How many boxes may be bounded on each side. A result that is wider for it carries a warning.
-
-    Returns
-    -------
-    RegionSolution
+    time_limit : float
+        Seconds after which no box is split any more: the bounds so far are the result.
 
     Raises
     ------
@@ -165,11 +164,12 @@ def solve_region(
     began = time.perf_counter()
     if not 0.0 < precision < 1.0:
         raise ModelError(f"precision {precision} must be above 0 and below 1")
-    if max_boxes < 1:
-        raise ModelError(f"max_boxes {max_boxes} must be at least 1")
+    if max_boxes < 1 or not time_limit > 0.0:
+        raise ModelError(f"max_boxes {max_boxes} must be at least 1, and time_limit {time_limit} positive")
     chosen = region_in(pmdp, region)
     bounds = BoxBounds(pmdp, objective, chosen)
     search = RegionSearch(bounds, precision, max_boxes, None if threshold is None else float(threshold))
+    search.deadline = began + time_limit
     search.run()
     least, most = search.witness(Side.LOWER), search.witness(Side.UPPER)
     own = Side.LOWER if objective.sense is Sense.MAX else Side.UPPER
@@ -178,7 +178,7 @@ def solve_region(
     if not search.converged:
         warnings.warn(
             f"the bounds [{lower:.6g}, {upper:.6g}] hold, but are further from attained values "
-            f"[{least.upper:.6g}, {most.lower:.6g}] than the precision {precision:g} asks for: allow more boxes",
+            f"[{least.upper:.6g}, {most.lower:.6g}] than the precision {precision:g} asks for: allow more",
             PrecisionWarning, stacklevel=2,
         )  # fmt: skip
     return RegionSolution(
@@ -221,7 +221,7 @@ class RegionSearch:
         self, bounds: BoxBounds, precision: float, max_boxes: int, threshold: float | None, width: float = 0.0
     ) -> None:
         self.bounds, self.precision, self.max_boxes, self.threshold = bounds, precision, max_boxes, threshold
-        self.converged, self._width = False, width  # a range of values that is known
+        self.converged, self._width, self.deadline = False, width, inf  # a range of values that is known
         self._number = count()
         self._heaps: dict[Side, list[tuple[float, int, BoxPiece]]] = {}
         self._best: dict[Side, tuple[float, np.ndarray]] = {}
@@ -237,7 +237,7 @@ class RegionSearch:
                 self.converged = True
                 return
             open_sides = [s for s in open_sides if self._spent[s] < self.max_boxes and self._heaps[s][0][2].axis >= 0]
-            if not open_sides:
+            if not open_sides or time.perf_counter() > self.deadline:
                 return
             self._split(max(open_sides, key=self._gap))
 
@@ -309,11 +309,11 @@ def _robust_policy(search: RegionSearch, own: Side) -> tuple[Policy, float, int]
     bounds = search.bounds
     if bounds.policy is not None:
         return bounds.policy, search.result(own), 0
-    worst = bounds.solved_at(search.point(own))
     found, boxes = list[tuple[float, Policy]](), 0
-    for policy in (worst.policy, bounds.robust.policy):
+    for policy in (bounds.solved_at(search.point(own)).policy, bounds.robust.policy):
         fixed = BoxBounds(bounds.pmdp, bounds.objective, bounds.region, policy)
         tried = RegionSearch(fixed, search.precision, search.max_boxes, None, search.width)
+        tried.deadline = search.deadline
         tried.run((own,))
         boxes += fixed.boxes
         found.append((tried.result(own), policy))

@@ -76,6 +76,21 @@ def grid(region: Domain, n: int) -> np.ndarray:
     return np.array(list(product(*axes)))
 
 
+def test_a_time_limit_ends_with_the_bounds_so_far(tmp_path, capsys):
+    """Bounds hold whenever the search ends; more time makes them narrower."""
+    (tmp_path / "die.prism").write_text(DIE)
+    ranges = ["--param", "p=0.2:0.8", "--param", "q=0.2:0.8", "--property", "P=? [ F d=1 ]", "--json"]
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrecisionWarning)
+        for limit in ([], ["--time-limit", "1e-9"]):
+            assert main(["solve", "--model", str(tmp_path / "die.prism"), *ranges, *limit]) == 0
+            found.append(json.loads(capsys.readouterr().out))
+    long, short = found
+    assert long["converged"] and not short["converged"] and short["boxes"] < long["boxes"]
+    assert short["lower"] <= long["lower"] <= long["upper"] <= short["upper"]
+
+
 @pytest.mark.parametrize("half", [Fraction(1, 50), Fraction(1, 10), Fraction(2, 5)])
 def test_bounds_of_a_chain_are_those_of_exact_fractions(half):
     middle = Fraction(1, 2)

@@ -184,8 +184,9 @@ class RegionAnswer:
 
 
 def answer_region(
-    model: PrismModel, text: str | Property | None = None, *, precision: float = 0.01, max_boxes: int = DEFAULT_BOXES
-) -> RegionAnswer:
+    model: PrismModel, text: str | Property | None = None, *, precision: float = 0.01, max_boxes: int = DEFAULT_BOXES,
+    time_limit: float = math.inf,
+) -> RegionAnswer:  # fmt: skip
     """Answer a property for all parameters of the model's domain (the ranges given when it was loaded)."""
     if model.bounds is not None:
         raise ModelError("an interval model is solved for all its intervals at once: ask without a region")
@@ -196,7 +197,8 @@ def answer_region(
         raise ModelError("a region question is about one state: give --theta, or a property of the initial state")
     threshold = _without_complement(query)[1] if query.comparison else None
     found = solve_region(
-        query.pmdp, query.objective, precision=precision, threshold=threshold, max_boxes=max_boxes
+        query.pmdp, query.objective, precision=precision, threshold=threshold, max_boxes=max_boxes,
+        time_limit=time_limit,
     )  # fmt: skip
     if query.comparison:
         found = _sure_everywhere(query, found)
@@ -225,8 +227,7 @@ def _sure_everywhere(query: Query, found: RegionSolution) -> RegionSolution:
     def hull(pmdp: ParametricMDP) -> Relaxation:
         return Intervals(pmdp, *range_on_box(pmdp.table, found.region.lower, found.region.upper))
 
-    sure = bool(_surely(query, hull, nature, 1e-6)[query.pmdp.initial_state])
-    if not sure:
+    if not _surely(query, hull, nature, 1e-6)[query.pmdp.initial_state]:
         return found
     return replace(found, lower=1.0, least=replace(found.least, lower=1.0), most=replace(found.most, lower=1.0))
 
