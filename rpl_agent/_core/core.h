@@ -943,10 +943,14 @@ void greedy_steps(int64_t states, int64_t steps, const int64_t *state_ptr, const
                   const row_chances *chances, const double *reward, double gamma, double sense, double *v,
                   int64_t *rows);
 
-/* visits (R) += how often each row is expected in `steps` steps from the initial state, where rows[k * stride] (S) is
- * played with k + 1 steps to go and plays end in stopped states. Scratch: mass (2 S). */
-void visit_steps(int64_t states, int64_t steps, int64_t initial, const bool *stopped, const row_chances *chances,
-                 const int64_t *rows, int64_t stride, double *mass, double *visits);
+/* visits (R) += how often each row is expected if rows (S) are played from the states with mass (S), which is changed,
+ * until a stopped state; in `order` successors come first. */
+void visit_forward(int64_t count, const int64_t *order, const bool *stopped, const row_chances *chances,
+                   const int64_t *rows, double *mass, double *visits);
+
+/* The same in `steps` steps, where rows[k] (S) is played with k + 1 of them to go; mass (2, S), of which the second is 0. */
+void visit_steps(int64_t states, int64_t steps, const bool *stopped, const row_chances *chances, const int64_t *rows,
+                 double *mass, double *visits);
 
 /* v[k + 1] (S) and g[k + 1] (S, r): value and gradient of what is played, from those of k steps. */
 void expand_steps(const step_rules *rules, const bool *decided, const row_chances *chances, const double *reward,

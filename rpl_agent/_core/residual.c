@@ -368,30 +368,33 @@ void greedy_steps(int64_t states, int64_t steps, const int64_t *state_ptr, const
         }
 }
 
-void visit_steps(int64_t states, int64_t steps, int64_t initial, const bool *stopped, const row_chances *chances,
-                 const int64_t *rows, int64_t stride, double *mass, double *visits)
+/* m more visits of a row, which leads on. */
+static void visit(int64_t row, double m, const row_chances *chances, double *mass, double *visits)
 {
-    double *here = mass, *after = mass + states;
-    for (int64_t s = 0; s < 2 * states; s++)
-        mass[s] = 0.0;
-    here[initial] = 1.0;
-    bool alive = true;
-    for (int64_t k = steps - 1; k >= 0 && alive; k--) {
-        alive = false;
+    visits[row] += m;
+    for (int64_t t = chances->row_ptr[row]; t < chances->row_ptr[row + 1]; t++)
+        mass[chances->successor[t]] += m * chances->p[chances->expression[t]];
+}
+
+void visit_forward(int64_t count, const int64_t *order, const bool *stopped, const row_chances *chances,
+                   const int64_t *rows, double *mass, double *visits)
+{
+    for (int64_t at = count - 1; at >= 0; at--)
+        if (mass[order[at]] > 0.0 && !stopped[order[at]])
+            visit(rows[order[at]], mass[order[at]], chances, mass, visits);
+}
+
+void visit_steps(int64_t states, int64_t steps, const bool *stopped, const row_chances *chances, const int64_t *rows,
+                 double *mass, double *visits)
+{
+    for (int64_t k = steps - 1; k >= 0; k--) {
+        double *here = mass + (steps - 1 - k) % 2 * states, *after = mass + (steps - k) % 2 * states;
         for (int64_t s = 0; s < states; s++) {
             const double m = here[s];
             here[s] = 0.0;
-            if (m == 0.0 || stopped[s])
-                continue;
-            const int64_t row = rows[k * stride + s];
-            visits[row] += m;
-            alive = true;
-            for (int64_t t = chances->row_ptr[row]; t < chances->row_ptr[row + 1]; t++)
-                after[chances->successor[t]] += m * chances->p[chances->expression[t]];
+            if (m > 0.0 && !stopped[s])
+                visit(rows[k * states + s], m, chances, after, visits);
         }
-        double *swap = here;
-        here = after;
-        after = swap;
     }
 }
 

@@ -61,16 +61,14 @@ class Plays:
     def of(cls, problem: Problem, frame: Frame, limit: int | None) -> Plays | None:
         """Plays of an environment that ends an episode after ``limit`` steps; None where they might never end."""
         pmdp, horizon = problem.pmdp, problem.objective.horizon
-        ends = [pmdp.num_states] if (order := problem.order) is not None else []
+        order = problem.order
         if limit is not None:
-            ends.append(pmdp.solver_step(limit))
-        elif horizon is not None:
-            ends.append(horizon)
-        if not ends:
+            horizon = pmdp.solver_step(limit)
+        if order is None and horizon is None:
             return None
         stopped = problem.task.decided | absorbing_states(pmdp)
         stopped[problem.structure.sinks] = True
-        steps = min(*ends, max(WORK // pmdp.num_transitions, 1)) if order is None else min(ends)
+        steps = min(horizon or pmdp.num_states, max(WORK // pmdp.num_transitions, 1))
         return cls(problem, frame, chances_of(problem, frame), order, stopped, steps)
 
     def best(self, reward: np.ndarray) -> np.ndarray:
@@ -93,11 +91,12 @@ class Plays:
     def visits(self, rules: np.ndarray) -> np.ndarray:
         """(R,) how often each row is expected in an episode."""
         pmdp, found = self.problem.pmdp, np.zeros(self.problem.pmdp.num_rows)
-        stride = pmdp.num_states if len(rules) > 1 else 0
-        core.visit_steps(
-            pmdp.num_states, self.steps, pmdp.initial_state, self.stopped, self.chances, rules, stride,
-            np.empty(2 * pmdp.num_states), found,
-        )  # fmt: skip
+        mass = np.zeros((2, pmdp.num_states))
+        mass[0, pmdp.initial_state] = 1.0
+        if self.order is not None and len(rules) == 1:
+            core.visit_forward(len(self.order), self.order, self.stopped, self.chances, rules, mass, found)
+        else:
+            core.visit_steps(pmdp.num_states, len(rules), self.stopped, self.chances, rules, mass, found)
         return found
 
 
@@ -169,7 +168,7 @@ def design(plays: Plays, information: RowInformation, seen: np.ndarray, goal: Sa
     c, price, rules, share = information.wanted(seen), 0.0, np.zeros((0, 0)), np.zeros(0)
     vertices: list[np.ndarray] = []
     matrices: list[np.ndarray] = []
-    for _ in range(VERTICES):
+    for _ in range(int(np.clip(WORK // pmdp.num_transitions, 2, VERTICES))):
         rate = information.rates(c)
         if not np.isfinite(rate).all() or rate.max(initial=0.0) <= 0.0:
             break

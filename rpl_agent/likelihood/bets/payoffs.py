@@ -22,6 +22,7 @@ import numpy as np
 
 from rpl_agent._core import core
 from rpl_agent.evidence.counts import Counts, Mark
+from rpl_agent.model.caching import cached_on
 from rpl_agent.model.csr import gather
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.objective import Kind, Sense, Task
@@ -115,8 +116,10 @@ def stake(level: float, progress: float) -> float:
 
 def derivatives(table: ExpressionTable, theta: np.ndarray) -> np.ndarray:
     """(F, d) derivatives of all expressions at θ (d,), for models with few parameters."""
+    if table.is_affine:
+        return cached_on(table, "derivatives", lambda t: np.asarray(t.coefficients @ t.monomials.astype(float)))
     slopes = table.monomials.astype(float)  # (M, d)
-    for j in range(0 if table.is_affine else table.num_parameters):
+    for j in range(table.num_parameters):
         lower = table.monomials.copy()
         lower[:, j] = np.maximum(lower[:, j] - 1, 0)
         slopes[:, j] *= np.prod(np.asarray(theta, dtype=float) ** lower, axis=1)
