@@ -25,14 +25,13 @@ from rpl_agent.evidence.ledger import OF_A_TABLE, WITH_BETS, WITHOUT_BETS, MainS
 from rpl_agent.likelihood.bets.payoffs import Aim, hardest_ray, next_aim, payoffs
 from rpl_agent.likelihood.blocks import is_blockwise
 from rpl_agent.likelihood.chart import JOINT_DIMENSION
+from rpl_agent.likelihood.outer import Rows
 from rpl_agent.likelihood.windows import supports
 from rpl_agent.model.algebra.taylor import taylor_table
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.objective import Objective, Task
 from rpl_agent.model.pmdp import ParametricMDP
 
-#: A (m, r), b (m,): A x ≤ b
-Rows = tuple[np.ndarray, np.ndarray]
 #: Nats given away, so that somebody who computes the payoffs with an arithmetic of his own finds no less.
 MARGIN = 2.0**-10
 
