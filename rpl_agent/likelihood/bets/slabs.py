@@ -6,8 +6,7 @@ how somebody else computes a slab again are in docs/guarantees.md. Betting u and
 
     Σ K ln(1 + u) − ln 2/α  ≤  Σ_f (Σ_marks N_f u_f) f[x]  ≤  ln 2/α − Σ K ln(1 − u)
 
-at every time t, all of them together with probability ≥ 1 − α. `payoffs` chooses u so that the slab is narrow in the
-direction of the value's gradient.
+at every time t, all of them together with probability ≥ 1 − α; `payoffs` makes them narrow along the value's gradient.
 """
 
 from __future__ import annotations
