@@ -272,3 +272,15 @@ def test_ranges_agree_between_vertices_and_linear_programs(monkeypatch):
 def test_bounds_of_parameters_may_be_given_by_name():
     pmdp = build(0, lambda s: {"go": {1: "3*p", 0: "1 - 3*p"} if s == 0 else {1: "1"}}, domain={"p": (0.0, 0.3)})
     assert pmdp.domain.upper.tolist() == [0.3]
+
+
+@pytest.mark.parametrize("digits", [5, 18, 19, 40, 70])
+def test_rows_of_long_numbers_are_added_exactly(digits):
+    """Off by one unit of the last digit, or by a whole power of two, as sums of 64 bits would not show."""
+    whole = 10**digits + 7
+    for excess in (0, 1, -1, 2**31, 2**64, 2**64 * (2**31 - 1)):
+        parts = [f"{excess + 3}/{whole}", f"{(whole - 3) // 2}/{whole}*p", f"{(whole - 3) // 2}/{whole} * (1 - p)"]
+        rest = f"{whole - 3 - (whole - 3) // 2}/{whole}"
+        row = dict(zip(range(1, 5), [*parts, rest]))
+        model = build(0, lambda s: {"a": row} if s == 0 else {"a": {s: 1}}, domain=["p"], validate=False)  # noqa: B023
+        assert validation.rows_off(model) == ([0] if excess else [])

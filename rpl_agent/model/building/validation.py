@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from math import comb
+from math import comb, gcd
 
 import numpy as np
 import scipy
@@ -96,21 +96,39 @@ def reachable(pmdp: ParametricMDP) -> np.ndarray:
 
 
 def rows_off(pmdp: ParametricMDP) -> list[int]:
-    """The rows that do not sum to 1 as polynomials: decided exactly, monomial by monomial."""
-    table, rows = pmdp.table, pmdp.num_rows
-    if not rows or (np.diff(pmdp.row_ptr) == 0).any():
+    """The rows that do not sum to 1 as polynomials: decided exactly, monomial by monomial.
+
+    Numbers that do not fit 64 bits are added modulo pairwise coprime numbers. A sum that is 0 modulo all of them is 0,
+    because their product is larger than any sum.
+    """
+    table = pmdp.table
+    if not pmdp.num_rows or (np.diff(pmdp.row_ptr) == 0).any():
         return []
-    one, longest = table.denominators[0], int(np.diff(pmdp.row_ptr).max())
-    if table.data.dtype == object or max(one, np.abs(table.data).max(initial=0)) > INT64_SAFE // (longest + 1):
-        return [r for r in range(rows) if row_sum(pmdp, r) != 1]
+    one, largest = table.denominators[0], max((abs(v) for v in table.data.tolist()), default=0)
+    most = int(np.diff(pmdp.row_ptr).max()) * largest + one
+    if most < INT64_SAFE:
+        return np.flatnonzero(_is_off(pmdp, table.data, one, None)).tolist()
+    off, product, modulus = np.zeros(pmdp.num_rows, dtype=bool), 1, 2**31
+    while product <= most:
+        if gcd(product, modulus) == 1:
+            residues = np.array([v % modulus for v in table.data.tolist()], dtype=np.int64)
+            off |= _is_off(pmdp, residues, one % modulus, modulus)
+            product *= modulus
+        modulus -= 1
+    return np.flatnonzero(off).tolist()
+
+
+def _is_off(pmdp: ParametricMDP, numerators: np.ndarray, one: int, modulus: int | None) -> np.ndarray:
+    """(R,) bool: rows whose numerators, as those of the table, do not sum to ``one`` times the monomial 1."""
+    table, rows = pmdp.table, pmdp.num_rows
     ones = np.ones(pmdp.num_transitions, dtype=np.int64)
-    shape = (rows, table.num_monomials)
-    numerators = scipy.sparse.csr_array((table.data, table.indices, table.indptr), shape=(len(table), shape[1]))
-    totals = scipy.sparse.csr_array((ones, pmdp.expression, pmdp.row_ptr), shape=(rows, len(table))) @ numerators
-    expected = scipy.sparse.csr_array((np.full(rows, one), np.zeros(rows, dtype=int), np.arange(rows + 1)), shape=shape)
-    off = totals - expected
+    weights = scipy.sparse.csr_array((numerators, table.indices, table.indptr), shape=(len(table), table.num_monomials))
+    totals = scipy.sparse.csr_array((ones, pmdp.expression, pmdp.row_ptr), shape=(rows, len(table))) @ weights
+    unit = (np.full(rows, one), np.zeros(rows, dtype=int), np.arange(rows + 1))
+    off = totals - scipy.sparse.csr_array(unit, shape=totals.shape)
+    off.data = off.data if modulus is None else off.data % modulus
     off.eliminate_zeros()
-    return np.flatnonzero(np.diff(off.indptr)).tolist()
+    return np.diff(off.indptr) > 0
 
 
 def _row_problem(pmdp: ParametricMDP, r: int) -> Defect:
