@@ -26,9 +26,9 @@ MAX_RANK = 64
 MAX_PARAMETERS = 200
 #: Small enough that the fit touches an edge that the data push it against.
 BARRIER = 1e-3
-#: An edge is named where crossing it gains this many nats (1 % likelier: the maximum lies beyond, not by rounding),
-#: and worth a warning from the second number on (20 times likelier).
-GAIN, TELLING_GAIN = 0.01, 3.0
+#: An edge is named where crossing it gains the first many nats (1 % likelier; at bounds of 0 and 1, which nobody chose,
+#: the last), and worth a warning from the second on (20 times likelier).
+GAIN, TELLING_GAIN, UNIT_GAIN = 0.01, 3.0, 0.5
 
 
 def point_estimate(
@@ -142,7 +142,8 @@ def _edge_of(pmdp: ParametricMDP, counts: Counts) -> Edge | None:
     gain = float(seen.counts @ (np.log(seen.values(beyond.x)) - np.log(seen.values(inside.x))))
     pushed = chart.A @ beyond.z - chart.b
     scale = np.sqrt(np.einsum("ij,jk,ik->i", chart.A, np.linalg.pinv(beyond.precision, hermitian=True), chart.A))
-    if not gain >= GAIN or not (pushed > 0.0).any():
+    is_unit = (pmdp.domain.lower == 0.0).all() and (pmdp.domain.upper == 1.0).all()
+    if not gain >= (UNIT_GAIN if is_unit else GAIN) or not (pushed > 0.0).any():
         return None
     return Edge(_named(without_unused(pmdp), chart, beyond.z, int(np.argmax(pushed / np.maximum(scale, 1e-300)))), gain)
 

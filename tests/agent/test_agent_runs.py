@@ -224,20 +224,56 @@ def test_the_example_trains_and_resumes(tmp_path, capsys, monkeypatch):
         assert "with probability ≥ 0.999" in said and (more or "arrive" in said)
 
 
+def test_the_cells_of_an_own_environment_run(monkeypatch, capsys):
+    monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
+    cells = json.loads((ROOT / "examples" / "own_env.ipynb").read_text())["cells"]
+    namespace: dict = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]).replace("budget=1000", "budget=100"), namespace)
+    said = capsys.readouterr().out
+    assert "nothing looks wrong" in said and "with probability ≥ 0.999" in said and "seal 2, hour 7: fast" in said
+
+
 @pytest.mark.nightly
-def test_the_notebook_executes(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "outputs", "words"),
+    [("train_aircraft", {"image/png", "image/gif", "stream"}, "certified at least"),
+     ("own_env", {"image/png", "stream"}, "nothing looks wrong")],
+)  # fmt: skip
+def test_the_notebook_executes(tmp_path, name, outputs, words):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
-    notebook = nbformat.read(ROOT / "examples" / "train_aircraft.ipynb", as_version=4)
+    notebook = nbformat.read(ROOT / "examples" / f"{name}.ipynb", as_version=4)
     kinds = [_kinds_of_outputs(cell) for cell in notebook.cells if cell.cell_type == "code"]
-    assert {"image/png", "image/gif", "stream"} <= set().union(*kinds) and "error" not in set().union(*kinds)
+    assert outputs <= set().union(*kinds) and "error" not in set().union(*kinds)
     nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
     assert [_kinds_of_outputs(cell) for cell in notebook.cells if cell.cell_type == "code"] == kinds  # as stored
     text = json.dumps(notebook)
-    assert "with probability" in text and "certified at least" in text
+    assert "with probability" in text and words in text
 
 
 def _kinds_of_outputs(cell):
     return {kind for output in cell.outputs for kind in (output.output_type, *output.get("data", {}))}
+
+
+def test_wandb_is_told_of_the_run_folder(monkeypatch, tmp_path):
+    """`wandb.init(sync_tensorboard=True)` patches TensorBoard's writer and watches where one is made, not ours."""
+    from rpl_agent.agent.output.events import TensorBoardWriter
+
+    made = []
+
+    class Writer:
+        def __init__(self, logdir):
+            made.append(logdir)
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr("tensorboard.summary.writer.event_file_writer.EventFileWriter", Writer)
+    TensorBoardWriter(tmp_path / "alone")
+    monkeypatch.setitem(sys.modules, "wandb", object())
+    TensorBoardWriter(tmp_path / "watched")
+    assert made == [str(tmp_path / "watched")]
 
 
 # ---------------------------------------------------------------------- TensorBoard, in a browser

@@ -256,6 +256,16 @@ def test_an_estimate_at_the_edge_is_named():
     assert certify(counts.pmdp, counts, Objective.reach("lost", horizon=1)).edge is None
 
 
+@pytest.mark.parametrize(("domain", "named"), [((0.0, 1.0), False), ((0.01, 1.0), True)])
+def test_bounds_that_nobody_chose_are_named_later(domain, named):
+    """p = −0.02 is 1.2 times likelier than p = 0: worth a note where somebody chose the bound, noise where it is 0."""
+    model = build(0, lambda s: {"go": {0: "1/4 + p/2", 1: "3/4 - p/2"}}, domain={"p": domain})
+    counts = Counts(model)
+    counts.add(0, 0, 0, 241)
+    counts.add(0, 0, 1, 759)
+    assert (edge(model, counts) is not None) == named
+
+
 def test_edges_of_constraints_and_of_many_parameters():
     ordered = Domain.box(("p", "q")).with_constraints(np.array([[1.0, 1.0], [1.0, -1.0]]), np.array([1.0, 0.0]))
     rows = {"s": {"s": "p", "a": "q", "b": "1 - p - q"}, "a": {"s": 1}, "b": {"s": 1}}

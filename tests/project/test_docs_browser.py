@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -19,27 +16,29 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The address of the built site."""
+    """The folder of the built site, which is opened from disk."""
     pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install 'rpl-agent[docs]'")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    return folder
 
 
 @pytest.mark.nightly
-def test_pages_open_and_the_api_is_there(site):
-    with open_page(site) as (page, errors):
+def test_pages_open_from_disk_and_the_api_is_there(site):
+    with open_page((site / "index.html").as_uri()) as (page, errors):
         assert "Quick start" in page.inner_text("h1")
         assert page.evaluate("[...document.images].every(image => image.naturalWidth > 0)")
-        page.goto(f"{site}/reference/models/")
+        page.goto((site / "reference" / "models.html").as_uri())
         assert page.locator("#rpl_agent\\.model\\.objective\\.Objective").count() == 1
-        page.goto(f"{site}/tutorials/own_env/")
+        page.goto((site / "index.html").as_uri())
+        page.locator("a[href$='own_env.html']").first.click()
+        page.wait_for_url("**/tutorials/own_env.html")
         assert page.locator("pre code").count() >= 4
+        page.click("input[name=query]")
+        page.keyboard.type("guarantee", delay=20)
+        page.wait_for_function("document.querySelector('.md-search-result__meta').textContent.includes('matching')")
+        assert page.locator(".md-search-result__item").count() > 3
         assert errors == []

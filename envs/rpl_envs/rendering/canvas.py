@@ -36,9 +36,7 @@ def _pillow() -> Any:
     try:
         from PIL import Image, ImageDraw, ImageFont
     except ImportError:
-        raise ModelError(
-            "pictures need pillow: pip install 'rpl-agent[plot]' (render_mode='ansi' does without)"
-        ) from None
+        raise ModelError("pictures need pillow: pip install pillow (render_mode='ansi' does without)") from None
     return Image, ImageDraw, ImageFont
 
 

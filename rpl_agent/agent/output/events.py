@@ -11,6 +11,7 @@ import io
 import math
 import os
 import socket
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -31,6 +32,7 @@ from tensorboard.plugins.hparams import metadata as hparams
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo
 from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.plugins.text.summary_v2 import text_pb
+from tensorboard.summary.writer import event_file_writer
 from tensorboard.summary.writer.record_writer import RecordWriter
 from tensorboard.util.tensor_util import make_tensor_proto
 
@@ -91,6 +93,8 @@ class TensorBoardWriter:
     """
 
     def __init__(self, folder: Path, resume_at: int | None = None, earlier: Sequence[Mapping[str, Any]] = ()):
+        if "wandb" in sys.modules:  # which, asked to sync, watches the folder of each of these writers that is made
+            event_file_writer.EventFileWriter(str(folder)).close()
         self._file = EventFile(folder, None if resume_at is None else resume_at + 1)
         self._hidden = [row for row in earlier if float(row.get(STEPS) or 0) > (resume_at or 0)]
         self._logged = int(earlier[-1]["episodes"]) if earlier else -1

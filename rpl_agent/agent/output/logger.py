@@ -65,9 +65,6 @@ class Logger:
         """The writer that takes texts and figures, where there is one."""
         return next((w for w in self.writers if hasattr(w, "figure")), None)  # type: ignore[return-value]
 
-    def close(self) -> None:
-        """SB3's; no writer keeps a file open."""
-
 
 class Forward:
     """To another logger with SB3's ``record`` and ``dump``."""
