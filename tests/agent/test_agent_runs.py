@@ -29,7 +29,7 @@ from rpl_agent.solver import solve_at
 
 ROOT = Path(__file__).resolve().parents[2]
 #: small, because every run ends with a proof in exact fractions
-ID, SIZE = "rpl/Betting-v0", {"n": 6}
+ID, SIZE = "rpl/Betting-v0", {"n": 3}
 SOURCE = {"id": ID, "kwargs": SIZE}
 WORLD = rpl_envs.benchmark("Betting", **SIZE)
 
@@ -71,7 +71,7 @@ def test_figures_and_hyperparameters_are_logged(run):
     events = EventAccumulator(run["run"], size_guidance={"images": 0, "scalars": 0, "tensors": 0}).Reload()
     assert {"region/outline", "policy/map"} <= set(events.Tags()["images"])
     assert len(events.Images("region/outline")) == 1  # drawn at the end: a short run spent half its time on pictures
-    assert [point.step for point in events.Scalars("guarantee_by_steps/gap")] == [700, 1400, 2100, 2800]
+    assert [point.step for point in events.Scalars("guarantee_by_steps/gap")] == [400, 800, 1200, 1600]
     assert sum(path.name.startswith("events") for path in Path(run["run"]).rglob("*")) == 1  # one run on the board
     assert min(events.Tags()["scalars"]).startswith("guarantee/")  # which the board, sorted by name, opens on
     words = events.Tensors("guarantee/text_summary")[-1].tensor_proto.string_val[0].decode()
@@ -111,7 +111,7 @@ def test_resume_goes_on_to_a_new_total(run, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(folder)).Reload()
-    for tag, size in (("guarantee/gap", 100), ("guarantee_by_steps/gap", 700)):
+    for tag, size in (("guarantee/gap", 100), ("guarantee_by_steps/gap", 400)):
         assert [point.step for point in events.Scalars(tag)] == [size * k for k in range(1, 7)]
 
 
@@ -153,7 +153,7 @@ def test_names_and_folders(run, tmp_path):
     with pytest.raises(ModelError, match="rpl resume"):
         runs.train(world(), name="once", **quick)
     first, second = (Path(runs.train(world(), **quick)["run"]).name for _ in range(2))
-    assert (first, second) == ("Betting-6_1", "Betting-6_2")
+    assert (first, second) == ("Betting-3_1", "Betting-3_2")
     with pytest.raises(FileNotFoundError):
         runs.resume(tmp_path / "nowhere", world())
     with pytest.raises(FileNotFoundError):

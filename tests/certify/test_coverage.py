@@ -32,8 +32,8 @@ def test_clopper_pearson_fails_when_data_decide_and_anytime_holds():
     assert valid <= _limit(runs)
 
 
-def test_likelihood_holds_after_every_sample():
-    runs = 1500
+@pytest.mark.parametrize("runs", [500, pytest.param(1500, marks=pytest.mark.nightly)])
+def test_likelihood_holds_after_every_sample(runs):
     for schedule in ("split", "geometric"):
         for adaptive in (True, False):
             failures, mean = likelihood_failures(schedule, DELTA, runs, 500, seed=2, adaptive=adaptive)

@@ -13,7 +13,10 @@ from rpl_envs import FAMILIES, INSTANCES, benchmark
 from rpl_envs.benchmark import builder
 from tests.reference import worlds
 
-LARGE = {"Aircraft-200x40", "MarsRover-75x75", "MarsRover-125x125", "ParallelBetting-20"}
+LARGE = {
+    "Aircraft-200x40", "MarsRover-75x75", "MarsRover-125x125", "ParallelBetting-20", "Engagement-1000", "Betting-135",
+    "Betting-140", "MarsRover-50x50",
+}  # fmt: skip
 #: Sizes that the paper does not print; kept so that a change of the model is noticed.
 OTHER_COUNTS = {
     "Betting-140": (100800, 879738, 7413),

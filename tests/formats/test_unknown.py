@@ -162,8 +162,11 @@ def _merged(outcomes):
 
 
 # ---------------------------------------------------------------------- rpl smc
+TIED = pytest.param(["commands", "--tie", "modules"], marks=pytest.mark.nightly)
+
+
 @pytest.mark.parametrize("epsilon", [0.5, pytest.param(0.3, marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("unknown", [["commands", "--tie", "modules"], ["rows"], ["lossy"]])
+@pytest.mark.parametrize("unknown", [TIED, ["rows"], ["lossy"]])
 def test_smc_ends_with_the_truth_inside(unknown, epsilon, tmp_path, capsys):
     path = tmp_path / "ring.prism"
     path.write_text(RING)

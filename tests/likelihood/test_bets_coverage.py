@@ -13,16 +13,19 @@ SETS = 30
 MOST = 9
 
 
+WORLDS = [0, *(pytest.param(k, marks=pytest.mark.nightly) for k in range(1, len(bench_bets.WORLDS)))]
+
+
 def _misses(world):
     return sum(bench_bets.misses_slab((world, seed)) for seed in range(SETS))
 
 
-@pytest.mark.parametrize("world", range(len(bench_bets.WORLDS)))
+@pytest.mark.parametrize("world", WORLDS)
 def test_slabs_hold_the_truth(world):
     assert _misses(world) <= MOST
 
 
-@pytest.mark.parametrize("world", range(len(bench_bets.WORLDS)))
+@pytest.mark.parametrize("world", WORLDS)
 def test_bets_that_look_one_segment_ahead_are_found_out(world, monkeypatch):
     """Payoffs as they should be, but with the sign that the data up to the next mark will like."""
     following: dict = {}

@@ -59,7 +59,7 @@ def members(level_set, rng: np.random.Generator, number: int) -> np.ndarray:
     return np.vstack([inside, more[level_set.values(chart.coordinates(more)) <= level_set.level]])
 
 
-@pytest.mark.parametrize("trials", [20, 2_000, 10**8])
+@pytest.mark.parametrize("trials", [20, pytest.param(2_000, marks=pytest.mark.nightly), 10**8])
 @pytest.mark.parametrize("name", COINS)
 def test_no_parameter_of_the_set_is_left_out(name, trials):
     pmdp, rng = coins(name), np.random.default_rng(trials)

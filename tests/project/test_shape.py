@@ -10,6 +10,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -69,10 +70,15 @@ INTERNAL = ("lark.parsers", "lark.lexer")
 MANY_OPTIONS = {"RPLAgent.__init__", "RPLAgent.learn", "train", "build_vectorized"}
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def functions() -> Iterator[tuple[str, str, ast.FunctionDef]]:
     """(file, qualified name, node) of every function."""
     for path in SOURCES:
-        parents: list[tuple[ast.AST, str]] = [(ast.parse(path.read_text()), "")]
+        parents: list[tuple[ast.AST, str]] = [(parsed(path), "")]
         while parents:
             node, prefix = parents.pop()
             for child in ast.iter_child_nodes(node):
@@ -95,10 +101,11 @@ def example(node: ast.AST) -> int:
     return text.count("\n") + 2 if text else 0
 
 
+@cache
 def lines_of(path: Path) -> int:
-    text = path.read_text()
     kinds = (ast.ClassDef, ast.FunctionDef)
-    return text.count("\n") - sum(example(node) for node in ast.walk(ast.parse(text)) if isinstance(node, kinds))
+    examples = sum(example(node) for node in ast.walk(parsed(path)) if isinstance(node, kinds))
+    return path.read_text().count("\n") - examples
 
 
 def length(node: ast.FunctionDef) -> int:
@@ -150,7 +157,7 @@ def test_class_names_are_unique():
     """A noun can be searched for; private ones too, because they are read in the same traces."""
     homes = defaultdict(list)
     for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.ClassDef):
                 homes[node.name.lstrip("_")].append(str(path.relative_to(ROOT)))
     assert {name: files for name, files in homes.items() if len(files) > 1} == {}
@@ -192,7 +199,7 @@ def test_folders_are_not_crowded():
 
 def run_time_imports(path: Path) -> Iterator[str]:
     """Dotted names of what a file imports, late imports included; not what it imports for types only."""
-    todo: list[ast.AST] = [ast.parse(path.read_text())]
+    todo: list[ast.AST] = [parsed(path)]
     while todo:
         node = todo.pop()
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
@@ -224,7 +231,7 @@ def test_no_import_cycles():
 
 def test_no_private_names_of_other_libraries():
     """They move without notice. An attribute is another library's if nothing here defines its name."""
-    trees = {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in SOURCES}
+    trees = {str(path.relative_to(ROOT)): parsed(path) for path in SOURCES}
     nodes = [(file, node) for file, tree in trees.items() for node in ast.walk(tree)]
     own = {"_replace", "_asdict", "_fields", "_make"}  # what named tuples document
     for _, node in nodes:
