@@ -25,6 +25,7 @@ from rpl_agent.agent.world.attach import Attachment, attach
 from rpl_agent.agent.world.observations import StateOf
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.model import ParametricMDP, Policy
+from rpl_agent.model.csr import gather
 from rpl_agent.schema import Whole, read
 
 ALGORITHMS: dict[str, Any] = {"dqn": DQN, "ppo": PPO, "maskable-ppo": MaskablePPO}
@@ -163,15 +164,10 @@ class SB3Agent:
         self.features = state_features(self.pmdp)
         self._env = FeatureEnv(self.world, self.features, self.masked)
         if self.model is None:
-            arguments = self._settings()
             self.model = ALGORITHMS[self.algorithm](
-                "MlpPolicy",
-                self._copies(),
-                seed=self.seed,
-                device="cpu",
-                tensorboard_log=self.tensorboard_log,
-                **arguments,
-            )
+                "MlpPolicy", self._copies(), seed=self.seed, device="cpu", tensorboard_log=self.tensorboard_log,
+                **self._settings(),
+            )  # fmt: skip
         else:
             self.model.set_env(self._copies())
 
@@ -228,29 +224,21 @@ class SB3Agent:
         """The deterministic policy over all states, read out in batches."""
         if self.model is None:
             raise ModelError("no environment yet: call learn or set_env first")
-        rows = np.empty(self.pmdp.num_states, dtype=np.int64)
-        low, size = self.pmdp.state_ptr[:-1], np.diff(self.pmdp.state_ptr)
-        for begin in range(0, self.pmdp.num_states, READ_OUT):
-            states = np.arange(begin, min(begin + READ_OUT, self.pmdp.num_states))
-            scores = self._scores(self.features[states])
-            if self.masked:
-                mask = np.zeros(scores.shape, dtype=bool)
-                inside = (self.pmdp.row_state >= begin) & (self.pmdp.row_state < begin + len(states))
-                mask[self.pmdp.row_state[inside] - begin, self.pmdp.action[inside]] = True
-                actions = np.where(mask, scores, -np.inf).argmax(axis=1)
-                rows[states] = [self.pmdp.find_row(int(s), int(a)) for s, a in zip(states, actions)]
-            else:
-                rows[states] = low[states] + scores.argmax(axis=1) % size[states]
-        return Policy.deterministic(rows)
+        pieces = range(0, self.pmdp.num_states, READ_OUT)
+        states = [np.arange(begin, min(begin + READ_OUT, self.pmdp.num_states)) for begin in pieces]
+        return Policy.deterministic(np.concatenate([self._rows(some, True) for some in states]))
 
-    def _scores(self, features: np.ndarray) -> np.ndarray:
-        """(n, A) action values, or log-probabilities."""
-        with torch.no_grad():
-            observation = torch.as_tensor(features)
-            if self.algorithm == "dqn":
-                return self.model.q_net(observation).numpy()
-            distribution = self.model.policy.get_distribution(observation)
-            return distribution.distribution.logits.numpy()
+    def _rows(self, states: np.ndarray, deterministic: bool) -> np.ndarray:
+        """(n,) the rows that the network picks in states (n,)."""
+        pmdp, extra = self.pmdp, {}
+        enabled, ptr = gather(pmdp.state_ptr, states)
+        if self.masked:
+            mask = extra["action_masks"] = np.zeros((len(states), pmdp.num_actions), dtype=bool)
+            mask[np.repeat(np.arange(len(states)), np.diff(ptr)), pmdp.action[enabled]] = True
+        actions, _ = self.model.predict(self.features[states], deterministic=deterministic, **extra)
+        if self.masked:
+            return np.array([pmdp.find_row(int(s), int(a)) for s, a in zip(states, actions)])
+        return pmdp.state_ptr[states] + actions % np.diff(ptr)
 
     def predict(
         self,
@@ -265,13 +253,9 @@ class SB3Agent:
             raise ModelError("no environment yet: call learn or set_env first")
         single = np.ndim(observation) == len(self.world.env.observation_space.shape or ())
         states = [self.world.reader.first(item) for item in ([observation] if single else observation)]
-        actions = []
-        for s in states:
-            extra = {"action_masks": self.pmdp.action_mask(int(s))} if self.masked else {}
-            action, _ = self.model.predict(self.features[s], deterministic=deterministic, **extra)
-            chosen = int(action) if self.masked else remap(self.pmdp, int(s), int(action))
-            actions.append(int(self.world.actions[chosen]))
-        return (np.array(actions)[0] if single else np.array(actions)), state
+        chosen = self.pmdp.action[self._rows(np.array(states), deterministic)]
+        actions = np.array([int(self.world.actions[a]) for a in chosen])
+        return (actions[0] if single else actions), state
 
     # ------------------------------------------------------------------ files
     def save(self, path: str | os.PathLike) -> None:

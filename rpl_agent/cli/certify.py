@@ -6,9 +6,18 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rpl_agent.cli.common import ModelSource, add_json, add_method, add_seed, add_source, config_of, emit, load_source
+from rpl_agent.cli.common import (
+    ID_OR_RUN,
+    ModelSource,
+    add_method,
+    add_seed,
+    add_source,
+    config_of,
+    emit,
+    load_source,
+    run_of,
+)
 from rpl_agent.cli.parser import Options, count, output_file
-from rpl_agent.cli.stored import ID_OR_RUN, run_of, true_parameters
 from rpl_agent.errors import ModelError
 
 if TYPE_CHECKING:
@@ -31,13 +40,13 @@ PRINTED = (
 def register(commands: Any) -> None:
     certify = commands.add_parser(
         "certify",
+        run=run_certify,
         help="a certificate from simulated episodes, a log, or a stored run",
         description="Certify a policy. Data come from --episodes (simulated), --data (a log) or a RUN folder as ID.",
     )
     add_source(certify)
     data = certify.add_argument_group("data")
     add_data(data)
-    data.add_argument("--policy", choices=("uniform",), default="uniform", help="who samples the simulated episodes")
     add_method(certify)
     certify.add_argument(
         "--evaluate",
@@ -51,10 +60,8 @@ def register(commands: Any) -> None:
         "--verify", action="store_true",
         help="check a stored certificate (FILE.json of --output, or a RUN) from scratch against its model and data",
     )  # fmt: skip
-    add_json(certify)
-    certify.set_defaults(run=run_certify)
 
-    plot = commands.add_parser("plot-region", help="a picture of the confidence region in two parameters")
+    plot = commands.add_parser("plot-region", run=run_plot, help="a picture of the confidence region in two parameters")
     add_source(plot, ID_OR_RUN)
     plot.add_argument(
         "--episodes", type=count, metavar="N", help=f"simulated uniform episodes (default {PLOTTED_EPISODES})"
@@ -68,8 +75,6 @@ def register(commands: Any) -> None:
         "--output", type=output_file(".png", ".pdf", ".svg"), default="region.png", metavar="FILE",
         help="picture to write: .png, .pdf or .svg (default region.png)",
     )  # fmt: skip
-    add_json(plot)
-    plot.set_defaults(run=run_plot)
 
 
 def add_data(parser: Options) -> None:
@@ -187,6 +192,7 @@ def _true_value(source: ModelSource, policy: Policy, precision: float) -> float:
 
 
 def run_plot(arguments: argparse.Namespace) -> int:
+    from rpl_agent.cli.training import true_parameters
     from rpl_agent.plotting.region import plot_region
 
     agent = run_of(arguments)

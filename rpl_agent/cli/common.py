@@ -21,6 +21,7 @@ from rpl_agent.errors import ModelError, listed
 if TYPE_CHECKING:
     import numpy as np
 
+    from rpl_agent.agent import RPLAgent
     from rpl_agent.formats.prism import PrismModel
     from rpl_agent.model import Objective, ParametricMDP
     from rpl_agent.pipeline import Config
@@ -51,10 +52,6 @@ class ModelSource:
             names = self.pmdp.table.parameters if self.parameters is None else self.parameters
             raise ModelError(f"{why} needs the true parameters: give --theta NAME=VALUE for each of {listed(names)}")
         return self.theta
-
-
-def add_json(parser: Options) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON object, for errors too")
 
 
 def add_seed(parser: Options, default: int = 0) -> None:
@@ -321,3 +318,33 @@ def _shown(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key} = {_shown(entry)}" for key, entry in value.items())
     return str(value)
+
+
+# -- runs in place of models -----------------------------------------------------------------------------------------
+#: What `add_source` says about ID where a run folder will do.
+ID_OR_RUN = "a registered world, e.g. rpl/Aircraft-20x10-v0 (see rpl worlds), or a run folder, e.g. logs/demo"
+
+
+def run_of(arguments: argparse.Namespace) -> RPLAgent | None:
+    """The agent of the run folder that stands for ID, or None where ID is none.
+
+    A run has its own model, data and method; options that say otherwise are refused, not ignored.
+    """
+    folder = arguments.id and Path(arguments.id)
+    if not folder or not folder.is_dir():
+        return None
+    defaults = {name: value for name, value in source_defaults().items() if name != "id"}
+    given = [name for name, default in defaults.items() if getattr(arguments, name) != default]
+    given += [name for name in ("episodes", "data", "quarantine") if getattr(arguments, name, None) is not None]
+    if hasattr(arguments, "confidence"):
+        from rpl_agent.pipeline import Config
+
+        asked, usual = config_of(arguments), Config()
+        fields = ("confidence", "relaxation", "delta", "precision")
+        given += [name for name in fields if getattr(asked, name) != getattr(usual, name)]
+    if given:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise ModelError(f"{folder} is a run with its own model, data and method: {options} cannot be given with it")
+    from rpl_agent.agent.runs import load_run
+
+    return load_run(folder)

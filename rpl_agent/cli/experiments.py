@@ -5,52 +5,52 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from rpl_agent.cli.common import add_json, emit
-from rpl_agent.cli.parser import call, count, output_file
+from rpl_agent.cli.common import emit
+from rpl_agent.cli.parser import Options, add_call, call, output_file
+
+#: what both kinds of sweeps take
+SWEEP: dict[str, Any] = {
+    "output": "folder for rows, tables and figures; a sweep found there is resumed", "jobs": "parallel runs",
+    "executor": ("ray uses RAY_ADDRESS, or starts a local one", {"choices": ("joblib", "ray")}),
+}  # fmt: skip
 
 
 def register(commands: Any) -> None:
-    reproduce = commands.add_parser("reproduce", help="the paper's tables and figures, beside our own sets")
-    reproduce.add_argument(
-        "--suite", nargs="+", metavar="NAME", help="parts to run: sizes uniform online (default: all)"
+    reproduce = commands.add_parser(
+        "reproduce", run=run_reproduce, help="the paper's tables and figures, beside our own sets"
     )
-    reproduce.add_argument("--quick", action="store_true", help="small instances and budgets: minutes instead of hours")
-    reproduce.add_argument("--seeds", type=count, metavar="N", default=3)
-    reproduce.add_argument("--budget", type=count, metavar="N", help="episodes per run (default: the paper's 10^5)")
-    _add_sweep(reproduce)
-    reproduce.set_defaults(run=run_reproduce)
-
-    compare = commands.add_parser("compare", help="agents side by side on the same worlds and budgets")
+    reproduce.later(lambda: _add_reproduce(reproduce))
+    compare = commands.add_parser("compare", run=run_compare, help="agents side by side on the same worlds and budgets")
     compare.add_argument("ids", nargs="+", metavar="ID")
-    compare.add_argument(
-        "--agents", nargs="+", default=["rpl", "interval-tied", "q-learning", "ucrl2", "psrl"], metavar="NAME"
+    compare.later(lambda: _add_compare(compare))
+    for sweep in (reproduce, compare):
+        sweep.add_argument("--no-progress", action="store_true")
+    report = commands.add_parser(
+        "report", run=run_report, help="one self-contained, interactive HTML page of a run or of a sweep"
     )
-    compare.add_argument("--seeds", type=count, metavar="N", default=5)
-    compare.add_argument("--budget", type=count, metavar="N", default=10_000, help="episodes per run (default 10000)")
-    _add_sweep(compare)
-    compare.set_defaults(run=run_compare)
-
-    report = commands.add_parser("report", help="one self-contained, interactive HTML page of a run or of a sweep")
     report.add_argument("run_folder", nargs="?", metavar="RUN", help="a run folder (default: the sweep in --results)")
     report.add_argument("--results", default="results", help="folder with rows (default results)")
     report.add_argument(
         "--output", type=output_file(".html"), metavar="FILE.html",
         help="default: report.html in RUN or in the results folder",
     )  # fmt: skip
-    add_json(report)
-    report.set_defaults(run=run_report)
 
 
-def _add_sweep(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--output", default="results", help="folder for rows, tables and figures; a sweep found there is resumed"
-    )
-    parser.add_argument("--jobs", type=count, metavar="N", default=2, help="parallel runs (default 2)")
-    parser.add_argument(
-        "--executor", choices=("joblib", "ray"), default="joblib", help="ray uses RAY_ADDRESS, or starts a local one"
-    )
-    parser.add_argument("--no-progress", action="store_true")
-    add_json(parser)
+def _add_reproduce(parser: Options) -> None:
+    from rpl_agent.experiments.api import reproduce
+
+    add_call(parser, reproduce, {
+        "suite": "parts to run: sizes uniform online (default: all)", "seeds": "runs of each learning curve",
+        "quick": "small instances and budgets: minutes instead of hours",
+        "budget": "episodes per run (default: the paper's 10^5)", **SWEEP,
+    })  # fmt: skip
+
+
+def _add_compare(parser: Options) -> None:
+    from rpl_agent.experiments.api import compare
+
+    named = {"agents": "whom to compare", "seeds": "runs of each agent", "budget": "episodes per run"}
+    add_call(parser, compare, named | SWEEP)
 
 
 def run_reproduce(arguments: argparse.Namespace) -> int:

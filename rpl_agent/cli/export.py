@@ -6,9 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.certify import add_data, read_data
-from rpl_agent.cli.common import add_json, add_method, add_source, config_of, emit, load_source
+from rpl_agent.cli.common import ID_OR_RUN, add_method, add_source, config_of, emit, load_source, run_of
 from rpl_agent.cli.parser import output_file
-from rpl_agent.cli.stored import ID_OR_RUN, run_of
 from rpl_agent.errors import ModelError
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 def register(commands: Any) -> None:
     export = commands.add_parser(
-        "export", help="write the learned uncertain model (DRN, UMB) and the policy (CSV, JSON, PRISM)"
+        "export", run=run, help="write the learned uncertain model (DRN, UMB) and the policy (CSV, JSON, PRISM)"
     )
     add_source(export, ID_OR_RUN)
     add_data(export)
@@ -32,8 +31,6 @@ def register(commands: Any) -> None:
         "--policy-file", type=output_file(".csv", ".json", ".strat"), metavar="FILE",
         help="robust policy: .csv, .json or .strat (PRISM)",
     )  # fmt: skip
-    add_json(export)
-    export.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,13 +1,15 @@
-"""`rpl info` and `rpl solve`: what a model is, and its optimum at known parameters."""
+"""`rpl worlds`, `info`, `check`, `sketch` and `solve`: what a model is, and its value at parameters or in a region."""
 
 from __future__ import annotations
 
 import argparse
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.common import (
+    ID_OR_RUN,
     OWN_ENV,
-    add_json,
     add_seed,
     add_source,
     emit,
@@ -15,39 +17,45 @@ from rpl_agent.cli.common import (
     load_model,
     load_source,
     pairs,
+    run_of,
 )
 from rpl_agent.cli.parser import between, count, output_file
-from rpl_agent.cli.stored import ID_OR_RUN, run_of
 from rpl_agent.errors import ModelError
 
 if TYPE_CHECKING:
-    from rpl_agent.formats.prism import PrismModel
+    from rpl_agent.coupled.partition import Partition
+    from rpl_agent.coupled.region import RegionPoint
+    from rpl_agent.formats.prism import PrismModel, RegionAnswer
     from rpl_agent.model import Objective, ParametricMDP
     from rpl_agent.solver.solution import Solution
 
 #: width of the bracket at known parameters
 POINT_PRECISION = 1e-6
+#: boxes for finding where a comparison holds and where not, and with a picture to draw
+SHARE_BOXES, PICTURE_BOXES = 200, 2_000
 
 
 def register(commands: Any) -> None:
-    info = commands.add_parser("info", help="sizes, parameters, rank and objective of a model or a run")
+    worlds = commands.add_parser("worlds", run=run_worlds, help="the registered worlds: sizes, parameters, objective")
+    worlds.add_argument("pattern", nargs="?", default="", metavar="TEXT", help="only ids that contain TEXT")
+    info = commands.add_parser("info", run=run_info, help="sizes, parameters, rank and objective of a model or a run")
     add_source(info, ID_OR_RUN)
-    add_json(info)
-    info.set_defaults(run=run_info)
-    check = commands.add_parser("check", help="play an environment and compare it with its model, row by row")
-    drawn = commands.add_parser("sketch", help="play an environment and write the Python file of a model to edit")
+    check = commands.add_parser(
+        "check", run=run_check, help="play an environment and compare it with its model, row by row"
+    )
+    drawn = commands.add_parser(
+        "sketch", run=run_sketch, help="play an environment and write the Python file of a model to edit"
+    )
     for parser, episodes in ((check, 200), (drawn, 500)):
         parser.add_argument("env", metavar="ENV", help=f"an id, or {OWN_ENV}")
         parser.add_argument(
             "--episodes", type=count, default=episodes, metavar="N", help=f"to play (default {episodes})"
         )
         add_seed(parser)
-        add_json(parser)
     drawn.add_argument("--output", type=output_file(".py"), default="sketch.py", metavar="FILE.py")
-    check.set_defaults(run=run_check)
-    drawn.set_defaults(run=run_sketch)
     optimum = commands.add_parser(
         "solve",
+        run=run_solve,
         help="the answer to a property at known parameters or for all in a region, or the optimal value of a world",
         description="Certified bounds. With --theta (or no parameters): the value there. Without: for all parameters "
         "in the ranges of --param, where a comparison such as P<=0.3 [ … ] holds everywhere, nowhere, or in parts.",
@@ -66,8 +74,6 @@ def register(commands: Any) -> None:
         "--plot", type=output_file(".png", ".pdf", ".svg"), metavar="FILE",
         help="of a region with one or two parameters: draw the values, or where the comparison holds",
     )  # fmt: skip
-    add_json(optimum)
-    optimum.set_defaults(run=run_solve)
 
 
 def run_check(arguments: argparse.Namespace) -> int:
@@ -213,9 +219,7 @@ def _solve_property(arguments: argparse.Namespace) -> int:
     if given or (model.bounds is None and not domain.parameters):
         theta = model.theta(given)
     elif model.bounds is None:
-        from rpl_agent.cli.region import solve_region_question
-
-        return solve_region_question(arguments, model)
+        return _solve_region(arguments, model)
     _only_for_regions(arguments)
     answers = prism.answer(model, arguments.property, theta, precision=arguments.precision or POINT_PRECISION)
     natures = {Nature.ADVERSARIAL: "robust", Nature.COOPERATIVE: "optimistic"}
@@ -236,3 +240,130 @@ def _solve_property(arguments: argparse.Namespace) -> int:
         data |= {f"{name}_{key}": part[key] for name, part in parts for key in ("lower", "upper")}
     emit(arguments, data, "property of the model")
     return 1 if any(found.problems for found in answers) else 0
+
+
+# -- regions of parameters --------------------------------------------------------------------------------------------
+def _solve_region(arguments: argparse.Namespace, model: PrismModel) -> int:
+    """For all parameters of a region: bounds, where a comparison holds, and a picture."""
+    from rpl_agent.coupled.region import DEFAULT_BOXES, DEFAULT_PRECISION
+    from rpl_agent.formats import prism
+    from rpl_agent.plotting.values import ValuePicture, plot_values, shown_parameters
+
+    if arguments.plot:
+        shown_parameters(model.pmdp.domain)
+    found = prism.answer_region(
+        model, arguments.property, precision=arguments.precision or DEFAULT_PRECISION,
+        max_boxes=arguments.boxes or DEFAULT_BOXES, time_limit=arguments.time_limit or math.inf,
+    )  # fmt: skip
+    parts = _parts(found, bool(arguments.plot))
+    data = _region_facts(arguments, found, parts)
+    if arguments.plot:
+        query, picture = found.query, ValuePicture(found.solution, found.query.complement)
+        if found.verdict is not None and query.threshold is not None:
+            question = (query.comparison, float(query.threshold))
+            picture = replace(picture, question=question, answer=found.verdict.answer, parts=parts)
+        plot_values(picture, arguments.plot)
+        data["picture"] = arguments.plot
+    emit(arguments, data, "property for all parameters of the region")
+    return 0
+
+
+def _parts(found: RegionAnswer, for_picture: bool) -> Partition | None:
+    """Where the comparison holds, box by box; None where there is none, or one answer for all."""
+    from rpl_agent.coupled.partition import DEFAULT_UNDECIDED
+    from rpl_agent.coupled.region import NOT_DECIDED, SOMEWHERE
+
+    if found.verdict is None or found.verdict.answer not in (SOMEWHERE, NOT_DECIDED):
+        return None
+    share, boxes = (DEFAULT_UNDECIDED / 2, PICTURE_BOXES) if for_picture else (DEFAULT_UNDECIDED, SHARE_BOXES)
+    return found.partition(share, boxes)
+
+
+def _region_facts(arguments: argparse.Namespace, found: RegionAnswer, parts: Partition | None) -> dict[str, Any]:
+    solution, region = found.solution, found.solution.region
+    objective = found.query.objective.describe()
+    facts: dict[str, Any] = {
+        "model": arguments.model,
+        "property": arguments.property or objective,
+        "objective": objective + (" (the property is 1 minus this)" if found.query.complement else ""),
+        "region": {
+            n: f"{lo}:{hi}" for n, lo, hi in zip(region.parameters, region.lower.tolist(), region.upper.tolist())
+        },
+    }
+    if len(region.b):
+        facts["constraints"] = len(region.b)
+    if found.verdict is not None:
+        facts["answer"] = found.verdict.answer
+        for name, witness in (("holds_at", found.verdict.holds_at), ("fails_at", found.verdict.fails_at)):
+            if witness is not None:
+                facts[name] = _named(region.parameters, witness)
+        if parts is not None and parts.shares is not None:
+            facts["holds_share"], facts["fails_share"] = parts.shares
+    facts |= {
+        "lower": found.lower,
+        "upper": found.upper,
+        "least_attained": found.least.upper,
+        "least_at": _named(region.parameters, found.least),
+        "most_attained": found.most.lower,
+        "most_at": _named(region.parameters, found.most),
+    }
+    if solution.pmdp.num_rows > solution.pmdp.num_states and not found.query.complement:
+        facts |= {"policy_guarantee": solution.guarantee, "best_possible_guarantee": solution.best_possible}
+    facts |= {"boxes": solution.boxes, "seconds": solution.seconds, "converged": solution.converged}
+    return facts
+
+
+def _named(names: tuple[str, ...], witness: RegionPoint) -> dict[str, float]:
+    return dict(zip(names, witness.theta.tolist()))
+
+
+# -- worlds ----------------------------------------------------------------------------------------------------------
+def describe() -> list[dict[str, Any]]:
+    """One entry per instance. Parameters and objective are the family's, read from its smallest instance."""
+    import rpl_envs
+
+    families: dict[str, tuple[list[str], str]] = {}
+    found = []
+    for name, instance in rpl_envs.INSTANCES.items():
+        if instance.family not in families:  # instances stand in order of size
+            smallest = rpl_envs.benchmark(name)
+            families[instance.family] = (list(smallest.pmdp.table.parameters), smallest.objective.describe())
+        parameters, objective = families[instance.family]
+        states, transitions, expressions = instance.counts or (None, None, None)
+        found.append(
+            {
+                "id": instance.id, "states": states, "transitions": transitions, "expressions": expressions,
+                "parameters": parameters, "objective": objective, "episode_steps": instance.episode + 1,
+            }
+        )  # fmt: skip
+    return found
+
+
+def run_worlds(arguments: argparse.Namespace) -> int:
+    worlds = [world for world in describe() if arguments.pattern.lower() in str(world["id"]).lower()]
+    if not worlds:
+        raise ModelError(f"no world's id contains {arguments.pattern!r}; rpl worlds lists them all")
+    if arguments.json:
+        emit(arguments, {"worlds": worlds}, "worlds")
+        return 0
+    _print(worlds)
+    return 0
+
+
+def _print(worlds: list[dict[str, Any]]) -> None:
+    """A heading per family, because what is sought and what is unknown are the same in all its sizes."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    headings = [f"{world['objective']}   unknown: {', '.join(world['parameters'])}" for world in worlds]
+    for heading in dict.fromkeys(headings):
+        console.print(heading, style="bold", markup=False)
+        table = Table("id", box=None, padding=(0, 2, 0, 0))
+        for name in ("states", "transitions", "expressions", "steps"):
+            table.add_column(name, justify="right")
+        for world in (world for world, own in zip(worlds, headings) if own == heading):
+            sizes = [world[name] for name in ("states", "transitions", "expressions", "episode_steps")]
+            table.add_row(world["id"], *("–" if size is None else f"{size:,}" for size in sizes))
+        console.print(table, "")
+    console.print("Episodes end after the number of steps shown. Sizes marked –: rpl info ID. Start with: rpl train ID")

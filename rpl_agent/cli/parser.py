@@ -15,7 +15,7 @@ import math
 import re
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -34,11 +34,16 @@ class UsageError(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """Errors are raised as `UsageError`; options can be added late."""
+    """Errors are raised as `UsageError`; options can be added late; ``run`` is what a command calls."""
 
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+    def __init__(
+        self, *arguments: Any, run: Callable[[argparse.Namespace], Any] | None = None, **keywords: Any
+    ) -> None:
         super().__init__(*arguments, **{"allow_abbrev": False, **keywords})
         self._later: list[Callable[[], None]] = []
+        if run is not None:
+            self.set_defaults(run=run)
+            self.add_argument("--json", action="store_true", help="print one JSON object, for errors too")
 
     def later(self, add: Callable[[], None]) -> None:
         """Call ``add`` before this parser is used."""
@@ -75,17 +80,23 @@ class Options(Protocol):
     def add_argument(self, *names: str, **settings: Any) -> Any: ...
 
 
-def add_call(parser: Options, function: Callable, options: dict[str, tuple[str, dict]]) -> None:
+def add_call(parser: Options, function: Callable, options: Mapping[str, str | tuple[str, dict]]) -> None:
     """One option per keyword of ``function`` (or field of a dataclass); its default is the function's.
 
-    ``options`` maps the keyword to its help and to further arguments of ``add_argument``.
+    ``options`` maps the keyword to its help, and to arguments of ``add_argument`` that the signature does not say.
     """
     signature = inspect.signature(function)
-    for name, (text, extra) in options.items():
-        default = signature.parameters[name].default
+    for name, given in options.items():
+        text, extra = (given, {}) if isinstance(given, str) else given
+        parameter = signature.parameters[name]
+        default, kind = parameter.default, str(parameter.annotation).removesuffix(" | None")
+        usual: dict[str, dict] = {"int": {"type": count, "metavar": "N"}, "bool": {"action": "store_true"}}
+        usual["Sequence[str]"] = {"nargs": "+", "metavar": "NAME"}
         if default is not None and default is not False:
-            text = f"{text} (default {default:g})" if isinstance(default, float) else f"{text} (default {default})"
-        parser.add_argument(f"--{name.replace('_', '-')}", default=default, help=text.replace("%", "%%"), **extra)
+            words = f"{default:g}" if isinstance(default, float) else default
+            text += f" (default {' '.join(words) if isinstance(words, tuple) else words})"
+        settings = {**usual.get(kind, {}), **extra}
+        parser.add_argument(f"--{name.replace('_', '-')}", default=default, help=text.replace("%", "%%"), **settings)
 
 
 def call(function: Callable[..., Any], arguments: argparse.Namespace, *positional: Any, **given: Any) -> Any:
@@ -96,42 +107,34 @@ def call(function: Callable[..., Any], arguments: argparse.Namespace, *positiona
 
 
 # ---------------------------------------------------------------------- values: each an error of one line
-def count(text: str) -> int:
-    """A whole number of at least 1; ``1e5`` and ``20_000`` are numbers too."""
+def _number(text: str, accepts: Callable[[float], bool], wanted: str) -> float:
     try:
         value = float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
-    if not (math.isfinite(value) and value == int(value) and 1 <= value <= LARGEST_COUNT):
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 to 10^15")
-    return int(value)
+    if not accepts(value):
+        raise argparse.ArgumentTypeError(f"{text} is not {wanted}")
+    return value
+
+
+def _whole(text: str, low: int, high: int, wanted: str) -> int:
+    return int(_number(text, lambda v: math.isfinite(v) and v == int(v) and low <= v <= high, wanted))
+
+
+def count(text: str) -> int:
+    """A whole number of at least 1; ``1e5`` and ``20_000`` are numbers too."""
+    return _whole(text, 1, LARGEST_COUNT, "a whole number from 1 to 10^15")
 
 
 def seed(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-    if not 0 <= value <= LARGEST_SEED:
-        raise argparse.ArgumentTypeError(f"a seed is a whole number from 0 to {LARGEST_SEED}, not {text}")
-    return value
+    return _whole(text, 0, LARGEST_SEED, f"a seed, a whole number from 0 to {LARGEST_SEED}")
 
 
 def between(low: float, high: float, *, closed: bool = False) -> Callable[[str], float]:
     """A number in (low, high), or [low, high] if ``closed``."""
-
-    def convert(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
-        if not (low <= value <= high if closed else low < value < high):
-            words = f"from {low:g} to {high:g}" if closed else f"above {low:g} and below {high:g}"
-            words = words.removesuffix(" and below inf")
-            raise argparse.ArgumentTypeError(f"{text} is not a finite number {words}")
-        return value
-
-    return convert
+    words = f"from {low:g} to {high:g}" if closed else f"above {low:g} and below {high:g}"
+    wanted = "a finite number " + words.removesuffix(" and below inf")
+    return lambda text: _number(text, lambda v: low <= v <= high if closed else low < v < high, wanted)
 
 
 def output_file(*endings: str) -> Callable[[str], str]:

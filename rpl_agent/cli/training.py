@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from rpl_agent.cli.common import (
     OWN_ENV,
     ModelSource,
-    add_json,
     add_method,
     add_seed,
     add_source,
@@ -25,24 +24,27 @@ from rpl_agent.errors import DataError
 
 if TYPE_CHECKING:
     import gymnasium as gym
+    import numpy as np
 
 
 def register(commands: Any) -> None:
-    train = commands.add_parser("train", help="learn online, then certify; live view, checkpoints, TensorBoard")
+    train = commands.add_parser(
+        "train", run=run_train, help="learn online, then certify; live view, checkpoints, TensorBoard"
+    )
     add_source(train)
     train.later(lambda: _add_run(train))
     add_method(train)
     add_seed(train)
     _add_view(train)
-    train.set_defaults(run=run_train)
 
-    resume = commands.add_parser("resume", help="go on with an interrupted run")
+    resume = commands.add_parser("resume", run=run_resume, help="go on with an interrupted run")
     _add_folder(resume, env=True)
     resume.add_argument("--budget", type=count, metavar="N", help="a new total budget (default: what was left)")
     _add_view(resume)
-    resume.set_defaults(run=run_resume)
 
-    evaluate = commands.add_parser("evaluate", help="the learned policy's value: by Monte Carlo and exactly")
+    evaluate = commands.add_parser(
+        "evaluate", run=run_evaluate, help="the learned policy's value: by Monte Carlo and exactly"
+    )
     _add_folder(evaluate, env=True)
     evaluate.add_argument("--episodes", type=count, default=10_000, metavar="N", help="to simulate (default 10000)")
     evaluate.add_argument(
@@ -50,10 +52,8 @@ def register(commands: Any) -> None:
         help="what one episode can be worth (default: from the model)",
     )  # fmt: skip
     add_seed(evaluate, 1)
-    add_json(evaluate)
-    evaluate.set_defaults(run=run_evaluate)
 
-    watch = commands.add_parser("watch", help="see the policy act: in the terminal, or as .gif")
+    watch = commands.add_parser("watch", run=run_watch, help="see the policy act: in the terminal, or as .gif")
     _add_folder(watch, env=True)
     watch.add_argument("--episodes", type=count, default=1, metavar="N", help="to show (default 1)")
     watch.add_argument(
@@ -65,8 +65,6 @@ def register(commands: Any) -> None:
         "--mode", choices=("robust", "optimistic"), default="robust", help="the certified policy or the exploring one"
     )
     add_seed(watch, 1)
-    add_json(watch)
-    watch.set_defaults(run=run_watch)
 
 
 def _add_folder(parser: argparse.ArgumentParser, env: bool = False) -> None:
@@ -79,9 +77,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     """The keywords of `agent.runs.train`."""
     from rpl_agent.agent.runs import train
 
-    number = {"type": count, "metavar": "N"}
     add_call(parser, train, {
-        "budget": ("exact number of episodes (or steps, see --unit), e.g. 20000 or 1e5", number),
+        "budget": "exact number of episodes (or steps, see --unit), e.g. 20000 or 1e5",
         "unit": ("what the budget counts", {"choices": ("episodes", "steps")}),
         "schedule": ("when to update: state-action, expression, never or every:N", {}),
         "weight": ("probability of the planned action while exploring", {"type": between(0, 1, closed=True)}),
@@ -95,14 +92,13 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "stop_when_gap": ("end early once upper − lower ≤ EPS", {"type": between(0, math.inf), "metavar": "EPS"}),
         "log_dir": ("runs go to LOG_DIR/NAME", {}),
         "name": ("name of the run folder (default: model and number)", {"type": folder_name}),
-        "checkpoint_every": ("episodes between checkpoints, besides one every 20 seconds", number),
+        "checkpoint_every": "episodes between checkpoints, besides one every 20 seconds",
     })  # fmt: skip
 
 
 def _add_view(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="print nothing but the result")
     parser.add_argument("--no-progress", action="store_true", help="plain lines instead of the live view")
-    add_json(parser)
 
 
 def _horizon(text: str) -> int | str:
@@ -152,6 +148,14 @@ def stored_source(run_folder: str, env: str | None = None) -> ModelSource:
         known = f"--env {name}" if name and names_code(name) else "--env module:Id or --env path/to/file.py:factory"
         raise DataError(f"the environment of {run_folder} is code of your own, which a run does not name: add {known}")
     return _made_in_python(run_folder, stored) if by_keywords else source_of(stored)
+
+
+def true_parameters(folder: str) -> np.ndarray | None:
+    """The truth of a run's simulator, for a mark in a picture; None where nobody stored it."""
+    try:
+        return stored_source(folder).theta
+    except DataError:  # made in Python with an environment that has no id
+        return None
 
 
 def source_of(stored: dict) -> ModelSource:

@@ -28,21 +28,20 @@ class Published(NamedTuple):
         return self.lower is None
 
 
-def _read() -> dict[str, dict[tuple[str, str, str], Published]]:
-    tables: dict[str, dict[tuple[str, str, str], Published]] = {}
+def _read(wanted: str) -> dict[tuple[str, str, str], Published]:
+    """(instance, confidence, relaxation) -> cell of a table."""
+    cells = {}
     lines = files("rpl_agent.experiments").joinpath("published.csv").read_text().splitlines()[1:]
-    for table, instance, confidence, relaxation, *cells in csv.reader(lines):
-        lower, upper, gap, build, solve, total = (float(cell) if cell else None for cell in cells)
-        if build is not None and solve is not None:
-            total = build + solve
-        tables.setdefault(table, {})[instance, confidence, relaxation] = Published(
-            lower, upper, gap, build, solve, total
-        )
-    return tables
+    for table, instance, confidence, relaxation, *texts in csv.reader(lines):
+        cell = Published(*(float(text) if text else None for text in texts))
+        if cell.build is not None and cell.solve is not None:
+            cell = cell._replace(total=cell.build + cell.solve)
+        if table == wanted:
+            cells[instance, confidence, relaxation] = cell
+    return cells
 
 
-#: (instance, confidence, relaxation) -> cell.
-TABLE_2, TABLE_3, TABLE_5 = _read().values()
+TABLE_2, TABLE_3, TABLE_5 = map(_read, "235")
 
 
 def published(instance: str, confidence: str, relaxation: str) -> Published | None:

@@ -142,14 +142,14 @@ class WorkerDied(RuntimeError):
 
 def _execute(groups: list[Group], executor: str, jobs: int, spool: str | None) -> Iterator[tuple[str, list[Row]]]:
     if executor == "ray":
-        return _ray(groups, jobs)
+        return _ray(groups)
     if jobs == 1:
-        return ((name, run_group(tasks, spool)) for name, tasks in groups)
+        return (_named_group(group, spool) for group in groups)
     return _joblib(groups, jobs, spool)
 
 
-def _named_group(name: str, tasks: list[Task], spool: str | None) -> tuple[str, list[Row]]:
-    return name, run_group(tasks, spool)
+def _named_group(group: Group, spool: str | None = None) -> tuple[str, list[Row]]:
+    return group[0], run_group(group[1], spool)
 
 
 def _joblib(groups: list[Group], jobs: int, spool: str | None) -> Iterator[tuple[str, list[Row]]]:
@@ -159,7 +159,7 @@ def _joblib(groups: list[Group], jobs: int, spool: str | None) -> Iterator[tuple
     # one thread per worker: the kernels are serial, and linear algebra would fight over the cores
     with parallel_config(backend="loky", n_jobs=jobs, inner_max_num_threads=1):
         results = Parallel(return_as="generator_unordered", batch_size=1)(
-            delayed(_named_group)(name, tasks, spool) for name, tasks in groups
+            delayed(_named_group)(group, spool) for group in groups
         )
         try:
             yield from results
@@ -167,27 +167,16 @@ def _joblib(groups: list[Group], jobs: int, spool: str | None) -> Iterator[tuple
             raise WorkerDied(str(error).splitlines()[0]) from None
 
 
-def _ray(groups: list[Group], jobs: int) -> Iterator[tuple[str, list[Row]]]:
-    """As many groups at a time as the cluster has cores; every death is an error of its own group only."""
-    import ray
+def _ray(groups: list[Group]) -> Iterator[tuple[str, list[Row]]]:
+    """As many groups at a time as the cluster has cores."""
     from ray.exceptions import RayError
+    from ray.util.multiprocessing import Pool
 
-    remote = ray.remote(num_cpus=1, max_retries=0)(_named_group)
-    waiting = list(groups)
-    running: list[Any] = []
-    dead: str | None = None
-    while waiting or running:
-        limit = max(jobs, int(ray.cluster_resources().get("CPU", jobs)))
-        while waiting and len(running) < limit:
-            name, tasks = waiting.pop(0)
-            running.append(remote.remote(name, tasks, None))
-        ready, running = ray.wait(running, num_returns=1)
-        try:
-            yield ray.get(ready[0])
-        except RayError as error:
-            dead = type(error).__name__  # go on with the others; the caller tries this group again
-    if dead is not None:
-        raise WorkerDied(dead)
+    with Pool() as pool:
+        for found in pool.imap_unordered(_named_group, groups):
+            if isinstance(found, RayError):
+                raise WorkerDied(type(found).__name__)
+            yield found
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import os
 import platform
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from functools import lru_cache
 from pathlib import Path
@@ -35,11 +35,16 @@ def number(value: Any) -> float:
     return math.nan if value is None else float(value)
 
 
-def by_kind(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    groups: dict[str, list[Row]] = defaultdict(list)
+def grouped(rows: Iterable[Row], by: Callable[[Row], Any]) -> dict[Any, list[Row]]:
+    """Rows by what a function says of them, in the order in which they come."""
+    groups: dict[Any, list[Row]] = defaultdict(list)
     for row in rows:
-        groups[row["task"]["kind"]].append(row)
+        groups[by(row)].append(row)
     return groups
+
+
+def by_kind(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    return grouped(rows, lambda row: row["task"]["kind"])
 
 
 @lru_cache(maxsize=1)

@@ -31,42 +31,34 @@ ONLINE_INSTANCES = (
 )  # fmt: skip
 QUICK_INSTANCES = ONLINE_INSTANCES[:-1] + ("ParallelBetting-5",)
 
-#: (confidence, relaxation) of every set; the first four are the paper's Table 2.
-PAPER_SETS = (
-    ("clopper-pearson", "tied"), ("clopper-pearson", "parameter"), ("clopper-pearson", "expression"),
-    ("clopper-pearson", "rectangular"),
-)  # fmt: skip
-ELLIPSOID_SETS = (("ellipsoid", "parameter"), ("ellipsoid", "expression"), ("ellipsoid", "rectangular"))
-OTHER_SETS = (
-    ("l1", "rectangular"), ("anytime", "rectangular"), ("likelihood", "expression"), ("likelihood", "rectangular"),
-)  # fmt: skip
-#: One common parameter, for the paper's own intervals and for our set.
-COUPLED_SETS = (("clopper-pearson", "coupled"), ("likelihood", "coupled"))
-UNIFORM_SETS = PAPER_SETS + ELLIPSOID_SETS + OTHER_SETS + COUPLED_SETS
-#: Online, a third word names the sampler where it is not the optimistic one.
-ONLINE_SETS: tuple[tuple[str, ...], ...] = PAPER_SETS + (
-    ("anytime", "rectangular"), ("likelihood", "rectangular"), ("likelihood", "coupled"),
-    ("likelihood", "coupled", "certificate"),
-)  # fmt: skip
-
-#: How a set is written in tables and figures.
-SET_NAMES = {
-    ("clopper-pearson", "tied"): "P_I", ("clopper-pearson", "parameter"): "P_Θ(U)",
-    ("clopper-pearson", "expression"): "P_Λ(U)", ("clopper-pearson", "rectangular"): "P_R(U)",
-    ("ellipsoid", "parameter"): "P_Θ(E)", ("ellipsoid", "expression"): "P_Λ(E)",
-    ("ellipsoid", "rectangular"): "P_R(E)", ("l1", "rectangular"): "P_R(L1)",
-    ("anytime", "rectangular"): "anytime P_R", ("likelihood", "expression"): "likelihood P_Λ",
-    ("likelihood", "rectangular"): "likelihood P_R", ("clopper-pearson", "coupled"): "P_U(U)",
-    ("likelihood", "coupled"): "likelihood P_U",
-    ("likelihood", "coupled", "certificate"): "likelihood P_U, sampled for it",
-}  # fmt: skip
+#: (confidence, relaxation) of every set, and the sampler where it is not the optimistic one -> (how it is written, its
+#: colour in every figure: safe for colour-blind readers, after Okabe and Ito). The first four are the paper's Table 2.
+SETS: dict[tuple[str, ...], tuple[str, str]] = {
+    ("clopper-pearson", "tied"): ("P_I", "#999999"),
+    ("clopper-pearson", "parameter"): ("P_Θ(U)", "#E69F00"),
+    ("clopper-pearson", "expression"): ("P_Λ(U)", "#56B4E9"),
+    ("clopper-pearson", "rectangular"): ("P_R(U)", "#0072B2"),
+    ("ellipsoid", "parameter"): ("P_Θ(E)", "#F0E442"),
+    ("ellipsoid", "expression"): ("P_Λ(E)", "#CCBB44"),
+    ("ellipsoid", "rectangular"): ("P_R(E)", "#AA8800"),
+    ("l1", "rectangular"): ("P_R(L1)", "#CC79A7"),
+    ("anytime", "rectangular"): ("anytime P_R", "#009E73"),
+    ("likelihood", "expression"): ("likelihood P_Λ", "#F4A582"),
+    ("likelihood", "rectangular"): ("likelihood P_R", "#D55E00"),
+    ("clopper-pearson", "coupled"): ("P_U(U)", "#0b7285"),
+    ("likelihood", "coupled"): ("likelihood P_U", "#c2255c"),
+    ("likelihood", "coupled", "certificate"): ("likelihood P_U, sampled for it", "#5f3dc4"),
+}
+#: Sets learned from uniform samples; those learned online are the paper's and what is valid online.
+UNIFORM_SETS: tuple[tuple[str, ...], ...] = tuple(chosen for chosen in SETS if len(chosen) == 2)
+ONLINE_SETS = (*UNIFORM_SETS[:4], ("anytime", "rectangular"), ("likelihood", "rectangular"), *list(SETS)[-2:])
 
 #: The parts of `reproduce`.
 PARTS = ("sizes", "uniform", "online")
 
 
 def set_name(*chosen: str) -> str:
-    return SET_NAMES.get(chosen, " ".join(chosen))
+    return SETS.get(chosen, (" ".join(chosen),))[0]
 
 
 def set_of(task: Task) -> tuple[str, ...]:
@@ -99,7 +91,7 @@ def sizes(instances: Iterable[str]) -> list[Task]:
 
 def uniform(
     instances: Iterable[str],
-    sets: Sequence[tuple[str, str]] = UNIFORM_SETS,
+    sets: Sequence[tuple[str, ...]] = UNIFORM_SETS,
     episodes: int = UNIFORM_EPISODES,
     seeds: int = 1,
     delta: float = DELTA,
@@ -158,7 +150,7 @@ def paper(parts: Sequence[str] | None, quick: bool, seeds: int, budget: int | No
         tasks += uniform(instances, episodes=budget or (2_000 if quick else UNIFORM_EPISODES))
     if "online" in chosen:
         worlds = QUICK_INSTANCES[:3] if quick else ONLINE_INSTANCES
-        sets = (PAPER_SETS[0], PAPER_SETS[3], OTHER_SETS[-1]) if quick else ONLINE_SETS
+        sets = (ONLINE_SETS[0], ONLINE_SETS[3], ONLINE_SETS[5]) if quick else ONLINE_SETS
         tasks += online(worlds, sets, budget or (500 if quick else ONLINE_EPISODES), 1 if quick else seeds)
     return tasks
 

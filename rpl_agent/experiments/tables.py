@@ -7,14 +7,13 @@ import html
 import io
 import itertools
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rpl_agent.experiments import suites
 from rpl_agent.experiments.published import Published, published
 from rpl_agent.experiments.statistics import arrival, bootstrap
-from rpl_agent.experiments.store import Row, by_kind, number
+from rpl_agent.experiments.store import Row, by_kind, grouped, number
 from rpl_envs import INSTANCES
 
 #: A solver's own bracket wider than this share of V* is worth a remark: part of the gap is numerical then.
@@ -68,11 +67,8 @@ def interval(lower: float | None, upper: float | None) -> str:
     return "–" if lower is None else f"[{short(lower)}, {short(upper)}]"
 
 
-def _grouped(rows: Iterable[Row], *fields: str) -> dict[tuple, list[Row]]:
-    groups: dict[tuple, list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[tuple(row["task"][field] for field in fields)].append(row)
-    return groups
+def _by(rows: Iterable[Row], *fields: str) -> dict[tuple, list[Row]]:
+    return grouped(rows, lambda row: tuple(row["task"][field] for field in fields))
 
 
 def ordered_instances(names: Iterable[str]) -> list[str]:
@@ -106,7 +102,7 @@ def sizes_table(rows: Sequence[Row]) -> Table:
 # ---------------------------------------------------------------------- Tables 2, 3, 5
 def uniform_table(rows: Sequence[Row]) -> Table:
     """One line per instance and set, ours beside the paper's."""
-    groups = _grouped(rows, "instance", "confidence", "relaxation")
+    groups = _by(rows, "instance", "confidence", "relaxation")
     order = {s: i for i, s in enumerate(suites.UNIFORM_SETS)}
     lines = []
     for name in ordered_instances(n for n, _, _ in groups):
@@ -154,7 +150,7 @@ def _beside_the_paper(
     rows: Sequence[Row], ours: Callable[[Sequence[Row]], float], theirs: Callable[[Published], float | None]
 ) -> tuple[list[str], list[list[str]], list[float]]:
     """(columns, lines, totals) in the layout of Table 2: one line per instance, ours / the paper's for every set."""
-    groups = _grouped(rows, "instance", "confidence", "relaxation")
+    groups = _by(rows, "instance", "confidence", "relaxation")
     sets = [s for s in suites.UNIFORM_SETS if any((c, r) == s for _, c, r in groups)]
     lines, totals = [], [0.0] * len(sets)
     for name in ordered_instances(n for n, _, _ in groups):
@@ -189,9 +185,7 @@ def times_table(rows: Sequence[Row]) -> Table:
 # ---------------------------------------------------------------------- Figures 2 and 4, in numbers
 def online_table(rows: Sequence[Row]) -> Table:
     """Final guarantees, and the share of episodes with which a set reaches P_R(U)'s final guarantee."""
-    groups: dict[tuple[str, tuple[str, ...]], list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[row["task"]["instance"], suites.set_of(row["task"])].append(row)
+    groups = grouped(rows, lambda row: (row["task"]["instance"], suites.set_of(row["task"])))
     order = {s: i for i, s in enumerate(suites.ONLINE_SETS)}
     lines = []
     for name in ordered_instances(n for n, _ in groups):
@@ -243,7 +237,7 @@ def share(rows: Sequence[Row], reference: Sequence[Row]) -> float | None:
 # ---------------------------------------------------------------------- compare
 def compare_table(rows: Sequence[Row]) -> Table:
     """Agents side by side."""
-    groups = _grouped(rows, "instance", "agent", "episodes")
+    groups = _by(rows, "instance", "agent", "episodes")
     lines = []
     for name in ordered_instances(n for n, _, _ in groups):
         agents = suites.agent_order(a for n, a, _ in groups if n == name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import numpy as np
 from rpl_agent.errors import ModelError, listed
 from rpl_agent.formats.drn import DrnFile
 from rpl_agent.formats.normalise import TOLERANCE, hint, normalised, tell
+from rpl_agent.formats.prism.explore.interval import FileBounds
 from rpl_agent.formats.prism.explore.probability import Pool
 from rpl_agent.formats.prism.explore.rewards import with_unknown_rewards
 from rpl_agent.formats.prism.language.parser import parse_model
@@ -28,26 +29,11 @@ from rpl_agent.model.building.validation import (
     validate,
 )  # fmt: skip
 from rpl_agent.model.domain import Domain
-from rpl_agent.model.expressions import ExpressionTable
-from rpl_agent.model.pmdp import ParametricMDP, Reward
+from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.polynomial import Polynomial
 
 #: how far doubles that stand for a distribution are off a sum of 1
 ROUNDING = Fraction(1, 10**12)
-
-
-@dataclass(frozen=True)
-class FileBounds:
-    """Bounds (F,) of the probabilities as the file gives them; data may narrow them."""
-
-    lower: np.ndarray
-    upper: np.ndarray
-    domain: Domain = field(default_factory=lambda: Domain.box({}))
-    is_learnable = True
-
-    def at(self, theta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """(lower, upper); the file has no parameters."""
-        return self.lower, self.upper
 
 
 def load_drn(
@@ -107,7 +93,13 @@ def _exact(file: DrnFile, ranges: Mapping[str, tuple[float, float]], normalise: 
     file.values(transitions, polynomial)
     for text in {text for texts in (*file.state_rewards, *file.row_rewards) for text in texts}:
         polynomial(text)
-    table, expression, rewards = _tables(file, domain, [transitions[t] for t in file.order[1]], known)
+    pool = Pool()
+
+    def ids(texts: Sequence[str]) -> np.ndarray:
+        return pool.intern(known[text] for text in texts)
+
+    expression_ids = ids([transitions[t] for t in file.order[1]])
+    table, expression, rewards = with_unknown_rewards(pool, file.parameters, domain, expression_ids, file.rewards(ids))
     pmdp = ParametricMDP(**file.structure(), expression=expression, table=table, domain=domain, rewards=rewards)
     # numbers of a file that says "double" are floats, and sum to 1 up to their rounding only
     pmdp, sums = normalised(pmdp, TOLERANCE if normalise else ROUNDING if file.is_double else Fraction(0))
@@ -122,30 +114,6 @@ def _exact(file: DrnFile, ranges: Mapping[str, tuple[float, float]], normalise: 
     except ModelError as error:
         raise ModelError(f"{error}{hint([row_sum(pmdp, r) for r in rows_off(pmdp)[:100]])}") from None
     return pmdp
-
-
-def _tables(
-    file: DrnFile, domain: Domain, transitions: list[str], known: dict[str, Polynomial]
-) -> tuple[ExpressionTable, np.ndarray, dict[str, Reward]]:
-    """Λ, (T,) the expression of every transition, and the rewards."""
-
-    def distinct(texts: Sequence[str]) -> tuple[list[Polynomial], np.ndarray]:
-        number = {polynomial: k for k, polynomial in enumerate(dict.fromkeys(known[text] for text in texts))}
-        return list(number), np.array([number[known[text]] for text in texts], dtype=np.int64)
-
-    rewarded = {text for texts in (*file.state_rewards, *file.row_rewards) for text in texts}
-    if all(known[text].is_constant for text in rewarded):
-        polynomials, of = distinct(transitions)
-        table, rank = ExpressionTable.from_polynomials(polynomials, file.parameters).sorted()
-        rewards = file.rewards(lambda texts: np.array([float(known[text].constant_value()) for text in texts]))
-        return table, rank[of].astype(np.int32), {name: Reward(*parts) for name, parts in rewards.items()}
-    pool = Pool()
-
-    def ids(texts: Sequence[str]) -> np.ndarray:
-        polynomials, of = distinct(texts)
-        return pool.intern_all(polynomials)[of]
-
-    return with_unknown_rewards(pool, file.parameters, domain, ids(transitions), file.rewards(ids))
 
 
 def _program(kind: str, states: int, rewards: Iterable[str]) -> Program:

@@ -20,6 +20,7 @@ import csv
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from rpl_agent.formats.repeats import RepeatedRows
 from rpl_agent.model.building.action_order import whole_numbers
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
+from rpl_agent.model.states import VariableStates
 
 #: So many forbidden rows are listed in an error; the rest is counted.
 LISTED = 10
@@ -193,7 +195,6 @@ class _Decoder:
         if pmdp.state_values is not None and not pmdp.variables:
             shown = np.flatnonzero(~pmdp.is_silent).tolist()
             self._state_named = {str(pmdp.state_value(s)): s for s in shown}
-        self._values: list[np.ndarray] | None = None
 
     def decode(self, block: LogRows) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
         """States and transitions (n,) each, and why rejected rows were rejected."""
@@ -234,77 +235,43 @@ class _Decoder:
                 return np.array([int(v) for v in column], dtype=np.int64)
             except (TypeError, ValueError, OverflowError):
                 pass
-        numbers = np.full(len(column), _UNKNOWN, dtype=np.int64)
-        for k, value in enumerate(column):
-            try:
-                numbers[k] = _whole(value)
-            except (TypeError, ValueError, OverflowError):
-                reasons.setdefault(k, f"{name} = {value!r} is not a whole number")
-        return numbers
+        return _each(column, _whole, lambda value: f"{name} = {value!r} is not a whole number", reasons)
 
     def _valued(self, column: Sequence[Any], name: str, reasons: dict[int, str]) -> np.ndarray:
         """(n,) the states with these values, or with values of these texts."""
-        assert self._state_named is not None
-        numbers = np.full(len(column), _UNKNOWN, dtype=np.int64)
-        for k, value in enumerate(column):
-            found = self._state_named.get(str(value))
-            if found is None:
-                reasons.setdefault(k, f"{name}: the model has no state {value!r}")
-            else:
-                numbers[k] = found
-        return numbers
+        known = self._state_named or {}
+        return _each(column, lambda v: known[str(v)], lambda v: f"{name}: the model has no state {v!r}", reasons)
 
     def _actions(self, column: Sequence[Any], reasons: dict[int, str]) -> np.ndarray:
         """(n,) actions by name, by the model's own numbers, or by their places."""
         numbered, named = self._action_numbered, self._action_named
-        if isinstance(column, np.ndarray) and column.dtype.kind in "iu" and numbered is None:
-            return column.astype(np.int64)
-        actions = np.full(len(column), _UNKNOWN, dtype=np.int64)
-        for k, value in enumerate(column.tolist() if isinstance(column, np.ndarray) else column):
-            found = named.get(value)
-            if found is None:
-                try:
-                    number = _whole(value)
-                    found = number if numbered is None else numbered[number]
-                except (TypeError, ValueError, OverflowError, KeyError):
-                    found = _UNKNOWN
-                    reasons.setdefault(k, f"the model has no action {value!r}")
-            actions[k] = found
-        return actions
+        if isinstance(column, np.ndarray):
+            if column.dtype.kind in "iu" and numbered is None:
+                return column.astype(np.int64)
+            column = column.tolist()
+
+        def action(value: Any) -> int:
+            if value in named:
+                return named[value]
+            return _whole(value) if numbered is None else numbered[_whole(value)]
+
+        return _each(column, action, lambda value: f"the model has no action {value!r}", reasons)
 
     def _states(self, columns: list[Sequence[Any]], names: list[str], reasons: dict[int, str]) -> np.ndarray:
         """State numbers from the values of the variables."""
         numbers = [self._numbers(c, n, reasons) for c, n in zip(columns, names, strict=True)]
-        if self._values is None:
-            self._index()
-        key = np.zeros(len(numbers[0]), dtype=np.int64)
-        known = np.ones(len(key), dtype=bool)
-        for column, values in zip(numbers, self._values or [], strict=True):
-            rank = np.minimum(np.searchsorted(values, column), len(values) - 1)
-            known &= values[rank] == column
-            key = key * len(values) + rank
-        place = np.minimum(np.searchsorted(self._keys, key), len(self._keys) - 1)
-        known &= self._keys[place] == key
-        for k in np.flatnonzero(~known).tolist():
-            shown = ", ".join(f"{n}={int(c[k])}" for n, c in zip(names, numbers, strict=True))
-            reasons.setdefault(k, f"the model has no state ({shown})")
-        return np.where(known, self._order[place], _UNKNOWN)
+        shown, states = self._shown
+        place = states.find_all(dict(zip(states.names, numbers, strict=True)))
+        for k in np.flatnonzero(place < 0).tolist():
+            values = ", ".join(f"{n}={int(c[k])}" for n, c in zip(names, numbers, strict=True))
+            reasons.setdefault(k, f"the model has no state ({values})")
+        return np.where(place >= 0, shown[place], _UNKNOWN)
 
-    def _index(self) -> None:
-        """Sorted keys of all states, by the ranks of their variables' values."""
-        shown = np.flatnonzero(~self.pmdp.is_silent)  # the others have the variables of a state that is shown
-        columns = [np.asarray(c, dtype=np.int64)[shown] for c in self.pmdp.variables.values()]
-        self._values = [np.unique(c) for c in columns]
-        size = 1
-        for values in self._values:
-            size *= len(values)
-        if size >= 2**62:
-            raise DataError("the state variables take too many combinations: use the columns state and next_state")
-        key = np.zeros(len(shown), dtype=np.int64)
-        for column, values in zip(columns, self._values, strict=True):
-            key = key * len(values) + np.searchsorted(values, column)
-        order = np.argsort(key, kind="stable")
-        self._keys, self._order = key[order], shown[order]
+    @cached_property
+    def _shown(self) -> tuple[np.ndarray, VariableStates]:
+        """The states that are not silent (those have the variables of a state that is shown), by their variables."""
+        shown = np.flatnonzero(~self.pmdp.is_silent)
+        return shown, VariableStates({name: np.asarray(c)[shown] for name, c in self.pmdp.variables.items()})
 
     def _reason(self, state: int, action: int, successor: int, found: int) -> str:
         p = self.pmdp
@@ -320,6 +287,19 @@ class _Decoder:
         if found == AMBIGUOUS:
             return f"{shown} leads to {p.state_name(successor)} on several ways, and only the reward tells them apart"
         return f"{shown} never leads to {p.state_name(successor)}"
+
+
+def _each(
+    column: Sequence[Any], convert: Callable[[Any], int], reason: Callable[[Any], str], reasons: dict[int, str]
+) -> np.ndarray:
+    """(n,) int64 value by value; one that cannot be converted gets a reason and -1."""
+    numbers = np.full(len(column), _UNKNOWN, dtype=np.int64)
+    for k, value in enumerate(column):
+        try:
+            numbers[k] = convert(value)
+        except (TypeError, ValueError, OverflowError, KeyError):
+            reasons.setdefault(k, reason(value))
+    return numbers
 
 
 def _whole(value: Any) -> int:

@@ -184,6 +184,13 @@ class VariableStates:
         place = int(keys.searchsorted(wanted))
         return int(order[place]) if place < len(keys) and keys[place] == wanted else UNKNOWN
 
+    def find_all(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+        """(n,) indices of states given by columns, −1 where there is none."""
+        wanted, inside = self._codec.encode_inside(columns, len(next(iter(columns.values()))))
+        keys, order = self._keys
+        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where(inside & (keys[place] == wanted), order[place], UNKNOWN)
+
     def value(self, index: int) -> tuple[int, ...]:
         return tuple(int(column[index]) for column in self.columns.values())
 
@@ -244,6 +251,16 @@ class Codec:
         for variable, (low, high) in self.bounds.items():
             key = key * (high - low + 1) + (np.asarray(columns[variable], dtype=np.int64) - low)
         return key
+
+    def encode_inside(self, columns: Columns, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """(n,) keys, and (n,) bool where all values lie in their ranges (the other keys mean nothing)."""
+        inside = np.ones(n, dtype=bool)
+        clipped = {}
+        for variable, (low, high) in self.bounds.items():
+            value = np.asarray(columns[variable], dtype=np.int64)
+            inside &= (value >= low) & (value <= high)
+            clipped[variable] = np.clip(value, low, high)
+        return self.key(clipped, n), inside
 
     def decode(self, key: np.ndarray) -> dict[Any, np.ndarray]:
         """Columns of keys, the inverse of `encode`."""

@@ -33,23 +33,14 @@ def plot_region(
     boxes: Mapping[str, Bounds] | None = None,
     path: str | Path = "region.png",
 ) -> Path:
-    """Draw U in one or two parameters, with the domain, the true point and the relaxations' boxes.
+    """Draw U in one or two parameters, with the domain, the true point (d,) and the relaxations' boxes.
 
     Parameters
     ----------
-    region : Region
-        In the reduced coordinates of ``pmdp.table``.
-    parameters : one or two parameter numbers
-    true_theta : (d,) array, optional
-    boxes : mapping from a name to (lower (d,), upper (d,)), optional
-        Boxes of parameters to draw; by default the parameter-wise projection of U.
-    path : str or Path
-        The suffix decides the format.
-
-    Returns
-    -------
-    Path
-        The file that was written.
+    region : in the reduced coordinates of ``pmdp.table``.
+    parameters : one or two parameter numbers.
+    boxes : (lower (d,), upper (d,)) of parameters to draw, by name; by default the parameter-wise projection of U.
+    path : the file to write, which is returned; the suffix decides the format.
     """
     parameters = [int(p) for p in parameters][:2]
     if not parameters or not all(0 <= p < pmdp.num_parameters for p in parameters):
@@ -58,22 +49,17 @@ def plot_region(
         raise ModelError("the region is empty: there is nothing to draw")
     if boxes is None:
         boxes = {"parameter-wise": parameter_box(region, pmdp)}
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg", force=False)
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(6, 6 if len(parameters) == 2 else 2.5), layout="constrained")
-    try:
-        if len(parameters) == 1:
-            _draw_line(axes, region, pmdp, parameters[0], true_theta, boxes)
-        else:
-            _draw_plane(axes, region, pmdp, parameters, true_theta, boxes)
-        axes.legend(loc="best", fontsize="small")
-        axes.set_title(f"{pmdp.name}: confidence region")
-        figure.savefig(path, dpi=130)
-    finally:
-        pyplot.close(figure)
+    figure = Figure(figsize=(6, 6 if len(parameters) == 2 else 2.5), layout="constrained")
+    axes = figure.subplots()
+    if len(parameters) == 1:
+        _draw_line(axes, region, pmdp, parameters[0], true_theta, boxes)
+    else:
+        _draw_plane(axes, region, pmdp, parameters, true_theta, boxes)
+    axes.legend(loc="best", fontsize="small")
+    axes.set_title(f"{pmdp.name}: confidence region")
+    figure.savefig(path, dpi=130)
     return Path(path)
 
 
@@ -136,13 +122,9 @@ def parameter_support(region: Region | None, pmdp: ParametricMDP, directions: np
 
 
 def _draw_plane(
-    axes: Any,
-    region: Region,
-    pmdp: ParametricMDP,
-    parameters: Sequence[int],
-    true_theta: np.ndarray | None,
-    boxes: Mapping[str, Any],
-) -> None:
+    axes: Any, region: Region, pmdp: ParametricMDP, parameters: Sequence[int], true_theta: np.ndarray | None,
+    boxes: Mapping[str, Bounds],
+) -> None:  # fmt: skip
     from matplotlib.patches import Polygon, Rectangle
 
     names = pmdp.table.parameters
@@ -168,13 +150,9 @@ def _draw_plane(
 
 
 def _draw_line(
-    axes: Any,
-    region: Region,
-    pmdp: ParametricMDP,
-    parameter: int,
-    true_theta: np.ndarray | None,
-    boxes: Mapping[str, Any],
-) -> None:
+    axes: Any, region: Region, pmdp: ParametricMDP, parameter: int, true_theta: np.ndarray | None,
+    boxes: Mapping[str, Bounds],
+) -> None:  # fmt: skip
     direction = np.zeros((2, pmdp.num_parameters))
     direction[:, parameter] = (1.0, -1.0)
     ends = [parameter_support(r, pmdp, direction) * (1.0, -1.0) for r in (None, region)]

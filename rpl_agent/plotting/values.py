@@ -59,23 +59,18 @@ def plot_values(picture: ValuePicture, path: str | Path) -> Path:
     Returns the file that was written; its ending decides the format.
     """
     free = shown_parameters(picture.solution.region)
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg", force=False)
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(6, 4 if len(free) == 1 else 5.5), layout="constrained")
-    try:
-        if len(free) == 1:
-            _draw_curve(axes, picture, int(free[0]))
-        else:
-            _draw_map(figure, axes, picture, free)
-        axes.set_title(_title(picture), fontsize="medium")
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(loc="best", fontsize="small")
-        figure.savefig(path, dpi=130)
-    finally:
-        pyplot.close(figure)
+    figure = Figure(figsize=(6, 4 if len(free) == 1 else 5.5), layout="constrained")
+    axes = figure.subplots()
+    if len(free) == 1:
+        _draw_curve(axes, picture, int(free[0]))
+    else:
+        _draw_map(figure, axes, picture, free)
+    axes.set_title(_title(picture), fontsize="medium")
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(loc="best", fontsize="small")
+    figure.savefig(path, dpi=130)
     return Path(path)
 
 

@@ -97,7 +97,7 @@ def test_a_defect_is_json_too(capsys, monkeypatch):
     def broken(arguments):
         raise ZeroDivisionError("unexpected")
 
-    monkeypatch.setattr("rpl_agent.cli.worlds.run_worlds", broken)
+    monkeypatch.setattr("rpl_agent.cli.inspect.run_worlds", broken)
     assert main(["worlds", "--json"]) == 1
     printed = capsys.readouterr()
     assert "unexpected" in json.loads(printed.out)["error"] and "Traceback" in printed.err

@@ -11,7 +11,7 @@ import pytest
 import rpl_envs
 from rpl_agent.agent import RPLAgent
 from rpl_agent.cli import main
-from rpl_agent.formats.policies import read_csv
+from tests.reference.policies import read_csv
 
 ID = "rpl/Glider-11x9-v0"
 
@@ -52,7 +52,7 @@ def test_export_of_a_run(run, certificate, tmp_path, capsys):
     agent = RPLAgent.load(f"{run}/checkpoint.zip")
     with policy.open() as file:
         assert len(list(csv.DictReader(file))) == agent.pmdp.num_states
-    assert sorted(agent.policy.rows) == list(read_csv(policy, agent.pmdp).weights.nonzero()[0])
+    assert sorted(agent.policy.rows) == list(read_csv(policy, agent.pmdp).nonzero()[0])
     from rpl_agent.formats.drn import read_drn
 
     assert read_drn(model).pmdp.num_states == agent.pmdp.num_states

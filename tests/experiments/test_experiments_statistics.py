@@ -75,7 +75,7 @@ def test_the_tasks_of_the_paper():
     assert {t["instance"] for t in tasks} <= set(INSTANCES)
     assert len({suites.key(t) for t in tasks}) == len(tasks)
     assert len({suites.group(t) for t in uniform}) == 21
-    assert set(suites.SET_NAMES) == set(suites.UNIFORM_SETS + suites.ONLINE_SETS)
+    assert set(suites.SETS) == set(suites.UNIFORM_SETS + suites.ONLINE_SETS)
     quick = suites.paper(["uniform"], quick=True, seeds=1, budget=50)
     assert {t["episodes"] for t in quick} == {50} and {t["kind"] for t in quick} == {"uniform"}
 

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rpl_agent.formats import prism
-from rpl_agent.formats.prism.explore.vector import ExpressionBatch
+from rpl_agent.formats.prism.explore.vector import column_of
 from rpl_agent.formats.prism.language.parser import parse_expression, parse_model
 from rpl_agent.formats.prism.language.scope import link
-from rpl_agent.formats.prism.language.typed import Type, evaluate
+from rpl_agent.formats.prism.language.typed import evaluate
 
 MODELS = Path(__file__).parents[2] / "examples" / "models"
 FILES = [path.read_text() for path in sorted(MODELS.glob("*.prism"))]
@@ -177,8 +177,7 @@ def test_compiled_numbers_are_exact(text):
             failed.append(k)
             exact.append(None)
     try:
-        batch = ExpressionBatch([node], PROGRAM.variables)
-        got = batch(columns, len(GRID))[0] if node.type is Type.INT else batch.numbers(columns, len(GRID))[0]
+        got = column_of(node, PROGRAM.variables, columns, len(GRID))
     except prism.PrismError:
         assert failed, "only partial operations may fail"
         return
@@ -197,5 +196,5 @@ def test_compiled_conditions_are_exact(text):
             expected.append(evaluate(node, state))
         except prism.PrismError:
             return
-    got = ExpressionBatch([node], PROGRAM.variables)(list(GRID.T.astype(np.int64)), len(GRID))[0]
+    got = column_of(node, PROGRAM.variables, list(GRID.T.astype(np.int64)), len(GRID))
     assert got.tolist() == expected

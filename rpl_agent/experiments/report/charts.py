@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,20 +17,10 @@ import numpy as np
 from rpl_agent.experiments import suites
 from rpl_agent.experiments.published import published
 from rpl_agent.experiments.statistics import interquartile_mean
-from rpl_agent.experiments.store import Row, by_kind, number
+from rpl_agent.experiments.store import Row, by_kind, grouped, number
 from rpl_agent.experiments.tables import ordered_instances, share
+from rpl_agent.plotting.policy_map import PolicyMap
 
-#: One colour per set, the same in every figure; safe for colour-blind readers (Okabe and Ito).
-COLOURS: dict[tuple[str, ...], str] = {
-    ("clopper-pearson", "tied"): "#999999", ("clopper-pearson", "parameter"): "#E69F00",
-    ("clopper-pearson", "expression"): "#56B4E9", ("clopper-pearson", "rectangular"): "#0072B2",
-    ("ellipsoid", "parameter"): "#F0E442", ("ellipsoid", "expression"): "#CCBB44",
-    ("ellipsoid", "rectangular"): "#AA8800", ("l1", "rectangular"): "#CC79A7",
-    ("anytime", "rectangular"): "#009E73", ("likelihood", "expression"): "#F4A582",
-    ("likelihood", "rectangular"): "#D55E00",
-    ("clopper-pearson", "coupled"): "#0b7285", ("likelihood", "coupled"): "#c2255c",
-    ("likelihood", "coupled", "certificate"): "#5f3dc4",
-}  # fmt: skip
 PALETTE = (
     "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#5A6B7B", "#8C564B", "#7A68A6",
     "#A6D854", "#FB8072", "#542788", "#E7298A", "#66A61E", "#A6761D", "#386CB0", "#F0027F", "#BF5B17",
@@ -122,13 +111,10 @@ def _transparent(colour: str) -> str:
 
 def _curves(rows: Sequence[Row], names: Callable[[Row], tuple[str, str]], over: str = "episodes") -> dict[str, Any]:
     """Learning curves over episodes or (the seeds' mean) steps: true value, guarantee, bound on every policy."""
-    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[names(row)].append(row)
     value, maximise = number(rows[0]["result"]["value"]), rows[0]["result"]["sense"] == "max"
     fields = {"true": "true", "guarantee": "certified", "bound": "upper" if maximise else "lower"}
     traces, unbounded, seen = [], [], [value]
-    for (name, colour), some in groups.items():
+    for (name, colour), some in grouped(rows, names).items():
         first = True
         for kind, column in fields.items():
             if all(point.get(column) is None for row in some for point in row["result"]["curve"]):
@@ -169,23 +155,13 @@ def panel(
 
 
 def _worlds(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    groups: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[row["task"]["instance"]].append(row)
+    groups = grouped(rows, lambda row: row["task"]["instance"])
     return {name: groups[name] for name in ordered_instances(groups)}
 
 
 def _set(row: Row) -> tuple[str, str]:
     chosen = suites.set_of(row["task"])
-    return suites.set_name(*chosen), COLOURS.get(chosen, "#666666")
-
-
-def _by_set(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
-    """Rows by the name and colour of their set."""
-    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[_set(row)].append(row)
-    return groups
+    return suites.set_name(*chosen), suites.SETS.get(chosen, ("", "#666666"))[1]
 
 
 def online_chart(rows: Sequence[Row]) -> ReportChart:
@@ -196,34 +172,38 @@ def online_chart(rows: Sequence[Row]) -> ReportChart:
     return ReportChart("online", "Learning online: values and guarantees", note, panels, KINDS)
 
 
-def gap_chart(rows: Sequence[Row]) -> ReportChart:
-    """Upper − lower relative to V*, both axes logarithmic."""
+def _by_set(rows: Sequence[Row], y_title: str, curve: Callable[[Sequence[Row]], Sequence]) -> dict[str, dict]:
+    """Panels with one line per set, both axes logarithmic."""
     panels = {}
     for name, some in _worlds(rows).items():
         traces = []
-        for (label, colour), group in _by_set(some).items():
-            value = abs(number(group[0]["result"]["value"]))
-            points, upper, _, _ = band(group, "upper")
-            _, lower, _, _ = band(group, "lower")
-            traces.append({**line(points, (upper - lower) / value, label, colour, "gap"), "meta": {}})
-        panels[name] = panel(traces, "episodes", "gap / V*", "Lower is better.", log_x=True, log_y=True)
-    return ReportChart("gap", "How the certified interval closes", "Relative gap against episodes, log axes.", panels)
+        for (label, colour), group in grouped(some, _set).items():
+            points, heights = curve(group)
+            traces.append({**line(points, heights, label, colour, "gap"), "meta": {}})
+        panels[name] = panel(traces, "episodes", y_title, "Lower is better.", log_x=True, log_y=True)
+    return panels
+
+
+def gap_chart(rows: Sequence[Row]) -> ReportChart:
+    """Upper − lower relative to V*."""
+
+    def gap(group: Sequence[Row]) -> tuple:
+        (points, upper, *_), (_, lower, *_) = band(group, "upper"), band(group, "lower")
+        return points, (upper - lower) / abs(number(group[0]["result"]["value"]))
+
+    note = "Relative gap against episodes, log axes."
+    return ReportChart("gap", "How the certified interval closes", note, _by_set(rows, "gap / V*", gap))
 
 
 def seconds_chart(rows: Sequence[Row]) -> ReportChart:
-    """Seconds of learning along the way, both axes logarithmic."""
-    panels = {}
-    for name, some in _worlds(rows).items():
-        traces = []
-        for (label, colour), group in _by_set(some).items():
-            curves = [
-                {p["episodes"]: float(s) for p, s in zip(row["result"]["curve"], row["timing"]["curve"])}
-                for row in group
-            ]
-            points, middle, _, _ = summary(curves)
-            traces.append({**line(points, middle, label, colour), "meta": {}})
-        panels[name] = panel(traces, "episodes", "seconds", "Lower is better.", log_x=True, log_y=True)
-    return ReportChart("seconds", "Seconds of learning", "Without the time spent measuring.", panels)
+    """Seconds of learning along the way."""
+
+    def seconds(group: Sequence[Row]) -> tuple:
+        curves = [zip(row["result"]["curve"], row["timing"]["curve"]) for row in group]
+        return summary([{p["episodes"]: float(s) for p, s in curve} for curve in curves])[:2]
+
+    note = "Without the time spent measuring."
+    return ReportChart("seconds", "Seconds of learning", note, _by_set(rows, "seconds", seconds))
 
 
 def share_chart(rows: Sequence[Row]) -> ReportChart:
@@ -240,7 +220,7 @@ def share_chart(rows: Sequence[Row]) -> ReportChart:
             shares.append(None if found is None else 100 * found)
         bars.append({
             "type": "bar", "name": suites.set_name(*chosen), "x": list(worlds), "y": shares,
-            "marker": {"color": COLOURS.get(chosen, "#666666")}, "hovertemplate": "%{x}: %{y:.3g} %<extra></extra>",
+            "marker": {"color": suites.SETS[chosen][1]}, "hovertemplate": "%{x}: %{y:.3g} %<extra></extra>",
         })  # fmt: skip
     note = "No bar: not reached within the budget. P_I … P_R(U) are not valid online; anytime P_R is P_R made valid."
     shown = panel(bars, "", "episodes needed [%]", note)
@@ -262,7 +242,7 @@ def uniform_chart(rows: Sequence[Row]) -> ReportChart:
         }
         if not found:
             continue
-        name, colour = suites.set_name(*chosen), COLOURS.get(chosen, "#666666")
+        name, colour = suites.SETS[chosen]
         traces.append(_points(found, name, colour, "circle"))
         paper = {n: p.gap for n in found if (p := published(n, *chosen)) is not None and p.gap is not None}
         if paper:
@@ -299,3 +279,52 @@ def compare_chart(rows: Sequence[Row]) -> ReportChart:
             trace["visible"] = "legendonly"
     note = "Only agents that certify guarantee a return. Click a name to show or hide it, click twice to see it alone."
     return ReportChart("agents", "Return and guarantee against environment steps", note, panels, KINDS)
+
+
+# -- policies --------------------------------------------------------------------------------------------------------
+#: more cells than this get no symbols: they could not be read
+READABLE = 1500
+
+
+def policy_chart(maps: Mapping[str, PolicyMap], note: str) -> ReportChart:
+    panels = {name: _panel(shown) for name, shown in maps.items()}
+    return ReportChart("policies", "Policies on their worlds", note, panels)
+
+
+def _panel(shown: PolicyMap) -> dict:
+    names = shown.action_names
+    blank = [[None if a < 0 else a for a in row] for row in shown.action.tolist()]
+    hover = [
+        [
+            "" if a < 0 else f"{shown.axes[0]} {x}, {shown.axes[1]} {y}: {names[a]}, {v:.3g} visits per play"
+            for x, a, v in zip(shown.xs, row, visits)
+        ]
+        for y, row, visits in zip(shown.ys, shown.action, shown.visits)
+    ]
+    trace = {
+        "type": "heatmap", "x": shown.xs.tolist(), "y": shown.ys.tolist(), "z": blank, "text": hover,
+        "zmin": -0.5, "zmax": len(names) - 0.5, "colorscale": _steps(len(names)), "opacity": 0.75, "xgap": 1, "ygap": 1,
+        "colorbar": {"tickvals": list(range(len(names))), "ticktext": shown.legend},
+        "hovertemplate": "%{text}<extra></extra>",
+    }  # fmt: skip
+    traces = [trace]
+    if shown.action.size <= READABLE:
+        ys, xs = np.nonzero(shown.action >= 0)
+        traces.append({
+            "mode": "text", "x": shown.xs[xs].tolist(), "y": shown.ys[ys].tolist(), "hoverinfo": "skip",
+            "text": shown.symbols[ys, xs].tolist(), "showlegend": False, "textfont": {"size": 13},
+        })  # fmt: skip
+    note = "Empty cells are (almost) never visited; where states share a cell, the action played there most is shown."
+    made = panel(traces, shown.axes[0], shown.axes[1], note)
+    for axis in ("xaxis", "yaxis"):
+        made["layout"][axis] |= {"showgrid": False, "zeroline": False}
+    return made
+
+
+def _steps(count: int) -> list[list]:
+    """A colour scale with one flat colour per action."""
+    scale = []
+    for k in range(count):
+        colour = PALETTE[k % len(PALETTE)]
+        scale += [[k / count, colour], [(k + 1) / count, colour]]
+    return scale

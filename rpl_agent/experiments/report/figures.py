@@ -12,19 +12,10 @@ import numpy as np
 from rpl_agent.experiments.report.charts import DASHES, ReportChart
 
 DPI = 110
-STYLES = {"solid": "-", "dash": "--", "dot": ":"}
+STYLES: dict[str, Any] = {"solid": "-", "dash": "--", "dot": ":"}
 MARKERS = {"circle": "o", "x": "x"}
 #: The paper's Figure 2 shows these worlds, its Figure 4 all.
 FIGURE_2 = ("Aircraft-20x10", "ParallelBetting-6")
-
-
-def _pyplot() -> Any:
-    import matplotlib
-
-    matplotlib.use("Agg", force=False)
-    from matplotlib import pyplot
-
-    return pyplot
 
 
 def figures(charts: Sequence[ReportChart], folder: Path) -> list[Path]:
@@ -39,14 +30,17 @@ def figures(charts: Sequence[ReportChart], folder: Path) -> list[Path]:
 
 def draw(chart: ReportChart, path: Path, names: Sequence[str] | None = None) -> Path:
     """Draw the panels of a chart (all by default) side by side, without the kinds of lines that are hidden at first."""
-    plt = _pyplot()
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
     names = list(chart.panels) if names is None else names
     hidden = {kind for kind, _, shown in chart.kinds if not shown}
     columns = min(3, len(names))
     lines = math.ceil(len(names) / columns)
     height = chart.panels[names[0]]["layout"].get("height")
     size = (9, height / 70) if height else (4.4 * columns, 3.4 * lines)
-    figure, axes = plt.subplots(lines, columns, figsize=size, squeeze=False, layout="constrained")
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(lines, columns, squeeze=False)
     for axis in axes.flat[len(names) :]:
         axis.set_visible(False)
     for axis, name in zip(axes.flat, names):
@@ -58,11 +52,10 @@ def draw(chart: ReportChart, path: Path, names: Sequence[str] | None = None) -> 
     handles = {label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels())}
     for kind, label, at_first in chart.kinds:
         if at_first:
-            handles[label] = plt.Line2D([], [], color="black", linestyle=STYLES[DASHES[kind]])
+            handles[label] = Line2D([], [], color="black", linestyle=STYLES[DASHES[kind]])
     figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4, fontsize=8, frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=DPI, metadata={"Software": None})  # no version in the file: equal rows, equal bytes
-    plt.close(figure)
     return path
 
 
@@ -99,6 +92,7 @@ def _axes(axis: Any, layout: dict[str, Any]) -> None:
 def world_picture(instance: str, path: Path) -> Path:
     """The rendered picture of a world after a few random steps."""
     import gymnasium as gym
+    from matplotlib.image import imsave
 
     env = gym.make(f"rpl/{instance}-v0", render_mode="rgb_array")
     try:
@@ -109,9 +103,9 @@ def world_picture(instance: str, path: Path) -> Path:
             info = following
             if terminated or truncated:
                 break
-        picture = env.render()
+        picture = np.asarray(env.render())
     finally:
         env.close()
     path.parent.mkdir(parents=True, exist_ok=True)
-    _pyplot().imsave(path, picture)
+    imsave(path, picture)
     return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
@@ -99,14 +100,9 @@ def _agents(rows: Sequence[Row]) -> str:
         return ""
     certified = {r["task"]["agent"] for r in rows if r["result"]["curve"][-1]["certified"] is not None}
     agents = {row["task"]["agent"] for row in rows}
+    runs = {(row["task"]["instance"], row["task"]["agent"], row["task"]["seed"]) for row in rows}
+    seeds = min(Counter((world, agent) for world, agent, _ in runs).values())
     return (
-        f"{len(agents)} agents were compared with at least {min(_seeds(rows).values())} seeds each; "
+        f"{len(agents)} agents were compared with at least {seeds} seeds each; "
         f"{len(agents - certified)} of them end without any guarantee."
     )
-
-
-def _seeds(rows: Sequence[Row]) -> dict[tuple[str, str], int]:
-    found: dict[tuple[str, str], set] = {}
-    for row in rows:
-        found.setdefault((row["task"]["instance"], row["task"]["agent"]), set()).add(row["task"]["seed"])
-    return {key: len(seeds) for key, seeds in found.items()}

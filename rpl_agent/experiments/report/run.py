@@ -14,9 +14,8 @@ import numpy as np
 
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError
-from rpl_agent.experiments.report.charts import ReportChart, line, panel
+from rpl_agent.experiments.report.charts import ReportChart, line, panel, policy_chart
 from rpl_agent.experiments.report.page import chart_section, data_section, page, table_section
-from rpl_agent.experiments.report.policies import policy_chart
 from rpl_agent.experiments.tables import Table, short
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from rpl_agent.experiments.report.charts import ReportChart, charts
+from rpl_agent.experiments.report.charts import ReportChart, charts, policy_chart
 from rpl_agent.experiments.report.figures import figures, world_picture
 from rpl_agent.experiments.report.headline import headline
 from rpl_agent.experiments.report.page import chart_section, data_section, page, pictures_section, table_section
-from rpl_agent.experiments.report.policies import policy_chart
 from rpl_agent.experiments.store import Row, require_rows
 from rpl_agent.experiments.tables import Table, tables
 from rpl_agent.plotting.policy_map import PolicyMap, policy_map

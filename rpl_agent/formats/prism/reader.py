@@ -12,14 +12,12 @@ are added to the domain; a model with polynomials of higher degree that can leav
 
 from __future__ import annotations
 
-import gc
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,8 +25,8 @@ from rpl_agent.errors import ModelError, RPLWarning, listed
 from rpl_agent.formats.normalise import TOLERANCE, hint, normalised, tell
 from rpl_agent.formats.prism.explore.assemble import assemble, row_position
 from rpl_agent.formats.prism.explore.explorer import Graph, Machine, Progress, explore, expressions
-from rpl_agent.formats.prism.explore.initial import initial_states
 from rpl_agent.formats.prism.explore.interval import Bounds, IntervalBounds
+from rpl_agent.formats.prism.explore.lower import initial_states
 from rpl_agent.formats.prism.explore.probability import Pool
 from rpl_agent.formats.prism.language import syntax as ast
 from rpl_agent.formats.prism.language.derived import DerivedParameters
@@ -37,7 +35,7 @@ from rpl_agent.formats.prism.language.parameter_domain import parameter_domain
 from rpl_agent.formats.prism.language.parser import parse_model, parse_properties, parse_property_file
 from rpl_agent.formats.prism.language.scope import Number, Program
 from rpl_agent.formats.prism.language.typed import Node
-from rpl_agent.formats.prism.language.unknown import COMMANDS, ROWS, UnknownCommands, link_unknown
+from rpl_agent.formats.prism.language.unknown import COMMANDS, ROWS, link_unknown
 from rpl_agent.formats.prism.properties.queries import Query, query_of
 from rpl_agent.model.building.unknown import hide_parameters
 from rpl_agent.model.building.validation import expression_range, require_valid, restrict_domain, row_sum, rows_off
@@ -191,19 +189,8 @@ class PrismModel:
         return query.pmdp, query.objective
 
 
-def load(
-    path: str | Path,
-    constants: Mapping[str, Number] | None = None,
-    parameters: Mapping[str, tuple[float, float]] | None = None,
-    properties: str | Iterable[str] = (),
-    *,
-    max_states: int | None = None,
-    progress: Progress | None = None,
-    unknown: str | Sequence[str] | None = None,
-    tie_modules: bool = False,
-    normalise: bool = False,
-) -> PrismModel:
-    """Read a PRISM file, and the properties file NAME.props beside it. See `loads` for the arguments.
+def load(path: str | Path, constants: Mapping[str, Number] | None = None, *more: Any, **options: Any) -> PrismModel:
+    """Read a PRISM file, and the properties file NAME.props beside it; further arguments are those of `loads`.
 
     ``constants`` may also name constants of the properties file.
 
@@ -221,10 +208,7 @@ def load(
     if beside != path and beside.is_file():
         wanted = parse_property_file(_read(beside), beside.name)
         for_them = {c.name: given.pop(c.name) for c in wanted.constants if c.name in given}
-    model = loads(
-        text, given, parameters, properties, source=path.name, max_states=max_states, progress=progress,
-        unknown=unknown, tie_modules=tie_modules, normalise=normalise,
-    )  # fmt: skip
+    model = loads(text, given, *more, source=path.name, **options)
     if wanted is not None:
         load_properties(model, beside, for_them)
     return model
@@ -279,16 +263,13 @@ def loads(
     tie_modules : commands of renamed modules share the distributions of their base.
     normalise : scale rows that sum to 1 up to 1e-5, because the file rounds its numbers; a warning says how many.
 
-    Raises
-    ------
-    PrismError
-        With line and column, for anything that is wrong or not supported.
+    What is wrong or not supported is a `PrismError` with line and column.
     """
     try:
-        tolerance = TOLERANCE if normalise else Fraction(0)
-        program, unknowns = _linked(text, source, constants or {}, unknown, tie_modules, tolerance)
-        domain = unknowns.domain(parameter_domain(text, program, parameters or {}))
-        pool = Pool()
+        program, unknowns = link_unknown(
+            parse_model(text, source), constants or {}, unknown, tie_modules, TOLERANCE if normalise else Fraction(0)
+        )
+        domain, pool = unknowns.domain(parameter_domain(text, program, parameters or {})), Pool()
         graph, machine = explore(program, initial_states(program), max_states, progress)
         ends = [expressions(graph, machine, pool, chances) for chances in _chances(program, machine)]
         made = assemble(program, graph, machine, pool, ends, domain, Path(source).stem)
@@ -304,34 +285,15 @@ def loads(
     if unknown == ROWS:
         hidden = hide_parameters(model)
         model, truth = hidden.pmdp, hidden.theta
-    later = made.parametric_rewards
-    loaded = PrismModel(model, made.program, source, {}, [], made.bounds, later, truth, pool.derived)
+    more = (made.bounds, made.parametric_rewards, truth, pool.derived)
+    loaded = PrismModel(model, made.program, source, {}, [], *more)
     if count := int(model.labels["deadlock"].sum()):
-        what = f"{source}: {count} state(s) without an enabled command got a self-loop"
-        warnings.warn(what, RPLWarning, stacklevel=2)
+        warnings.warn(
+            f"{source}: {count} state(s) without an enabled command got a self-loop", RPLWarning, stacklevel=2
+        )
     for item in [properties] if isinstance(properties, str) else properties:
         load_property(loaded, item)
     return loaded
-
-
-@contextmanager
-def _collecting_later() -> Iterator[None]:
-    """No garbage collection meanwhile: thousands of small objects are made and kept, none of them in a cycle."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
-@_collecting_later()
-def _linked(
-    text: str, source: str, constants: Mapping[str, Number], unknown: str | Sequence[str] | None, tie_modules: bool,
-    tolerance: Fraction,
-) -> tuple[Program, UnknownCommands]:  # fmt: skip
-    return link_unknown(parse_model(text, source), constants, unknown, tie_modules, tolerance)
 
 
 def _chances(program: Program, machine: Machine) -> list[list[list[Node | None]]]:

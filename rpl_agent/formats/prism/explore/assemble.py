@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -13,12 +12,11 @@ from rpl_agent.formats.prism.explore.explorer import DEADLOCK, Graph, Machine
 from rpl_agent.formats.prism.explore.interval import IntervalBounds, skeleton
 from rpl_agent.formats.prism.explore.probability import Pool
 from rpl_agent.formats.prism.explore.rewards import RewardTable, with_unknown_rewards
-from rpl_agent.formats.prism.explore.vector import ExpressionBatch
+from rpl_agent.formats.prism.explore.vector import column_of
 from rpl_agent.formats.prism.language.errors import Position
 from rpl_agent.formats.prism.language.scope import Program, StateVariable
 from rpl_agent.formats.prism.language.typed import Node
 from rpl_agent.model.domain import Domain
-from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.reward import Reward
 
@@ -82,45 +80,32 @@ def assemble(
     columns = machine.codec.columns(graph.keys)
     label_index = np.array([*graph.combination_action.tolist(), len(machine.actions)])[combination]
     reward_table = RewardTable(program, columns, states, choice_state, label_index, base_label, row_of_sorted, rows)
-    made = _tables(program, pool, ends, domain, reward_table)
+    program, domain, table, expression, bounds, rewards, later = _tables(program, pool, ends, domain, reward_table)
     variables = {v.name: _narrowed(v, column) for v, column in zip(program.variables, columns, strict=True)}
     model = ParametricMDP(
-        np.searchsorted(row_state, np.arange(states + 1)), row_action, row_ptr, successor, made.expression, made.table,
-        made.domain, int(graph.initial[0]), _labels(program, graph, columns), made.rewards, tuple(names), variables,
-        name,
+        np.searchsorted(row_state, np.arange(states + 1)), row_action, row_ptr, successor, expression, table, domain,
+        int(graph.initial[0]), _labels(program, graph, columns), rewards, tuple(names), variables, name,
     )  # fmt: skip
-    return Assembled(model, made.program, row_combination, made.bounds, made.later)
+    return Assembled(model, program, row_combination, bounds, later)
 
 
-class _Tables(NamedTuple):
-    """Program and domain with derived parameters, and what is said in terms of them.
-
-    later : rewards that need values of the parameters.
-    """
-
-    program: Program
-    domain: Domain
-    table: ExpressionTable
-    expression: np.ndarray
-    bounds: IntervalBounds | None
-    rewards: dict[str, Reward]
-    later: dict[str, Callable[[np.ndarray], Reward]]
-
-
-def _tables(program: Program, pool: Pool, ends: list[np.ndarray], domain: Domain, reward_table: RewardTable) -> _Tables:
-    parametric = {key: items for key, items in program.rewards.items() if any(i.value.parametric for i in items)}
-    rewards = {key: reward_table.of(items) for key, items in program.rewards.items() if key not in parametric}
+def _tables(program: Program, pool: Pool, ends: list[np.ndarray], domain: Domain, reward_table: RewardTable) -> tuple:
+    """Program and domain with derived parameters, and in terms of them: Λ, the transitions' expressions, bounds of an
+    interval model, rewards, and those that need values of the parameters."""
     if len(ends) == 2:
-        program, domain = pool.derived.extended(program, domain, pool.parameters | program.reward_parameters)
+        program, domain = pool.derived.extended(program, domain, pool.occurring() | program.reward_parameters)
         reward_table.program = program
         later: dict[str, Callable[[np.ndarray], Reward]]
-        later = {key: partial(reward_table.of, items) for key, items in parametric.items()}
+        later = {key: partial(reward_table.at, items) for key, items in program.rewards.items()}
+        anywhere = np.zeros(len(program.parameters))
+        parametric = {key for key, items in program.rewards.items() if any(i.value.parametric for i in items)}
+        rewards = {key: later.pop(key)(anywhere) for key in program.rewards if key not in parametric}
         table, domain, expression, bounds = skeleton(pool, ends[0], ends[1], program.parameters, domain)
-        return _Tables(program, domain, table, expression, bounds, rewards, later)
-    ids = {key: reward_table.polynomials(items, pool) for key, items in parametric.items()}
-    program, domain = pool.derived.extended(program, domain, pool.parameters)
-    table, expression, unknown = with_unknown_rewards(pool, program.parameters, domain, ends[0], ids)
-    return _Tables(program, domain, table, expression, None, rewards | unknown, {})
+        return program, domain, table, expression, bounds, rewards, later
+    ids = {key: reward_table.polynomials(items, pool) for key, items in program.rewards.items()}
+    program, domain = pool.derived.extended(program, domain, pool.occurring())
+    table, expression, rewards = with_unknown_rewards(pool, program.parameters, domain, ends[0], ids)
+    return program, domain, table, expression, None, rewards, {}
 
 
 def _labels(program: Program, graph: Graph, columns: list[np.ndarray]) -> dict[str, np.ndarray]:
@@ -138,7 +123,7 @@ def _narrowed(variable: StateVariable, column: np.ndarray) -> np.ndarray:
 
 def state_mask(node: Node, program: Program, columns: list[np.ndarray], states: int) -> np.ndarray:
     """(S,) bool: where a state formula holds."""
-    return np.array(ExpressionBatch([node], program.variables)(columns, states)[0], dtype=bool)
+    return column_of(node, program.variables, columns, states)
 
 
 def _actions(program: Program, machine: Machine) -> tuple[list[str], list[str | None]]:

@@ -16,11 +16,10 @@ import numpy as np
 
 from rpl_agent._core import Struct, core, threads
 from rpl_agent.formats.prism.explore.lower import Machine
-from rpl_agent.formats.prism.explore.probability import Pool, ProbabilityColumn
+from rpl_agent.formats.prism.explore.probability import Pool, probability_ids
 from rpl_agent.formats.prism.language.errors import NOWHERE, PrismError
 from rpl_agent.formats.prism.language.scope import Program
 from rpl_agent.formats.prism.language.typed import Node
-from rpl_agent.model.polynomial import Polynomial
 
 #: bytes that one state, choice or transition needs at the peak of reading, arrays of the finished model included
 BYTES_PER_STATE, BYTES_PER_CHOICE, BYTES_PER_TRANSITION = 120, 150, 130
@@ -282,7 +281,7 @@ def explore(
 
 def expressions(graph: Graph, machine: Machine, pool: Pool, chances: list[list[Node | None]]) -> np.ndarray:
     """(T',) pool ids of the transitions: products of the probabilities of their updates, by command and update."""
-    flat = _sources([node for nodes in chances for node in nodes], machine, pool)
+    flat = [node for nodes in chances for node in nodes]
     factors = [tuple(c for c in members if not _is_one(chances[c])) for members in graph.combinations]
     depth = max(map(len, factors), default=0)
     result = np.ones(len(graph.successor), dtype=np.int32)
@@ -298,7 +297,7 @@ def expressions(graph: Graph, machine: Machine, pool: Pool, chances: list[list[N
         stride = width[at, k]
         command = first[at, k]
         update = offset[command] + graph.branch[mine] // stride % np.diff(offset)[command]
-        ids = _ids(flat, update, state[mine], graph.keys, machine)
+        ids = _ids(flat, update, state[mine], graph, machine, pool)
         result[mine] = ids if k == 0 else pool.multiply(result[mine], ids)
     return result
 
@@ -321,42 +320,23 @@ def _digits(
     return first, width
 
 
-def _sources(nodes: list[Node | None], machine: Machine, pool: Pool) -> list[ProbabilityColumn | int]:
-    """Where the pool ids of probabilities come from; of a number it is known, and all numbers are interned at once."""
-    literals = {node.value: Polynomial.constant(node.value) for node in nodes if node is not None and node.is_literal}
-    known = dict(zip(literals, pool.intern_all(list(literals.values())).tolist())) if literals else {}
-    return [
-        known[node.value] if node is not None and node.is_literal
-        else ProbabilityColumn(node, machine.codec.variables, pool)
-        for node in nodes
-    ]  # fmt: skip
-
-
 def _ids(
-    sources: list[ProbabilityColumn | int], update: np.ndarray, state: np.ndarray, keys: np.ndarray, machine: Machine
+    nodes: list[Node | None], update: np.ndarray, state: np.ndarray, graph: Graph, machine: Machine, pool: Pool
 ) -> np.ndarray:
-    """(n,) pool ids of the probabilities of updates in states: constants by table, others by their source."""
-    used = np.unique(update)
-    table = np.full(len(sources), -1, dtype=np.int32)
-    no_columns = [np.zeros(1, dtype=np.int64) for _ in machine.codec.variables]
-    varying = []
-    for u in used.tolist():
-        source = sources[u]
-        if isinstance(source, int):
-            table[u] = source
-        elif source.projection.indices:
-            varying.append((u, source))
-        else:
-            table[u] = source.ids(no_columns, 1)[0]
+    """(n,) pool ids of the probabilities of updates in states: constants by table, others update by update."""
+    variables, table = machine.codec.variables, np.full(len(nodes), -1, dtype=np.int32)
+    nowhere = [np.zeros(1, dtype=np.int64) for _ in variables]
+    for u in np.unique(update).tolist():
+        node = nodes[u]
+        if node is None or not node.support:
+            table[u] = probability_ids(node, variables, pool, nowhere, 1)[0]
     ids = table[update]
-    if varying:
-        order = np.argsort(update, kind="stable")
-        numbers = [u for u, _ in varying]
-        low = np.searchsorted(update[order], numbers)
-        high = np.searchsorted(update[order], numbers, side="right")
-        for (_, source), a, b in zip(varying, low.tolist(), high.tolist(), strict=True):
-            mine = order[a:b]
-            ids[mine] = source.ids(machine.codec.columns(keys[state[mine]]), len(mine))
+    varying = np.flatnonzero(ids < 0)
+    order = varying[np.argsort(update[varying], kind="stable")]
+    numbers, starts = np.unique(update[order], return_index=True)
+    for u, mine in zip(numbers.tolist(), np.split(order, starts[1:])):
+        columns = machine.codec.columns(graph.keys[state[mine]])
+        ids[mine] = probability_ids(nodes[u], variables, pool, columns, len(mine))
     return ids
 
 

@@ -8,8 +8,7 @@ sum to one only for some of its parameters). Bounds may contain the file's own p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -21,23 +20,9 @@ from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 
 
-class Bounds(Protocol):
-    """Bounds of a skeleton's F expressions, at values of the parameters that stand in them.
-
-    is_learnable : whether the skeleton is a parametric MDP that data may narrow.
-    """
-
-    is_learnable: bool
-
-    @property
-    def domain(self) -> Domain: ...
-
-    def at(self, theta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]: ...
-
-
 @dataclass(frozen=True)
 class IntervalBounds:
-    """Bounds of the skeleton's F expressions as polynomials in the file's parameters."""
+    """Bounds of the skeleton's F expressions as polynomials in the file's parameters; data may not narrow them."""
 
     low: ExpressionTable
     high: ExpressionTable
@@ -58,6 +43,23 @@ class IntervalBounds:
             least, most = self.low.bounds_at(point)[0], self.high.bounds_at(point)[1]
         lower, upper = least[self.low_id], most[self.high_id]
         return np.where(lower > upper, upper, lower), upper
+
+
+@dataclass(frozen=True)
+class FileBounds:
+    """Bounds (F,) of the probabilities as a file without parameters gives them; data may narrow them."""
+
+    lower: np.ndarray
+    upper: np.ndarray
+    domain: Domain = field(default_factory=lambda: Domain.box({}))
+    is_learnable = True
+
+    def at(self, theta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """(lower, upper); the file has no parameters."""
+        return self.lower, self.upper
+
+
+Bounds = IntervalBounds | FileBounds
 
 
 def _outward(found: RangeEnclosure) -> tuple[np.ndarray, np.ndarray]:

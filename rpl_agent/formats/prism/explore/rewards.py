@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import floor
 
 import numpy as np
 
-from rpl_agent.formats.prism.explore.probability import Pool, ProbabilityColumn
-from rpl_agent.formats.prism.explore.tape import LIMIT
-from rpl_agent.formats.prism.explore.vector import ExpressionBatch
-from rpl_agent.formats.prism.language.derived import exact_box, quotient_range
+from rpl_agent.formats.prism.explore.probability import Pool, probability_ids
+from rpl_agent.formats.prism.explore.vector import column_of
+from rpl_agent.formats.prism.language.derived import Box, exact_box, quotient_range
 from rpl_agent.formats.prism.language.errors import NOWHERE, PrismError
 from rpl_agent.formats.prism.language.scope import Program, RewardItem
 from rpl_agent.model.domain import Domain
@@ -33,37 +32,24 @@ class RewardTable:
         self.label_index = label_index
         self.row_of_sorted, self.rows = row_of_sorted, rows
 
-    def of(self, items: tuple[RewardItem, ...], theta: np.ndarray | None = None) -> Reward:
-        """The numbers of a reward structure; θ gives values to parameters of the program."""
-        state, choice = np.zeros(self.states), np.zeros(len(self.choice_state))
-        guards = ExpressionBatch([item.guard for item in items], self.program.variables)(self.columns, self.states)
-        for item, holds in zip(items, guards, strict=True):
+    def _earned(self, items: tuple[RewardItem, ...]) -> Iterator[tuple[RewardItem, np.ndarray, np.ndarray]]:
+        """(item, states or choices where it is earned, their states)."""
+        for item in items:
+            holds = column_of(item.guard, self.program.variables, self.columns, self.states)
             if not item.on_transition:
                 at = np.flatnonzero(holds)
-                state[at] += self._numbers(item, at, theta)
-            else:
-                mine = np.isin(self.label_index, [i for i, label in enumerate(self.labels) if label == item.action])
-                at = np.flatnonzero(mine & holds[self.choice_state])
-                choice[at] += self._numbers(item, self.choice_state[at], theta)
-        sizes = np.bincount(self.row_of_sorted, minlength=len(self.rows))
-        per_row = np.bincount(self.row_of_sorted, weights=choice, minlength=len(self.rows)) / sizes
-        return Reward(state, per_row[self.rows])
+                yield item, at, at
+                continue
+            mine = np.isin(self.label_index, [i for i, label in enumerate(self.labels) if label == item.action])
+            at = np.flatnonzero(mine & holds[self.choice_state])
+            yield item, at, self.choice_state[at]
 
     def polynomials(self, items: tuple[RewardItem, ...], pool: Pool) -> tuple[np.ndarray, np.ndarray]:
-        """(S,), (R,) pool ids of a reward structure that depends on the parameters."""
+        """(S,), (R,) pool ids of a reward structure."""
         state, choice = np.zeros(self.states, dtype=np.int32), np.zeros(len(self.choice_state), dtype=np.int32)
-        guards = ExpressionBatch([item.guard for item in items], self.program.variables)(self.columns, self.states)
-        for item, holds in zip(items, guards, strict=True):
-            column = ProbabilityColumn(item.value, self.program.variables, pool)
-            if item.on_transition:
-                mine = np.isin(self.label_index, [i for i, label in enumerate(self.labels) if label == item.action])
-                total, at = choice, np.flatnonzero(mine & holds[self.choice_state])
-                states = self.choice_state[at]
-            else:
-                total, at = state, np.flatnonzero(holds)
-                states = at
-            if len(at):
-                total[at] = pool.add(total[at], column.ids([c[states] for c in self.columns], len(at)))
+        for item, at, states in self._earned(items):
+            total, here = choice if item.on_transition else state, [c[states] for c in self.columns]
+            total[at] = pool.add(total[at], probability_ids(item.value, self.program.variables, pool, here, len(at)))
         order = np.argsort(self.row_of_sorted, kind="stable")
         sizes = np.bincount(self.row_of_sorted, minlength=len(self.rows))
         first = np.cumsum(sizes) - sizes
@@ -76,22 +62,15 @@ class RewardTable:
             per_row[several] = pool.scale(per_row[several], sizes[several])
         return state, per_row[self.rows]
 
-    def _numbers(self, item: RewardItem, at: np.ndarray, theta: np.ndarray | None) -> np.ndarray:
-        if item.value.is_literal and abs(item.value.value) < LIMIT:
-            return np.full(len(at), float(item.value.value))
-        here = [c[at] for c in self.columns]
-        if item.value.parametric:
-            pool = Pool()
-            ids = ProbabilityColumn(item.value, self.program.variables, pool).ids(here, len(at))
-            point = dict(zip(self.program.parameters, np.asarray(theta, dtype=float).tolist(), strict=True))
-            point |= {key: float(value) for key, value in pool.derived.values(point).items()}
-            table, ids = pool.table(list(point), ids)
-            values = table.evaluate(np.array(list(point.values())))[ids]
-        else:
-            values = ExpressionBatch([item.value], self.program.variables).numbers(here, len(at))[0]
-        if len(values) and not np.isfinite(values).all():
-            raise PrismError("the reward is not a finite number", item.position)
-        return values
+    def at(self, items: tuple[RewardItem, ...], theta: np.ndarray) -> Reward:
+        """The numbers of a reward structure at values of the program's parameters."""
+        pool = Pool()
+        ids = np.concatenate(self.polynomials(items, pool))
+        point = dict(zip(self.program.parameters, np.asarray(theta, dtype=float).tolist(), strict=True))
+        point |= {key: float(value) for key, value in pool.derived.values(point).items()}
+        table, ids = pool.table(list(point), ids)
+        values = table.evaluate(np.array(list(point.values())))[ids]
+        return Reward(values[: self.states], values[self.states :])
 
 
 class UnknownNumbers:
@@ -99,10 +78,12 @@ class UnknownNumbers:
 
     def __init__(self, ids: np.ndarray, pool: Pool, parameters: Sequence[str], domain: Domain, learned: frozenset[str]):
         distinct, self._of = np.unique(ids, return_inverse=True)
-        table, rank = pool.table(parameters, distinct)
-        polynomials, box = [table.polynomial(int(f)) for f in rank], exact_box(domain)
-        scales = [_scale(p, *quotient_range(p, Polynomial.constant(1), box, NOWHERE), learned) for p in polynomials]
-        self._least, self._width = (np.array([float(scale[k]) for scale in scales]) for k in (0, 1))
+        polynomials, box = [pool[i] for i in distinct], exact_box(domain)
+        scales = [_scale(p, box, learned) for p in polynomials]
+        try:
+            self._least, self._width = (np.array([float(scale[k]) for scale in scales]) for k in (0, 1))
+        except OverflowError:
+            raise PrismError("a reward is too large for a floating-point number") from None
         self._shares = [
             (p - least) * (1 / width) if width else Polynomial({}) for p, (least, width) in zip(polynomials, scales)
         ]
@@ -110,7 +91,7 @@ class UnknownNumbers:
         self._is_linked = np.array([bool(p.terms) and p.parameters <= learned for p in self._shares])
         self.linked_ids = np.zeros(0, dtype=np.int32)  # of what shall stand in the model's table
         if self._is_linked.any():
-            self.linked_ids = pool.intern_all([p for p, is_one in zip(self._shares, self._is_linked) if is_one])
+            self.linked_ids = pool.intern([p for p, is_one in zip(self._shares, self._is_linked) if is_one])
 
     def parts(self, linked: np.ndarray) -> tuple[np.ndarray, Spread | None]:
         """(least (n,), spread), given the expressions of `linked_ids` in the model's table."""
@@ -121,13 +102,14 @@ class UnknownNumbers:
         return self._least[self._of], spread if (self._width > 0.0).any() else None
 
 
-def _scale(polynomial: Polynomial, low: Fraction, high: Fraction, learned: frozenset[str]) -> tuple[Fraction, Fraction]:
-    """(least, width), floats, so that the polynomial lies between least and least + width where it lies in [low, high].
+def _scale(polynomial: Polynomial, box: Box, learned: frozenset[str]) -> tuple[Fraction, Fraction]:
+    """(least, width), floats, so that the polynomial lies between least and least + width on the box.
 
     A share that data say something about gets short numbers, because it stands in the table of expressions.
     """
     if polynomial.is_constant:
         return polynomial.constant_value(), Fraction(0)
+    low, high = quotient_range(polynomial, Polynomial.constant(1), box, NOWHERE)
     if not polynomial.parameters <= learned:
         least, _ = outward(low, high)
         return Fraction(least), Fraction(outward(low, high - Fraction(least))[1])

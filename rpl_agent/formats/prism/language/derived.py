@@ -30,7 +30,7 @@ from rpl_agent.formats.prism.language.quotients import (
 from rpl_agent.formats.prism.language.scope import Program
 from rpl_agent.model.algebra.ranges import MAX_BERNSTEIN
 from rpl_agent.model.domain import Domain
-from rpl_agent.model.polynomial import ONE, Monomial, Number, Polynomial, exact, outward
+from rpl_agent.model.polynomial import ONE, Monomial, Number, Polynomial, as_polynomial, exact, outward
 from rpl_agent.model.unused import projection
 
 Box = Mapping[str, tuple[Fraction, Fraction]]
@@ -68,10 +68,10 @@ class DerivedParameters:
         #: the file's parameters whose connection to something else is lost by this
         self.loose: list[str] = []
 
-    def named(self, value: Polynomial) -> Polynomial:
+    def named(self, value: Polynomial | Number) -> Polynomial:
         """A probability over the file's parameters and derived ones, from one with reciprocals."""
-        if not reciprocals(value):
-            return value
+        if not isinstance(value, Polynomial) or not reciprocals(value):
+            return as_polynomial(value)
         result = Polynomial({})
         for monomial, coefficient in value.terms.items():
             result = result + self._named(monomial, coefficient)

@@ -18,16 +18,10 @@ NOWHERE = Position(1, 1)
 
 
 class PrismError(ModelError):
-    """A PRISM file or property that cannot be read, with its place.
+    """A PRISM file or property that cannot be read.
 
-    Attributes
-    ----------
-    reason : str
-        What is wrong, without the place.
-    line, column : int
-        The place, counted from one.
-    source : str
-        The file name (or ``"<text>"``, ``"<property>"``).
+    reason : what is wrong, without the place.
+    line, column : the place, counted from one, in ``source``: a file name, ``"<text>"`` or ``"<property>"``.
     """
 
     def __init__(self, reason: str, position: Position = NOWHERE, source: str = "<text>", text: str | None = None):

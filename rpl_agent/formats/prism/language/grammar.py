@@ -9,7 +9,7 @@ GRAMMAR = files("rpl_agent.formats.prism.language").joinpath("grammar.lark").rea
 
 # Words with a meaning in the grammar: the lexer turns a NAME with this spelling into the token of that name. Those that
 # begin with an underscore are not shown to the tree builder.
-_SILENT = ("global", "endinit", "module", "endmodule", "endrewards", "func", "filter")
+_SILENT = ("const", "formula", "label", "global", "endinit", "module", "endmodule", "endrewards", "func", "filter")
 KEYWORDS = {
     word: f"_{word.upper()}" if word in _SILENT else word.upper()
     for word in (

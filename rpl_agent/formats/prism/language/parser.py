@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from itertools import chain
 from typing import Any
 
-from lark import Lark, Token, v_args
+from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from rpl_agent.errors import listed
 from rpl_agent.formats.prism.language import syntax as ast
-from rpl_agent.formats.prism.language.build_properties import PropertyBuilder, at
-from rpl_agent.formats.prism.language.errors import Position, PrismError
+from rpl_agent.formats.prism.language.errors import NOWHERE, Position, PrismError
 from rpl_agent.formats.prism.language.grammar import (
     GRAMMAR,
     KEYWORDS,
@@ -27,9 +27,13 @@ from rpl_agent.formats.prism.language.statements import Statement, statements
 # A literal such as 1e999999999 would be an exact integer of a billion digits.
 MAX_EXPONENT = 300
 MAX_DIGITS = 300
+#: the least and the largest number of arguments of functions
+ARGUMENTS = {"pow": (2, 2), "mod": (2, 2), "min": (1, 10**6), "max": (1, 10**6)}
+ARGUMENTS |= dict.fromkeys(("floor", "ceil", "round"), (1, 1))
+_SENSES = ("max", "min", "maxmax", "maxmin", "minmax", "minmin")
 
 
-def parse_model(text: str, source: str = "<text>") -> ast.ModelFile:
+def parse_model(text: str, source: str = "<text>") -> ast.File:
     """Parse a whole PRISM model file."""
     return _parse("model", text, source)
 
@@ -39,7 +43,7 @@ def parse_properties(text: str, source: str = "<property>") -> list[ast.Property
     return _parse("properties", text, source)
 
 
-def parse_property_file(text: str, source: str = "<properties>") -> ast.PropertyFile:
+def parse_property_file(text: str, source: str = "<properties>") -> ast.File:
     """Parse a properties file: properties, and constants, formulas and labels for them.
 
     A property that cannot be read is kept as the error that says why, in its place among the others.
@@ -47,20 +51,18 @@ def parse_property_file(text: str, source: str = "<properties>") -> ast.Property
     try:
         return _parse("property_file", text, source)
     except PrismError:
-        parts = [_statement(s, text, source) for s in statements(text)]
-    of = [list(chain.from_iterable(column)) for column in zip(*parts, strict=True)]
-    return ast.PropertyFile(*(tuple(items) for items in of))
+        return ast.File.of("", tuple(item for s in statements(text) for item in _statement(s, text, source)))
 
 
-def _statement(statement: Statement, text: str, source: str) -> tuple[tuple[Any, ...], ...]:
-    """(constants, formulas, labels, properties) of one statement."""
+def _statement(statement: Statement, text: str, source: str) -> tuple[object, ...]:
+    """What one statement of a properties file holds, or why it holds nothing."""
     try:
         found = _parse("property_file", statement.padded(text), source)
     except PrismError as error:
         if statement.is_declaration:
             raise error.located(source, text) from None
-        return (), (), (), (error.located(source, text),)
-    return found.constants, found.formulas, found.labels, found.properties
+        return (error.located(source, text),)
+    return (*found.constants, *found.formulas, *found.labels, *found.properties)
 
 
 def parse_expression(text: str, source: str = "<expression>") -> ast.Expression:
@@ -124,35 +126,52 @@ def _lark() -> Lark:
         start=["model", "properties", "property_file", "expression"],
         transformer=_Builder(),
         lexer_callbacks={"NAME": _word},
-        maybe_placeholders=False,
     )
 
 
-def _number(token: Token) -> ast.NumberLiteral:
-    text = str(token)
-    mantissa, _, exponent = text.lower().partition("e")
-    if len(mantissa) > MAX_DIGITS or len(exponent) > 6 or (exponent and abs(int(exponent)) > MAX_EXPONENT):
-        raise PrismError(f"number '{text[:40]}' is out of range", at(token))
-    is_integer = text.isdigit()
-    return ast.NumberLiteral(at(token), Fraction(int(text) if is_integer else text), is_integer)
+def at(child: Any) -> Position:
+    """Where a token or a node stands."""
+    return Position(child.line or 1, child.column or 1) if isinstance(child, Token) else child.position
+
+
+def _plain(child: Any) -> Any:
+    """A token as its text, without quotes and primes."""
+    return child.strip("\"'").strip() if isinstance(child, Token) else child
+
+
+def _placed(kind: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule whose children are the fields of its node, which stands where the first of them does."""
+    return lambda _builder, *children: kind(at(children[0]), *map(_plain, children))
+
+
+def _marked(kind: Callable[..., Any]) -> Callable[..., Any]:
+    """The same where the first child only says where the node stands."""
+    return lambda _builder, mark, *children: kind(at(mark), *map(_plain, children))
+
+
+def _items(_builder: Any, *children: Any) -> tuple[Any, ...]:
+    return tuple(map(_plain, children))
 
 
 @v_args(inline=True)
-class _Builder(PropertyBuilder):
+class _Builder(Transformer):
     """Builds the tree bottom-up while lark parses (no recursion: nesting cannot overflow Python's stack here)."""
+
+    name, label_name, formula = _placed(ast.Name), _placed(ast.LabelName), _placed(ast.Formula)
+    label, assignment = _placed(ast.Label), _placed(ast.Assignment)
+    init_block, interval_update = _marked(ast.InitialStates), _marked(ast.ParsedUpdate)
+    updates, pair, bounded, properties = _items, _items, _items, _items
 
     # -- expressions ----------------------------------------------------------------------------------------------
     def number(self, token: Token) -> ast.Expression:
-        return _number(token)
+        text = str(token)
+        mantissa, _, exponent = text.lower().partition("e")
+        if len(mantissa) > MAX_DIGITS or len(exponent) > 6 or (exponent and abs(int(exponent)) > MAX_EXPONENT):
+            raise PrismError(f"number '{text[:40]}' is out of range", at(token))
+        return ast.Literal(at(token), int(text) if text.isdigit() else Fraction(text))
 
     def boolean_value(self, token: Token) -> ast.Expression:
-        return ast.Boolean(at(token), token == "true")
-
-    def name(self, token: Token) -> ast.Expression:
-        return ast.Name(at(token), str(token))
-
-    def label_name(self, token: Token) -> ast.Expression:
-        return ast.LabelName(at(token), token[1:-1])
+        return ast.Literal(at(token), token == "true")
 
     def prefix(self, token: Token, argument: ast.Expression) -> ast.Expression:
         return ast.Apply(at(token), "neg" if token == "-" else "!", (argument,))
@@ -188,36 +207,16 @@ class _Builder(PropertyBuilder):
             raise PrismError(
                 "'log' is not supported: probabilities and rewards are exact rational numbers", at(function)
             )
-        low, high = {"pow": (2, 2), "mod": (2, 2), "min": (1, 10**6), "max": (1, 10**6)}.get(str(function), (1, 1))
+        if str(function) not in ARGUMENTS:
+            raise PrismError(f"unknown function '{function}'", at(function))
+        low, high = ARGUMENTS[str(function)]
         if not low <= len(arguments) <= high:
             raise PrismError(f"'{function}' takes {low} argument(s), {len(arguments)} given", at(function))
         return ast.Apply(at(function), str(function), arguments)
 
-    def old_call(self, function: Token, *arguments: ast.Expression) -> ast.Expression:
-        if str(function) not in ("pow", "mod", "floor", "ceil", "round", "log", "min", "max"):
-            raise PrismError(f"unknown function '{function}'", at(function))
-        return self.call(function, *arguments)
-
     # -- declarations ---------------------------------------------------------------------------------------------
-    def model_type(self, token: Token) -> tuple[str, Position]:
-        return ("mdp" if token in ("mdp", "imdp", "nondeterministic") else "dtmc"), at(token)
-
-    def constant(self, _word: Token, *items: Any) -> ast.Constant:
-        value = items[-1] if isinstance(items[-1], ast.Expression) else None
-        *kind, name = items if value is None else items[:-1]
-        return ast.Constant(str(name), str(kind[0]) if kind else "int", value, at(name))
-
-    def formula(self, _word: Token, name: Token, value: Any) -> ast.Formula:
-        return ast.Formula(str(name), value, at(name))
-
-    def label(self, _word: Token, name: Token, value: Any) -> ast.Label:
-        return ast.Label(name[1:-1], value, at(name))
-
-    def init_block(self, word: Token, value: Any) -> ast.InitialStates:
-        return ast.InitialStates(value, at(word))
-
-    def bounded(self, low: Any, high: Any) -> tuple[Any, Any]:
-        return low, high
+    def constant(self, kind: Token | None, name: Token, value: Any) -> ast.Constant:
+        return ast.Constant(at(name), str(name), str(kind or "int"), value)
 
     def boolean(self, _word: Token) -> tuple[None, None]:
         return None, None
@@ -225,71 +224,128 @@ class _Builder(PropertyBuilder):
     def unbounded(self, word: Token) -> None:
         raise PrismError("unbounded 'int' variables are not supported: give a range [low..high]", at(word))
 
-    def variable(self, name: Token, bounds: tuple[Any, Any], *initial: Any) -> ast.Variable:
-        return ast.Variable(str(name), *bounds, initial[1] if initial else None, at(name))
+    def variable(self, name: Token, bounds: tuple[Any, Any], _init: Token | None, initial: Any) -> ast.Variable:
+        return ast.Variable(at(name), str(name), bounds, initial)
 
-    def action(self, left: Token, *rest: Token) -> tuple[str | None, Position]:
-        return (str(rest[0]) if len(rest) == 2 else None), at(left)
-
-    def assignment(self, name: Token, value: Any) -> ast.Assignment:
-        return ast.Assignment(name.rstrip("'").strip(), value, at(name))
+    def action(self, left: Token, name: Token | None) -> tuple[Position, str | None]:
+        return at(left), _plain(name)
 
     def assignments(self, *items: Any) -> tuple[ast.Assignment, ...]:
-        return tuple(i for i in items if isinstance(i, ast.Assignment))
+        return tuple(i for i in items if not isinstance(i, Token))  # the word true stands for none
 
     def certain_update(self, assignments: tuple[ast.Assignment, ...]) -> ast.ParsedUpdate:
-        return ast.ParsedUpdate(None, assignments, assignments[0].position if assignments else Position(1, 1))
+        return ast.ParsedUpdate(at(assignments[0]) if assignments else NOWHERE, None, None, assignments)
 
-    def interval(self, left: Token, low: Any, _comma: Token, high: Any, _right: Token) -> tuple[Any, Any, Position]:
-        return low, high, at(left)
+    def likely_update(self, chance: ast.Expression, assignments: tuple[ast.Assignment, ...]) -> ast.ParsedUpdate:
+        return ast.ParsedUpdate(at(chance), chance, None, assignments)
 
-    def likely_update(self, chance: Any, assignments: tuple[ast.Assignment, ...]) -> ast.ParsedUpdate:
-        if type(chance) is tuple:
-            return ast.ParsedUpdate(chance[0], assignments, chance[2], chance[1])
-        return ast.ParsedUpdate(chance, assignments, chance.position)
-
-    def updates(self, *items: ast.ParsedUpdate) -> tuple[ast.ParsedUpdate, ...]:
-        return items
-
-    def command(self, action: Any, guard: Any, updates: Any) -> ast.ParsedCommand:
-        return ast.ParsedCommand(action[0], guard, updates, action[1])
+    def command(self, action: tuple[Position, str | None], guard: Any, updates: Any) -> ast.ParsedCommand:
+        return ast.ParsedCommand(*action, guard, updates)
 
     def module(self, name: Token, *items: Any) -> ast.Module:
         variables = tuple(i for i in items if isinstance(i, ast.Variable))
         commands = tuple(i for i in items if isinstance(i, ast.ParsedCommand))
-        return ast.Module(str(name), variables, commands, at(name))
-
-    def pair(self, old: Token, new: Token) -> tuple[str, str]:
-        return str(old), str(new)
+        return ast.Module(at(name), str(name), variables, commands)
 
     def renaming(self, name: Token, base: Token, *pairs: tuple[str, str]) -> ast.Renaming:
-        return ast.Renaming(str(name), str(base), pairs, at(name))
+        return ast.Renaming(at(name), str(name), str(base), pairs)
 
-    def reward_item(self, *items: Any) -> ast.ParsedRewardItem:
-        on_transition = type(items[0]) is tuple
-        guard, value = (i for i in items if isinstance(i, ast.Expression))
-        action, position = items[0] if on_transition else (None, guard.position)
-        return ast.ParsedRewardItem(on_transition, action, guard, value, position)
+    def reward_item(self, action: tuple[Position, str | None] | None, guard: Any, value: Any) -> ast.ParsedRewardItem:
+        position, name = action or (guard.position, None)
+        return ast.ParsedRewardItem(position, action is not None, name, guard, value)
 
-    def rewards(self, word: Token, *items: Any) -> ast.ParsedRewards:
-        name = next((i[1:-1] for i in items if isinstance(i, Token) and i.type == "STRING"), None)
-        return ast.ParsedRewards(name, tuple(i for i in items if isinstance(i, ast.ParsedRewardItem)), at(word))
+    def rewards(self, word: Token, name: Token | None, *items: ast.ParsedRewardItem) -> ast.ParsedRewards:
+        return ast.ParsedRewards(at(word), _plain(name), items)
 
-    def model(self, *items: Any) -> ast.ModelFile:
-        kinds = [i for i in items if type(i) is tuple]
+    def model(self, *items: Any) -> ast.File:
+        kinds = [i for i in items if isinstance(i, Token)]
         if len(kinds) > 1:
-            raise PrismError("the model type is given twice", kinds[1][1])
+            raise PrismError("the model type is given twice", at(kinds[1]))
+        is_chain = bool(kinds) and kinds[0] in ("dtmc", "idtmc", "probabilistic")
+        return ast.File.of("dtmc" if is_chain else "mdp", items)
 
-        def of(*types: type) -> tuple[Any, ...]:
-            return tuple(i for i in items if isinstance(i, types))
+    def property_file(self, *items: Any) -> ast.File:
+        return ast.File.of("", items)
 
-        return ast.ModelFile(
-            kinds[0][0] if kinds else "mdp",
-            of(ast.Constant),
-            of(ast.Formula),
-            of(ast.Label),
-            of(ast.Variable),
-            of(ast.Module, ast.Renaming),
-            of(ast.ParsedRewards),
-            of(ast.InitialStates),
-        )
+    # -- paths ----------------------------------------------------------------------------------------------------
+    def bound(self, operator: Token, value: Any) -> dict[str, Any]:
+        if operator == "=":
+            return self.window(value, value)
+        side = "high" if operator in ("<", "<=") else "low"
+        return {side: value, f"strict_{side}": operator in ("<", ">")}
+
+    def window(self, low: Any, high: Any) -> dict[str, Any]:
+        return {"low": low, "high": high}
+
+    def unary_path(self, operator: Token, bound: dict[str, Any] | None, argument: Any) -> ast.Expression:
+        if operator == "X" and bound:
+            raise PrismError("the path operator 'X' takes no bound", at(operator))
+        return ast.Temporal(at(operator), str(operator), (argument,), **bound or {})
+
+    def binary_path(self, left: Any, operator: Token, bound: dict[str, Any] | None, right: Any) -> ast.Expression:
+        return ast.Temporal(at(operator), str(operator), (left, right), **bound or {})
+
+    def reward_until(self, path: Any) -> ast.RewardPath:
+        if not (isinstance(path, ast.Temporal) and path.operator == "F" and path.low is path.high is None):
+            raise PrismError("a reward is asked for until a target: F target, Fc target, C, C<=k or I=k", path.position)
+        return ast.RewardPath("F", path.right)
+
+    def named_reward_until(self, name: Token, target: Any) -> ast.RewardPath:
+        if name != "Fc":
+            raise PrismError(f"unknown path operator '{name}' (F, Fc, C, C<=k and I=k are known)", at(name))
+        return ast.RewardPath("Fc", target)
+
+    def cumulative(self, kind: Token, operator: Token | None, bound: Any) -> ast.RewardPath:
+        return ast.RewardPath(str(kind), None, bound, operator == "<")
+
+    def steady_state(self, word: Token, *rest: Any) -> None:
+        raise PrismError(f"the steady-state {'operator' if rest else 'reward'} 'S' is not supported", at(word))
+
+    # -- properties -----------------------------------------------------------------------------------------------
+    def probability_operator(self, *tokens: Token) -> dict[str, Any]:
+        return {"quantity": "P", "reward": None, "position": at(tokens[0]), **_senses(tokens)}
+
+    def reward_operator(self, *items: Any) -> dict[str, Any]:
+        tokens = tuple(i for i in items if isinstance(i, Token))
+        index = next((i for i in items if isinstance(i, ast.Expression)), None)
+        reward = getattr(index, "name" if isinstance(index, ast.LabelName) else "value", None)
+        if index is not None and type(reward) not in (str, int):
+            raise PrismError("a reward structure is given by its name or its number", index.position)
+        return {"quantity": "R", "reward": reward, "position": at(tokens[0]), **_senses(tokens)}
+
+    def question(self, operator: Token, *threshold: Any) -> dict[str, Any]:
+        return {"comparison": str(operator), "threshold": threshold[0]} if threshold else {}
+
+    def probability(self, operator: dict, question: dict, path: Any, *filters: Any) -> ast.Property:
+        return ast.Property(**operator, **question, path=path, filter=_old_filter(filters, question))
+
+    reward = probability
+
+    def filtered(self, name: Token, found: ast.Property, states: Any = None) -> ast.Property:
+        if found.filter is not None:
+            raise PrismError("a filter within a filter is not supported", at(name))
+        return replace(found, filter=(str(name), states))
+
+    def property(self, name: Token | None, found: ast.Property) -> ast.Property:
+        return replace(found, name=_plain(name))
+
+
+def _old_filter(items: tuple[Any, ...], question: dict[str, Any]) -> tuple[str, Any] | None:
+    """``{states}{min}`` at the end of a path, as older files have it."""
+    if not items:
+        return None
+    states = next((i for i in items if isinstance(i, ast.Expression)), None)
+    names = [i for i in items if isinstance(i, Token)]
+    if states is None or len(names) > 1 or len(items) > 1 + len(names):
+        place = at(names[0]) if names else items[0].position
+        raise PrismError("one filter {states}{min} or {states}{max} expected", place)
+    return (str(names[0]) if names else "forall" if question else "state"), states
+
+
+def _senses(tokens: tuple[Token, ...]) -> dict[str, str]:
+    """The agent's sense and nature's: ``max`` and ``min`` of ``Pmaxmin``."""
+    found = [w for t in tokens if (w := str(t)[1:] if str(t)[:1] in "PR" else str(t)) in _SENSES]
+    if len(found) > 1:
+        raise PrismError("both 'max' and 'min' in one operator", at(tokens[0]))
+    word = found[0] if found else ""
+    return {"sense": word[:3], "nature": word[3:]}

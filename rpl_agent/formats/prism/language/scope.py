@@ -5,9 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 from rpl_agent.errors import RPLWarning, listed
 from rpl_agent.formats.prism.language import syntax as ast
@@ -103,9 +104,9 @@ class Program:
 class Scope:
     """What names mean. Formulas are expanded where they are used, after a module's renaming, as PRISM does."""
 
-    def __init__(self, model: ast.ModelFile, constants: Mapping[str, Number]):
-        self.constants = {c.name: c for c in model.constants}
-        self.formulas = {f.name: f for f in model.formulas}
+    def __init__(self, model: ast.File, constants: Mapping[str, Number]):
+        self.constants: dict[str, ast.Constant] = {}
+        self.formulas: dict[str, ast.Formula] = {}
         self.variables: dict[str, StateVariable] = {}
         self.labels: dict[str, Node] = {}
         self.parameters = tuple(
@@ -115,32 +116,26 @@ class Scope:
         self._memo: dict[tuple[str, int], Node] = {}
         self._open: list[str] = []
         self.of_the_model: Scope | None = None  # of a properties file: the names without it
-        self._unique(model)
+        for item in (*model.constants, *model.formulas):
+            self.declare(item)
         for name in constants:
             if name not in self.constants:
                 raise PrismError(f"the model has no constant '{name}' to define", NOWHERE)
         for constant in model.constants:
             self._name(constant.name, constant.position, {})
 
-    def _unique(self, model: ast.ModelFile) -> None:
-        seen: dict[str, str] = {}
-        for kind, items in (("constant", model.constants), ("formula", model.formulas)):
-            for item in items:
-                if item.name in seen:
-                    raise PrismError(f"the name '{item.name}' is used twice ({seen[item.name]}, {kind})", item.position)
-                seen[item.name] = kind
-
-    def declare(self, v: StateVariable) -> None:
-        if v.name in self.variables or v.name in self.constants or v.name in self.formulas:
-            raise PrismError(f"the name '{v.name}' is used twice", v.position)
-        self.variables[v.name] = v
+    def declare(self, item: Any) -> None:
+        """A variable, constant or formula, whose name nothing else has."""
+        homes: dict[type, dict] = {
+            StateVariable: self.variables, ast.Constant: self.constants, ast.Formula: self.formulas
+        }  # fmt: skip
+        if any(item.name in home for home in homes.values()):
+            raise PrismError(f"the name '{item.name}' is used twice", item.position)
+        homes[type(item)][item.name] = item
 
     def resolve(self, expression: ast.Expression, renaming: Mapping[str, str] | None = None) -> Node:
         """A typed expression; names are first passed through the module's renaming."""
-        if isinstance(expression, ast.NumberLiteral):
-            value = expression.value
-            return literal(int(value) if expression.is_integer else value, expression.position)
-        if isinstance(expression, ast.Boolean):
+        if isinstance(expression, ast.Literal):
             return literal(expression.value, expression.position)
         if isinstance(expression, ast.Name):
             return self._name(expression.name, expression.position, renaming or {})
@@ -204,20 +199,14 @@ class Scope:
             return literal(Fraction(node.value), constant.position)
         return node
 
-    def extended(self, found: ast.PropertyFile, constants: Mapping[str, Number]) -> Scope:
+    def extended(self, found: ast.File, constants: Mapping[str, Number]) -> Scope:
         """The model's names and those of a properties file, with values for constants of that file."""
         scope = copy(self.of_the_model or self)
         scope.of_the_model = self.of_the_model or self
         scope.constants, scope.formulas = dict(scope.constants), dict(scope.formulas)
         scope.labels, scope._memo, scope._given = dict(scope.labels), dict(scope._memo), {**scope._given, **constants}
-        declared: list[ast.Constant | ast.Formula] = [*found.constants, *found.formulas]
-        for item in declared:
-            if item.name in scope.variables or item.name in scope.constants or item.name in scope.formulas:
-                raise PrismError(f"the name '{item.name}' is used twice", item.position)
-            if isinstance(item, ast.Constant):
-                scope.constants[item.name] = item
-            else:
-                scope.formulas[item.name] = item
+        for item in (*found.constants, *found.formulas):
+            scope.declare(item)
         for name in constants:
             if name not in {c.name for c in found.constants}:
                 raise PrismError(f"the properties have no constant '{name}' to define", NOWHERE)
@@ -231,9 +220,9 @@ class Scope:
             raise PrismError(f'the label "{label.name}" is defined twice', label.position)
         self.labels[label.name] = _typed(label.value, Type.BOOL, "a label", self, {})
 
-    def number(self, expression: ast.Expression, what: str) -> int:
+    def number(self, expression: ast.Expression, what: str, renaming: Mapping[str, str] | None = None) -> int:
         """A constant integer, for bounds, initial values and step bounds."""
-        node = self.resolve(expression)
+        node = self.resolve(expression, renaming)
         if not node.is_literal or node.type is not Type.INT:
             raise PrismError(f"{what} must be a constant integer", expression.position)
         return int(node.value)
@@ -257,7 +246,7 @@ def _convert(value: Number, constant: ast.Constant) -> bool | int | Fraction:
     return number
 
 
-def link(model: ast.ModelFile, constants: Mapping[str, Number]) -> Program:
+def link(model: ast.File, constants: Mapping[str, Number]) -> Program:
     """Resolve a parsed file against values for (some of) its constants."""
     if not model.modules:
         raise PrismError("the model has no module", NOWHERE)
@@ -291,7 +280,7 @@ def link(model: ast.ModelFile, constants: Mapping[str, Number]) -> Program:
     )  # fmt: skip
 
 
-def _initial(model: ast.ModelFile, scope: Scope) -> Node | None:
+def _initial(model: ast.File, scope: Scope) -> Node | None:
     """The predicate of init … endinit, which takes the place of all initial values of variables."""
     if not model.initial:
         return None
@@ -328,11 +317,11 @@ def _expand(modules: tuple[ast.Module | ast.Renaming, ...]) -> list[tuple[ast.Mo
         renaming = {old: pairs.get(new, new) for old, new in inner.items()} | {
             o: n for o, n in pairs.items() if o not in inner
         }
-        known[module.name] = (ast.Module(module.name, base.variables, base.commands, module.position), renaming)
+        known[module.name] = (replace(base, name=module.name, position=module.position), renaming)
     return list(known.values())
 
 
-def _warn_of_renamings(model: ast.ModelFile, scope: Scope, actions: Collection[str]) -> None:
+def _warn_of_renamings(model: ast.File, scope: Scope, actions: Collection[str]) -> None:
     """PRISM and Storm accept a renaming of a name that the model does not have: it may be a slip, so say it."""
     known = {*scope.variables, *scope.constants, *scope.formulas, *actions}
     known |= {c.action for m in model.modules if isinstance(m, ast.Module) for c in m.commands if c.action}
@@ -350,24 +339,18 @@ def _variable(
     v: ast.Variable, owner: int | None, index: int, renaming: Mapping[str, str], scope: Scope
 ) -> StateVariable:
     name = renaming.get(v.name, v.name)
-    if v.low is None or v.high is None:
+    if v.bounds[0] is None or v.bounds[1] is None:
         initial = scope.resolve(v.initial, renaming) if v.initial else literal(False, v.position)
         if not initial.is_literal or initial.type is not Type.BOOL:
             raise PrismError(f"the initial value of '{name}' must be a constant boolean", v.position)
         return StateVariable(name, index, 0, 1, int(initial.value), True, owner, v.position)
 
-    def constant(expression: ast.Expression, what: str) -> int:
-        node = scope.resolve(expression, renaming)
-        if not node.is_literal or node.type is not Type.INT:
-            raise PrismError(f"the {what} of '{name}' must be a constant integer", expression.position)
-        return int(node.value)
-
-    low, high = constant(v.low, "lower bound"), constant(v.high, "upper bound")
+    low, high = (scope.number(end, f"a bound of '{name}'", renaming) for end in v.bounds if end is not None)
     if low > high:
         raise PrismError(f"variable '{name}' has the empty range [{low}..{high}]", v.position)
     if max(abs(low), abs(high)) >= 2**MAX_BITS:
         raise PrismError(f"the range [{low}..{high}] of '{name}' is too large", v.position)
-    initial_value = constant(v.initial, "initial value") if v.initial else low
+    initial_value = scope.number(v.initial, f"the initial value of '{name}'", renaming) if v.initial else low
     if not low <= initial_value <= high:
         raise PrismError(f"the initial value {initial_value} of '{name}' is outside [{low}..{high}]", v.position)
     return StateVariable(name, index, low, high, initial_value, False, owner, v.position)

@@ -2,7 +2,7 @@
 
 Nodes compare by identity, so that later passes can share and memoise them. Chains of ``+``, ``*``, ``&`` and ``|``
 are one node with many arguments: a label with a thousand alternatives is then flat, and `MAX_DEPTH` only meets real
-nesting.
+nesting. Fields stand in the order of the grammar's rules, which `parser` relies on.
 """
 
 from __future__ import annotations
@@ -25,14 +25,10 @@ class Expression:
 
 
 @dataclass(frozen=True, eq=False)
-class NumberLiteral(Expression):
-    value: Fraction
-    is_integer: bool
+class Literal(Expression):
+    """A boolean, an integer, or a decimal as the fraction that it is."""
 
-
-@dataclass(frozen=True, eq=False)
-class Boolean(Expression):
-    value: bool
+    value: bool | int | Fraction
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,152 +58,127 @@ class Apply(Expression):
 
 
 @dataclass(frozen=True, eq=False)
-class Temporal(Expression):
-    """A path operator F, G, X, U, W or R with its step bounds; ``left`` is None for F, G and X.
+class Temporal(Apply):
+    """A path operator F, G, X (one argument), U, W or R (two) with its step bounds.
 
     ``low`` and ``high`` are inclusive after `strict_low`, `strict_high` have been taken into account.
     """
 
-    operator: str
-    left: Expression | None
-    right: Expression
     low: Expression | None = None
     high: Expression | None = None
     strict_low: bool = False
     strict_high: bool = False
 
-    def __post_init__(self) -> None:
-        depth = 1 + max(e.depth for e in (self.left, self.right) if e is not None)
-        if depth > MAX_DEPTH:
-            raise PrismError(f"expression nested more than {MAX_DEPTH} levels deep", self.position)
-        object.__setattr__(self, "depth", depth)
+    @property
+    def left(self) -> Expression | None:
+        return self.arguments[0] if len(self.arguments) == 2 else None
 
     @property
-    def is_bounded(self) -> bool:
-        return self.low is not None or self.high is not None
+    def right(self) -> Expression:
+        return self.arguments[-1]
 
 
 def is_temporal(expression: Expression) -> bool:
     """Whether a path operator occurs in it."""
-    if isinstance(expression, Apply):
-        return any(is_temporal(a) for a in expression.arguments)
-    return isinstance(expression, Temporal)
+    if isinstance(expression, Temporal):
+        return True
+    return isinstance(expression, Apply) and any(is_temporal(a) for a in expression.arguments)
 
 
 @dataclass(frozen=True)
-class Constant:
+class Declared:
+    """What has a place in the file."""
+
+    position: Position
+
+
+@dataclass(frozen=True)
+class Constant(Declared):
     name: str
     type: str  # "int", "double" or "bool"
     value: Expression | None
-    position: Position
 
 
 @dataclass(frozen=True)
-class Formula:
+class Formula(Declared):
     name: str
     value: Expression
-    position: Position
 
 
 @dataclass(frozen=True)
-class Label:
+class Label(Declared):
     name: str
     value: Expression
-    position: Position
 
 
 @dataclass(frozen=True)
-class Variable:
-    """A state variable; `low` and `high` are None for a boolean one."""
+class Variable(Declared):
+    """A state variable; the bounds are (None, None) for a boolean one."""
 
     name: str
-    low: Expression | None
-    high: Expression | None
+    bounds: tuple[Expression | None, Expression | None]
     initial: Expression | None
-    position: Position
 
 
 @dataclass(frozen=True)
-class Assignment:
+class Assignment(Declared):
     variable: str
     value: Expression
-    position: Position
 
 
 @dataclass(frozen=True)
-class ParsedUpdate:
+class ParsedUpdate(Declared):
     """``probability : (x'=…) & (y'=…)``; no probability means one; `upper` is the right end of ``[low, high]``."""
 
     probability: Expression | None
+    upper: Expression | None
     assignments: tuple[Assignment, ...]
-    position: Position
-    upper: Expression | None = None
 
 
 @dataclass(frozen=True)
-class ParsedCommand:
+class ParsedCommand(Declared):
     action: str | None
     guard: Expression
     updates: tuple[ParsedUpdate, ...]
-    position: Position
 
 
 @dataclass(frozen=True)
-class Module:
+class Module(Declared):
     name: str
     variables: tuple[Variable, ...]
     commands: tuple[ParsedCommand, ...]
-    position: Position
 
 
 @dataclass(frozen=True)
-class Renaming:
+class Renaming(Declared):
     """``module B = A [x=y, …] endmodule``."""
 
     name: str
     base: str
     pairs: tuple[tuple[str, str], ...]
-    position: Position
 
 
 @dataclass(frozen=True)
-class ParsedRewardItem:
+class ParsedRewardItem(Declared):
     """One line of a rewards block; `on_transition` with action None is for unlabelled commands (``[] g : v;``)."""
 
     on_transition: bool
     action: str | None
     guard: Expression
     value: Expression
-    position: Position
 
 
 @dataclass(frozen=True)
-class ParsedRewards:
+class ParsedRewards(Declared):
     name: str | None
     items: tuple[ParsedRewardItem, ...]
-    position: Position
 
 
 @dataclass(frozen=True)
-class InitialStates:
+class InitialStates(Declared):
     """``init … endinit``."""
 
     predicate: Expression
-    position: Position
-
-
-@dataclass(frozen=True)
-class ModelFile:
-    """A parsed file: declarations in the order of the text."""
-
-    kind: str  # "mdp" or "dtmc"
-    constants: tuple[Constant, ...]
-    formulas: tuple[Formula, ...]
-    labels: tuple[Label, ...]
-    variables: tuple[Variable, ...]  # global ones
-    modules: tuple[Module | Renaming, ...]
-    rewards: tuple[ParsedRewards, ...]
-    initial: tuple[InitialStates, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -221,7 +192,7 @@ class RewardPath:
 
 
 @dataclass(frozen=True)
-class Property:
+class Property(Declared):
     """A parsed property.
 
     quantity : "P" or "R".
@@ -235,7 +206,6 @@ class Property:
     nature: str
     reward: str | int | None
     path: Expression | RewardPath
-    position: Position
     comparison: str = ""
     threshold: Expression | None = None
     filter: tuple[str, Expression | None] | None = None
@@ -243,10 +213,26 @@ class Property:
 
 
 @dataclass(frozen=True)
-class PropertyFile:
-    """A parsed properties file; a property that cannot be read is the error that says why."""
+class File:
+    """A model or a properties file, declarations in the order of the text.
 
+    kind : "mdp" or "dtmc", of a model.
+    variables : global ones.
+    properties : of a properties file; one that cannot be read is the error that says why.
+    """
+
+    kind: str
     constants: tuple[Constant, ...]
     formulas: tuple[Formula, ...]
     labels: tuple[Label, ...]
+    variables: tuple[Variable, ...]
+    modules: tuple[Module | Renaming, ...]
+    rewards: tuple[ParsedRewards, ...]
+    initial: tuple[InitialStates, ...]
     properties: tuple[Property | PrismError, ...]
+
+    @staticmethod
+    def of(kind: str, items: tuple[object, ...]) -> File:
+        kinds = (Constant, Formula, Label, Variable, (Module, Renaming), ParsedRewards, InitialStates)
+        parts = [tuple(i for i in items if isinstance(i, k)) for k in (*kinds, (Property, PrismError))]
+        return File(kind, *parts)  # type: ignore[arg-type]

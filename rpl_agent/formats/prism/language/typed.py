@@ -116,39 +116,29 @@ def _factors(node: Node) -> list[Node]:
     return [node]
 
 
+#: what operators need, and the type that they give (None: int if all arguments are, else double)
+_RULES: dict[str, tuple[str, Type | None]] = {
+    **dict.fromkeys(("+", "*", "neg", "min", "max", "pow"), ("numbers", None)),
+    **dict.fromkeys(("floor", "ceil", "round"), ("a number", Type.INT)),
+    **dict.fromkeys(("&", "|", "!", "=>", "<=>"), ("booleans", Type.BOOL)),
+    **dict.fromkeys(("<", "<=", ">", ">="), ("numbers", Type.BOOL)),
+    **dict.fromkeys(("=", "!="), ("two numbers or two booleans", Type.BOOL)),
+    "/": ("numbers", Type.DOUBLE), "mod": ("integers", Type.INT),
+}  # fmt: skip
+
+
 def _type_of(operator: str, arguments: tuple[Node, ...], position: Position) -> Type:
-    kinds = [a.type for a in arguments]
-    numeric = all(k is not Type.BOOL for k in kinds)
-    integer = all(k is Type.INT for k in kinds)
-    if operator in ("+", "*", "neg", "min", "max", "pow"):
-        _require(numeric, operator, "numbers", arguments, position)
-        return Type.INT if integer else Type.DOUBLE
-    if operator == "/":
-        _require(numeric, operator, "numbers", arguments, position)
-        return Type.DOUBLE
-    if operator in ("floor", "ceil", "round"):
-        _require(numeric, operator, "a number", arguments, position)
-        return Type.INT
-    if operator == "mod":
-        _require(integer, operator, "integers", arguments, position)
-        return Type.INT
-    if operator in ("&", "|", "!", "=>", "<=>"):
-        _require(all(k is Type.BOOL for k in kinds), operator, "booleans", arguments, position)
-        return Type.BOOL
-    if operator in ("<", "<=", ">", ">="):
-        _require(numeric, operator, "numbers", arguments, position)
-        return Type.BOOL
-    if operator in ("=", "!="):
-        _require(
-            numeric or all(k is Type.BOOL for k in kinds), operator, "two numbers or two booleans", arguments, position
-        )
-        return Type.BOOL
+    kinds = {a.type for a in arguments}
     if operator == "?:":
-        _require(kinds[0] is Type.BOOL, "?:", "a boolean condition", arguments[:1], position)
-        branches = set(kinds[1:])
+        _require(arguments[0].type is Type.BOOL, "?:", "a boolean condition", arguments[:1], position)
+        branches = {a.type for a in arguments[1:]}
         _require(len(branches) == 1 or Type.BOOL not in branches, "?:", "branches of one type", arguments[1:], position)
         return branches.pop() if len(branches) == 1 else Type.DOUBLE
-    raise PrismError(f"unknown operator '{operator}'", position)
+    wanted, result = _RULES[operator]
+    numeric, integer, boolean = Type.BOOL not in kinds, kinds == {Type.INT}, kinds == {Type.BOOL}
+    holds = {"booleans": boolean, "integers": integer, "numbers": numeric, "a number": numeric}
+    _require(holds.get(wanted, numeric or boolean), operator, wanted, arguments, position)
+    return result or (Type.INT if integer else Type.DOUBLE)
 
 
 def _require(holds: bool, operator: str, wanted: str, arguments: tuple[Node, ...], position: Position) -> None:

@@ -31,7 +31,7 @@ COMMANDS, ROWS = "commands", "rows"
 
 
 def link_unknown(
-    model: ast.ModelFile, constants: Mapping[str, Number], unknown: str | Sequence[str] | None, tie_modules: bool,
+    model: ast.File, constants: Mapping[str, Number], unknown: str | Sequence[str] | None, tie_modules: bool,
     tolerance: Fraction = Fraction(0),
 ) -> tuple[Program, UnknownCommands]:  # fmt: skip
     """The program with what shall be unknown as parameters, and what is known about those."""
@@ -58,7 +58,7 @@ class UnknownCommands:
     kept : whether some command is as it stands in the file, for some values of variables
     """
 
-    def __init__(self, model: ast.ModelFile, tie_modules: bool, tolerance: Fraction):
+    def __init__(self, model: ast.File, tie_modules: bool, tolerance: Fraction):
         self.tolerance, self.kept = tolerance, False
         self.scaled: list[Fraction] = []
         self.root = {m.name: m.name for m in model.modules}
@@ -183,8 +183,8 @@ def _is_zero(node: Node | None) -> bool:
 
 
 def forget_constants(
-    model: ast.ModelFile, constants: Mapping[str, Number], names: Sequence[str]
-) -> tuple[ast.ModelFile, dict[str, Number], dict[str, Fraction]]:
+    model: ast.File, constants: Mapping[str, Number], names: Sequence[str]
+) -> tuple[ast.File, dict[str, Number], dict[str, Fraction]]:
     """(file, constants, truth): the named constants without their values, and those values."""
     declared = {c.name: c for c in model.constants}
     scope = link(model, constants).scope
@@ -192,7 +192,7 @@ def forget_constants(
     for name in names:
         if name not in declared:
             raise PrismError(f"there is no constant '{name}' to be unknown (constants: {listed(declared)})", NOWHERE)
-        node = scope.resolve(ast.Name(position=declared[name].position, name=name))
+        node = scope.resolve(ast.Name(declared[name].position, name))
         if node.parametric:
             raise PrismError(f"the constant '{name}' has no value: it is unknown already", declared[name].position)
         value = evaluate(node, [0] * len(scope.variables))

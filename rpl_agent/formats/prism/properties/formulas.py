@@ -16,16 +16,24 @@ from rpl_agent.formats.prism.language.typed import Type
 from rpl_agent.formats.prism.properties import automaton as ltl
 from rpl_agent.model.pmdp import ParametricMDP
 
-_WEAK_TO_STRONG = ("?:", "=>", "<=>", "|", "&", "!", "=", "!=", "<", "<=", ">", ">=", "+", "*", "/", "neg")
-_CONNECTIVES = ("&", "|", "!", "=>", "<=>")
+#: how operators are written, from weak to strong
+_TEXT = {
+    "?:": "{} ? {} : {}", "=>": " => ", "<=>": " <=> ", "|": " | ", "&": " & ", "!": "!{}", "=": "=", "!=": "!=",
+    "<": "<", "<=": "<=", ">": ">", ">=": ">=", "+": " + ", "*": "*", "/": "/", "neg": "-{}",
+}  # fmt: skip
+_STRENGTH = {operator: level for level, operator in enumerate(_TEXT)}
+_CONNECTIVES: dict[str, Callable[[list[np.ndarray]], np.ndarray]] = {
+    "&": np.logical_and.reduce, "|": np.logical_or.reduce, "!": lambda masks: ~masks[0],
+    "=>": lambda masks: ~masks[0] | masks[1], "<=>": lambda masks: masks[0] == masks[1],
+}  # fmt: skip
 
 
 def opposite(expression: ast.Expression) -> ast.Expression:
     """The negation, without a double one."""
     if isinstance(expression, ast.Apply) and expression.operator == "!":
         return expression.arguments[0]
-    if isinstance(expression, ast.Boolean):
-        return ast.Boolean(expression.position, not expression.value)
+    if isinstance(expression, ast.Literal):
+        return ast.Literal(expression.position, not expression.value)
     return ast.Apply(expression.position, "!", (expression,))
 
 
@@ -59,14 +67,7 @@ def _mask(expression: ast.Expression, program: Program, pmdp: ParametricMDP, col
         known = listed(f'"{n}"' for n in sorted(pmdp.labels))
         raise PrismError(f'unknown label "{expression.name}" (known: {known})', expression.position)
     if isinstance(expression, ast.Apply) and expression.operator in _CONNECTIVES:
-        masks = [_mask(a, program, pmdp, columns) for a in expression.arguments]
-        if expression.operator == "&":
-            return np.logical_and.reduce(masks)
-        if expression.operator == "|":
-            return np.logical_or.reduce(masks)
-        if expression.operator == "!":
-            return ~masks[0]
-        return ~masks[0] | masks[1] if expression.operator == "=>" else masks[0] == masks[1]
+        return _CONNECTIVES[expression.operator]([_mask(a, program, pmdp, columns) for a in expression.arguments])
     node = program.scope.resolve(expression)
     if node.type is not Type.BOOL:
         raise PrismError(f"type error: a state formula must be bool, this is {node.type.value}", expression.position)
@@ -111,7 +112,7 @@ def _normal(e: ast.Expression, atoms: list[ast.Expression], positive: bool, step
             low = steps(e.low, False) + (1 if e.strict_low else 0)
         high = None if e.high is None else steps(e.high, e.strict_high)
         if e.left is None:
-            atoms.append(ast.Boolean(e.position, True))
+            atoms.append(ast.Literal(e.position, True))
             # F f = true U f, G f = false R f
             return _until(("ap", len(atoms) - 1), inner, low, high, positive, e.operator == "F")
         left = _normal(e.left, atoms, positive, steps)
@@ -147,11 +148,11 @@ def _until(
 # -- text -------------------------------------------------------------------------------------------------------------
 def unparse(expression: ast.Expression, outer: int = -1) -> str:
     """PRISM text of an expression: the name of the label made for it."""
-    if isinstance(expression, ast.NumberLiteral):
+    if isinstance(expression, ast.Literal):
         value = expression.value
+        if isinstance(value, bool):
+            return str(value).lower()
         return str(value.numerator) if value.denominator == 1 else str(float(value))
-    if isinstance(expression, ast.Boolean):
-        return str(expression.value).lower()
     if isinstance(expression, ast.Name):
         return expression.name
     if isinstance(expression, ast.LabelName):
@@ -160,19 +161,11 @@ def unparse(expression: ast.Expression, outer: int = -1) -> str:
         return _unparse_path(expression)
     assert isinstance(expression, ast.Apply)
     operator, arguments = expression.operator, expression.arguments
-    if operator not in _WEAK_TO_STRONG:
+    if operator not in _TEXT:
         return f"{operator}({', '.join(unparse(a) for a in arguments)})"
-    level = _WEAK_TO_STRONG.index(operator)
+    level = _STRENGTH[operator]
     parts = [unparse(a, level) for a in arguments]
-    if operator == "?:":
-        text = f"{parts[0]} ? {parts[1]} : {parts[2]}"
-    elif operator == "neg":
-        text = f"-{parts[0]}"
-    elif operator == "!":
-        text = f"!{parts[0]}"
-    else:
-        tight = operator in ("=", "!=", "<", "<=", ">", ">=", "*", "/")
-        text = (operator if tight else f" {operator} ").join(parts)
+    text = _TEXT[operator].format(*parts) if "{}" in _TEXT[operator] else _TEXT[operator].join(parts)
     return f"({text})" if level <= outer else text
 
 

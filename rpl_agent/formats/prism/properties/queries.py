@@ -12,8 +12,8 @@ from rpl_agent.formats.prism.language import syntax as ast
 from rpl_agent.formats.prism.language.errors import PrismError
 from rpl_agent.formats.prism.language.scope import Program
 from rpl_agent.formats.prism.language.typed import Type
+from rpl_agent.formats.prism.properties.automaton import product
 from rpl_agent.formats.prism.properties.formulas import labelled, linear_time, mask_of, opposite, unparse
-from rpl_agent.formats.prism.properties.product import product
 from rpl_agent.model.building.validation import expression_range
 from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Unreached
 from rpl_agent.model.pmdp import ParametricMDP
@@ -147,7 +147,7 @@ def _direct(
     """(target, avoid, horizon, complement, model) where reachability of labels is all that is asked; else None."""
     if not isinstance(path, ast.Temporal) or path.operator == "X" or path.low is not None:
         return None
-    if any(e is not None and ast.is_temporal(e) for e in (path.left, path.right)):
+    if any(map(ast.is_temporal, path.arguments)):
         return None
     horizon = None if path.high is None else _steps(path.high, path.strict_high, program)
     left, right = path.left, path.right
@@ -163,7 +163,7 @@ def _direct(
         target, avoid, negative = opposite(right), left, True
     goal, pmdp = labelled(target, program, pmdp)
     lost = None
-    if avoid is not None and not (isinstance(avoid, ast.Boolean) and not avoid.value):
+    if avoid is not None and not (isinstance(avoid, ast.Literal) and not avoid.value):
         lost, pmdp = labelled(avoid, program, pmdp)
     return goal, lost, horizon, negative, pmdp
 
