@@ -263,7 +263,7 @@ class RPLAgent(Queries):
         if target is None:
             raise ModelError("this agent was saved outside learn(): nothing to resume, call learn(budget=...)")
         if budget is not None:
-            self.session.target = target.with_goal(budget)
+            self.session.target = replace(target, goal=int(budget))
         return self._run(callback, progress_bar, "RPL", None)
 
     def _run(self, callback: Any, progress_bar: bool, name: str, folder: Any) -> RPLAgent:

@@ -8,7 +8,7 @@ one of them is reached. Every schedule is sound, because the guarantee holds joi
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -202,9 +202,6 @@ class Target:
         if not whole or isinstance(budget, bool) or int(budget) < 1:
             raise ModelError(f"budget {budget!r} must be a whole number of {unit}, at least 1")
         return cls(unit, done + int(budget), stop_when_gap, log_interval)
-
-    def with_goal(self, goal: int) -> Target:
-        return replace(self, goal=int(goal))
 
     def is_done(self, episodes: int, steps: int) -> bool:
         return (episodes if self.unit == "episodes" else steps) >= self.goal

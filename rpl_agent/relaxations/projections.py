@@ -123,7 +123,7 @@ def _product_ranges(region: ParameterRegion, pmdp: ParametricMDP) -> tuple[np.nd
     forms = found.forms
     lower, upper, slack = enclosure(forms, *region.box())
     lower, upper = np.maximum(lower - slack, 0.0), np.maximum(upper + slack, 0.0)
-    affine = np.flatnonzero(found.degrees == 1)
+    affine = np.flatnonzero(found.forms.degrees == 1)
     weights = np.asarray(forms.coefficients[affine][:, 1:] @ forms.monomials[1:].astype(float))
     reach = np.max(np.abs(region.box()), axis=0)
     slack = 8 * UNIT_ROUNDOFF * (1.0 + np.abs(forms.constant[affine]) + np.abs(weights) @ reach)

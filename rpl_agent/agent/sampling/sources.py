@@ -25,7 +25,7 @@ class SimulatorSource:
     """The compiled path: many episodes per call."""
 
     def __init__(self, simulator: Simulator, experience: Experience, objective: Objective):
-        self._simulator = simulator
+        self.simulator = simulator
         self._sign = 1.0 if objective.sense is Sense.MAX else -1.0  # environments pay costs as negative rewards
         self._can_cut = objective.horizon is None or simulator.max_steps < objective.horizon
         self._experience = experience
@@ -33,7 +33,7 @@ class SimulatorSource:
         self._max_steps = simulator.max_steps
 
     def collect(self, request: Request, done: SampledBatch) -> None:
-        limits, experience, simulator = request.limits, self._experience, self._simulator
+        limits, experience, simulator = request.limits, self._experience, self.simulator
         while done.episodes < min(request.pause, request.episodes_left) and done.steps < request.steps_left:
             left = request.steps_left - done.steps
             # growing with the data, so that marks fall due close to where the geometric schedule wants them
@@ -62,10 +62,6 @@ class SimulatorSource:
             if done.due or done.interrupted:
                 break
         simulator.max_steps = self._max_steps
-
-    @property
-    def simulator(self) -> Simulator:
-        return self._simulator
 
 
 def generator_state(env: Any) -> Any:

@@ -19,6 +19,7 @@ import tempfile
 import warnings
 import zipfile
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,8 @@ def _write(path: Path, blob: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.chmod(name, 0o644)  # mkstemp makes it private; a checkpoint is as readable as the logs beside it
-        if _is_whole(path):  # never let a damaged file take the place of a good previous one
+        with suppress(CheckpointError):  # never let a damaged file take the place of a good previous one
+            read(path)
             _keep_previous(path)
         os.replace(name, path)
     except BaseException:
@@ -145,14 +147,6 @@ def _read_members(archive: zipfile.ZipFile, path: Path) -> dict[str, bytes]:
         if info.file_size > MAX_BYTES or info.file_size > MAX_RATIO * max(info.compress_size, 1) + 4096:
             raise CheckpointError(f"{path}: {info.filename} claims {info.file_size} bytes, refused")
     return {name: archive.read(name) for name in names}
-
-
-def _is_whole(path: Path) -> bool:
-    try:
-        read(path)
-    except CheckpointError:
-        return False
-    return True
 
 
 def _keep_previous(path: Path) -> None:

@@ -71,13 +71,8 @@ class Factors:
     @cached_property
     def affine(self) -> np.ndarray:
         """(F,) bool: expressions of which all factors are affine."""
-        curved = (self.degrees > 1).astype(np.int64)
+        curved = (self.forms.degrees > 1).astype(np.int64)
         return np.asarray(self.powers @ curved == 0)
-
-    @cached_property
-    def degrees(self) -> np.ndarray:
-        """(n,) the degree of every form."""
-        return self.forms.degrees
 
 
 def factors(pmdp: ParametricMDP) -> Factors:
