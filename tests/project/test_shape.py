@@ -34,7 +34,7 @@ LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_879,
     "rpl_agent": 1_707,
     "rpl_agent/_core": 296,
-    "rpl_agent/agent": 7_202,
+    "rpl_agent/agent": 7_188,
     "rpl_agent/baselines": 1_120,
     "rpl_agent/cli": 1_714,
     "rpl_agent/coupled": 2_027,
@@ -42,7 +42,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/experiments": 2_182,
     "rpl_agent/formats": 6_105,
     "rpl_agent/likelihood": 3_443,
-    "rpl_agent/model": 4_160,
+    "rpl_agent/model": 4_155,
     "rpl_agent/plotting": 463,
     "rpl_agent/proof": 658,
     "rpl_agent/regions": 2_165,
@@ -184,7 +184,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 41_398
+    assert sum(LINES_OF_PACKAGE.values()) <= 41_379
 
 
 def test_folders_are_not_crowded():
