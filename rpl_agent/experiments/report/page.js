@@ -12,7 +12,7 @@ function colours() {
 
 function merged(layout) {
   const theme = colours(), narrow = window.innerWidth < 640;
-  const legend = narrow ? { orientation: "h", y: -0.25 } : {};
+  const legend = narrow ? { orientation: "h", y: -0.4 } : {};
   return {
     ...layout, ...theme, legend: { ...(layout.legend || {}), ...legend },
     xaxis: { ...theme.xaxis, ...(layout.xaxis || {}) }, yaxis: { ...theme.yaxis, ...(layout.yaxis || {}) },
