@@ -20,6 +20,7 @@ import numpy as np
 from rpl_agent._core import UNIT_ROUNDOFF, Struct, core
 from rpl_agent.coupled.box_frame import BoxFrame, cube_sizes
 from rpl_agent.model.csr import gather
+from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.frame import Frame
@@ -35,6 +36,11 @@ THREADED = 50_000
 class Side(Enum):
     UPPER = 1.0
     LOWER = -1.0
+
+    @classmethod
+    def own(cls, sense: Sense) -> Side:
+        """The side on which the agent's policy is bounded."""
+        return cls.LOWER if sense is Sense.MAX else cls.UPPER
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from rpl_agent.coupled.expansion import ValueExpansion, expansion_of
 from rpl_agent.coupled.find import find_bound
 from rpl_agent.coupled.horizon import StepExpansion, greedy_rules
 from rpl_agent.coupled.pieces import worst_of_pieces
-from rpl_agent.model.objective import Nature, Objective, Sense
+from rpl_agent.model.objective import Nature, Objective
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.frame import Frame, frame_of
@@ -91,7 +91,7 @@ def coupled_bounds(
     search, proof = Search(problem, expansion.policy, directions), AffineProof(problem, region)
     found, slope = {Side.LOWER: -np.inf, Side.UPPER: np.inf}, expansion.gradient[problem.pmdp.initial_state]
     for side in Side:
-        every_policy = policy is None and side is not _own_side(objective)
+        every_policy = policy is None and side is not Side.own(objective.sense)
         best = _without_slack(expansion, region, side, problem.pmdp.initial_state)
         limit, gap = known[0] if side is Side.LOWER else known[1], known[1] - known[0]
         # A given policy is evaluated as sharply as one that was found here, whatever is known already.
@@ -114,16 +114,11 @@ def _horizon_bounds(problem: Problem, region: Region, frame: Frame, policy: Poli
     found, state = {Side.LOWER: -np.inf, Side.UPPER: np.inf}, problem.pmdp.initial_state
     expansion = StepExpansion.of(problem, frame, chosen)
     for side in Side:
-        every_policy = policy is None and side is not _own_side(problem.objective)
+        every_policy = policy is None and side is not Side.own(problem.objective.sense)
         bound = expansion.bound(side, every_policy)
         if not proof.issues(bound):
             found[side] = bound.at(region, state)
     return CoupledBounds(found[Side.LOWER], found[Side.UPPER], chosen, _in_region(frame, bound.gradient[-1, state]))
-
-
-def _own_side(objective: Objective) -> Side:
-    """The side on which the agent's policy is bounded."""
-    return Side.LOWER if objective.sense is Sense.MAX else Side.UPPER
 
 
 def _in_region(frame: Frame, slope: np.ndarray) -> np.ndarray:

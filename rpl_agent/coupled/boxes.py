@@ -175,8 +175,7 @@ class BoxBounds:
         return expansion_of(self.problem, frame, self.policy, self._start)
 
     def _every_policy(self, side: Side) -> bool:
-        own = Side.LOWER if self.objective.sense is Sense.MAX else Side.UPPER
-        return self.policy is None and side is not own
+        return self.policy is None and side is not Side.own(self.objective.sense)
 
     def _affine(self, side: Side, expansion: ValueExpansion, cell: Box | Polytope) -> float:
         bound = find_bound(self.problem, expansion, side, self._every_policy(side))

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from rpl_agent._core import UNIT_ROUNDOFF
-from rpl_agent.regions.base import Region, RegionKernel, box_by_queries, checked_directions
+from rpl_agent.regions.base import Region, checked_directions
 from rpl_agent.regions.frame import Frame
 
 
-class Slab:
+class Slab(Region):
     """{x in region : low ≤ normal·x ≤ high}.
 
     For any μ, c·x = (c + μ normal)·x − μ normal·x, so the minimum over the region of (c + μ normal)·x, less μ · high
@@ -76,12 +76,6 @@ class Slab:
     def contains(self, points: np.ndarray) -> np.ndarray:
         level = np.atleast_2d(points) @ self.normal
         return self.region.contains(points) & (level >= self.low - 1e-9) & (level <= self.high + 1e-9)
-
-    def box(self) -> tuple[np.ndarray, np.ndarray]:
-        return box_by_queries(self)
-
-    def kernel(self) -> RegionKernel | None:
-        return None
 
 
 @dataclass(frozen=True)

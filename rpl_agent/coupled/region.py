@@ -22,7 +22,7 @@ from rpl_agent.coupled.affine import Side
 from rpl_agent.coupled.boxes import BoxBounds, BoxPiece
 from rpl_agent.errors import ModelError, PrecisionWarning
 from rpl_agent.model.domain import Domain
-from rpl_agent.model.objective import Objective, Sense
+from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 
@@ -172,7 +172,7 @@ def solve_region(
     search.deadline = began + time_limit
     search.run()
     least, most = search.witness(Side.LOWER), search.witness(Side.UPPER)
-    own = Side.LOWER if objective.sense is Sense.MAX else Side.UPPER
+    own = Side.own(objective.sense)
     policy, guarantee, boxes = _robust_policy(search, own)
     lower, upper = search.result(Side.LOWER), search.result(Side.UPPER)
     if not search.converged:

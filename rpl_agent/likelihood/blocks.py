@@ -153,7 +153,7 @@ def product_region(
 def single_block(pmdp: ParametricMDP, number: int) -> JointBlock:
     """A block that is one distribution, with a small model of its own as other blocks have."""
     blocks = factorisation(pmdp)
-    uses = _parameters_of_expressions(pmdp.table)
+    uses = parameters_of_expressions(pmdp.table)
     own = blocks.block_of_expression == number
     parameters = np.unique(uses[np.flatnonzero(own)].indices)
     of_parameter = np.full(pmdp.num_parameters, -1)
@@ -165,7 +165,7 @@ def single_block(pmdp: ParametricMDP, number: int) -> JointBlock:
 def _factorise(pmdp: ParametricMDP) -> Factorisation:
     table = pmdp.table
     of_parameter = _parameter_blocks(pmdp)
-    uses = _parameters_of_expressions(table)
+    uses = parameters_of_expressions(table)
     expression_block = np.full(table.num_expressions, -1)
     some = np.flatnonzero(np.diff(uses.indptr))
     expression_block[some] = of_parameter[uses.indices[uses.indptr[some]]]
@@ -185,7 +185,7 @@ def _factorise(pmdp: ParametricMDP) -> Factorisation:
     return Factorisation(len(kept), order, block_ptr, expression_block, single, rest, first, others)
 
 
-def _parameters_of_expressions(table: ExpressionTable) -> scipy.sparse.csr_array:
+def parameters_of_expressions(table: ExpressionTable) -> scipy.sparse.csr_array:
     """(F, d) nonzero where an expression uses a parameter."""
     pattern = scipy.sparse.csr_array(table.coefficients[:, 1:] != 0).astype(np.int64)
     if not table.is_plain:
@@ -196,7 +196,7 @@ def _parameters_of_expressions(table: ExpressionTable) -> scipy.sparse.csr_array
 
 def _parameter_blocks(pmdp: ParametricMDP) -> np.ndarray:
     """(d,) block of each parameter: connected through rows and rows of the domain."""
-    uses = _parameters_of_expressions(pmdp.table)
+    uses = parameters_of_expressions(pmdp.table)
     ones = np.ones(pmdp.num_transitions, dtype=np.int64)
     carries = scipy.sparse.csr_array((ones, pmdp.expression, pmdp.row_ptr), shape=(pmdp.num_rows, pmdp.num_expressions))
     links = scipy.sparse.vstack(
@@ -294,7 +294,7 @@ def _sub_model(pmdp: ParametricMDP, number: int, rows: np.ndarray, parameters: n
         pmdp,
         state_ptr=np.arange(len(rows) + 1), action=np.zeros(len(rows), np.int32), row_ptr=row_ptr,
         successor=np.arange(len(transitions)) - np.repeat(row_ptr[:-1], np.diff(row_ptr)), expression=local,
-        table=_sub_table(pmdp.table, expressions, parameters), domain=_sub_domain(pmdp.domain, parameters),
+        table=_sub_table(pmdp.table, expressions, parameters), domain=domain_of_block(pmdp.domain, parameters),
         initial_state=0, labels={}, rewards={}, action_names=("",), own_actions=None, variables={}, state_values=None,
         silent=None, name=f"block {number}",
     )  # fmt: skip
@@ -322,7 +322,8 @@ def _sub_table(table: ExpressionTable, expressions: np.ndarray, parameters: np.n
     return part
 
 
-def _sub_domain(domain: Domain, parameters: np.ndarray) -> Domain:
+def domain_of_block(domain: Domain, parameters: np.ndarray) -> Domain:
+    """What a domain says about the parameters (k,) of a block: no row of it is about another block as well."""
     A = scipy.sparse.csr_array(domain.A)
     touched = np.flatnonzero(np.diff(A.indptr))
     own = touched[np.isin(A.indices[A.indptr[touched]], parameters)]

@@ -69,10 +69,14 @@ class Region(Protocol):
         """Whether each of (n, r) points satisfies the region's constraints, up to 1e-9."""
 
     def box(self) -> tuple[np.ndarray, np.ndarray]:
-        """Outer bounds (lower (r,), upper (r,))."""
+        """Outer bounds (lower (r,), upper (r,)); from 2r support queries where nothing better is known."""
+        eye = np.eye(self.dimension)
+        values = self.minimize(np.vstack([eye, -eye]))
+        return values[: self.dimension], -values[self.dimension :]
 
     def kernel(self) -> RegionKernel | None:
         """Arrays for compiled queries, None where every query is a linear program."""
+        return None
 
 
 def checked_directions(directions: np.ndarray, dimension: int) -> np.ndarray:
@@ -101,10 +105,3 @@ def checked_box(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.nd
     if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
         raise ModelError("regions must be bounded: give finite lower and upper bounds of every coordinate")
     return lower, upper
-
-
-def box_by_queries(region: Region) -> tuple[np.ndarray, np.ndarray]:
-    """The outer box of a region from 2r support queries."""
-    eye = np.eye(region.dimension)
-    values = region.minimize(np.vstack([eye, -eye]))
-    return values[: region.dimension], -values[region.dimension :]

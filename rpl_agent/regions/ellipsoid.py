@@ -9,8 +9,8 @@ from rpl_agent.errors import ModelError
 from rpl_agent.regions.base import (
     CONTAINS_TOLERANCE,
     EllipsoidData,
+    Region,
     RegionKernel,
-    box_by_queries,
     checked_directions,
     checked_points,
 )
@@ -19,7 +19,7 @@ from rpl_agent.regions.base import (
 MAX_DEFECT = 0.5
 
 
-class Ellipsoid:
+class Ellipsoid(Region):
     """{x : (x - center)' H (x - center) <= radius2}.
 
     min a.x = a.center - sqrt(radius2 a'H^-1 a). H^-1 is kept as a factor L whose error is measured: if
@@ -89,9 +89,6 @@ class Ellipsoid:
         depth = share * (high - low)
         inside = (lower - low <= depth).all() and (high - upper <= depth).all()
         return bool(inside and (most - rhs <= share * (most - least)).all())
-
-    def box(self) -> tuple[np.ndarray, np.ndarray]:
-        return box_by_queries(self)
 
     def kernel(self) -> RegionKernel:
         return RegionKernel(None, self._data, None)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent._core import UNIT_ROUNDOFF
-from rpl_agent.regions.base import CONTAINS_TOLERANCE, RegionKernel, checked_box, checked_directions, checked_points
+from rpl_agent.regions.base import CONTAINS_TOLERANCE, Region, checked_box, checked_directions, checked_points
 from rpl_agent.regions.box import box_minimum
 
 
-class Hull:
+class Hull(Region):
     """{x in a box : lower_f <= constant_f + weights_f.x <= upper_f}, asked about the f themselves only.
 
     A query in the direction of some f, or against it, is answered by the bound of f; any other by the box.
@@ -58,6 +58,3 @@ class Hull:
 
     def box(self) -> tuple[np.ndarray, np.ndarray]:
         return self._box[0].copy(), self._box[1].copy()
-
-    def kernel(self) -> RegionKernel | None:
-        return None

@@ -8,7 +8,7 @@ import numpy as np
 
 from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.errors import ModelError
-from rpl_agent.regions.base import Region, RegionKernel, box_by_queries, checked_directions, checked_points
+from rpl_agent.regions.base import Region, RegionKernel, checked_directions, checked_points
 from rpl_agent.regions.box import Box
 from rpl_agent.regions.lp import LinearProgram
 from rpl_agent.regions.polytope import Polytope
@@ -61,7 +61,7 @@ class Intersection:
         return RegionKernel(polytope.polytope, ellipsoid, polytope.embedding)
 
 
-class Image:
+class Image(Region):
     """{embedding z : z in inner}: a region described in other coordinates than x, for example in all monomials.
 
     Parameters
@@ -105,9 +105,6 @@ class Image:
             rhs = np.concatenate([self.inner.b + 1e-9, x + slack, slack - x])
             inside.append(not LinearProgram(rows, rhs, self.inner.lower, self.inner.upper).proves_empty())
         return np.array(inside)
-
-    def box(self) -> tuple[np.ndarray, np.ndarray]:
-        return box_by_queries(self)
 
     def kernel(self) -> RegionKernel | None:
         inner = self.inner.kernel()

@@ -83,10 +83,7 @@ def linear_dimension(table: ExpressionTable) -> int:
 def linear_chart(table: ExpressionTable) -> LinearChart:
     """The chart of a table: parameters, monomials of higher degree, intermediate products; computed once.
 
-    Parameters
-    ----------
-    table : ExpressionTable
-        With dense reduction (at most 64 monomials; models with more go through `likelihood.blocks`).
+    Its reduction is dense (at most 64 monomials; models with more go through `likelihood.blocks`).
     """
     return cached_on(table, "lifting chart", _chart_of)
 
@@ -163,12 +160,7 @@ class ExpressionRows:
 
 
 def mccormick_rows(chart: LinearChart, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """McCormick's inequalities of all products over the bounds of z, and a middle tangent for squares.
-
-    Parameters
-    ----------
-    lower, upper : (n,) float64
-    """
+    """McCormick's inequalities of all products over the bounds (n,) of z, and a middle tangent for squares."""
     p, n = len(chart.products), len(lower)
     count = 4 * p + int((chart.products[:, 1] == chart.products[:, 2]).sum())
     rows, rhs = np.zeros((count, n)), np.empty(count)
@@ -201,16 +193,10 @@ def relax(
     tolerance: float = OBBT_TOLERANCE,
     rounds: int = OBBT_ROUNDS,
 ) -> Polytope:
-    """The linear relaxation of {z : rows z <= rhs, products hold} after rounds of OBBT.
+    """The linear relaxation of {z : rows z <= rhs, products hold}, rows (m, n), after rounds of OBBT.
 
-    Parameters
-    ----------
-    rows : (m, n) float64
-    rhs : (m,) float64
-    lower, upper : (n,) float64
-        First bounds of z.
-    tolerance : float
-        A bound that moves by less than this share of its first width counts as settled.
+    lower, upper : (n,) first bounds of z
+    tolerance : a bound that moves by less than this share of its first width counts as settled
     """
     if not len(chart.products):
         return Polytope(rows, rhs, lower, upper)

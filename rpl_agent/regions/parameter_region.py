@@ -27,6 +27,7 @@ from rpl_agent.model.unused import without_unused
 from rpl_agent.regions.base import Region, RegionKernel
 from rpl_agent.regions.ellipsoid import Ellipsoid
 from rpl_agent.regions.frame import Frame, FrameForms, frame_of
+from rpl_agent.regions.lifting import ExpressionRows
 from rpl_agent.regions.polytope import Polytope
 
 #: Above this many parameters expressions are bounded one by one: their curvatures would be too many numbers.
@@ -152,12 +153,10 @@ def affine_rows(core: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> Pa
     """The domain of a model without unused parameters, and lower_f ≤ f ≤ upper_f (F,) of its affine expressions."""
     domain, table = core.domain, core.table
     constant, weights = cached_on(table, "affine slopes", _affine_slopes)
-    used = np.flatnonzero(weights.any(axis=1) & ((lower > 0.0) | (upper < 1.0)))
-    w, c = weights[used], constant[used]
+    told = (lower > 0.0) | (upper < 1.0)
     reach = np.maximum(np.abs(domain.lower), np.abs(domain.upper))
-    slack = 8 * UNIT_ROUNDOFF * (1.0 + np.abs(c) + np.abs(w) @ reach)
-    rows = np.vstack([domain.A, w, -w])
-    rhs = np.concatenate([domain.b, upper[used] - c + slack, c - lower[used] + slack])
+    own = ExpressionRows.of(constant, np.where(told[:, None], weights, 0.0), reach)
+    rows, rhs = np.vstack([domain.A, own.rows]), np.concatenate([domain.b, own.rhs(lower, upper)])
     return ParameterRows(rows, rhs, domain.lower, domain.upper)
 
 

@@ -16,8 +16,8 @@ from rpl_agent.errors import ModelError
 from rpl_agent.regions import vertex_graph
 from rpl_agent.regions.base import (
     CONTAINS_TOLERANCE,
+    Region,
     RegionKernel,
-    box_by_queries,
     checked_box,
     checked_directions,
     checked_points,
@@ -32,7 +32,7 @@ GRAPH_DIMENSION = 7
 _GROWING = threading.Lock()
 
 
-class Polytope:
+class Polytope(Region):
     """{x : A x <= b, lower <= x <= upper}.
 
     Parameters
@@ -167,7 +167,7 @@ class Polytope:
         if self._empty:
             return self.lower.copy(), self.upper.copy()
         if self._box is None:
-            self._box = box_by_queries(self)
+            self._box = super().box()
         return self._box[0].copy(), self._box[1].copy()
 
     def kernel(self) -> RegionKernel | None:

@@ -44,12 +44,7 @@ PolytopeData: TypeAlias = Struct
 
 
 def empty_polytope_data(lower: np.ndarray, upper: np.ndarray) -> PolytopeData:
-    """The box [lower, upper] as a table without vertices.
-
-    Parameters
-    ----------
-    lower, upper : (n,) float64
-    """
+    """The box [lower, upper], (n,) each, as a table without vertices."""
     n = len(lower)
     return polytope_data(0, np.zeros((0, n)), np.zeros(0), np.zeros(0), lower, upper, complete=True)
 

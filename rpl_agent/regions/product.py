@@ -13,10 +13,10 @@ import scipy
 
 from rpl_agent._core import UNIT_ROUNDOFF, core
 from rpl_agent.errors import ModelError
-from rpl_agent.regions.base import CONTAINS_TOLERANCE, Region, RegionKernel, checked_box, checked_points
+from rpl_agent.regions.base import CONTAINS_TOLERANCE, Region, checked_box, checked_points
 
 
-class Product:
+class Product(Region):
     """Blocks of coordinates, block k being ``block_ptr[k]:block_ptr[k + 1]``.
 
     An *interval block* is {x : lower <= x <= upper, rest_lower <= 1 - sum x <= rest_upper}: all but the last of the
@@ -150,6 +150,3 @@ class Product:
         lower, upper = np.empty(self.dimension), np.empty(self.dimension)
         lower[self.order], upper[self.order] = low, high
         return lower, upper
-
-    def kernel(self) -> RegionKernel | None:
-        return None

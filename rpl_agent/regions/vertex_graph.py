@@ -115,13 +115,7 @@ class VertexGraph:
         return self._point[: self._sizes[0]][self._alive[: self._sizes[0]] == 1]
 
     def cut(self, rows: np.ndarray, rhs: np.ndarray) -> None:
-        """Intersect with {x : rows x <= rhs}; raises GraphError where the table cannot hold the result.
-
-        Parameters
-        ----------
-        rows : (m, n) float64
-        rhs : (m,) float64
-        """
+        """Intersect with {x : rows x <= rhs}, rows (m, n); raises GraphError where the table cannot hold the result."""
         rows, rhs = np.ascontiguousarray(rows, np.float64), np.ascontiguousarray(rhs, np.float64)
         scale = np.abs(rows).sum(axis=1)
         loose, tolerance = self._loosened(rhs, scale), VIOLATION * self._size * scale
@@ -192,14 +186,7 @@ class VertexGraph:
 def complete_graph(
     rows: np.ndarray, rhs: np.ndarray, lower: np.ndarray, upper: np.ndarray, max_vertices: int = MAX_VERTICES
 ) -> VertexGraph:
-    """The vertex graph of {rows x <= rhs, lower <= x <= upper}; GraphError if it cannot be had.
-
-    Parameters
-    ----------
-    rows : (m, n) float64
-    rhs : (m,) float64
-    lower, upper : (n,) float64
-    """
+    """The vertex graph of {rows x <= rhs, lower <= x <= upper}, rows (m, n); GraphError if it cannot be had."""
     for attempt in range(ATTEMPTS):
         graph = VertexGraph(lower, upper, PERTURBATION * 10.0**attempt, max_vertices)
         try:
@@ -222,16 +209,9 @@ def lazy_graph(
     loose: np.ndarray,
     capacity: int = MAX_VERTICES,
 ) -> PolytopeData:
-    """A table with one vertex, to be grown by `grow_table` as queries come.
+    """A table with one vertex of rows (m, n), where ``tight`` (n,) are tight, to be grown by `grow_table` with queries.
 
-    Parameters
-    ----------
-    rows : (m, n) float64
-    rhs, loose : (m,) float64
-        Right sides, true and loosened.
-    lower, upper : (n,) float64
-    tight : (n,) int
-        Rows tight at a vertex of the loosened polytope.
+    rhs, loose : (m,) right sides, true and loosened; the vertex is one of the loosened polytope.
     """
     slots = 1 << int(np.ceil(np.log2(2 * capacity)))
     data = polytope_data(capacity, rows, rhs, loose, lower, upper, complete=False, slots=slots)

@@ -96,5 +96,5 @@ class CompiledRelaxation:
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         return self._set.lower, self._set.upper
 
-    def compiled(self) -> CompiledSet:
+    def compiled(self) -> CompiledSet | None:
         return self._set

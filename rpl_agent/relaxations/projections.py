@@ -30,12 +30,7 @@ BATCH = 100_000
 
 
 def tied(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> Intervals:
-    """P_I: the confidence intervals of the expressions, as they are.
-
-    Parameters
-    ----------
-    lower, upper : (F,) array
-    """
+    """P_I: the confidence intervals (F,) of the expressions, as they are."""
     return Intervals(pmdp, *clip_bounds(pmdp, *checked_bounds(pmdp, lower, upper)), name="tied")
 
 

@@ -45,7 +45,7 @@ WIDE, MOST_CORNERS = 0.1, 48
 HUGE = 1e250
 
 
-class Rectangular:
+class Rectangular(CompiledRelaxation):
     """The rectangular relaxation of a region.
 
     Parameters
@@ -56,32 +56,27 @@ class Rectangular:
     """
 
     def __init__(self, pmdp: ParametricMDP, region: Region) -> None:
-        self.pmdp, self.region, self.name = pmdp, region, "rectangular"
+        self.region = region
         self.lower, self.upper = map(read_only, clip_bounds(pmdp, *expression_bounds(region, pmdp)))
-        self._compiled = _compile(pmdp, region, self.lower, self.upper)
-        self._rows = None if self._compiled is None else CompiledRelaxation(pmdp, self._compiled, self.name)
+        compiled = _compile(pmdp, region, self.lower, self.upper)
+        self._by_query = compiled is None  # then the compiled set is the interval hull
+        super().__init__(pmdp, compiled or compiled_set(INTERVAL, self.lower, self.upper), "rectangular")
 
     @property
     def tightness(self) -> float:
-        return LOOSE_TIGHTNESS if self._compiled is None else self._compiled.tightness
-
-    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.lower, self.upper
+        return LOOSE_TIGHTNESS if self._by_query else self._set.tightness
 
     def compiled(self) -> CompiledSet | None:
-        return self._compiled
+        return None if self._by_query else self._set
 
     def expectation(self, values: np.ndarray, extremum: Sense, out: np.ndarray, rows: np.ndarray | None = None) -> None:
-        if self._rows is not None:
-            self._rows.expectation(values, extremum, out, rows)
-        else:
+        super().expectation(values, extremum, out, rows)
+        if self._by_query:
             self._by_queries(values, extremum, out, rows)
 
     def _by_queries(self, values: np.ndarray, extremum: Sense, out: np.ndarray, rows: np.ndarray | None) -> None:
-        """All rows as one batch of support queries, never weaker than the interval hull."""
+        """All rows as one batch of support queries, where they tell more than the interval hull in ``out``."""
         pmdp, table = self.pmdp, self.pmdp.table
-        hull = CompiledRelaxation(pmdp, compiled_set(INTERVAL, self.lower, self.upper), self.name)
-        hull.expectation(values, extremum, out, rows)
         chosen = np.arange(pmdp.num_rows) if rows is None else rows
         wide = np.flatnonzero(pmdp.row_ptr[chosen + 1] - pmdp.row_ptr[chosen] > 2)
         if not len(wide):

@@ -17,9 +17,9 @@ from rpl_agent.model.csr import gather
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy
 from rpl_agent.solver.check import prove
-from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, model_graph, played_rows, usable_rows
+from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, model_graph, played_rows, usable_rows
 from rpl_agent.solver.operator import generic_bounds, state_bounds
-from rpl_agent.solver.problem import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Problem
+from rpl_agent.solver.problem import FIXED_AGENT, MAX_AGENT, Problem
 from rpl_agent.solver.solution import Solution, finish, without_faint
 
 #: first relative distance of an optimistic guess, its growth, and the sweeps it gets to prove itself
@@ -42,11 +42,7 @@ def _graph(problem: Problem, weights: np.ndarray | None) -> _Known:
     played = played_rows(weights, pmdp.num_rows)
     infinite = np.zeros(states, dtype=bool)
     if not problem.is_reach:
-        quantifier = DRAWN_ROW if weights is not None else ANY_ROW if problem.agent == MIN_AGENT else ALL_ROWS
-        infinite = ~problem.absorbing_graph.finite_set(
-            problem.moves(), played, problem.reward > 0.0, quantifier, not problem.maximise, problem.must_reach,
-            problem.task.target, np.ones(states, dtype=bool),
-        )  # fmt: skip
+        infinite = ~problem.finite_states(weights, not problem.maximise)
     usable = usable_rows(played, False if problem.must_reach else problem.reward != 0.0)
     quantifier = ANY_ROW if weights is None and not problem.agent_proper else ALL_ROWS
     start = ~problem.task.decided & ~infinite

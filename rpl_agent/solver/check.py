@@ -52,7 +52,7 @@ import numpy as np
 
 from rpl_agent._core import core, read_only
 from rpl_agent.relaxations.row_set import INTERVAL, POINT, compiled_set, longest_row, model_rows, row_arrays, workspace
-from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, played_rows, usable_rows
+from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, played_rows, usable_rows
 from rpl_agent.solver.operator import better_bounds, row_bounds, state_bounds, step_images, total_bounds
 from rpl_agent.solver.policies import policy_issues, side_policy, side_weights
 from rpl_agent.solver.problem import MIN_AGENT, Problem
@@ -272,17 +272,10 @@ class _Claim:
 
     def _infinite(self) -> list[str]:
         """Point 5."""
-        problem, pmdp, claimed = self.problem, self.problem.pmdp, np.isposinf(self.values)
+        problem, claimed = self.problem, np.isposinf(self.values)
         if self.upward or not claimed.any():
             return []
-        played = played_rows(self.weights, pmdp.num_rows)
-        quantifier = DRAWN_ROW if self.weights is not None else ANY_ROW if problem.agent == MIN_AGENT else ALL_ROWS
-        helps = self.is_region or not problem.maximise
-        finite = problem.absorbing_graph.finite_set(
-            problem.moves(), played, problem.reward > 0.0, quantifier, helps, problem.must_reach, problem.task.target,
-            np.ones(pmdp.num_states, dtype=bool),
-        )  # fmt: skip
-        bad = claimed & finite
+        bad = claimed & problem.finite_states(self.weights, self.is_region or not problem.maximise)
         return [f"lower is infinite but the graph allows a finite value in {_name(problem, bad)}"] if bad.any() else []
 
 

@@ -163,8 +163,7 @@ class ModelGraph:
     def extract(self, states: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, ...]:
         """(state_ptr, row_ptr, successor, row_of, transition_of, exits) of the part on ``states`` (k,).
 
-        position : (n+m,) int64
-            All -1 on entry and on return.
+        position : (n+m,) int64, all -1 on entry and on return
         """
         rows = int((self.state_ptr[states + 1] - self.state_ptr[states]).sum())
         size = int((self.row_ptr[self.state_ptr[states + 1]] - self.row_ptr[self.state_ptr[states]]).sum())

@@ -17,7 +17,10 @@ from rpl_agent.model.policy import Policy
 from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.relaxations.row_set import POINT, CompiledSet, longest_row, model_rows, workspace
 from rpl_agent.solver.graph import (
+    ALL_ROWS,
+    ANY_ROW,
     CYCLIC,
+    DRAWN_ROW,
     SINK,
     TRIVIAL,
     ModelGraph,
@@ -25,6 +28,7 @@ from rpl_agent.solver.graph import (
     held_states,
     model_graph,
     moves,
+    played_rows,
 )
 
 MAX_AGENT, MIN_AGENT, FIXED_AGENT = core.MAX_AGENT, core.MIN_AGENT, core.FIXED_AGENT
@@ -38,7 +42,6 @@ class Structure:
 
     sinks: np.ndarray
     rounds: tuple[tuple[np.ndarray, np.ndarray], ...]
-    is_cyclic: np.ndarray  # (S,) bool
 
 
 @dataclass(frozen=True)
@@ -169,6 +172,14 @@ class Problem:
         successor = read_only(np.where(self.task.decided[source], source, pmdp.successor), np.int32)
         return ModelGraph(pmdp.state_ptr, pmdp.row_ptr, successor, pmdp.num_states)
 
+    def finite_states(self, weights: np.ndarray | None, nature_helps: bool) -> np.ndarray:
+        """(S,) where the minimisers keep the total finite, with the agent fixed to weights (R,) or free."""
+        quantifier = DRAWN_ROW if weights is not None else ANY_ROW if self.agent == MIN_AGENT else ALL_ROWS
+        return self.absorbing_graph.finite_set(
+            self.moves(), played_rows(weights, self.pmdp.num_rows), self.reward > 0.0, quantifier, nature_helps,
+            self.must_reach, self.task.target, np.ones(self.pmdp.num_states, dtype=bool),
+        )  # fmt: skip
+
     def graph_bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """(lo, hi) (T,) of nature, as the graph is told."""
         compiled = self.relaxation.compiled()
@@ -258,7 +269,7 @@ def _build_structure(pmdp: ParametricMDP, decided: np.ndarray, discounted: bool)
         loops = ~decided & (pmdp.successor[pmdp.row_ptr[pmdp.state_ptr[:-1]]] == np.arange(pmdp.num_states))
         order = np.flatnonzero(~decided & ~loops)[::-1].copy()
         empty = np.zeros(0, dtype=np.int64)
-        return Structure(np.flatnonzero(loops), ((order, empty),), np.zeros(pmdp.num_states, dtype=bool))
+        return Structure(np.flatnonzero(loops), ((order, empty),))
     order, component, _ = graph.components(decided)
     # With a discount a loop is worth r / (1 - gamma): an ordinary fixpoint.
     kind, depth = graph.layers(decided, order, component, not discounted)
@@ -281,4 +292,4 @@ def _build_structure(pmdp: ParametricMDP, decided: np.ndarray, discounted: bool)
             part = by_depth[ends[d] : ends[d + 1]]
             rounds.append((order[part[kinds[part] == TRIVIAL]], order[part[kinds[part] == CYCLIC]]))
     sinks = np.flatnonzero((kind == SINK) & ~decided)
-    return Structure(sinks, tuple(rounds), cyclic)
+    return Structure(sinks, tuple(rounds))

@@ -19,6 +19,7 @@ from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import anytime, confidence_intervals
 from rpl_agent.evidence.ledger import per_event, split_main
 from rpl_agent.likelihood.bets.slabs import ValueSlab, curved_rows, farthest, shares_of, side_rows
+from rpl_agent.likelihood.blocks import domain_of_block, parameters_of_expressions
 from rpl_agent.likelihood.chart import JOINT_DIMENSION, ParameterChart, forms_chart
 from rpl_agent.likelihood.level_set import LevelSet
 from rpl_agent.likelihood.outer import EXACT_DIMENSION, SHALLOW, cut_directions, outer_region
@@ -145,32 +146,17 @@ def parameter_blocks(core: ParametricMDP) -> tuple[ParameterBlock, ...]:
     label = np.zeros(d, dtype=np.int64)
     if d > JOINT_DIMENSION:
         rows = scipy.sparse.csr_array(core.domain.A != 0).astype(np.int64)
-        meets = scipy.sparse.vstack([_uses(found), rows], format="csr")
+        meets = scipy.sparse.vstack([parameters_of_expressions(found.forms), rows], format="csr")
         label = scipy.sparse.csgraph.connected_components(scipy.sparse.csr_array(meets.T @ meets), directed=False)[1]
     groups = [np.flatnonzero(label == k) for k in range(int(label.max()) + 1)]
     return tuple(_block(core, found, group) for group in groups)
 
 
-def _uses(found: Factors) -> scipy.sparse.csr_array:
-    """(n, d) nonzero where a form uses a parameter."""
-    forms = found.forms
-    pattern = scipy.sparse.csr_array(forms.coefficients != 0).astype(np.int64)
-    return scipy.sparse.csr_array(pattern @ scipy.sparse.csr_array(forms.monomials != 0).astype(np.int64))
-
-
 def _block(core: ParametricMDP, found: Factors, group: np.ndarray) -> ParameterBlock:
     names = [core.table.parameters[j] for j in group]
-    mine = np.flatnonzero(_uses(found)[:, group].sum(axis=1))
+    mine = np.flatnonzero(parameters_of_expressions(found.forms)[:, group].sum(axis=1))
     forms = ExpressionTable.from_polynomials([found.forms.polynomial(int(i)) for i in mine], names)
-    A = scipy.sparse.csr_array(core.domain.A)
-    rows = np.flatnonzero(np.asarray(abs(A)[:, group].sum(axis=1)).ravel())
-    domain = Domain(
-        tuple(names),
-        core.domain.lower[group],
-        core.domain.upper[group],
-        A[rows][:, group].toarray(),
-        core.domain.b[rows],
-    )
+    domain = domain_of_block(core.domain, group)
     chart = forms_chart(domain, Factors(forms, scipy.sparse.csr_array(found.powers[:, mine]), found.log_scale))
     bounds = enclosure(forms, domain.lower, domain.upper)
     texts = [str(forms.polynomial(i)) for i in range(len(forms))]
