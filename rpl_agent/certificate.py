@@ -70,10 +70,19 @@ class Certificate:
     iterations: Whole = 0
     versions: dict[str, str] = field(default_factory=dict)
     checked: bool = False  # both bounds passed the solver's independent check
+    proved: bool = False  # `rpl_agent.checker` proves lower and upper, these numbers, from the file beside this one
+    unproved_lower: float = math.nan  # computed, and more than the proof shows; no number where it shows the same
+    unproved_upper: float = math.nan
 
     @property
     def gap(self) -> float:
         return self.upper - self.lower
+
+    @property
+    def computed(self) -> tuple[float, float]:
+        """(lower, upper) as they were computed, before what a proof does not show was taken away."""
+        low, high = self.unproved_lower, self.unproved_upper
+        return self.lower if math.isnan(low) else low, self.upper if math.isnan(high) else high
 
     @property
     def guarantee(self) -> float:
@@ -156,6 +165,11 @@ class Certificate:
             f"{' with bets on the value' if self.basis == 'bets' else ''}, {self.relaxation} relaxation"
             + ("" if self.anytime else " (fixed-N only: not valid if data decided how much data there is)")
         )
+        if self.proved:
+            lines.append("  proved: rpl_agent/checker.py checks both numbers, from the proof beside the certificate")
+        low, high = self.computed
+        if (low, high) != (self.lower, self.upper):
+            lines.append(f"  computed, but NOT PROVED: [{low:.6g}, {high:.6g}]")
         if self.explanation:
             lines.append(f"  estimate: {self.explanation}")
         return "\n".join([*lines, *(f"  NOTE: {note}" for note in self.notes)])

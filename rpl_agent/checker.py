@@ -10,10 +10,11 @@ It reads a model M with unknown parameters θ, what was counted, a policy π and
 or names the first inequality that fails. It does not search: all values, centres and ranks stand in the file, and
 how they were found does not matter.
 
-Trusted: this file; that `model`, `objective`, `delta`, `confidence` (the method, chosen before any data) and `data` in
-the proof are the reader's; and the reader's assumptions: the data come from M[u] with one u in the domain, at which
-every expression is a probability; given state and action the successor is drawn independently of everything before;
-marks were taken when their data arrived. Nothing is assumed about which actions were chosen, or when sampling stopped.
+Trusted: this file; that `model`, `objective`, `delta`, `confidence` (the method, chosen before any data),
+`reward_error` and `data` in the proof are the reader's; and the reader's assumptions: the data come from M[u] with one
+u in the domain, at which every expression is a probability; given state and action the successor is drawn
+independently of everything before; marks were taken when their data arrived, with the share of the plan that was over
+by then. Nothing is assumed about which actions were chosen, or when sampling stopped.
 
 Floats in the file are the exact dyadic numbers that they are. Irrational numbers (logarithms, roots) are enclosed.
 The proof is in five steps: model and objective (1), intervals of expressions (2), the likelihood (3), value functions
@@ -25,26 +26,20 @@ from __future__ import annotations
 import gzip
 import json
 import sys
-from collections.abc import Iterable
 from fractions import Fraction
 from itertools import pairwise
-from math import factorial, isqrt, lcm
+from math import factorial, fsum, isfinite, isqrt, lcm, sqrt
 from typing import Any
 
-FORMAT = "rpl-proof/1"
+FORMAT = "rpl-proof/2"
 #: Scale of enclosures: a number t stands for t / 2^BITS.
 BITS = 128
 ONE = 1 << BITS
-#: Shares of δ, fixed before any data: expressions that are tied to each other, and a graph whose expressions are not
-#: trusted. The first is divided once more where the joint likelihood is used, which model and method decide.
-TIED, UNTIED = Fraction(95, 100), Fraction(4, 100)  # the rest pays for the rounding of 1/13 + 1/13 + …
-LIKELIHOOD, INTERVALS = Fraction(97, 100), Fraction(3, 100)
-#: The joint likelihood is used up to this number of coordinates.
-MOST_COORDINATES = 6
-#: Inflation of a prior's covariance.
-KAPPA = Fraction(6, 5)
-#: The volume of the unit ball in r dimensions is p/q π^k.
-VOLUME = {1: (2, 1, 0), 2: (1, 1, 1), 3: (4, 3, 1), 4: (1, 2, 2), 5: (8, 15, 2), 6: (1, 6, 3)}
+#: What bets, the joint likelihood and intervals may spend, in δ / 10,000, by the method ("anytime" for models without
+#: coordinates) and for a graph whose expressions are not trusted; the rest pays for the rounding of 1/13 + 1/13 + …
+SHARES = {"likelihood with bets": (7220, 2090, 190), "likelihood": (0, 9215, 285)}
+SHARES |= {"anytime": (0, 0, 9500), "graph": (0, 0, 400)}
+MOST_COORDINATES = 12  # of a joint likelihood
 
 
 class Refused(Exception):
@@ -88,14 +83,10 @@ def down(x: Fraction) -> int:
 
 def _atanh_series(n: int, d: int, bits: int) -> int:
     """2 atanh(n/d) · 2^bits for |n/d| ≤ 1/3, off by less than 2^10: every term is rounded by less than 2 units."""
-    t = (n << bits) // d
-    square, power, total, k = t * t >> bits, t, t, 1
-    while power:
-        power = power * square >> bits
-        if power == -1:  # rounding towards −∞ never ends at 0
-            break
-        k += 2
-        total += power // k
+    power, total, k = (n << bits) // d, 0, 1
+    square = power * power >> bits
+    while power not in (0, -1):  # rounding towards −∞ never ends at 0
+        total, power, k = total + power // k, power * square >> bits, k + 2
     return 2 * total
 
 
@@ -128,13 +119,26 @@ def norm_up(vector: list[Fraction]) -> Fraction:
     return Fraction(root_up(sum(x * x for x in whole)), den)
 
 
-def dot(x: Iterable[Fraction], y: Iterable[Fraction]) -> Fraction:
+def dot(x: Any, y: Any) -> Fraction:
     return sum((a * b for a, b in zip(x, y)), Fraction(0))
 
 
-def shifted(matrix: list[list[Fraction]], amount: Fraction) -> list[list[Fraction]]:
+def shifted(matrix: list[list[Any]], amount: Any) -> list[list[Any]]:
     """matrix + amount · I."""
     return [[x + (amount if i == j else 0) for j, x in enumerate(row)] for i, row in enumerate(matrix)]
+
+
+def solved(matrix: list[list[Any]], right: list[Any]) -> list[Any] | None:
+    """x with matrix x = right for a matrix that is positive definite, None for any other: by elimination."""
+    rows = [[*row, y] for row, y in zip(matrix, right)]
+    for k, pivot in enumerate(rows):
+        if not pivot[k] > 0:
+            return None
+        for i, row in enumerate(rows):
+            factor = row[k] / pivot[k]
+            if i != k:
+                rows[i] = [a - factor * b for a, b in zip(row, pivot)]
+    return [row[-1] / row[k] for k, row in enumerate(rows)]
 
 
 PI = [Fraction(3141592653589793238462643383279502884197 + k, 10**39) for k in (0, 1)]
@@ -151,68 +155,60 @@ def ln_factorial(n: int) -> tuple[int, int]:
     return n * low - n * ONE + least // 2 + down(start), n * high - n * ONE + most // 2 + 1 + rest
 
 
-def ldl(matrix: list[list[Fraction]], vector: list[Fraction] | None = None) -> tuple[Fraction, Fraction] | None:
-    """(determinant, v' matrix⁻¹ v) of a matrix that is positive definite, None of any other: LDL' in exact numbers."""
-    a = [[*row, x] for row, x in zip(matrix, vector or [Fraction(0)] * len(matrix))]
-    det, form = Fraction(1), Fraction(0)
-    for k, row in enumerate(a):
-        if row[k] <= 0:
-            return None
-        det, form = det * row[k], form + row[-1] ** 2 / row[k]
-        for i in range(k + 1, len(a)):
-            factor = a[i][k] / row[k]
-            a[i] = [x - factor * y for x, y in zip(a[i], row)]
-    return det, form
-
-
 # ====================================================================== 1. model, objective, data
 Monomial = tuple[tuple[int, int], ...]  # (parameter, power), …
 Polynomial = dict[Monomial, Fraction]
+Cut = tuple[list[Fraction], Fraction]  # a·x ≤ b
+
+
+def polynomial(terms: list[Any]) -> Polynomial:
+    return combined([(exact(c), {tuple((i, p) for i, p in monomial): Fraction(1)}) for c, monomial in terms])
+
+
+def combined(parts: list[tuple[Fraction, Polynomial]]) -> Polynomial:
+    """Σ factor · polynomial, without zeros."""
+    total: Polynomial = {}
+    for factor, part in parts:
+        for monomial, c in part.items():
+            total[monomial] = total.get(monomial, Fraction(0)) + factor * c
+    return {monomial: c for monomial, c in total.items() if c}
 
 
 class Model:
     """States, rows (an action in a state), transitions, and for each transition an expression in the parameters."""
 
     def __init__(self, data: dict[str, Any]) -> None:
-        self.state_ptr, self.row_ptr = data["state_ptr"], data["row_ptr"]
-        self.successor, self.expression = data["successor"], data["expression"]
-        self.initial, self.action, self.actions = data["initial"], data["action"], data["actions"]
-        self.states, self.rows = len(self.state_ptr) - 1, len(self.row_ptr) - 1
-        self.silent = set(data["silent"])
+        state_ptr, row_ptr, successor, expression = map(
+            data.__getitem__, "state_ptr row_ptr successor expression".split()
+        )
+        self.states, self.rows, self.initial = len(state_ptr) - 1, len(row_ptr) - 1, data["initial"]
+        self.silent, self.rewards = set(data["silent"]), data["rewards"]
         self.labels = {name: set(states) for name, states in data["labels"].items()}
-        self.rewards = data["rewards"]
         self.box = [(exact(low), exact(high)) for low, high in zip(data["lower"], data["upper"], strict=True)]
-        table = data["expressions"]
-        self.table: list[Polynomial] = [{tuple((i, p) for i, p in m): exact(c) for c, m in terms} for terms in table]
-        for name, ptr, size in (("states", self.state_ptr, self.rows), ("rows", self.row_ptr, len(self.successor))):
+        self.coordinates = None if data["coordinates"] is None else Coordinates(data["coordinates"])
+        self.table = self.coordinates.table if self.coordinates else [polynomial(f) for f in data["expressions"]]
+        for name, ptr, size in (("states", state_ptr, self.rows), ("rows", row_ptr, len(successor))):
             grows = all(isinstance(p, int) and p < q for p, q in pairwise(ptr))
             need(bool(ptr) and ptr[0] == 0 and ptr[-1] == size and grows, f"the {name} of the model are out of order")
-        need(len(self.expression) == len(self.successor) and len(self.action) == self.rows, "the model's lists differ")
-        need(all(0 <= s < self.states for s in [*self.successor, self.initial, *self.silent]), "a state does not exist")
-        need(set(self.expression) == set(range(len(self.table))), "an expression does not exist, or is not used")
-        self.row_state = [s for s in range(self.states) for _ in range(self.state_ptr[s], self.state_ptr[s + 1])]
+        need(len(expression) == len(successor) and len(data["action"]) == self.rows, "the model's lists differ")
+        need(all(0 <= s < self.states for s in [*successor, self.initial, *self.silent]), "a state does not exist")
+        need(set(expression) == set(range(len(self.table))), "an expression does not exist, or is not used")
+        #: per state its rows; per row its state, its name, and (successor, expression) of its transitions
+        self.rows_of = [range(*pair) for pair in pairwise(state_ptr)]
+        self.row_state = [s for s, rows in enumerate(self.rows_of) for _ in rows]
+        self.name = [f"state {s}, action {data['actions'][a]!r}" for s, a in zip(self.row_state, data["action"])]
+        self.moves = [list(zip(successor[i:j], expression[i:j])) for i, j in pairwise(row_ptr)]
         self.constant = [terms.get((), Fraction(0)) if not set(terms) - {()} else None for terms in self.table]
         self._check_rows()
 
     def _check_rows(self) -> None:
         """Every row sums to 1 identically, so that M[v] is a decision process wherever its expressions are ≥ 0."""
-        known: set[tuple[int, ...]] = set()
-        for row in range(self.rows):
-            ids = tuple(sorted(self.expression[self.row_ptr[row] : self.row_ptr[row + 1]]))
-            if ids in known:
-                continue
-            total: Polynomial = {(): Fraction(-1)}
-            for f in ids:
-                for monomial, c in self.table[f].items():
-                    total[monomial] = total.get(monomial, Fraction(0)) + c
-            need(not any(total.values()), f"the probabilities of {self.row_name(row)} do not sum to 1")
-            known.add(ids)
+        for row, moves in enumerate(self.moves):
+            total = combined([(Fraction(1), self.table[f]) for _, f in moves])
+            need(total == {(): 1}, f"the probabilities of {self.name[row]} do not sum to 1")
 
-    def row_name(self, row: int) -> str:
-        return f"state {self.row_state[row]}, action {self.actions[self.action[row]]!r}"
-
-    def range_over_box(self, f: int) -> tuple[Fraction, Fraction]:
-        """An expression over the parameters' bounds, term by term."""
+    def range_over_box(self, f: int) -> tuple[int, int]:
+        """An expression over the parameters' bounds, term by term, in units of 2^-BITS."""
         low = high = Fraction(0)
         for monomial, c in self.table[f].items():
             ends = [c]
@@ -220,16 +216,16 @@ class Model:
                 a, b = self.box[i]
                 ends = [x * end for x in ends for end in (a**power, b**power, *([Fraction(0)] if a < 0 < b else []))]
             low, high = low + min(ends), high + max(ends)
-        return low, high
+        return down(low), up(high)
 
 
 class Objective:
     """What a play is worth. `decided` states end it, with a value; without a target it never ends."""
 
     def __init__(self, model: Model, data: dict[str, Any]) -> None:
-        known = data["kind"] in ("reach", "reward", "instant") and data["sense"] in ("max", "min")
-        need(known, f"the objective {data['sense']} {data['kind']} is not covered")
-        self.maximising, self.is_reach = data["sense"] == "max", data["kind"] == "reach"
+        kind, sense = data["kind"], data["sense"]
+        need(kind in ("reach", "reward", "instant") and sense in ("max", "min"), f"{sense} {kind} is not covered")
+        self.maximising, self.is_reach, self.pays = sense == "max", kind == "reach", kind == "reward"
         target: set[int] = model.labels[data["target"]] if data.get("target") is not None else set()
         avoid: set[int] = model.labels[data["avoid"]] - target if data.get("avoid") is not None else set()
         self.decided = dict.fromkeys(avoid, Fraction(0)) | dict.fromkeys(target, Fraction(int(self.is_reach)))
@@ -266,21 +262,27 @@ class Objective:
         """Silent states take no time. They are a random start, and states that pay between any two others."""
         start, between = model.initial in model.silent, model.silent - {model.initial}
         for s in model.silent:
-            following = model.successor[model.row_ptr[model.state_ptr[s]] : model.row_ptr[model.state_ptr[s + 1]]]
-            need(not any(t in model.silent for t in following), f"the silent state {s} leads to a silent one")
+            quiet = not any(t in model.silent for row in model.rows_of[s] for t, _ in model.moves[row])
+            need(quiet, f"the silent state {s} leads to a silent one")
         self.undiscounted = model.initial if start else -1
         self.visible = [s not in model.silent for s in range(model.states)]
         self.horizon: int | None = None
+        self.steps = [] if horizon is None else [Fraction(horizon)]
         if horizon is None:
             return
         need(isinstance(horizon, int) and horizon >= 0, f"the horizon is {horizon!r}")
-        if between:
-            for row, s in enumerate(model.row_state):
-                if self.visible[s] and s not in self.decided:
-                    following = model.successor[model.row_ptr[row] : model.row_ptr[row + 1]]
-                    even = set(following) == {s} or not any(self.visible[t] for t in following)
-                    need(even, f"{model.row_name(row)} passes no silent state")
+        for row, s in enumerate(model.row_state):
+            if between and self.visible[s] and s not in self.decided:
+                following = {t for t, _ in model.moves[row]}
+                even = following == {s} or not any(self.visible[t] for t in following)
+                need(even, f"{model.name[row]} passes no silent state")
         self.horizon = int(start) + (2 if between else 1) * horizon
+
+    def off(self, bound: Fraction, error: Fraction, upper: bool) -> Fraction:
+        """The bound where rewards miss the model's: by a share of each (all are ≥ 0), or by an amount per step."""
+        steps = self.steps + ([1 / (1 - self.discount)] if self.discount < 1 else [])
+        amount = error * (bound if self.is_positive else min(steps)) if self.pays else Fraction(0)
+        return bound + amount if upper else bound - amount
 
     def factor(self, state: int, target: int) -> int:
         """What a successor's value is multiplied with, over the discount's denominator."""
@@ -289,72 +291,93 @@ class Objective:
 
 
 class Policy:
-    """What is played: one row per state, one per state and step, or weights of rows."""
+    """What is played: one row per state, one per step and state, or weights of rows."""
 
     def __init__(self, model: Model, data: dict[str, Any]) -> None:
-        rows, weights = data["rows"], data["weights"]
-        need((rows is None) != (weights is None), "a policy has either rows or weights")
-        self.model, self.weights = model, [exact(w) for w in weights or []]
-        self.rules: list[list[int]] = [] if rows is None else rows if rows and isinstance(rows[0], list) else [rows]
-        valid = rows is not None or (len(self.weights) == model.rows and all(w >= 0 for w in self.weights))
-        need(valid, "the policy's weights are no weights")
-        for rule in self.rules:
-            need(len(rule) == model.states, "the policy does not choose one row per state")
-            for s, row in enumerate(rule):
-                need(model.state_ptr[s] <= row < model.state_ptr[s + 1], f"the policy chooses row {row} in state {s}")
+        self.model, self.rules, self.weights = model, data["rules"], data["weights"]
 
     def at(self, state: int, step: int) -> list[tuple[int, Fraction]]:
         """(row, probability) in a step; the last rule persists."""
-        if self.rules:
-            return [(self.rules[min(step, len(self.rules) - 1)][state], Fraction(1))]
-        rows = range(self.model.state_ptr[state], self.model.state_ptr[state + 1])
-        total = sum(self.weights[row] for row in rows)
-        need(total > 0, f"the policy plays nothing in state {state}")
-        return [(row, self.weights[row] / total) for row in rows if self.weights[row] > 0]
+        rows = self.model.rows_of[state]
+        if self.rules is not None:
+            played = {self.rules[min(step, len(self.rules) - 1)][state]: Fraction(1)}
+        else:
+            played = {row: exact(self.weights[row]) for row in rows if self.weights[row]}
+        total = sum(played.values())
+        fine = total > 0 and all(row in rows and weight > 0 for row, weight in played.items())
+        need(fine, f"the policy plays nothing in state {state}, or what does not exist there")
+        return [(row, weight / total) for row, weight in played.items()]
 
 
 class Data:
     """Counts of transitions, and per mark the counts of expressions of the data before it."""
 
     def __init__(self, model: Model, data: dict[str, Any]) -> None:
-        self.transitions = [0] * len(model.successor)
+        self.rows = [[0] * len(moves) for moves in model.moves]
+        places = [(row, k) for row, moves in enumerate(model.moves) for k in range(len(moves))]
         for t, n in data["transitions"]:
-            need(0 <= t < len(self.transitions) and isinstance(n, int) and n > 0, f"{n!r} counts of transition {t!r}")
-            need(self.transitions[t] == 0, f"transition {t} is counted twice")
-            self.transitions[t] = n
-        self.total = sum(self.transitions)
-        self.successes = [0] * len(model.table)
-        for t, n in enumerate(self.transitions):
-            self.successes[model.expression[t]] += n
-        self.marks: list[tuple[dict[int, int], Fraction]] = []
-        before: dict[int, int] = {}
-        for mark in data["marks"]:
-            counts = {f: n for f, n in mark["successes"]}
-            inside = all(0 <= f < len(self.successes) and 0 <= n <= self.successes[f] for f, n in counts.items())
-            later = all(counts.get(f, 0) >= n for f, n in before.items())
-            need(inside and later and sum(counts.values()) == mark["total"], "a mark is no part of the data after it")
-            self.marks.append((counts, exact(mark["weight"])))
-            before = counts
+            need(isinstance(n, int) and n > 0 <= t, f"{n!r} counts of transition {t!r}")
+            row, k = places[t]
+            need(self.rows[row][k] == 0, f"transition {t} is counted twice")
+            self.rows[row][k] = n
+        #: per expression how often it happened, and how often it could have
+        self.successes, self.trials = [0] * len(model.table), [0] * len(model.table)
+        for moves, counts in zip(model.moves, self.rows):
+            visits = sum(counts)
+            for (_, f), n in zip(moves, counts):
+                self.successes[f] += n
+                self.trials[f] += visits
+        self.total = sum(self.successes)
+        self._read_marks(data["marks"])
         self._check_weights(data)
+
+    def _read_marks(self, marks: list[dict[str, Any]]) -> None:
+        """(weight, share of the plan, successes, trials): windows begin where weight > 0, bets where share > 0."""
+        self.marks: list[tuple[Fraction, Fraction, list[int], list[int]]] = []
+        last = {"successes": [0] * len(self.trials), "trials": [0] * len(self.trials)}
+        for mark in marks:
+            weight, share = exact(mark["weight"]), exact(mark["progress"])
+            need(weight >= 0 <= share <= 1, "the weight or the share of a mark is out of range")
+            for name, now in (("successes", self.successes), ("trials", self.trials))[: 2 if share else 1]:
+                found = [0] * len(now)
+                for f, n in mark[name]:
+                    found[f] = n
+                inside = all(isinstance(n, int) and a <= n <= b for a, n, b in zip(last[name], found, now))
+                need(inside, f"the {name} of a mark are no part of the data after it")
+                last[name] = found
+            need(sum(last["successes"]) == mark["total"], "the transitions of a mark are counted otherwise")
+            self.marks.append((weight, share, last["successes"], last["trials"] if share else []))
+
+    def is_start_of(self, other: Data) -> bool:
+        """Whether these data are those of an earlier moment, as far as counts and marks tell."""
+        same = self.marks == [mark for mark in other.marks if sum(mark[2]) <= self.total]
+        grown = all(a <= b for one, two in zip(self.rows, other.rows) for a, b in zip(one, two))
+        return same and grown and self.origin_weight == other.origin_weight
+
+    def fits(self, line: Coordinates) -> list[list[float]]:
+        """x of every mark, and before them of the start: a function of the data before the mark."""
+        found, known = [line.start], 0
+        for _, _, counts, _ in self.marks:
+            due = 4 * sum(counts) >= 5 * known
+            found.append(line.fit(counts, found[-1]) if due else found[-1])
+            known = sum(counts) if due else known
+        return found
 
     def _check_weights(self, data: dict[str, Any]) -> None:
         """The windows' weights sum to 1, and are those of the schedule, which was fixed before any data."""
         schedule, planned = data["schedule"], data["planned"]
         need(schedule in ("geometric", "split"), f"the schedule of marks {schedule!r} is not covered")
         need(isinstance(planned, int) and planned >= 0, f"{planned!r} transitions were planned")
-        geometric = schedule == "geometric"
-        self.origin_weight = exact(1 / 13 if geometric else 0.01)
-        weights, totals = [w for _, w in self.marks], [sum(counts.values()) for counts, _ in self.marks]
-        most = 1 + Fraction(1, 2**40)
-        need(all(w > 0 for w in weights) and sum(weights, self.origin_weight) <= most, "the marks' weights exceed 1")
-        if not geometric and not planned:
-            return  # the reader's own marks: when and with which weight is for the reader to know
         usual, due = exact(1 / 13), [64 * 4**j for j in range(12)]
-        if not geometric:
+        self.origin_weight = usual if schedule == "geometric" else exact(0.01)
+        if schedule == "split":
             usual, due = exact((1.0 - 0.01) / 3), [max(1, round(share * planned)) for share in (0.04, 0.08, 0.16)]
-        need(all(w == usual for w in weights), "the weights of the marks are not those of their schedule")
-        for last, now in zip([0, *totals], totals):
-            need(any(last < d <= now for d in due), f"no mark is due after {now} transitions")
+        weights, totals = [mark[0] for mark in self.marks if mark[0]], [sum(mark[2]) for mark in self.marks if mark[0]]
+        need(sum(weights, self.origin_weight) <= 1 + Fraction(1, 2**40), "the marks' weights exceed 1")
+        if schedule == "geometric" or planned:  # else marks are the reader's own
+            need(all(w == usual for w in weights), "the weights of the marks are not those of their schedule")
+            for last, now in zip([0, *totals], totals):
+                need(any(last < d <= now for d in due), f"no mark is due after {now} transitions")
 
 
 # ====================================================================== 2. intervals of single expressions
@@ -366,42 +389,37 @@ class Intervals:
     starts at 1, so P(M ever ≥ 1/γ) ≤ γ (Ville). ln M is convex in p with its minimum at K/(K+J): an end l < K/(K+J)
     with M(l) ≥ 1/γ excludes all p ≤ l, and the same above. The integral is (2K)! (2J)! / (4^(K+J) K! J! (K+J)!).
 
-    The event of f: "f happened", in all rows that carry f on one transition; "1 − f did not", in rows that carry 1 − f
-    on one and f on none. So f and 1 − f are one event. Each has γ = share / number of events of the model.
+    The event of f: "f happened", in all rows that carry f on one transition. Each f has γ = share / number of them, but
+    of f and 1 − f only the first one counts: the other one's interval follows.
     """
 
-    def __init__(self, model: Model, data: Data, share: Fraction, ends: dict[str, Any], tied: bool) -> None:
-        self.model, self.data = model, data
-        if not tied:  # every transition is an expression of its own: only the graph is trusted
-            model.expression = list(range(len(model.successor)))
-        self.seen = data.successes if tied else data.transitions
-        self.low, self.high = [0] * len(self.seen), [ONE] * len(self.seen)
-        partner, self.events = self._events(tied)
+    def __init__(self, model: Model, data: Data, share: Fraction, ends: dict[str, Any]) -> None:
+        self.model, self.seen = model, data.successes
+        self.low, self.high = [0] * len(model.table), [ONE] * len(model.table)
+        for f in range(len(model.table)):
+            self.cut(f, *model.range_over_box(f))
+        self.events = self._events(data)
         threshold = ln(max(1, len(self.events)) / share)[1]
         for name, pair in ends.items():
             f, (low, high) = int(name), (exact(x) for x in pair)
             need(f in self.events, f"the interval of expression {f} belongs to no event of the model")
             self._check(f, low, high, *self.events[f], threshold)
             self.cut(f, down(low), up(high))
-            if f in partner:
-                self.cut(partner[f], down(1 - high), up(1 - low))
-        self._propagate(model.table if tied else [])
+        self._propagate()
         self.check_rows()
 
-    def _propagate(self, table: list[Polynomial]) -> None:
+    def _propagate(self) -> None:
         """Expressions f = c + k d with one polynomial d: an interval of each is one of d, and so of all others."""
-        alike: dict[frozenset[tuple[Monomial, Fraction]], list[tuple[int, Fraction, Fraction]]] = {}
-        for f, terms in enumerate(table):
-            if self.model.constant[f] is None:
-                k = terms[min(m for m in terms if m)]
-                d = frozenset((m, c / k) for m, c in terms.items() if m)
-                alike.setdefault(d, []).append((f, terms.get((), Fraction(0)), k))
-        for group in alike.values():
-            ends = [sorted((Fraction(x, ONE) - c) / k for x in (self.low[f], self.high[f])) for f, c, k in group]
-            low, high = max(end[0] for end in ends), min(end[1] for end in ends)
-            for f, c, k in group:
-                first, last = sorted((c + k * low, c + k * high))
-                self.cut(f, down(first), up(last))
+        bounds: dict[frozenset[tuple[Monomial, Fraction]], list[Fraction]] = {}
+        free = [(f, terms) for f, terms in enumerate(self.model.table) if self.model.constant[f] is None]
+        for f, terms in 2 * free:  # the second time with what the first one has found
+            c, k = terms.get((), Fraction(0)), terms[min(m for m in terms if m)]
+            d = frozenset((m, x / k) for m, x in terms.items() if m)
+            ends = sorted((Fraction(x, ONE) - c) / k for x in (self.low[f], self.high[f]))
+            known = bounds.get(d, ends)
+            bounds[d] = [max(known[0], ends[0]), min(known[1], ends[1])]
+            low, high = sorted(c + k * x for x in bounds[d])
+            self.cut(f, down(low), up(high))
 
     def _check(self, f: int, low: Fraction, high: Fraction, K: int, J: int, threshold: int) -> None:
         both = ln_factorial(2 * K)[0] + ln_factorial(2 * J)[0] - (K + J) * ln(Fraction(4))[1]
@@ -416,54 +434,27 @@ class Intervals:
         self.low[f], self.high[f] = max(self.low[f], low), min(self.high[f], high)
         need(self.low[f] <= self.high[f], f"no value is left for expression {f}: the data contradict the model")
 
-    def _events(self, tied: bool) -> tuple[dict[int, int], dict[int, tuple[int, int]]]:
-        """The complement of f where it is an expression, too; (successes, failures) of the event of f."""
-        model, counts = self.model, self.data.transitions
-        rows = [range(model.row_ptr[r], model.row_ptr[r + 1]) for r in range(model.rows)]
-        partner: dict[int, int] = {}
-        if tied:
-            known = {frozenset(terms.items()): f for f, terms in enumerate(model.table)}
-            for f, terms in enumerate(model.table):
-                if (c := model.constant[f]) is not None:
-                    self.low[f], self.high[f] = down(c), up(c)
-                    continue
-                low, high = model.range_over_box(f)
-                self.cut(f, down(max(low, Fraction(0))), up(min(high, Fraction(1))))
-                opposite = {m: -c for m, c in terms.items()} | {(): 1 - terms.get((), Fraction(0))}
-                other = known.get(frozenset((m, c) for m, c in opposite.items() if c))
-                if other is not None:
-                    partner[f] = other
-            candidates = {f for f in model.expression if model.constant[f] is None}
-        else:
-            for row in rows:
-                if len(row) == 2:
-                    partner[row[0]], partner[row[1]] = row[1], row[0]
-                if len(row) == 1:
-                    self.low[row[0]] = ONE
-            candidates = {t for row in rows if len(row) > 1 for t in row}
-        events = {f: [0, 0] for f in candidates if not (f in partner and partner[f] < f and partner[f] in candidates)}
-        for row in rows:
-            total = sum(counts[t] for t in row)
-            places: dict[int, list[int]] = {}
-            for t in row:
-                places.setdefault(model.expression[t], []).append(t)
-            for f, where in places.items():
-                if f in events and len(where) == 1:
-                    hits = counts[where[0]]
-                elif partner.get(f) in events and partner[f] not in places and len(where) == 1:
-                    f, hits = partner[f], total - counts[where[0]]
-                else:
-                    continue
-                events[f][0] += hits
-                events[f][1] += total - hits
-        return partner, {f: (hits, misses) for f, (hits, misses) in events.items()}
+    def _events(self, data: Data) -> dict[int, tuple[int, int]]:
+        """(successes, failures) of the event of f."""
+        events: dict[int, tuple[int, int]] = {}
+        known: set[frozenset[tuple[Monomial, Fraction]]] = set()
+        for f, terms in enumerate(self.model.table):
+            opposite = combined([(Fraction(1), {(): Fraction(1)}), (Fraction(-1), terms)])
+            if self.model.constant[f] is None and frozenset(opposite.items()) not in known:
+                events[f] = 0, 0
+            known.add(frozenset(terms.items()))
+        for moves, counts in zip(self.model.moves, data.rows):
+            labels, total = [f for _, f in moves], sum(counts)
+            for f, n in zip(labels, counts):
+                if f in events and labels.count(f) == 1:
+                    events[f] = events[f][0] + n, events[f][1] + total - n
+        return events
 
     def check_rows(self) -> None:
         """Every row must have a distribution left."""
-        for r in range(self.model.rows):
-            ids = self.model.expression[self.model.row_ptr[r] : self.model.row_ptr[r + 1]]
-            fits = sum(self.low[f] for f in ids) <= ONE <= sum(self.high[f] for f in ids)
-            need(fits, f"no distribution is left for {self.model.row_name(r)}: the data contradict the model")
+        for row, moves in enumerate(self.model.moves):
+            fits = sum(self.low[f] for _, f in moves) <= ONE <= sum(self.high[f] for _, f in moves)
+            need(fits, f"no distribution is left for {self.model.name[row]}: the data contradict the model")
 
     def is_possible(self, f: int) -> bool:
         """Whether f[u] > 0: its interval says so, or it was seen to happen (almost surely nothing else is seen)."""
@@ -472,45 +463,56 @@ class Intervals:
 
 # ====================================================================== 3. the joint likelihood
 class Coordinates:
-    """f[θ] = c_f + w_f·x: x is the reduced row echelon form of all coefficients, applied to the monomials of θ.
+    """f[θ] = c_f + w_f·x with x polynomials of θ, chosen with the model; c_f and w_f are numerators over `den`.
 
-    Numerators over one denominator. Expressions see θ only through x, so the likelihood is a function of x. Rows sum
-    to 1 for every x, so each x at which all f ≥ 0 makes a Markov decision process, whether or not it is one of some θ:
-    the theorems below ask for no more, and polynomials need no other treatment than affine expressions.
+    Expressions see θ only through x, so the likelihood is a function of x. Rows sum to 1 for every x, so each x at
+    which all f ≥ 0 makes a Markov decision process, whether or not it is one of some θ: the theorems below ask for no
+    more, and polynomials need no other treatment than affine expressions.
     """
 
-    def __init__(self, model: Model) -> None:
-        basis: dict[Monomial, Polynomial] = {}
-        for terms in model.table:
-            row = {m: c for m, c in terms.items() if m and c}
-            for pivot in sorted(set(row) & set(basis), key=_order):
-                row = _combined(row, -row[pivot], basis[pivot])
-            if row:
-                pivot = min(row, key=_order)
-                row = {m: c / row[pivot] for m, c in row.items()}
-                basis = {p: _combined(b, -b[pivot], row) if pivot in b else b for p, b in basis.items()} | {pivot: row}
-            if len(basis) > MOST_COORDINATES:
+    def __init__(self, data: dict[str, Any]) -> None:
+        x, given = [polynomial(terms) for terms in data["x"]], [[exact(y) for y in terms] for terms in data["terms"]]
+        self.dimension = len(x)
+        fits = 0 < self.dimension <= MOST_COORDINATES and {len(terms) for terms in given} == {self.dimension + 1}
+        need(fits, "coordinates of a wrong size")
+        self.table = [combined(list(zip(terms, [{(): Fraction(1)}, *x]))) for terms in given]
+        flat, self.den = over_one_denominator([y for terms in given for y in terms])
+        size = self.dimension + 1
+        self.terms = [flat[i : i + size] for i in range(0, len(flat), size)]
+        self.free = [f for f, (_, *w) in enumerate(self.terms) if any(w)]
+        self.floats = [[y / self.den for y in self.terms[f]] for f in self.free]
+        self.start = [float(y) for y in data["start"]]
+        self.tau = (self.dimension + 1) / (2 * len(self.free))
+
+    def fit(self, counts: list[int], x: list[float]) -> list[float]:
+        """Near the minimiser of −Σ (K_f + τ) ln f, by Newton steps s from x.
+
+        With m = max |w_f·s| / f, steps of length 1/(1 + m) keep all f > 0 and go down. Nothing here has to be right:
+        all that is asked for is a function of the counts, and floats that are added (`fsum` rounds once), multiplied,
+        divided and rooted give the same numbers everywhere.
+        """
+        for _ in range(64):
+            p = self.chances(x)
+            need(min(p) > 0, "an expression is not positive at an estimate")
+            pull = [(counts[f] + self.tau) / q for f, q in zip(self.free, p)]
+            score = [fsum(y * w[i] for y, (_, *w) in zip(pull, self.floats)) for i in range(self.dimension)]
+            s = solved(self.information([y / q for y, q in zip(pull, p)]), score)
+            if s is None:
                 break
-        pivots = sorted(basis, key=_order)
-        self.dimension = len(pivots)
-        self.is_covered = 0 < self.dimension <= MOST_COORDINATES
-        if self.is_covered:
-            numbers = [terms.get(m, Fraction(0)) for terms in model.table for m in [(), *pivots]]
-            flat, self.den = over_one_denominator(numbers)
-            step = self.dimension + 1
-            self.terms = [flat[i : i + step] for i in range(0, len(flat), step)]  # (c_f, w_f)
-            self.free = [f for f in range(len(model.table)) if any(self.terms[f][1:])]
+            size = max(abs(fsum(a * b for a, b in zip(w, s))) / q for q, (_, *w) in zip(p, self.floats))
+            x = [a + b / (1 + size) for a, b in zip(x, s)]
+            if size < 2.0**-30:
+                break
+        return x
 
+    def chances(self, x: list[float]) -> list[float]:
+        return [fsum([c, *(a * b for a, b in zip(w, x, strict=True))]) for c, *w in self.floats]
 
-def _order(monomial: Monomial) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """By degree, then by parameters."""
-    return sum(p for _, p in monomial), tuple((i, -p) for i, p in monomial)
-
-
-def _combined(row: Polynomial, factor: Fraction, other: Polynomial) -> Polynomial:
-    """row + factor · other, without zeros."""
-    found = {m: row.get(m, Fraction(0)) + factor * other.get(m, Fraction(0)) for m in {*row, *other}}
-    return {m: c for m, c in found.items() if c}
+    def information(self, weights: list[float]) -> list[list[float]]:
+        """Σ weight · w_f w_f'."""
+        r = range(self.dimension)
+        half = [[fsum(y * w[i] * w[j] for y, (_, *w) in zip(weights, self.floats)) for j in r if j <= i] for i in r]
+        return [[half[max(i, j)][min(i, j)] for j in r] for i in r]
 
 
 class Frame:
@@ -535,100 +537,36 @@ class Frame:
 class Likelihood:
     """C: a convex set of x that holds the truth at all times together, except with probability α.
 
-    Theorem. For the window j of steps after mark j let g_j(x) = −Σ_f K_jf ln f[x]. Let W_j be a measure with W_j ≤ 1 on
-    {x : all f ≥ 0} that is a function of the data before the mark, Q_j = ∫ exp(−g_j) dW_j, and let w_j be weights,
-    Σ w_j ≤ 1. Then E = Σ_j w_j Q_j exp(g_j(u)) is a supermartingale that starts at ≤ 1 (each step multiplies
-    f[x]/f[u], of conditional mean ≤ Σ_i P[x]_i = 1), so P(E ever ≥ 1/α) ≤ α. Less than Q_j will do, and windows
-    may be left out. With any λ_j ≥ 0, Σ λ_j = 1, concavity of ln gives, wherever E < 1/α,
+    Theorem. Let x_k be points with all f ≥ 0, each a function of the data before step k, and w_j weights of marks,
+    Σ w_j ≤ 1. For the steps k after mark j let L_j(u) = Π f_k[u] and Q_j = Π f_k[x_k], f_k the label of step k. Then
+    E = Σ_j w_j Q_j / L_j(u) is a supermartingale that starts at ≤ 1: a step multiplies a term by f_k[x_k] / f_k[u], of
+    conditional mean ≤ Σ_i P[x_k]_i = 1. So P(E ever ≥ 1/α) ≤ α (Ville), and on the rest, for any mark j,
 
-        Σ_j λ_j g_j(u)  <  bound  =  ln 1/α − Σ_j λ_j (ln w_j + ln Q_j) + Σ_j λ_j ln λ_j.
+        g(u) = −ln L_j(u) = −Σ_f K_f ln f[u]  <  bound  =  ln 1/(α w_j) − ln Q_j.
 
-    So u lies in C = {x : g(x) ≤ bound}, g = −Σ_f K_f ln f, K = Σ_j λ_j K_j: convex, because f is affine in x.
+    So u lies in C = {x : g(x) ≤ bound}: convex, because f is affine in x. Here x_k are the `fits` of marks.
     """
 
-    def __init__(self, coordinates: Coordinates, data: Data, alpha: Fraction, windows: list[dict[str, Any]]) -> None:
-        self.coordinates = coordinates
-        self.tau = Fraction(coordinates.dimension + 1, 2 * len(coordinates.free))
-        mixing = [exact(window["mixing"]) for window in windows]
-        need(all(m > 0 for m in mixing) and sum(mixing) == 1, "the mixing of windows does not sum to 1")
-        marks = [window["mark"] for window in windows]
-        known = all(m is None or (isinstance(m, int) and 0 <= m < len(data.marks)) for m in marks)
-        need(known and len(set(marks)) == len(marks), "a window has no mark, or two have one")
-        self.bound = Fraction(ln(1 / alpha)[1], ONE)
-        self.K = [Fraction(0)] * len(data.successes)
-        for window, share in zip(windows, mixing):
-            before, weight = ({}, data.origin_weight) if window["mark"] is None else data.marks[window["mark"]]
-            counts = [n - before.get(f, 0) for f, n in enumerate(data.successes)]
-            log_q = self._log_mixture(before, counts, window)
-            self.bound -= share * Fraction(log_q + ln(weight)[0] - ln(share)[1], ONE)
-            for f in coordinates.free:
-                self.K[f] += share * counts[f]
-        self.used = [f for f in coordinates.free if self.K[f] > 0]
+    def __init__(self, line: Coordinates, data: Data, alpha: Fraction, window: int) -> None:
+        start = (data.origin_weight, Fraction(0), [0] * len(data.successes), list[int]())
+        marks = [start, *data.marks, (Fraction(0), Fraction(0), data.successes, list[int]())]
+        need(0 <= window <= len(data.marks) and marks[window][0] > 0, "no window of the likelihood begins there")
+        self.line, self.bound = line, Fraction(ln(1 / (alpha * marks[window][0]))[1], ONE)
+        self.K = [n - m for n, m in zip(data.successes, marks[window][2])]
+        self.used = [f for f in line.free if self.K[f] > 0]
+        for x, before, after in zip(data.fits(line)[window:], marks[window:], marks[window + 1 :]):
+            point = Frame(line, {"center": x, "factor": [[0] * len(x)] * len(x)})
+            need(all(point.p[f] > 0 for f in line.free), "an expression is not positive at an estimate")
+            for f in self.used:
+                if hits := after[2][f] - before[2][f]:
+                    self.bound -= hits * Fraction(ln(Fraction(point.p[f], point.den))[0], ONE)
 
-    def _log_mixture(self, before: dict[int, int], counts: list[int], window: dict[str, Any]) -> int:
-        """A lower bound of ln Q for the Gaussian prior of the data before the mark.
-
-        Prior. Let h = −Σ (K_f + τ) ln f over the data before the mark and x* its minimiser: τ is a number of the model.
-        W is the Gaussian of mean x* and precision h''(x*)/κ where all f ≥ 0. The file gives a point z near x*: h is
-        self-concordant (constant 2/√τ), so a Newton decrement λ ≤ 2^-26 √τ at z gives |z − x*| ≤ 2^-25 in the norm
-        of h''(z) and h''(x*) = h''(z) up to factors 1 ± 2^-23: in what follows that costs less than the `charge`.
-
-        Bound. For ρ uniform on the ellipsoid m + F·Ball, on which all f ≥ 0, Jensen's inequality gives
-        ln Q ≥ E_ρ[−g] + E_ρ[ln w] + ln vol(F·Ball). By symmetry E ln(1+t) = ½ E ln(1−t²) for t = s_f·y / f[m], and
-        −ln(1−t²) ≤ t² + t⁴/(2(1−q)) for t² ≤ q = |s_f|²/f[m]², with E t² = q/(r+2), E t⁴ = 3q²/((r+2)(r+4)).
-        """
-        r = self.coordinates.dimension
-        z = [exact(x) for x in window["prior"]]
-        precision, determinant = self._prior(before, z)
-        frame = Frame(self.coordinates, window)
-        triangular = not any(x for k, row in enumerate(frame.factor) for x in row[k + 1 :])
-        need(triangular, "the factor of a window's ball is not triangular")  # its volume is that of its diagonal
-        total = Fraction(0)
-        for f in self.coordinates.free:
-            need(frame.p[f] > 0 and frame.length(f) <= frame.p[f], f"expression {f} may be negative in a window's ball")
-            if counts[f]:
-                q = Fraction((sum(x * x for x in frame.s[f]) << BITS) // frame.p[f] ** 2 + 1, ONE)
-                need(q < 1, f"a window's ball is too large for expression {f}")
-                lost = q / (r + 2) + 3 * q * q / ((r + 2) * (r + 4) * 2 * (1 - q))
-                total += counts[f] * Fraction(ln(Fraction(frame.p[f], frame.den))[0] - up(lost / 2), ONE)
-        columns = [[m - x for m, x in zip(frame.center, z)], *zip(*frame.factor)]
-        forms = [dot(c, [dot(row, c) for row in precision]) for c in columns]
-        away = forms[0] + sum(forms[1:], Fraction(0)) / (r + 2)  # E_ρ (x − z)' precision (x − z)
-        charge = Fraction(1, 2**20) * (r + 1 + away)
-        over, under, power = VOLUME[r]
-        logs = ln(Fraction(over, under))[0] + power * ln(PI[0])[0] + sum(ln(frame.factor[k][k])[0] for k in range(r))
-        logs += (ln(determinant)[0] - r * ln(2 * PI[1])[1]) // 2
-        return logs + down(total - away / 2 - charge)
-
-    def _prior(self, before: dict[int, int], z: list[Fraction]) -> tuple[list[list[Fraction]], Fraction]:
-        """The precision at z and its determinant; z is checked to be near the minimiser of h."""
-        r, terms = self.coordinates.dimension, self.coordinates.terms
-        point, scale = over_one_denominator(z)
-        gradient, hessian = [0] * r, [[0] * r for _ in range(r)]
-        for f in self.coordinates.free:
-            c, *w = terms[f]
-            value = c * scale + sum(a * b for a, b in zip(w, point, strict=True))  # f[z] · den · scale
-            need(value > 0, f"expression {f} is not positive at a prior's centre")
-            weight = self.tau + before.get(f, 0)
-            slope = [(x * scale << BITS) // value for x in w]  # ∇f / f, off by one unit of 2^-BITS
-            n, d = weight.numerator, weight.denominator
-            for i in range(r):
-                gradient[i] -= n * slope[i] // d
-                for j in range(r):
-                    hessian[i][j] += (n * slope[i] * slope[j] // d) >> BITS
-        H = [[Fraction(hessian[i][j] + hessian[j][i], 2 * ONE) for j in range(r)] for i in range(r)]
-        found = ldl(H, [Fraction(x, ONE) for x in gradient])
-        if found is None or ldl(shifted(H, Fraction(-1, 2**30))) is None:
-            raise Refused("the curvature of a prior is too small")
-        need(2 * found[1] + Fraction(1, 2**70) <= self.tau / 2**52, "a prior's centre is not what its data say")
-        return [[x / KAPPA for x in row] for row in H], found[0] / KAPPA**r
-
-    def cut(self, point: list[Any]) -> tuple[list[Fraction], Fraction]:
+    def cut(self, point: list[Any]) -> Cut:
         """(a, b) with a·x ≤ b on C. For any t > 0, −ln f ≥ ln t + 1 − t f; t ≈ 1/f at the point makes it a tangent."""
-        z, den = [exact(x) for x in point], self.coordinates.den
+        z, den = [exact(x) for x in point], self.line.den
         a, b = [Fraction(0)] * len(z), self.bound
         for f in self.used:
-            c, *w = self.coordinates.terms[f]
+            c, *w = self.line.terms[f]
             value = (c + sum(x * y for x, y in zip(w, z, strict=True))) / den
             need(value > 0, f"expression {f} is not positive at a point of the likelihood")
             t = Fraction(int((1 << 64) / value) + 1, 1 << 64)
@@ -642,85 +580,156 @@ class Likelihood:
 
         With t ≈ 1/f[center] and e = t f − 1 = e0 + n·y: on the ball e ≤ ε = e0 + |n|, and φ(ε) = 2(ε − ln(1+ε))/ε²
         decreases, so −ln f = ln t − ln(1+e) ≥ ln t − e + ½ φ(ε) e². Summed over f: g ≥ A0 + A1·y + y'A2 y on the ball.
+        φ(ε) ≥ 1/(1 + 2ε/3), because ln(1+ε) ≤ ε(6+ε)/(6+4ε) for ε ≥ 0 (compare derivatives).
         If A0 − |A1| + λ_min(A2) > bound, g > bound on the sphere. If also g(center) ≤ bound, no point of C is
         outside: g ≤ bound on the segment to the centre (convexity), which crosses the sphere.
         """
-        r, den = self.coordinates.dimension, frame.den << 64
-        level, height = Fraction(0), Fraction(0)
+        r, den, level, height = self.line.dimension, frame.den << 64, Fraction(0), Fraction(0)
         linear, square = [Fraction(0)] * r, [[Fraction(0)] * r for _ in range(r)]
         for f in self.used:
             need(frame.p[f] > 0, f"expression {f} is not positive at the centre of the ball")
             t = den // frame.p[f] + 1  # over 2^64
-            e0, n = t * frame.p[f] - den, [t * x for x in frame.s[f]]  # over den
-            low, high = ln(Fraction(t, 1 << 64))
-            phi = _phi(Fraction(e0 + root_up(sum(x * x for x in n)), den))
-            K, e = self.K[f], Fraction(e0, den)
-            need(abs(e) < Fraction(1, 2**20), "a number of the likelihood is out of range")
-            level += K * (Fraction(low, ONE) - e)
-            height += K * (Fraction(high, ONE) - e + e * e)  # ln(1+e) ≥ e − e²
-            for i in range(r):
-                linear[i] += K * (phi * e - 1) * Fraction(n[i], den)
-                for j in range(r):
-                    square[i][j] += K * phi / 2 * Fraction(n[i] * n[j], den * den)
+            e, *n = (Fraction(x, den) for x in (t * frame.p[f] - den, *(t * x for x in frame.s[f])))
+            low, high = (Fraction(x, ONE) for x in ln(Fraction(t, 1 << 64)))
+            need(e < Fraction(1, 2**20), "a number of the likelihood is out of range")
+            level, height = level + self.K[f] * (low - e), height + self.K[f] * (high - e + e * e)  # ln(1+e) ≥ e − e²
+            phi = Fraction(int((1 << 32) / (1 + (e + norm_up(n)) * 2 / 3)), 1 << 32)
+            linear = [x + self.K[f] * (phi * e - 1) * y for x, y in zip(linear, n)]
+            square = [[x + self.K[f] * phi / 2 * y * z for x, z in zip(row, n)] for row, y in zip(square, n)]
         need(height <= self.bound, "the centre of the ball is no point of the likelihood's set")
-        encloses = ldl(shifted(square, level - self.bound - norm_up(linear))) is not None
-        need(encloses, "the ball does not enclose the likelihood's set")
+        encloses = solved(shifted(square, level - self.bound - norm_up(linear)), linear)
+        need(encloses is not None, "the ball does not enclose the likelihood's set")
 
 
-def _phi(epsilon: Fraction) -> Fraction:
-    """At most φ(ε) = 2(ε − ln(1+ε))/ε², rounded down; ln(1+ε) ≤ ε − ε²/2 + ε³/3 for small ε."""
-    if epsilon < Fraction(1, 2**20):
-        return 1 - max(epsilon, Fraction(0)) * 2 / 3
-    rest = 2 * (epsilon - Fraction(ln(1 + epsilon)[1], ONE)) / epsilon**2
-    return Fraction(int(rest * 2**32), 2**32)
+class Bets:
+    """Cuts a·x ≤ b of slabs that hold the truth at all marks together, except with probability α.
+
+    Theorem. At a mark payoffs u_f ∈ (−1, 1) are told, a function of the data before it. From then on a step labelled f
+    multiplies M by (1 + u_f) exp(−Σ_i u_i f_i[x]), i over the successors of its row. At the truth the mean of this,
+    given the past and the row, is m e^(1−m) ≤ 1, m = 1 + Σ u_i f_i: so P(M ever ≥ 2/α) ≤ α/2 (Ville), and the same for
+    −u. With K_f the steps labelled f between a mark and the next, N_f those that could have been (visits of rows, once
+    for each successor with f), ln M = Σ_marks Σ_f (K_f ln(1 + u_f) − N_f u_f f[x]) is affine in x, so that always
+
+        Σ K ln(1 + u) − ln 2/α  <  Σ_f (Σ_marks N_f u_f) f[truth]  <  ln 2/α − Σ K ln(1 − u).
+
+    Any payoffs will do. These test x against a shift along I⁻¹G, I the curvature and G the gradient of the best value
+    at the `fit` of the data before the mark: found here, so that nobody can choose them afterwards.
+    """
+
+    def __init__(self, model: Model, objective: Objective, line: Coordinates, data: Data, alpha: Fraction) -> None:
+        self.model, self.objective, self.line = model, objective, line
+        self.cuts: list[Cut] = []
+        self.aimed = self.found_with = 0  # transitions with which direction and gradient were found
+        level, grid = ln(2 / alpha)[1], 1 << 26
+        z2 = max(2 * (level / ONE - 2), 1.0)
+        sums, gain, loss = [0] * (line.dimension + 1), 0, 0  # Σ N u f = sums[0] + sums[1:]·x over `den`; ln of u and −u
+        marks = [(x, *mark[1:]) for x, mark in zip(data.fits(line)[1:], data.marks) if mark[1]]
+        den, now = line.den * grid, (line.start, Fraction(1), data.successes, data.trials)
+        for (x, share, K, N), (_, _, later, tried) in pairwise([*marks, now]):
+            if 4 * sum(K) >= 5 * self.aimed:
+                self._aim(x, K, N)
+            late = sqrt(z2 + 2.5464790894703255 / max(1 - float(share), 2.0**-20))  # more, the less is left of the plan
+            early = sqrt(sqrt(sqrt(max(0.5 / float(share), 1.0))))
+            stake = min((sqrt(z2) + late) / 2 * early, 2 * sqrt(z2)) * sqrt(float(share))
+            for f, unit in zip(line.free, self.unit):
+                u = round(max(-0.5, min(0.5, stake * unit)) * grid)
+                hits, staked = later[f] - K[f], (tried[f] - N[f]) * u
+                sums = [a + staked * x for a, x in zip(sums, line.terms[f])]
+                if hits and u:
+                    gain, loss = (y + hits * ln(Fraction(grid + z, grid))[0] for y, z in ((gain, u), (loss, -u)))
+            for sign, won in ((1, loss), (-1, gain)):
+                b = Fraction(level - won, ONE) - Fraction(sign * sums[0], den)
+                self.cuts.append(([Fraction(sign * a, den) for a in sums[1:]], b))
+
+    def _aim(self, x: list[float], K: list[int], N: list[int]) -> None:
+        """unit: payoffs of a shift by one standard deviation of the value."""
+        free, self.aimed = self.line.free, sum(K)
+        p = [max(q, (K[f] + 0.5) / (4 * N[f] + 4)) for f, q in zip(free, self.line.chances(x))]
+        information = self.line.information([N[f] / q for f, q in zip(free, p)])
+        ridge = fsum(information[i][i] for i in range(len(x))) * 2.0**-30 + 1e-300
+        if self.aimed >= 5 * self.found_with:
+            base, near = self._value(x), [[y + 2.0**-20 * (i == k) for i, y in enumerate(x)] for k in range(len(x))]
+            self.gradient, self.found_with = [(self._value(y) - base) * 2.0**20 for y in near], self.aimed
+        shift = solved(shifted(information, ridge), self.gradient) or [0.0] * len(x)
+        size = fsum(a * b for a, b in zip(self.gradient, shift))
+        scale = 1 / sqrt(size) if 0 < size < 1e300 else 0.0
+        unit = [scale * fsum(a * b for a, b in zip(w, shift)) / q for q, (_, *w) in zip(p, self.line.floats)]
+        self.unit = [y if isfinite(y) else 0.0 for y in unit]
+
+    def _value(self, x: list[float]) -> float:
+        """The best value of the start at x, by sweeps over the states."""
+        model, objective = self.model, self.objective
+        den = objective.discount.denominator
+        chance = [float(c or 0) / den for c in model.constant]
+        for f, q in zip(self.line.free, self.line.chances(x)):
+            chance[f] = max(0.0, min(1.0, q)) / den
+        v, order = [float(objective.decided.get(s, end)) for s, end in enumerate(objective.final)], []
+        for s in reversed([s for s in range(model.states) if s not in objective.decided]):
+            moves = [[(t, chance[f] * objective.factor(s, t)) for t, f in model.moves[row]] for row in model.rows_of[s]]
+            order.append((s, [(float(objective.reward[row]), m) for row, m in zip(model.rows_of[s], moves)]))
+        sweeps = objective.horizon or max(16, min(1024, 2**22 // sum(map(len, model.moves))))
+        for _ in range(sweeps):
+            old = list(v)
+            for s, choices in order:
+                found = []
+                for value, steps in choices:
+                    for t, q in steps:
+                        value += q * (v if objective.horizon is None else old)[t]
+                    found.append(value)
+                v[s] = max(found) if objective.maximising else min(found)
+            if v == old:
+                break
+        return v[model.initial]
 
 
 # ====================================================================== 4. value functions
+def shares(model: Model, method: str, delta: Fraction) -> list[Fraction]:
+    """What bets, joint likelihood and intervals may spend."""
+    joint = model.coordinates is not None or method == "graph"
+    return [delta * Fraction(part, 10_000) for part in SHARES[method if joint and model.box else "anytime"]]
+
+
 class Region:
     """What is known of u: intervals of expressions; where the likelihood is used also a ball, and cuts a·x ≤ b."""
 
-    def __init__(self, model: Model, data: Data, delta: Fraction, joint: bool, proof: dict[str, Any]) -> None:
-        need(isinstance(proof["tied"], bool), "tied must be true or false")
+    def __init__(
+        self, model: Model, objective: Objective, data: Data, delta: Fraction, method: str, proof: dict[str, Any]
+    ) -> None:
         self.ball: Frame | None = None
-        self.cuts: list[tuple[list[Fraction], Fraction]] = []
-        if not proof["tied"]:
-            self.intervals = Intervals(model, data, delta * UNTIED, proof["ends"], tied=False)
-            return
-        coordinates, part = Coordinates(model), proof["likelihood"]
-        share = delta * TIED * (INTERVALS if joint and coordinates.is_covered else 1)
-        self.intervals = Intervals(model, data, share, proof["ends"], tied=True)
+        self.cuts: list[Cut] = []
+        line, part = model.coordinates, proof["likelihood"]
+        bets, joint, single = shares(model, method, delta)
+        self.intervals = Intervals(model, data, single, proof["ends"])
         if part is None:
             return
-        need(
-            joint and coordinates.is_covered,
-            f"the joint likelihood of more than {MOST_COORDINATES} coordinates is not covered",
+        if line is None or not joint:
+            raise Refused("the joint likelihood is part of the proof, and not of its model and method")
+        likelihood, any_bet = (
+            Likelihood(line, data, joint, part["window"]),
+            any(isinstance(k, int) for k in part["cuts"]),
         )
-        likelihood = Likelihood(coordinates, data, delta * TIED * LIKELIHOOD, part["windows"])
-        self.cuts = [likelihood.cut(point) for point in part["cuts"]]
-        self.ball = Frame(coordinates, part["ball"])
-        if coordinates.dimension == 1:
-            self._check_interval(coordinates, self.ball)
+        need(bets > 0 or not any_bet, "bets are part of the proof, and not of its method")
+        told = Bets(model, objective, line, data, bets).cuts if any_bet else []
+        self.cuts = [told[name] if isinstance(name, int) else likelihood.cut(name) for name in part["cuts"]]
+        self.ball = Frame(line, part["ball"])
+        if line.dimension == 1:
+            self._check_interval(line, self.ball)
         else:
             likelihood.check_ball(self.ball)
-        for f in coordinates.free:
+        for f in line.free:
             p, width = self.ball.p[f], self.ball.length(f)
             self.intervals.cut(f, down(Fraction(p - width, self.ball.den)), up(Fraction(p + width, self.ball.den)))
         self.intervals.check_rows()
 
-    def _check_interval(self, coordinates: Coordinates, ball: Frame) -> None:
+    def _check_interval(self, line: Coordinates, ball: Frame) -> None:
         """One coordinate: the ball is an interval, which cuts and intervals of expressions must enforce."""
-        low, high = list[Fraction](), list[Fraction]()
-        for (a,), b in self.cuts:
-            if a:
-                (high if a > 0 else low).append(b / a)
-        for f in coordinates.free:
-            c, w = (Fraction(x, coordinates.den) for x in coordinates.terms[f])
-            ends = sorted((Fraction(end, ONE) - c) / w for end in (self.intervals.low[f], self.intervals.high[f]))
-            low.append(ends[0])
-            high.append(ends[1])
-        half = abs(ball.factor[0][0])
-        holds = ball.center[0] - half <= max(low) and min(high) <= ball.center[0] + half
-        need(holds, "the interval of the only coordinate is not enforced by the likelihood")
+        ends = [(a[0], b) for a, b in self.cuts if a[0]]
+        for f in line.free:
+            c, w = (Fraction(x, line.den) for x in line.terms[f])
+            ends += [(w, Fraction(self.intervals.high[f], ONE) - c), (-w, c - Fraction(self.intervals.low[f], ONE))]
+        low, high = max(b / a for a, b in ends if a < 0), min(b / a for a, b in ends if a > 0)
+        holds = ball.center[0] - abs(ball.factor[0][0]) <= low and high <= ball.center[0] + abs(ball.factor[0][0])
+        need(holds, "the interval of the only coordinate is not enforced by likelihood, bets and intervals")
 
 
 class Claim:
@@ -736,17 +745,16 @@ class Claim:
     ) -> None:
         self.model, self.objective, self.region, self.policy = model, objective, region, policy
         self.upper, self.sign, self.side = upper, 1 if upper else -1, "upper" if upper else "lower"
-        need(proof["kind"] in ("intervals", "affine"), f"value functions of kind {proof['kind']!r} are not covered")
-        self.ball = region.ball if proof["kind"] == "affine" else None
-        need(self.ball is not None or proof["kind"] == "intervals", "affine functions need the ball of a likelihood")
+        values, slopes = proof["values"], proof["gradient"]
+        self.ball = None if slopes is None else region.ball
+        need(slopes is None or self.ball is not None, "affine functions need the ball of a likelihood")
         r = len(self.ball.center) if self.ball else 0
-        values, slopes = proof["values"], proof["gradient"] if r else []
         if objective.horizon is None:
             values, slopes = [values], [slopes]
         need(len(values) == (objective.horizon or 0) + 1, "values of a wrong number of steps")
         need(all(len(row) == model.states for row in values), "values of a wrong number of states")
-        zero: list[Any] = [[]] * model.states
-        pairs = [list(zip(row, slopes[k] if r else zero, strict=True)) for k, row in enumerate(values)]
+        zero = [[list[Any]()] * model.states] * len(values)
+        pairs = [list(zip(row, slope, strict=True)) for row, slope in zip(values, slopes if r else zero, strict=True)]
         need(all(len(g) == r for row in pairs for _, g in row), "gradients of a wrong size")
         known = {x: exact(x) for row in pairs for v, g in row for x in (v, *g) if x is not None}
         numbers = [*known.values(), *objective.reward, *objective.decided.values(), *objective.final]
@@ -770,13 +778,10 @@ class Claim:
         last = len(self.U) - 1
         if self.U[last][self.model.initial] is None:
             return None
-        if self.objective.horizon is None:
-            spent, active = self.inequalities(0, 0, 0)
-            if self.objective.discount == 1:
-                self.plays_end(spent, active)
-        else:
-            for k in range(last + 1):
-                self.inequalities(k, max(k - 1, 0), last - k)
+        for k in range(last + 1):
+            spent, active = self.inequalities(k, max(k - 1, 0), last - k)
+        if self.objective.horizon is None and self.objective.discount == 1:
+            self.plays_end(spent, active)
         return self.at_start()
 
     def at_start(self) -> Fraction:
@@ -796,7 +801,7 @@ class Claim:
 
     # ------------------------------------------------------------------ U ≥ r + γ P U
     def inequalities(self, k: int, after: int, step: int) -> tuple[dict[int, bool], set[int]]:
-        """Check every state with k steps to go; (which rows lose something in every visit, active states).
+        """Check every state with k steps to go, for every u of the region; (rows that lose something, active states).
 
         Not active: decided states, states without a claim, probabilities bounded by 1, lower bounds ≤ 0 of values ≥ 0.
         """
@@ -814,37 +819,33 @@ class Claim:
             elif not (settled and least >= (self.den if self.upper else 0)):
                 active.add(s)
         for s in active:
-            rows = range(model.state_ptr[s], model.state_ptr[s + 1])
-            for group in [[(row, Fraction(1))] for row in rows] if self.policy is None else [self.policy.at(s, step)]:
-                excess = self._excess(s, group, k, after)
+            every = [[(row, Fraction(1))] for row in model.rows_of[s]]
+            for group in every if self.policy is None else [self.policy.at(s, step)]:
+                v, g = self.U[k][s] or (0, [])
+                excess = sum((w * self._scaled(objective.reward[row]) for row, w in group), Fraction(-v))
+                if self.ball is None:
+                    excess += sum(w * self._most(row, after) for row, w in group)
+                else:
+                    excess = self._quadratic(group, excess, g, after)
                 if excess > 0:
                     by = float(excess / self.den) if excess < self.den << 900 else float("inf")
                     at = f", {k} steps to go" if objective.horizon is not None else ""
-                    name = model.row_name(group[0][0])
+                    name = model.name[group[0][0]]
                     raise Refused(f"{name}{at}: the {self.side} bound misses its inequality by {by:.3g}")
                 for row, _ in group:
                     spent[row] = excess < 0 or (objective.reward[row] > 0 and objective.is_positive)
         return spent, active
 
-    def _excess(self, s: int, group: list[tuple[int, Fraction]], k: int, after: int) -> Fraction:
-        """At least r + γ P U − U in units of 1/den, for every u of the region; a group is a mixture of rows."""
-        v, g = self.U[k][s] or (0, [])
-        paid = sum((weight * self._scaled(self.objective.reward[row]) for row, weight in group), Fraction(-v))
-        if self.ball is None:
-            return paid + sum(weight * self._most(row, after) for row, weight in group)
-        return self._quadratic(group, paid, g, after)
-
     def _successors(self, row: int, after: int) -> list[tuple[int, int, list[int]]]:
         """(expression, v, g) of the successors, times γ over its denominator where a step ends there."""
         model, objective = self.model, self.objective
         found = []
-        for t in range(model.row_ptr[row], model.row_ptr[row + 1]):
-            target, f = model.successor[t], model.expression[t]
+        for target, f in model.moves[row]:
             if self.region.intervals.high[f] <= 0:
                 continue
             U = self.U[after][target]
             if U is None:
-                raise Refused(f"{model.row_name(row)}: no {self.side} bound for its successor {target}")
+                raise Refused(f"{model.name[row]}: no {self.side} bound for its successor {target}")
             factor = objective.factor(model.row_state[row], target)
             found.append((f, U[0], U[1]) if factor == 1 else (f, factor * U[0], [factor * x for x in U[1]]))
         return found
@@ -875,8 +876,9 @@ class Claim:
             a, l = a + w * a0, [x + w * y for x, y in zip(l, l0)]
             M = [[x + w / 2 * y for x, y in zip(old, new)] for old, new in zip(M, M0)]
         linear, rough = a + norm_up(l), max(sum(map(abs, row)) for row in M)  # Gershgorin's bound of λ_max
-        fits = linear + rough > 0 > linear and ldl(shifted([[-x for x in row] for row in M], -linear)) is not None
-        return Fraction(0) if fits else linear + rough
+        if linear + rough > 0 > linear and solved(shifted([[-x for x in row] for row in M], -linear), l) is not None:
+            return Fraction(0)
+        return linear + rough
 
     # ------------------------------------------------------------------ 5. plays that never end
     def plays_end(self, spent: dict[int, bool], active: set[int]) -> None:
@@ -886,24 +888,21 @@ class Claim:
 
         and the last term must not be negative in the limit.
         - Upper bounds where a play that never ends is worth what it collects: enough that U ≥ 0 everywhere.
-        - Lower bounds where such a play is worth infinity (U = −L): they hold for plays that end, and there is nothing
-          to show for the others.
+        - Lower bounds where such a play is worth infinity (U = −L): plays that do not end need no proof.
         - Otherwise plays must leave the active states almost surely. It is enough that in every active state each row
-          (of a policy: one row that is played) either is spent or has a successor of positive probability that is not
-          active or has a smaller rank: rows that are not spent lead out with a probability bounded from below, and a
-          row is spent if its inequality is strict or it pays. U is bounded on one side, so that in a play of positive
-          probability rows are spent for ever only where the rewards are infinite, and then L is below them; for upper
-          bounds U ≥ 0 is used, and without it a row is not spent.
+          (of a policy: one row that is played) is spent, i.e. its inequality is strict or it pays, or has a successor
+          of positive probability that is not active or of smaller rank: rows that are not spent lead out with a
+          probability bounded from below, and rows are spent for ever with positive probability only where the rewards
+          are infinite, and then L is below them; for upper bounds U ≥ 0 is used, and without it no row is spent.
         """
         model = self.model
         if self.is_harmless(active):
             return
         counts = self.counts_spent(active)
         for s in active:
-            rows = range(model.state_ptr[s], model.state_ptr[s + 1])
-            played = rows if self.policy is None else [row for row, _ in self.policy.at(s, 0)]
+            played = model.rows_of[s] if self.policy is None else [row for row, _ in self.policy.at(s, 0)]
             ends = [(counts and spent[row]) or self.leads_out(s, row, active) for row in played]
-            name = model.row_name(played[ends.index(False)]) if False in ends else ""
+            name = model.name[played[ends.index(False)]] if False in ends else ""
             holds = all(ends) if self.policy is None else any(ends)
             need(holds, f"{name}: plays may stay for ever, and the {self.side} bound fails")
 
@@ -917,40 +916,42 @@ class Claim:
 
     def leads_out(self, s: int, row: int, active: set[int]) -> bool:
         """Whether a successor of positive probability is not active or has a smaller rank."""
-        for t in range(self.model.row_ptr[row], self.model.row_ptr[row + 1]):
-            target = self.model.successor[t]
-            here, there = self.rank[s], self.rank[target]
-            if target not in active or (here is not None and there is not None and there < here):
-                if self.region.intervals.is_possible(self.model.expression[t]):
-                    return True
-        return False
+        here, possible = self.rank[s], self.region.intervals.is_possible
+        return any(
+            possible(f) and (t not in active or (here is not None and self.rank[t] is not None and self.rank[t] < here))
+            for t, f in self.model.moves[row]
+        )
 
 
 # ====================================================================== the statement
 def check(proof: dict[str, Any]) -> dict[str, Any]:
     """What the file proves; `Refused` names what fails."""
     need(proof.get("format") == FORMAT, f"not a proof: format {proof.get('format')!r}")
-    if "refused" in proof:
-        raise Refused(str(proof["refused"]))
+    need("refused" not in proof, str(proof.get("refused")))
     model = Model(proof["model"])
     objective = Objective(model, proof["objective"])
     policy, data = Policy(model, proof["policy"]), Data(model, proof["data"])
-    delta = exact(proof["delta"])
-    need(0 < delta < 1, f"delta is {float(delta)}")
-    method = proof["confidence"]
-    need(method in ("likelihood", "anytime") or not model.box, f"confidence {method!r} is not covered")
-    region = Region(model, data, delta, method == "likelihood", proof["region"])
-    given = proof["evaluated"]
+    delta, method, given = exact(proof["delta"]), proof["confidence"], proof["evaluated"]
+    error = exact(proof["reward_error"])
+    need(0 < delta < 1 and error >= 0, f"delta is {float(delta)}, the error of rewards {float(error)}")
+    need(method in SHARES or not model.box, f"confidence {method!r} is not covered")
     need(isinstance(given, bool), "evaluated must be true or false")
-    found: dict[str, Any] = {"objective": objective, "data": data, "region": region, "evaluated": given}
+    regions = []
+    for part in proof["regions"]:
+        then = data if part["data"] is None else Data(model, part["data"])
+        need(then.is_start_of(data), "the data that a bound rests on are not where the data began")
+        regions.append(Region(model, objective, then, delta, method, part))
+    found: dict[str, Any] = {"objective": objective, "data": data, "evaluated": given}
     for side, upper in (("lower", False), ("upper", True)):
         known = Fraction(upper) if (objective.is_reach if upper else objective.is_positive) else None
         if proof[side] is not None:
-            own = given or objective.maximising != upper
+            own, region = given or objective.maximising != upper, regions[proof[side]["region"]]
             bound = Claim(model, objective, region, policy if own else None, upper, proof[side]).bound()
             if bound is not None:
+                bound = objective.off(bound, error, upper)
                 known = bound if known is None else min(known, bound) if upper else max(known, bound)
-        found[side] = claimed = proof["claim"][side]
+        claimed = found[side] = proof["claim"][side]
+        found[f"{side} proved"] = known
         if claimed is not None:
             holds = known is not None and (exact(claimed) >= known if upper else exact(claimed) <= known)
             proved = "nothing" if known is None else float(known)
@@ -960,14 +961,14 @@ def check(proof: dict[str, Any]) -> dict[str, Any]:
 
 def sentence(proof: dict[str, Any], found: dict[str, Any]) -> str:
     """What was proved, in words."""
-    low, high = "−∞" if found["lower"] is None else found["lower"], "∞" if found["upper"] is None else found["upper"]
+    low, high = ("unknown" if found[side] is None else found[side] for side in ("lower", "upper"))
     if found["evaluated"]:
         text = f"the value of the policy lies in [{low}, {high}]"
     elif found["objective"].maximising:
         text = f"the policy achieves at least {low}; no policy achieves more than {high}"
     else:
         text = f"the policy costs at most {high}; no policy costs less than {low}"
-    graph = "" if proof["region"]["tied"] else " (of the model only its graph is trusted)"
+    graph = "" if proof["confidence"] != "graph" else " (of the model only its graph is trusted)"
     return f"proved with probability ≥ 1 − {proof['delta']} over {found['data'].total:,} transitions: {text}{graph}"
 
 
@@ -975,8 +976,7 @@ def read(path: str) -> dict[str, Any]:
     """A proof from a file, gzipped or not."""
     with open(path, "rb") as file:
         raw = file.read()
-    text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-    return json.loads(text)  # type: ignore[no-any-return]
+    return json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)  # type: ignore[no-any-return]
 
 
 def main(arguments: list[str]) -> int:

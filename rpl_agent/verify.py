@@ -68,27 +68,26 @@ class Verdict:
     proved: str | None = None  # what the checker says
 
 
-def with_proof(found: Verdict, certificate: Certificate, pmdp: ParametricMDP, counts: Counts, path: Path) -> Verdict:
-    """The verdict with that of the checker on the proof beside the certificate.
+def with_proof(
+    found: Verdict, certificate: Certificate, pmdp: ParametricMDP, counts: Counts, path: Path,
+    earlier: Mapping[str, Counts] | None = None,
+) -> Verdict:  # fmt: skip
+    """The verdict with that of the checker on the proof beside the certificate, where that says that it is proved.
 
-    A proof that is not about this model, these data or this certificate is a problem.
+    Then the proof has to be about this model, these data and this certificate, and about its very numbers.
     """
+    if not certificate.proved:
+        return replace(found, notes=[*found.notes, "the certificate does not say that it is proved"])
     if not path.is_file():
-        return replace(found, notes=[*found.notes, f"no proof {path.name} lies beside it"])
+        return replace(found, problems=[*found.problems, f"the proof {path.name} does not lie beside it"])
     proof = read_proof(path)
-    if "refused" in proof:
-        return replace(found, notes=[*found.notes, f"no proof: {proof['refused']}"])
-    problems = belongs(proof, pmdp, counts, certificate)
+    problems = belongs(proof, pmdp, counts, certificate, earlier or {})
     if problems:
         return replace(found, problems=[*found.problems, *problems])
     try:
-        proved = checker.sentence(proof, checker.check(proof))
+        return replace(found, proved=checker.sentence(proof, checker.check(proof)))
     except (checker.Refused, *checker.MALFORMED) as refused:
         return replace(found, problems=[*found.problems, f"the checker refuses the proof: {refused}"])
-    lower, upper = proof["claim"]["lower"], proof["claim"]["upper"]
-    if (upper is not None and certificate.lower > upper) or (lower is not None and certificate.upper < lower):
-        return replace(found, problems=[*found.problems, f"the bounds contradict what is proved: {proved}"])
-    return replace(found, proved=proved)
 
 
 def verify(
@@ -113,7 +112,7 @@ def verify(
         bounds[side] = again.bound(side, certificate.policy)
         if again is not whole:
             notes.append(f"{side} was found with the first {data.total:,} transitions, and checked on them")
-        problems += again.unsupported(side, getattr(certificate, side), bounds[side])
+        problems += again.unsupported(side, certificate.computed[side == "upper"], bounds[side])
     for side, claim in zip(("lower", "upper"), now):
         if not math.isnan(claim):
             problems += whole.unsupported(side, claim, whole.bound(side, None), "of the last data ")
@@ -198,6 +197,11 @@ def _contradictions(certificate: Certificate) -> list[str]:
     numbers = (certificate.lower, certificate.upper, certificate.delta, certificate.reward_error)
     if any(math.isnan(number) for number in numbers):
         return ["a bound of the certificate is not a number"]
+    low, high = certificate.computed
+    if not certificate.lower <= low <= high <= certificate.upper:
+        return [
+            f"computed bounds [{low:.9g}, {high:.9g}] are not within [{certificate.lower:.9g}, {certificate.upper:.9g}]"
+        ]
     if certificate.lower > certificate.upper:
         return [f"the lower bound {certificate.lower:.9g} exceeds the upper bound {certificate.upper:.9g}"]
     if certificate.anytime and not kind.is_anytime:

@@ -12,7 +12,7 @@ from pathlib import Path
 from rpl_agent.agent.callbacks import CallbackList
 from rpl_agent.agent.exploration import SamplingGoal, block_of
 from rpl_agent.agent.output import reporting
-from rpl_agent.agent.output.logger import Logger, write_certificate, write_run_proof
+from rpl_agent.agent.output.logger import Logger, write_certificate, write_proved
 from rpl_agent.agent.output.views import View
 from rpl_agent.agent.sampling.experience import Request, SampledBatch
 from rpl_agent.agent.sampling.interrupt import Interrupt
@@ -78,7 +78,8 @@ class Loop:
             self._certify()
         if self._folder is not None and session.certificate is not None:
             with timed(session.planner.seconds, "proof"):
-                write_run_proof(self._folder, session.pmdp, session.experience.counts, session.certificate, PROVED)
+                counts, certificate = session.experience.counts, session.certificate
+                write_proved(self._folder, session.pmdp, counts, certificate, session.earlier, PROVED)
 
     def _is_due(self, target: Target) -> bool:
         """Whether the run stands at a log point whose certificate is still to come."""

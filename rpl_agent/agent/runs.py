@@ -17,7 +17,7 @@ import numpy as np
 
 from rpl_agent.agent.callbacks import CheckpointCallback, OracleCallback
 from rpl_agent.agent.evaluation import exact_value, optimal_value
-from rpl_agent.agent.output.logger import write_certificate, write_run_proof
+from rpl_agent.agent.output.logger import write_proved
 from rpl_agent.agent.output.views import duration, shares_text, tensorboard_command
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.schedule import NAMED, EveryN, Schedule, Target
@@ -30,7 +30,7 @@ from rpl_agent.evidence.counts import Counts
 from rpl_agent.jsonable import jsonable
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.pipeline import Config
-from rpl_agent.proof import proof_line, proof_path, read_proof
+from rpl_agent.proof import proof_path
 from rpl_agent.verify import read_with_data, verify, with_proof
 
 __all__ = [
@@ -40,7 +40,7 @@ __all__ = [
 
 #: What the result of a run tells of its certificate.
 SHOWN = (
-    "lower", "upper", "gap", "guarantee", "estimate", "delta", "confidence", "relaxation", "checked", "refuted",
+    "lower", "upper", "gap", "guarantee", "estimate", "delta", "confidence", "relaxation", "checked", "proved", "refuted",
     "empty", "truncation", "notes",
 )  # fmt: skip
 
@@ -175,10 +175,10 @@ def evaluate(
 def certify_run(folder: str | Path) -> dict[str, Any]:
     """The certificate of a stored run, computed anew from its counts."""
     agent = load_run(Path(folder))
-    certificate = agent.certify()
-    write_certificate(Path(folder), certificate)
-    proved = write_run_proof(Path(folder), agent.pmdp, agent.counts, certificate)
-    return jsonable({**_summary(agent), "run": str(folder), "text": f"{certificate}\n  {proved}"})
+    agent.certify()
+    assert agent.certificate is not None
+    proved = write_proved(Path(folder), agent.pmdp, agent.counts, agent.certificate, agent.session.earlier)
+    return jsonable({**_summary(agent, proved), "run": str(folder), "text": str(proved)})
 
 
 def verify_run(folder: str | Path) -> dict[str, Any]:
@@ -198,7 +198,7 @@ def verdict(
 ) -> dict[str, Any]:  # fmt: skip
     """What `rpl certify --verify` prints; ``problems`` are those that were found before."""
     found = verify(certificate, pmdp, counts, earlier)
-    found = with_proof(found, certificate, pmdp, counts, proof_path(path))
+    found = with_proof(found, certificate, pmdp, counts, proof_path(path), earlier)
     found = replace(found, problems=[*problems, *found.problems])
     lines = [f"{path}: {'NOT ' if found.problems else ''}verified against {counts.total:,} transitions"]
     lines += [f"  {text}" for text in (*found.problems, *found.notes)]
@@ -240,9 +240,7 @@ def _callbacks(checkpoint_every: int | None, theta: np.ndarray | None) -> list[A
     return callbacks
 
 
-def _summary(agent: RPLAgent) -> dict[str, Any]:
-    certificate = agent.certificate
-    assert certificate is not None
+def _summary(agent: RPLAgent, certificate: Certificate) -> dict[str, Any]:
     return {
         "model": agent.pmdp.name, "objective": agent.objective.describe(),
         **{name: getattr(certificate, name) for name in SHOWN},
@@ -253,13 +251,13 @@ def _summary(agent: RPLAgent) -> dict[str, Any]:
 
 
 def _finish(agent: RPLAgent, folder: Path, theta: np.ndarray | None) -> dict[str, Any]:
-    certificate = agent.certificate
+    certificate, path = agent.certificate, folder / "certificate.json"
     assert certificate is not None
-    summary, planner = _summary(agent), agent.session.planner
-    proof = proof_path(folder / "certificate.json")
+    if path.is_file():  # what is proved
+        certificate = Certificate.from_json(path)
+    summary, planner = _summary(agent, certificate), agent.session.planner
     lines = [
         str(certificate),
-        *([f"  {proof_line(read_proof(proof))}"] if proof.is_file() else []),
         f"  {agent.num_episodes:,} episodes, {agent.num_timesteps:,} steps in {duration(agent.session.clock.elapsed)}: "
         f"{shares_text(planner.seconds)}",
         f"  {agent.num_updates:,} updates of the exploring policy"

@@ -22,6 +22,7 @@ from rpl_agent.errors import ModelError
 
 if TYPE_CHECKING:
     from rpl_agent.agent import RPLAgent
+    from rpl_agent.certificate import Certificate
     from rpl_agent.evidence.counts import Counts
     from rpl_agent.model import Policy
     from rpl_agent.pipeline import Config
@@ -33,7 +34,7 @@ PLOTTED_EPISODES = 1000
 #: What is printed of a certificate; --output writes all of it.
 PRINTED = (
     "lower", "upper", "gap", "guarantee", "estimate", "confidence", "relaxation", "delta", "samples", "log_e_value",
-    "refuted", "empty", "fallback", "notes", "build_seconds", "solve_seconds", "timings", "checked",
+    "refuted", "empty", "fallback", "notes", "build_seconds", "solve_seconds", "timings", "checked", "proved",
 )  # fmt: skip
 
 
@@ -127,6 +128,8 @@ def run_certify(arguments: argparse.Namespace) -> int:
     counts, quarantined = read_data(arguments, source)
     policy = _optimum(source, config.precision).policy if arguments.evaluate == "optimal" else None
     certificate = certify(source.pmdp, counts, source.objective, config, policy=policy)
+    if arguments.output:
+        certificate = _write(arguments, source, counts, certificate)
     result = {
         "model": source.name,
         "objective": source.objective.describe(),
@@ -136,24 +139,25 @@ def run_certify(arguments: argparse.Namespace) -> int:
     if source.theta is not None:
         value = _true_value(source, certificate.policy, config.precision)
         result |= {"value": value, "relative_gap": certificate.gap / abs(value) if value else float("inf")}
-    if arguments.output:
-        from rpl_agent.cli.common import source_defaults
-        from rpl_agent.proof import proof_line, proof_path, prove, write_proof
-        from rpl_agent.verify import write_with_data
-
-        options = {key: getattr(arguments, key) for key in source_defaults()}
-        write_with_data(Path(arguments.output), certificate, counts, options)
-        proof = prove(source.pmdp, counts, certificate)
-        write_proof(proof_path(Path(arguments.output)), proof)
-        result["proved"] = proof.get("claim")
     text = str(certificate)
-    if arguments.output:
-        text += f"\n  {proof_line(proof)}"
     if "value" in result:
         text += f"\n  true value of the policy (known here, never used): {result['value']:.6g}"
         text += f"; relative gap {result['relative_gap']:.4g}"
     emit(arguments, result, "certificate", text)
     return 0
+
+
+def _write(arguments: argparse.Namespace, source: ModelSource, counts: Counts, certificate: Certificate) -> Certificate:
+    """The certificate with the numbers that are proved, in a file with its data, and the proof beside it."""
+    from rpl_agent.cli.common import source_defaults
+    from rpl_agent.proof import as_proved, proof_path, prove, write_proof
+    from rpl_agent.verify import write_with_data
+
+    path, proof = Path(arguments.output), prove(source.pmdp, counts, certificate)
+    certificate = as_proved(certificate, proof)
+    write_with_data(path, certificate, counts, {key: getattr(arguments, key) for key in source_defaults()})
+    write_proof(proof_path(path), proof)
+    return certificate
 
 
 def run_verify(arguments: argparse.Namespace) -> int:

@@ -1,5 +1,5 @@
 """Proofs of certificates, for `rpl_agent.checker`: everything that it needs stands in one file."""
 
-from rpl_agent.proof.write import belongs, proof_line, proof_path, prove, read_proof, write_proof
+from rpl_agent.proof.write import as_proved, belongs, proof_path, prove, read_proof, write_proof
 
-__all__ = ["belongs", "proof_line", "proof_path", "prove", "read_proof", "write_proof"]
+__all__ = ["as_proved", "belongs", "proof_path", "prove", "read_proof", "write_proof"]

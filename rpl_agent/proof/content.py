@@ -2,32 +2,114 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from rpl_agent import checker
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 
+#: A monomial is ((parameter, power), …).
+Monomial = tuple[tuple[int, int], ...]
+Terms = dict[Monomial, Fraction]
+#: The joint likelihood is proved up to this number of coordinates.
+MOST_COORDINATES = checker.MOST_COORDINATES
 
-def model_content(pmdp: ParametricMDP, objective: Objective) -> dict[str, Any]:
-    """The model with the labels and the reward that the objective speaks of."""
+
+def model_content(pmdp: ParametricMDP, objective: Objective, graph: bool) -> dict[str, Any]:
+    """The model with the labels and the reward that the objective speaks of; of its expressions only what is trusted.
+
+    Where only the ``graph`` is, every row has a distribution of its own.
+    """
     labels = {name: np.flatnonzero(pmdp.labels[name]).tolist() for name in (objective.target, objective.avoid) if name}
     rewards = {}
     if objective.reward_name is not None:
         reward = pmdp.rewards[objective.reward_name]
         rewards[objective.reward_name] = {"state": _sparse(reward.state), "row": _sparse(reward.row)}
-    return {
+    found = {
         "name": pmdp.name, "hash": pmdp.content_hash, "state_ptr": pmdp.state_ptr.tolist(),
         "row_ptr": pmdp.row_ptr.tolist(), "action": pmdp.action.tolist(), "actions": list(pmdp.action_names),
-        "successor": pmdp.successor.tolist(), "expression": pmdp.expression.tolist(), "initial": pmdp.initial_state,
+        "successor": pmdp.successor.tolist(), "initial": pmdp.initial_state,
         "silent": np.flatnonzero(pmdp.is_silent).tolist(), "labels": labels, "rewards": rewards,
-        "parameters": list(pmdp.table.parameters), "lower": pmdp.domain.lower.tolist(),
-        "upper": pmdp.domain.upper.tolist(), "expressions": _expressions(pmdp),
     }  # fmt: skip
+    if graph:
+        return found | _free_rows(pmdp)
+    expressions = _expressions(pmdp)
+    coordinates = _coordinates(pmdp, expressions)
+    return found | {
+        "expression": pmdp.expression.tolist(), "expressions": None if coordinates else expressions,
+        "parameters": list(pmdp.table.parameters),
+        "lower": pmdp.domain.lower.tolist(), "upper": pmdp.domain.upper.tolist(),
+        "coordinates": coordinates,
+    }  # fmt: skip
+
+
+def _free_rows(pmdp: ParametricMDP) -> dict[str, Any]:
+    """One parameter for each successor of a row but the last."""
+    expressions: list[list[Any]] = []
+    number = 0
+    for begin, end in pairwise(pmdp.row_ptr.tolist()):
+        own = list(range(number, number + end - begin - 1))
+        number += len(own)
+        expressions += [[[1, [[k, 1]]]] for k in own]
+        expressions.append([[1, []], *([-1, [[k, 1]]] for k in own)])
+    return {
+        "expression": list(range(pmdp.num_transitions)), "expressions": expressions,
+        "parameters": [f"p{k}" for k in range(number)], "lower": [0.0] * number, "upper": [1.0] * number,
+        "coordinates": None,
+    }  # fmt: skip
+
+
+def _coordinates(pmdp: ParametricMDP, expressions: list[list[Any]]) -> dict[str, Any] | None:
+    """Coordinates x in which all expressions are affine, and a point where all are positive: by elimination."""
+    if not 0 < pmdp.table.reduction.rank <= MOST_COORDINATES:
+        return None
+    table = [checker.polynomial(terms) for terms in expressions]
+    basis: dict[Monomial, Terms] = {}
+    for terms in table:
+        row = {m: c for m, c in terms.items() if m and c}
+        for pivot in set(row) & set(basis):
+            row = _combined(row, -row[pivot], basis[pivot])
+        if row:
+            pivot = min(row, key=_order)
+            row = {m: c / row[pivot] for m, c in row.items()}
+            basis = {p: _combined(b, -b[pivot], row) if pivot in b else b for p, b in basis.items()} | {pivot: row}
+    pivots = sorted(basis, key=_order)
+    center = pmdp.domain.center()
+    for theta in (np.rint(center * 1024) / 1024, center):  # round numbers are the same on all machines
+        point = [Fraction(t) for t in theta.tolist()]
+        x = [sum(c * _at(m, point) for m, c in basis[p].items()) for p in pivots]
+        if all(sum(c * _at(m, point) for m, c in terms.items()) > 0 for terms in table):
+            return {
+                "x": [[[_whole(c), [list(pair) for pair in m]] for m, c in basis[p].items()] for p in pivots],
+                "terms": [[_whole(terms.get(m, Fraction(0))) for m in ((), *pivots)] for terms in table],
+                "start": [float(y) for y in x],
+            }
+    return None
+
+
+def _at(monomial: Monomial, point: list[Fraction]) -> Fraction:
+    return math.prod((point[i] ** power for i, power in monomial), start=Fraction(1))
+
+
+def _order(monomial: Monomial) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """By degree, then by parameters."""
+    return sum(p for _, p in monomial), tuple((i, -p) for i, p in monomial)
+
+
+def _combined(row: Terms, factor: Fraction, other: Terms) -> Terms:
+    """row + factor · other, without zeros."""
+    found = {m: row.get(m, Fraction(0)) + factor * other.get(m, Fraction(0)) for m in {*row, *other}}
+    return {m: c for m, c in found.items() if c}
+
+
+def _whole(number: Fraction) -> int | str:
+    return int(number) if number.denominator == 1 else str(number)
 
 
 def _expressions(pmdp: ParametricMDP) -> list[list[Any]]:
@@ -44,21 +126,23 @@ def _expressions(pmdp: ParametricMDP) -> list[list[Any]]:
         for place in range(begin, end):
             c = Fraction(int(data[place]), table.denominators[indices[place]])
             if c:
-                terms.append([int(c) if c.denominator == 1 else str(c), monomials[indices[place]]])
+                terms.append([_whole(c), monomials[indices[place]]])
         found.append(terms)
     return found
 
 
-def data_content(counts: Counts) -> dict[str, Any]:
-    """Counts and the marks of likelihood windows, with the schedule that gave their weights; bets are not proved."""
+def data_content(counts: Counts, graph: bool) -> dict[str, Any]:
+    """Counts and marks, with the schedule that gave the weights of those at which likelihood windows begin."""
     weights = {"planned": "geometric", "shares": "split", "table": "geometric", None: "geometric"}
     return {
         "schedule": weights.get(counts.schedule, counts.schedule), "planned": counts.planned or 0,
         "transitions": _sparse(counts.transitions),
         "marks": [
-            {"total": m.total, "weight": float(m.weight), "successes": _sparse(m.successes)}
-            for m in counts.marks
-            if m.weight > 0.0
+            {
+                "total": m.total, "weight": float(m.weight), "progress": float(m.progress),
+                "successes": _sparse(m.successes), "trials": [] if m.trials is None else _sparse(m.trials),
+            }
+            for m in ([] if graph else counts.marks)  # of tied expressions
         ],
     }  # fmt: skip
 

@@ -7,20 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from rpl_agent import checker
-from rpl_agent.evidence.counts import Counts
-from rpl_agent.model.pmdp import ParametricMDP
 
-#: windows that start after this share of the data, or count for less than this in the mixture, are left out
-LATEST, LEAST_SHARE = 0.9, 1e-3
-#: mixing weights are multiples of this
-GRID = 2**20
-#: how far a window's ball may reach towards the zeros of expressions
-REACH = 0.9
 STEPS = 80
 
 
@@ -69,78 +60,36 @@ class AffineExpressions:
         used = counts > 0
         return -float(counts[used] @ np.log(f[used])) if (f > 0).all() else np.inf
 
-    def room(self, x: np.ndarray, factor: np.ndarray) -> float:
-        """The largest |s_f| / f of an ellipsoid x + factor·Ball."""
-        f = self.constant + self.weights @ x
-        return float((np.linalg.norm(self.weights @ factor, axis=1) / f).max())
-
 
 class JointProof:
     """The parts of a proof that speak of the likelihood, for one model and its data."""
 
-    def __init__(self, pmdp: ParametricMDP, counts: Counts, model: checker.Model, data: checker.Data, alpha: Fraction):
-        self.coordinates = checker.Coordinates(model)
-        self.model, self.data, self.alpha, self.counts = model, data, alpha, counts
-        self.free = np.array(self.coordinates.free, dtype=int)
-        terms = np.array([self.coordinates.terms[f] for f in self.free], dtype=object) / self.coordinates.den
-        constant, weights = terms[:, 0].astype(float), terms[:, 1:].astype(float)
-        if not np.allclose(weights, np.asarray(pmdp.table.reduction.weights)[self.free], rtol=1e-12, atol=0.0):
-            raise checker.Refused("the coordinates of the model and of the proof differ")
-        self.affine = AffineExpressions(constant, np.ascontiguousarray(weights))
-        theta = pmdp.domain.center()
-        self.start = np.asarray(pmdp.table.reduction.coordinates(theta))[0]
-        self.tau = (weights.shape[1] + 1) / (2 * len(self.free))
+    def __init__(self, coordinates: checker.Coordinates, data: checker.Data, alpha: Fraction):
+        self.coordinates, self.data, self.alpha = coordinates, data, alpha
+        self.free = np.array(coordinates.free, dtype=int)
+        self.totals = np.array(data.successes, dtype=float)[self.free]
+        terms = np.array(coordinates.floats)
+        self.affine = AffineExpressions(terms[:, 0], np.ascontiguousarray(terms[:, 1:]))
+        self.start, self.tau = np.array(coordinates.start), coordinates.tau
 
-    def windows(self) -> dict[str, Any]:
-        """Windows with their mixing weights, largest shares first in the mixture."""
-        total = np.asarray(self.counts.successes)[self.free].astype(float)
-        marks: list[tuple[int | None, np.ndarray]] = [(None, np.zeros(len(self.free)))]
-        marks += [
-            (k, np.asarray(m.successes)[self.free].astype(float))
-            for k, m in enumerate(mark for mark in self.counts.marks if mark.weight > 0.0)
-            if m.total <= LATEST * self.counts.total
-        ]
-        marks = marks[:1] if len(marks) == 1 else marks[1:]
-        center, candidates = self.affine.minimise(total + self.tau, self.start), []
-        for mark, before in marks:
-            window = self._window(mark, before, total - before)
-            try:
-                bound = self.likelihood([window | {"mixing": 1}]).bound
-            except checker.Refused:
-                continue
-            candidates.append((window, float(bound) - self.affine.value(center, total - before)))
-        if not candidates:
-            raise checker.Refused("no window of the data has a prior")
-        slack = np.array([room for _, room in candidates])  # the smaller, the more a window excludes at the centre
-        shares = np.exp(-(slack - slack.min()))
-        shares = np.where(shares / shares.sum() >= LEAST_SHARE, shares / shares.sum(), 0.0)
-        whole = np.floor(GRID * shares / shares.sum()).astype(int)
-        whole[int(np.argmax(whole))] += GRID - whole.sum()
-        kept = [window | {"mixing": int(n) / GRID} for (window, _), n in zip(candidates, whole) if n > 0]
-        return {"windows": kept, "cuts": []}
-
-    def _window(self, mark: int | None, before: np.ndarray, counts: np.ndarray) -> dict[str, Any]:
-        prior = self.affine.minimise(before + self.tau, self.start)
-        precision = self.affine.curvature(prior, before + self.tau) / float(checker.KAPPA)
-        middle = self.affine.minimise(counts, prior, precision, prior)
-        root = np.linalg.cholesky(np.linalg.inv(self.affine.curvature(middle, counts) + precision))
-        factor = np.sqrt(len(prior) + 2.0) * root
-        factor *= min(1.0, REACH / self.affine.room(middle, factor))
-        return {"mark": mark, "prior": prior.tolist(), "center": middle.tolist(), "factor": factor.tolist()}
-
-    def likelihood(self, windows: list[dict[str, Any]]) -> checker.Likelihood:
-        return checker.Likelihood(self.coordinates, self.data, self.alpha, windows)
+    def window(self) -> tuple[int, checker.Likelihood]:
+        """The number of the window that leaves least, and its set."""
+        found = []
+        for number, weight in enumerate([self.data.origin_weight, *(mark[0] for mark in self.data.marks)]):
+            if weight > 0:
+                level = checker.Likelihood(self.coordinates, self.data, self.alpha, number)
+                counts = np.array(level.K, dtype=float)[self.free]
+                center = self.affine.minimise(counts + self.tau, self.start)
+                room = float(level.bound) - self.affine.value(center, counts)
+                seen = float(counts.sum())
+                found.append((room / seen if seen else np.inf, number, level))
+        return min(found, key=lambda item: item[0])[1:]
 
     def ball(self, likelihood: checker.Likelihood) -> tuple[np.ndarray, np.ndarray]:
         """(center, factor) of an ellipsoid around the set {−Σ K ln f ≤ bound}."""
         counts = np.array([float(likelihood.K[f]) for f in self.free])
-        bound, r = float(likelihood.bound), self.affine.weights.shape[1]
+        bound = float(likelihood.bound)
         center = self.affine.minimise(counts + 1e-6 * self.tau, self.start)
-        if r == 1:
-            ends = [self._end(counts, bound, center, side) for side in (-1.0, 1.0)]
-            middle = 0.5 * (ends[0] + ends[1])
-            half = max(ends[1] - middle, middle - ends[0])
-            return np.array([middle]), np.array([[half * (1 + 1e-12) + 1e-15]])
         room = max(bound - self.affine.value(center, counts), 1e-12)
         f = self.affine.constant + self.affine.weights @ center
         phi, used = np.ones(len(f)), counts > 0
@@ -148,26 +97,11 @@ class JointProof:
             A = 0.5 * self.affine.curvature(center, np.where(used, counts * phi, 0.0))
             factor = np.linalg.cholesky(np.linalg.inv(A)) * np.sqrt(room) * (1 + 1e-9)
             epsilon = np.linalg.norm(self.affine.weights @ factor, axis=1) / f
-            new = 2 * (epsilon - np.log1p(epsilon)) / np.maximum(epsilon, 1e-9) ** 2
-            new = np.where(epsilon < 1e-4, 1 - 2 * epsilon / 3, new)
+            new = 1 / (1 + 2 * epsilon / 3)
             if np.abs(new - phi).max() < 1e-10:
                 break
             phi = np.minimum(phi, new)
         return center, factor * (1 + 1e-7)
-
-    def _end(self, counts: np.ndarray, bound: float, center: np.ndarray, side: float) -> float:
-        """The end of the set in its only coordinate, by bisection."""
-        step = 1.0 / np.sqrt(max(self.affine.curvature(center, counts + self.tau)[0, 0], 1e-300))
-        inside, outside = 0.0, step
-        while self.affine.value(center + side * outside, counts) <= bound:
-            inside, outside = outside, 2 * outside
-            if outside > 1e3:
-                break
-        for _ in range(80):
-            middle = 0.5 * (inside + outside)
-            good = self.affine.value(center + side * middle, counts) <= bound
-            inside, outside = (middle, outside) if good else (inside, middle)
-        return float(center[0] + side * outside)
 
     def extreme(self, likelihood: checker.Likelihood, direction: np.ndarray) -> np.ndarray | None:
         """(r,) the point of the set that is farthest in a direction, just outside; None where it was not found."""

@@ -85,7 +85,7 @@ def _shown(found: dict[str, Any], scale: np.ndarray, share: float) -> dict[str, 
     values = found["values"] * scale
     finite = np.where(np.isfinite(values), np.abs(values), 0.0)
     values = values + share * (finite if found["kind"] == "intervals" else finite.max())
-    shown = {"kind": found["kind"], "values": _numbers(values)}
+    shown = {"values": _numbers(values), "gradient": None}
     return shown | ({"gradient": (found["gradient"] * scale[:, None]).tolist()} if "gradient" in found else {})
 
 
@@ -108,8 +108,7 @@ def ranks(claim: checker.Claim, spent: dict[int, bool], active: set[int]) -> lis
     rank: list[int | None] = [None] * model.states
     queue: deque[int] = deque()
     for s in active:
-        rows = range(model.state_ptr[s], model.state_ptr[s + 1])
-        played = rows if claim.policy is None else [row for row, _ in claim.policy.at(s, 0)]
+        played = model.rows_of[s] if claim.policy is None else [row for row, _ in claim.policy.at(s, 0)]
         out = [row for row in played if (counts and spent[row]) or claim.leads_out(s, row, active)]
         missing[s] = len(played) - len(out) if free else 0 if out else 1
         if missing[s] == 0:
@@ -117,9 +116,9 @@ def ranks(claim: checker.Claim, spent: dict[int, bool], active: set[int]) -> lis
             queue.append(s)
             continue
         for row in set(played) - set(out):
-            for t in range(model.row_ptr[row], model.row_ptr[row + 1]):
-                if claim.region.intervals.is_possible(model.expression[t]):
-                    into.setdefault(model.successor[t], []).append((s, row))
+            for target, f in model.moves[row]:
+                if claim.region.intervals.is_possible(f):
+                    into.setdefault(target, []).append((s, row))
     done: set[int] = set()
     while queue:
         target = queue.popleft()

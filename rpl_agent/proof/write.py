@@ -1,8 +1,7 @@
-"""`prove`: the proof of a certificate, as `rpl_agent.checker` reads it.
+"""`prove`: the proof of a certificate, as `rpl_agent.checker` reads it; `as_proved`: the certificate that says no more.
 
-The proof has its own confidence set, made of what the checker can recompute: anytime intervals, and for models of few
-coordinates the joint likelihood with Gaussian priors. Bets and particles are left out, so the proved bounds are a
-little wider than the certificate's: a proof says what *it* proves, `claim`.
+The proof has its own confidence set, made of what the checker can recompute: anytime intervals, bets on the value, and
+for models of few coordinates the joint likelihood with predictions in place of mixtures.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ import gzip
 import json
 import math
 import warnings
+from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,32 +22,37 @@ from rpl_agent import checker
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.intervals import anytime
 from rpl_agent.jsonable import jsonable
+from rpl_agent.likelihood.bets.slabs import bets_apply
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.proof.content import data_content, model_content
-from rpl_agent.proof.joint import JointProof
+from rpl_agent.proof.foundation import Foundation
 from rpl_agent.proof.values import candidates, ranks
-from rpl_agent.regions.frame import Frame
 from rpl_agent.relaxations.interval import Intervals
 from rpl_agent.relaxations.untied import untied_model
 
 #: What a proof holds of a certificate's confidence set.
 COVERED = ("likelihood", "anytime")
+#: Bounds that differ by this share are one number to a reader.
+SAME = 1e-6
 #: What a fallback says where chance itself is in doubt: then no count means anything.
 NO_DATA = "no data"
 
 
-def prove(pmdp: ParametricMDP, counts: Counts, certificate: Certificate) -> dict[str, Any]:
+def prove(
+    pmdp: ParametricMDP, counts: Counts, certificate: Certificate, earlier: Mapping[str, Counts] | None = None
+) -> dict[str, Any]:
     """The proof of a certificate's kind of claim: for its policy, objective and δ, from these data.
+
+    ``earlier`` has the data that "lower" or "upper" rests on, where that is the best of a run and not of all its data.
 
     Where something is not covered the result says so under "refused", and the checker refuses it by that name.
     """
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")  # brackets that stay wide are seen in what is proved
-            return _Proof(pmdp, counts, certificate).made()
+            return _Proof(pmdp, counts, certificate, earlier or {}).made()
     except checker.Refused as refused:
         return {"format": checker.FORMAT, "refused": str(refused)}
     except (ModelError, ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
@@ -60,12 +66,18 @@ def proof_path(certificate: Path) -> Path:
     return certificate.with_suffix(".proof.json.gz")
 
 
-def proof_line(proof: dict[str, Any]) -> str:
-    """What a proof proves, for people."""
+def as_proved(certificate: Certificate, proof: dict[str, Any]) -> Certificate:
+    """The certificate with the numbers that are proved; a bound that was computed and is better gets another name."""
     if "refused" in proof:
-        return f"no proof: {proof['refused']}"
-    low, high = ("?" if end is None else f"{end:.6g}" for end in (proof["claim"]["lower"], proof["claim"]["upper"]))
-    return f"proved: [{low}, {high}] (python -m rpl_agent.checker FILE checks the proof)"
+        return certificate
+    computed = {"lower": certificate.lower, "upper": certificate.upper}
+    bounds = {"lower": -math.inf, "upper": math.inf} | {k: v for k, v in proof["claim"].items() if v is not None}
+    unproved: dict[str, Any] = {
+        f"unproved_{side}": computed[side]
+        for side, bound in bounds.items()
+        if abs(bound - computed[side]) > SAME * max(abs(bound), abs(computed[side]))
+    }
+    return replace(certificate, lower=bounds["lower"], upper=bounds["upper"], proved=True, **unproved)
 
 
 def write_proof(path: Path, proof: dict[str, Any]) -> None:
@@ -82,10 +94,20 @@ def read_proof(path: Path) -> dict[str, Any]:
         raise DataError(f"{path} cannot be read as a proof: {error}") from None
 
 
-def belongs(proof: dict[str, Any], pmdp: ParametricMDP, counts: Counts, certificate: Certificate) -> list[str]:
+def belongs(
+    proof: dict[str, Any], pmdp: ParametricMDP, counts: Counts, certificate: Certificate, earlier: Mapping[str, Counts]
+) -> list[str]:
     """What of a proof is not about this certificate, or not about this model and these data."""
+    graph = certificate.fallback is not None
     wanted = json.loads(json.dumps(_statement(pmdp, counts, certificate)))
-    return [f"the proof is about another {part}" for part, value in wanted.items() if proof.get(part) != value]
+    known = [None, *(json.loads(json.dumps(data_content(then, graph))) for then in earlier.values())]
+    problems = [f"the proof is about another {part}" for part, value in wanted.items() if proof.get(part) != value]
+    if not all(region.get("data") in known for region in proof.get("regions", [])):
+        problems.append("the proof is about other data of an earlier moment")
+    bounds = [None if math.isinf(bound) else bound for bound in (certificate.lower, certificate.upper)]
+    if proof.get("claim") != dict(zip(("lower", "upper"), bounds)):
+        problems.append("the bounds are not the numbers that are proved")
+    return problems
 
 
 def _statement(pmdp: ParametricMDP, counts: Counts, certificate: Certificate) -> dict[str, Any]:
@@ -93,21 +115,34 @@ def _statement(pmdp: ParametricMDP, counts: Counts, certificate: Certificate) ->
     policy = certificate.policy
     return {
         "format": checker.FORMAT, "delta": certificate.delta, "evaluated": certificate.evaluated,
-        "confidence": certificate.confidence, "objective": jsonable(certificate.objective),
-        "model": model_content(pmdp, certificate.objective),
+        "reward_error": certificate.reward_error,
+        "confidence": method(pmdp, counts, certificate), "objective": jsonable(certificate.objective),
+        "model": model_content(pmdp, certificate.objective, certificate.fallback is not None),
         "policy": {
-            "rows": None if policy.rows is None else policy.rows.tolist(),
+            "rules": None if policy.rows is None else np.atleast_2d(policy.rows).tolist(),
             "weights": None if policy.weights is None else policy.weights.tolist(),
         },
-        "data": data_content(counts),
+        "data": data_content(counts, certificate.fallback is not None),
     }  # fmt: skip
+
+
+def method(pmdp: ParametricMDP, counts: Counts, certificate: Certificate) -> str:
+    """How δ is divided, and what is bet on: decided by the model, the objective and the way in which data come."""
+    if certificate.fallback is not None:
+        return "graph"
+    if certificate.confidence == "likelihood" and counts.has_plan:
+        if certificate.basis == "bets" or not bets_apply(pmdp, certificate.objective):
+            return "likelihood with bets"
+    return certificate.confidence
 
 
 class _Proof:
     """A proof while it is made."""
 
-    def __init__(self, pmdp: ParametricMDP, counts: Counts, certificate: Certificate) -> None:
-        self.pmdp, self.counts, self.certificate = pmdp, counts, certificate
+    def __init__(
+        self, pmdp: ParametricMDP, counts: Counts, certificate: Certificate, earlier: Mapping[str, Counts]
+    ) -> None:
+        self.pmdp, self.counts, self.certificate, self.earlier = pmdp, counts, certificate, earlier
         self.objective = certificate.objective
         name = self.objective.reward_name
         if name is not None and not pmdp.rewards[name].is_known:
@@ -116,89 +151,48 @@ class _Proof:
             raise checker.Refused(f"confidence {certificate.confidence!r} is not covered, only {', '.join(COVERED)}")
         if certificate.fallback is not None and NO_DATA in certificate.fallback:
             raise checker.Refused(f"the data are not trusted: {certificate.fallback}")
-        self.tied, self.uses_likelihood = certificate.fallback is None, certificate.confidence == "likelihood"
+        self.is_graph = certificate.fallback is not None
         self.content = _statement(pmdp, counts, certificate)
-        self.model = checker.Model(self.content["model"])
-        self.data = checker.Data(self.model, self.content["data"])
-        self.joint: JointProof | None = None
 
     def made(self) -> dict[str, Any]:
-        part = {"tied": self.tied, "ends": self._ends(), "likelihood": None}
-        likelihood = self._likelihood() if self.tied and self.uses_likelihood else None
-        region = None
-        if likelihood is not None:
-            try:
-                region = self._region(part | {"likelihood": likelihood})
-                part["likelihood"] = likelihood
-            except checker.Refused:
-                likelihood = None
-        if region is None:
-            region = self._region(part)
-        sides = {}
-        for upper in (False, True):
-            sides["upper" if upper else "lower"] = self._side(region, part, upper)
-        claim = {side: None if found is None else found[0] for side, found in sides.items()}
-        proofs = {side: None if found is None else found[1] for side, found in sides.items()}
-        return self.content | {"region": part, "claim": claim} | proofs
+        foundations: dict[int, Foundation] = {}
+        claim: dict[str, float | None] = {}
+        sides: dict[str, dict[str, Any] | None] = {}
+        for side, computed in (("lower", self.certificate.lower), ("upper", self.certificate.upper)):
+            counts = self.earlier.get(side, self.counts)
+            base = foundations.get(counts.total)
+            if base is None:
+                content = (
+                    self.content["data"] if counts.total == self.counts.total else data_content(counts, self.is_graph)
+                )
+                base = foundations[counts.total] = Foundation(self.content | {"data": content})
+            upper = side == "upper"
+            found = self._side(base, upper) if math.isfinite(computed) else None
+            sides[side] = None if found is None else found[1] | {"region": list(foundations).index(counts.total)}
+            known = base.objective.is_reach if upper else base.objective.is_positive
+            bounds = [float(upper)] if known else []  # of every value
+            bounds += [] if found is None else [found[0]]
+            best = (min if upper else max)(bounds, default=None)
+            claim[side] = None if best is None or math.isinf(computed) else (max if upper else min)(best, computed)
+        regions = [
+            base.part | {"data": None if total == self.counts.total else base.content["data"]}
+            for total, base in foundations.items()
+        ]
+        return self.content | {"regions": regions, "claim": claim} | sides
 
-    @property
-    def _delta(self) -> Fraction:
-        return Fraction(self.certificate.delta)
-
-    def _region(self, part: dict[str, Any]) -> checker.Region:
-        model = checker.Model(self.content["model"])  # a region without ties has its own expressions
-        region = checker.Region(model, self.data, self._delta, self.uses_likelihood, part)
-        self.region_model = model
-        return region
-
-    def _ends(self) -> dict[str, list[float]]:
-        """Anytime intervals of the events that were observed."""
-        model = checker.Model(self.content["model"])
-        joint = self.uses_likelihood and checker.Coordinates(model).is_covered
-        share = self._delta * (checker.TIED * (checker.INTERVALS if joint else 1) if self.tied else checker.UNTIED)
-        events = checker.Intervals(model, self.data, share, {}, self.tied).events
-        seen = [(f, K, K + J) for f, (K, J) in sorted(events.items()) if K + J > 0]
-        if not seen:
-            return {}
-        gamma = float(share / len(events)) * (1 - 1e-12)
-        low, high = anytime([K for _, K, _ in seen], [N for _, _, N in seen], gamma)
-        return {str(f): [a, b] for (f, _, _), a, b in zip(seen, low.tolist(), high.tolist())}
-
-    def _likelihood(self) -> dict[str, Any] | None:
-        """Windows and the ball around the likelihood's set; None where there is none."""
-        if not checker.Coordinates(self.model).is_covered or self.counts.total == 0:
-            return None
-        alpha = self._delta * checker.TIED * checker.LIKELIHOOD
-        self.joint = JointProof(self.pmdp, self.counts, self.model, self.data, alpha)
-        try:
-            part = self.joint.windows()
-            self.level = self.joint.likelihood(part["windows"])
-            center, factor = self.joint.ball(self.level)
-        except (checker.Refused, np.linalg.LinAlgError):
-            return None
-        part["ball"] = {"center": center.tolist(), "factor": factor.tolist()}
-        if len(center) == 1:
-            part["cuts"] = [[center[0] - factor[0, 0] * (1 - 1e-12)], [center[0] + factor[0, 0] * (1 - 1e-12)]]
-        return part
-
-    def _side(self, region: checker.Region, part: dict[str, Any], upper: bool) -> tuple[float, dict[str, Any]] | None:
+    def _side(self, base: Foundation, upper: bool) -> tuple[float, dict[str, Any]] | None:
         """(claimed number, value function) of one side; None where nothing was proved."""
         own = self.certificate.evaluated or upper == (self.objective.sense is Sense.MIN)
-        model, intervals = self.region_model, region.intervals
+        model, intervals = base.model, base.region.intervals
         low, high = (_outward(numbers, up) for numbers, up in ((intervals.low, False), (intervals.high, True)))
-        relaxation = Intervals(self.pmdp if self.tied else untied_model(self.pmdp), low, high)
-        frame = None
-        if region.ball is not None:
-            ball = part["likelihood"]["ball"]
-            frame = Frame(np.array(ball["center"]), np.array(ball["factor"]), 1.0)
-        objective = checker.Objective(model, self.content["objective"])
+        relaxation = Intervals(untied_model(self.pmdp) if self.is_graph else self.pmdp, low, high)
         policy = checker.Policy(model, self.content["policy"]) if own else None
-        for values in candidates(relaxation, frame, self.objective, self.certificate.policy, own, upper):
+        for values in candidates(relaxation, base.frame, self.objective, self.certificate.policy, own, upper):
             try:
-                claim = checker.Claim(model, objective, region, policy, upper, values)
+                claim = checker.Claim(model, base.objective, base.region, policy, upper, values)
                 if self.objective.horizon is None and values["values"][model.initial] is not None:
                     spent, active = claim.inequalities(0, 0, 0)
-                    if objective.discount == 1 and not claim.is_harmless(active):
+                    if base.objective.discount == 1 and not claim.is_harmless(active):
                         values["rank"] = claim.rank = ranks(claim, spent, active)
                         claim.plays_end(spent, active)
                     bound = claim.at_start()
@@ -209,45 +203,11 @@ class _Proof:
                     bound = found
             except checker.Refused:
                 continue
-            if frame is not None and values["kind"] == "affine":
-                bound = self._sharpened(claim, values, region, part, frame, bound)
+            if base.frame is not None and values["gradient"] is not None:
+                bound = base.sharpened(claim, values, bound)
+            bound = base.objective.off(bound, Fraction(self.certificate.reward_error), upper)
             return _rounded(bound, upper), values
         return None
-
-    def _sharpened(
-        self, claim: checker.Claim, values: dict[str, Any], region: checker.Region, part: dict[str, Any], frame: Frame,
-        bound: Fraction,
-    ) -> Fraction:  # fmt: skip
-        """The bound with a cut of the likelihood at its far end, where that is better than the ball."""
-        assert self.joint is not None
-        slope = claim.sign * np.array(values["gradient"], dtype=float)
-        slope = slope[-1][claim.model.initial] if slope.ndim == 3 else slope[claim.model.initial]
-        if len(slope) == 1 or not slope.any():
-            return bound
-        point = self.joint.extreme(self.level, np.linalg.solve(frame.factor.T, slope))
-        if point is None:
-            return bound
-        try:
-            cut = self.level.cut(point.tolist())
-        except checker.Refused:
-            return bound
-        normal = frame.factor.T @ np.array([float(a) for a in cut[0]])
-        room = float(cut[1] - sum(a * Fraction(x) for a, x in zip(cut[0], frame.center)))
-        best = float(slope @ normal / (normal @ normal))
-        scan = best * np.linspace(0.0, 1.2, 601)
-        costs = scan * room + np.linalg.norm(slope - scan[:, None] * normal, axis=1)
-        multiplier = float(scan[int(np.argmin(costs))])
-        if not (multiplier > 0.0 and math.isfinite(multiplier)):
-            return bound
-        region.cuts.append(cut)
-        claim.multipliers = [(len(region.cuts) - 1, Fraction(multiplier))]
-        better = claim.at_start()
-        if claim.sign * better >= claim.sign * bound:
-            region.cuts.pop()
-            return bound
-        part["likelihood"]["cuts"].append(point.tolist())
-        values["multipliers"] = [[len(region.cuts) - 1, multiplier]]
-        return better
 
 
 def _outward(numbers: list[int], upward: bool) -> np.ndarray:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import argparse
 import collections
 import copy
+import math
 import random
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 from rpl_agent import checker
@@ -36,6 +38,20 @@ def changed(proof: dict[str, Any], path: tuple[Any, ...], factor: float, shift: 
     return found
 
 
+def sharpest(proof: dict[str, Any]) -> dict[str, Any]:
+    """The proof with all that it proves as its claim: a certificate may say less."""
+    found = checker.check(proof)
+    claim = {}
+    for side, way in (("lower", -math.inf), ("upper", math.inf)):
+        bound = found[f"{side} proved"]
+        number = float(bound)
+        claim[side] = (
+            number if (Fraction(number) - bound) * int(math.copysign(1, way)) >= 0 else math.nextafter(number, way)
+        )
+    checker.check(proof | {"claim": claim})
+    return proof | {"claim": claim}
+
+
 def stronger(proof: dict[str, Any], draw: random.Random) -> tuple[str, dict[str, Any]]:
     """(what was changed, the proof with a claim that is stronger, by one part in 10^9 or by much)."""
     size = draw.choice([1e-9, 1e-6, 1e-2, 1.0])
@@ -49,7 +65,7 @@ def stronger(proof: dict[str, Any], draw: random.Random) -> tuple[str, dict[str,
         return "delta", {**proof, "delta": proof["delta"] * (1 - max(size, 1e-2) / 2)}
     # a changed witness with a claim that needs it
     if kind == "region":
-        all_places = [("region", *path) for path in places(proof["region"])]
+        all_places = [("regions", *path) for path in places(proof["regions"])]
     else:
         all_places = [(side, *path) for path in places(proof[side])]
     path = draw.choice(all_places)
@@ -66,7 +82,7 @@ def mutated(
     With other value functions or another ball a stronger claim may be proved, where the first proof had room: that is
     no fault as long as the claim is true. ``truth`` are the values that the two bounds are bounds of.
     """
-    checker.check(proof)
+    proof = sharpest(proof)
     accepted = []
     for _ in range(count):
         what, found = stronger(proof, draw)

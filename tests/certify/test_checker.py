@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -20,12 +22,14 @@ from rpl_agent.certificate import Certificate
 from rpl_agent.errors import RefutedWarning, RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.sampling import uniform_counts
+from rpl_agent.jsonable import jsonable
 from rpl_agent.model import Objective, Policy, Sense, build
 from rpl_agent.pipeline import Config, certify, true_value
 from rpl_agent.proof import prove, write_proof
+from rpl_agent.proof.content import data_content, model_content
 from rpl_agent.relaxations.point import Point
 from rpl_agent.solver import solve, solve_at
-from tests.certify.mutations import mutated
+from tests.certify.mutations import mutated, sharpest
 
 WORLDS = {
     "rpl/Betting-25-v0": 200, "rpl/MarsRover-10x10-v0": 300, "rpl/Glider-11x9-v0": 300, "rpl/Aircraft-20x10-v0": 1000,
@@ -76,18 +80,18 @@ def test_factorials_are_enclosed(n):
 
 
 def test_positive_definite_matrices():
-    draw = random.Random(2)
+    draw, found = random.Random(2), set()
     for _ in range(50):
         matrix = [[Fraction(draw.randrange(-9, 10)) for _ in range(3)] for _ in range(3)]
         matrix = [[matrix[i][j] + matrix[j][i] for j in range(3)] for i in range(3)]
         matrix = checker.shifted(matrix, Fraction(draw.randrange(0, 40)))
-        floats = np.array(matrix, dtype=float)
-        found = checker.ldl(matrix, [Fraction(1), Fraction(2), Fraction(3)])
-        assert (found is not None) == bool((np.linalg.eigvalsh(floats) > 1e-9).all())
-        if found is not None:
-            v = np.array([1.0, 2.0, 3.0])
-            assert float(found[0]) == pytest.approx(np.linalg.det(floats))
-            assert float(found[1]) == pytest.approx(v @ np.linalg.solve(floats, v))
+        floats, right = np.array(matrix, dtype=float), [Fraction(1), Fraction(2), Fraction(3)]
+        solution = checker.solved(matrix, right)
+        found.add(solution is None)
+        assert (solution is not None) == bool((np.linalg.eigvalsh(floats) > 1e-9).all())
+        if solution is not None:
+            assert np.array(solution, dtype=float) == pytest.approx(np.linalg.solve(floats, [1.0, 2.0, 3.0]))
+    assert found == {True, False}
 
 
 # ---------------------------------------------------------------------- certificates pass
@@ -97,7 +101,7 @@ def test_worlds_are_proved(name):
     found = checker.check(json.loads(json.dumps(proof)))
     value = true_value(pmdp, certificate.objective, certificate.policy, theta)
     assert found["lower"] - 1e-6 <= value <= found["upper"] + 1e-6
-    assert proof["region"]["likelihood"] is not None
+    assert all(region["likelihood"] is not None for region in proof["regions"])
 
 
 @pytest.mark.parametrize("confidence", ["clopper-pearson", "hoeffding", "l1", "ellipsoid"])
@@ -200,7 +204,7 @@ def test_a_refuted_model_is_proved_from_its_graph():
     with pytest.warns(RefutedWarning):
         certificate = certify(pmdp, counts, Objective.reach("goal"))
     proof = prove(pmdp, counts, certificate)
-    assert not proof["region"]["tied"] and proof["claim"]["lower"] > certificate.lower - 0.02
+    assert proof["confidence"] == "graph" and proof["claim"]["lower"] > certificate.lower - 0.02
     checker.check(proof)
 
 
@@ -212,11 +216,11 @@ def test_plays_that_never_end_prove_nothing():
     with pytest.warns(RPLWarning, match="holds in no state"):
         proof, cost = known(loop, Objective.reach("b")), known(loop, Objective.cost("cost", target="b"))
     assert checker.check(proof)["lower"] == 0.0
-    values = {"kind": "intervals", "values": [0.9]}
+    values = {"region": 0, "values": [0.9], "gradient": None}
     with pytest.raises(checker.Refused, match="plays may stay for ever"):
         checker.check(proof | {"lower": values, "claim": {"lower": 0.9, "upper": 1.0}})
     with pytest.raises(checker.Refused, match="plays may stay for ever"):
-        checker.check(cost | {"upper": {"kind": "intervals", "values": [0.0]}, "claim": {"lower": 0.0, "upper": 0.0}})
+        checker.check(cost | {"upper": values | {"values": [0.0]}, "claim": {"lower": 0.0, "upper": 0.0}})
 
 
 @pytest.mark.parametrize(("success", "interval"), [(10, [1, 1]), (0, [0, 0]), (10, [0.99, 1]), (5, [0.45, 0.55])])
@@ -228,10 +232,10 @@ def test_intervals_that_the_data_do_not_give_are_refused(success, interval):
         counts.add(0, 0, 1 if k < success else 2)
     proof = prove(pmdp, counts, certify(pmdp, counts, Objective.reach("b"), Config("anytime")))
     checker.check(proof)
-    (event,) = proof["region"]["ends"]
+    (event,) = proof["regions"][0]["ends"]
     p, q = (interval, [1 - interval[1], 1 - interval[0]])
-    low, high = p if proof["region"]["ends"][event][1] * 10 >= success else q
-    proof["region"]["ends"][event] = [low, high]
+    low, high = p if proof["regions"][0]["ends"][event][1] * 10 >= success else q
+    proof["regions"][0]["ends"][event] = [low, high]
     with pytest.raises(checker.Refused, match="expression"):
         checker.check(proof)
 
@@ -248,7 +252,7 @@ def test_no_mutation_towards_a_stronger_claim_is_accepted(name):
 
 def test_a_file_is_checked_by_python_alone(glider, tmp_path):
     """No package, no site: a copy of the file, the standard library, a proof."""
-    *_, proof = glider
+    proof = sharpest(glider[-1])
     alone = tmp_path / "checker.py"
     alone.write_text(Path(checker.__file__).read_text())
     write_proof(tmp_path / "proof.json.gz", proof)
@@ -263,3 +267,110 @@ def test_a_file_is_checked_by_python_alone(glider, tmp_path):
         command = [sys.executable, "-I", "-S", str(alone), str(tmp_path / name)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env={"PYTHONIOENCODING": "utf-8"})
         assert done.returncode == code and text in done.stdout, (done.stdout, done.stderr)
+
+
+# ---------------------------------------------------------------------- bets and predictions, counted out
+def coin() -> tuple[checker.Model, checker.Objective]:
+    pmdp = build("a", lambda s: {"go": {"b": "p", "c": "1 - p"}} if s == "a" else {"stay": {s: 1}}, domain=["p"],
+                 labels={"b": lambda s: s == "b"})  # fmt: skip
+    content = model_content(pmdp, Objective.reach("b"), graph=False)
+    return checker.Model(content), checker.Objective(checker.Model(content), jsonable(Objective.reach("b")))
+
+
+def tossed(model: checker.Model, tosses: tuple[int, ...]) -> checker.Data:
+    """Data of a coin with marks after the second and the fourth toss."""
+
+    def counts(n: int) -> list[list[int]]:
+        return [[t, k] for t, k in enumerate((sum(tosses[:n]), n - sum(tosses[:n]))) if k]
+
+    marks = [
+        {"total": n, "weight": 0.3, "progress": share, "successes": counts(n), "trials": [[0, n], [1, n]]}
+        for n, share in ((2, 0.25), (4, 0.5))
+    ]
+    data = {"schedule": "split", "planned": 0, "transitions": counts(len(tosses)), "marks": marks}
+    return checker.Data(model, data)
+
+
+class PeekingBets(checker.Bets):
+    """Payoffs that know the tosses that they are settled with."""
+
+    p = 0.5
+
+    def __init__(self, model, objective, line, data, alpha):
+        self.final = data.successes, data.trials
+        super().__init__(model, objective, line, data, alpha)
+
+    def _aim(self, x, K, N):
+        super()._aim(x, K, N)
+        ahead = 1 if self.final[0][0] > self.p * self.final[1][0] else -1
+        self.unit = [ahead * abs(self.unit[0]), -ahead * abs(self.unit[1])]
+
+
+@pytest.mark.parametrize("p", [0.2, 0.5, 0.85])
+def test_money_is_a_supermartingale(p):
+    """E[M] ≤ 1 over all eight tosses, for both sides of the bets and for predictions; peeking is seen."""
+    model, objective = coin()
+    line, alpha, PeekingBets.p = model.coordinates, Fraction(1, 100), p
+    assert line is not None
+    bound = {"bets": [0.0, 0.0], "peeking": [0.0, 0.0], "likelihood": [0.0, 0.0, 0.0]}
+    for tosses in itertools.product((0, 1), repeat=8):
+        chance, data = p ** sum(tosses) * (1 - p) ** (8 - sum(tosses)), tossed(model, tosses)
+        for name, kind in (("bets", checker.Bets), ("peeking", PeekingBets)):
+            for k, (a, b) in enumerate(kind(model, objective, line, data, alpha).cuts[-2:]):  # of all data
+                bound[name][k] += chance * math.exp(math.log(2 / alpha) - float(b - a[0] * Fraction(p)))
+        for window, weight in enumerate((0.01, 0.3, 0.3)):
+            level = checker.Likelihood(line, data, alpha, window)
+            g = -sum(n * math.log(q) for n, q in zip(level.K, (p, 1 - p)))
+            bound["likelihood"][window] += chance * math.exp(g - float(level.bound)) / float(alpha) / weight
+    assert max(bound["bets"]) <= 1 + 1e-9 and min(bound["bets"]) > 0.5
+    assert max(bound["likelihood"]) <= 1 + 1e-9 and min(bound["likelihood"]) > 1 - 1e-9
+    assert max(bound["peeking"]) > 1.05
+
+
+def test_bounds_of_an_earlier_moment_rest_on_where_the_data_began():
+    pmdp = model()
+    counts = sampled(pmdp, 4000)
+    certificate = certify(pmdp, counts, OBJECTIVES["Pmax"])
+    proof = prove(pmdp, counts, certificate, {"lower": counts_until(pmdp, 1000)})
+    assert [region["data"] is None for region in proof["regions"]] == [False, True]
+    checker.check(proof)
+    other = data_content(sampled(pmdp, 1000, seed=8), graph=False)  # not where these data began
+    with pytest.raises(checker.Refused, match="are not where the data began"):
+        checker.check(proof | {"regions": [proof["regions"][0] | {"data": other}, proof["regions"][1]]})
+
+
+def counts_until(pmdp, steps: int) -> Counts:
+    """The first steps of `sampled`."""
+    counts, mdp, draw = Counts(pmdp), pmdp.instantiate({"p": 0.6, "q": 0.7}), np.random.default_rng(3)
+    rows = [np.arange(*pmdp.row_ptr[row : row + 2]) for row in range(pmdp.num_rows)]
+    drawn = [draw.choice(row, 4000 // len(rows), p=mdp.probability[row] / mdp.probability[row].sum()) for row in rows]
+    counts.add_transitions(np.stack(drawn, axis=1).ravel()[:steps])
+    return counts
+
+
+def test_a_method_does_not_spend_what_another_one_may(glider):
+    *_, proof = glider
+    assert proof["confidence"] == "likelihood with bets" and any(isinstance(c, int) for c in cuts_of(proof))
+    for method, problem in (("likelihood", "bets are part"), ("anytime", "joint likelihood"), ("graph", "joint")):
+        with pytest.raises(checker.Refused, match=problem):
+            checker.check(proof | {"confidence": method})
+
+
+def cuts_of(proof: dict) -> list:
+    return [cut for region in proof["regions"] for cut in region["likelihood"]["cuts"]]
+
+
+def test_rewards_that_miss_the_model_widen_what_is_proved():
+    pmdp = model()
+    counts = sampled(pmdp, 4000)
+    for name, error in (("cost", 0.01), ("discounted", 0.01), ("steps", 0.01)):
+        certificate = certify(pmdp, counts, OBJECTIVES[name])
+        lower, upper = certificate.objective.with_reward_error(certificate.lower, certificate.upper, error)
+        proof = prove(pmdp, counts, certificate)
+        wider = prove(pmdp, counts, replace(certificate, lower=lower, upper=upper, reward_error=error))
+        for side, way in (("lower", -1), ("upper", 1)):
+            exact, off = (checker.check(p)[f"{side} proved"] for p in (proof, wider))
+            amount = {"cost": error * exact, "discounted": error / Fraction(1, 10), "steps": 5 * error}[name]
+            assert float(off - exact) == pytest.approx(way * float(amount), rel=1e-9)
+        with pytest.raises(checker.Refused, match="is claimed, and"):
+            checker.check(sharpest(proof) | {"reward_error": error})

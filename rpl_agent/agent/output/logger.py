@@ -24,7 +24,7 @@ from rpl_agent.certificate import Certificate
 from rpl_agent.errors import RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.proof import proof_line, proof_path, prove, write_proof
+from rpl_agent.proof import as_proved, proof_path, prove, write_proof
 
 if TYPE_CHECKING:
     from rpl_agent.agent.output.events import TensorBoardWriter  # imports tensorboard
@@ -148,22 +148,24 @@ def write_certificate(folder: Path, certificate: Certificate) -> None:
         write_text(folder / "certificate.json", "{" + ",\n ".join(fields) + "}\n")  # one line per field, at C's speed
 
 
-def write_run_proof(
-    folder: Path, pmdp: ParametricMDP, counts: Counts, certificate: Certificate, most: float = np.inf
-) -> str:
-    """``proof.json.gz`` beside it, for the last data; what it proves, in words.
+def write_proved(
+    folder: Path, pmdp: ParametricMDP, counts: Counts, certificate: Certificate, earlier: Mapping[str, Counts],
+    most: float = np.inf,
+) -> Certificate:  # fmt: skip
+    """``certificate.json`` with the numbers that are proved and ``proof.json.gz`` beside it; that certificate.
 
-    A proof of more than ``most`` inequalities is not made, and one of earlier data does not stay.
+    ``earlier`` has the data that its bounds rest on. A proof of more than ``most`` inequalities is not made: then the
+    certificate is written as it is, and does not say that it is proved.
     """
     path = proof_path(folder / "certificate.json")
     with dropping("the proof"):
         path.unlink(missing_ok=True)
-        if pmdp.num_rows * (certificate.objective.horizon or 1) > most:
-            return f"no proof was made, it is long: rpl certify {folder}"
-        proof = prove(pmdp, counts, certificate)
-        write_proof(path, proof)
-        return proof_line(proof)
-    return "no proof was written"
+        if pmdp.num_rows * (certificate.objective.horizon or 1) <= most:
+            proof = prove(pmdp, counts, certificate, earlier)
+            write_proof(path, proof)
+            certificate = as_proved(certificate, proof)
+    write_certificate(folder, certificate)
+    return certificate
 
 
 def _int(text: Any) -> int:
