@@ -26,7 +26,7 @@ from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy
 from rpl_agent.pipeline import Config, certify_uncertainty, uncertainty_from
-from rpl_agent.proof import belongs, read_proof
+from rpl_agent.proof import belongs, data_to_json, read_proof
 from rpl_agent.schema import Whole, read, read_json
 
 Pairs = list[tuple[Whole, Whole]]
@@ -197,13 +197,11 @@ def _contradictions(certificate: Certificate) -> list[str]:
     numbers = (certificate.lower, certificate.upper, certificate.delta, certificate.reward_error)
     if any(math.isnan(number) for number in numbers):
         return ["a bound of the certificate is not a number"]
-    low, high = certificate.computed
-    if not certificate.lower <= low <= high <= certificate.upper:
-        return [
-            f"computed bounds [{low:.9g}, {high:.9g}] are not within [{certificate.lower:.9g}, {certificate.upper:.9g}]"
-        ]
     if certificate.lower > certificate.upper:
         return [f"the lower bound {certificate.lower:.9g} exceeds the upper bound {certificate.upper:.9g}"]
+    low, high = certificate.computed
+    if not certificate.lower <= low <= high <= certificate.upper:
+        return ["bounds that are not proved are weaker than those that are"]
     if certificate.anytime and not kind.is_anytime:
         return [f"{certificate.confidence} sets hold for a fixed amount of data, not at all times as is claimed"]
     return []
@@ -224,20 +222,6 @@ def _identity(certificate: Certificate, pmdp: ParametricMDP, counts: Counts) -> 
 
 
 # ---------------------------------------------------------------------- data inside a certificate file
-def data_to_json(counts: Counts) -> dict[str, Any]:
-    """Counts and marks as JSON; only what was seen takes room."""
-    return {
-        "schedule": counts.schedule or "", "planned": counts.planned or 0, "transitions": _sparse(counts.transitions),
-        "marks": [
-            {
-                "total": m.total, "weight": float(m.weight).hex(), "progress": float(m.progress).hex(),
-                "successes": _sparse(m.successes), "trials": [] if m.trials is None else _sparse(m.trials),
-            }
-            for m in counts.marks
-        ],
-    }  # fmt: skip
-
-
 def data_from_json(pmdp: ParametricMDP, data: Mapping[str, Any]) -> Counts:
     """Inverse of `data_to_json`; data that do not fit the model are an error."""
     found = read(data, StoredData, "the certificate's data")
@@ -277,11 +261,6 @@ def read_with_data(path: Path) -> tuple[Certificate, dict[str, Any] | None, dict
         if not isinstance(found.get(name), dict | None):
             raise DataError(f"{path}: {name} is not an object")
     return certificate, found.get("data"), found.get("source")
-
-
-def _sparse(counts: np.ndarray) -> list[list[int]]:
-    places = np.flatnonzero(counts)
-    return np.stack([places, counts[places]], axis=1).tolist()
 
 
 def _dense(pairs: Pairs, size: int) -> np.ndarray:

@@ -40,8 +40,8 @@ __all__ = [
 
 #: What the result of a run tells of its certificate.
 SHOWN = (
-    "lower", "upper", "gap", "guarantee", "estimate", "delta", "confidence", "relaxation", "checked", "proved", "refuted",
-    "empty", "truncation", "notes",
+    "lower", "upper", "gap", "guarantee", "estimate", "delta", "confidence", "relaxation", "checked", "proved",
+    "refuted", "empty", "truncation", "notes",
 )  # fmt: skip
 
 

@@ -66,46 +66,33 @@ def _free_rows(pmdp: ParametricMDP) -> dict[str, Any]:
 
 
 def _coordinates(pmdp: ParametricMDP, expressions: list[list[Any]]) -> dict[str, Any] | None:
-    """Coordinates x in which all expressions are affine, and a point where all are positive: by elimination."""
+    """Coordinates x in which all expressions are affine, and a point where all are positive."""
     if not 0 < pmdp.table.reduction.rank <= MOST_COORDINATES:
         return None
     table = [checker.polynomial(terms) for terms in expressions]
+    powers = np.asarray(pmdp.table.monomials)[1:]
+    monomials = [tuple((i, p) for i, p in enumerate(row) if p) for row in powers.tolist()]
+    pivots = [monomials[k] for k in pmdp.table.reduction.pivots]
     basis: dict[Monomial, Terms] = {}
-    for terms in table:
-        row = {m: c for m, c in terms.items() if m and c}
-        for pivot in set(row) & set(basis):
-            row = _combined(row, -row[pivot], basis[pivot])
-        if row:
-            pivot = min(row, key=_order)
-            row = {m: c / row[pivot] for m, c in row.items()}
-            basis = {p: _combined(b, -b[pivot], row) if pivot in b else b for p, b in basis.items()} | {pivot: row}
-    pivots = sorted(basis, key=_order)
+    for pivot, row in zip(pivots, np.asarray(pmdp.table.reduction.matrix).tolist()):
+        numbers = (Fraction(c).limit_denominator(10**9) for c in row)
+        basis[pivot] = {m: c for m, c in zip(monomials, numbers) if c}
     center = pmdp.domain.center()
     for theta in (np.rint(center * 1024) / 1024, center):  # round numbers are the same on all machines
         point = [Fraction(t) for t in theta.tolist()]
         x = [sum(c * _at(m, point) for m, c in basis[p].items()) for p in pivots]
         if all(sum(c * _at(m, point) for m, c in terms.items()) > 0 for terms in table):
-            return {
+            found = {
                 "x": [[[_whole(c), [list(pair) for pair in m]] for m, c in basis[p].items()] for p in pivots],
                 "terms": [[_whole(terms.get(m, Fraction(0))) for m in ((), *pivots)] for terms in table],
                 "start": [float(y) for y in x],
             }
+            return found if checker.Coordinates(found).table == table else None
     return None
 
 
 def _at(monomial: Monomial, point: list[Fraction]) -> Fraction:
     return math.prod((point[i] ** power for i, power in monomial), start=Fraction(1))
-
-
-def _order(monomial: Monomial) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """By degree, then by parameters."""
-    return sum(p for _, p in monomial), tuple((i, -p) for i, p in monomial)
-
-
-def _combined(row: Terms, factor: Fraction, other: Terms) -> Terms:
-    """row + factor · other, without zeros."""
-    found = {m: row.get(m, Fraction(0)) + factor * other.get(m, Fraction(0)) for m in {*row, *other}}
-    return {m: c for m, c in found.items() if c}
 
 
 def _whole(number: Fraction) -> int | str:
@@ -131,20 +118,26 @@ def _expressions(pmdp: ParametricMDP) -> list[list[Any]]:
     return found
 
 
-def data_content(counts: Counts, graph: bool) -> dict[str, Any]:
-    """Counts and marks, with the schedule that gave the weights of those at which likelihood windows begin."""
-    weights = {"planned": "geometric", "shares": "split", "table": "geometric", None: "geometric"}
+def data_to_json(counts: Counts) -> dict[str, Any]:
+    """Counts and marks as JSON; only what was seen takes room."""
     return {
-        "schedule": weights.get(counts.schedule, counts.schedule), "planned": counts.planned or 0,
-        "transitions": _sparse(counts.transitions),
+        "schedule": counts.schedule or "", "planned": counts.planned or 0, "transitions": _sparse(counts.transitions),
         "marks": [
             {
-                "total": m.total, "weight": float(m.weight), "progress": float(m.progress),
+                "total": m.total, "weight": float(m.weight).hex(), "progress": float(m.progress).hex(),
                 "successes": _sparse(m.successes), "trials": [] if m.trials is None else _sparse(m.trials),
             }
-            for m in ([] if graph else counts.marks)  # of tied expressions
+            for m in counts.marks
         ],
     }  # fmt: skip
+
+
+def data_content(counts: Counts, graph: bool) -> dict[str, Any]:
+    """The same with plain numbers, under the name of the schedule that gave the weights of likelihood windows."""
+    weights, data = {"planned": "geometric", "shares": "split", "table": "geometric"}, data_to_json(counts)
+    schedule = counts.schedule or "geometric"
+    marks = [m | {name: float.fromhex(m[name]) for name in ("weight", "progress")} for m in data["marks"]]
+    return data | {"schedule": weights.get(schedule, schedule), "marks": [] if graph else marks}  # of tied expressions
 
 
 def _sparse(numbers: np.ndarray) -> list[list[Any]]:

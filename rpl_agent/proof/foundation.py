@@ -15,19 +15,7 @@ from rpl_agent.regions.frame import Frame
 
 
 class Foundation:
-    """Intervals, likelihood and bets of some data.
-
-    Attributes
-    ----------
-    content : dict
-        Model, objective, method and data, as they stand in the proof.
-    part : dict
-        What the proof says about the set.
-    region : checker.Region
-        The set, made of it.
-    frame : Frame or None
-        The ball around it, for affine value functions.
-    """
+    """Intervals, likelihood and bets of some data: ``part`` of the proof, ``region`` and its ``frame`` made of it."""
 
     def __init__(self, content: dict[str, Any]) -> None:
         self.content = content
@@ -82,11 +70,11 @@ class Foundation:
             return None
         part: dict[str, Any] = {"window": window, "cuts": []}
         if len(center) == 1:
-            low, high = self._ends_of_one(part)
+            low, high = self._ends_of_one(part, center[0], factor[0, 0])
             center, factor = np.array([(low + high) / 2]), np.array([[(high - low) / 2 * (1 + 1e-12) + 1e-15]])
         return part | {"ball": {"center": center.tolist(), "factor": factor.tolist()}}
 
-    def _ends_of_one(self, part: dict[str, Any]) -> tuple[float, float]:
+    def _ends_of_one(self, part: dict[str, Any], center: float, half: float) -> tuple[float, float]:
         """The interval of the only coordinate, and the cuts that make it."""
         assert self.joint is not None
         line, ends = self.joint.coordinates, [-np.inf, np.inf]
@@ -97,9 +85,10 @@ class Foundation:
                 ends[side] = min(ends[1], value) if side else max(ends[0], value)
         cuts: list[tuple[Any, checker.Cut]] = list(enumerate(self.told))
         for sign in (-1.0, 1.0):
-            point = self.joint.extreme(self.level, np.array([sign]))
-            if point is not None:
-                cuts.append((point.tolist(), self.level.cut(point.tolist())))
+            point = center + sign * half
+            for _ in range(8):  # Newton's method from outside
+                cuts.append(([point], self.level.cut([point])))
+                point = float(cuts[-1][1][1] / cuts[-1][1][0][0])
         names: list[Any] = [None, None]
         for name, (a, b) in cuts:
             value = float(b / a[0]) if a[0] else np.nan
@@ -119,12 +108,11 @@ class Foundation:
             return bound
         found: list[tuple[float, float, Any, checker.Cut]] = []
         choices: list[tuple[Any, checker.Cut]] = list(enumerate(self.told))
-        point = self.joint.extreme(self.level, np.linalg.solve(self.frame.factor.T, slope))
-        if point is not None:
-            try:
-                choices.append((point.tolist(), self.level.cut(point.tolist())))
-            except checker.Refused:
-                pass
+        point = (self.frame.center + self.frame.factor @ slope / np.linalg.norm(slope)).tolist()
+        try:
+            choices.append((point, self.level.cut(point)))
+        except checker.Refused:
+            pass
         for name, cut in choices:
             normal = self.frame.factor.T @ np.array([float(a) for a in cut[0]])
             room = float(cut[1] - sum(a * Fraction(x) for a, x in zip(cut[0], self.frame.center)))
