@@ -25,10 +25,11 @@ from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.jsonable import jsonable
 from rpl_agent.model import Objective, Policy, Sense, build
 from rpl_agent.pipeline import Config, certify, true_value
-from rpl_agent.proof import prove, write_proof
+from rpl_agent.proof import as_proved, prove, write_proof
 from rpl_agent.proof.content import data_content, model_content
 from rpl_agent.relaxations.point import Point
 from rpl_agent.solver import solve, solve_at
+from rpl_agent.verify import verify, with_proof
 from tests.certify.mutations import mutated, sharpest
 
 WORLDS = {
@@ -374,3 +375,30 @@ def test_rewards_that_miss_the_model_widen_what_is_proved():
             assert float(off - exact) == pytest.approx(way * float(amount), rel=1e-9)
         with pytest.raises(checker.Refused, match="is claimed, and"):
             checker.check(sharpest(proof) | {"reward_error": error})
+
+
+def test_the_number_on_the_certificate_is_what_is_proved(tmp_path):
+    """Both bounds of a stored certificate, to the last bit; a claim that is one bit stronger is refused."""
+    pmdp, path = model(), tmp_path / "c.proof.json"
+    counts = sampled(pmdp, 4000)
+    computed = certify(pmdp, counts, OBJECTIVES["Pmax"])
+    proof = prove(pmdp, counts, computed)
+    write_proof(path, proof)
+    stated = as_proved(computed, proof)
+    found = checker.check(proof)
+    assert stated.proved and (stated.lower, stated.upper) == (found["lower"], found["upper"])
+    assert stated.lower <= computed.lower and stated.upper >= computed.upper
+    assert stated.computed == pytest.approx((computed.lower, computed.upper), rel=1e-6)
+    verdict = verify(stated, pmdp, counts)
+    assert with_proof(verdict, stated, pmdp, counts, path).problems == []
+    for change in (
+        {"lower": math.nextafter(stated.lower, 1.0)}, {"upper": math.nextafter(stated.upper, 0.0)},
+        {"delta": stated.delta / 2}, {"reward_error": 1e-3}, {"policy": Policy.uniform(pmdp)},
+    ):  # fmt: skip
+        assert with_proof(verdict, replace(stated, **change), pmdp, counts, path).problems, change
+    stated_more = replace(stated, lower=math.nextafter(stated.lower, 1.0))
+    write_proof(path, sharpest(proof) | {"claim": {"lower": stated_more.lower, "upper": stated.upper}})
+    problems = with_proof(verdict, stated_more, pmdp, counts, path).problems
+    assert stated_more.lower <= float(found["lower proved"]) or any("refuses" in text for text in problems)
+    path.unlink()
+    assert with_proof(verdict, stated, pmdp, counts, path).problems == ["the proof c.proof.json does not lie beside it"]
