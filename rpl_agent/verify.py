@@ -1,8 +1,7 @@
 """A stored certificate, checked from scratch as a third party would: against the model and the data, not against us.
 
 The confidence set is made anew from the counts and their marks, the stored policy is evaluated on it and the optimum
-bounded, both without a warm start, and both solutions pass the solver's independent check. A claim that
-the new bounds do not support is named.
+bounded, without a warm start, and both pass the solver's own check. What the new bounds do not support is named.
 """
 
 from __future__ import annotations
@@ -72,10 +71,7 @@ def with_proof(
     found: Verdict, certificate: Certificate, pmdp: ParametricMDP, counts: Counts, path: Path,
     earlier: Mapping[str, Counts] | None = None,
 ) -> Verdict:  # fmt: skip
-    """The verdict with that of the checker on the proof beside the certificate, where that says that it is proved.
-
-    Then the proof has to be about this model, these data and this certificate, and about its very numbers.
-    """
+    """The verdict with that of the checker, where a certificate says that it is proved: these numbers, these data."""
     if not certificate.proved:
         return replace(found, notes=[*found.notes, "the certificate does not say that it is proved"])
     if not path.is_file():

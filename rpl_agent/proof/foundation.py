@@ -10,8 +10,52 @@ import numpy as np
 
 from rpl_agent import checker
 from rpl_agent.evidence.intervals import anytime
-from rpl_agent.proof.joint import JointProof
 from rpl_agent.regions.frame import Frame
+
+
+class JointProof:
+    """The parts of a proof that speak of the likelihood, for one model and its data."""
+
+    def __init__(self, coordinates: checker.Coordinates, data: checker.Data, alpha: Fraction):
+        self.coordinates, self.data, self.alpha = coordinates, data, alpha
+        self.free, terms = np.array(coordinates.free, dtype=int), np.array(coordinates.floats)
+        self.constant, self.weights = terms[:, 0], np.ascontiguousarray(terms[:, 1:])
+
+    def window(self) -> tuple[int, checker.Likelihood]:
+        """The number of the window that leaves least, and its set."""
+        found = []
+        for number, weight in enumerate([self.data.origin_weight, *(mark[0] for mark in self.data.marks)]):
+            if weight > 0:
+                level = checker.Likelihood(self.coordinates, self.data, self.alpha, number)
+                counts = np.array(level.K, dtype=float)[self.free]
+                seen, room = float(counts.sum()), float(level.bound) - self._value(self._fit(level), counts)
+                found.append((room / seen if seen else np.inf, number, level))
+        return min(found, key=lambda item: item[0])[1:]
+
+    def _fit(self, level: checker.Likelihood) -> np.ndarray:
+        """(r,) the likeliest point: counts are so large that τ does not matter."""
+        return np.array(self.coordinates.fit([n << 20 for n in level.K], self.coordinates.start))
+
+    def _value(self, x: np.ndarray, counts: np.ndarray) -> float:
+        """−Σ K ln f."""
+        used = counts > 0
+        return -float(counts[used] @ np.log((self.constant + self.weights @ x)[used]))
+
+    def ball(self, likelihood: checker.Likelihood) -> tuple[np.ndarray, np.ndarray]:
+        """(center, factor) of an ellipsoid around the set {−Σ K ln f ≤ bound}."""
+        counts, center = np.array(likelihood.K, dtype=float)[self.free], self._fit(likelihood)
+        f = self.constant + self.weights @ center
+        room = max(float(likelihood.bound) - self._value(center, counts), 1e-12)
+        phi = np.ones(len(f))
+        for _ in range(60):
+            A = 0.5 * (self.weights * (counts * phi / f**2)[:, None]).T @ self.weights
+            factor = np.linalg.cholesky(np.linalg.inv(A)) * np.sqrt(room) * (1 + 1e-9)
+            epsilon = np.linalg.norm(self.weights @ factor, axis=1) / f
+            new = 1 / (1 + 2 * epsilon / 3)
+            if np.abs(new - phi).max() < 1e-10:
+                break
+            phi = np.minimum(phi, new)
+        return center, factor * (1 + 1e-7)
 
 
 class Foundation:
@@ -26,7 +70,6 @@ class Foundation:
         line = self.model.coordinates
         bets, joint, single = checker.shares(self.model, self.method, self.delta)
         self.part: dict[str, Any] = {"ends": self._ends(single), "likelihood": None}
-        self.intervals = checker.Intervals(self.model, self.data, single, self.part["ends"])
         self.joint: JointProof | None = None
         self.told: list[checker.Cut] = []
         if line is not None and joint and self.data.total:
@@ -36,19 +79,15 @@ class Foundation:
         self.region, self.frame = self._region()
 
     def _region(self) -> tuple[checker.Region, Frame | None]:
-        likelihood = self._likelihood() if self.joint is not None else None
-        for part in [likelihood, None]:
-            self.part["likelihood"] = part
-            try:
-                region = checker.Region(self.model, self.objective, self.data, self.delta, self.method, self.part)
-            except checker.Refused:
-                if part is None:
-                    raise
-                continue
-            if part is not None:
-                return region, Frame(np.array(part["ball"]["center"]), np.array(part["ball"]["factor"]), 1.0)
-            break
-        return region, None
+        part = self.part["likelihood"] = self._likelihood() if self.joint is not None else None
+        about = (self.model, self.objective, self.data, self.delta, self.method, self.part)
+        try:
+            region = checker.Region(*about)
+        except checker.Refused:
+            part = self.part["likelihood"] = None
+            region = checker.Region(*about)
+        ball = None if part is None else part["ball"]
+        return region, None if ball is None else Frame(np.array(ball["center"]), np.array(ball["factor"]), 1.0)
 
     def _ends(self, share: Fraction) -> dict[str, list[float]]:
         """Anytime intervals of the events that were observed."""
@@ -66,38 +105,28 @@ class Foundation:
         try:
             window, self.level = self.joint.window()
             center, factor = self.joint.ball(self.level)
-        except (checker.Refused, np.linalg.LinAlgError):
+            part: dict[str, Any] = {"window": window, "cuts": []}
+            if len(center) == 1:
+                low, high = self._ends_of_one(part, center[0], factor[0, 0])
+                center, factor = np.array([(low + high) / 2]), np.array([[(high - low) / 2 * (1 + 1e-12) + 1e-15]])
+        except (checker.Refused, ArithmeticError, np.linalg.LinAlgError):
             return None
-        part: dict[str, Any] = {"window": window, "cuts": []}
-        if len(center) == 1:
-            low, high = self._ends_of_one(part, center[0], factor[0, 0])
-            center, factor = np.array([(low + high) / 2]), np.array([[(high - low) / 2 * (1 + 1e-12) + 1e-15]])
         return part | {"ball": {"center": center.tolist(), "factor": factor.tolist()}}
 
     def _ends_of_one(self, part: dict[str, Any], center: float, half: float) -> tuple[float, float]:
         """The interval of the only coordinate, and the cuts that make it."""
-        assert self.joint is not None
-        line, ends = self.joint.coordinates, [-np.inf, np.inf]
-        for f, (c, w) in zip(line.free, line.floats):
-            for bound in (self.intervals.low[f], self.intervals.high[f]):
-                side = int((bound == self.intervals.high[f]) == (w > 0))
-                value = (bound / checker.ONE - c) / w
-                ends[side] = min(ends[1], value) if side else max(ends[0], value)
         cuts: list[tuple[Any, checker.Cut]] = list(enumerate(self.told))
-        for sign in (-1.0, 1.0):
-            point = center + sign * half
+        for point in (center - half, center + half):
             for _ in range(8):  # Newton's method from outside
                 cuts.append(([point], self.level.cut([point])))
                 point = float(cuts[-1][1][1] / cuts[-1][1][0][0])
-        names: list[Any] = [None, None]
-        for name, (a, b) in cuts:
-            value = float(b / a[0]) if a[0] else np.nan
-            if a[0] > 0 and value < ends[1]:
-                ends[1], names[1] = value, name
-            elif a[0] < 0 and value > ends[0]:
-                ends[0], names[0] = value, name
-        part["cuts"] = [name for name in names if name is not None]
-        return ends[0], ends[1]
+        ends = [(float(b / a[0]), a[0] > 0, name) for name, (a, b) in cuts if a[0]]
+        low, high = (
+            max((e for e in ends if not e[1]), key=lambda e: e[0]),
+            min((e for e in ends if e[1]), key=lambda e: e[0]),
+        )
+        part["cuts"] = [low[2], high[2]]
+        return low[0], high[0]
 
     def sharpened(self, claim: checker.Claim, values: dict[str, Any], bound: Fraction) -> Fraction:
         """The bound with a cut of the likelihood at its far end, or of a bet, where that is better than the ball."""
@@ -122,13 +151,15 @@ class Foundation:
             k = int(np.argmin(costs))
             if scan[k] > 0.0 and math.isfinite(scan[k]):
                 found.append((float(costs[k]), float(scan[k]), name, cut))
-        for _, multiplier, name, cut in sorted(found, key=lambda item: item[0])[:1]:
-            self.region.cuts.append(cut)
-            claim.multipliers = [(len(self.region.cuts) - 1, Fraction(multiplier))]
-            better = claim.at_start()
-            if claim.sign * better < claim.sign * bound:
-                self.part["likelihood"]["cuts"].append(name)
-                values["multipliers"] = [[len(self.region.cuts) - 1, multiplier]]
-                return better
+        if not found:
+            return bound
+        _, multiplier, name, cut = min(found, key=lambda item: item[0])
+        claim.multipliers = [(len(self.region.cuts), Fraction(multiplier))]
+        self.region.cuts.append(cut)
+        better = claim.at_start()
+        if claim.sign * better >= claim.sign * bound:
             self.region.cuts.pop()
-        return bound
+            return bound
+        self.part["likelihood"]["cuts"].append(name)
+        values["multipliers"] = [[len(self.region.cuts) - 1, multiplier]]
+        return better

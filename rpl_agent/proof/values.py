@@ -97,10 +97,7 @@ def _numbers(values: np.ndarray) -> list[Any]:
 
 
 def ranks(claim: checker.Claim, spent: dict[int, bool], active: set[int]) -> list[int | None]:
-    """Ranks such that rows that are not spent lead to smaller ones; None where there are none.
-
-    With a policy one played row per state is enough, otherwise every row is needed.
-    """
+    """Ranks along which rows that are not spent lead (every row, of a policy one); None where there are none."""
     model, free = claim.model, claim.policy is None
     counts = claim.counts_spent(active)
     missing: dict[int, int] = {}

@@ -1,7 +1,6 @@
 """`prove`: the proof of a certificate, as `rpl_agent.checker` reads it; `as_proved`: the certificate that says no more.
 
-The proof has its own confidence set, made of what the checker can recompute: anytime intervals, bets on the value, and
-for models of few coordinates the joint likelihood with predictions in place of mixtures.
+The proof has a confidence set of its own, made of what the checker can recompute.
 """
 
 from __future__ import annotations
@@ -46,7 +45,6 @@ def prove(
     """The proof of a certificate's kind of claim: for its policy, objective and δ, from these data.
 
     ``earlier`` has the data that "lower" or "upper" rests on, where that is the best of a run and not of all its data.
-
     Where something is not covered the result says so under "refused", and the checker refuses it by that name.
     """
     try:
@@ -70,13 +68,12 @@ def as_proved(certificate: Certificate, proof: dict[str, Any]) -> Certificate:
     """The certificate with the numbers that are proved; a bound that was computed and is better gets another name."""
     if "refused" in proof:
         return certificate
-    computed = {"lower": certificate.lower, "upper": certificate.upper}
     bounds = {"lower": -math.inf, "upper": math.inf} | {k: v for k, v in proof["claim"].items() if v is not None}
-    unproved: dict[str, Any] = {
-        f"unproved_{side}": computed[side]
-        for side, bound in bounds.items()
-        if abs(bound - computed[side]) > SAME * max(abs(bound), abs(computed[side]))
-    }
+    unproved: dict[str, Any] = {}
+    for side, bound in bounds.items():
+        computed = getattr(certificate, side)
+        if not math.isclose(bound, computed, rel_tol=SAME):
+            unproved[f"unproved_{side}"] = computed
     return replace(certificate, lower=bounds["lower"], upper=bounds["upper"], proved=True, **unproved)
 
 
@@ -160,17 +157,13 @@ class _Proof:
         sides: dict[str, dict[str, Any] | None] = {}
         for side, computed in (("lower", self.certificate.lower), ("upper", self.certificate.upper)):
             counts = self.earlier.get(side, self.counts)
-            base = foundations.get(counts.total)
-            if base is None:
-                content = (
-                    self.content["data"] if counts.total == self.counts.total else data_content(counts, self.is_graph)
-                )
-                base = foundations[counts.total] = Foundation(self.content | {"data": content})
+            if counts.total not in foundations:
+                foundations[counts.total] = Foundation(self.content | {"data": data_content(counts, self.is_graph)})
+            base = foundations[counts.total]
             upper = side == "upper"
             found = self._side(base, upper) if math.isfinite(computed) else None
             sides[side] = None if found is None else found[1] | {"region": list(foundations).index(counts.total)}
-            known = base.objective.is_reach if upper else base.objective.is_positive
-            bounds = [float(upper)] if known else []  # of every value
+            bounds = [float(upper)] if (base.objective.is_reach if upper else base.objective.is_positive) else []
             bounds += [] if found is None else [found[0]]
             best = (min if upper else max)(bounds, default=None)
             claim[side] = None if best is None or math.isinf(computed) else (max if upper else min)(best, computed)

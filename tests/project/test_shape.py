@@ -32,11 +32,11 @@ C_LINES, C_ARGUMENTS, C_FILE_LINES = 70, 13, 600
 #: commit what goes out. Lines may move between packages, so what may only fall is the sum.
 LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_879,
-    "rpl_agent": 1_707,
+    "rpl_agent": 1_700,
     "rpl_agent/_core": 296,
     "rpl_agent/agent": 7_188,
     "rpl_agent/baselines": 1_120,
-    "rpl_agent/cli": 1_714,
+    "rpl_agent/cli": 1_718,
     "rpl_agent/coupled": 2_021,
     "rpl_agent/evidence": 1_308,
     "rpl_agent/experiments": 2_182,
@@ -44,7 +44,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/likelihood": 3_430,
     "rpl_agent/model": 4_155,
     "rpl_agent/plotting": 463,
-    "rpl_agent/proof": 658,
+    "rpl_agent/proof": 661,
     "rpl_agent/regions": 2_110,
     "rpl_agent/relaxations": 1_198,
     "rpl_agent/solver": 2_760,

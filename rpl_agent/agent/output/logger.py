@@ -154,8 +154,7 @@ def write_proved(
 ) -> Certificate:  # fmt: skip
     """``certificate.json`` with the numbers that are proved and ``proof.json.gz`` beside it; that certificate.
 
-    ``earlier`` has the data that its bounds rest on. A proof of more than ``most`` inequalities is not made: then the
-    certificate is written as it is, and does not say that it is proved.
+    A proof of more than ``most`` inequalities is not made: then the certificate does not say that it is proved.
     """
     path = proof_path(folder / "certificate.json")
     with dropping("the proof"):
