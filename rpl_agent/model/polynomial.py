@@ -111,7 +111,7 @@ class Polynomial:
         other = as_polynomial(other)
         terms = dict(self.terms)
         for m, c in other.terms.items():
-            terms[m] = terms.get(m, Fraction(0)) + c
+            terms[m] = terms[m] + c if m in terms else c
         return Polynomial(terms)
 
     def __neg__(self) -> Polynomial:
@@ -132,7 +132,7 @@ class Polynomial:
                 for name, power in m2:
                     powers[name] = powers.get(name, 0) + power
                 key = tuple(sorted(powers.items()))
-                terms[key] = terms.get(key, Fraction(0)) + c1 * c2
+                terms[key] = terms[key] + c1 * c2 if key in terms else c1 * c2
         return Polynomial(terms)
 
     def __truediv__(self, other: Polynomial | Number) -> Polynomial:

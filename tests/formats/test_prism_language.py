@@ -57,7 +57,7 @@ def test_several_initial_states_are_all_explored():
     assert [(int(model.pmdp.variables["x"][s]), bool(model.pmdp.variables["b"][s])) for s in at] == [
         (2, False), (3, False), (4, False), (9, True)
     ]  # fmt: skip
-    assert model.num_initial_states == 4
+    assert model.pmdp.labels["init"].sum() == 4
 
 
 def test_a_property_of_several_initial_states_is_a_range_or_filtered():
@@ -120,7 +120,7 @@ def test_initial_predicates_over_many_variables_are_joined_not_enumerated():
         "dtmc module m\n" + "\n".join(f"{n} : [0..9];" for n in names) + "\n[] true -> true; endmodule\n"
         "init " + " & ".join(f"{n}={k % 10}" for k, n in enumerate(names[:-1])) + " & v29 > 6 endinit"
     )
-    assert prism.loads(text).num_initial_states == 3
+    assert prism.loads(text).pmdp.labels["init"].sum() == 3
     loose = text.replace("v0=0 & v1=1 & v2=2 & v3=3 & v4=4 & v5=5 & v6=6 & v7=7 & ", "")
     with pytest.raises(prism.PrismError, match="combinations to try"):
         prism.loads(loose)

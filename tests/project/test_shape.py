@@ -40,7 +40,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/coupled": 2_021,
     "rpl_agent/evidence": 1_308,
     "rpl_agent/experiments": 2_182,
-    "rpl_agent/formats": 6_105,
+    "rpl_agent/formats": 6_101,
     "rpl_agent/likelihood": 3_430,
     "rpl_agent/model": 4_155,
     "rpl_agent/plotting": 463,
@@ -184,7 +184,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 41_379
+    assert sum(LINES_OF_PACKAGE.values()) <= 41_290
 
 
 def test_folders_are_not_crowded():

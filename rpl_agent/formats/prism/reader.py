@@ -94,10 +94,6 @@ class PrismModel:
             values = {**values, **{name: float(value) for name, value in self.derived.values(values).items()}}
         return np.array([values[name] for name in names], dtype=float)
 
-    @property
-    def num_initial_states(self) -> int:
-        return int(self.pmdp.labels["init"].sum())
-
     def uncertain(self, theta: np.ndarray | None = None) -> UncertainMDP:
         """An interval model as an uncertain MDP, at parameters or for the widest intervals over their domain."""
         from rpl_agent.relaxations.umdp import UncertainMDP
