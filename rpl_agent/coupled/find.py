@@ -98,8 +98,8 @@ def _with_slack(
     slack, first, limit, before = bound.slack, 0.0, np.inf, np.inf
     for _ in range(ROUNDS):
         u = bound.values + bound.side.value * slack
-        missed = excess(problem, bound.policy, expansion.chances, bound.side, (u, bound.gradient))
-        missed = np.where(open_states, np.maximum(missed, 0.0), 0.0)
+        missed = excess(problem, bound.policy, expansion.chances, bound.side, (u, bound.gradient), open_states)
+        missed = np.maximum(missed, 0.0)
         worst = float(missed.max())
         if worst == 0.0 or (leave_rest and worst < SETTLED * first):
             return replace(bound, slack=slack)
