@@ -240,7 +240,7 @@ def test_no_data_gives_an_honest_certificate():
 def test_command_line(world, relaxation, capsys):
     """The command of the docs on every benchmark: one JSON object whose interval holds the true value."""
     assert main([
-        "certify", f"rpl/{world}-v0", "--episodes", "2000", "--policy", "uniform", "--confidence", "clopper-pearson",
+        "certify", f"rpl/{world}-v0", "--episodes", "2000", "--confidence", "clopper-pearson",
         "--relaxation", relaxation, "--evaluate", "optimal", "--seed", "5", "--json",
     ]) == 0  # fmt: skip
     result = json.loads(capsys.readouterr().out)
