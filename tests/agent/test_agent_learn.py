@@ -308,7 +308,9 @@ def test_tensorboard_csv_and_certificate(tmp_path):
     last = events.Scalars("guarantee/lower")[-1]
     assert last.step == 150 and abs(last.value - agent.certificate.lower) < 1e-6
     stored = Certificate.from_json(folder / "certificate.json")
-    assert stored.lower == agent.certificate.lower and stored.upper == agent.certificate.upper
+    own = agent.certificate
+    assert stored.proved and stored.lower <= own.lower and stored.upper >= own.upper  # the proved numbers, no better
+    assert stored.computed == pytest.approx((own.lower, own.upper), rel=1e-6)
     with (folder / "progress.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert int(rows[-1]["episodes"]) == 150 and float(rows[-1]["guarantee/lower"]) == agent.certificate.lower

@@ -23,6 +23,7 @@ from rpl_agent.agent import runs
 from rpl_agent.agent.output.live import LiveView, render, sparkline
 from rpl_agent.agent.output.reporting import make_view
 from rpl_agent.agent.output.views import LinesView, Status, View, duration, line
+from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.pipeline import Config
 from rpl_agent.solver import solve_at
@@ -75,7 +76,8 @@ def test_figures_and_hyperparameters_are_logged(run):
     assert sum(path.name.startswith("events") for path in Path(run["run"]).rglob("*")) == 1  # one run on the board
     assert min(events.Tags()["scalars"]).startswith("guarantee/")  # which the board, sorted by name, opens on
     words = events.Tensors("guarantee/text_summary")[-1].tensor_proto.string_val[0].decode()
-    assert "δ = 0.001" in words and "achieves at least" in words and repr(run["lower"]) in words
+    computed = Certificate.from_json(Path(run["run"]) / "certificate.json").computed[0]  # a proof comes after the run
+    assert "δ = 0.001" in words and "achieves at least" in words and repr(computed) in words
     from tensorboard.plugins.hparams.metadata import EXPERIMENT_TAG, parse_experiment_plugin_data
 
     stored = parse_experiment_plugin_data(events.SummaryMetadata(EXPERIMENT_TAG).plugin_data.content)
