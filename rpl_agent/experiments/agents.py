@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import rpl_envs
+from rpl_agent.agent.callbacks import BaseCallback
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.schedule import NAMED, Schedule
 from rpl_agent.baselines import PSRL, UCBVI, UCRL2, CertaintyEquivalence, IntervalLearning, QLearning, RMax
@@ -100,16 +101,15 @@ class Curve:
         self._start = time.perf_counter()
         self._known: tuple[bytes, float] | None = None
 
-    def measure(self, agent: Any) -> None:
+    def measure(self, agent: Any, policy: Policy | None = None) -> None:
         now = time.perf_counter()
         learning = now - self._start - self.measuring
         certificate = agent.certificate
-        policy = agent.policy
         self.points.append({
             "episodes": agent.num_episodes,
             "steps": agent.num_timesteps,
             "seconds": learning,
-            "true": self.value(policy),
+            "true": self.value(policy or agent.policy),
             "certified": None if certificate is None else certificate.guarantee,
             "lower": None if certificate is None else certificate.lower,
             "upper": None if certificate is None else certificate.upper,
@@ -127,6 +127,22 @@ class Curve:
         return self._known[1]
 
 
+class _Certified(BaseCallback):
+    """Certifies and measures at checkpoints of one run: an agent that knows its budget bets with a deadline."""
+
+    def __init__(self, curve: Curve, checkpoints: Sequence[int]):
+        super().__init__()
+        self.curve, self.left = curve, list(checkpoints)
+        self.every_episodes = self.left[0]
+
+    def _on_step(self) -> bool:
+        if self.agent.num_episodes >= self.left[0]:
+            self.left.pop(0)
+            self.curve.measure(self.agent, self.agent.certify().policy)
+        self.every_episodes = self.left[0] - self.agent.num_episodes if self.left else None
+        return True
+
+
 def learn(agent: Any, instance: str, checkpoints: Sequence[int]) -> Curve:
     """Let an agent learn on a world of ours up to the last checkpoint."""
     import gymnasium as gym
@@ -135,9 +151,7 @@ def learn(agent: Any, instance: str, checkpoints: Sequence[int]) -> Curve:
     curve = Curve(instance)
     try:
         if isinstance(agent, RPLAgent):
-            for stop in checkpoints:
-                agent.learn(env, stop - agent.num_episodes, log_interval=NO_LOGS)
-                curve.measure(agent)
+            agent.learn(env, checkpoints[-1], callback=_Certified(curve, checkpoints), log_interval=NO_LOGS)
         else:
             agent.learn(env, checkpoints[-1], checkpoints=checkpoints, callback=curve.measure)
     finally:
