@@ -125,11 +125,8 @@ def benchmark(name: str, **size: Any) -> Benchmark:
         raise ModelError(f"{name} has no size keyword {sorted(unknown)}; it takes {list(signature.parameters)}")
     bound = signature.bind(**size)
     bound.apply_defaults()
-    return _cached(name, tuple((k, _hashable(v)) for k, v in bound.arguments.items()))
-
-
-def _hashable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value  # JSON turns tuples into lists
+    sizes = bound.arguments.items()
+    return _cached(name, tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in sizes))  # JSON has no tuples
 
 
 @lru_cache(maxsize=CACHED_MODELS)

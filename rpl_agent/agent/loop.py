@@ -76,8 +76,9 @@ class Loop:
         interrupt.asked()
         if certified_at != session.steps or session.certificate is None:
             self._certify()
-        if self._folder is not None and session.certificate is not None:
+        if self._folder is not None and session.certificate is not None and not session.interrupted:
             with timed(session.planner.seconds, "proof"):
+                self._view.message("writing the proof of the certificate")
                 counts, certificate = session.experience.counts, session.certificate
                 write_proved(self._folder, session.pmdp, counts, certificate, session.earlier, PROVED)
 

@@ -171,12 +171,10 @@ def gaps_table(rows: Sequence[Row]) -> Table:
     return Table("table2_gaps", "Relative gaps, ours / the paper's", columns, lines, "TO: time-out after 2 hours.")
 
 
-def _seconds(rows: Sequence[Row]) -> float:
-    return _mean(rows, "build", "timing") + _mean(rows, "solve", "timing")
-
-
 def times_table(rows: Sequence[Row]) -> Table:
-    columns, lines, totals = _beside_the_paper(rows, _seconds, lambda paper: paper.total)
+    columns, lines, totals = _beside_the_paper(
+        rows, lambda some: _mean(some, "build", "timing") + _mean(some, "solve", "timing"), lambda paper: paper.total
+    )
     lines.append(["all", *(short(t) for t in totals)])
     note = "Seconds to build and solve, ours / the paper's (another machine; TO: time-out after 7200 s)."
     return Table("table3_seconds", "Runtimes", columns, lines, note)
@@ -196,7 +194,8 @@ def online_table(rows: Sequence[Row]) -> Table:
                 name, suites.set_name(*chosen), str(len(some)), f"{some[0]['task']['episodes']:,}",
                 short(number(some[0]["result"]["value"]), 5), short(_final(some, "true"), 5),
                 short(_final(some, "certified"), 5), *(share_for(some, goal) for goal in goals),
-                short(_mean_updates(some)), short(_mean(some, "learning", "timing")),
+                short(math.fsum(number(row["result"]["curve"][-1]["updates"]) for row in some) / len(some)),
+                short(_mean(some, "learning", "timing")),
             ])  # fmt: skip
     columns = (
         "instance", "set", "seeds", "episodes", "V*", "true value", "guarantee", "share for P_R(U)",
@@ -211,10 +210,6 @@ def online_table(rows: Sequence[Row]) -> Table:
 
 def _final(rows: Sequence[Row], field: str) -> float:
     return bootstrap([number(row["result"]["curve"][-1][field]) for row in rows]).point
-
-
-def _mean_updates(rows: Sequence[Row]) -> float:
-    return math.fsum(number(row["result"]["curve"][-1]["updates"]) for row in rows) / len(rows)
 
 
 def share_for(rows: Sequence[Row], reference: Sequence[Row] | None) -> str:

@@ -28,7 +28,7 @@ MAX_PARAMETERS = 200
 BARRIER = 1e-3
 #: An edge is named where crossing it gains the first many nats (1 % likelier; at bounds of 0 and 1, which nobody chose,
 #: the last), and worth a warning from the second on (20 times likelier).
-GAIN, TELLING_GAIN, UNIT_GAIN = 0.01, 3.0, 0.5
+GAIN, TELLING_GAIN, UNIT_GAIN = 0.01, 3.0, 3.0
 
 
 def point_estimate(

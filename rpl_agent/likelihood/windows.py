@@ -82,7 +82,7 @@ def _windows(counts: Counts) -> list[tuple[Mark | None, float]]:
 
 def window_prior(mark: Mark, chart: ParameterChart) -> Gaussian:
     """W of the window that starts at ``mark``: a function of the data before it and of nothing else."""
-    priors = cached_on(chart, "priors", _no_priors)
+    priors: weakref.WeakKeyDictionary[Mark, Fit] = cached_on(chart, "priors", lambda _: weakref.WeakKeyDictionary())
     found = priors.get(mark)
     if found is None:
         counts = chart.form_counts(mark.successes)
@@ -90,10 +90,6 @@ def window_prior(mark: Mark, chart: ParameterChart) -> Gaussian:
         found = fit(chart.observations(kept, counts[kept]), chart)
         priors[mark] = found
     return Gaussian(found.z, found.precision / KAPPA)
-
-
-def _no_priors(_: ParameterChart) -> weakref.WeakKeyDictionary[Mark, Fit]:
-    return weakref.WeakKeyDictionary()
 
 
 def uniform_prior(chart: ParameterChart) -> Uniform:

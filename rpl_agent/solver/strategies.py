@@ -118,7 +118,8 @@ def play(local: Local, proper_max: bool, values: np.ndarray, budget: int) -> Pla
         fixed = fixed.fix_nature(p) if nature_proper else fixed
         if solved == 0 and not nature_proper and local.maximise is False and proper_max and (local.reward > 0).any():
             # The minimiser's own first answer must end the play too: spread its mass.
-            start = fixed.chain(values, rows if agent_proper else _any_rows(fixed), fixed.central(infinite), 0.0)
+            some = np.zeros(0, dtype=np.int64) if fixed.agent == FIXED_AGENT else fixed.state_ptr[:-1].copy()
+            start = fixed.chain(values, rows if agent_proper else some, fixed.central(infinite), 0.0)
             values = values if start is None else start
         answer = improve(fixed, values, 0.0)
         steps += answer.steps
@@ -206,10 +207,6 @@ def _constant_policies(local: Local, values: np.ndarray) -> np.ndarray:
             break  # where one action alone leads nowhere, the others rarely do better
         found = np.minimum(found, new[:n])
     return np.concatenate([found, values[n:]]) if np.isfinite(found).all() else values
-
-
-def _any_rows(local: Local) -> np.ndarray:
-    return np.zeros(0, dtype=np.int64) if local.agent == FIXED_AGENT else local.state_ptr[:-1].copy()
 
 
 def _proper_start(

@@ -108,7 +108,7 @@ class UnknownCommands:
                 apply("?:", (condition, new, old), command.position) for new, old in zip(found, chances)
             ]  # fmt: skip
         updates = tuple(replace(u, probability=node) for u, node in zip(command.updates, chances))
-        kept = [u for u in updates if not _is_zero(u.probability)]
+        kept = [u for u in updates if u.probability is None or not u.probability.is_literal or u.probability.value != 0]
         return replace(command, updates=tuple(kept))
 
     def _distribution(self, base: str, given: list[Node], position: Position, state: list[int]) -> list[Node]:
@@ -176,10 +176,6 @@ def _equals(variables: Sequence[StateVariable], values: Sequence[int], position:
         here = apply("=", (variable(v.index, kind, position), wanted), position)
         found = here if found is None else apply("&", (found, here), position)
     return found
-
-
-def _is_zero(node: Node | None) -> bool:
-    return node is not None and node.is_literal and node.value == 0
 
 
 def forget_constants(
