@@ -298,7 +298,7 @@ def check_agent(make: Callable[[int], Any], *, episodes: int = 60) -> None:
     choices = _choices(first)
     alike = choices == _choices(second) and first.num_timesteps == second.num_timesteps
     _require(alike, "two agents with one seed learn differently")
-    first.learn(_same_env(first), budget=episodes)
+    first.learn(first.get_env() if hasattr(first, "get_env") else _TwoCoins(), budget=episodes)
     _require(first.num_episodes == 2 * episodes, f"a second learn ends at {first.num_episodes} episodes in all")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "agent.zip"
@@ -306,10 +306,6 @@ def check_agent(make: Callable[[int], Any], *, episodes: int = 60) -> None:
         loaded = type(second).load(path, _TwoCoins())
     _require(_choices(loaded) == choices, "a loaded agent chooses other actions than the saved one")
     _require(loaded.num_episodes == episodes, f"a loaded agent counts {loaded.num_episodes} episodes, not {episodes}")
-
-
-def _same_env(agent: Any) -> Any:
-    return agent.get_env() if hasattr(agent, "get_env") else _TwoCoins()
 
 
 def _choices(agent: Any) -> list[int]:

@@ -34,7 +34,7 @@ WORLDS: dict[str, tuple[str, dict[str, Any], list[float], int]] = {
     "natural blackjack": ("Blackjack-v1", {"sab": False, "natural": True}, [4 / 13], 100),
 }
 #: Monte Carlo episodes, and as many as show smaller errors
-PLAYS = [200, pytest.param(10_000, marks=pytest.mark.nightly)]
+PLAYS = [400, pytest.param(10_000, marks=pytest.mark.nightly)]
 WRAPPERS = {
     "bare": lambda env: env.unwrapped,
     "made": lambda env: env,
@@ -49,9 +49,9 @@ def made(name: str, wrapper: str = "made") -> gym.Env:
 
 
 def battery() -> Iterator[Any]:
-    """Every world with 200 Monte Carlo episodes, half of them wrapped; all pairs with 10,000 are for the night."""
+    """Every world with 400 Monte Carlo episodes, half of them wrapped; all pairs with 10,000 are for the night."""
     for i, name in enumerate(WORLDS):
-        yield pytest.param(name, ("made", "wrapped")[i % 2], 200)
+        yield pytest.param(name, ("made", "wrapped")[i % 2], 400)
         for wrapper in ("made", "wrapped"):
             yield pytest.param(name, wrapper, 10_000, marks=pytest.mark.nightly)
 
