@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rpl_agent import Config, Counts, Objective, ParametricMDP, Policy, Simulator, certify
-from rpl_agent.formats.drn_model import load_drn
+from rpl_agent.formats.drn import load_drn
 from rpl_agent.likelihood.bets.mean import mean_interval
 
 #: No stay of the benchmark is longer.

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from rpl_agent.agent.callbacks import CallbackList
 from rpl_agent.agent.exploration import SamplingGoal, block_of
-from rpl_agent.agent.output import reporting
+from rpl_agent.agent.output import views
 from rpl_agent.agent.output.logger import Logger, write_certificate, write_proved
-from rpl_agent.agent.output.views import View
 from rpl_agent.agent.sampling.experience import Request, SampledBatch
 from rpl_agent.agent.sampling.interrupt import Interrupt
 from rpl_agent.agent.sampling.stream import Stream
@@ -41,7 +40,7 @@ class Loop:
 
     def __init__(
         self, session: Session, schedule: Schedule, weight: float, exploration: str, callbacks: CallbackList,
-        view: View, logger: Logger, folder: Path | None,
+        view: views.View, logger: Logger, folder: Path | None,
     ):  # fmt: skip
         self._session, self._schedule, self._weight, self._exploration = session, schedule, weight, exploration
         self._callbacks, self._view, self._logger, self._folder = callbacks, view, logger, folder
@@ -72,7 +71,7 @@ class Loop:
             if session.episodes >= log_at:
                 certified_at = session.steps
                 go_on = self._certify() and go_on
-            self._view.show(reporting.status(session))
+            self._view.show(views.status(session))
         interrupt.asked()
         if certified_at != session.steps or session.certificate is None:
             self._certify()
@@ -175,10 +174,10 @@ class Loop:
         session = self._session
         certificate = session.certify()
         with timed(session.planner.seconds, "logging"):
-            reporting.record(session, self._logger, certificate)
+            views.record(session, self._logger, certificate)
             go_on = self._callbacks.on_certificate(certificate)
             self._logger.dump(session.episodes)
             if self._folder is not None:
                 write_certificate(self._folder, certificate)
-            self._view.certified(reporting.status(session))
+            self._view.certified(views.status(session))
         return go_on

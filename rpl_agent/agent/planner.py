@@ -22,8 +22,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rpl_agent.agent.exploration import Exploration, SamplingGoal, explore
-from rpl_agent.agent.information import informative_policy
+from rpl_agent.agent.exploration import Exploration, SamplingGoal, explore, informative_policy
 from rpl_agent.agent.sampling.interrupt import interruptible
 from rpl_agent.certificate import Certificate
 from rpl_agent.coupled.attribution import fisher_information, slopes

@@ -15,24 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rpl_agent.agent import prediction
-from rpl_agent.agent.callbacks import BaseCallback, CallbackList, CheckpointCallback, StopOnGap
+from rpl_agent.agent.callbacks import BaseCallback, CallbackList, CheckpointCallback, StopOnGap, as_callback
 from rpl_agent.agent.exploration import EXPLORATIONS
 from rpl_agent.agent.loop import Loop
-from rpl_agent.agent.output import reporting
+from rpl_agent.agent.output import views
 from rpl_agent.agent.output.logger import Logger
 from rpl_agent.agent.output.tensorboard import TensorBoardCallback
 from rpl_agent.agent.queries import Queries
 from rpl_agent.agent.sampling.interrupt import Interrupt
 from rpl_agent.agent.sampling.stream import Stream
-from rpl_agent.agent.sb3_callbacks import as_callback
 from rpl_agent.agent.schedule import Doubling, Schedule, Target
 from rpl_agent.agent.session import Session, require
 from rpl_agent.agent.storage import checkpoint
-from rpl_agent.agent.storage.run_folder import CHECKPOINT, write_run
+from rpl_agent.agent.storage.checkpoint import CHECKPOINT, write_run
 from rpl_agent.agent.storage.state import Settings, agent_arguments, capture, read_state, restore, stored_model
-from rpl_agent.agent.world.actions import ActionToEnv
-from rpl_agent.agent.world.attach import Attachment, attach, make_env
+from rpl_agent.agent.world.attach import ActionToEnv, Attachment, attach, make_env
 from rpl_agent.agent.world.env_facts import make_registered, refuse_policy_network
 from rpl_agent.agent.world.observations import StateOf
 from rpl_agent.certificate import Certificate
@@ -74,7 +71,7 @@ class RPLAgent(Queries):
     horizon : only this many steps of a play count; ``"env"`` takes the environment's time limit.
     end : the state that ``terminated`` means, where the last observation is not one of its own (optimal stopping).
     action_to_env : the environment's number of each action of the model, ``{"left": 0, …}``, where names, numbers and
-        order do not tell (see `rpl_agent.agent.world.actions`).
+        order do not tell (see `rpl_agent.agent.world.attach`).
     tensorboard_log : folder for runs; each `learn` writes to a numbered folder in it.
     seed : of everything random; None draws one and keeps it.
 
@@ -118,7 +115,6 @@ class RPLAgent(Queries):
         self.compiled = compiled
         self.check_rewards = check_rewards
         self.horizon, self.end = horizon, end
-        self.warned_of_steps = False
         self.observation_to_state, self.action_to_env = observation_to_state, action_to_env
         self.tensorboard_log = None if tensorboard_log is None else Path(tensorboard_log)
         self.verbose = verbose
@@ -271,12 +267,12 @@ class RPLAgent(Queries):
         assert target is not None
         if target.stop_when_gap is not None:
             session.require_anytime("stop_when_gap")
-        self.run_folder = reporting.choose_folder(self.run_folder, folder, self.tensorboard_log, name)
+        self.run_folder = views.choose_folder(self.run_folder, folder, self.tensorboard_log, name)
         if self.run_folder is not None and not (self.run_folder / "run.json").is_file():
             write_run(self.run_folder, session.env_spec or {}, self.seed)
-        self._logger = reporting.open_logs(self._logger, self.run_folder, session)
+        self._logger = views.open_logs(self._logger, self.run_folder, session)
         callbacks = self._callbacks(callback, target)
-        view = reporting.make_view(progress_bar, self.verbose)
+        view = views.make_view(progress_bar, self.verbose)
         loop = Loop(
             session, self.schedule, self.weight, self.exploration, callbacks, view, self._logger, self.run_folder
         )
@@ -350,20 +346,6 @@ class RPLAgent(Queries):
                 self.session.planner.plan(self.counts)
             return require(self.session.planner.optimistic).policy
         return (self.certificate or self.certify()).policy
-
-    def predict(
-        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
-    ) -> tuple[np.ndarray, Any]:
-        """Action(s) for one observation or a batch of them, as in SB3.
-
-        ``state`` counts the steps of each episode; it matters for finite horizons (see `as_policy`). In optimistic
-        mode ``deterministic=False`` draws from the sampling policy.
-        """
-        return prediction.predict(self, observation, state, episode_start, deterministic)
-
-    def as_policy(self, deterministic: bool = True) -> prediction.ActingPolicy:
-        """The policy as a function of observations that counts its own steps; `reset` it with every ``env.reset()``."""
-        return prediction.ActingPolicy(self, deterministic)
 
     # ------------------------------------------------------------------ files
     @property

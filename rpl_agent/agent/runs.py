@@ -1,6 +1,6 @@
 """Runs in folders: what `rpl train`, `resume`, `evaluate` and `certify RUN` do.
 
-storage/run_folder.py says what a run folder holds. Each function returns a JSON-able dict; its ``text`` is for people.
+storage/checkpoint.py says what a run folder holds. Each function returns a JSON-able dict; its ``text`` is for people.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from rpl_agent.agent.output.logger import write_proved
 from rpl_agent.agent.output.views import duration, shares_text, tensorboard_command
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.schedule import NAMED, EveryN, Schedule, Target
-from rpl_agent.agent.storage.checkpoint import read_latest
-from rpl_agent.agent.storage.run_folder import CHECKPOINT, new_folder, read_source, write_run
+from rpl_agent.agent.storage.checkpoint import CHECKPOINT, new_folder, read_latest, read_source, write_run
 from rpl_agent.agent.storage.state import stored_model
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError

@@ -19,10 +19,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rpl_agent.agent.prediction import predict
+from rpl_agent.agent.queries import Acting
 from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatch, StreamState
-from rpl_agent.agent.sampling.sources import set_generator
-from rpl_agent.agent.sampling.stream import Stream
+from rpl_agent.agent.sampling.stream import Stream, set_generator
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.storage import checkpoint
 from rpl_agent.agent.world.attach import Attachment, attach
@@ -50,7 +49,7 @@ class SavedLearner:
     sources: Whole
 
 
-class Baseline(ABC):
+class Baseline(Acting, ABC):
     """A learner of policies for a parametric MDP's skeleton.
 
     Parameters
@@ -61,7 +60,6 @@ class Baseline(ABC):
     """
 
     name: ClassVar[str] = "baseline"
-    mode: ClassVar[str] = "robust"  # there is one policy to act with
 
     def __init__(self, *, seed: int = 0, compiled: bool = True, observation_to_state: StateOf | None = None):
         self.seed = seed
@@ -72,7 +70,6 @@ class Baseline(ABC):
         self.num_updates = 0
         self.planned_episodes = 0  # where this call of learn will end; schedules may depend on it
         self.certificate: Any = None  # only learners with guarantees have one
-        self.warned_of_steps = False
         self.experience: Experience
         self._world: Attachment | None = None
         self._stream: Stream
@@ -148,18 +145,6 @@ class Baseline(ABC):
     @abstractmethod
     def policy(self) -> Policy:
         """The policy the learner recommends now."""
-
-    def predict(
-        self,
-        observation: Any,
-        state: Any = None,
-        episode_start: Any = None,
-        deterministic: bool = False,
-        action_masks: Any = None,
-    ) -> tuple[np.ndarray, Any]:
-        """Action(s) for one observation or a batch of them, as the agent's own; ``action_masks`` are not needed."""
-        _ = self.world
-        return predict(self, observation, state, episode_start, deterministic)  # type: ignore[arg-type]
 
     # ------------------------------------------------------------------ for subclasses
     def _sample(self, policy: Policy, episodes: int, row_limit: np.ndarray | None = None) -> None:

@@ -136,7 +136,7 @@ def load_model(arguments: argparse.Namespace) -> PrismModel:
 
     ranges = {name: _range(text) for name, text in pairs(arguments.param, "--param", str).items()}
     if arguments.model.endswith(".drn"):
-        from rpl_agent.formats.drn_model import load_drn
+        from rpl_agent.formats.drn import load_drn
 
         if arguments.const or arguments.tie or arguments.unknown not in (None, ["rows"]):
             raise ModelError("--const, --tie and --unknown but rows belong to models in the PRISM language")

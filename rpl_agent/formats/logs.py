@@ -11,7 +11,7 @@ ignored. The behaviour policy may be adaptive and need not be logged.
 
 Rows are read in blocks, so memory does not grow with the log. A row that the model forbids is never skipped silently:
 either nothing is used and the error lists the places, or (on request) such rows go to a quarantine file with their
-reasons. Rows that repeat what was there before (a log read twice, files joined that overlap) are an error: repeats.py.
+reasons. Rows that repeat what was there before (a log read twice, overlapping files joined) are an error.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ import numpy as np
 
 from rpl_agent.errors import DataError, RPLWarning, listed
 from rpl_agent.evidence.counts import AMBIGUOUS, NO_ROW, Counts, locate
-from rpl_agent.formats.log_sources import LogRows, length, open_log
-from rpl_agent.formats.repeats import RepeatedRows
+from rpl_agent.formats.log_sources import LogRows, RepeatedRows, length, open_log
 from rpl_agent.model.building.action_order import whole_numbers
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.policy import Policy

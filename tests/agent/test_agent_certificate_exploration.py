@@ -8,8 +8,15 @@ import pytest
 
 import rpl_envs  # noqa: F401
 from rpl_agent import RPLAgent
-from rpl_agent.agent.exploration import SamplingGoal, block_of, optimistic_share
-from rpl_agent.agent.information import Plays, RowInformation, design, informative_policy
+from rpl_agent.agent.exploration import (
+    Plays,
+    RowInformation,
+    SamplingGoal,
+    block_of,
+    design,
+    informative_policy,
+    optimistic_share,
+)
 from rpl_agent.coupled.attribution import point_frame, slopes
 from rpl_agent.errors import ModelError
 from rpl_agent.evidence.counts import Counts

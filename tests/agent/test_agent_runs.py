@@ -21,8 +21,7 @@ import pytest
 import rpl_envs
 from rpl_agent.agent import runs
 from rpl_agent.agent.output.live import LiveView, render, sparkline
-from rpl_agent.agent.output.reporting import make_view
-from rpl_agent.agent.output.views import LinesView, Status, View, duration, line
+from rpl_agent.agent.output.views import LinesView, Status, View, duration, line, make_view
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.pipeline import Config

@@ -9,7 +9,7 @@ import pytest
 from rpl_agent import ModelError, Objective, RPLAgent, build
 from rpl_agent.agent import EveryN, Never
 from rpl_agent.agent.evaluation import exact_value, optimal_value
-from rpl_agent.agent.output.reporting import status
+from rpl_agent.agent.output.views import status
 from rpl_agent.agent.schedule import Target
 from rpl_agent.model import paying
 from tests.agent.test_attach_battery import within

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rpl_agent.agent import RPLAgent
-from rpl_agent.agent.storage.stored_model import model_from_data, model_to_data
+from rpl_agent.agent.storage.state import model_from_data, model_to_data
 from rpl_agent.cli import main
 from rpl_agent.errors import DataError
 from rpl_agent.model import Domain, Objective, ParametricMDP, build, paying

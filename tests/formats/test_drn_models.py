@@ -12,7 +12,7 @@ import pytest
 from rpl_agent.cli import main
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.formats import prism
-from rpl_agent.formats.drn_model import load_drn
+from rpl_agent.formats.drn import load_drn
 from rpl_agent.formats.export import write_uncertain
 
 # two coins of one kind until they agree: heads with p

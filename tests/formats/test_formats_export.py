@@ -13,8 +13,7 @@ import pytest
 import rpl_envs
 from rpl_agent.errors import ModelError
 from rpl_agent.formats import prism
-from rpl_agent.formats.explicit import identifiers
-from rpl_agent.formats.export import write_policy, write_uncertain
+from rpl_agent.formats.export import identifiers, write_policy, write_uncertain
 from rpl_agent.model import Policy
 from tests.reference.policies import read_csv
 

@@ -13,7 +13,7 @@ import pytest
 from rpl_agent.errors import DataError, RPLWarning
 from rpl_agent.evidence.counts import SPLIT_MARKS, Counts
 from rpl_agent.evidence.repetition import fingerprints
-from rpl_agent.formats import log_sources, prism, repeats
+from rpl_agent.formats import log_sources, prism
 from rpl_agent.formats.logs import read_log, simulate_log
 from rpl_agent.model import build
 
@@ -218,8 +218,8 @@ def test_unknown_sources(pmdp, tmp_path):
 
 def test_memory_does_not_grow_with_the_log(pmdp, tmp_path, monkeypatch):
     monkeypatch.setattr(log_sources, "BLOCK", 500)
-    monkeypatch.setattr(repeats, "PIECE", 500)
-    monkeypatch.setattr(repeats, "ORDERED", 500)
+    monkeypatch.setattr(log_sources, "PIECE", 500)
+    monkeypatch.setattr(log_sources, "ORDERED", 500)
 
     def peak(rows: int) -> int:
         path = tmp_path / f"{rows}.csv"

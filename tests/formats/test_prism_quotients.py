@@ -15,10 +15,9 @@ from rpl_agent.cli import main
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.formats import prism
-from rpl_agent.formats.prism.language.derived import DerivedParameters, quotient_range
-from rpl_agent.formats.prism.language.errors import NOWHERE
+from rpl_agent.formats.prism.language.derived import DerivedParameters, Reciprocal, quotient_range
+from rpl_agent.formats.prism.language.grammar import NOWHERE
 from rpl_agent.formats.prism.language.parser import parse_expression, parse_model
-from rpl_agent.formats.prism.language.quotients import Reciprocal
 from rpl_agent.formats.prism.language.scope import link
 from rpl_agent.formats.prism.language.typed import evaluate
 from rpl_agent.model.polynomial import Polynomial

@@ -34,13 +34,13 @@ LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_876,
     "rpl_agent": 1_696,
     "rpl_agent/_core": 296,
-    "rpl_agent/agent": 7_189,
-    "rpl_agent/baselines": 1_120,
+    "rpl_agent/agent": 7_085,
+    "rpl_agent/baselines": 1_105,
     "rpl_agent/cli": 1_718,
     "rpl_agent/coupled": 2_021,
     "rpl_agent/evidence": 1_308,
     "rpl_agent/experiments": 2_191,
-    "rpl_agent/formats": 6_097,
+    "rpl_agent/formats": 5_996,
     "rpl_agent/likelihood": 3_426,
     "rpl_agent/model": 4_155,
     "rpl_agent/plotting": 463,
@@ -53,7 +53,6 @@ LINES_OF_PACKAGE = {
 FILES = 12
 CROWDED = {
     "envs/rpl_envs": 13,
-    "rpl_agent/agent": 15,
     "rpl_agent/regions": 13,
     "rpl_agent/solver": 14,
 }
@@ -184,7 +183,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 41_282
+    assert sum(LINES_OF_PACKAGE.values()) <= 41_062
 
 
 def test_folders_are_not_crowded():

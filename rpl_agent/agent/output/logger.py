@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from rpl_agent.agent.storage.run_folder import write_text
+from rpl_agent.agent.storage.checkpoint import write_text
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import RPLWarning
 from rpl_agent.evidence.counts import Counts

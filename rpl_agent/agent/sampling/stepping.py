@@ -23,10 +23,10 @@ import numpy as np
 
 from rpl_agent.agent.sampling.experience import Request, SampledBatch
 from rpl_agent.agent.sampling.interrupt import calls_environment, interruptible
-from rpl_agent.agent.sampling.sources import generator_state
 from rpl_agent.agent.sampling.step_checker import StepChecker, flag, number, unpack_reset, unpack_step
 from rpl_agent.agent.world.env_facts import is_vector
 from rpl_agent.errors import ModelError
+from rpl_agent.jsonable import jsonable
 from rpl_agent.model.states import canonical
 
 #: After the first Ctrl-C an episode may end by itself for this long; then it is cut after the current step.
@@ -274,6 +274,12 @@ def _digest(kind: str, returned: Any) -> str:
     if isinstance(returned, tuple):  # the reader sorts out improper answers
         seen = returned[:1] if kind == "reset" else (returned[0], returned[2:4])
     return hashlib.blake2b(repr(canonical(seen)).encode(), digest_size=8).hexdigest()
+
+
+def generator_state(env: Any) -> Any:
+    """Of Gymnasium's own generator, as JSON; None where there is none."""
+    generator = getattr(getattr(env, "unwrapped", env), "np_random", None)
+    return jsonable(generator.bit_generator.state) if isinstance(generator, np.random.Generator) else None
 
 
 def _autoreset_mode(env: Any) -> str:

@@ -1,5 +1,9 @@
 """`Stream`: the episodes of a run, and how they go on after a checkpoint without chance being drawn twice.
 
+Episodes come from the compiled simulator of our own environments (`SimulatorSource`) or from environments that are
+stepped (`EnvSource`), with the same law. Either adds to one `Experience`, so that whatever was observed before an error
+or an interrupt is kept. Observed are states, actions and rewards: never the true probabilities.
+
 The guarantee is about independent samples. A stored run may go on in three ways:
 
 - **exact.** The compiled simulator's random state is restored, and the run goes on bit for bit.
@@ -18,13 +22,68 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatch, Source, StreamState
-from rpl_agent.agent.sampling.sources import SimulatorSource
 from rpl_agent.agent.sampling.step_checker import StepChecker
 from rpl_agent.agent.sampling.stepping import EnvSource, plays_again
 from rpl_agent.agent.world.attach import Attachment
 from rpl_agent.agent.world.env_facts import attribute
 from rpl_agent.errors import DataError, ModelError, RPLWarning
+from rpl_agent.model.objective import Objective, Sense
 from rpl_agent.model.simulate import Simulator, seed_state
+
+#: Steps of one call of the compiled simulator, so that interrupts and the live view wait a fraction of a second.
+CHUNK_STEPS = 200_000
+
+
+class SimulatorSource:
+    """The compiled path: many episodes per call."""
+
+    def __init__(self, simulator: Simulator, experience: Experience, objective: Objective):
+        self.simulator = simulator
+        self._sign = 1.0 if objective.sense is Sense.MAX else -1.0  # environments pay costs as negative rewards
+        self._can_cut = objective.horizon is None or simulator.max_steps < objective.horizon
+        self._experience = experience
+        self._batch = np.zeros(experience.pmdp.num_transitions, dtype=np.int64)
+        self._max_steps = simulator.max_steps
+
+    def collect(self, request: Request, done: SampledBatch) -> None:
+        limits, experience, simulator = request.limits, self._experience, self.simulator
+        while done.episodes < min(request.pause, request.episodes_left) and done.steps < request.steps_left:
+            left = request.steps_left - done.steps
+            # growing with the data, so that marks fall due close to where the geometric schedule wants them
+            chunk = max(1, min(CHUNK_STEPS, left, 1 + experience.counts.total // 8) // self._max_steps)
+            simulator.max_steps = min(self._max_steps, left)
+            episodes = int(min(chunk, request.pause - done.episodes, request.episodes_left - done.episodes))
+            batch = simulator.run(
+                request.policy, episodes, self._batch, limits.rows, limits.expressions, experience.rows,
+                experience.expressions,
+            )  # fmt: skip
+            experience.counts.add_batch(self._batch)
+            self._batch[:] = 0
+            if limits.rows is None:  # the kernel keeps running counts only of what it watches
+                experience.rows[:] = experience.counts.row_totals
+            if limits.expressions is None:
+                experience.expressions[:] = experience.counts.successes
+            done.episodes += batch.episodes
+            done.steps += batch.steps
+            done.returns.extend(batch.returns.tolist())
+            done.lengths.extend(batch.lengths.tolist())
+            done.values.extend((self._sign * batch.returns).tolist())
+            if self._can_cut and simulator.max_steps == self._max_steps:  # else the budget ended it, not the limit
+                done.cut += batch.cut
+            done.due = batch.stopped
+            done.interrupted = request.interrupted()
+            if done.due or done.interrupted:
+                break
+        simulator.max_steps = self._max_steps
+
+
+def set_generator(generator: np.random.Generator, state: Any) -> None:
+    """Go on with a stored state; only one of the same kind of generator is accepted."""
+    try:
+        generator.bit_generator.state = state
+    except (TypeError, ValueError, KeyError, OverflowError) as error:
+        raise DataError(f"the checkpoint's random state does not fit: {error}") from None
+
 
 #: Recorded calls that carry fewer bits of chance than this show nothing: they could agree by accident.
 MIN_BITS = 30.0

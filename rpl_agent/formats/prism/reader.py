@@ -25,17 +25,15 @@ from rpl_agent.errors import ModelError, RPLWarning, listed
 from rpl_agent.formats.normalise import TOLERANCE, hint, normalised, tell
 from rpl_agent.formats.prism.explore.assemble import assemble, row_position
 from rpl_agent.formats.prism.explore.explorer import Graph, Machine, Progress, explore, expressions
-from rpl_agent.formats.prism.explore.interval import Bounds, IntervalBounds
 from rpl_agent.formats.prism.explore.lower import initial_states
-from rpl_agent.formats.prism.explore.probability import Pool
+from rpl_agent.formats.prism.explore.probability import Bounds, IntervalBounds, Pool
 from rpl_agent.formats.prism.language import syntax as ast
 from rpl_agent.formats.prism.language.derived import DerivedParameters
-from rpl_agent.formats.prism.language.errors import NOWHERE, PrismError
-from rpl_agent.formats.prism.language.parameter_domain import parameter_domain
+from rpl_agent.formats.prism.language.grammar import NOWHERE, PrismError
 from rpl_agent.formats.prism.language.parser import parse_model, parse_properties, parse_property_file
 from rpl_agent.formats.prism.language.scope import Number, Program
 from rpl_agent.formats.prism.language.typed import Node
-from rpl_agent.formats.prism.language.unknown import COMMANDS, ROWS, link_unknown
+from rpl_agent.formats.prism.language.unknown import COMMANDS, ROWS, link_unknown, parameter_domain
 from rpl_agent.formats.prism.properties.queries import Query, query_of
 from rpl_agent.model.building.unknown import hide_parameters
 from rpl_agent.model.building.validation import expression_range, require_valid, restrict_domain, row_sum, rows_off

@@ -17,7 +17,7 @@ import numpy as np
 from rpl_agent._core import Struct, core, threads
 from rpl_agent.formats.prism.explore.lower import Machine
 from rpl_agent.formats.prism.explore.probability import Pool, probability_ids
-from rpl_agent.formats.prism.language.errors import NOWHERE, PrismError
+from rpl_agent.formats.prism.language.grammar import NOWHERE, PrismError
 from rpl_agent.formats.prism.language.scope import Program
 from rpl_agent.formats.prism.language.typed import Node
 

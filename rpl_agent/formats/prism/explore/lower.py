@@ -9,9 +9,8 @@ import numpy as np
 
 from rpl_agent._core import core
 from rpl_agent.formats.prism.explore.probability import polynomial_terms
-from rpl_agent.formats.prism.explore.tape import LIMIT, NotVectorisable, Tape
-from rpl_agent.formats.prism.explore.vector import Projection, column_of, exact_values
-from rpl_agent.formats.prism.language.errors import PrismError
+from rpl_agent.formats.prism.explore.tape import LIMIT, NotVectorisable, Projection, Tape, column_of, exact_values
+from rpl_agent.formats.prism.language.grammar import PrismError
 from rpl_agent.formats.prism.language.scope import Command, Program, StateVariable, Update
 from rpl_agent.formats.prism.language.typed import Node
 

@@ -13,13 +13,15 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 
 from rpl_agent.errors import listed
 from rpl_agent.formats.prism.language import syntax as ast
-from rpl_agent.formats.prism.language.errors import NOWHERE, Position, PrismError
 from rpl_agent.formats.prism.language.grammar import (
     GRAMMAR,
     KEYWORDS,
+    NOWHERE,
     TOKEN_NAMES,
     UNSUPPORTED,
     UNSUPPORTED_OPERATORS,
+    Position,
+    PrismError,
     declared_keywords,
 )
 from rpl_agent.formats.prism.language.statements import Statement, statements

@@ -12,7 +12,7 @@ from typing import Any
 
 from rpl_agent.errors import RPLWarning, listed
 from rpl_agent.formats.prism.language import syntax as ast
-from rpl_agent.formats.prism.language.errors import NOWHERE, Position, PrismError
+from rpl_agent.formats.prism.language.grammar import NOWHERE, Position, PrismError
 from rpl_agent.formats.prism.language.typed import (
     Node,
     Type,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from rpl_agent.formats.prism.language.errors import Position, PrismError
+from rpl_agent.formats.prism.language.grammar import Position, PrismError
 
 # Later passes recurse over expressions; Python's own limit is 1000 frames, of which each level uses up to three.
 MAX_DEPTH = 150

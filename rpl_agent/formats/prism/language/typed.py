@@ -1,10 +1,10 @@
 """Typed expressions: names resolved to variables, parameters and values; types checked; constants folded.
 
 Numbers are exact (int or Fraction), so a decimal literal means what it says. An expression that uses a parameter has a
-polynomial as its value (`Polynomial`; see `quotients` for divisions); everything that decides the *structure* of the
+polynomial as its value (`Polynomial`; see `derived` for divisions); everything that decides the *structure* of the
 model (guards, updates, bounds, conditions) must not depend on parameters.
 
-`evaluate` is the slow, obvious meaning of an expression in one state; `vector` compiles the same expressions to numpy.
+`evaluate` is the slow, obvious meaning of an expression in one state; `tape` compiles the same expressions.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Any
 
-from rpl_agent.formats.prism.language.errors import Position, PrismError
-from rpl_agent.formats.prism.language.quotients import quotient, reduced
+from rpl_agent.formats.prism.language.derived import quotient, reduced
+from rpl_agent.formats.prism.language.grammar import Position, PrismError
 from rpl_agent.formats.prism.language.syntax import MAX_DEPTH
 from rpl_agent.model.polynomial import Polynomial
 

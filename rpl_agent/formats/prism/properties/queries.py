@@ -9,7 +9,7 @@ import numpy as np
 
 from rpl_agent.errors import listed
 from rpl_agent.formats.prism.language import syntax as ast
-from rpl_agent.formats.prism.language.errors import PrismError
+from rpl_agent.formats.prism.language.grammar import PrismError
 from rpl_agent.formats.prism.language.scope import Program
 from rpl_agent.formats.prism.language.typed import Type
 from rpl_agent.formats.prism.properties.automaton import product
