@@ -14,8 +14,7 @@ from typing import Any
 
 from rpl_agent.errors import DataError
 from rpl_agent.jsonable import jsonable
-from rpl_agent.model.objective import Objective, Sense
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import Objective, Policy, Sense
 from rpl_agent.schema import Positive, Share, Whole, read, read_json
 
 FORMAT = "rpl-certificate/1"

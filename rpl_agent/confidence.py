@@ -18,8 +18,7 @@ from rpl_agent.evidence.intervals import ANYTIME_METHODS, confidence_intervals
 from rpl_agent.evidence.l1 import l1_rows
 from rpl_agent.evidence.least_squares import least_squares
 from rpl_agent.likelihood.region import interval_region, likelihood_region
-from rpl_agent.model.objective import Objective
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import Objective, ParametricMDP
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.ellipsoid import Ellipsoid
 from rpl_agent.regions.intersection import Intersection

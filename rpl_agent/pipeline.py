@@ -48,10 +48,7 @@ from rpl_agent.likelihood.bets.slabs import basis_of
 from rpl_agent.likelihood.estimate import TELLING_GAIN, edge, point_estimate
 from rpl_agent.likelihood.refutation.alternatives import IN_TIME, NO_DOUBT, REPEATED, Doubt, strongest
 from rpl_agent.likelihood.refutation.misspecification import doubt
-from rpl_agent.model.caching import cached_on
-from rpl_agent.model.objective import Kind, Objective, Sense
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import Kind, Objective, ParametricMDP, Policy, Sense, cached_on
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.product import Product
 from rpl_agent.relaxations.base import Relaxation

@@ -21,9 +21,7 @@ from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError, PrecisionWarning, RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.likelihood.refutation.alternatives import NO_DOUBT, Doubt
-from rpl_agent.model.objective import Sense
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import ParametricMDP, Policy, Sense
 from rpl_agent.pipeline import Config, certify_uncertainty, uncertainty_from
 from rpl_agent.proof import belongs, data_to_json, read_proof
 from rpl_agent.schema import Whole, read, read_json

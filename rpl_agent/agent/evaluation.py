@@ -24,9 +24,7 @@ from rpl_agent.agent.world.plays import value_range
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.likelihood.bets.mean import mean_interval
-from rpl_agent.model.objective import Objective, Sense
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import Objective, ParametricMDP, Policy, Sense
 from rpl_agent.pipeline import true_value
 from rpl_agent.solver import solve_at
 

@@ -27,9 +27,7 @@ from rpl_agent.coupled.attribution import MIN_PROBABILITY, fisher_information, p
 from rpl_agent.coupled.expansion import expand_without_cycles, expansion_of
 from rpl_agent.coupled.horizon import StepExpansion, greedy_rules
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Task
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import Kind, Nature, Objective, ParametricMDP, Policy, Sense, Task
 from rpl_agent.model.simulate import absorbing_states
 from rpl_agent.regions.frame import Frame
 from rpl_agent.relaxations.base import Relaxation

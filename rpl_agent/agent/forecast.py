@@ -26,9 +26,7 @@ from rpl_agent.agent.sampling.experience import Experience
 from rpl_agent.coupled.attribution import coordinate_jacobian, fisher_information, slopes
 from rpl_agent.errors import ModelError
 from rpl_agent.evidence.counts import MOST, Counts, bet_shares
-from rpl_agent.model.objective import Objective
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import Objective, ParametricMDP, Policy
 from rpl_agent.model.simulate import absorbing_states, row_visits
 from rpl_agent.pipeline import Config, certify
 from rpl_agent.solver import solve_at

@@ -19,7 +19,7 @@ from rpl_agent.agent.sampling.stream import Stream
 from rpl_agent.agent.schedule import NEVER, Limits, Never, Schedule, Target, next_log
 from rpl_agent.agent.session import Session
 from rpl_agent.evidence.counts import next_share
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import Policy
 from rpl_agent.pipeline import timed
 
 #: A run ends with a proof of up to this many inequalities (seconds); `rpl certify RUN` makes any.

@@ -31,9 +31,7 @@ from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.ledger import Ledger
 from rpl_agent.likelihood.bets.slabs import bets_apply
 from rpl_agent.likelihood.refutation.alternatives import NO_DOUBT, Doubt, strongest
-from rpl_agent.model.objective import Objective
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import Objective, ParametricMDP, Policy
 from rpl_agent.pipeline import Config, Solutions, Uncertainty, certify_uncertainty, timed, uncertainty_from
 from rpl_agent.schema import Positive, Whole
 

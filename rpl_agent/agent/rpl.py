@@ -35,9 +35,7 @@ from rpl_agent.agent.world.observations import StateOf
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.model.objective import Objective
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import Objective, ParametricMDP, Policy
 from rpl_agent.pipeline import Config, timed
 
 if TYPE_CHECKING:

@@ -20,9 +20,7 @@ from rpl_agent.certificate import Certificate
 from rpl_agent.errors import ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.likelihood.refutation.alternatives import CONTRADICTION, REPEATED, WAYS
-from rpl_agent.model.objective import Objective, Sense
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import Objective, ParametricMDP, Policy, Sense
 from rpl_agent.pipeline import Config
 from rpl_agent.schema import Natural, Whole
 

@@ -21,10 +21,7 @@ from rpl_agent.agent.schedule import Doubling
 from rpl_agent.certificate import Certificate
 from rpl_agent.evidence.ledger import split_paths
 from rpl_agent.evidence.paths import reach_bounds
-from rpl_agent.model.algebra.ranges import range_on_box
-from rpl_agent.model.csr import reached
-from rpl_agent.model.objective import Kind, Objective
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import Kind, Objective, ParametricMDP, range_on_box, reached
 from rpl_agent.pipeline import Config
 
 

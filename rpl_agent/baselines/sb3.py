@@ -24,8 +24,7 @@ from rpl_agent.agent.storage import checkpoint
 from rpl_agent.agent.world.attach import Attachment, attach
 from rpl_agent.agent.world.observations import StateOf
 from rpl_agent.errors import DataError, ModelError
-from rpl_agent.model import ParametricMDP, Policy
-from rpl_agent.model.csr import gather
+from rpl_agent.model import ParametricMDP, Policy, gather
 from rpl_agent.schema import Whole, read
 
 ALGORITHMS: dict[str, Any] = {"dqn": DQN, "ppo": PPO, "maskable-ppo": MaskablePPO}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from rpl_agent.model import Domain, ExpressionTable
 from rpl_agent.model.algebra.ranges import monomial_range
-from rpl_agent.model.domain import Domain
-from rpl_agent.model.expressions import ExpressionTable
 
 
 def coordinate_box(table: ExpressionTable, domain: Domain) -> tuple[np.ndarray, np.ndarray]:

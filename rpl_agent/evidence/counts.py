@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 
 from rpl_agent._core import core
 from rpl_agent.errors import DataError
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import ParametricMDP
 
 #: Geometric schedule: a mark the first time the total reaches FIRST_MARK · RATIO^j, j = 0..MAX_MARKS-1.
 FIRST_MARK = 64

@@ -26,7 +26,7 @@ from rpl_agent.errors import DataError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.ledger import check_delta, per_event
 from rpl_agent.evidence.pooling import event_table
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import ParametricMDP
 
 #: Absolute outward rounding; larger than the error of the quantile routines and of the bisection.
 ROUNDING = 1e-12

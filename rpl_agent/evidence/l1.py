@@ -20,8 +20,7 @@ import numpy as np
 from rpl_agent.errors import ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.ledger import check_delta, per_event
-from rpl_agent.model.csr import gather
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import ParametricMDP, gather
 
 MAX_FACETS = 6
 

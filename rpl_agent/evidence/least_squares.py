@@ -20,7 +20,7 @@ from rpl_agent.errors import ModelError
 from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.ledger import check_delta
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import ParametricMDP
 
 NOISE = np.sqrt(0.5)
 RIDGE = 1e-2

@@ -18,9 +18,7 @@ import numpy as np
 
 from rpl_agent._core import core, read_only
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.model.caching import cached_on
-from rpl_agent.model.expressions import ExpressionTable
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import ExpressionTable, ParametricMDP, cached_on
 
 
 @dataclass(frozen=True)

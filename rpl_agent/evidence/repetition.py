@@ -26,7 +26,7 @@ import numpy as np
 import scipy
 
 from rpl_agent.errors import DataError
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import ParametricMDP
 
 #: ln of the e-value at which data are refused: one false alarm in a million runs or logs.
 ALARM = math.log(1e6)

@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.evidence.counts import SPLIT_MARKS, SPLIT_WEIGHT, Counts, bet_shares
-from rpl_agent.model.objective import Objective
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.policy import Policy
-from rpl_agent.model.simulate import Simulator
+from rpl_agent.model import Objective, ParametricMDP, Policy, Simulator
 
 
 def uniform_counts(

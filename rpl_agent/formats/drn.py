@@ -22,18 +22,9 @@ from rpl_agent.formats.prism.language.parser import parse_model
 from rpl_agent.formats.prism.language.scope import Program
 from rpl_agent.formats.prism.language.unknown import link_unknown
 from rpl_agent.formats.prism.reader import PrismModel, load_properties
+from rpl_agent.model import Domain, ParametricMDP, Polynomial, Reward, restrict_domain, validate
 from rpl_agent.model.building.unknown import hide_parameters
-from rpl_agent.model.building.validation import (
-    expression_range,
-    raise_problems,
-    restrict_domain,
-    row_sum,
-    rows_off,
-    validate,
-)  # fmt: skip
-from rpl_agent.model.domain import Domain
-from rpl_agent.model.pmdp import ParametricMDP, Reward
-from rpl_agent.model.polynomial import Polynomial
+from rpl_agent.model.building.validation import expression_range, raise_problems, row_sum, rows_off
 from rpl_agent.relaxations.umdp import UncertainMDP
 
 #: how far doubles that stand for a distribution are off a sum of 1

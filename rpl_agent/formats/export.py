@@ -25,9 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from rpl_agent.errors import ModelError
-from rpl_agent.model.objective import Objective
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import Objective, ParametricMDP, Policy
 
 
 def identifiers(names: Iterable[str], reserved: Iterable[str] = ()) -> dict[str, str]:

@@ -23,7 +23,7 @@ from rpl_agent.evidence.repetition import (
     WindowCodes,
     equal_parts,
 )
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import ParametricMDP
 
 #: Lengths of the windows that are looked for elsewhere in the log: short ones where rows carry much chance.
 WIDTHS = (16, 64, 256)

@@ -10,10 +10,8 @@ from fractions import Fraction
 import numpy as np
 
 from rpl_agent.errors import RPLWarning
+from rpl_agent.model import ExpressionTable, ParametricMDP, Polynomial
 from rpl_agent.model.building.validation import row_sum, rows_off
-from rpl_agent.model.expressions import ExpressionTable
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.polynomial import Polynomial
 
 #: the farthest from 1 that a sum is taken for a rounded one
 TOLERANCE = Fraction(1, 10**5)

@@ -1,14 +1,18 @@
 """What is known: polynomials, the table Λ, parametric MDPs, objectives, policies, the simulator."""
 
+from rpl_agent.model.algebra.ranges import range_on_box
 from rpl_agent.model.building.array_builder import Block, build_vectorized
 from rpl_agent.model.building.binding import Binding
 from rpl_agent.model.building.builder import build
 from rpl_agent.model.building.validation import Defect, require_valid, restrict_domain, validate
+from rpl_agent.model.caching import cached_on
+from rpl_agent.model.csr import best_rows, gather, reached
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable, Reduction
-from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Task
+from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Task, Unreached
 from rpl_agent.model.pmdp import MDP, ParametricMDP, Reward
 from rpl_agent.model.policy import Policy
 from rpl_agent.model.polynomial import Polynomial, as_polynomial
 from rpl_agent.model.simulate import Batch, Simulator
 from rpl_agent.model.states import StateIndex, paying
+from rpl_agent.model.unused import without_unused

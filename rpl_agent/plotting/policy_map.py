@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.model.pmdp import MDP, ParametricMDP
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import MDP, ParametricMDP, Policy
 from rpl_agent.model.simulate import absorbing_states, row_visits
 
 #: pairs of variables that people expect as axes, most telling first (horizontal, vertical)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.errors import ModelError
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.unused import used_parameters, without_unused
+from rpl_agent.model import ParametricMDP, without_unused
+from rpl_agent.model.unused import used_parameters
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.box import box_minimum
 from rpl_agent.regions.intersection import Image

@@ -12,7 +12,7 @@ from rpl_agent.coupled.boxes import BoxBounds
 from rpl_agent.coupled.partition import Partition
 from rpl_agent.coupled.region import EVERYWHERE, RegionSolution
 from rpl_agent.errors import ModelError
-from rpl_agent.model.domain import Domain
+from rpl_agent.model import Domain
 
 #: points of a curve, and of each side of a map
 CURVE, GRID = 81, 25

@@ -13,8 +13,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from rpl_agent._core import core
-from rpl_agent.model.objective import Sense
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import ParametricMDP, Sense
 from rpl_agent.relaxations.row_set import CompiledSet, longest_row, model_rows, workspace
 
 #: rows that are worth a thread of their own

@@ -6,7 +6,7 @@ import numpy as np
 
 from rpl_agent._core import core, read_only
 from rpl_agent.errors import ModelError
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import ParametricMDP
 from rpl_agent.relaxations.base import CompiledRelaxation
 from rpl_agent.relaxations.row_set import INTERVAL, compiled_set
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.errors import ModelError
-from rpl_agent.model.pmdp import MDP
+from rpl_agent.model import MDP
 from rpl_agent.relaxations.base import CompiledRelaxation
 from rpl_agent.relaxations.row_set import POINT, compiled_set
 

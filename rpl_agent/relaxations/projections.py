@@ -13,10 +13,10 @@ import scipy
 
 from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.errors import ModelError
+from rpl_agent.model import ParametricMDP, range_on_box, without_unused
 from rpl_agent.model.algebra.factors import factors
-from rpl_agent.model.algebra.ranges import enclosure, range_on_box
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.unused import used_parameters, without_unused
+from rpl_agent.model.algebra.ranges import enclosure
+from rpl_agent.model.unused import used_parameters
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.intersection import Image, Intersection
 from rpl_agent.regions.lifting import checked_bounds, linear_chart

@@ -11,10 +11,8 @@ import numpy as np
 import scipy
 
 from rpl_agent._core import UNIT_ROUNDOFF, core, read_only
+from rpl_agent.model import ParametricMDP, Sense, gather
 from rpl_agent.model.algebra.ranges import bernstein, fits
-from rpl_agent.model.csr import gather
-from rpl_agent.model.objective import Sense
-from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.regions.base import EllipsoidData, Region, RegionKernel
 from rpl_agent.regions.intersection import Intersection
 from rpl_agent.regions.parameter_region import ParameterRegion, curvature_sizes

@@ -8,8 +8,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from rpl_agent._core import Struct, core, read_only
-from rpl_agent.model.caching import cached_on
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import ParametricMDP, cached_on
 from rpl_agent.regions.base import EllipsoidData
 from rpl_agent.regions.polytope_data import PolytopeData
 

@@ -20,9 +20,8 @@ import scipy
 
 from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.errors import ModelError
-from rpl_agent.model.domain import Domain
-from rpl_agent.model.expressions import DENSE_COLUMNS, ExpressionTable
-from rpl_agent.model.pmdp import ParametricMDP, Reward
+from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, Reward
+from rpl_agent.model.expressions import DENSE_COLUMNS
 from rpl_agent.regions.polytope import Polytope
 from rpl_agent.regions.product import Product
 from rpl_agent.relaxations.interval import Intervals

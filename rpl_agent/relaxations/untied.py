@@ -9,9 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rpl_agent.model.csr import gather
-from rpl_agent.model.expressions import ExpressionTable
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import ExpressionTable, ParametricMDP, gather
 from rpl_agent.relaxations.interval import Intervals
 
 

@@ -12,10 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rpl_agent.model import ParametricMDP
-from rpl_agent.model.csr import gather
-from rpl_agent.model.objective import Sense
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import ParametricMDP, Policy, Sense, gather
 from rpl_agent.solver.check import prove
 from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, model_graph, played_rows, usable_rows
 from rpl_agent.solver.operator import generic_bounds, state_bounds

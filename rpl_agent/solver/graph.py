@@ -15,8 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from rpl_agent._core import Struct, core
-from rpl_agent.model.caching import cached_on
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import ParametricMDP, cached_on
 from rpl_agent.relaxations.row_set import INTERVAL, CompiledSet, workspace
 
 #: who chooses the row of a state: the other side, oneself, or a fixed policy that draws it

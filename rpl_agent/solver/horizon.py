@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent._core import core
-from rpl_agent.model.csr import best_rows
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import Policy, best_rows
 from rpl_agent.solver.check import SMALLEST
 from rpl_agent.solver.operator import row_bounds, state_bounds, step_scratch, total_bounds
 from rpl_agent.solver.policies import step_rows

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent._core import UNIT_ROUNDOFF, Struct, core, read_only
-from rpl_agent.model.csr import gather
-from rpl_agent.model.objective import Sense
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import Policy, Sense, gather
 from rpl_agent.relaxations.base import CompiledRelaxation
 from rpl_agent.solver.graph import staying_rows
 from rpl_agent.solver.policies import step_rows

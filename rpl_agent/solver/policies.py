@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rpl_agent.errors import ModelError
-from rpl_agent.model.objective import Sense
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import Policy, Sense
 from rpl_agent.solver.problem import FIXED_AGENT
 
 if TYPE_CHECKING:

@@ -10,10 +10,7 @@ import numpy as np
 
 from rpl_agent._core import Struct, core, read_only
 from rpl_agent.errors import ModelError
-from rpl_agent.model.caching import cached_on
-from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Task
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import Kind, Nature, Objective, ParametricMDP, Policy, Sense, Task, cached_on
 from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.relaxations.row_set import POINT, CompiledSet, longest_row, model_rows, workspace
 from rpl_agent.solver.graph import (

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rpl_agent.errors import PrecisionWarning
-from rpl_agent.model.objective import Nature, Objective, Sense
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import Nature, Objective, Policy, Sense
 from rpl_agent.solver.check import SMALLEST, check, is_converged
 from rpl_agent.solver.problem import Problem
 

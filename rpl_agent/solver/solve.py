@@ -15,9 +15,7 @@ import numpy as np
 
 from rpl_agent._core import core
 from rpl_agent.errors import ModelError
-from rpl_agent.model.objective import Nature, Objective
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import Nature, Objective, ParametricMDP, Policy
 from rpl_agent.relaxations.base import Relaxation, in_threads
 from rpl_agent.relaxations.point import Point
 from rpl_agent.relaxations.umdp import UncertainMDP

@@ -23,7 +23,7 @@ from rpl_agent.agent.storage.checkpoint import write_text
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import RPLWarning
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import ParametricMDP
 from rpl_agent.proof import as_proved, proof_path, prove, write_proof
 
 if TYPE_CHECKING:

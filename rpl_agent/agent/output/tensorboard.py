@@ -16,7 +16,7 @@ import numpy as np
 
 from rpl_agent.agent.callbacks import BaseCallback
 from rpl_agent.agent.schedule import schedule_to_dict
-from rpl_agent.model.unused import without_unused
+from rpl_agent.model import without_unused
 from rpl_agent.plotting import policy_map
 from rpl_agent.plotting.region import polygon
 from rpl_agent.regions.base import Region

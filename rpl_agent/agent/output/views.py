@@ -18,7 +18,7 @@ from rpl_agent.agent.output.logger import CSVWriter, Forward, Logger
 from rpl_agent.agent.session import Session
 from rpl_agent.agent.storage.checkpoint import next_folder
 from rpl_agent.certificate import Certificate
-from rpl_agent.model.objective import Sense
+from rpl_agent.model import Sense
 
 #: Seconds between two lines.
 LINE_SECONDS = 2.0

@@ -18,8 +18,7 @@ import numpy as np
 from rpl_agent.agent.schedule import NEVER, Limits
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.repetition import EpisodeCodes, RepetitionTest
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import ParametricMDP, Policy
 
 #: Steps after which the watch looks for the first time; then after a quarter more, and before every certificate.
 FIRST_LOOK = 64

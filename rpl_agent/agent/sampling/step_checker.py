@@ -20,8 +20,7 @@ from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.world.observations import StateReader
 from rpl_agent.agent.world.plays import gains, settled
 from rpl_agent.errors import DataError, RPLWarning
-from rpl_agent.model.objective import Objective, Sense
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import Objective, Policy, Sense
 
 Where = Callable[[], str]
 

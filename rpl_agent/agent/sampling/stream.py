@@ -27,8 +27,8 @@ from rpl_agent.agent.sampling.stepping import EnvSource, plays_again
 from rpl_agent.agent.world.attach import Attachment
 from rpl_agent.agent.world.env_facts import attribute
 from rpl_agent.errors import DataError, ModelError, RPLWarning
-from rpl_agent.model.objective import Objective, Sense
-from rpl_agent.model.simulate import Simulator, seed_state
+from rpl_agent.model import Objective, Sense, Simulator
+from rpl_agent.model.simulate import seed_state
 
 #: Steps of one call of the compiled simulator, so that interrupts and the live view wait a fraction of a second.
 CHUNK_STEPS = 200_000

@@ -27,11 +27,8 @@ from rpl_agent.agent.storage.checkpoint import CheckpointError
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.jsonable import jsonable
-from rpl_agent.model.expressions import ExpressionTable
-from rpl_agent.model.objective import Objective
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.policy import Policy
-from rpl_agent.model.states import START, Paid, StateIndex
+from rpl_agent.model import ExpressionTable, Objective, ParametricMDP, Policy, StateIndex
+from rpl_agent.model.states import START, Paid
 from rpl_agent.pipeline import Config, Solutions
 from rpl_agent.schema import UNREADABLE, Positive, Share, Whole, read
 from rpl_agent.solver.solution import Solution

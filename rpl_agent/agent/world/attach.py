@@ -47,10 +47,8 @@ from rpl_agent.agent.world.plays import (
     with_certain_end,
 )
 from rpl_agent.errors import ModelError
+from rpl_agent.model import Binding, Kind, Objective, ParametricMDP
 from rpl_agent.model.building.action_order import whole_numbers
-from rpl_agent.model.building.binding import Binding
-from rpl_agent.model.objective import Kind, Objective
-from rpl_agent.model.pmdp import ParametricMDP
 
 #: A user's mapping: action of the model (as it was written, or its name) -> its number in the environment.
 ActionToEnv = Mapping[Any, int]

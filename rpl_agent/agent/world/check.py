@@ -20,8 +20,7 @@ from rpl_agent.agent.world.plays import settled
 from rpl_agent.errors import ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.likelihood.estimate import point_estimate
-from rpl_agent.model.objective import Objective
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import Objective, ParametricMDP
 
 #: Frequencies further from the declared ones than this many standard errors look wrong.
 FAR = 5.0

@@ -10,9 +10,7 @@ import numpy as np
 
 from rpl_agent.agent.world.env_facts import name_of, observation_space
 from rpl_agent.errors import ModelError
-from rpl_agent.model.building.binding import Binding
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.states import StateIndex
+from rpl_agent.model import Binding, ParametricMDP, StateIndex
 
 #: A user's mapping: observation -> value of a state, or StateIndex(number) of it. If it has parameters called
 #: ``terminated`` or ``info``, it gets them too (False and the info of the reset for the first state of an episode).

@@ -10,9 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rpl_agent.model.csr import gather, reached
-from rpl_agent.model.objective import Kind, Objective, Sense, Task
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import Kind, Objective, ParametricMDP, Sense, Task, gather, reached
 
 #: Transitions looked at before a limit is taken to cut plays; a spurious note is harmless.
 MOST_WORK = 20_000_000

@@ -17,8 +17,7 @@ from rpl_agent.errors import DataError
 from rpl_agent.experiments.report.charts import ReportChart, line, panel, policy_chart
 from rpl_agent.experiments.report.page import chart_section, data_section, page, table_section
 from rpl_agent.experiments.tables import Table, short
-from rpl_agent.model.objective import Sense
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import ParametricMDP, Sense
 from rpl_agent.plotting.policy_map import policy_map
 
 

@@ -25,9 +25,7 @@ from rpl_agent.errors import ModelError, RPLWarning, listed
 from rpl_agent.formats.prism.language.syntax import Property
 from rpl_agent.formats.prism.properties.queries import Query
 from rpl_agent.formats.prism.reader import PrismModel
-from rpl_agent.model.algebra.ranges import range_on_box
-from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Unreached
-from rpl_agent.model.pmdp import ParametricMDP, Reward
+from rpl_agent.model import Kind, Nature, Objective, ParametricMDP, Reward, Sense, Unreached, range_on_box
 from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.relaxations.interval import Intervals
 from rpl_agent.relaxations.point import Point

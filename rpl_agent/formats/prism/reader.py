@@ -35,11 +35,9 @@ from rpl_agent.formats.prism.language.scope import Number, Program
 from rpl_agent.formats.prism.language.typed import Node
 from rpl_agent.formats.prism.language.unknown import COMMANDS, ROWS, link_unknown, parameter_domain
 from rpl_agent.formats.prism.properties.queries import Query, query_of
+from rpl_agent.model import Domain, Objective, ParametricMDP, Reward, require_valid, restrict_domain
 from rpl_agent.model.building.unknown import hide_parameters
-from rpl_agent.model.building.validation import expression_range, require_valid, restrict_domain, row_sum, rows_off
-from rpl_agent.model.domain import Domain
-from rpl_agent.model.objective import Objective
-from rpl_agent.model.pmdp import ParametricMDP, Reward
+from rpl_agent.model.building.validation import expression_range, row_sum, rows_off
 from rpl_agent.relaxations.interval import Intervals
 
 if TYPE_CHECKING:

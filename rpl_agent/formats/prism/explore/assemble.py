@@ -20,11 +20,9 @@ from rpl_agent.formats.prism.language.derived import Box, exact_box, quotient_ra
 from rpl_agent.formats.prism.language.grammar import NOWHERE, Position, PrismError
 from rpl_agent.formats.prism.language.scope import Program, RewardItem, StateVariable
 from rpl_agent.formats.prism.language.typed import Node
-from rpl_agent.model.domain import Domain
-from rpl_agent.model.expressions import ExpressionTable
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.polynomial import Polynomial, outward
-from rpl_agent.model.reward import Reward, Spread
+from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, Polynomial, Reward
+from rpl_agent.model.polynomial import outward
+from rpl_agent.model.reward import Spread
 
 
 class RewardTable:

@@ -24,11 +24,10 @@ from rpl_agent.formats.prism.language.derived import DerivedParameters
 from rpl_agent.formats.prism.language.grammar import PrismError
 from rpl_agent.formats.prism.language.scope import StateVariable
 from rpl_agent.formats.prism.language.typed import MAX_TERMS, Node
+from rpl_agent.model import Domain, ExpressionTable, Polynomial, as_polynomial
 from rpl_agent.model.algebra.ranges import RangeEnclosure, enclosure
 from rpl_agent.model.building.validation import RANGE_TOLERANCE
-from rpl_agent.model.domain import Domain
-from rpl_agent.model.expressions import ExpressionTable
-from rpl_agent.model.polynomial import ONE, Monomial, Polynomial, as_polynomial
+from rpl_agent.model.polynomial import ONE, Monomial
 
 
 @dataclass(frozen=True)

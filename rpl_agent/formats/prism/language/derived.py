@@ -24,9 +24,9 @@ import numpy as np
 from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.formats.prism.language.grammar import Position, PrismError
 from rpl_agent.formats.prism.language.scope import Program
+from rpl_agent.model import Domain, Polynomial, as_polynomial
 from rpl_agent.model.algebra.ranges import MAX_BERNSTEIN
-from rpl_agent.model.domain import Domain
-from rpl_agent.model.polynomial import ONE, Monomial, Number, Polynomial, as_polynomial, divided, exact, outward
+from rpl_agent.model.polynomial import ONE, Monomial, Number, divided, exact, outward
 from rpl_agent.model.unused import projection
 
 #: Divisors and quotients of more terms are mistakes, not probabilities; so are longer reductions.

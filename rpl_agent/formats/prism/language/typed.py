@@ -20,7 +20,7 @@ from typing import Any
 from rpl_agent.formats.prism.language.derived import quotient, reduced
 from rpl_agent.formats.prism.language.grammar import Position, PrismError
 from rpl_agent.formats.prism.language.syntax import MAX_DEPTH
-from rpl_agent.model.polynomial import Polynomial
+from rpl_agent.model import Polynomial
 
 # Exact arithmetic grows without end (x*x*x…): beyond this many bits a number is a mistake, not a probability.
 MAX_BITS = 20_000

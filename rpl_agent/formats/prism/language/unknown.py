@@ -28,9 +28,8 @@ from rpl_agent.formats.prism.language.grammar import NOWHERE, Position, PrismErr
 from rpl_agent.formats.prism.language.parser import parse_expression
 from rpl_agent.formats.prism.language.scope import Command, Number, Program, Scope, StateVariable, link
 from rpl_agent.formats.prism.language.typed import Node, Type, apply, evaluate, literal, parameter, variable
-from rpl_agent.model.domain import Domain
+from rpl_agent.model import Domain, Polynomial
 from rpl_agent.model.expressions import DENSE_COLUMNS
-from rpl_agent.model.polynomial import Polynomial
 
 _RANGE = re.compile(r"//\s*range\s+(\S+)\s+(\S+)\s+(\S+)\s*$")
 _CONSTRAINT = re.compile(r"//\s*constraint\s+(.*\S)\s*$")

@@ -21,8 +21,7 @@ import numpy as np
 import scipy
 
 from rpl_agent.errors import ModelError
-from rpl_agent.model.csr import gather
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import ParametricMDP, gather
 
 # ("ap", i), ("not", i), ("and", …), ("or", …), ("X", f), ("U", f, g, low, high), ("R", f, g, low, high);
 # high None means unbounded

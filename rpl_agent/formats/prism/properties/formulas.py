@@ -14,7 +14,7 @@ from rpl_agent.formats.prism.language.grammar import PrismError
 from rpl_agent.formats.prism.language.scope import Program
 from rpl_agent.formats.prism.language.typed import Type
 from rpl_agent.formats.prism.properties import automaton as ltl
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import ParametricMDP
 
 #: how operators are written, from weak to strong
 _TEXT = {

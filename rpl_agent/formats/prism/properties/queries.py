@@ -14,9 +14,8 @@ from rpl_agent.formats.prism.language.scope import Program
 from rpl_agent.formats.prism.language.typed import Type
 from rpl_agent.formats.prism.properties.automaton import product
 from rpl_agent.formats.prism.properties.formulas import labelled, linear_time, mask_of, opposite, unparse
+from rpl_agent.model import Kind, Nature, Objective, ParametricMDP, Sense, Unreached
 from rpl_agent.model.building.validation import expression_range
-from rpl_agent.model.objective import Kind, Nature, Objective, Sense, Unreached
-from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.solver.graph import ANY_ROW, model_graph, moves
 
 FILTERS = ("min", "max", "avg", "sum", "count", "forall", "exists", "first", "state", "range")
