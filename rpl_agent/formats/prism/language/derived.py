@@ -17,17 +17,19 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, reduce
 from math import comb, gcd, lcm
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.formats.prism.language.grammar import Position, PrismError
-from rpl_agent.formats.prism.language.scope import Program
 from rpl_agent.model import Domain, Polynomial, as_polynomial
 from rpl_agent.model.algebra.ranges import MAX_BERNSTEIN
 from rpl_agent.model.polynomial import ONE, Monomial, Number, divided, exact, outward
 from rpl_agent.model.unused import projection
+
+if TYPE_CHECKING:
+    from rpl_agent.formats.prism.language.scope import Program  # expressions divide: it needs this file
 
 #: Divisors and quotients of more terms are mistakes, not probabilities; so are longer reductions.
 MAX_DIVISOR, MAX_TERMS, MAX_STEPS = 50, 500, 20_000
