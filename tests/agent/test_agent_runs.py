@@ -20,8 +20,7 @@ import pytest
 
 import rpl_envs
 from rpl_agent.agent import runs
-from rpl_agent.agent.output.live import LiveView, render, sparkline
-from rpl_agent.agent.output.views import LinesView, Status, View, duration, line, make_view
+from rpl_agent.agent.output.views import LinesView, LiveView, Status, View, duration, line, make_view, render, sparkline
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.pipeline import Config

@@ -147,7 +147,7 @@ def test_one_sign_for_costs():
     assert now.minimises and now.mean_return <= 0.0
     from rich.console import Console
 
-    from rpl_agent.agent.output.live import render
+    from rpl_agent.agent.output.views import render
 
     console = Console(width=100, record=True, file=open("/dev/null", "w"))
     console.print(render(now, [1.0, 0.5]))
