@@ -32,7 +32,7 @@ from rpl_agent.likelihood.bets.slabs import value_slabs
 from rpl_agent.model import Nature
 from rpl_agent.model.policy import Policy
 from rpl_agent.model.simulate import Simulator
-from rpl_agent.relaxations.point import Point
+from rpl_agent.relaxations.interval import Point
 from rpl_agent.solver import solve
 from rpl_envs.benchmark import Benchmark, benchmark
 from rpl_envs.registration import make_sized

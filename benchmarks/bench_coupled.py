@@ -29,7 +29,7 @@ from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.model import Nature, Sense
 from rpl_agent.pipeline import Config, certify, true_value
-from rpl_agent.relaxations.point import Point
+from rpl_agent.relaxations.interval import Point
 from rpl_agent.solver import solve
 from rpl_envs.benchmark import Benchmark, benchmark
 from rpl_envs.registration import make_sized

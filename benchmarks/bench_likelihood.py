@@ -38,10 +38,10 @@ from rpl_agent.likelihood.chart import parameter_chart
 from rpl_agent.likelihood.region import likelihood_region
 from rpl_agent.likelihood.windows import likelihood_set
 from rpl_agent.model import Domain, Nature, ParametricMDP, Policy
-from rpl_agent.model.algebra.taylor import taylor_table
+from rpl_agent.model.algebra.ranges import taylor_table
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.lifting import build_region
-from rpl_agent.relaxations.point import Point
+from rpl_agent.relaxations.interval import Point
 from rpl_agent.relaxations.projections import tied
 from rpl_agent.relaxations.rectangular import Rectangular
 from rpl_agent.solver import solve

@@ -25,7 +25,7 @@ from rpl_agent.pipeline import Config, certify
 from rpl_agent.regions import build_region
 from rpl_agent.relaxations import Intervals
 from rpl_agent.relaxations.base import Relaxation
-from rpl_agent.relaxations.point import Point
+from rpl_agent.relaxations.interval import Point
 from rpl_agent.relaxations.rectangular import Rectangular
 from rpl_agent.solver import solve
 from rpl_envs import INSTANCES

@@ -26,7 +26,7 @@ from rpl_agent.coupled.attribution import coordinate_jacobian, point_frame, slop
 from rpl_agent.errors import RPLWarning
 from rpl_agent.model import Nature, Objective, ParametricMDP, Policy
 from rpl_agent.model.simulate import row_visits
-from rpl_agent.relaxations.point import Point
+from rpl_agent.relaxations.interval import Point
 from rpl_agent.solver import solve_at
 from rpl_agent.solver.problem import Problem
 from rpl_envs.benchmark import benchmark

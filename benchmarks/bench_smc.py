@@ -113,7 +113,7 @@ def storm_value(path: Path, text: str, constants: dict[str, str]) -> float:
 def _own_value(path: Path, text: str, constants: dict[str, str]) -> float:
     import numpy as np
 
-    from rpl_agent.relaxations.point import Point
+    from rpl_agent.relaxations.interval import Point
     from rpl_agent.solver import solve
 
     pmdp, objective = prism.load(path, constants).objective(text)

@@ -138,7 +138,7 @@ def _answers(
     model: Any, beside: Path, text: str, program: Any, values: Values, own: Values, is_plain: bool
 ) -> Iterator[dict[str, Any]]:
     from rpl_agent.formats import prism
-    from rpl_agent.formats.prism.language.statements import statements
+    from rpl_agent.formats.prism.language.parser import statements
 
     try:
         found = prism.load_properties(model, beside, own)

@@ -14,8 +14,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from rpl_agent.experiments.agents import SB3_ENVS, Curve
-from rpl_agent.experiments.tasks import truth
+from rpl_agent.experiments.tasks import SB3_ENVS, Curve, truth
 
 WORLDS = ("Aircraft-20x10", "Betting-25", "Glider-11x9")
 EPISODES = 2_000

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # the agent
     from rpl_agent.agent.schedule import EveryN as EveryN
     from rpl_agent.agent.schedule import Never as Never
     from rpl_agent.agent.world.check import check_model as check_model
-    from rpl_agent.agent.world.sketch import sketch as sketch
+    from rpl_agent.agent.world.check import sketch as sketch
 if TYPE_CHECKING:  # models and what is wanted of them
     from rpl_agent.model import Domain as Domain
     from rpl_agent.model import Nature as Nature

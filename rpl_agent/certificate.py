@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from rpl_agent.errors import DataError
-from rpl_agent.jsonable import jsonable
 from rpl_agent.model import Objective, Policy, Sense
-from rpl_agent.schema import Positive, Share, Whole, read, read_json
+from rpl_agent.schema import Positive, Share, Whole, jsonable, read, read_json
 
 FORMAT = "rpl-certificate/1"
 #: Differences of rewards below this are rounding: the bounds allow for them without a word.

@@ -13,10 +13,9 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from rpl_agent.errors import ModelError
+from rpl_agent.evidence.classical_sets import l1_rows, least_squares
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import ANYTIME_METHODS, confidence_intervals
-from rpl_agent.evidence.l1 import l1_rows
-from rpl_agent.evidence.least_squares import least_squares
 from rpl_agent.likelihood.region import interval_region, likelihood_region
 from rpl_agent.model import Objective, ParametricMDP
 from rpl_agent.regions.base import Region

@@ -52,11 +52,10 @@ from rpl_agent.model import Kind, Objective, ParametricMDP, Policy, Sense, cache
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.product import Product
 from rpl_agent.relaxations.base import Relaxation
-from rpl_agent.relaxations.interval import Intervals
+from rpl_agent.relaxations.interval import Intervals, untied
 from rpl_agent.relaxations.projections import expression_wise, parameter_wise, tied
 from rpl_agent.relaxations.rectangular import Rectangular
 from rpl_agent.relaxations.umdp import UncertainMDP
-from rpl_agent.relaxations.untied import untied
 from rpl_agent.solver import Solution, solve_at, solve_both
 
 CONFIDENCES = confidence_names()

@@ -26,10 +26,10 @@ from rpl_agent.agent.storage.state import stored_model
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.jsonable import jsonable
 from rpl_agent.model import ParametricMDP
 from rpl_agent.pipeline import Config
 from rpl_agent.proof import proof_path
+from rpl_agent.schema import jsonable
 from rpl_agent.verify import read_with_data, verify, with_proof
 
 __all__ = [

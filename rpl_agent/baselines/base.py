@@ -28,9 +28,8 @@ from rpl_agent.agent.world.attach import Attachment, attach
 from rpl_agent.agent.world.observations import StateOf
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.jsonable import jsonable
 from rpl_agent.model import Objective, ParametricMDP, Policy
-from rpl_agent.schema import Whole, read
+from rpl_agent.schema import Whole, jsonable, read
 
 
 @dataclass

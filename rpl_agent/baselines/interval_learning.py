@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from rpl_agent.baselines.model_based import ModelBased
+from rpl_agent.baselines.planning import ModelBased
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import ModelError
 from rpl_agent.evidence.counts import Counts
@@ -17,9 +17,8 @@ from rpl_agent.evidence.intervals import METHODS, confidence_intervals, untied_i
 from rpl_agent.likelihood.refutation.alternatives import NO_DOUBT
 from rpl_agent.model import Nature, Policy
 from rpl_agent.pipeline import Config, Solutions, Uncertainty, certify_uncertainty
-from rpl_agent.relaxations.interval import Intervals
+from rpl_agent.relaxations.interval import Intervals, untied_model
 from rpl_agent.relaxations.projections import tied as tied_relaxation
-from rpl_agent.relaxations.untied import untied_model
 from rpl_agent.solver import Solution, solve
 
 #: The sampling policy needs no certified digits.

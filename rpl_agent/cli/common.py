@@ -286,7 +286,7 @@ def emit(arguments: argparse.Namespace, data: Mapping[str, Any], title: str, tex
     data = dict(data)
     text = data.pop("text", text)
     if arguments.json:
-        from rpl_agent.jsonable import jsonable  # numpy: only where there is a result to print
+        from rpl_agent.schema import jsonable  # numpy: only where there is a result to print
 
         print(json.dumps(jsonable(data), allow_nan=False))
         return

@@ -91,8 +91,8 @@ def run_check(arguments: argparse.Namespace) -> int:
 def run_sketch(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
+    from rpl_agent.agent.world.check import sketch
     from rpl_agent.agent.world.named_env import absolute, named_or_registered, names_code
-    from rpl_agent.agent.world.sketch import sketch
 
     env, _ = named_or_registered(arguments.env)
     code = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.model.algebra.taylor import taylor_table
+from rpl_agent.model.algebra.ranges import taylor_table
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.unused import used_parameters, without_unused
 from rpl_agent.regions.base import Region

@@ -22,7 +22,7 @@ from typing import Any
 
 from rpl_agent.certificate import versions
 from rpl_agent.errors import DataError
-from rpl_agent.jsonable import jsonable
+from rpl_agent.schema import jsonable
 
 Row = dict[str, Any]
 ROWS = "rows.jsonl"

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.errors import ModelError, listed
-from rpl_agent.formats.normalise import TOLERANCE, hint, normalised, tell
 from rpl_agent.formats.prism.explore.assemble import with_unknown_rewards
 from rpl_agent.formats.prism.explore.probability import FileBounds, Pool
 from rpl_agent.formats.prism.language.parser import parse_model
@@ -24,7 +23,16 @@ from rpl_agent.formats.prism.language.unknown import link_unknown
 from rpl_agent.formats.prism.reader import PrismModel, load_properties
 from rpl_agent.model import Domain, ParametricMDP, Polynomial, Reward, restrict_domain, validate
 from rpl_agent.model.building.unknown import hide_parameters
-from rpl_agent.model.building.validation import expression_range, raise_problems, row_sum, rows_off
+from rpl_agent.model.building.validation import (
+    TOLERANCE,
+    expression_range,
+    hint,
+    normalised,
+    raise_problems,
+    row_sum,
+    rows_off,
+    tell,
+)
 from rpl_agent.relaxations.umdp import UncertainMDP
 
 #: how far doubles that stand for a distribution are off a sum of 1

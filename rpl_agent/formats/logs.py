@@ -30,7 +30,7 @@ from rpl_agent.errors import DataError, RPLWarning, listed
 from rpl_agent.evidence.counts import AMBIGUOUS, NO_ROW, Counts, locate
 from rpl_agent.formats.log_sources import LogRows, RepeatedRows, length, open_log
 from rpl_agent.model import ParametricMDP, Policy
-from rpl_agent.model.building.action_order import whole_numbers
+from rpl_agent.model.building.builder import whole_numbers
 from rpl_agent.model.states import VariableStates
 
 #: So many forbidden rows are listed in an error; the rest is counted.

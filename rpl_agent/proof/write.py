@@ -21,15 +21,14 @@ from rpl_agent import checker
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.jsonable import jsonable
 from rpl_agent.likelihood.bets.slabs import bets_apply
 from rpl_agent.model.objective import Sense
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.proof.content import data_content, model_content
 from rpl_agent.proof.foundation import Foundation
 from rpl_agent.proof.values import candidates, ranks
-from rpl_agent.relaxations.interval import Intervals
-from rpl_agent.relaxations.untied import untied_model
+from rpl_agent.relaxations.interval import Intervals, untied_model
+from rpl_agent.schema import jsonable
 
 #: What a proof holds of a certificate's confidence set.
 COVERED = ("likelihood", "anytime")

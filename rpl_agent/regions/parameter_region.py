@@ -18,7 +18,7 @@ import numpy as np
 
 from rpl_agent._core import UNIT_ROUNDOFF, core
 from rpl_agent.errors import ModelError
-from rpl_agent.model.algebra.taylor import taylor_table
+from rpl_agent.model.algebra.ranges import taylor_table
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable

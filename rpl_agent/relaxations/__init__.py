@@ -1,5 +1,4 @@
 """What nature may do in each row: known MDPs, intervals and regions behind one protocol."""
 
 from rpl_agent.relaxations.base import CompiledRelaxation, Relaxation
-from rpl_agent.relaxations.interval import Intervals
-from rpl_agent.relaxations.point import Point
+from rpl_agent.relaxations.interval import Intervals, Point

@@ -1,14 +1,20 @@
-"""Interval rows: every expression between two bounds, nature free within each row (an interval MDP)."""
+"""Rows without a region: a known MDP, and every expression between two bounds, nature free within each row.
+
+*Untied* intervals, one per transition, trust nothing but the model's graph: the classical interval MDP, and what
+remains sound when the data refute the model's expressions.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
 from rpl_agent._core import core, read_only
 from rpl_agent.errors import ModelError
-from rpl_agent.model import ParametricMDP
+from rpl_agent.model import MDP, ExpressionTable, ParametricMDP, gather
 from rpl_agent.relaxations.base import CompiledRelaxation
-from rpl_agent.relaxations.row_set import INTERVAL, compiled_set
+from rpl_agent.relaxations.row_set import INTERVAL, POINT, compiled_set
 
 FEASIBILITY_TOLERANCE = core.FEASIBILITY_TOLERANCE
 
@@ -68,3 +74,44 @@ def _checked(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> tuple
             ]
             raise ModelError(f"{what} ({total[row]:.12g}) at {pmdp.row_name(row)}, expressions {', '.join(names)}")
     return read_only(lower), read_only(upper)
+
+
+def untied(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> Intervals:
+    """Intervals (T,) per transition; the relaxation's model has one expression per transition."""
+    return Intervals(untied_model(pmdp), lower, upper, "untied")
+
+
+def untied_model(pmdp: ParametricMDP) -> ParametricMDP:
+    """The same model with Λ repeated once per transition, so that bounds per expression are bounds per transition."""
+    table = pmdp.table
+    places, indptr = gather(table.indptr, pmdp.expression)
+    numerators = (indptr, table.indices[places], table.data[places])
+    monomials = None if table.is_plain else table.monomials
+    repeated = ExpressionTable(table.parameters, monomials, numerators, table.denominators)
+    rewards = {name: reward.unlinked() for name, reward in pmdp.rewards.items()}
+    return replace(pmdp, expression=np.arange(pmdp.num_transitions, dtype=np.int32), table=repeated, rewards=rewards)
+
+
+class Point(CompiledRelaxation):
+    """The MDP itself; robust and optimistic values coincide.
+
+    Raises
+    ------
+    ModelError
+        A row whose probabilities are not a distribution.
+    """
+
+    def __init__(self, mdp: MDP, name: str = "point") -> None:
+        pmdp = mdp.pmdp
+        if not (np.isfinite(mdp.probability).all() and (mdp.probability >= 0).all()):
+            t = int(np.flatnonzero(~(mdp.probability >= 0) | ~np.isfinite(mdp.probability))[0])
+            raise ModelError(f"probability {mdp.probability[t]} at {pmdp.transition_name(t)}")
+        total = np.add.reduceat(mdp.probability, pmdp.row_ptr[:-1])
+        bad = np.abs(total - 1.0) > 1e-9
+        if bad.any():
+            row = int(np.flatnonzero(bad)[0])
+            raise ModelError(f"probabilities sum to {total[row]:.12g} at {pmdp.row_name(row)}")
+        probability = np.zeros(pmdp.num_expressions)
+        probability[pmdp.expression] = mdp.probability
+        super().__init__(pmdp, compiled_set(POINT, probability, probability), name)
+        self.mdp = mdp

@@ -23,7 +23,7 @@ from rpl_agent.evidence.counts import Counts
 from rpl_agent.model import Domain, Nature, Objective, Policy, build
 from rpl_agent.model.simulate import row_visits
 from rpl_agent.pipeline import Config, uncertainty_from
-from rpl_agent.relaxations.point import Point
+from rpl_agent.relaxations.interval import Point
 from rpl_agent.solver.problem import Problem
 from rpl_envs import benchmark
 

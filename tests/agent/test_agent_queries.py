@@ -16,7 +16,7 @@ from rpl_agent import RPLAgent
 from rpl_agent.agent.evaluation import exact_value
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Nature, Policy
-from rpl_agent.relaxations.point import Point
+from rpl_agent.relaxations.interval import Point
 from rpl_agent.solver import solve
 from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor
 

@@ -113,7 +113,7 @@ def test_values_are_those_of_exact_rationals(seed, random_start, with_target):
 def test_brackets_hold_exactly_and_pass_their_check(random_start):
     """Not approximately: the exact rational lies in the bracket, the root of the discount notwithstanding."""
     from rpl_agent.model import Nature
-    from rpl_agent.relaxations.point import Point
+    from rpl_agent.relaxations.interval import Point
     from rpl_agent.solver import solve
 
     for seed in range(8):

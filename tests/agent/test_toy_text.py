@@ -16,7 +16,7 @@ from rpl_agent.errors import ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model import Nature
 from rpl_agent.pipeline import true_value
-from rpl_agent.relaxations.point import Point
+from rpl_agent.relaxations.interval import Point
 from rpl_agent.solver import solve
 from rpl_envs.toy_text import frozen_lake, frozen_lake_model, taxi, taxi_model
 

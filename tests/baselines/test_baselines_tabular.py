@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rpl_agent._core import core
 from rpl_agent.agent.storage import checkpoint
 from rpl_agent.baselines import PSRL, UCBVI, UCRL2, CertaintyEquivalence, QLearning, RMax
-from rpl_agent.baselines.model_based import TabularPlanner, sweep_order
+from rpl_agent.baselines.planning import TabularPlanner, sweep_order
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.model import Objective, StateIndex
 from tests.reference.baselines import best_in_l1_ball

@@ -20,7 +20,7 @@ from rpl_agent.pipeline import (
     true_value,
     uncertainty_from,
 )
-from rpl_agent.relaxations.point import Point
+from rpl_agent.relaxations.interval import Point
 from rpl_agent.solver import solve
 from tests.reference.regions import coordinates_in
 

@@ -22,12 +22,12 @@ from rpl_agent.certificate import Certificate
 from rpl_agent.errors import RefutedWarning, RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.sampling import uniform_counts
-from rpl_agent.jsonable import jsonable
 from rpl_agent.model import Objective, Policy, Sense, build
 from rpl_agent.pipeline import Config, certify, true_value
 from rpl_agent.proof import as_proved, prove, write_proof
 from rpl_agent.proof.content import data_content, model_content
-from rpl_agent.relaxations.point import Point
+from rpl_agent.relaxations.interval import Point
+from rpl_agent.schema import jsonable
 from rpl_agent.solver import solve, solve_at
 from rpl_agent.verify import verify, with_proof
 from tests.certify.mutations import mutated, sharpest

@@ -9,8 +9,8 @@ from scipy import stats
 
 from benchmarks.coverage import interval_failures, likelihood_failures
 from rpl_agent.evidence import intervals
+from rpl_agent.evidence.classical_sets import least_squares
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.least_squares import least_squares
 from rpl_agent.likelihood.refutation.misspecification import log_e_value
 from rpl_agent.likelihood.region import likelihood_region
 from rpl_agent.model import Domain, Policy, Simulator, build

@@ -21,7 +21,7 @@ from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.model import Nature, Objective, build
 from rpl_agent.model.objective import Kind
 from rpl_agent.pipeline import Config, certify
-from rpl_agent.relaxations.point import Point
+from rpl_agent.relaxations.interval import Point
 from rpl_agent.solver import solve
 from rpl_agent.solver.solution import Solution
 from rpl_agent.verify import data_from_json, data_to_json, verify

@@ -218,7 +218,7 @@ def test_a_run_of_a_model_file_lives_on(capsys, monkeypatch, tmp_path):
     "agent, words", [("dqn", "pip install stable-baselines3"), ("q-learning", "pip install joblib")]
 )
 def test_compare_says_what_to_install(agent, words, capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr("rpl_agent.experiments.agents.find_spec", lambda name: None)
+    monkeypatch.setattr("rpl_agent.experiments.tasks.find_spec", lambda name: None)
     monkeypatch.setattr("rpl_agent.experiments.runner.find_spec", lambda name: None)
     assert main(["compare", WORLD, "--agents", agent, "--output", str(tmp_path / "results")]) == 2
     printed = capsys.readouterr().err

@@ -8,9 +8,8 @@ from scipy.optimize import linprog, minimize
 from scipy.special import gammaln
 
 from rpl_agent.errors import DataError
+from rpl_agent.evidence.classical_sets import NOISE, l1_rows, least_squares, row_types
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.l1 import l1_rows, row_types
-from rpl_agent.evidence.least_squares import NOISE, least_squares
 from rpl_agent.likelihood.estimate import point_estimate
 from rpl_agent.likelihood.refutation.alternatives import SHARE
 from rpl_agent.likelihood.refutation.misspecification import log_e_value

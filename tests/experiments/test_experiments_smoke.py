@@ -131,7 +131,7 @@ def test_wrong_names_are_refused(tmp_path):
 
 
 def test_every_agent_can_be_made_and_has_the_surface():
-    from rpl_agent.experiments.agents import AGENTS, make
+    from rpl_agent.experiments.tasks import AGENTS, make
 
     for name in AGENTS:
         agent = make(name, seed=3)

@@ -9,8 +9,16 @@ import pytest
 from scipy.stats import trim_mean
 
 from rpl_agent.experiments import suites
-from rpl_agent.experiments.published import TABLE_2, TABLE_3, TABLE_5, published
-from rpl_agent.experiments.statistics import arrival, bootstrap, interquartile_mean, is_close
+from rpl_agent.experiments.tables import (
+    TABLE_2,
+    TABLE_3,
+    TABLE_5,
+    arrival,
+    bootstrap,
+    interquartile_mean,
+    is_close,
+    published,
+)
 from rpl_envs import INSTANCES
 
 

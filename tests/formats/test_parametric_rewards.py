@@ -22,9 +22,8 @@ from rpl_agent.formats.export import write_uncertain
 from rpl_agent.model import Nature
 from rpl_agent.model.algebra.ranges import range_on_box
 from rpl_agent.pipeline import RELAXATIONS, Config, certify, true_value
-from rpl_agent.relaxations.interval import Intervals
+from rpl_agent.relaxations.interval import Intervals, untied
 from rpl_agent.relaxations.umdp import UncertainMDP
-from rpl_agent.relaxations.untied import untied
 from rpl_agent.solver import solve, solve_at
 
 #: c stands in rewards only: no data say anything about it

@@ -7,7 +7,7 @@ import pytest
 from rpl_agent.errors import ModelError, listed
 from rpl_agent.formats import prism
 from rpl_agent.formats.prism.language.parser import parse_expression, parse_model, parse_properties
-from rpl_agent.formats.prism.properties.formulas import unparse
+from rpl_agent.formats.prism.properties.queries import unparse
 from rpl_agent.model import Objective, ParametricMDP
 from rpl_agent.model.building.unknown import hide_parameters
 

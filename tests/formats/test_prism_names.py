@@ -6,7 +6,7 @@ import pytest
 
 from rpl_agent.errors import RPLWarning
 from rpl_agent.formats import prism
-from rpl_agent.formats.prism.language.statements import statements
+from rpl_agent.formats.prism.language.parser import statements
 
 CHAIN = """dtmc
 const double p = 0.5;

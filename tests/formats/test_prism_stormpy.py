@@ -10,8 +10,7 @@ import pytest
 from rpl_agent.formats import prism
 from rpl_agent.formats.export import write_uncertain
 from rpl_agent.model import Nature
-from rpl_agent.relaxations.interval import Intervals
-from rpl_agent.relaxations.point import Point
+from rpl_agent.relaxations.interval import Intervals, Point
 from rpl_agent.solver import solve
 
 stormpy = pytest.importorskip("stormpy", reason="the peer stormpy is not installed (extra 'peers')")

@@ -14,7 +14,7 @@ from rpl_agent.errors import ModelError
 from rpl_agent.formats import prism
 from rpl_agent.likelihood.blocks import factorisation
 from rpl_agent.model.building.unknown import hide_parameters
-from rpl_agent.relaxations.point import Point
+from rpl_agent.relaxations.interval import Point
 
 RING = """
 mdp

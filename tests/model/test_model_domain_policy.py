@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from rpl_agent.errors import ModelError
-from rpl_agent.jsonable import jsonable
 from rpl_agent.model import Domain, Kind, Nature, Objective, Policy, Sense, build
-from rpl_agent.schema import read
+from rpl_agent.schema import jsonable, read
 
 
 def chain(state):

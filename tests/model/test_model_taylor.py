@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rpl_agent.model import Polynomial
-from rpl_agent.model.algebra.taylor import taylor_table, taylor_terms
+from rpl_agent.model.algebra.ranges import taylor_table, taylor_terms
 from rpl_agent.model.expressions import ExpressionTable
 
 

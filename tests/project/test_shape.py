@@ -32,29 +32,29 @@ C_LINES, C_ARGUMENTS, C_FILE_LINES = 70, 13, 600
 #: commit what goes out. Lines may move between packages, so what may only fall is the sum.
 LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_876,
-    "rpl_agent": 1_689,
+    "rpl_agent": 1_679,
     "rpl_agent/_core": 296,
-    "rpl_agent/agent": 7_057,
-    "rpl_agent/baselines": 1_104,
+    "rpl_agent/agent": 7_041,
+    "rpl_agent/baselines": 1_091,
     "rpl_agent/cli": 1_718,
     "rpl_agent/coupled": 2_021,
-    "rpl_agent/evidence": 1_301,
-    "rpl_agent/experiments": 2_190,
-    "rpl_agent/formats": 5_974,
+    "rpl_agent/evidence": 1_295,
+    "rpl_agent/experiments": 2_128,
+    "rpl_agent/formats": 5_908,
     "rpl_agent/likelihood": 3_426,
-    "rpl_agent/model": 4_159,
+    "rpl_agent/model": 4_190,
     "rpl_agent/plotting": 462,
-    "rpl_agent/proof": 661,
+    "rpl_agent/proof": 660,
     "rpl_agent/regions": 2_110,
-    "rpl_agent/relaxations": 1_191,
-    "rpl_agent/solver": 2_743,
+    "rpl_agent/relaxations": 1_173,
+    "rpl_agent/solver": 2_733,
 }
 #: Files a folder may have, and folders that have more, with how many.
 FILES = 12
 CROWDED = {
     "envs/rpl_envs": 13,
     "rpl_agent/regions": 13,
-    "rpl_agent/solver": 14,
+    "rpl_agent/solver": 13,
 }
 #: Private names of other libraries, by file; none may be added.
 PRIVATE = {
@@ -183,7 +183,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 40_978
+    assert sum(LINES_OF_PACKAGE.values()) <= 40_807
 
 
 def test_folders_are_not_crowded():

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.error import DependencyNotInstalled
 
 from rpl_agent.errors import ModelError
-from rpl_agent.jsonable import jsonable
+from rpl_agent.schema import jsonable
 
 #: Steps shown in a second, if nothing else is asked for.
 FPS = 4.0

@@ -26,8 +26,8 @@ from rpl_agent.agent.sampling.interrupt import calls_environment, interruptible
 from rpl_agent.agent.sampling.step_checker import StepChecker, flag, number, unpack_reset, unpack_step
 from rpl_agent.agent.world.env_facts import is_vector
 from rpl_agent.errors import ModelError
-from rpl_agent.jsonable import jsonable
 from rpl_agent.model.states import canonical
+from rpl_agent.schema import jsonable
 
 #: After the first Ctrl-C an episode may end by itself for this long; then it is cut after the current step.
 GRACE_SECONDS = 2.0

@@ -34,7 +34,7 @@ import numpy as np
 
 from rpl_agent import schema
 from rpl_agent.errors import DataError, ModelError, RPLWarning
-from rpl_agent.jsonable import jsonable
+from rpl_agent.schema import jsonable
 
 CHECKPOINT = "checkpoint.zip"
 

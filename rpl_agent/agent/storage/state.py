@@ -26,11 +26,10 @@ from rpl_agent.agent.session import Clock, Learned, Session
 from rpl_agent.agent.storage.checkpoint import CheckpointError
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.jsonable import jsonable
 from rpl_agent.model import ExpressionTable, Objective, ParametricMDP, Policy, StateIndex
 from rpl_agent.model.states import START, Paid
 from rpl_agent.pipeline import Config, Solutions
-from rpl_agent.schema import UNREADABLE, Positive, Share, Whole, read
+from rpl_agent.schema import UNREADABLE, Positive, Share, Whole, jsonable, read
 from rpl_agent.solver.solution import Solution
 
 Arrays = dict[str, np.ndarray]

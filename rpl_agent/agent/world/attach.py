@@ -48,7 +48,7 @@ from rpl_agent.agent.world.plays import (
 )
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Binding, Kind, Objective, ParametricMDP
-from rpl_agent.model.building.action_order import whole_numbers
+from rpl_agent.model.building.builder import whole_numbers
 
 #: A user's mapping: action of the model (as it was written, or its name) -> its number in the environment.
 ActionToEnv = Mapping[Any, int]

@@ -27,8 +27,7 @@ from rpl_agent.formats.prism.properties.queries import Query
 from rpl_agent.formats.prism.reader import PrismModel
 from rpl_agent.model import Kind, Nature, Objective, ParametricMDP, Reward, Sense, Unreached, range_on_box
 from rpl_agent.relaxations.base import Relaxation
-from rpl_agent.relaxations.interval import Intervals
-from rpl_agent.relaxations.point import Point
+from rpl_agent.relaxations.interval import Intervals, Point
 from rpl_agent.solver import solve
 from rpl_agent.solver.solution import Solution
 

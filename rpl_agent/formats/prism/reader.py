@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rpl_agent.errors import ModelError, RPLWarning, listed
-from rpl_agent.formats.normalise import TOLERANCE, hint, normalised, tell
 from rpl_agent.formats.prism.explore.assemble import assemble, row_position
 from rpl_agent.formats.prism.explore.explorer import Graph, Machine, Progress, explore, expressions
 from rpl_agent.formats.prism.explore.lower import initial_states
@@ -37,7 +36,7 @@ from rpl_agent.formats.prism.language.unknown import COMMANDS, ROWS, link_unknow
 from rpl_agent.formats.prism.properties.queries import Query, query_of
 from rpl_agent.model import Domain, Objective, ParametricMDP, Reward, require_valid, restrict_domain
 from rpl_agent.model.building.unknown import hide_parameters
-from rpl_agent.model.building.validation import expression_range, row_sum, rows_off
+from rpl_agent.model.building.validation import TOLERANCE, expression_range, hint, normalised, row_sum, rows_off, tell
 from rpl_agent.relaxations.interval import Intervals
 
 if TYPE_CHECKING:

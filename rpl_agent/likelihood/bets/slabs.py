@@ -26,7 +26,7 @@ from rpl_agent.likelihood.blocks import is_blockwise
 from rpl_agent.likelihood.chart import JOINT_DIMENSION
 from rpl_agent.likelihood.outer import Rows
 from rpl_agent.likelihood.windows import supports
-from rpl_agent.model.algebra.taylor import taylor_table
+from rpl_agent.model.algebra.ranges import taylor_table
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.objective import Objective, Task
 from rpl_agent.model.pmdp import ParametricMDP

@@ -23,7 +23,7 @@ import scipy
 from rpl_agent.errors import RPLWarning
 from rpl_agent.likelihood.chart import ParameterChart
 from rpl_agent.likelihood.level_set import LevelSet
-from rpl_agent.model.algebra.taylor import taylor_terms
+from rpl_agent.model.algebra.ranges import taylor_terms
 from rpl_agent.model.caching import cached_on
 
 #: Boxes are split down to this half-width, in standard deviations of the likelihood and as a share of the domain, by d.

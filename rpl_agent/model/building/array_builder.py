@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.errors import ModelError
-from rpl_agent.model.building.action_order import named_actions
+from rpl_agent.model.building.builder import named_actions
 from rpl_agent.model.building.validation import require_valid
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable

@@ -1,4 +1,6 @@
-"""L1 balls around empirical row distributions (Weissman et al.), as linear rows in parameter space.
+"""Two more confidence sets of the paper: L1 balls and the least-squares ellipsoid.
+
+L1 balls around empirical row distributions (Weissman et al.), as linear rows in parameter space.
 
 P(‖p̂ − p‖₁ ≥ ε) ≤ (2^k − 2) e^{−nε²/2} for n trials of a distribution over k outcomes, n fixed in advance.
 Rows of the model that carry the same expressions are repetitions of one experiment and are pooled; successors
@@ -8,6 +10,19 @@ of a row that carry the same expression are one outcome. Since probabilities sum
 
 2^k − 2 linear rows in x. Beyond MAX_FACETS outcomes only single outcomes and their complements are used, which
 describes a larger set and is sound.
+
+The ellipsoid of the paper's App. E, with a noise constant that is large enough:
+
+    V = λI + Σ_f N_f b_f b_f',   x̂ = V⁻¹ Σ_f b_f (K_f − N_f c_f),   {x : (x−x̂)'V(x−x̂) ≤ β²},
+    β = R √(ln det V/λ^r + 2 ln 1/δ) + √λ S.
+
+Symbols: f = c_f + b_f·x in the reduced coordinates x (lifted monomials for polynomial models), N_f the
+visits of rows that carry f, once per carrying successor, S ≥ |x|.
+
+R: one visit of a row with successors i contributes Σ_i a_i (Y_i − p_i), a_i = λ'b_i, for a test direction λ.
+That is a centred variable of range max a − min a, so by Hoeffding's lemma its log moment generating function
+is at most (max a − min a)²/8 ≤ (max a)²/4 + (min a)²/4 ≤ Σ_i a_i²/4: R² = ½. The paper's R = ½ treats the successors
+as independent and fails. The statement holds at all times under any sampling.
 """
 
 from __future__ import annotations
@@ -18,6 +33,7 @@ from itertools import combinations
 import numpy as np
 
 from rpl_agent.errors import ModelError
+from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.ledger import check_delta, per_event
 from rpl_agent.model import ParametricMDP, gather
@@ -103,3 +119,33 @@ def _hits(
     key = kind[pmdp.transition_row[seen]] * np.int64(pmdp.num_expressions) + pmdp.expression[seen]
     place = np.searchsorted(owner * np.int64(pmdp.num_expressions) + expression, key)
     return np.bincount(place, weights=counts.transitions[seen], minlength=len(owner))
+
+
+NOISE = np.sqrt(0.5)
+RIDGE = 1e-2
+MAX_RANK = 512
+
+
+def least_squares(
+    pmdp: ParametricMDP, counts: Counts, delta: float, *, ridge: float = RIDGE
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """(centre (r,), V (r, r), β) of the ellipsoid that holds the truth with probability ≥ 1 − δ."""
+    check_delta(delta)
+    table = pmdp.table
+    rank = table.reduction.rank
+    if not 0 < rank <= MAX_RANK:
+        raise ModelError(f"the least-squares ellipsoid needs 1 to {MAX_RANK} reduced coordinates, the model has {rank}")
+    if ridge <= 0:
+        raise ModelError(f"ridge {ridge} must be positive")
+    visits = counts.row_totals[pmdp.transition_row]
+    trials = np.bincount(pmdp.expression, weights=visits, minlength=table.num_expressions)
+    used = np.flatnonzero((trials > 0) & ~table.is_constant)
+    weights = table.reduction.weights[used]
+    weights = np.asarray(weights.todense() if hasattr(weights, "todense") else weights)
+    V = ridge * np.eye(rank) + (weights * trials[used, None]).T @ weights
+    center = np.linalg.solve(V, weights.T @ (counts.successes[used] - trials[used] * table.constant[used]))
+    lower, upper = coordinate_box(pmdp.table, pmdp.domain)
+    bound = float(np.linalg.norm(np.maximum(np.abs(lower), np.abs(upper))))
+    log_ratio = float(np.linalg.slogdet(V)[1]) - rank * np.log(ridge)
+    beta = NOISE * np.sqrt(log_ratio + 2.0 * np.log(1.0 / delta)) + np.sqrt(ridge) * bound
+    return center, V, float(beta) * (1.0 + 1e-9)
