@@ -709,8 +709,8 @@ class Region:
             any(isinstance(k, int) for k in part["cuts"]),
         )
         need(bets > 0 or not any_bet, "bets are part of the proof, and not of its method")
-        told = Bets(model, objective, line, data, bets).cuts if any_bet else []
-        self.cuts = [told[name] if isinstance(name, int) else likelihood.cut(name) for name in part["cuts"]]
+        bet_cuts = Bets(model, objective, line, data, bets).cuts if any_bet else []
+        self.cuts = [bet_cuts[name] if isinstance(name, int) else likelihood.cut(name) for name in part["cuts"]]
         self.ball = Frame(line, part["ball"])
         if line.dimension == 1:
             self._check_interval(line, self.ball)

@@ -153,9 +153,9 @@ def uncertainty_from(
         found = strongest(evidence, doubt(pmdp, counts, estimate))
     refuted = bool(found.log_e_value >= math.log(1.0 / ledger.refutation))
     # what rows leave to each other is lost by a relaxation row by row: only coupled bounds are worth a bet
-    aim = objective if config.relaxation == "coupled" and config.bets else None
-    basis = basis_of(pmdp, counts, aim) if config.confidence == "likelihood" else ""
-    data = ConfidenceData(pmdp, counts, kind, ledger.main, estimate, aim, timings)
+    bet_on = objective if config.relaxation == "coupled" and config.bets else None
+    basis = basis_of(pmdp, counts, bet_on) if config.confidence == "likelihood" else ""
+    data = ConfidenceData(pmdp, counts, kind, ledger.main, estimate, bet_on, timings)
     relaxation = None if refuted else RELAXERS[config.relaxation](data, config)
     empty, fallback = relaxation is None and not refuted, None
     if relaxation is None:

@@ -22,8 +22,8 @@ FLAGS = "-g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-r
 ALARMS = {
     "heap-buffer-overflow": "core.next_double(numpy.zeros(3, dtype='u8'))",
     "division by zero": (
-        "tape = numpy.array([core.OP_CONSTANT, 1, 0, 0, core.OP_CONSTANT, 0, 0, 0, core.OP_MOD, 0, 1, 0]);"
-        "core.run_tapes(1, 0, tape, 3, tape, 1, tape, numpy.zeros(3, dtype='i8'), numpy.zeros(1, dtype='i8'))"
+        "code = numpy.array([core.OP_CONSTANT, 1, 0, 0, core.OP_CONSTANT, 0, 0, 0, core.OP_MOD, 0, 1, 0]);"
+        "core.run_code_columns(1, 0, code, 3, code, 1, code, numpy.zeros(3, dtype='i8'), numpy.zeros(1, dtype='i8'))"
     ),
 }
 KERNELS = [

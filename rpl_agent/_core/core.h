@@ -450,8 +450,8 @@ typedef struct {
     const int64_t *var_mask;   /* (V) */
     const int64_t *var_size;   /* (V) */
     const int64_t *var_low;    /* (V) */
-    const int64_t *step;       /* (., 4) all tapes, one after the other: operation and arguments */
-    const int64_t *tape_ptr;   /* (C+2) tape 0: the guards; tape c+1: the updates of command c */
+    const int64_t *step;       /* (., 4) operation and arguments, all parts one after another */
+    const int64_t *code_ptr;   /* (C+2) part 0: the guards; part c+1: the updates of command c */
     const int64_t *guard;      /* (C) step of its guard */
     const int64_t *update_ptr; /* (C+1) */
     const int64_t *chance_ptr; /* (U+1) */
@@ -512,7 +512,7 @@ typedef struct {
 /* The combination of a state in which nothing is enabled: it stays there. */
 #define DEADLOCK -1
 
-/* Operations of tapes: an argument is the number of an earlier step, unless something else is said. */
+/* Bytecode operations. An argument is the index of an earlier step unless noted otherwise. */
 #define OP_CONSTANT 0 /* the argument */
 #define OP_COLUMN 1   /* variable */
 #define OP_LOOKUP 2   /* value of the plain evaluator: number of the lookup */
@@ -539,9 +539,9 @@ int64_t insert_row(const key_table *t, const int64_t *row);
 /* Fills an empty hash table. */
 void rehash(const key_table *t);
 
-/* out (wanted, count): the values of steps `which` of a tape without lookups, on states whose variables are the rows of
+/* out (wanted, count): the values of steps `which` of bytecode without lookups, on states whose variables are the rows of
  * columns (variables, count). Scratch: steps + variables. */
-void run_tapes(int64_t count, int64_t variables, const int64_t *columns, int64_t steps, const int64_t *step,
+void run_code_columns(int64_t count, int64_t variables, const int64_t *columns, int64_t steps, const int64_t *step,
                int64_t wanted, const int64_t *which, int64_t *scratch, int64_t *out);
 
 /* Words of scratch that one thread needs. */

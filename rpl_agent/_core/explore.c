@@ -1,4 +1,4 @@
-/* Breadth-first exploration of a program whose guards and updates are tapes.
+/* Breadth-first exploration of a program whose guards and updates are bytecode.
  *
  * A round has two parts. Threads expand states, each a range of its own, into a slab of its own: they only read what was
  * known before the round. Then one thread goes through the slabs in the order of the states and numbers what is new. So
@@ -49,7 +49,7 @@ void rehash(const key_table *t)
         t->slot[slot_of(t, t->row + i * t->width)] = (int32_t)i;
 }
 
-/* ---------------------------------------------------------------------- tapes */
+/* ---------------------------------------------------------------------- bytecode */
 
 static int64_t floor_divide(int64_t a, int64_t b)
 {
@@ -76,7 +76,7 @@ static int64_t lookup_key(const program *p, int64_t number, const int64_t *colum
 }
 
 /* out[k] = the value of step k on the state in `column`. Returns the step of a lookup whose value is not known, or -1. */
-static int64_t run_tape(int64_t count, const int64_t *step, const int64_t *column, const program *p, const store *found,
+static int64_t run_code(int64_t count, const int64_t *step, const int64_t *column, const program *p, const store *found,
                         int64_t *out)
 {
     for (int64_t k = 0; k < count; k++, step += 4) {
@@ -112,14 +112,14 @@ static int64_t run_tape(int64_t count, const int64_t *step, const int64_t *colum
     return -1;
 }
 
-void run_tapes(int64_t count, int64_t variables, const int64_t *columns, int64_t steps, const int64_t *step,
+void run_code_columns(int64_t count, int64_t variables, const int64_t *columns, int64_t steps, const int64_t *step,
                int64_t wanted, const int64_t *which, int64_t *scratch, int64_t *out)
 {
     int64_t *column = scratch + steps;
     for (int64_t i = 0; i < count; i++) {
         for (int64_t v = 0; v < variables; v++)
             column[v] = columns[v * count + i];
-        run_tape(steps, step, column, NULL, NULL, scratch);
+        run_code(steps, step, column, NULL, NULL, scratch);
         for (int64_t k = 0; k < wanted; k++)
             out[k * count + i] = scratch[which[k]];
     }
@@ -130,8 +130,8 @@ void run_tapes(int64_t count, int64_t variables, const int64_t *columns, int64_t
 /* What one thread works with: places in its part of the caller's scratch. U updates, W words of a key. */
 typedef struct {
     int64_t *column;      /* (variables) */
-    int64_t *guards;      /* values of tape 0 */
-    int64_t *steps;       /* values of another tape */
+    int64_t *guards;      /* values of the guards' steps */
+    int64_t *steps;       /* values of a command's steps */
     int64_t *stamp;       /* (commands) the state for which a command's updates were last computed */
     int64_t *possible;    /* (U) */
     int64_t *outside;     /* (U) assignment that leaves its range, or -1 */
@@ -151,7 +151,7 @@ typedef struct {
 int64_t explore_scratch(const program *p)
 {
     int64_t updates = p->update_ptr[p->commands];
-    return p->variables + p->tape_ptr[p->commands + 1] + 2 * p->commands + updates * (3 + p->words) + 4 * p->parts + 2 +
+    return p->variables + p->code_ptr[p->commands + 1] + 2 * p->commands + updates * (3 + p->words) + 4 * p->parts + 2 +
            p->words;
 }
 
@@ -167,8 +167,8 @@ static thread_state at_work(const program *p, const slabs *b, int64_t chunk)
     int64_t updates = p->update_ptr[p->commands], *block = b->scratch + chunk * explore_scratch(p);
     thread_state t;
     t.column = take(&block, p->variables);
-    t.guards = take(&block, p->tape_ptr[1]);
-    t.steps = take(&block, p->tape_ptr[p->commands + 1] - p->tape_ptr[1]);
+    t.guards = take(&block, p->code_ptr[1]);
+    t.steps = take(&block, p->code_ptr[p->commands + 1] - p->code_ptr[1]);
     t.stamp = take(&block, p->commands);
     t.possible = take(&block, updates);
     t.outside = take(&block, updates);
@@ -198,10 +198,10 @@ static int64_t needs_value(const program *p, thread_state *t, const int64_t *ste
 /* Possibility, change of the key and range violations of every update of a command. */
 static int64_t run_updates(const program *p, const store *found, int64_t command, thread_state *t)
 {
-    const int64_t *tape = p->step + 4 * p->tape_ptr[command + 1];
-    int64_t missing = run_tape(p->tape_ptr[command + 2] - p->tape_ptr[command + 1], tape, t->column, p, found, t->steps);
+    const int64_t *code = p->step + 4 * p->code_ptr[command + 1];
+    int64_t missing = run_code(p->code_ptr[command + 2] - p->code_ptr[command + 1], code, t->column, p, found, t->steps);
     if (missing >= 0)
-        return needs_value(p, t, tape + 4 * missing);
+        return needs_value(p, t, code + 4 * missing);
     for (int64_t u = p->update_ptr[command]; u < p->update_ptr[command + 1]; u++) {
         t->possible[u] = p->chance_ptr[u] == p->chance_ptr[u + 1];
         for (int64_t i = p->chance_ptr[u]; i < p->chance_ptr[u + 1]; i++)
@@ -335,7 +335,7 @@ static int64_t expand(const program *p, const store *found, const slabs *b, int6
     int64_t before = t->choices, status;
     for (int64_t v = 0; v < p->variables; v++)
         t->column[v] = ((key[p->var_word[v]] >> p->var_shift[v]) & p->var_mask[v]) + p->var_low[v];
-    int64_t missing = run_tape(p->tape_ptr[1], p->step, t->column, p, found, t->guards);
+    int64_t missing = run_code(p->code_ptr[1], p->step, t->column, p, found, t->guards);
     if (missing >= 0)
         return needs_value(p, t, p->step + 4 * missing);
     for (int64_t action = 0; action < p->actions; action++)

@@ -196,15 +196,15 @@ void hold_set(const graph *g, const moves *of, const int8_t *usable, int64_t qua
 }
 
 /* A minimiser that wants its total finite: see `finite_set`. */
-typedef struct aim {
+typedef struct growth {
     const moves *nature, *unwilling; /* the second does not want to stay */
     const bool *played, *pays;
     int64_t quantifier;
     bool nature_helps, must_reach;
-} aim;
+} growth;
 
 /* Whether a state stays in X and comes nearer to Y or, where that suffices, loops in Z (which holds Y) unpaid. */
-static bool keeps_finite(const graph *g, int64_t s, const aim *of, const bool *X, const bool *Y, const bool *Z,
+static bool keeps_finite(const graph *g, int64_t s, const growth *of, const bool *X, const bool *Y, const bool *Z,
                          const bool *elsewhere)
 {
     bool good = of->quantifier != ANY_ROW, progress = false, quiet = true;
@@ -238,7 +238,7 @@ static bool keeps_finite(const graph *g, int64_t s, const aim *of, const bool *X
 }
 
 /* Y grown to all states that keep the total finite while they stay in X. */
-static void grow_finite(const graph *g, const aim *of, const bool *goal, const bool *X, bool *Y, bool *Z, bool *open,
+static void grow_finite(const graph *g, const growth *of, const bool *goal, const bool *X, bool *Y, bool *Z, bool *open,
                         bool *elsewhere, queue *q)
 {
     for (int64_t s = 0; s < g->size; s++) {
@@ -279,7 +279,7 @@ void finite_set(const graph *g, const moves *nature, const bool *played, const b
 {
     moves unwilling = *nature;
     unwilling.lo = NULL;
-    const aim of = {nature, &unwilling, played, pays, quantifier, nature_helps, must_reach};
+    const growth of = {nature, &unwilling, played, pays, quantifier, nature_helps, must_reach};
     const int64_t size = g->size;
     bool *Y = sets, *Z = sets + size, *open = sets + 2 * size, *elsewhere = sets + 3 * size;
     for (int64_t row = 0; row < g->state_ptr[g->count]; row++)

@@ -147,10 +147,10 @@ class CallbackList(BaseCallback):
             callback.init_callback(self.agent)
 
     @interruptible
-    def _each(self, moment: str, *arguments: Any) -> bool:
-        """Whether all that know the moment agree (SB3's callbacks know nothing of updates and certificates)."""
-        known = [callback for callback in self.callbacks if hasattr(callback, moment)]
-        return all([getattr(callback, moment)(*arguments) for callback in known])
+    def _each(self, event: str, *arguments: Any) -> bool:
+        """Whether all that define the event agree (SB3's callbacks know nothing of updates and certificates)."""
+        known = [callback for callback in self.callbacks if hasattr(callback, event)]
+        return all([getattr(callback, event)(*arguments) for callback in known])
 
     def on_training_start(self, locals_: dict[str, Any], globals_: dict[str, Any]) -> None:
         self._each("on_training_start", locals_, globals_)

@@ -107,14 +107,14 @@ def evaluate(
         lower, upper = mean_interval(found.values, *bounds, delta)
     except DataError as error:
         raise DataError(f"values of episodes: {error}; pass bounds=(least, most) that hold") from None
-    told, certificate = None, agent.certificate
+    contradiction, certificate = None, agent.certificate
     if (
         certificate is not None
         and not found.cut
         and (own or (agent.world is not None and agent.world.paid is not None))
     ):
-        told = _contradiction(certificate, lower, upper, policy is certificate.policy)
-    return replace(found, lower=lower, upper=upper, delta=delta, contradiction=told)
+        contradiction = _contradiction(certificate, lower, upper, policy is certificate.policy)
+    return replace(found, lower=lower, upper=upper, delta=delta, contradiction=contradiction)
 
 
 def _contradiction(certificate: Certificate, lower: float, upper: float, certified: bool) -> str | None:

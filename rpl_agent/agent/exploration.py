@@ -173,9 +173,9 @@ class Plays:
         """(H, S), or (1, S): the rows that collect most of a reward (R,), by steps to go."""
         pmdp, decided = self.problem.pmdp, self.problem.task.decided
         if self.order is not None:
-            aim = Objective(Kind.REWARD, Sense.MAX, "decided", reward_name="information")
+            goal = Objective(Kind.REWARD, Sense.MAX, "decided", reward_name="information")
             paid = np.where(self.stopped[pmdp.row_state], 0.0, reward)
-            collecting = replace(self.problem, task=Task(aim, decided, np.zeros_like(decided), paid))
+            collecting = replace(self.problem, task=Task(goal, decided, np.zeros_like(decided), paid))
             found = expand_without_cycles(collecting, self.frame, self.order, None)
             if found is not None and found.policy.rows is not None:
                 return found.policy.rows[None]

@@ -29,7 +29,7 @@ WINDOW = 100
 
 
 @dataclass
-class Learned:
+class SessionRecord:
     """What a checkpoint holds of a session under the same names."""
 
     seed: Natural  # of everything random
@@ -51,7 +51,7 @@ class Learned:
     limits: Limits | None = None  # when the next update is due
 
 
-class Session(Learned):
+class Session(SessionRecord):
     """What is learned about one model; ``config`` says how to certify."""
 
     def __init__(self, seed: int, config: Config):
@@ -111,9 +111,9 @@ class Session(Learned):
         samples that the guarantee is about. The number of streams started so far makes seeds differ even where no
         sample was counted in between.
         """
-        words = np.random.SeedSequence([self.seed, 2, self.experience.counts.total, self.sources])
+        sequence = np.random.SeedSequence([self.seed, 2, self.experience.counts.total, self.sources])
         self.sources += 1
-        return int(words.generate_state(1, np.uint64)[0])
+        return int(sequence.generate_state(1, np.uint64)[0])
 
     def add(self, done: SampledBatch) -> None:
         """Count what was collected; its transitions are in the experience already."""

@@ -122,9 +122,9 @@ class Baseline(Acting, ABC):
 
     def _fresh_seed(self) -> int:
         """As `Session.fresh_seed`: never one that data were drawn with before."""
-        words = np.random.SeedSequence([self.seed, 2, self.num_timesteps, self._sources])
+        sequence = np.random.SeedSequence([self.seed, 2, self.num_timesteps, self._sources])
         self._sources += 1
-        return int(words.generate_state(1, np.uint64)[0])
+        return int(sequence.generate_state(1, np.uint64)[0])
 
     @property
     def world(self) -> Attachment:

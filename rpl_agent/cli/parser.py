@@ -93,8 +93,8 @@ def add_call(parser: Options, function: Callable, options: Mapping[str, str | tu
         usual: dict[str, dict] = {"int": {"type": count, "metavar": "N"}, "bool": {"action": "store_true"}}
         usual["Sequence[str]"] = {"nargs": "+", "metavar": "NAME"}
         if default is not None and default is not False:
-            words = f"{default:g}" if isinstance(default, float) else default
-            text += f" (default {' '.join(words) if isinstance(words, tuple) else words})"
+            shown = f"{default:g}" if isinstance(default, float) else default
+            text += f" (default {' '.join(shown) if isinstance(shown, tuple) else shown})"
         settings = {**usual.get(kind, {}), **extra}
         parser.add_argument(f"--{name.replace('_', '-')}", default=default, help=text.replace("%", "%%"), **settings)
 
@@ -132,8 +132,8 @@ def seed(text: str) -> int:
 
 def between(low: float, high: float, *, closed: bool = False) -> Callable[[str], float]:
     """A number in (low, high), or [low, high] if ``closed``."""
-    words = f"from {low:g} to {high:g}" if closed else f"above {low:g} and below {high:g}"
-    wanted = "a finite number " + words.removesuffix(" and below inf")
+    interval = f"from {low:g} to {high:g}" if closed else f"above {low:g} and below {high:g}"
+    wanted = "a finite number " + interval.removesuffix(" and below inf")
     return lambda text: _number(text, lambda v: low <= v <= high if closed else low < v < high, wanted)
 
 

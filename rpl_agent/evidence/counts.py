@@ -327,8 +327,8 @@ class Counts:
         for total, weight, progress, successes in zip(
             totals, arrays["mark_weights"].tolist(), shares, np.asarray(arrays["mark_successes"]), strict=True
         ):  # fmt: skip
-            told = next(trials, None) if progress > 0.0 else None
-            counts._restore_mark(int(total), successes, float(weight), float(progress), told)
+            at_mark = next(trials, None) if progress > 0.0 else None
+            counts._restore_mark(int(total), successes, float(weight), float(progress), at_mark)
         if not counts.origin_weight + sum(m.weight for m in counts.marks) <= 1.0 + 1e-9:
             raise DataError("the marks' weights sum to more than 1")
         return counts
@@ -338,10 +338,10 @@ class Counts:
     ) -> None:
         """Append a mark of a file: one that this table could have taken, with the weight that its schedule gives."""
         last, none = self.marks[-1] if self.marks else None, np.zeros_like(self.successes)
-        told = next((m.trials for m in reversed(self.marks) if m.trials is not None), none)
+        last_trials = next((m.trials for m in reversed(self.marks) if m.trials is not None), none)
         for before, found, now in (
             (last.successes if last else none, successes, self.successes),
-            (told, trials, self.trials),
+            (last_trials, trials, self.trials),
         ):
             if found is not None and (found.shape != now.shape or (found < before).any() or (found > now).any()):
                 raise DataError(f"a mark at {total} transitions does not fit the counts or the mark before it")

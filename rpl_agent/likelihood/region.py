@@ -15,7 +15,7 @@ from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import confidence_intervals, event_intervals
 from rpl_agent.evidence.ledger import check_delta, per_event, split_main
-from rpl_agent.likelihood.bets.slabs import farthest, shares_of, side_rows, slab_rows
+from rpl_agent.likelihood.bets.slabs import shares_of, side_rows, slab_rows, tightest_slabs
 from rpl_agent.likelihood.blocks import JointBlock, factorisation, is_blockwise, product_region
 from rpl_agent.likelihood.chart import parameter_chart
 from rpl_agent.likelihood.observations import Observations
@@ -52,7 +52,7 @@ def likelihood_region(
     if not supports(pmdp):
         return interval_region(pmdp, *confidence_intervals(pmdp, counts, "anytime", delta))
     share = split_main(delta, shares_of(pmdp, counts, objective))
-    slabs = farthest(pmdp, counts, objective, share.bets)
+    slabs = tightest_slabs(pmdp, counts, objective, share.bets)
     bets = None if slabs is None else side_rows(*(slab_rows(pmdp, slab) for slab in slabs))
     lower, upper = confidence_intervals(pmdp, counts, "anytime", share.intervals)
     chart = parameter_chart(pmdp)

@@ -71,11 +71,11 @@ class Foundation:
         bets, joint, single = checker.shares(self.model, self.method, self.delta)
         self.part: dict[str, Any] = {"ends": self._ends(single), "likelihood": None}
         self.joint: JointProof | None = None
-        self.told: list[checker.Cut] = []
+        self.bet_cuts: list[checker.Cut] = []
         if line is not None and joint and self.data.total:
             self.joint = JointProof(line, self.data, joint)
             if bets:
-                self.told = checker.Bets(self.model, self.objective, line, self.data, bets).cuts
+                self.bet_cuts = checker.Bets(self.model, self.objective, line, self.data, bets).cuts
         self.region, self.frame = self._region()
 
     def _region(self) -> tuple[checker.Region, Frame | None]:
@@ -115,7 +115,7 @@ class Foundation:
 
     def _ends_of_one(self, part: dict[str, Any], center: float, half: float) -> tuple[float, float]:
         """The interval of the only coordinate, and the cuts that make it."""
-        cuts: list[tuple[Any, checker.Cut]] = list(enumerate(self.told))
+        cuts: list[tuple[Any, checker.Cut]] = list(enumerate(self.bet_cuts))
         for point in (center - half, center + half):
             for _ in range(8):  # Newton's method from outside
                 cuts.append(([point], self.level.cut([point])))
@@ -136,7 +136,7 @@ class Foundation:
         if not slope.any():
             return bound
         found: list[tuple[float, float, Any, checker.Cut]] = []
-        choices: list[tuple[Any, checker.Cut]] = list(enumerate(self.told))
+        choices: list[tuple[Any, checker.Cut]] = list(enumerate(self.bet_cuts))
         point = (self.frame.center + self.frame.factor @ slope / np.linalg.norm(slope)).tolist()
         try:
             choices.append((point, self.level.cut(point)))

@@ -153,9 +153,9 @@ def affine_rows(core: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> Pa
     """The domain of a model without unused parameters, and lower_f ≤ f ≤ upper_f (F,) of its affine expressions."""
     domain, table = core.domain, core.table
     constant, weights = cached_on(table, "affine slopes", _affine_slopes)
-    told = (lower > 0.0) | (upper < 1.0)
+    informative = (lower > 0.0) | (upper < 1.0)
     reach = np.maximum(np.abs(domain.lower), np.abs(domain.upper))
-    own = ExpressionRows.of(constant, np.where(told[:, None], weights, 0.0), reach)
+    own = ExpressionRows.of(constant, np.where(informative[:, None], weights, 0.0), reach)
     rows, rhs = np.vstack([domain.A, own.rows]), np.concatenate([domain.b, own.rhs(lower, upper)])
     return ParameterRows(rows, rhs, domain.lower, domain.upper)
 
@@ -181,12 +181,12 @@ def interval_parameters(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarra
     core = without_unused(pmdp)
     table, domain = core.table, core.domain
     lower, upper = np.maximum(lower, 0.0), np.minimum(upper, 1.0)
-    told = np.flatnonzero(~table.is_constant & ((lower > 0.0) | (upper < 1.0)))
+    informative = np.flatnonzero(~table.is_constant & ((lower > 0.0) | (upper < 1.0)))
     low, high = domain.lower, domain.upper
     region = Polytope(domain.A, domain.b, low, high)
-    for _ in range(ROUNDS if len(told) else 0):
+    for _ in range(ROUNDS if len(informative) else 0):
         center, half = (low + high) / 2, (high - low) / 2
-        p, slope, curvature, error = (array[told] for array in taylor_table(table, center, half))
+        p, slope, curvature, error = (array[informative] for array in taylor_table(table, center, half))
         bend = np.abs(curvature * np.outer(half, half))
         mixed = bend.sum(axis=(1, 2)) - np.einsum("fii->f", bend)
         diagonal = np.einsum("fii->fi", curvature) * half**2
@@ -196,8 +196,8 @@ def interval_parameters(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarra
             + mixed
             + 8 * UNIT_ROUNDOFF * (np.abs(slope) @ (np.abs(center) + half) + np.abs(p) + bend.sum(axis=(1, 2)))
         )
-        above = upper[told] + offset - np.minimum(diagonal, 0.0).sum(axis=1) + slack
-        below = -lower[told] - offset + np.maximum(diagonal, 0.0).sum(axis=1) + slack
+        above = upper[informative] + offset - np.minimum(diagonal, 0.0).sum(axis=1) + slack
+        below = -lower[informative] - offset + np.maximum(diagonal, 0.0).sum(axis=1) + slack
         region = Polytope(np.vstack([domain.A, slope, -slope]), np.concatenate([domain.b, above, below]), low, high)
         if region.is_empty:
             break

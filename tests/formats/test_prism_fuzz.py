@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rpl_agent.formats import prism
-from rpl_agent.formats.prism.explore.tape import column_of
+from rpl_agent.formats.prism.explore.code import column_of
 from rpl_agent.formats.prism.language.parser import parse_expression, parse_model
 from rpl_agent.formats.prism.language.scope import link
 from rpl_agent.formats.prism.language.typed import evaluate

@@ -13,7 +13,7 @@ import rpl_envs
 from rpl_agent.errors import RPLWarning
 from rpl_agent.formats import prism
 from rpl_agent.formats.prism.explore import explorer, lower
-from rpl_agent.formats.prism.explore.tape import NotVectorisable, Tape
+from rpl_agent.formats.prism.explore.code import Bytecode, NotVectorisable
 from rpl_agent.model import Polynomial
 from tests.reference.coupled import exact_value
 from tests.reference.prism import build_slowly
@@ -86,7 +86,7 @@ def test_compiled_tapes_keys_of_many_words_and_the_plain_evaluator_agree(file, m
     def refuse(*_):
         raise NotVectorisable
 
-    monkeypatch.setattr(Tape, "_compile", refuse)  # every guard and update asks the plain evaluator
+    monkeypatch.setattr(Bytecode, "_compile", refuse)  # every guard and update asks the plain evaluator
     monkeypatch.setattr(explorer, "EAGER", 2)
     assert_same(prism.loads(text, small).pmdp, model.pmdp)
     monkeypatch.undo()

@@ -10,7 +10,7 @@ from rpl_agent import Config, Objective, certify
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.likelihood.bets import slabs as bets
-from rpl_agent.likelihood.bets.payoffs import derivatives, next_aim, payoffs, stake, value_gradient
+from rpl_agent.likelihood.bets.payoffs import derivatives, next_direction, payoffs, stake, value_gradient
 from rpl_agent.likelihood.bets.slabs import basis_of
 from rpl_agent.likelihood.region import likelihood_region
 from rpl_agent.model import Domain, Policy, Sense, build
@@ -107,7 +107,7 @@ def _any_payoffs(model, mark):
 
 def _own_payoffs(model, mark):
     task = Objective.discounted("r", 0.8).resolve(model)
-    return payoffs(next_aim(model, task, mark, None), 2.0, mark.progress)
+    return payoffs(next_direction(model, task, mark, None), 2.0, mark.progress)
 
 
 def _products():
@@ -124,25 +124,25 @@ def _products():
 @pytest.mark.parametrize("make, theta", [
     (_coin, [0.1]), (_coin, [0.35]), (_coin, [0.8]), (_products, [0.3, 0.8]), (_products, [0.9, 0.15]),
 ])  # fmt: skip
-def test_money_does_not_grow_on_average_at_the_truth(choose, make, theta):
-    """All sequences of six adaptive steps, payoffs told anew after one and three of them; for u and for -u."""
+def test_wealth_does_not_grow_on_average_at_the_truth(choose, make, theta):
+    """All sequences of six adaptive steps, payoffs fixed anew after one and three of them; for u and for -u."""
     model, theta = make(), np.array(theta)
     value, mean, weights = model.table.evaluate(theta), np.zeros(2), 0.0
-    told = set()
+    distinct = set()
     for weight, records in _paths(model, theta):
-        counts, money = Counts(model, schedule="planned"), bets.Money(np.zeros(model.num_expressions))
+        counts, wealth = Counts(model, schedule="planned"), bets.Wealth(np.zeros(model.num_expressions))
         for begin, end in ((1, 3), (3, STEPS)):
             if begin > counts.total:
                 counts.add_many(*zip(*records[counts.total : begin]))
             mark = counts.mark(0.0, progress=begin / STEPS)
             u = choose(model, mark)
-            told.add(u.tobytes())
+            distinct.add(u.tobytes())
             counts.add_many(*zip(*records[begin:end]))
-            money = money.after(u, *bets._since(mark, counts))
-        paid = float(money.coefficients @ value)
-        mean += weight * np.exp([money.gain - paid, money.loss + paid])
+            wealth = wealth.after(u, *bets._since(mark, counts))
+        paid = float(wealth.coefficients @ value)
+        mean += weight * np.exp([wealth.gain - paid, wealth.loss + paid])
         weights += weight
-    assert weights == pytest.approx(1.0) and len(told) > 4
+    assert weights == pytest.approx(1.0) and len(distinct) > 4
     assert (mean <= 1.0 + 1e-12).all() and (mean > 0.5).all()
 
 
@@ -158,8 +158,8 @@ def test_payoffs_that_look_ahead_win_on_average(make, theta):
         counts.add_many(*zip(*records[2:]))
         successes, trials = bets._since(mark, counts)
         u = np.clip((successes - trials * value) / np.maximum(trials * value, 1.0), -0.5, 0.5)
-        money = bets.Money(np.zeros(model.num_expressions)).after(u, successes, trials)
-        mean += weight * np.exp(money.gain - float(money.coefficients @ value))
+        wealth = bets.Wealth(np.zeros(model.num_expressions)).after(u, successes, trials)
+        mean += weight * np.exp(wealth.gain - float(wealth.coefficients @ value))
     assert mean > 1.2
 
 
@@ -216,25 +216,27 @@ def test_rows_hold_every_point_of_the_slab_exactly(scale):
     reduction = model.table.reduction
     corners = [np.eye(3)[k] for k in range(3)] + [np.zeros(3), np.full(3, 0.25)]
     for _ in range(20):
-        money = bets.Money(np.zeros(model.num_expressions))
+        wealth = bets.Wealth(np.zeros(model.num_expressions))
         exact, won, lost = [Fraction(0)] * model.num_expressions, Fraction(0), Fraction(0)
         for _ in range(5):
             u = np.rint(rng.uniform(-0.5, 0.5, model.num_expressions) ** 3 * 2**26) / 2**26
             trials = rng.integers(0, 1000 * scale, model.num_expressions)
             successes = rng.integers(0, trials + 1)
-            money = money.after(u, successes, trials)
+            wealth = wealth.after(u, successes, trials)
             for f, x in enumerate(u.tolist()):
                 exact[f] += int(trials[f]) * Fraction(x)
                 won += int(successes[f]) * slow.log_below(1 + Fraction(x))
                 lost += int(successes[f]) * slow.log_below(1 - Fraction(x))
-        assert Fraction(money.gain) <= won and Fraction(money.loss) <= lost
-        assert money.gain == pytest.approx(float(won), rel=1e-9) and money.loss == pytest.approx(float(lost), rel=1e-9)
+        assert Fraction(wealth.gain) <= won and Fraction(wealth.loss) <= lost
+        assert wealth.gain == pytest.approx(float(won), rel=1e-9) and wealth.loss == pytest.approx(
+            float(lost), rel=1e-9
+        )
         for point in corners:
             theta = dict(zip(model.table.parameters, point))
             at = sum(c * model.table.polynomial(f).evaluate(theta) for f, c in enumerate(exact))
             # a slab whose two sides go through the point: it must stay on both rows
             low, high = _outward(at)
-            slab = bets.ValueSlab(money.coefficients, low - money.error, high + money.error)
+            slab = bets.ValueSlab(wealth.coefficients, low - wealth.error, high + wealth.error)
             rows, sides = bets.slab_rows(model, slab)
             x = [Fraction(v) for v in reduction.coordinates(point)[0].tolist()]
             for row, side in zip(rows, sides):

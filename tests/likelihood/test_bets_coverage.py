@@ -29,20 +29,20 @@ def test_slabs_hold_the_truth(world):
 def test_bets_that_look_one_segment_ahead_are_found_out(world, monkeypatch):
     """Payoffs as they should be, but with the sign that the data up to the next mark will like."""
     following: dict = {}
-    honest, slabs = bets.next_aim, bets.value_slabs
+    honest, slabs = bets.next_direction, bets.value_slabs
 
     def cheating(pmdp, task, mark, before):
-        aim = honest(pmdp, task, mark, before)
+        direction = honest(pmdp, task, mark, before)
         successes, trials = bets._since(mark, following[mark])
-        score = float(aim.unit @ (successes - trials * pmdp.table.evaluate(aim.theta)))
-        return aim if score >= 0.0 else aim._replace(unit=-aim.unit)
+        score = float(direction.unit @ (successes - trials * pmdp.table.evaluate(direction.theta)))
+        return direction if score >= 0.0 else direction._replace(unit=-direction.unit)
 
     def marked(pmdp, counts, objective, alpha):
         made = [mark for mark in counts.marks if mark.progress > 0.0]
         following.update(zip(made, [*made[1:], counts]))
         return slabs(pmdp, counts, objective, alpha)
 
-    monkeypatch.setattr(bets, "next_aim", cheating)
+    monkeypatch.setattr(bets, "next_direction", cheating)
     monkeypatch.setattr(bench_bets, "value_slabs", marked)
     assert _misses(world) >= 2 * MOST
 

@@ -25,7 +25,9 @@ def test_money_does_not_grow_on_average(law):
     outcomes, chances = LAWS[law]
     mu, expected, mass = outcomes @ chances, np.zeros(2), 0.0
     for sequence in product(range(len(outcomes)), repeat=6 if len(outcomes) == 3 else 9):
-        staked, paid, gain, loss = (sums[-1] for sums in mean.settle(outcomes[list(sequence)], np.log(2 / DELTA)))
+        staked, paid, gain, loss = (
+            sums[-1] for sums in mean.cumulative_bets(outcomes[list(sequence)], np.log(2 / DELTA))
+        )
         weight = np.prod(chances[list(sequence)])
         expected += weight * np.exp([gain + paid - staked * mu, loss - paid + staked * mu])
         mass += weight
@@ -44,13 +46,13 @@ def test_misses_at_any_time_are_no_more_than_allowed(law):
 
 def test_a_stake_that_knows_the_next_number_is_found_out(monkeypatch):
     """A tenth more on what will exceed the mean, a tenth less on what will not."""
-    honest, rng, seen = mean.so_far, np.random.default_rng(3), {}
+    honest, rng, seen = mean.running_mean, np.random.default_rng(3), {}
 
     def cheating(numbers, first):
         seen.setdefault(first, numbers)
         return honest(numbers, first) * (1.0 if first == 0.5 else np.where(seen[0.5] > 0.5, 0.8, 1.2))
 
-    monkeypatch.setattr(mean, "so_far", cheating)
+    monkeypatch.setattr(mean, "running_mean", cheating)
     misses = 0
     for _ in range(100):
         seen.clear()

@@ -139,7 +139,7 @@ def gradient(model, p, slopes):
     return g[model.start] if max(map(abs, g[model.start])) > 2.0**-40 * max(map(abs, v)) else [0.0] * d
 
 
-def next_aim(model, mark, before):
+def next_direction(model, mark, before):
     """(payoffs of λ = 1, θ, gradient, total, planned, total of the gradient)."""
     total, progress, K, N = mark
     planned = total / progress
@@ -180,10 +180,10 @@ def stake(level, progress):
     return min((sqrt(z2) + late) / 2.0 * max(0.5 / progress, 1.0) ** 0.125, 2.0 * sqrt(z2))
 
 
-def payoffs(aim, level, progress):
+def payoffs(direction, level, progress):
     """Multiples of 2^-26, at most ½."""
     lam, found = stake(level, progress), []
-    for x in aim[0]:
+    for x in direction[0]:
         x = min(max(lam * x, -0.5), 0.5) * 2**26
         down = floor(x)
         found.append(Fraction(down if x - down < 0.5 or (x - down == 0.5 and down % 2 == 0) else ceil(x), 2**26))
@@ -194,11 +194,11 @@ def slabs(pmdp, objective, marks, alpha):
     """[(coefficients, low, high)] after every mark but the first; marks are (total, progress, K, N), now the last."""
     model, level = Model(pmdp, objective.resolve(pmdp)), -log_below(Fraction(alpha) / 2)
     level += Fraction(1, 10**30)
-    aim, found = None, []
+    direction, found = None, []
     coefficients, gain, loss = [Fraction(0)] * pmdp.num_expressions, Fraction(0), Fraction(0)
     for mark, after in pairwise(marks):
-        aim = next_aim(model, mark, aim)
-        u = payoffs(aim, float(level), mark[1])
+        direction = next_direction(model, mark, direction)
+        u = payoffs(direction, float(level), mark[1])
         for f, x in enumerate(u):
             new, tried = after[2][f] - mark[2][f], after[3][f] - mark[3][f]
             coefficients[f] += tried * x

@@ -58,19 +58,19 @@ class TensorBoardCallback(BaseCallback):
             self._next = GROWTH * self._outlines[-1][0]
 
     def _on_certificate(self, certificate: Certificate) -> bool:
-        board = self.agent.logger.tensorboard
-        if board is not None:
-            board.text("guarantee", _words(certificate), self.agent.num_episodes)
+        writer = self.agent.logger.tensorboard
+        if writer is not None:
+            writer.text("guarantee", _guarantee_text(certificate), self.agent.num_episodes)
             self._outline()
             if time.monotonic() - self._drawn >= PICTURE_SECONDS:
-                self._draw_outlines(board)
+                self._draw_outlines(writer)
         return True
 
-    def _draw_outlines(self, board: Any) -> None:
+    def _draw_outlines(self, writer: Any) -> None:
         """``region/outline``: two coordinates of the region, growing darker as it shrinks."""
         if self._outlines and find_spec("matplotlib") is not None:
             figure = draw(self._outlines, coordinate_names(self.agent.pmdp))
-            board.figure("region/outline", figure, self.agent.num_episodes)
+            writer.figure("region/outline", figure, self.agent.num_episodes)
             self._drawn = time.monotonic()
 
     def _outline(self) -> None:
@@ -85,16 +85,16 @@ class TensorBoardCallback(BaseCallback):
                 (self.agent.run_folder / OUTLINES).write_text(text)
 
     def _on_training_end(self) -> None:
-        board, certificate, agent = self.agent.logger.tensorboard, self.agent.certificate, self.agent
-        if board is None or certificate is None:
+        writer, certificate, agent = self.agent.logger.tensorboard, self.agent.certificate, self.agent
+        if writer is None or certificate is None:
             return
-        self._draw_outlines(board)
+        self._draw_outlines(writer)
         estimate = None if agent.session.planner.uncertainty is None else agent.session.planner.uncertainty.estimate
         if estimate is not None and find_spec("matplotlib") is not None:
             shown = policy_map.policy_map(agent.pmdp.instantiate(estimate), certificate.policy)
             if shown is not None:
                 title = f"the certified policy after {agent.num_episodes:,} episodes"
-                board.figure("policy/map", policy_map.draw(shown, title), agent.num_episodes)
+                writer.figure("policy/map", policy_map.draw(shown, title), agent.num_episodes)
         config, names = agent.session.config, ("gap", "lower", "upper")
         settings = {  # the table shows the first five by name, and then the results
             "confidence": config.confidence, "delta": config.delta, "exploration": agent.exploration,
@@ -102,10 +102,10 @@ class TensorBoardCallback(BaseCallback):
             "weight": agent.weight, "schedule": schedule_to_dict(agent.schedule)["kind"],
         }  # fmt: skip
         metrics = [f"guarantee/{name}" for name in names if math.isfinite(getattr(certificate, name))]
-        board.hyperparameters(settings, metrics)
+        writer.hyperparameters(settings, metrics)
 
 
-def _words(certificate: Certificate) -> str:
+def _guarantee_text(certificate: Certificate) -> str:
     """The guarantee for the TEXT tab: the exact numbers, δ, and what is taken for granted."""
     return (
         f"**With probability ≥ {1 - certificate.delta:g} (δ = {certificate.delta:g}) {certificate.sentence}.**\n\n"

@@ -99,8 +99,8 @@ def tensorboard_command(log_dir: str | os.PathLike) -> str:
     program = Path(sys.executable).with_name("tensorboard")
     relative = os.path.relpath(program)
     shown = relative if not relative.startswith("..") else str(program)
-    words = [shown] if program.is_file() else [sys.executable, "-m", "tensorboard.main"]
-    return shlex.join([*words, "--logdir", os.fspath(log_dir)])
+    program_arguments = [shown] if program.is_file() else [sys.executable, "-m", "tensorboard.main"]
+    return shlex.join([*program_arguments, "--logdir", os.fspath(log_dir)])
 
 
 class View:

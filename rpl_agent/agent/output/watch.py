@@ -34,9 +34,9 @@ class EpisodeFrame:
 
     @property
     def caption(self) -> str:
-        words = [f"episode {self.episode}", f"step {self.step}", f"action {self.action or '–'}"]
+        parts = [f"episode {self.episode}", f"step {self.step}", f"action {self.action or '–'}"]
         end = " (cut by the time limit)" if self.cut else " (over)" if self.over else ""
-        return "   ".join([*words, f"return {self.total:.6g}{end}"])
+        return "   ".join([*parts, f"return {self.total:.6g}{end}"])
 
 
 def play(agent: Any, env: Any, episodes: int, *, seed: int = 0) -> Iterator[EpisodeFrame]:

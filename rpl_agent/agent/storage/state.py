@@ -22,7 +22,7 @@ from rpl_agent.agent.planner import STAGES, Memory
 from rpl_agent.agent.sampling.experience import Experience, StreamState
 from rpl_agent.agent.sampling.stream import set_generator
 from rpl_agent.agent.schedule import Limits, Schedule, schedule_from_dict, schedule_to_dict
-from rpl_agent.agent.session import Clock, Learned, Session
+from rpl_agent.agent.session import Clock, Session, SessionRecord
 from rpl_agent.agent.storage.checkpoint import CheckpointError
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
@@ -36,7 +36,7 @@ Arrays = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Shown:
+class OpaqueValue:
     """A state or an action of which only the text is known."""
 
     text: str
@@ -125,7 +125,7 @@ def _value(key: Any) -> Hashable:
         return tuple(map(_value, rest[0]))
     if kind == "named":
         return _named(rest[0], tuple(rest[1]))(*map(_value, rest[2]))
-    return Shown(rest[0])
+    return OpaqueValue(rest[0])
 
 
 @cache
@@ -189,7 +189,7 @@ class SessionState:
     config: Config
     schedule: dict[str, Any]
     settings: Settings
-    session: Learned
+    session: SessionRecord
     planner: Memory
     rng: dict[str, Any]
     source: StreamState | None
@@ -211,7 +211,7 @@ def capture(
     kept = {"robust": planner.solutions.robust, "optimistic": planner.solutions.optimistic}
     state = SessionState(
         model, session.objective, session.config, schedule_to_dict(schedule), settings,
-        _taken(Learned, session), _taken(Memory, planner), dict(session.rng.bit_generator.state), source,
+        _taken(SessionRecord, session), _taken(Memory, planner), dict(session.rng.bit_generator.state), source,
         session.clock.elapsed, session.experience.reward_error, _counts(session.experience.counts),
         {side: _counts(counts) for side, counts in session.earlier.items()},  # type: ignore[misc]
         {name: _taken(StoredSolution, found) for name, found in kept.items() if found is not None},  # type: ignore[misc]

@@ -40,10 +40,10 @@ from rpl_agent.agent.world.env_facts import (
 from rpl_agent.agent.world.observations import Bound, StateOf, StateReader, asked_of, check_observations
 from rpl_agent.agent.world.plays import (
     can_cut,
+    distinguishing_rewards,
     longest_episode,
     model_rewards,
     reward_tolerance,
-    told_by_reward,
     with_certain_end,
 )
 from rpl_agent.errors import ModelError
@@ -308,7 +308,7 @@ def _nothing_known(env: Any) -> str:
 
 def _payments(model: ParametricMDP, goal: Objective, binding: Binding | None) -> tuple[np.ndarray, float]:
     """(3, T) least and most that transitions pay, with the tolerance, and what that costs the bounds."""
-    declared = told_by_reward(model, goal) if binding is None else binding.paid
+    declared = distinguishing_rewards(model, goal) if binding is None else binding.paid
     asked = goal if binding is None else binding.objective or goal
     paid = model_rewards(model, asked) if declared is None else np.stack([declared, declared])
     tolerance, error = reward_tolerance(model, goal, paid)

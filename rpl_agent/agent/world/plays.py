@@ -49,7 +49,7 @@ def reward_tolerance(pmdp: ParametricMDP, objective: Objective, paid: np.ndarray
     return REWARD_TOLERANCE * np.minimum(size.min(axis=0), counted), REWARD_TOLERANCE
 
 
-def told_by_reward(pmdp: ParametricMDP, objective: Objective) -> np.ndarray | None:
+def distinguishing_rewards(pmdp: ParametricMDP, objective: Objective) -> np.ndarray | None:
     """(T,) what the environment pays where only that tells outcomes apart, and the objective is not about rewards."""
     if objective.kind is not Kind.REACH or len(pmdp.rewards) != 1 or not pmdp.ambiguous_without_reward.any():
         return None

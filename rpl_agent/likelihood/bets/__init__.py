@@ -1,1 +1,1 @@
-"""Payoffs told before the data they are settled with: on the value of a model (`slabs`), on a mean (`mean`)."""
+"""Bets with payoffs fixed before the data that settle them: on the value of a model (`slabs`), on a mean (`mean`)."""

@@ -1,16 +1,16 @@
-"""How bets are chosen: the payoff of every outcome, from the data before a mark and from nothing else.
+"""Choose the payoff of every outcome, from the data before a mark and from nothing else.
 
-Nothing here has to be right: `slabs` holds for any payoffs that were fixed at their mark. What is computed is a plain
-formula of (model, objective, marks), so that somebody else finds the same numbers again.
+Validity does not depend on how payoffs are chosen: `slabs` holds for any payoffs that were fixed at their mark. They
+are an explicit formula of (model, objective, marks), so that an independent implementation can reproduce them.
 
 With K_f successes in N_f trials of every expression at the mark,
 
     θ       the estimate: a few steps of Fisher scoring, θ ← θ + I⁻¹ Σ_f ∇f (K_f − N_f f) / f,  I = Σ_f N_f ∇f∇f' / f
     G       the gradient of the best policy's value at θ, by sweeps over the states
-    s       = λ J⁻¹G / √(G'J⁻¹G), J = I / (share of the plan that is over): λ standard deviations at the end
-    u_f     = ∇f·s / f, which bets on θ + s against θ: the direction in which the value is hardest to tell.
+    s       = λ J⁻¹G / √(G'J⁻¹G), J = I / (completed share of the plan): λ standard deviations at the end
+    u_f     = ∇f·s / f, which bets on θ + s against θ: the direction in which the data say least about the value.
 
-λ is what doubles money best until a deadline, capped (docs/guarantees.md, "Which payoffs").
+λ is the stake for reaching a wealth of 1/a by a deadline, capped (docs/guarantees.md, "Which payoffs").
 """
 
 from __future__ import annotations
@@ -31,34 +31,34 @@ from rpl_agent.model.pmdp import ParametricMDP
 #: state_ptr, row_ptr, successor, expression, reward: as in a model.
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
-#: Steps of scoring at the first mark and at those after it, which start from the estimate before.
+#: Steps of scoring at the first mark and at later marks, which start from the previous estimate.
 FIRST_STEPS, STEPS = 8, 2
-#: The aim is taken anew when there are this many times as many data, or the plan has changed by such a share; the
-#: gradient, which takes a solution of the model, when there are far more.
-REAIM, REPLAN, REGROWTH = 1.25, 0.1, 5.0
-#: Sweeps stop when nothing changes by more than this share of the largest number, or after this many transitions.
+#: Recompute the direction when the data have grown by this factor or the plan has changed by this share; recompute the
+#: gradient, which takes a solution of the model, only after more growth.
+REFRESH, REPLAN, REGROWTH = 1.25, 0.1, 5.0
+#: Sweeps stop when no value changes by more than this share of the largest, or after this many transitions.
 SETTLED, MOST_WORK = 2.0**-8, 2.0**27
 FEWEST_SWEEPS, MOST_SWEEPS = 16, 1024
-#: A later action has to be better by this share to be taken, so that rounding does not choose between equal ones.
+#: A later action is taken only if it is better by this share, so that rounding does not decide between equal actions.
 TIE = 2.0**-12
-#: A gradient below this share of the values is rounding.
+#: A gradient below this share of the values counts as rounding error.
 NOISE = 2.0**-40
-#: Added to the information, relative to its trace: parameters that the model cannot tell apart.
+#: Added to the information, relative to its trace, because some parameters may not be identifiable.
 RIDGE = 2.0**-30
 #: Payoffs are multiples of this, at most a half.
 GRID, LARGEST = 2.0**-26, 0.5
-#: The nats between L and z²/2 for the quantile z of error probabilities in use, and the cap of λ in units of z.
+#: The difference in nats between L and z²/2, z the quantile of usual error probabilities; the cap on λ in units of z.
 NORMAL_LOSS, LATE = 2.0, 2.0
-#: Until this share of the plan more is bet, by a power of what is missing.
+#: Before this share of the plan, stakes are larger by a power of (this share / completed share).
 EARLY, EARLY_POWER = 0.5, 0.125
 
 
-class Aim(NamedTuple):
-    """What is bet on: a direction, and how far the end of the plan would tell parameters apart in it.
+class BetDirection(NamedTuple):
+    """The direction to bet on, scaled to one standard deviation at the end of the plan.
 
-    unit : (F,) payoffs of λ = 1; theta : (d,) the estimate; gradient : (d,) of the value
+    unit : (F,) payoffs for λ = 1; theta : (d,) the estimate; gradient : (d,) of the value
     total, planned : transitions at the mark, and at the end of the plan
-    gradient_total : transitions that the gradient was found with
+    gradient_total : transitions that the gradient was computed from
     """
 
     unit: np.ndarray
@@ -69,10 +69,10 @@ class Aim(NamedTuple):
     gradient_total: int
 
 
-def next_aim(pmdp: ParametricMDP, task: Task, mark: Mark, before: Aim | None) -> Aim:
-    """What to bet on from ``mark`` on; ``before`` is what was bet on until then."""
+def next_direction(pmdp: ParametricMDP, task: Task, mark: Mark, before: BetDirection | None) -> BetDirection:
+    """The direction to bet on from ``mark`` on; ``before`` is the direction until then."""
     planned = mark.total / mark.progress
-    if before is not None and mark.total < REAIM * before.total and abs(planned / before.planned - 1.0) < REPLAN:
+    if before is not None and mark.total < REFRESH * before.total and abs(planned / before.planned - 1.0) < REPLAN:
         return before
     assert mark.trials is not None
     successes, trials = mark.successes.astype(float), mark.trials.astype(float)
@@ -81,7 +81,7 @@ def next_aim(pmdp: ParametricMDP, task: Task, mark: Mark, before: Aim | None) ->
         value, slope, floored = _at(pmdp, theta, successes, trials)
         score = slope.T @ ((successes - trials * value) / floored)
         theta = theta + np.linalg.solve(_information(slope, trials / floored), score)
-        if not pmdp.table.is_affine:  # polynomials mean nothing far outside
+        if not pmdp.table.is_affine:  # far outside the domain polynomials mean nothing
             theta = np.clip(theta, pmdp.domain.lower, pmdp.domain.upper)
     value, slope, floored = _at(pmdp, theta, successes, trials)
     if before is None or mark.total >= REGROWTH * before.gradient_total:
@@ -92,22 +92,22 @@ def next_aim(pmdp: ParametricMDP, task: Task, mark: Mark, before: Aim | None) ->
     if np.isfinite(theta).all() and np.isfinite(gradient).all() and gradient.any():
         shift = np.linalg.solve(_information(slope, trials / floored) / mark.progress, gradient)
         unit = slope @ (shift / math.sqrt(gradient @ shift)) / floored
-    return Aim(unit, theta, gradient, mark.total, planned, found_with)
+    return BetDirection(unit, theta, gradient, mark.total, planned, found_with)
 
 
-def payoffs(aim: Aim, level: float, progress: float) -> np.ndarray:
-    """(F,) u from a mark on; ``level`` = ln 1/a."""
-    return np.rint(np.clip(stake(level, progress) * aim.unit, -LARGEST, LARGEST) / GRID) * GRID
+def payoffs(direction: BetDirection, level: float, progress: float) -> np.ndarray:
+    """(F,) the payoffs u from a mark on; ``level`` = ln 1/a."""
+    return np.rint(np.clip(stake(level, progress) * direction.unit, -LARGEST, LARGEST) / GRID) * GRID
 
 
-def hardest_ray(pmdp: ParametricMDP, counts: Counts, aim: Aim) -> tuple[np.ndarray, np.ndarray]:
-    """f (F,) at the estimate, and its change along the ray I⁻¹G, in which the data tell least about the value."""
-    value, slope, floored = _at(pmdp, aim.theta, counts.successes.astype(float), counts.trials.astype(float))
-    return value, slope @ np.linalg.solve(_information(slope, counts.trials / floored), aim.gradient)
+def hardest_ray(pmdp: ParametricMDP, counts: Counts, direction: BetDirection) -> tuple[np.ndarray, np.ndarray]:
+    """f (F,) at the estimate, and its change along the ray I⁻¹G, in which the data say least about the value."""
+    value, slope, floored = _at(pmdp, direction.theta, counts.successes.astype(float), counts.trials.astype(float))
+    return value, slope @ np.linalg.solve(_information(slope, counts.trials / floored), direction.gradient)
 
 
 def stake(level: float, progress: float) -> float:
-    """λ, from the nats to win and the share of the plan that is over."""
+    """λ, from the log wealth to reach and the completed share of the plan."""
     z2 = max(2.0 * (level - NORMAL_LOSS), 1.0)
     late = math.sqrt(z2 + 8.0 / math.pi / max(1.0 - progress, 2.0**-20))
     early = max(EARLY / progress, 1.0) ** EARLY_POWER
@@ -129,7 +129,7 @@ def derivatives(table: ExpressionTable, theta: np.ndarray) -> np.ndarray:
 def _at(
     pmdp: ParametricMDP, theta: np.ndarray, successes: np.ndarray, trials: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """f (F,) at θ, ∇f (F, d), and f not below a part of what was seen: θ may leave the domain on its way."""
+    """f (F,) at θ, ∇f (F, d), and f with a positive floor from the data, because iterates may leave the domain."""
     value, slope = pmdp.table.evaluate(theta), derivatives(pmdp.table, theta)
     return value, slope, np.maximum(value, (successes + 0.5) / (4.0 * trials + 4.0))
 
@@ -143,8 +143,8 @@ def _information(slope: np.ndarray, weight: np.ndarray) -> np.ndarray:
 def value_gradient(pmdp: ParametricMDP, task: Task, p: np.ndarray, slope: np.ndarray) -> np.ndarray:
     """(d,) the gradient of the best policy's value at the start, for chances p (F,) with derivatives (F, d).
 
-    Sweeps from 0: first of the values, then of the gradient under the policy that they end with. With a horizon both
-    together, one sweep for each step.
+    Sweeps start from 0: first over values, then over gradients under the resulting policy. With a horizon, one sweep
+    per step computes both.
     """
     objective = task.objective
     v, g = np.zeros(pmdp.num_states), np.zeros((pmdp.num_states, slope.shape[1]))
@@ -164,13 +164,13 @@ def _restricted(
     state_ptr: np.ndarray, row_ptr: np.ndarray, successor: np.ndarray, expression: np.ndarray, reward: np.ndarray,
     chosen: np.ndarray,
 ) -> Rows:  # fmt: skip
-    """With one row (S,) per state."""
+    """The rows of a policy: ``chosen`` (S,), one row per state."""
     moves, own = gather(row_ptr, chosen)
     return np.arange(len(chosen) + 1), own, successor[moves], expression[moves], reward[chosen]
 
 
 def _sweeps(rows: Rows, task: Task, p: np.ndarray, slope: np.ndarray, v: np.ndarray, g: np.ndarray) -> np.ndarray:
-    """Sweep v (S,) and g (S, d) until they settle, or as often as the horizon says; the rows (S,) taken last."""
+    """Sweep v (S,) and g (S, d) in place until they converge, or once per step of the horizon; return the rows (S,)."""
     horizon, d, (state_ptr, row_ptr, successor, expression, reward) = task.objective.horizon, g.shape[1], rows
     sweeps = int(np.clip(MOST_WORK / len(successor), FEWEST_SWEEPS, MOST_SWEEPS)) if horizon is None else horizon
     model = core.PointModel(
@@ -181,7 +181,7 @@ def _sweeps(rows: Rows, task: Task, p: np.ndarray, slope: np.ndarray, v: np.ndar
     )  # fmt: skip
     g_now, taken, scratch, change = np.ascontiguousarray(g), state_ptr[:-1].copy(), np.empty(d), np.empty(2)
     for _ in range(sweeps):
-        # with a horizon a step is made of the step before it, else of the newest numbers
+        # With a horizon each sweep reads the previous step's values, otherwise the newest ones.
         before = (v, g_now) if horizon is None else (v.copy(), g_now.copy())
         core.value_sweep(model, *before, v, g_now, scratch, taken, change)
         if horizon is None and (change <= SETTLED * np.array([np.abs(v).max(), np.abs(g_now).max(initial=0.0)])).all():

@@ -1,19 +1,19 @@
-"""Bets on the value: a slab that holds the truth at all times, at the price of one dimension instead of d.
+"""Bets on the value: a slab that contains the truth at all times, at the price of one dimension instead of d.
 
-Payoffs u_f > −1 of every expression f, told at marks and settled by the K_f steps labelled f and the N_f steps that
-could have been, win ln M_t(x) = Σ_marks Σ_f (K_f ln(1 + u_f) − N_f u_f f[x]) from who believes in x. Theorem, proof and
-how somebody else computes a slab again are in docs/guarantees.md. Betting u and −u, each at α/2, leaves the slabs
+Payoffs u_f > −1 of every expression f are fixed at marks and settled by the K_f steps labelled f out of the N_f steps
+that could have been. The log wealth against x is ln M_t(x) = Σ_marks Σ_f (K_f ln(1 + u_f) − N_f u_f f[x]); M_t is a
+supermartingale at the truth (docs/guarantees.md: proof, and how to recompute a slab). Betting ±u, each at α/2, gives
 
     Σ K ln(1 + u) − ln 2/α  ≤  Σ_f (Σ_marks N_f u_f) f[x]  ≤  ln 2/α − Σ K ln(1 − u)
 
-at every time t, all of them together with probability ≥ 1 − α; `payoffs` makes them narrow along the value's gradient.
+at all times t simultaneously with probability ≥ 1 − α; `payoffs` makes the slabs narrow along the value's gradient.
 """
 
 from __future__ import annotations
 
 import math
-import weakref
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import MOST_PARAMETERS, Counts, Mark
 from rpl_agent.evidence.ledger import OF_A_TABLE, WITH_BETS, WITHOUT_BETS, MainShares
-from rpl_agent.likelihood.bets.payoffs import Aim, hardest_ray, next_aim, payoffs
+from rpl_agent.likelihood.bets.payoffs import BetDirection, hardest_ray, next_direction, payoffs
 from rpl_agent.likelihood.blocks import is_blockwise
 from rpl_agent.likelihood.chart import JOINT_DIMENSION
 from rpl_agent.likelihood.outer import Rows
@@ -31,16 +31,16 @@ from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.objective import Objective, Task
 from rpl_agent.model.pmdp import ParametricMDP
 
-#: Nats given away, so that somebody who computes the payoffs with an arithmetic of his own finds no less.
+#: Slack in nats, so that payoffs recomputed in other arithmetic give slabs that are no wider.
 MARGIN = 2.0**-10
 
 
-class Money(NamedTuple):
-    """What was won until some moment.
+class Wealth(NamedTuple):
+    """Log wealth so far, as an affine function of the probabilities f: gain − coefficients·f, loss + coefficients·f.
 
     coefficients : (F,) Σ N_f u_f over the marks
-    gain, loss : of who bet u, Σ K ln(1 + u), and of who bet −u, Σ K ln(1 − u); both rounded down
-    error : how far the coefficients may be off by rounding, all of them together
+    gain, loss : Σ K ln(1 + u) from betting u, and Σ K ln(1 − u) from betting −u; both rounded down
+    error : bound on the total rounding error of the coefficients
     """
 
     coefficients: np.ndarray
@@ -48,13 +48,13 @@ class Money(NamedTuple):
     loss: float = 0.0
     error: float = 0.0
 
-    def after(self, payoff: np.ndarray, successes: np.ndarray, trials: np.ndarray) -> Money:
-        """With new successes and trials (F,) since the payoffs (F,) were told."""
+    def after(self, payoff: np.ndarray, successes: np.ndarray, trials: np.ndarray) -> Wealth:
+        """Settle new successes and trials (F,) since the payoffs (F,) were fixed."""
         seen = np.flatnonzero(successes)
         won, lost = (successes[seen] * np.log1p(sign * payoff[seen]) for sign in (1.0, -1.0))
         room, more = (len(seen) + 16.0) * UNIT_ROUNDOFF, trials * payoff
         size = float(np.abs(more).sum() + np.abs(self.coefficients).sum())
-        return Money(
+        return Wealth(
             self.coefficients + more,
             self.gain + float(won.sum()) - room * (float(np.abs(won).sum()) + abs(self.gain)),
             self.loss + float(lost.sum()) - room * (float(np.abs(lost).sum()) + abs(self.loss)),
@@ -70,11 +70,11 @@ class ValueSlab(NamedTuple):
     high: float
 
 
-_told: weakref.WeakKeyDictionary[Mark, dict[tuple[Objective, float], tuple[Aim, Money]]] = weakref.WeakKeyDictionary()
+_bets_at: WeakKeyDictionary[Mark, dict[tuple[Objective, float], tuple[BetDirection, Wealth]]] = WeakKeyDictionary()
 
 
 def bets_apply(pmdp: ParametricMDP, objective: Objective | None) -> bool:
-    """Whether there are bets: decided by the model and the objective alone, never by data."""
+    """Whether to bet: decided by the model and the objective alone, never by data."""
     if objective is None or is_blockwise(pmdp) or not supports(pmdp):
         return False
     if pmdp.num_parameters > (MOST_PARAMETERS if pmdp.table.is_affine else JOINT_DIMENSION):
@@ -84,7 +84,7 @@ def bets_apply(pmdp: ParametricMDP, objective: Objective | None) -> bool:
 
 
 def basis_of(pmdp: ParametricMDP, counts: Counts, objective: Objective | None) -> str:
-    """What the set rests on, "bets" on the value, "windows" alone, or a "table" without order."""
+    """What the set is based on: "bets" on the value, "windows" alone, or a "table" without order."""
     if counts.schedule == "table":
         return "table"
     return "bets" if counts.has_plan and bets_apply(pmdp, objective) else "windows"
@@ -97,30 +97,30 @@ def shares_of(pmdp: ParametricMDP, counts: Counts, objective: Objective | None) 
 
 
 def value_slabs(pmdp: ParametricMDP, counts: Counts, objective: Objective, alpha: float) -> list[ValueSlab]:
-    """Slabs that hold together with probability ≥ 1 − alpha: of every mark with bets before it, and of now."""
+    """Slabs that hold simultaneously with probability ≥ 1 − alpha: one per mark after the first, one for all data."""
     level, slabs = math.log(2.0 / alpha) * (1.0 + 4.0 * UNIT_ROUNDOFF), []
-    told, last, task = None, None, objective.resolve(pmdp)
+    current, last, task = None, None, objective.resolve(pmdp)
     for mark in counts.marks:
         if mark.progress > 0.0:
-            told, last = _next(pmdp, task, (objective, alpha), mark, last, told, level), mark
-            slabs.append(_slab(told[1], level))
-    if told is not None and last is not None and counts.total > last.total:
-        aim, money = told
-        slabs.append(_slab(money.after(payoffs(aim, level, last.progress), *_since(last, counts)), level))
+            current, last = _next(pmdp, task, (objective, alpha), mark, last, current, level), mark
+            slabs.append(_slab(current[1], level))
+    if current is not None and last is not None and counts.total > last.total:
+        direction, wealth = current
+        slabs.append(_slab(wealth.after(payoffs(direction, level, last.progress), *_since(last, counts)), level))
     return slabs[1:]  # nothing was bet before the first mark
 
 
-def farthest(
+def tightest_slabs(
     pmdp: ParametricMDP, counts: Counts, objective: Objective | None, alpha: float
 ) -> tuple[ValueSlab, ValueSlab] | None:
-    """The slabs whose upper and whose lower side go farthest along the ray in which the value is hardest to tell."""
+    """The slabs whose upper and lower sides are tightest along the ray in which the data say least about the value."""
     if objective is None or not alpha:
         return None
     slabs = [slab for slab in value_slabs(pmdp, counts, objective, alpha) if slab.coefficients.any()]
     if not slabs:
         return None
-    aim = _told[next(mark for mark in reversed(counts.marks) if mark.progress > 0.0)][objective, alpha][0]
-    middle, along = hardest_ray(pmdp, counts, aim)
+    direction = _bets_at[next(mark for mark in reversed(counts.marks) if mark.progress > 0.0)][objective, alpha][0]
+    middle, along = hardest_ray(pmdp, counts, direction)
     c = np.array([slab.coefficients for slab in slabs])
     here, slope = c @ middle, c @ along
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -131,17 +131,17 @@ def farthest(
 
 def _next(
     pmdp: ParametricMDP, task: Task, key: tuple[Objective, float], mark: Mark, last: Mark | None,
-    told: tuple[Aim, Money] | None, level: float,
-) -> tuple[Aim, Money]:  # fmt: skip
-    """The bets from a mark on, and the money so far; remembered with the mark."""
-    known = _told.setdefault(mark, {})
+    current: tuple[BetDirection, Wealth] | None, level: float,
+) -> tuple[BetDirection, Wealth]:  # fmt: skip
+    """The direction from a mark on, and the wealth at the mark; cached per mark."""
+    known = _bets_at.setdefault(mark, {})
     if key not in known:
-        if told is None or last is None:
-            before, money = None, Money(np.zeros(pmdp.num_expressions))
+        if current is None or last is None:
+            before, wealth = None, Wealth(np.zeros(pmdp.num_expressions))
         else:
-            before = told[0]
-            money = told[1].after(payoffs(before, level, last.progress), *_since(last, mark))
-        known[key] = next_aim(pmdp, task, mark, before), money
+            before = current[0]
+            wealth = current[1].after(payoffs(before, level, last.progress), *_since(last, mark))
+        known[key] = next_direction(pmdp, task, mark, before), wealth
     return known[key]
 
 
@@ -151,9 +151,9 @@ def _since(last: Mark, now: Mark | Counts) -> tuple[np.ndarray, np.ndarray]:
     return now.successes - last.successes, now.trials - last.trials
 
 
-def _slab(money: Money, level: float) -> ValueSlab:
-    room = level + MARGIN + money.error  # a probability is at most 1
-    return ValueSlab(money.coefficients, money.gain - room, room - money.loss)
+def _slab(wealth: Wealth, level: float) -> ValueSlab:
+    room = level + MARGIN + wealth.error  # errors are multiplied by probabilities, at most 1
+    return ValueSlab(wealth.coefficients, wealth.gain - room, room - wealth.loss)
 
 
 def slab_rows(pmdp: ParametricMDP, slab: ValueSlab) -> Rows:
@@ -171,7 +171,7 @@ def slab_rows(pmdp: ParametricMDP, slab: ValueSlab) -> Rows:
 def curved_rows(table: ExpressionTable, slab: ValueSlab, low: np.ndarray, high: np.ndarray) -> Rows:
     """The same for polynomials: rows in θ that hold for every θ of the slab in a box [low, high], (d,) each.
 
-    Around the centre Σ c_f f[θ] = q + g·t + t'Ct + rest (`model.taylor`); the last two are bounded over the box.
+    At the centre, Σ c_f f[θ] = q + g·t + t'Ct + rest (`model.algebra.taylor`); the last two are bounded over the box.
     """
     c, center = slab.coefficients, (low + high) / 2
     half = np.maximum(high - center, center - low) * (1.0 + 4.0 * UNIT_ROUNDOFF)
@@ -194,7 +194,7 @@ def side_rows(above: Rows, below: Rows) -> Rows:
 
 
 def _unit_rows(rows: np.ndarray, sides: np.ndarray, reach: np.ndarray) -> Rows:
-    """Rows of unit norm, for points of at most these sizes (r,)."""
+    """Normalise rows, with offsets that stay valid for points of magnitude ≤ reach (r,)."""
     norm = float(np.linalg.norm(rows[0])) or 1.0
     rows = rows / norm
     return rows, sides / norm + 8.0 * UNIT_ROUNDOFF * (np.abs(sides) / norm + np.abs(rows) @ reach)

@@ -18,7 +18,7 @@ import scipy
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import anytime, confidence_intervals
 from rpl_agent.evidence.ledger import per_event, split_main
-from rpl_agent.likelihood.bets.slabs import ValueSlab, curved_rows, farthest, shares_of, side_rows
+from rpl_agent.likelihood.bets.slabs import ValueSlab, curved_rows, shares_of, side_rows, tightest_slabs
 from rpl_agent.likelihood.blocks import domain_of_block, parameters_of_expressions
 from rpl_agent.likelihood.chart import JOINT_DIMENSION, ParameterChart, forms_chart
 from rpl_agent.likelihood.level_set import LevelSet
@@ -73,7 +73,7 @@ def curved_region(
     if len(blocks) == 1:
         inner, slabs = (
             _block_region(blocks[0], rows, counts, share, start),
-            farthest(pmdp, counts, objective, amounts.bets),
+            tightest_slabs(pmdp, counts, objective, amounts.bets),
         )
         return ParameterRegion(inner if slabs is None else _cut(inner, core.table, slabs), core.table)
     order = np.concatenate([block.parameters for block in blocks])

@@ -123,8 +123,8 @@ def _largest_of_products(
     if pmdp.table.num_monomials - 1 > MAX_RANK and pmdp.table.reduction.rank > MAX_RANK:
         return total, None
     x, seen = pmdp.table.reduction.coordinates(theta)[0], Observations.of(pmdp, own, counts.successes[own])
-    told = (seen.values(x) > 0.0).all() and (not len(own) or _cancellation(seen, x) < MAX_CANCELLATION)
-    return total, x if told else None
+    reliable = (seen.values(x) > 0.0).all() and (not len(own) or _cancellation(seen, x) < MAX_CANCELLATION)
+    return total, x if reliable else None
 
 
 def _form_boxes(core: ParametricMDP) -> list[tuple[ParameterBlock, ParameterChart | None]]:

@@ -13,9 +13,9 @@ from math import floor
 
 import numpy as np
 
+from rpl_agent.formats.prism.explore.code import column_of
 from rpl_agent.formats.prism.explore.explorer import DEADLOCK, Graph, Machine
 from rpl_agent.formats.prism.explore.probability import IntervalBounds, Pool, probability_ids, skeleton
-from rpl_agent.formats.prism.explore.tape import column_of
 from rpl_agent.formats.prism.language.derived import Box, exact_box, quotient_range
 from rpl_agent.formats.prism.language.grammar import NOWHERE, Position, PrismError
 from rpl_agent.formats.prism.language.scope import Program, RewardItem, StateVariable

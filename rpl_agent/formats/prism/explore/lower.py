@@ -1,4 +1,4 @@
-"""A resolved program as arrays that the compiled explorer runs: state codes, tapes of guards and updates, actions."""
+"""Lower a resolved program to the compiled explorer's arrays: state codes, bytecode of guards and updates, actions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rpl_agent._core import core
+from rpl_agent.formats.prism.explore.code import LIMIT, Bytecode, NotVectorisable, Projection, column_of, exact_values
 from rpl_agent.formats.prism.explore.probability import polynomial_terms
-from rpl_agent.formats.prism.explore.tape import LIMIT, NotVectorisable, Projection, Tape, column_of, exact_values
 from rpl_agent.formats.prism.language.grammar import PrismError
 from rpl_agent.formats.prism.language.scope import Command, Program, StateVariable, Update
 from rpl_agent.formats.prism.language.typed import Node
@@ -89,15 +89,15 @@ class Machine:
         self.commands: list[Command] = [c for module in program.modules for c in module]
         self.actions, self.alphabet = _synchronise(program)
         self.lookups: list[Lookup] = []
-        tapes, guards = self._guards()
+        bytecodes, guards = self._guards()
         chance: list[list[int]] = []
         assign: list[list[tuple[int, int]]] = []
         for command in self.commands:
-            tape = Tape(program.variables)
+            bytecode = Bytecode(program.variables)
             for update in command.updates:
-                chance.append(self._chance(update, tape))
-                assign.append([(index, self._step(value, tape)) for index, value in update.assignments])
-            tapes.append(tape)
+                chance.append(self._chance(update, bytecode))
+                assign.append([(index, self._step(value, bytecode)) for index, value in update.assignments])
+            bytecodes.append(bytecode)
         modules = [group for groups in self.alphabet for group in groups]
         lookups = [list(zip(k.projection.indices, _radices(k.projection), strict=True)) for k in self.lookups]
         self.code = core.Program(
@@ -105,7 +105,7 @@ class Machine:
             actions=len(self.actions), parts=max(map(len, self.alphabet), default=0),
             var_word=_ints(self.codec.word), var_shift=_ints(self.codec.shift), var_mask=_ints(self.codec.mask),
             var_size=_ints([v.size for v in program.variables]), var_low=_ints([v.low for v in program.variables]),
-            step=_ints([s for t in tapes for s in t.steps]), tape_ptr=_pointers([t.steps for t in tapes]),
+            step=_ints([s for t in bytecodes for s in t.steps]), code_ptr=_pointers([t.steps for t in bytecodes]),
             guard=_ints(guards), update_ptr=_pointers([c.updates for c in self.commands]),
             chance_ptr=_pointers(chance), chance=_ints([s for steps in chance for s in steps]),
             assign_ptr=_pointers(assign), assign=_ints([a for pairs in assign for a in pairs]).reshape(-1, 2),
@@ -114,32 +114,32 @@ class Machine:
             lookup=_ints([p for pairs in lookups for p in pairs]),
         )  # fmt: skip
 
-    def _guards(self) -> tuple[list[Tape], list[int]]:
-        tape = Tape(self.program.variables)
-        return [tape], [self._step(c.guard, tape) for c in self.commands]
+    def _guards(self) -> tuple[list[Bytecode], list[int]]:
+        bytecode = Bytecode(self.program.variables)
+        return [bytecode], [self._step(c.guard, bytecode) for c in self.commands]
 
-    def _step(self, node: Node, tape: Tape) -> int:
+    def _step(self, node: Node, bytecode: Bytecode) -> int:
         try:
-            return tape.value(node).slot
+            return bytecode.value(node).slot
         except NotVectorisable:
-            return self._lookup(node, tape, False)
+            return self._lookup(node, bytecode, False)
 
-    def _lookup(self, node: Node, tape: Tape, is_chance: bool) -> int:
+    def _lookup(self, node: Node, bytecode: Bytecode, is_chance: bool) -> int:
         projection = Projection(node.support, self.program.variables)
         if projection.size >= LIMIT:
             raise PrismError("this expression needs exact arithmetic over too many variables at once", node.position)
         self.lookups.append(Lookup(node, projection, is_chance))
-        return tape.emit(core.OP_LOOKUP, len(self.lookups) - 1)
+        return bytecode.emit(core.OP_LOOKUP, len(self.lookups) - 1)
 
-    def _chance(self, update: Update, tape: Tape) -> list[int]:
+    def _chance(self, update: Update, bytecode: Bytecode) -> list[int]:
         """Steps that are all zero where the update's probability is; none if it never is."""
         node = update.probability if update.upper is None else update.upper
         if node is None or (node.is_literal and node.value != 0):
             return []
         try:
-            terms = polynomial_terms(node, tape)
+            terms = polynomial_terms(node, bytecode)
         except NotVectorisable:
-            return [self._lookup(node, tape, True)]
+            return [self._lookup(node, bytecode, True)]
         return [t.slot for t in terms.values()]
 
 

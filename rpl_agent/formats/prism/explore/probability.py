@@ -19,7 +19,7 @@ from fractions import Fraction
 import numpy as np
 
 from rpl_agent.errors import ModelError, listed
-from rpl_agent.formats.prism.explore.tape import Columns, NotVectorisable, Projection, Scaled, Tape, exact_values
+from rpl_agent.formats.prism.explore.code import Bytecode, Columns, NotVectorisable, Projection, Scaled, exact_values
 from rpl_agent.formats.prism.language.derived import DerivedParameters
 from rpl_agent.formats.prism.language.grammar import PrismError
 from rpl_agent.formats.prism.language.scope import StateVariable
@@ -165,75 +165,75 @@ def probability_ids(
     if node.is_literal:
         return np.repeat(pool.intern(map(as_polynomial, exact_values(node, variables, [], 1))), n)
     some, inverse = Projection(node.support, variables).distinct(columns, n)
-    size, tape = int(inverse.max(initial=-1)) + 1, Tape(variables)
+    size, bytecode = int(inverse.max(initial=-1)) + 1, Bytecode(variables)
     try:
-        terms = polynomial_terms(node, tape)
+        terms = polynomial_terms(node, bytecode)
     except NotVectorisable:
         return pool.intern(map(pool.derived.named, exact_values(node, variables, some, size)))[inverse]
-    numerators = tape.run(some, list(terms.values()), size).T
+    numerators = bytecode.run(some, list(terms.values()), size).T
     rows, of = np.unique(numerators, axis=0, return_inverse=True)  # most states share their polynomials
     scales = [(monomial, term.denominator) for monomial, term in terms.items()]
     found = (Polynomial({m: Fraction(v, q) for v, (m, q) in zip(row, scales)}) for row in rows.tolist())
     return pool.intern(found)[of.reshape(-1)[inverse]]
 
 
-def polynomial_terms(node: Node, tape: Tape) -> dict[Monomial, Scaled]:
+def polynomial_terms(node: Node, bytecode: Bytecode) -> dict[Monomial, Scaled]:
     """An expression compiled to one scaled integer per monomial of its parameters."""
-    return _polynomial(node, tape, {})
+    return _polynomial(node, bytecode, {})
 
 
-def _polynomial(node: Node, tape: Tape, memo: dict[int, dict[Monomial, Scaled]]) -> dict[Monomial, Scaled]:
+def _polynomial(node: Node, bytecode: Bytecode, memo: dict[int, dict[Monomial, Scaled]]) -> dict[Monomial, Scaled]:
     if id(node) not in memo:
-        memo[id(node)] = _terms(node, tape, memo)
+        memo[id(node)] = _terms(node, bytecode, memo)
         if len(memo[id(node)]) > MAX_TERMS:
             raise PrismError(f"polynomial with more than {MAX_TERMS} terms", node.position)
     return memo[id(node)]
 
 
-def _terms(node: Node, tape: Tape, memo: dict[int, dict[Monomial, Scaled]]) -> dict[Monomial, Scaled]:
+def _terms(node: Node, bytecode: Bytecode, memo: dict[int, dict[Monomial, Scaled]]) -> dict[Monomial, Scaled]:
     if not node.parametric:
-        return {ONE: tape.value(node)}
+        return {ONE: bytecode.value(node)}
     if node.operator == "parameter":
-        return {((str(node.value), 1),): tape.constant(1)}
-    parts = [_polynomial(a, tape, memo) for a in node.arguments]
+        return {((str(node.value), 1),): bytecode.constant(1)}
+    parts = [_polynomial(a, bytecode, memo) for a in node.arguments]
     if node.operator == "+":
         grouped: dict[Monomial, list[Scaled]] = {}
         for part in parts:
             for monomial, value in part.items():
                 grouped.setdefault(monomial, []).append(value)
-        return {m: tape.add(values) for m, values in grouped.items()}
+        return {m: bytecode.add(values) for m, values in grouped.items()}
     if node.operator == "neg":
-        minus = tape.constant(-1)
-        return {m: tape.multiply(minus, v) for m, v in parts[0].items()}
+        minus = bytecode.constant(-1)
+        return {m: bytecode.multiply(minus, v) for m, v in parts[0].items()}
     if node.operator == "*":
         product = parts[0]
         for part in parts[1:]:
-            product = _product(product, part, tape)
+            product = _product(product, part, bytecode)
         return product
     if node.operator == "pow":
         if not node.arguments[1].is_literal:
             raise NotVectorisable  # which monomials occur depends on the state
-        product = {ONE: tape.constant(1)}
+        product = {ONE: bytecode.constant(1)}
         for _ in range(int(node.arguments[1].value)):
-            product = _product(product, parts[0], tape)
+            product = _product(product, parts[0], bytecode)
         return product
     if node.operator == "/":
         divisor = node.arguments[1]
         if not divisor.is_literal or divisor.value == 0:
             raise NotVectorisable
-        inverse = tape.constant(1 / Fraction(divisor.value))
-        return {m: tape.multiply(v, inverse) for m, v in parts[0].items()}
+        inverse = bytecode.constant(1 / Fraction(divisor.value))
+        return {m: bytecode.multiply(v, inverse) for m, v in parts[0].items()}
     assert node.operator == "?:"
-    zero = tape.constant(0)
+    zero = bytecode.constant(0)
     monomials = dict.fromkeys([*parts[1], *parts[2]])
-    return {m: tape.choose(node.arguments[0], parts[1].get(m, zero), parts[2].get(m, zero)) for m in monomials}
+    return {m: bytecode.choose(node.arguments[0], parts[1].get(m, zero), parts[2].get(m, zero)) for m in monomials}
 
 
-def _product(left: dict[Monomial, Scaled], right: dict[Monomial, Scaled], tape: Tape) -> dict[Monomial, Scaled]:
+def _product(left: dict[Monomial, Scaled], right: dict[Monomial, Scaled], bytecode: Bytecode) -> dict[Monomial, Scaled]:
     grouped: dict[Monomial, list[Scaled]] = {}
     for m1, v1 in left.items():
         for m2, v2 in right.items():
-            grouped.setdefault(times(m1, m2), []).append(tape.multiply(v1, v2))
+            grouped.setdefault(times(m1, m2), []).append(bytecode.multiply(v1, v2))
     if len(grouped) > MAX_TERMS:
         raise NotVectorisable
-    return {m: tape.add(values) for m, values in grouped.items()}
+    return {m: bytecode.add(values) for m, values in grouped.items()}

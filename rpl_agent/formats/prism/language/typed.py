@@ -4,7 +4,7 @@ Numbers are exact (int or Fraction), so a decimal literal means what it says. An
 polynomial as its value (`Polynomial`; see `derived` for divisions); everything that decides the *structure* of the
 model (guards, updates, bounds, conditions) must not depend on parameters.
 
-`evaluate` is the slow, obvious meaning of an expression in one state; `tape` compiles the same expressions.
+`evaluate` is the slow, obvious meaning of an expression in one state; `explore.code` compiles the same expressions.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ give it), together with bounds from the ranges of the variables. Where the bound
 where an operation is partial (division by a variable, ``mod`` by a possible zero), `NotVectorisable` sends the
 expression to the plain evaluator, which is asked once per distinct combination of the variables it depends on.
 
-A tape is a list of steps (operation, a, b, c); an argument is the number of an earlier step, or a plain number where
+Bytecode is a list of steps (operation, a, b, c). An argument is the index of an earlier step, or a plain number where
 the operation says so (core.h). The compiled core runs it: here over columns of states, in `explorer` state by state.
 """
 
@@ -45,7 +45,7 @@ class NotVectorisable(Exception):
 
 @dataclass(frozen=True)
 class Scaled:
-    """A value on the tape: its step, its denominator, and inclusive bounds of the numerator."""
+    """A value in the bytecode: its step, its denominator, and inclusive bounds of the numerator."""
 
     slot: int
     denominator: int
@@ -53,7 +53,7 @@ class Scaled:
     high: int
 
 
-class Tape:
+class Bytecode:
     """Straight-line program over state variables; equal steps are shared."""
 
     def __init__(self, variables: Sequence[StateVariable]):
@@ -70,7 +70,7 @@ class Tape:
         which = np.array([value.slot for value in values], dtype=np.int64)
         out = np.empty((len(which), n), dtype=np.int64)
         scratch = np.empty(len(step) + len(table), dtype=np.int64)
-        core.run_tapes(n, len(table), table, len(step), step, len(which), which, scratch, out)
+        core.run_code_columns(n, len(table), table, len(step), step, len(which), which, scratch, out)
         return out
 
     def emit(self, op: int, a: int, b: int = 0, c: int = 0) -> int:
@@ -284,15 +284,15 @@ def exact_values(node: Node, variables: Sequence[StateVariable], columns: Column
 
 def column_of(node: Node, variables: Sequence[StateVariable], columns: Columns, n: int) -> np.ndarray:
     """(n,) values of an expression without parameters: bool, int64, or float64, the exact value rounded once."""
-    tape = Tape(variables)
+    bytecode = Bytecode(variables)
     try:
-        value = tape.value(node)
+        value = bytecode.value(node)
     except NotVectorisable:
         some, inverse = Projection(node.support, variables).distinct(columns, n)
         kind = _KINDS[node.type]
         found = exact_values(node, variables, some, int(inverse.max(initial=-1)) + 1)
         return np.array([kind(v) for v in found], dtype=kind)[inverse]
-    whole = tape.run(columns, [value], n)[0]
+    whole = bytecode.run(columns, [value], n)[0]
     if node.type is not Type.DOUBLE:
         return whole.astype(_KINDS[node.type], copy=False)
     if max(-value.low, value.high, value.denominator) <= 2**53:
