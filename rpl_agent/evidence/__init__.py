@@ -1,1 +1,1 @@
-"""What was seen: counts, pooling, intervals, and the statistics of the confidence sets."""
+"""The data: counts, pooling, intervals, and the statistics of the confidence sets."""

@@ -1,10 +1,10 @@
-"""Two more confidence sets of the paper: L1 balls and the least-squares ellipsoid.
+"""Two more confidence sets from the paper: L1 balls and the least-squares ellipsoid.
 
 L1 balls around empirical row distributions (Weissman et al.), as linear rows in parameter space.
 
 P(‖p̂ − p‖₁ ≥ ε) ≤ (2^k − 2) e^{−nε²/2} for n trials of a distribution over k outcomes, n fixed in advance.
 Rows of the model that carry the same expressions are repetitions of one experiment and are pooled; successors
-of a row that carry the same expression are one outcome. Since probabilities sum to 1, ‖p − p̂‖₁ ≤ ε says
+of a row that carry the same expression are one outcome. Since probabilities sum to 1, ‖p − p̂‖₁ ≤ ε means
 
     p(A) ≤ p̂(A) + ε/2   for every set A of outcomes:
 
@@ -49,7 +49,7 @@ def row_types(pmdp: ParametricMDP) -> tuple[np.ndarray, np.ndarray]:
     salts = rng.integers(1, 2**63, size=(2, pmdp.num_expressions), dtype=np.uint64)
     length = np.diff(pmdp.row_ptr)
     keys = np.empty((pmdp.num_rows, 2), dtype=np.uint64)
-    for k in range(2):  # sums of random numbers per expression tell multisets apart
+    for k in range(2):  # sums of random numbers per expression distinguish multisets
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(salts[k][ordered], dtype=np.uint64)])
         keys[:, k] = sums[pmdp.row_ptr[1:]] - sums[pmdp.row_ptr[:-1]]
     _, first, kind = np.unique(keys, axis=0, return_index=True, return_inverse=True)
@@ -129,7 +129,7 @@ MAX_RANK = 512
 def least_squares(
     pmdp: ParametricMDP, counts: Counts, delta: float, *, ridge: float = RIDGE
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """(centre (r,), V (r, r), β) of the ellipsoid that holds the truth with probability ≥ 1 − δ."""
+    """(centre (r,), V (r, r), β) of the ellipsoid that contains the truth with probability ≥ 1 − δ."""
     check_delta(delta)
     table = pmdp.table
     rank = table.reduction.rank

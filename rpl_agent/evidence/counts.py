@@ -1,13 +1,13 @@
-"""Counts: what was seen, per (s, a, s') transition of the model, with snapshots for what is decided on the way.
+"""Counts of the model's (s, a, s') transitions, with snapshots for decisions made along the way.
 
 A `Mark` is a snapshot of the counts per expression taken at a stopping time s. The joint likelihood region
 (`rpl_agent.likelihood`) learns a prior from the data up to s and tests with the data after s, and bets on the value
-(`likelihood.bets`) are told at s and settled with the data after it. So marks belong to the data: they are taken
+(`likelihood.bets`) are placed at s and settled by the data after it. So marks belong to the data: they are taken
 when the data arrive and are part of every checkpoint.
 
-A window of the likelihood carries a weight, fixed no later than its mark, and all weights sum to at most 1: the region
-is built from the weighted *average* of the windows' e-processes, never from the best of them. A mark from which bets
-are made carries the share of the planned data that is over by then; they are sized for the end of the plan.
+A window of the likelihood has a weight, fixed no later than its mark, and all weights sum to at most 1: the region
+is built from the weighted *average* of the windows' e-processes, never from the best of them. A mark with bets also
+has the completed share of the planned data; bets are sized for the end of the plan.
 
 A table of counts without an order has no marks: nothing in it came before anything else.
 """
@@ -29,44 +29,44 @@ from rpl_agent.model import ParametricMDP
 FIRST_MARK = 64
 RATIO = 4
 MAX_MARKS = 12
-#: Split schedule with a planned total: marks at these shares of it, of equal weight. Averaging three windows beats
-#: the best single one by 1 % of the width, and by more where luck is bad (the window's estimate far from the prior's).
+#: Split schedule with a planned total: marks at these shares of it, with equal weights. Averaging three windows beats
+#: the best single one by 1 % of the width, and by more with bad luck (the window's estimate far from the prior's).
 SPLIT_MARKS = (0.04, 0.08, 0.16)
-#: Weight of the window that starts at the first sample, per schedule; the marks share the rest.
+#: Weight of the window that starts at the first sample, by schedule; the marks share the rest.
 ORIGIN_WEIGHT = {
     "geometric": 1 / (MAX_MARKS + 1), "planned": 1 / (MAX_MARKS + 1), "split": 0.01, "shares": 0.01, "table": 1.0,
 }  # fmt: skip
 SPLIT_WEIGHT = (1.0 - ORIGIN_WEIGHT["split"]) / len(SPLIT_MARKS)
-#: Shares of a plan at which bets are made anew. They get denser towards the end, where one of many looks succeeds.
+#: Shares of a plan at which new bets are placed. They get denser towards the end, when one of many looks succeeds.
 BET_SHARES = (0.01, 0.02, 0.035, *(1.0 - (1.0 - k / 40) ** 2 for k in range(1, 40)))
-#: Models with more expressions take every third of these marks: each stores two numbers per expression. With more
-#: parameters nobody bets.
+#: Models with more expressions take every third of these marks, because each stores two numbers per expression. With
+#: more parameters there are no bets.
 MANY_EXPRESSIONS, MOST_PARAMETERS = 2**14, 64
-#: Changes of a plan after which nobody counts on it: then bets are made anew when the data have grown by the root of
-#: 2, as if four times as many were to come.
+#: After this many changes a plan is ignored: new bets are placed whenever the data have grown by √2,
+#: as if four times as many were to come.
 TRUSTED, BET_GROWTH, NO_PLAN = 2, 2.0**0.5, 0.25
-#: Share of what is left of the weight that an explicit mark takes when the caller gives none.
+#: Share of the remaining weight that an explicit mark takes by default.
 EXPLICIT_SHARE = 0.97
 _SCHEDULES = tuple(ORIGIN_WEIGHT)
-#: The largest total: every count is then a float64 without rounding, and no sum of counts overflows.
+#: The largest total: every count is an exact float64, and no sum of counts overflows.
 MOST = 2**53
-#: `locate` without a transition: an action that is not enabled, a state that the row does not lead to
-#: (both as in core.h), one that it leads to on several ways.
+#: Results of `locate` without a transition: an action that is not enabled, a state that the row does not lead to
+#: (both as in core.h), a state that it leads to in several ways.
 NO_ROW, NO_SUCCESSOR, AMBIGUOUS = -1, -2, -3
 
 
-@dataclass(frozen=True, eq=False)  # identity: what is derived from a mark is cached by it
+@dataclass(frozen=True, eq=False)  # compared by identity: what is derived from a mark is cached by it
 class Mark:
     """Snapshot at a stopping time.
 
     Attributes
     ----------
-    total : transitions seen so far
-    successes : (F,) of them, those labelled with each expression
-    weight : of the likelihood window that starts here; 0: none does
-    progress : share of the planned data that is over, for the bets that are made here; 0: none are
-    trials : (F,) how often each expression could have been seen (successors with it, in the rows that were visited);
-        None where no bets are made
+    total : transitions so far
+    successes : (F,) transitions labelled with each expression
+    weight : of the likelihood window that starts here; 0 for none
+    progress : completed share of the planned data, for the bets placed here; 0 for none
+    trials : (F,) how often each expression could have been observed (successors with it, in the visited rows);
+        None without bets
     """
 
     total: int
@@ -77,7 +77,7 @@ class Mark:
 
 
 class _Due(NamedTuple):
-    """A mark that is taken when the total reaches ``total``."""
+    """A mark to take when the total reaches ``total``."""
 
     total: int
     weight: float
@@ -89,17 +89,17 @@ class Counts:
 
     Parameters
     ----------
-    pmdp : the model; a transition it does not have is an error, never dropped.
-    schedule : when marks are taken.
-        ``"geometric"``: by itself, for data whose end nobody knows; no bets.
+    pmdp : the model; a transition that it does not have is an error, never dropped.
+    schedule : when to take marks.
+        ``"geometric"``: automatically, for data of unknown length; no bets.
         ``"planned"``: as before for the likelihood's windows; for bets by the caller, who knows how far the plan is
         (`bet`).
-        ``"split"``: by itself at shares of the ``planned`` number of transitions, bets included; without a plan by
+        ``"split"``: automatically at shares of the ``planned`` number of transitions, bets included; without a plan by
         the caller, for windows only.
-        ``"shares"``: by the caller, for both, who knows the share of the data that is over (`mark`).
+        ``"shares"``: by the caller, for both, who knows the completed share of the data (`mark`).
         ``"table"``: never; the data have no order.
-        None: geometric if the first data are steps in their order, a table if they are several at once.
-    planned : number of transitions that are expected (split only). Any number is sound; a good one is tight.
+        None: geometric if the first data are single steps, a table if they are several at once.
+    planned : expected number of transitions (split only). Any number is sound; a good one is tight.
 
     >>> import rpl_envs
     >>> counts = Counts(rpl_envs.benchmark("Betting-25").pmdp)
@@ -127,16 +127,16 @@ class Counts:
         indices = self._locate([state], [action], [successor])
         if not isinstance(n, int | np.integer) or n < 0:
             raise DataError(f"negative count {n}" if n < 0 else f"count {n} is not a whole number")
-        self.schedule = self.schedule or ("geometric" if n == 1 else "table")  # several at once were sorted by outcome
+        self.schedule = self.schedule or ("geometric" if n == 1 else "table")  # several at once have lost their order
         self._add_sparse(indices, int(n))
         self._mark_if_due()
 
     def add_many(self, states: ArrayLike, actions: ArrayLike, successors: ArrayLike) -> None:
-        """Steps in the order they happened, arrays (n,); marks fall due exactly where they should."""
+        """Add steps in the order in which they happened, arrays (n,); takes marks exactly where they are due."""
         self._add_in_order(self._locate(states, actions, successors))
 
     def add_transitions(self, transitions: ArrayLike) -> None:
-        """The same for steps that are given as numbers (n,) of the model's transitions."""
+        """The same for steps given as ids (n,) of the model's transitions."""
         indices = np.atleast_1d(np.asarray(transitions))
         if indices.ndim != 1 or (indices.dtype.kind not in "iu" and indices.size):
             raise DataError("transitions must be a flat array of whole numbers")
@@ -156,10 +156,10 @@ class Counts:
             begin = end
 
     def add_batch(self, transition_counts: np.ndarray) -> None:
-        """Counts (T,) of one batch, e.g. from the simulator; a mark may fall due after it.
+        """Add the counts (T,) of one batch, e.g. from the simulator; a mark may be due after it.
 
         The sampling policy within the batch may depend on anything, as long as the batch was collected
-        after everything that is already in here.
+        after all data that are already in this table.
         """
         self.schedule = self.schedule or "table"
         batch = np.asarray(transition_counts)
@@ -178,7 +178,7 @@ class Counts:
         self._mark_if_due()
 
     def merge(self, other: Counts) -> None:
-        """Append another table's data, as data that came after ours; its own marks are not kept.
+        """Append another table's data as if they came after ours; its own marks are not kept.
 
         Sound if neither table's sampling used the other's data (parallel workers between two
         synchronisations), or if the other's data really came later.
@@ -205,13 +205,13 @@ class Counts:
 
     @property
     def trials(self) -> np.ndarray:
-        """(F,) how often each expression could have been seen: successors with it in the rows that were visited."""
+        """(F,) how often each expression could have been observed: successors with it in the visited rows."""
         visits = self.row_totals[self.pmdp.transition_row].astype(float)  # exact: a table counts up to 2^53
         return np.bincount(self.pmdp.expression, visits, self.pmdp.num_expressions).astype(np.int64)
 
     @property
     def has_plan(self) -> bool:
-        """Whether bets can be sized: somebody knows, as data come, how many there will be."""
+        """Whether bets can be sized: the number of data to come is known along the way."""
         return self.schedule in ("planned", "shares") or self.planned is not None
 
     @property
@@ -221,32 +221,32 @@ class Counts:
 
     # ------------------------------------------------------------------ marks
     def mark(self, weight: float | None = None, progress: float = 0.0) -> Mark:
-        """Snapshot now. To be valid the moment must not depend on data that are added later.
+        """Take a snapshot now. For validity, the time must not depend on data that are added later.
 
         Parameters
         ----------
         weight : share of the confidence budget's weight given to the window that starts here; by default
             almost all of what is left.
-        progress : share of all data that is over by now, as far as anybody can know; bets on the value are sized for
-            the rest. Any share is sound, a good one is tight; 0 makes no bets.
+        progress : completed share of all data, as far as can be known; bets on the value are sized for
+            the rest. Any share is sound, a good one is tight; 0 places no bets.
         """
         if self.schedule == "table":
             raise DataError("a table of counts has no order to mark: Counts(pmdp, schedule='split') has")
-        self.schedule = self.schedule or "split"  # whoever marks knows the order
+        self.schedule = self.schedule or "split"  # the caller knows the order
         left = 1.0 - self.origin_weight - sum(m.weight for m in self.marks)
         weight = EXPLICIT_SHARE * left if weight is None else float(weight)
         if not (0.0 < weight or progress > 0.0 == weight) or weight > left + 1e-12:
             raise DataError(f"mark of weight {weight}: the weights left sum to {left:.6g}")
         if not 0.0 <= progress <= 1.0:
-            raise DataError(f"progress {progress} is no share of a plan")
+            raise DataError(f"progress {progress} is not between 0 and 1")
         return self._append(self.total, self.successes, weight, float(progress), self.trials if progress else None)
 
     def bet(self, progress: float) -> bool:
-        """Mark for bets if one of `BET_SHARES` was passed since the last such mark; whether it was taken.
+        """Take a mark for bets if one of `BET_SHARES` was passed since the last one; return whether it was taken.
 
-        For schedules whose plan the caller knows: call it whenever it is convenient, with the share that is over. A
-        smaller share than before means a new plan, and the end of a plan that goes on asks for one. Who has changed the
-        plan twice is not believed a third time.
+        For schedules whose plan the caller knows: call it whenever convenient, with the completed share. A
+        smaller share than before means a new plan, and so do data beyond the end of a plan. After two changes
+        the plan is ignored.
         """
         if self.total == 0 or not 0.0 < progress < 1.0:
             return False
@@ -265,7 +265,7 @@ class Counts:
 
     @property
     def _schedule(self) -> list[_Due]:
-        """Marks that this table takes by itself, in their order."""
+        """Marks that this table takes automatically, in order."""
         if self.schedule in ("geometric", "planned"):
             return [_Due(FIRST_MARK * RATIO**j, ORIGIN_WEIGHT["geometric"], 0.0) for j in range(MAX_MARKS)]
         if self.planned is None:
@@ -279,7 +279,7 @@ class Counts:
         return next((due.total for due in self._schedule if due.total > reached), None)
 
     def _mark_if_due(self) -> None:
-        """Marks that one batch jumped over are taken as one."""
+        """Take all marks that one batch jumped over as one."""
         reached = self.marks[-1].total if self.marks else 0
         due = [due for due in self._schedule if reached < due.total <= self.total]
         if due:
@@ -318,7 +318,7 @@ class Counts:
 
     @classmethod
     def from_arrays(cls, pmdp: ParametricMDP, arrays: dict[str, np.ndarray]) -> Counts:
-        """Inverse of `to_arrays`; marks that do not fit the model or the data are an error."""
+        """Inverse of `to_arrays`; raises DataError if marks do not fit the model or the data."""
         counts = cls(pmdp, schedule=str(arrays["schedule"]) or None, planned=int(arrays.get("planned", 0)) or None)
         counts._set_transitions(np.asarray(arrays["transitions"]))
         totals = arrays["mark_totals"].tolist()
@@ -336,7 +336,7 @@ class Counts:
     def _restore_mark(
         self, total: int, successes: np.ndarray, weight: float, progress: float, trials: np.ndarray | None
     ) -> None:
-        """Append a mark of a file: one that this table could have taken, with the weight that its schedule gives."""
+        """Append a mark from a file, if this table could have taken it with the weight that its schedule gives."""
         last, none = self.marks[-1] if self.marks else None, np.zeros_like(self.successes)
         last_trials = next((m.trials for m in reversed(self.marks) if m.trials is not None), none)
         for before, found, now in (
@@ -358,7 +358,7 @@ class Counts:
     # ------------------------------------------------------------------ inside
     def _set_transitions(self, transitions: np.ndarray) -> None:
         schedule, planned = self.schedule, self.planned
-        self.schedule, self.planned = "split", None  # restoring data takes no marks
+        self.schedule, self.planned = "split", None  # takes no marks while restoring data
         self.add_batch(transitions)
         self.schedule, self.planned = schedule, planned
 
@@ -366,7 +366,7 @@ class Counts:
         """Amounts ≥ 0, one for each index or the same for all."""
         more = float(np.sum(amounts, dtype=float)) if np.ndim(amounts) else len(indices) * amounts
         if more > MOST - self.total:
-            raise DataError(f"{more:.6g} more transitions: a table counts up to 2^53, as far as floats are exact")
+            raise DataError(f"{more:.6g} more transitions: a table counts up to 2^53, the limit of exact floats")
         amounts = amounts.astype(np.int64) if isinstance(amounts, np.ndarray) else amounts
         np.add.at(self.transitions, indices, amounts)
         np.add.at(self.successes, self.pmdp.expression[indices], amounts)
@@ -394,7 +394,7 @@ class Counts:
             return f"action {action} was observed in {state}, but the model does not enable it there"
         target = p.state_name(s2) if 0 <= s2 < p.num_states else f"state {s2}"
         if reason == AMBIGUOUS:
-            return f"{state} --{action}--> {target} happens on several ways, and only the reward tells them apart"
+            return f"{state} --{action}--> {target} happens in several ways that only the reward distinguishes"
         return f"observed {state} --{action}--> {target}, which has probability zero in the model"
 
     def _describe(self, t: int) -> str:
@@ -405,7 +405,7 @@ class Counts:
 
 
 def bet_shares(pmdp: ParametricMDP) -> tuple[float, ...]:
-    """The shares of a plan at which bets are made anew in this model."""
+    """The shares of a plan at which new bets are placed for this model."""
     if pmdp.num_parameters > MOST_PARAMETERS:
         return ()
     return BET_SHARES if pmdp.num_expressions <= MANY_EXPRESSIONS else BET_SHARES[::3]
@@ -417,9 +417,9 @@ def next_share(pmdp: ParametricMDP, progress: float) -> float:
 
 
 def locate(pmdp: ParametricMDP, states: np.ndarray, actions: np.ndarray, successors: np.ndarray) -> np.ndarray:
-    """(n,) the transition of each record; NO_ROW, NO_SUCCESSOR or AMBIGUOUS where there is none to be found.
+    """(n,) the transition of each record; NO_ROW, NO_SUCCESSOR or AMBIGUOUS if there is none.
 
-    Successors are those of the transitions, or the states that are seen behind silent ones.
+    Successors are those of the transitions, or the visible states behind silent ones.
     """
 
     def found(targets: np.ndarray) -> np.ndarray:

@@ -3,13 +3,13 @@
 K successes in N trials, γ the error allowed for one interval:
 
 - ``clopper-pearson`` (the paper's choice): exact beta quantiles, γ/2 per side. *Fixed N only*: not valid
-  when the data decide how much data there is, which is what an adaptive agent does.
+  when the data decide how much data there is, as with an adaptive agent.
 - ``anytime`` (the default for intervals): {p : log M(p) < ln 1/γ} for the Beta(½, ½) mixture martingale
 
       log M(p) = ln B(K+½, N−K+½) − ln B(½, ½) − K ln p − (N−K) ln(1−p).
 
-  M is a non-negative martingale under p whatever rule decides about the next trial, so by Ville's
-  inequality the interval holds at all times together. Price: 1.15-1.3 times the width.
+  M is a non-negative martingale under p whatever rule decides on the next trial, so by Ville's
+  inequality the interval holds at all times simultaneously. Price: 1.15-1.3 times the width.
 - ``hoeffding``: p̂ ± √(ln(2/γ) / 2N). Fixed N only.
 """
 
@@ -42,14 +42,14 @@ def clopper_pearson(successes: ArrayLike, trials: ArrayLike, gamma: float) -> tu
     some = k > 0
     lower[some] = scipy.special.betaincinv(k[some], n[some] - k[some] + 1.0, gamma / 2.0)
     some = k < n
-    # the complementary inverse keeps a small γ accurate where 1 − γ/2 would round it away
+    # The complementary inverse keeps a small γ accurate where 1 − γ/2 would round it away.
     upper[some] = scipy.special.betainccinv(k[some] + 1.0, n[some] - k[some], gamma / 2.0)
-    # quantiles below 1e-150 may not be found: nothing is known on that side
+    # Quantiles below 1e-150 may not be found: use the trivial bound on that side.
     return _outward(np.nan_to_num(lower, nan=0.0), np.nan_to_num(upper, nan=1.0))
 
 
 def anytime(successes: ArrayLike, trials: ArrayLike, gamma: float) -> tuple[np.ndarray, np.ndarray]:
-    """Interval valid at all times together; l = 0 where K = 0 and u = 1 where K = N."""
+    """Interval valid at all times simultaneously; l = 0 if K = 0 and u = 1 if K = N."""
     k, n = _check(successes, trials, gamma)
     lower, upper = np.empty(k.shape), np.empty(k.shape)
     core.anytime_bounds(k.size, k, n, -np.log(gamma), lower, upper)
@@ -72,7 +72,7 @@ def confidence_intervals(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Simultaneous intervals per expression, (lower, upper) each (F,).
 
-    δ is divided over the distinct non-constant events of the model; constants are exact, expressions that
+    δ is divided over the distinct non-constant events of the model; constants are exact, and expressions that
     were never observed get [0, 1].
     """
     check_delta(delta)
@@ -80,7 +80,7 @@ def confidence_intervals(
 
 
 def event_intervals(pmdp: ParametricMDP, counts: Counts, method: str, gamma: float) -> tuple[np.ndarray, np.ndarray]:
-    """Intervals per expression, (lower, upper) each (F,), where every event may fail with probability γ."""
+    """Intervals per expression, (lower, upper) each (F,), each with error probability γ per event."""
     function = _function(method)
     table = event_table(pmdp)
     if table.num_events == 0:
@@ -94,10 +94,10 @@ def event_intervals(pmdp: ParametricMDP, counts: Counts, method: str, gamma: flo
 def untied_intervals(
     pmdp: ParametricMDP, counts: Counts, method: str = "anytime", delta: float = 1e-3
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Intervals per transition, (lower, upper) each (T,), that trust nothing but the model's graph.
+    """Intervals per transition, (lower, upper) each (T,), that rely only on the model's graph.
 
-    The fallback when the expressions are refuted by the data: every row with two or more successors is
-    learned on its own, constants included; a two-successor row is one event.
+    The fallback if the data refute the expressions: every row with two or more successors is
+    learned separately, constants included; a two-successor row is one event.
     """
     function = _function(method)
     check_delta(delta)

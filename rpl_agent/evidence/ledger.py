@@ -3,11 +3,11 @@
     δ  ≥  (bets + level set + intervals) + fallback + refutation
 
 - *bets*, *level set* and *intervals*: the configured confidence set, `main`. The joint likelihood divides it further
-  (`split_main`): most of it goes to bets on the value where there are any, else to its level set, and a little to
-  union-bounded intervals that the set is intersected with. Every other set takes it as a whole.
-- *fallback*: intervals per transition that trust nothing but the model's graph, used if no parameter fits the data or
-  if the model is refuted. They are valid on an event of their own, so it does not matter how the choice is made.
-- *refutation*: the statement "the model is refuted" is made when an e-value reaches 1 / refutation.
+  (`split_main`): most of it goes to bets on the value if there are any, else to its level set, and a little to
+  union-bounded intervals that the set is intersected with. Every other set uses it undivided.
+- *fallback*: intervals per transition that rely only on the model's graph, used if no parameter fits the data or
+  if the model is refuted. They hold on an event of their own, so how the choice is made does not matter.
+- *refutation*: the model is declared refuted when an e-value reaches 1 / refutation.
 
 An unknown initial distribution is one more row of the model and needs no share: its data enter the same set. The union
 over an interval set's events is the second and last kind of division, `per_event`.
@@ -23,33 +23,33 @@ import numpy as np
 
 from rpl_agent.errors import DataError
 
-#: Shares of δ. They sum to a little less than 1: the rest pays for the rounding of `per_event`.
+#: Shares of δ. They sum to slightly less than 1: the rest covers the rounding of `per_event`.
 MAIN_SHARE, FALLBACK_SHARE, REFUTATION_SHARE = 0.95, 0.00999, 0.04
-#: Of all of δ, what paths get where they are counted beside transitions: each needs few samples more than alone.
+#: The share of δ for paths where they are counted beside transitions: each needs only a few more samples than alone.
 PATH_SHARE = 0.5
 
 
 class MainShares(NamedTuple):
-    """How the likelihood divides what the confidence set may spend."""
+    """How the likelihood divides the share of the confidence set."""
 
     bets: float
     level_set: float
     intervals: float
 
 
-#: With bets the level set bounds what they leave open, and early data; intervals matter for small data only. A table
-#: without an order has one window, which pays for a prior that knows nothing: intervals are as good.
+#: With bets, the level set bounds what they leave open, and early data; intervals matter for few data only. A table
+#: without order has one window with an uninformed prior, so intervals are as good.
 WITH_BETS = MainShares(0.76, 0.22, 0.019)
 WITHOUT_BETS = MainShares(0.0, 0.97, 0.029)
 OF_A_TABLE = MainShares(0.0, 0.5, 0.499)
 
-#: The least δ: its shares for 10^40 events are numbers of full precision, for which quantiles can be computed.
+#: The least δ: its shares for 10^40 events keep full precision, and their quantiles can be computed.
 LEAST_DELTA = 1e-100
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """Amounts of one δ, each the error probability of one statement; asserted to sum to at most δ, exactly."""
+    """Shares of one δ, each the error probability of one statement; checked to sum to at most δ, exactly."""
 
     delta: float
     main: float
@@ -58,7 +58,7 @@ class Ledger:
 
     @classmethod
     def of(cls, delta: float) -> Ledger:
-        """δ divided by the shares above."""
+        """Divide δ by the shares above."""
         check_delta(delta, LEAST_DELTA)
         return cls(delta, delta * MAIN_SHARE, delta * FALLBACK_SHARE, delta * REFUTATION_SHARE)
 
@@ -67,7 +67,7 @@ class Ledger:
 
 
 def split_main(main: float, shares: MainShares) -> MainShares:
-    """The amounts of the likelihood's parts."""
+    """Divide the main share among the likelihood's parts."""
     parts = MainShares(*(share * main for share in shares))
     _check(parts, main)
     return parts
@@ -79,18 +79,18 @@ def _check(parts: tuple[float, ...], whole: float) -> None:
 
 
 def split_paths(delta: float) -> tuple[float, float]:
-    """(model, paths): what certificates may spend where the paths of a chain are bounded beside them (`paths`)."""
+    """(model, paths): the shares of certificates and of bounds from a chain's paths (`paths`)."""
     check_delta(delta, LEAST_DELTA)
     return (1.0 - PATH_SHARE) * delta, PATH_SHARE * delta
 
 
 def per_event(delta: float, events: int) -> float:
-    """The error γ of each of ``events`` intervals that hold together except with probability δ (the union bound)."""
+    """The error γ of each of ``events`` intervals that hold simultaneously except with probability δ (union bound)."""
     return delta / max(events, 1)
 
 
 def check_delta(delta: float, least: float = 0.0) -> None:
-    """δ must be a probability strictly between 0 and 1, and at least ``least`` where it is to be divided."""
+    """Check that 0 < δ < 1, and that δ is at least ``least`` if it is to be divided."""
     if not (isinstance(delta, (int, float, np.floating)) and 0.0 < delta < 1.0):
         raise DataError(f"delta = {delta!r} must lie strictly between 0 and 1")
     if delta < least:

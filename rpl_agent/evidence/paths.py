@@ -1,14 +1,14 @@
-"""Paths of a chain as tosses of one coin: bounds of a probability that hold at all times, with no model behind them.
+"""Bounds on a probability from paths of a chain: valid at all times, without a model.
 
-k of n paths reach the target, each with probability p whatever came before. Likelihood ratios against p, of a fixed
-coin q = p + h and of one drawn from Beta(1/2, 1/2), are martingales that begin at 1, and so is their average
+k of n paths reach the target, each with probability p given the past. Likelihood ratios against p, of a fixed
+coin q = p + h and of one drawn from Beta(1/2, 1/2), are martingales that start at 1, and so is their average
 
     M_n(p) = a (q/p)^k ((1 − q)/(1 − p))^(n − k) + (1 − a) B(k + 1/2, n − k + 1/2) / (B(1/2, 1/2) p^k (1 − p)^(n − k)):
 
-with probability ≥ 1 − δ it never reaches 1/δ (Ville). The first term is the best there is where k/n is p + h, that is,
-when a bound h below k/n is due; the second is good at all times. Both fall in p up to k/n, so that what is excluded
-there is an interval, and rise in k: where it is not known how some paths end, the lower bound counts them as failures.
-The upper bound is one minus the lower bound of failing. Each of the two has δ/2.
+with probability ≥ 1 − δ it never reaches 1/δ (Ville). The first term is optimal where k/n is p + h, that is,
+when a bound h below k/n is due; the second is good at all times. Both fall in p up to k/n, so the excluded values
+there form an interval, and rise in k: if the end of some paths is unknown, the lower bound counts them as failures.
+The upper bound is one minus the lower bound on failing. Each of the two has δ/2.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import math
 
 from rpl_agent.evidence.ledger import check_delta
 
-#: a: what the coin for the planned width gets
+#: a: the weight of the coin for the planned width
 PLANNED_SHARE = 0.9
-#: more than the logarithms and Γ functions of M are off by, relative to their sizes
+#: larger than the relative error of the logarithms and Γ functions in M
 ROUNDING = 1e-12
-#: halvings until neighbours among the floats
+#: bisections until adjacent floats
 HALVINGS = 80
 
 
 def reach_bounds(reached: int, failed: int, paths: int, delta: float, width: float) -> tuple[float, float]:
-    """(lower, upper) of the probability to reach, where some of the paths did, and some never will.
+    """(lower, upper) bounds on the probability to reach the target, given how many paths reached it or never will.
 
-    width : upper − lower that is planned for, fixed before the first path; any number in (0, 1) is sound.
+    width : planned upper − lower, fixed before the first path; any number in (0, 1) is sound.
     """
     check_delta(delta)
     level, half = math.log(2.0 / delta), width / 2
@@ -37,7 +37,7 @@ def reach_bounds(reached: int, failed: int, paths: int, delta: float, width: flo
 
 
 def _least(k: int, n: int, level: float, h: float) -> float:
-    """A number below every q ≤ k/n with ln M_n(q) < level; rounding makes it less."""
+    """A number below every q ≤ k/n with ln M_n(q) < level; rounding makes it smaller."""
     if k <= 0:
         return 0.0
     mixture = math.lgamma(k + 0.5) + math.lgamma(n - k + 0.5) - math.lgamma(n + 1.0) - math.log(math.pi)
@@ -46,7 +46,7 @@ def _least(k: int, n: int, level: float, h: float) -> float:
     def is_excluded(p: float) -> bool:
         rest = (n - k) * math.log1p(-p) if n > k else 0.0
         found = math.log1p(-PLANNED_SHARE) + mixture - k * math.log(p) - rest
-        if p + h < 1.0:  # beyond, the planned coin gets nothing
+        if p + h < 1.0:  # otherwise the planned coin gets nothing
             more = k * math.log1p(h / p) + (n - k) * math.log1p(-h / (1.0 - p)) + math.log(PLANNED_SHARE)
             found = max(found, more) + math.log1p(math.exp(-abs(found - more)))
         return found > level * (1.0 + ROUNDING)

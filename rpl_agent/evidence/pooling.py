@@ -7,7 +7,7 @@ App. C). Two refinements:
 - A row that carries f on k successors observes one event of probability k·f, not k independent ones.
 
 A *group* is a pair (expression, multiplicity); groups whose probabilities are equal, or complementary, as
-exact polynomials are one *event*. Constant expressions are no events: nothing is unknown about them.
+exact polynomials are one *event*. Constant expressions are not events: nothing about them is unknown.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class EventTable:
 
     Attributes
     ----------
-    num_events : E, over which the union bound runs
+    num_events : E, the size of the union bound
     group_of : (T,) group of every transition
-    expression, multiplicity : (G,) what a group is
+    expression, multiplicity : (G,) the pair that defines a group
     event_of : (G,) event of a group, −1 for constants
-    positive : (G,) whether the group is its event or the complement of it
+    positive : (G,) whether the group is its event or the complement
     """
 
     def __init__(self, pmdp: ParametricMDP):
@@ -67,7 +67,7 @@ class EventTable:
         self.expression, self.multiplicity = keys // width, keys % width
         group_of = np.full(pmdp.num_transitions, -1)
         group_of[first] = group
-        # later places of a repeated expression join the group of the first place in their row
+        # Later occurrences of an expression in a row join the group of its first.
         row = np.repeat(np.arange(pmdp.num_rows), np.diff(pmdp.row_ptr))
         pair = row * np.int64(pmdp.num_expressions) + pmdp.expression
         order = np.argsort(pair[first])
@@ -76,7 +76,7 @@ class EventTable:
         self.group_of = read_only(group_of, np.int32)
 
     def pool(self, counts: Counts) -> Evidence:
-        """One compiled pass over the model."""
+        """Pool counts in one compiled pass over the model."""
         successes, trials = np.zeros(self.num_events, dtype=np.int64), np.zeros(self.num_events, dtype=np.int64)
         scratch = np.zeros(len(self.expression), dtype=np.int64), np.full(self.num_events, -1)
         core.pool_events(
@@ -88,28 +88,28 @@ class EventTable:
     def per_expression(
         self, lower: np.ndarray, upper: np.ndarray, table: ExpressionTable
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Event intervals (E,) as expression intervals (F,): known for constants, [0, 1] if never in a row."""
+        """Event intervals (E,) as expression intervals (F,): exact for constants, [0, 1] if never in a row."""
         least, most = table.constant_bounds
         low, high = np.where(table.is_constant, least, 0.0), np.where(table.is_constant, most, 1.0)
         used = np.flatnonzero(self.event_of >= 0)
         e, k = self.event_of[used], self.multiplicity[used]
         event_low = np.where(self.positive[used], lower[e], 1.0 - upper[e])
         event_high = np.where(self.positive[used], upper[e], 1.0 - lower[e])
-        # an expression with several multiplicities satisfies all of its events' intervals
+        # An expression with several multiplicities satisfies the intervals of all its events.
         np.maximum.at(low, self.expression[used], np.where(k > 1, np.nextafter(event_low / k, 0.0), event_low))
         np.minimum.at(high, self.expression[used], np.where(k > 1, np.nextafter(event_high / k, 1.0), event_high))
         return low, high
 
 
 def multiplicities(row_ptr: np.ndarray, expression: np.ndarray, size: int) -> np.ndarray:
-    """(T,) how many successors of its row carry a transition's expression < size, at its first place; 0 at others."""
+    """(T,) how many successors of its row carry a transition's expression < size, at its first occurrence; else 0."""
     multiplicity, scratch = np.empty(len(expression), np.int32), (np.full(size, -1), np.empty(size, np.int64))
     core.multiplicities(len(row_ptr) - 1, row_ptr, expression, *scratch, multiplicity)
     return multiplicity
 
 
 def event_table(pmdp: ParametricMDP) -> EventTable:
-    """The model's `EventTable`, cached for as long as the model lives."""
+    """The model's `EventTable`, cached with the model."""
     return cached_on(pmdp, "event table", EventTable)
 
 
@@ -119,7 +119,7 @@ def pool(counts: Counts) -> Evidence:
 
 
 def _simple_events(table: ExpressionTable, present: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Events where every multiplicity is 1: pair each expression with its complement."""
+    """Events if every multiplicity is 1: pair each expression with its complement."""
     ids = np.arange(table.num_expressions)
     complement = table.complement
     partner = np.where((complement >= 0) & present[complement], complement, ids)

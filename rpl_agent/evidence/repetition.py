@@ -1,16 +1,16 @@
-"""Chance that repeats itself: the same draws counted twice are not more data.
+"""Detect repeated chance: the same draws counted twice are not more data.
 
-A copied log, an environment that seeds itself anew in every reset, or sixteen copies of one with one seed all make the
-next outcome predictable: it is the one that was seen in the same *context* before. A context is determined before the
+A copied log, an environment that reseeds itself in every reset, or sixteen copies with one seed all make the
+next outcome predictable: it is the one observed in the same *context* before. A context is determined before the
 outcome: the row (state and action) together with
 
 - ``row``: nothing else (each line of a log written several times in a row),
 - ``step``: the number of the step in its episode (episodes with the same random numbers),
-- ``episode``: all that happened in the episode so far (the same, where steps take different amounts of chance),
-- ``tick``: the number of the draw since the environment was made (copies with one seed; a run that was resumed),
-- ``last w``: the last w transitions (blocks of a log that stand elsewhere too).
+- ``episode``: the episode so far (the same, if steps consume different amounts of randomness),
+- ``tick``: the number of the draw since the environment was made (copies with one seed; a resumed run),
+- ``last w``: the last w transitions (blocks of a log that occur elsewhere too).
 
-For one kind of context consider the steps whose context was seen before. Let h of them have the outcome that it had the
+For one kind of context, consider the steps whose context occurred before. Let h of them have the same outcome as the
 last time, m another one. The prediction "the same with probability r, else one of the row's k − 1 others", r mixed over
 Beta(½, ½), gives them the probability N = B(h + ½, m + ½) / B(½, ½) · Π_misses 1 / (k − 1); independent draws give them
 at most L = Π_rows Π_i (n_i / n)^n_i, whatever the rows' probabilities are. If outcomes are independent given state and
@@ -30,10 +30,10 @@ from rpl_agent.model import ParametricMDP
 
 #: ln of the e-value at which data are refused: one false alarm in a million runs or logs.
 ALARM = math.log(1e6)
-#: Contexts of one kind that are remembered; beyond, only those whose code is a multiple of 2, 4, … are.
+#: Contexts to store per kind; beyond this, only those whose code is a multiple of 2, 4, … are stored.
 KEPT = 1 << 17
 _CODE = np.uint64(0x9E3779B97F4A7C15)
-_ROWS = np.int64(1 << 40)  # rows are mixed as other numbers than steps: row 3 in step 5 is not row 5 in step 3
+_ROWS = np.int64(1 << 40)  # rows are mixed differently from steps: row 3 in step 5 is not row 5 in step 3
 _RADIX = 0xD1342543DE82EF95  # odd, hence invertible modulo 2^64
 
 
@@ -55,11 +55,11 @@ class RepetitionTest:
         self.total = 0  # steps looked at
 
     def add(self, transitions: np.ndarray, contexts: dict[str, np.ndarray]) -> None:
-        """The next steps (n,) in their order, with the codes (n,) uint64 of what each context knows beside the row."""
+        """Add the next steps (n,) in order, with the codes (n,) uint64 of each context apart from the row."""
         rows = self._pmdp.transition_row[transitions]
         places = self.total + np.arange(len(transitions))
         self.total += len(transitions)
-        open_rows = self._sizes[rows] > 1  # the others are certain
+        open_rows = self._sizes[rows] > 1  # the others are deterministic
         for kind, codes in contexts.items():
             mixed = mix(codes.astype(np.uint64) ^ mix(rows + _ROWS))
             self._tables[kind].add(mixed[open_rows], transitions[open_rows], places[open_rows])
@@ -75,11 +75,11 @@ class RepetitionTest:
 
 
 class _Contexts:
-    """What was seen last in each context of one kind."""
+    """The last observation in each context of one kind."""
 
     def __init__(self, pmdp: ParametricMDP, sizes: np.ndarray):
         self._pmdp, self._sizes = pmdp, sizes
-        self._codes = np.zeros(0, dtype=np.uint64)  # sorted, with the transition and the place of each below
+        self._codes = np.zeros(0, dtype=np.uint64)  # sorted; the transition and the place of each are below
         self._last = np.zeros((2, 0), dtype=np.int64)
         self._rate = 1
         self._matched = np.zeros(pmdp.num_transitions, dtype=np.int64)
@@ -104,9 +104,9 @@ class _Contexts:
             self._codes, self._last = self._codes[kept], self._last[:, kept]
 
     def _compare(self, last: np.ndarray, at: np.ndarray) -> None:
-        """Steps at columns ``at`` of (transition, place), each with what was seen before in the column before it."""
+        """Compare steps at columns ``at`` of (transition, place) with the previous occurrence in the column before."""
         of = self._pmdp.transition_row
-        at = at[of[last[0, at]] == of[last[0, at - 1]]]  # of another row if codes are equal by accident
+        at = at[of[last[0, at]] == of[last[0, at - 1]]]  # codes of different rows may collide
         seen, before = last[0, at], last[0, at - 1]
         np.add.at(self._matched, seen, 1)
         same = seen == before
@@ -130,7 +130,7 @@ class _Contexts:
 
 # ---------------------------------------------------------------------- codes of contexts
 class EpisodeCodes:
-    """Codes of ``step`` and ``episode`` contexts along a sequence that comes in pieces."""
+    """Codes of ``step`` and ``episode`` contexts along a sequence that arrives in pieces."""
 
     def __init__(self) -> None:
         self._step, self._prefix = 0, np.uint64(0)  # at the end of the last piece
@@ -156,13 +156,13 @@ class EpisodeCodes:
 
 
 class WindowCodes:
-    """Codes of the last w transitions along a sequence that comes in pieces."""
+    """Codes of the last w transitions along a sequence that arrives in pieces."""
 
     def __init__(self, width: int):
         self._width, self._tail = width, np.zeros(0, dtype=np.int64)
 
     def add(self, transitions: np.ndarray) -> np.ndarray:
-        """(n,) codes of what came before each of the next steps; each of the first w has a code of its own."""
+        """(n,) codes of the w transitions before each of the next steps; each of the first w has its own code."""
         joined, before = np.concatenate([self._tail, transitions]), len(self._tail)
         place = before + np.arange(len(transitions)) - self._width
         windows = fingerprints(joined, self._width) if len(joined) >= self._width else np.zeros(1, dtype=np.uint64)
@@ -186,7 +186,7 @@ def _powers(base: int, n: int) -> np.ndarray:
 
 
 def mix(words: np.ndarray) -> np.ndarray:
-    """A fixed random-looking code of 64-bit words (the finaliser of splitmix64)."""
+    """Hash 64-bit words (the finaliser of splitmix64)."""
     words = (np.asarray(words).astype(np.uint64, casting="unsafe") + np.uint64(1)) * _CODE
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -195,10 +195,10 @@ def mix(words: np.ndarray) -> np.ndarray:
 
 # ---------------------------------------------------------------------- whole copies, shuffled
 def equal_parts(pmdp: ParametricMDP, transitions: np.ndarray, most: int = 64) -> int | None:
-    """m, if a sequence (n,) falls into m ≤ ``most`` equal parts with the same counts, which chance does not do.
+    """m, if a sequence (n,) splits into m ≤ ``most`` equal parts with the same counts, which chance does not produce.
 
-    Given the first part, predict each other one as draws without replacement from it: that has the probability 1 / the
-    number of orders of its counts, for every part but the first, against at most Π (n_i / n)^n_i for independent draws.
+    Given the first part, predict each other one as draws without replacement from it: that has probability 1 / the
+    number of orderings of its counts, for every part but the first, against at most Π (n_i / n)^n_i for independence.
     """
     codes = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mix(transitions), dtype=np.uint64)])
     for m in range(2, most + 1):

@@ -13,8 +13,8 @@ docs/guarantees.md has the theorem with its proof. Modules, in the order in whic
 - `fit`: points of large likelihood; `expansion`: the likelihood around them;
 - `mixture`: lower bounds on ln Q; `windows`: which windows, with which priors;
 - `level_set`: C and its outer approximations; `region`: C as a `Region`;
-- `bets`: slabs in the direction of the value, at the price of one dimension (`slabs`, `payoffs`: what is bet), and
-  intervals of a mean without any model (`mean`);
-- `estimate`: the point estimate, and edges of the domain at which it sits;
-- `alternatives`, `wider`, `descent`, `misspecification`: e-values against the model itself.
+- `bets`: slabs in the direction of the value, at the price of one dimension (`payoffs` chooses the bets), and
+  confidence sequences for a mean without any model (`mean`);
+- `estimate`: the point estimate, and edges of the domain that it touches;
+- `refutation`: e-values against the model itself.
 """

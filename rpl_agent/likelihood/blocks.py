@@ -51,7 +51,7 @@ class JointBlock:
     _marks: weakref.WeakKeyDictionary[Mark, Mark] = field(default_factory=weakref.WeakKeyDictionary, repr=False)
 
     def counts(self, counts: Counts) -> Counts:
-        """The data of this block's rows; marks are cut once, because priors are remembered by their mark."""
+        """The data of this block's rows; marks are cut once, because priors are cached by mark."""
         part = Counts(self.model, schedule=counts.schedule, planned=counts.planned)
         part.transitions = counts.transitions[self.transitions]
         part.successes, part.total = self._cut(counts.successes)
@@ -59,7 +59,7 @@ class JointBlock:
         return part
 
     def _cut(self, successes: np.ndarray) -> tuple[np.ndarray, int]:
-        # constants may occur in other blocks too: their counts are nobody's, and say nothing
+        # Constants may occur in other blocks too; their counts carry no information and are dropped.
         own = np.where(self.model.table.is_constant, 0, successes[self.expressions])
         return own, int(own.sum())
 
@@ -83,7 +83,7 @@ class Factorisation:
     single : (B,) whether the block is one distribution
     rest : (B,) id of the expression 1 − Σ x of such a block, −1 otherwise
     first : (r,) id of the expression x_j of such a block, −1 otherwise
-    others : blocks that are no single distribution
+    others : blocks that are not a single distribution
     """
 
     num_blocks: int
@@ -97,7 +97,7 @@ class Factorisation:
 
     @property
     def num_sets(self) -> int:
-        """Over how many confidence sets δ is divided: one per successor (of two: per pair) or joint block."""
+        """The number of confidence sets that δ is divided over: one per successor (of two: per pair) or joint block."""
         sizes = np.diff(self.block_ptr)[self.single]
         return int(np.where(sizes > 1, sizes + 1, 1).sum()) + len(self.others)
 
@@ -108,7 +108,7 @@ class Factorisation:
 
 
 def factorisation(pmdp: ParametricMDP) -> Factorisation:
-    """The model's blocks, found once."""
+    """The model's blocks, computed once."""
     return cached_on(pmdp, "blocks", _factorise)
 
 
@@ -116,11 +116,11 @@ def blocks_pay(pmdp: ParametricMDP) -> bool:
     """Whether a product of small regions is better than one region over all coordinates."""
     table = pmdp.table
     few = (pmdp.num_parameters if table.is_plain else len(table.reduction.pivots)) <= JOINT_RANK
-    return not few and factorisation(pmdp).pays  # of a few coordinates no row need be looked at
+    return not few and factorisation(pmdp).pays  # with few coordinates there is no need to look at rows
 
 
 def is_blockwise(pmdp: ParametricMDP) -> bool:
-    """Whether an affine model is learned block by block (of others, see `parameters`)."""
+    """Whether an affine model is learned block by block (for polynomial models see `polynomial.parameters`)."""
     return pmdp.table.is_affine and blocks_pay(pmdp)
 
 
@@ -131,7 +131,7 @@ def product_region(
 
     Parameters
     ----------
-    lower, upper : (F,) bounds of the expressions of blocks that are one distribution.
+    lower, upper : (F,) bounds on the expressions of blocks that are a single distribution.
     joint : the region of any other block, in the coordinates of its own model.
     """
     blocks = factorisation(pmdp)
@@ -151,7 +151,7 @@ def product_region(
 
 
 def single_block(pmdp: ParametricMDP, number: int) -> JointBlock:
-    """A block that is one distribution, with a small model of its own as other blocks have."""
+    """A block that is a single distribution, with its own small model as other blocks have."""
     blocks = factorisation(pmdp)
     uses = parameters_of_expressions(pmdp.table)
     own = blocks.block_of_expression == number
@@ -223,7 +223,7 @@ def _single_distributions(
     weights, constant = scipy.sparse.csr_array(pmdp.table.reduction.weights), pmdp.table.constant
     entries = np.diff(weights.indptr)
     total, most = np.asarray(weights.sum(axis=1)).ravel(), np.asarray(abs(weights).sum(axis=1)).ravel()
-    size = np.bincount(coordinate_block, minlength=max(blocks, 1))  # a model may have nothing unknown
+    size = np.bincount(coordinate_block, minlength=max(blocks, 1))  # a model may have no unknowns
     free = expression_block >= 0
     is_first = free & (entries == 1) & (total == 1.0) & (constant == 0.0)
     is_rest = free & (total == -entries) & (most == entries) & (constant == 1.0)
@@ -251,7 +251,7 @@ def _single_distributions(
 
 
 def _constrained(domain: Domain, of_parameter: np.ndarray, blocks: int) -> np.ndarray:
-    """(B,) whether the domain says more about a block than bounds and that its sum is at most 1."""
+    """(B,) whether the domain constrains a block beyond bounds and a sum of at most 1."""
     result = np.zeros(blocks, dtype=bool)
     A = scipy.sparse.csr_array(domain.A)
     used = np.flatnonzero(np.diff(A.indptr))
@@ -314,7 +314,7 @@ def _sub_table(table: ExpressionTable, expressions: np.ndarray, parameters: np.n
         (indptr, indices[:-1].astype(np.int32), table.data[places]), [table.denominators[c] for c in columns],
     )  # fmt: skip
     if scipy.sparse.issparse(table.reduction.weights):
-        # the whole model takes every monomial for a coordinate, so its blocks must
+        # The whole model uses every monomial as a coordinate, so its blocks must too.
         r = len(columns) - 1
         weights = np.ascontiguousarray(part.coefficients[:, 1:].todense())
         is_identity = part.is_affine and r == len(parameters)
@@ -323,7 +323,7 @@ def _sub_table(table: ExpressionTable, expressions: np.ndarray, parameters: np.n
 
 
 def domain_of_block(domain: Domain, parameters: np.ndarray) -> Domain:
-    """What a domain says about the parameters (k,) of a block: no row of it is about another block as well."""
+    """The part of a domain about a block's parameters (k,); none of its rows involves another block."""
     A = scipy.sparse.csr_array(domain.A)
     touched = np.flatnonzero(np.diff(A.indptr))
     own = touched[np.isin(A.indices[A.indptr[touched]], parameters)]

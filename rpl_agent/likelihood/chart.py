@@ -33,7 +33,7 @@ class ParameterChart:
     The likelihood is a function of the *forms* that the model's expressions are products of (`model.factors`), each
     constant + weights·x. Affine models: z = x, the reduced coordinates, and the expressions themselves are the forms.
     Products of affine terms: z = x = θ. In both cases ``reduction`` is None and g is convex in z. Where a form is left
-    that is not affine, z = θ and x(z) are the reduced monomials of the forms; g is convex in x, not in z.
+    that is not affine, z = θ and x(z) are the reduced monomials of the forms; g is convex in x, but not in z.
     """
 
     A: np.ndarray  # (m, k)
@@ -63,7 +63,7 @@ class ParameterChart:
         return np.asarray(successes, dtype=float) if self.factors is None else self.factors.counts(successes)
 
     def observed(self, counts: np.ndarray) -> np.ndarray:
-        """Ids of the forms that were seen and say something about the parameters, by their counts (n,)."""
+        """Ids of the observed forms (by counts (n,)) that carry information about the parameters."""
         return np.flatnonzero((counts > 0) & self._tells)
 
     @cached_property
@@ -77,14 +77,14 @@ class ParameterChart:
         )
 
     def seen(self, successes: np.ndarray) -> Observations:
-        """What expressions with these counts (F,) say about the parameters."""
+        """The observations of expressions with these counts (F,)."""
         counts = self.form_counts(successes)
         kept = self.observed(counts)
         return self.observations(kept, counts[kept])
 
     @property
     def has_interior(self) -> bool:
-        """Whether the domain has room in every direction (a parameter that is fixed by its bounds has none)."""
+        """Whether the domain has an interior (it has none if bounds fix a parameter)."""
         return bool((self.b - self.A @ self.start > 1e-9 * (1.0 + np.abs(self.b))).all())
 
     def coordinates(self, z: np.ndarray) -> np.ndarray:
@@ -98,7 +98,7 @@ class ParameterChart:
 
     @cached_property
     def struct(self) -> Struct:
-        """As C sees it."""
+        """The struct passed to C."""
         k = self.dimension
         exponents, matrix = np.zeros((0, k), dtype=np.int64), np.zeros((k, 0))
         if self.reduction is not None:
@@ -140,7 +140,7 @@ def _domain_chart(pmdp: ParametricMDP) -> ParameterChart:
 def forms_chart(domain: Domain, found: Factors) -> ParameterChart:
     """z = θ for expressions that are products of forms."""
     table = found.forms
-    if table.is_affine:  # x = θ, whether or not all parameters can be told apart
+    if table.is_affine:  # x = θ, whether or not all parameters are identifiable
         weights, reduction = np.asarray(table.coefficients[:, 1:] @ table.monomials[1:].astype(float)), None
     else:
         weights, reduction = _dense(table.reduction.weights), table.reduction
@@ -187,10 +187,10 @@ def _chart_of(pmdp: ParametricMDP) -> ParameterChart:
 
 
 def wider_chart(pmdp: ParametricMDP) -> ParameterChart:
-    """The coordinates of `parameter_chart` over more than the domain, as far as every expression is a probability.
+    """The coordinates of `parameter_chart` over a superset of the domain on which every expression is a probability.
 
-    Rows sum to 1 identically, so parameters out there make a Markov decision process of the same graph, too. Affine
-    models of few dimensions: {x : 0 ≤ f[x] ≤ 1 for all f}. Polynomial ones: [0, 1] for each parameter, if that will do.
+    Rows sum to 1 identically, so such parameters also define a Markov decision process on the same graph. Affine
+    models of few dimensions: {x : 0 ≤ f[x] ≤ 1 for all f}. Polynomial ones: [0, 1] per parameter, where that works.
     """
     return cached_on(pmdp, "wider chart", _wider)
 
@@ -217,7 +217,7 @@ def _wider(pmdp: ParametricMDP) -> ParameterChart:
 
 
 def _unit_chart(pmdp: ParametricMDP, chart: ParameterChart) -> ParameterChart:
-    """The parameters' chart over [0, 1] for each of them, if all expressions and their factors allow that."""
+    """The parameters' chart over [0, 1] for each, if all expressions and their factors allow it."""
     domain = pmdp.domain
     larger = Domain(domain.parameters, np.minimum(domain.lower, 0.0), np.maximum(domain.upper, 1.0), domain.A, domain.b)
     low, high = expression_range(pmdp.table, larger)
@@ -231,7 +231,7 @@ def _unit_chart(pmdp: ParametricMDP, chart: ParameterChart) -> ParameterChart:
 
 
 def _hull_chart(vertices: np.ndarray, table: ExpressionTable, start: np.ndarray | None = None) -> ParameterChart:
-    """Chart of the convex hull of points x (n, r), a hair inside so that every point of it is a parameter."""
+    """Chart of the convex hull of points x (n, r), shrunk slightly so that every point of it is a parameter."""
     if vertices.shape[1] == 1:
         A, b = np.array([[1.0], [-1.0]]), np.array([vertices.max(), -vertices.min()])
     else:

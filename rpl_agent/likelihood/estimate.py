@@ -1,7 +1,7 @@
-"""Where the likelihood is largest: the point estimate, and edges of the domain that keep it from being larger.
+"""The point estimate of maximum likelihood, and edges of the domain that limit it.
 
-An estimate at an edge that somebody chose (and that is no edge of probabilities) is worth a note long before the data
-refute the domain.
+An estimate at a bound that the user chose (not a bound of 0 or 1 on a probability) deserves a note long before the
+data refute the domain.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from rpl_agent.model.unused import used_parameters, without_unused
 
 MAX_RANK = 64
 MAX_PARAMETERS = 200
-#: Small enough that the fit touches an edge that the data push it against.
+#: Small enough for the fit to touch an edge that the data push it against.
 BARRIER = 1e-3
-#: An edge is named where crossing it gains the first many nats (1 % likelier; at bounds of 0 and 1, which nobody chose,
-#: the last), and worth a warning from the second on (20 times likelier).
+#: Name an edge if crossing it gains this many nats (1 % likelier; for bounds of 0 and 1, which nobody chose, the last
+#: number), and warn from the second number on (20 times likelier).
 GAIN, TELLING_GAIN, UNIT_GAIN = 0.01, 3.0, 3.0
 
 
@@ -47,7 +47,7 @@ def point_estimate(
         return None
     core = without_unused(pmdp)
     if core is not pmdp and not pmdp.domain.A[:, ~used_parameters(pmdp.table)].any():
-        # Data say nothing about the others: the middle of their bounds.
+        # The data carry no information about the others: use the midpoint of their bounds.
         used, whole = used_parameters(pmdp.table), (pmdp.domain.lower + pmdp.domain.upper) / 2
         found = point_estimate(core, counts, None if warm is None else warm[used], barrier)
         assert found is not None
@@ -70,7 +70,7 @@ def _fitted(chart: ParameterChart, counts: Counts, warm: np.ndarray | None, barr
 
 
 def _estimate_by_blocks(pmdp: ParametricMDP, counts: Counts, barrier: float) -> np.ndarray | None:
-    """Block by block; of one distribution the frequencies with ``barrier`` / 2 observations more of each outcome."""
+    """Block by block; for a single distribution, frequencies with ``barrier`` / 2 added to each outcome's count."""
     blocks, domain = factorisation(pmdp), pmdp.domain
     successes = counts.successes + 0.5 * barrier
     theta, place = (domain.lower + domain.upper) / 2, {name: j for j, name in enumerate(domain.parameters)}
@@ -101,7 +101,7 @@ def _parameters_of(pmdp: ParametricMDP, coordinates: np.ndarray) -> np.ndarray:
 # ---------------------------------------------------------------------- edges
 @dataclass(frozen=True)
 class Edge:
-    """Bounds of the domain that keep the likelihood from being larger.
+    """Bounds of the domain that limit the likelihood.
 
     about : the parameters, with their bounds and most likely values; gain : nats gained beyond the bounds
     """
@@ -111,15 +111,15 @@ class Edge:
 
     @property
     def note(self) -> str:
-        """One line for whoever reads a certificate."""
+        """One line for readers of a certificate."""
         times = f"{np.exp(self.gain):.3g}" if self.gain < 20 else f"e^{self.gain:.0f}"
         return f"the estimate sits at the edge of the domain: {self.about} would be {times} times likelier"
 
 
 def edge(pmdp: ParametricMDP, counts: Counts) -> Edge | None:
-    """The edge of the domain at which the estimate sits; None where the most likely parameters lie inside.
+    """The edge of the domain that the estimate touches; None if the most likely parameters lie inside.
 
-    Edges of probabilities are no edges: parameters are compared with all that keep every expression in [0, 1].
+    Bounds of 0 and 1 on probabilities do not count: the alternatives are all parameters with expressions in [0, 1].
     """
     if counts.total == 0:
         return None
@@ -152,7 +152,7 @@ def _named(pmdp: ParametricMDP, chart: ParameterChart, z: np.ndarray, row: int) 
     """The parameters of one row of the domain's chart; z (k,) is where the likelihood is largest."""
     domain, a = pmdp.domain, chart.A[row]
     combined = pmdp.table.is_affine and chart.reduction is None and not pmdp.table.reduction.is_identity
-    if combined:  # z are combinations of the parameters
+    if combined:  # z are combinations of parameters
         a = a @ np.asarray(pmdp.table.reduction.matrix) @ np.asarray(pmdp.table.reduction.exponents)
         used = np.flatnonzero(np.abs(a) > 1e-12)
     else:
@@ -164,7 +164,7 @@ def _named(pmdp: ParametricMDP, chart: ParameterChart, z: np.ndarray, row: int) 
 
 
 def _edges_of_distributions(pmdp: ParametricMDP, counts: Counts) -> list[Edge | None]:
-    """Blocks that are one distribution: frequencies outside the bounds of their parameter."""
+    """For blocks that are a single distribution: frequencies outside the bounds of their parameter."""
     share, gains, own = excess(pmdp, counts)
     found = zip(_parameters_of(pmdp, own).tolist(), share, gains)
     return [Edge(_outside(pmdp.domain, j, p), float(gain)) for j, p, gain in found if gain >= GAIN]
@@ -175,7 +175,7 @@ def _outside(domain: Domain, j: int, value: float) -> str:
 
 
 def excess(pmdp: ParametricMDP, counts: Counts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(frequency, nats gained by it over the nearest value within bounds, coordinate) of each x_j of such blocks."""
+    """(frequency, nats gained by it over the nearest value within bounds, coordinate) for each x_j of such blocks."""
     blocks = factorisation(pmdp)
     own = np.flatnonzero(blocks.first >= 0)
     first = blocks.first[own]

@@ -1,7 +1,7 @@
-"""Taylor expansions of the windows' negative log-likelihoods g_j at one point, with what bounds the rest.
+"""Taylor expansions of the windows' negative log-likelihoods g_j at one point, with bounds on the remainder.
 
 With e_f = b_f·(x' − x), b_f the gradient of ln f at x, g(x') = g(x) − Σ K_f ln(1 + e_f). `mixture` bounds g
-at particles with it, `level_set` finds where to look for the boundary of C.
+at particles with it; `level_set` uses it to guess the boundary of C.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from rpl_agent.likelihood.chart import ParameterChart
 from rpl_agent.likelihood.fit import Fit, inverse_factor
 from rpl_agent.likelihood.observations import Observations
 
-#: Expansions are made up to this rank (they have rank³ coefficients). Particles count up to this squared distance from
-#: the centre in units of the information, and expansions are used if they bound the likelihood of all those.
+#: Expand up to this rank (there are rank³ coefficients). Particles count up to this squared distance from
+#: the centre in units of the information, and expansions are used if they bound the likelihood of all of these.
 EXPANDED_RANK = 6
 EXPANDED = 20.0
 
 
 @dataclass(frozen=True)
 class LikelihoodExpansion:
-    """Taylor coefficients at x of g_j for J windows, and what bounds the rest.
+    """Taylor coefficients at x of g_j for J windows, with bounds on the remainder.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class LikelihoodExpansion:
     metric (r, r), ratio : (x'−x)'metric(x'−x) · ratio ≥ (f[x']/f[x] − 1)² for every expression f
     near (k, k) : the metric at the centre in the chart's coordinates z
     error : bound on the rounding error of every g_j at x
-    drift : (r,) and of its expansion per unit of |x' − x|
+    drift : (r,) bound on the rounding error of the expansion per unit of |x' − x|
     """
 
     x: np.ndarray
@@ -48,7 +48,7 @@ class LikelihoodExpansion:
 
     @cached_property
     def struct(self) -> Struct:
-        """As C sees it."""
+        """The struct passed to C."""
         windows, r = self.linear.shape
         fields = {name: value for name, value in vars(self).items() if name != "error"}
         return core.LikelihoodExpansion(windows=windows, r=r, reach=self.reach, **fields)
@@ -65,7 +65,7 @@ class LikelihoodExpansion:
 
 
 def expand(observed: Observations, chart: ParameterChart, center: Fit) -> LikelihoodExpansion | None:
-    """Expansions of all windows at the centre; None where they would cost more than they save."""
+    """Expansions of all windows at the centre; None if they would cost more than they save."""
     (n, r), x = observed.weights.shape, center.x
     if r > EXPANDED_RANK:
         return None
@@ -74,7 +74,7 @@ def expand(observed: Observations, chart: ParameterChart, center: Fit) -> Likeli
     quadratic, cubic = np.empty((windows, r, r)), np.empty((windows, r, r, r))
     core.expand_likelihoods(observed.struct, x, np.empty(r + windows), value, linear, quadratic, cubic, size)
     metric = quadratic.sum(axis=0)
-    # directions that no expression has seen: any positive number, their steps do not move an expression
+    # Directions in which no expression varies: any positive number will do.
     metric.flat[:: r + 1] += 1e-9 * np.trace(metric) / r
     factor = _root(metric)
     ratio = np.inf if factor is None else 1.01 * core.largest_ratio(observed.struct, x, factor)
@@ -86,7 +86,7 @@ def expand(observed: Observations, chart: ParameterChart, center: Fit) -> Likeli
 
 
 def _root(metric: np.ndarray) -> np.ndarray | None:
-    """L with |L b|² ≥ 0.995 b' metric⁻¹ b, None where rounding forbids it."""
+    """L with |L b|² ≥ 0.995 b' metric⁻¹ b; None if rounding prevents it."""
     try:
         factor = inverse_factor(metric)
     except np.linalg.LinAlgError:
@@ -95,7 +95,7 @@ def _root(metric: np.ndarray) -> np.ndarray | None:
 
 
 def rounding(observed: Observations, x: np.ndarray) -> float:
-    """Bound on the floating-point error of g near x (nats), with a factor to spare.
+    """Bound on the floating-point error of g near x (nats), with room to spare.
 
     Relative error of f: its summands' rounding over f. Of the sum of n terms: n units of Σ K|ln f|.
     """

@@ -1,12 +1,12 @@
-"""Maximum a-posteriori points by damped Newton inside the domain.
+"""Maximum a-posteriori points by damped Newton steps inside the domain.
 
-The point need not be exact: every bound built on it holds at any interior point of the domain, a better
+The point need not be exact: every bound built on it holds at any interior point of the domain; a better
 point only makes it tighter. It minimises
 
     g(z) − τ Σ_i ln(b_i − a_i·z),      g(z) = −Σ_f K_f ln f[x(z)],
 
 over the rows A z ≤ b of the domain. The barrier keeps z inside, where the confidence set's mixture needs a
-ball around it, and bounds the Hessian where data say nothing.
+ball around it, and bounds the Hessian in directions without data.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rpl_agent.likelihood.observations import Observations
 #: Weight of the barrier: as strong as one pseudo-observation per domain row.
 BARRIER = 1.0
 MAX_STEPS = 100
-#: Newton stops when the predicted decrease (nats) is below this: far below what moves a region.
+#: Newton stops when the predicted decrease (nats) is below this, far less than what moves a region.
 TOLERANCE = 1e-9
 
 

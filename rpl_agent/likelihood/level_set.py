@@ -21,7 +21,7 @@ from rpl_agent.likelihood.fit import Fit, fit, inverse_factor
 from rpl_agent.likelihood.observations import Observations
 
 ELLIPSOID_ROUNDS = 15
-#: A boundary point is sharp enough when G is this close to the level (nats). Where G is quadratic and rises by h, the
+#: Accept a boundary point if G is this close to the level (nats). Where G is quadratic and rises by h, the
 #: tangent at a point that is off by the share s = 0.2 / 2h of its distance lies s²/2 too far out: 0.01 % at h = 7.
 BOUNDARY_TOLERANCE = 0.2
 
@@ -37,7 +37,7 @@ class LevelSet:
     level : ln 1/α
     center : a fit to the data, in the interior of C unless C is empty
     expressions : (n,) ids of the kept expressions in Λ
-    expansion : of the windows' g_j at the centre, None where it has too many coefficients
+    expansion : of the windows' g_j at the centre; None if it has too many coefficients
     """
 
     observed: Observations
@@ -76,7 +76,7 @@ class LevelSet:
         return _log_sum_exp(self.terms(points))
 
     def contains(self, points: np.ndarray) -> np.ndarray:
-        """(k,) whether G ≤ level, with the rounding slack given to the set."""
+        """(k,) whether G ≤ level, with the rounding slack in favour of the set."""
         return self.values(points) <= self.level + self.slack
 
     def values_and_gradients(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -93,7 +93,7 @@ class LevelSet:
 
 
 def _log_sum_exp(terms: np.ndarray) -> np.ndarray:
-    """ln Σ_j e^{terms[:, j]} (k,), inf where a term is."""
+    """ln Σ_j e^{terms[:, j]} (k,), inf where some term is."""
     largest = terms.max(axis=1)
     with np.errstate(invalid="ignore"):
         return np.where(np.isinf(largest), largest, largest + np.log(np.exp(terms - largest[:, None]).sum(axis=1)))
@@ -102,8 +102,8 @@ def _log_sum_exp(terms: np.ndarray) -> np.ndarray:
 def interval(target: LevelSet, low: float, high: float) -> tuple[float, float]:
     """Ends of C ∩ [low, high] in one dimension; (inf, -inf) if C is empty there.
 
-    Newton on the convex G: a tangent lies below G, so every iterate after the first lies outside C, and they
-    move towards its end monotonically. Stopping early would only leave the interval wider.
+    Newton's method on the convex G: a tangent lies below G, so every iterate after the first lies outside C, and they
+    approach its end monotonically. Stopping early only leaves the interval wider.
     """
     level = target.level + target.slack
     inside = float(np.clip(target.center.x[0], low, high))
@@ -117,12 +117,12 @@ def interval(target: LevelSet, low: float, high: float) -> tuple[float, float]:
 
 
 def _end(target: LevelSet, level: float, inside: float, limit: float, guess: float) -> float:
-    """The end of C between a point of it and ``limit``, from outside."""
+    """The end of C between one of its points and ``limit``, approached from outside."""
     side = 1.0 if limit > inside else -1.0
     point, first = inside + side * min(guess, 0.5 * abs(limit - inside)), True
     for _ in range(100):
         value, gradient = target.values_and_gradients(np.array([[point]]))
-        if not np.isfinite(value[0]):  # beyond the domain of some logarithm: halfway back, which may be inside
+        if not np.isfinite(value[0]):  # outside the domain of some logarithm: go halfway back, possibly inside C
             point, first = 0.5 * (point + inside), True
             continue
         slope = side * float(gradient[0, 0])
@@ -164,8 +164,8 @@ class Tangents:
 
 @dataclass(frozen=True)
 class Rays:
-    """Rays from the centre (k, dim of the chart), where they leave the domain and, as far as one can tell without
-    evaluating G, C (k,); the windows' shares there (k, J).
+    """Rays from the centre (k, dim of the chart), the distances (k,) at which they leave the domain and, as estimated
+    without evaluating G, C; the windows' shares there (k, J).
     """
 
     rays: np.ndarray
@@ -198,8 +198,8 @@ def rays_of(target: LevelSet, directions: np.ndarray) -> Rays:
 def boundary(target: LevelSet, guess: Rays, steps: int = 6) -> Tangents:
     """Tangents near the boundary of C on rays from its centre.
 
-    Newton on the ray from the guess, stopped at the domain's boundary. Where the points lie decides how good the
-    cuts there are, not whether they are valid.
+    Newton's method on the ray from the guess, stopped at the domain's boundary. The points' positions affect how tight
+    the cuts are, not whether they are valid.
     """
     chart, z = target.chart, target.center.z
     rays, exits, t = guess.rays, guess.exits, guess.lengths.copy()
@@ -240,7 +240,7 @@ def _ray_slopes(
 def cuts(target: LevelSet, tangents: Tangents, radius: float) -> tuple[np.ndarray, np.ndarray]:
     """Rows (A, b) with A x ≤ b for every x in C, unit norm.
 
-    ``radius`` bounds |x − z| over the domain: the rounding error of the gradient is paid with it.
+    ``radius`` bounds |x − z| over the domain; it scales the slack for the gradient's rounding error.
     """
     norms = np.linalg.norm(tangents.gradients, axis=1)
     keep = np.isfinite(norms) & (norms > 0)
@@ -265,9 +265,9 @@ def mixed(target: LevelSet, mixing: np.ndarray) -> tuple[np.ndarray, float]:
 def ellipsoid(
     target: LevelSet, upper: np.ndarray, mixing: np.ndarray, radius: float
 ) -> tuple[np.ndarray, np.ndarray, float] | None:
-    """(centre c, H, r²) with C ∩ {f ≤ upper} ⊂ {(x−c)'H(x−c) ≤ r²}; None if the data leave it unbounded.
+    """(centre c, H, r²) with C ∩ {f ≤ upper} ⊂ {(x−c)'H(x−c) ≤ r²}; None if the data do not bound it.
 
-    ``upper`` (n,) are bounds on the kept expressions that hold on C or on the event that C is built for; ``radius`` as
+    ``upper`` (n,) bounds the kept expressions on C or on the event that C is built for; ``radius`` as
     in `cuts`.
     """
     counts, bound = mixed(target, mixing)
@@ -281,7 +281,7 @@ def ellipsoid(
 
 
 def recentred(target: LevelSet, useful: np.ndarray) -> LevelSet:
-    """The set of the ``useful`` windows (a superset), around a fit to their mixture: each counts as it does in G."""
+    """The set of the ``useful`` windows (a superset), around a fit to their mixture with the weights they have in G."""
     part = replace(target, observed=target.observed.window(useful), offsets=target.offsets[useful], expansion=None)
     shares = scipy.special.softmax(part.terms(target.center.x)[0])
     mixture = part.observed.counted(shares @ part.observed.counts)

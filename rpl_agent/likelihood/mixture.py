@@ -1,12 +1,12 @@
 """Lower bounds on ln Q, the mixture likelihood ∫ e^{−g} dW of one window.
 
-Any lower bound on ln Q gives a sound region, so the best of several lower bounds *of the same Q* may be
+Any lower bound on ln Q gives a sound region, so the best of several lower bounds *on the same Q* may be
 taken. W itself must not be chosen after the fact: it is a function of the data before the window.
 
 Two are used, derived in docs/guarantees.md ("Which W"): a closed form for a Gaussian W (affine models), and finite sums
-for particles (any model), over those that count or, with much data, by a polynomial of degree three that bounds g at
-all of them (`LikelihoodExpansion`). Affine models use W = PARTICLE_SHARE · particles + the rest · Gaussian: particles
-are the better half near the domain's boundary, the Gaussian where no particle is near.
+over particles (any model), either those that matter or, with much data, all of them through a cubic polynomial that
+bounds g (`LikelihoodExpansion`). Affine models use W = PARTICLE_SHARE · particles + the rest · Gaussian: particles
+are better near the domain's boundary, the Gaussian where no particle is near.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from rpl_agent.model.caching import cached_on
 
 #: Largest ε² = (f/m_f − 1)² allowed on the support of ρ.
 LARGEST_RATIO = 0.9
-#: Particles per window by dimension (last entry: and above). Two dimensions have the polynomial models, where no
-#: Gaussian stands in if the data before the mark were unlucky: all but those near the fit are cheap.
+#: Particles per window by dimension (last entry: and above). Two dimensions include the polynomial models, which have
+#: no Gaussian to fall back on if the data before the mark were unlucky; only particles near the fit are expensive.
 PARTICLES = (128, 128, 2048, 2048, 4096, 16384)
 #: Weight of the particles in the mixture with the closed form.
 PARTICLE_SHARE = 0.97
-#: Exact likelihoods are computed for this many particles per dimension, those that a quadratic model prefers.
+#: Number of particles per dimension with exact likelihoods: those that a quadratic model ranks highest.
 EVALUATED = 64
-#: When the likelihoods of all particles sum to this many times the largest, the closed form would add little.
+#: If the likelihoods of all particles sum to this many times the largest, the closed form would add little.
 ENOUGH_PARTICLES = 8.0
 
 
@@ -88,7 +88,7 @@ def closed_form(prior: Gaussian | Uniform, observed: Observations, chart: Parame
 def particle_set(prior: Gaussian | Uniform, chart: ParameterChart) -> tuple[np.ndarray, int]:
     """Particles z (M, k) inside the domain, and M ≥ 1.
 
-    The points are a fixed low-discrepancy set pushed through the prior, so they depend on nothing but the
+    The points are a fixed low-discrepancy set pushed through the prior, so they depend only on the
     data before the window.
     """
     if isinstance(prior, Uniform):
@@ -116,7 +116,7 @@ def particles(
     expansion: LikelihoodExpansion | None = None,
     window: int = 0,
 ) -> tuple[float, float]:
-    """Lower bound on ln Q for the particle law of `particle_set`, any model; the likelihoods' sum over the largest."""
+    """Lower bound on ln Q for the law of `particle_set`, any model; also the likelihoods' sum over the largest."""
     points, count = particle_set(prior, chart)
     if expansion is not None and expansion.spread <= 0.5:
         g, e, scratch = np.empty(len(points)), expansion, np.empty(len(center.z) + len(center.x))
@@ -133,7 +133,7 @@ def particles(
 
 
 def _exact(points: np.ndarray, observed: Observations, chart: ParameterChart, center: Fit) -> np.ndarray:
-    """g of those particles that the quadratic model at the centre prefers."""
+    """g of the particles that the quadratic model at the centre ranks highest."""
     evaluated = EVALUATED * chart.dimension
     if len(points) > evaluated:
         score = quadratic_forms(points - center.z, center.precision)
@@ -162,7 +162,7 @@ def _cube(d: int) -> np.ndarray:
 
 @lru_cache
 def _normals(d: int) -> tuple[np.ndarray, float]:
-    """The same points with standard normal coordinates, and a little more than their largest squared length."""
+    """The same points with standard normal coordinates, and slightly more than their largest squared length."""
     normals = scipy.special.ndtri(np.clip(_cube(d), 1e-12, 1 - 1e-12))
     return normals, 1.001 * float(np.square(normals).sum(axis=1).max())
 
@@ -180,9 +180,9 @@ def log_mixture(
     expansion: LikelihoodExpansion | None = None,
     window: int = 0,
 ) -> float:
-    """Lower bound on ln Q of the window's law W, whatever the model.
+    """Lower bound on ln Q for the window's law W, for any model.
 
-    ``expansion`` of g at the centre, row ``window`` of it, spares the evaluation of g particle by particle.
+    The ``expansion`` of g at the centre (row ``window`` of it) saves evaluating g particle by particle.
     """
     bound, total = particles(prior, observed, chart, center, expansion, window)
     if chart.reduction is not None:
@@ -203,7 +203,7 @@ def _truncated_moments(d: int, radius2: float) -> tuple[float, float, float]:
 
 
 def bounding_box(chart: ParameterChart) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds of the chart's domain from its axis-parallel rows, which every domain lists."""
+    """Bounds on the chart's domain from its axis-parallel rows, which every domain lists."""
     low, high = np.full(chart.dimension, -np.inf), np.full(chart.dimension, np.inf)
     for row, bound in zip(chart.A, chart.b):
         used = np.flatnonzero(row)

@@ -1,4 +1,4 @@
-"""`Observations`: what a likelihood is a function of."""
+"""`Observations`: the argument of every likelihood function."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Observations:
 
     @cached_property
     def struct(self) -> Struct:
-        """As C sees them."""
+        """The struct passed to C."""
         n, r = self.weights.shape
         windows = 1 if self.counts.ndim == 1 else len(self.counts)
         return core.Observations(
@@ -46,13 +46,13 @@ class Observations:
 
     @property
     def used(self) -> Observations:
-        """Those of one window that were seen."""
+        """The expressions of one window that were observed."""
         seen = self.counts > 0
         return Observations(self.constant[seen], np.ascontiguousarray(self.weights[seen]), self.counts[seen])
 
     @property
     def largest(self) -> Observations:
-        """Every expression with the largest of its windows' counts: what bounds the rounding of all of them."""
+        """Every expression with its largest count over the windows, which bounds the rounding error of all of them."""
         return self.counted(self.counts.max(axis=0))
 
     def counted(self, counts: np.ndarray) -> Observations:
@@ -69,5 +69,5 @@ class Observations:
 
 
 def observed_expressions(pmdp: ParametricMDP, successes: np.ndarray) -> np.ndarray:
-    """Ids of the expressions that were seen and say something about the parameters."""
+    """Ids of the observed expressions that carry information about the parameters."""
     return np.flatnonzero((successes > 0) & ~pmdp.table.is_constant)

@@ -13,13 +13,13 @@ from rpl_agent.regions.ellipsoid import Ellipsoid
 from rpl_agent.regions.intersection import Intersection
 from rpl_agent.regions.polytope import Polytope
 
-#: Tangent cuts by dimension of the mixture's coordinates: 2 enclose the set within 0.5 %; beyond, the ellipsoid is the
-#: better half and cuts only serve small data.
+#: Tangent cuts by dimension of the mixture's coordinates: 2 enclose the set within 0.5 %; beyond that, the ellipsoid is
+#: usually better and cuts only help with few data.
 CUTS = {1: 2, 2: 32, 3: 60, 4: 60}
 MANY_DIMENSIONS_CUTS = 4
-#: Up to here the cuts enclose the set so closely that the ellipsoid never gives the better bound.
+#: Up to here the cuts are so tight that the ellipsoid never gives the better bound.
 EXACT_DIMENSION = 2
-#: The ellipsoid alone is the region where no expression moves by more than this share over the set, which makes it
+#: Use the ellipsoid alone if no expression varies by more than this share over the set, which makes it
 #: less than 2 % too wide, and no row of the domain or of the intervals cuts off more than this share of its width.
 GAUSSIAN_SPREAD = 0.1
 SHALLOW = 0.01
@@ -42,15 +42,15 @@ def outer_region(
     Parameters
     ----------
     upper : (n,) bounds on the observed forms that hold on C or on the event that C is built for
-    diameter : a bound on |x − z| over the domain
-    build : the other constraints cut with some rows
+    diameter : an upper bound on |x − z| over the domain
+    build : builds the other constraints, cut by given rows
     holds : whether the other constraints cut off no more than `SHALLOW` of an ellipsoid's width
-    more : further rows, which always cut
+    more : further rows, which are always added
     """
     if more is None:
         more = np.zeros((0, level_set.dimension)), np.zeros(0)
     if level_set.dimension == 1 and level_set.chart.reduction is None:
-        # one coordinate: the ends are found exactly, searched for on a little more than the domain
+        # One coordinate: find the ends exactly, searching slightly beyond the domain.
         low, high = interval(level_set, *(end + 1e-6 * side for end, side in zip(_ends(level_set), (-1.0, 1.0))))
         return build(_joined(more, (np.array([[1.0], [-1.0]]), np.array([high, -low]))))
     rays = rays_of(level_set, cut_directions(level_set.chart.dimension))
@@ -71,7 +71,7 @@ def _joined(one: Rows, other: Rows) -> Rows:
 
 
 def _is_gaussian(level_set: LevelSet) -> bool:
-    """Whether the likelihood is so close to a Gaussian that its ellipsoid is as good as exact."""
+    """Whether the likelihood is so close to a Gaussian that its ellipsoid is practically exact."""
     return level_set.expansion is not None and level_set.expansion.spread <= GAUSSIAN_SPREAD
 
 
@@ -83,7 +83,7 @@ def _ends(level_set: LevelSet) -> tuple[float, float]:
 
 @cache
 def cut_directions(dimension: int) -> np.ndarray:
-    """(k, dimension) unit vectors, spread evenly; always the same."""
+    """(k, dimension) evenly spread unit vectors, always the same."""
     count = CUTS.get(dimension, MANY_DIMENSIONS_CUTS * dimension)
     if dimension == 1:
         return np.array([[1.0], [-1.0]])

@@ -1,8 +1,8 @@
 """The joint likelihood region as a `Region`: tangent cuts, a closed-form ellipsoid, and the anytime intervals.
 
-δ is split once, before any data (`evidence.ledger`): a little to the union-bounded anytime intervals, the rest to the
-level set of the mixture likelihood. On the event that both hold the truth lies in both, so every query may take the
-better bound of the two outer approximations, and the intervals may sharpen the ellipsoid.
+δ is split once, before any data (`evidence.ledger`): a small share to the union-bounded anytime intervals, the rest to
+the level set of the mixture likelihood. On the event that both hold, the truth lies in both, so every query may take
+the better bound of the two outer approximations, and the intervals may sharpen the ellipsoid.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def likelihood_region(
     pmdp: ParametricMDP, counts: Counts, delta: float, *, warm: np.ndarray | None = None,
     objective: Objective | None = None,
 ) -> Region:  # fmt: skip
-    """The region that holds the truth at all times together with probability ≥ 1 − delta.
+    """The region that contains the truth at all times simultaneously with probability ≥ 1 − delta.
 
     Parameters
     ----------
     warm : (d,) a point estimate of θ to start Newton's method from.
-    objective : whose value is to be bounded, chosen before the data; None: nothing is bet on.
+    objective : whose value is to be bounded, chosen before the data; None places no bets.
     """
     check_delta(delta)
     if not pmdp.table.is_affine and parameter_chart(pmdp).has_interior:
@@ -80,7 +80,7 @@ def blockwise_region(
 ) -> Product:
     """The product of the regions of independent blocks (the theorem in `blocks`), each with an equal share of δ.
 
-    ``method`` makes the intervals of blocks that are one distribution; ``joint`` (model, counts, δ) any other's region.
+    ``method`` makes the intervals of single-distribution blocks; ``joint`` (model, counts, δ) makes the other regions.
     """
     blocks = factorisation(pmdp)
     share = per_event(delta, blocks.num_sets)
@@ -89,7 +89,7 @@ def blockwise_region(
 
 
 def interval_region(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> Region:
-    """U = D with lower_f ≤ f ≤ upper_f, in blocks where there are many; of a huge block only its bounds are kept."""
+    """U = D with lower_f ≤ f ≤ upper_f, in blocks if there are many; a huge block keeps only its bounds."""
     if not pmdp.table.is_affine and linear_dimension(pmdp.table) > GRAPH_DIMENSION:
         return interval_parameters(pmdp, lower, upper)
     if is_blockwise(pmdp):
@@ -108,5 +108,5 @@ def interval_region(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -
 
 
 def _diameter(pmdp: ParametricMDP) -> float:
-    """A bound on |x − z| over the domain."""
+    """An upper bound on |x − z| over the domain."""
     return cached_on(pmdp, "diameter", lambda p: float(np.linalg.norm(np.subtract(*coordinate_box(p.table, p.domain)))))

@@ -1,7 +1,7 @@
-"""The windows of the data, their priors, and the level set that their average makes.
+"""The windows of the data, their priors, and the level set of their mixture.
 
-What the mixture of a window is averaged over (its prior) is a function of the data before the window and of nothing
-else; which windows are worth their computation may depend on anything (see the package's page).
+The prior of a window is a function of the data before the window and of nothing else; the choice of windows
+worth computing may depend on anything (see the package docstring).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from rpl_agent.likelihood.mixture import Gaussian, Uniform, bounding_box, log_mi
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.pmdp import ParametricMDP
 
-#: Inflation of the prior covariance: costs 0.008 nats per dimension on average and damps bad luck by a sixth; the
-#: average over windows damps it further.
+#: Inflation of the prior covariance: costs 0.008 nats per dimension on average and damps bad luck by a sixth;
+#: averaging over windows damps it further.
 KAPPA = 1.2
-#: Above this rank the region is left to the intervals: cuts and ellipsoids are dense there.
+#: Above this rank only intervals are used: cuts and ellipsoids would be dense.
 MAX_RANK = 64
-#: Windows that start before this fraction of the data pay too much for their vague prior to matter.
+#: Windows that start before this fraction of the data have too vague a prior to matter.
 EARLIEST, LATEST = 1e-3, 0.9
 
 
@@ -38,7 +38,7 @@ def supports(pmdp: ParametricMDP) -> bool:
 def likelihood_set(
     counts: Counts, alpha: float, chart: ParameterChart, start: np.ndarray | None = None
 ) -> LevelSet | None:
-    """C at level α from everything in ``counts``; None while no window has data.
+    """C at level α from all of ``counts``; None while no window has data.
 
     ``start`` warm-starts the Newton iterations of the current data; the priors, which must depend on
     nothing but the data before their mark, always start from the domain's centre.
@@ -71,7 +71,7 @@ def likelihood_set(
 
 
 def _windows(counts: Counts) -> list[tuple[Mark | None, float]]:
-    """Windows worth their computation, as (start, weight); the choice may depend on anything."""
+    """Windows worth computing, as (start, weight); the choice may depend on anything."""
     marks = [m for m in counts.marks if m.total < counts.total and m.weight > 0.0]
     useful = [m for m in marks if EARLIEST <= m.total / counts.total <= LATEST] or marks[:1]
     windows: list[tuple[Mark | None, float]] = [(m, m.weight) for m in useful]
@@ -93,7 +93,7 @@ def window_prior(mark: Mark, chart: ParameterChart) -> Gaussian:
 
 
 def uniform_prior(chart: ParameterChart) -> Uniform:
-    """Uniform prior with an upper bound on the domain's volume: its box, or its hull where that is cheap."""
+    """Uniform prior with an upper bound on the domain's volume: that of its box, or of its hull where cheap."""
     low, high = bounding_box(chart)
     log_volume = float(np.log(high - low).sum())
     if 2 <= chart.dimension <= 5 and len(chart.b) <= 200:

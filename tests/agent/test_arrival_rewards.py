@@ -292,7 +292,7 @@ def test_logs_of_seen_states_and_of_ways_that_only_rewards_tell_apart():
     double = build(0, lambda s: {"go": {paying(0, r=1): "p", 0: "1-p"}}, domain=["p"], rewards={"r": lambda s, a: 0.0})
     from rpl_agent import DataError
 
-    with pytest.raises(DataError, match="several ways, and only the reward tells"):
+    with pytest.raises(DataError, match="several ways that only the reward distinguishes"):
         Counts(double).add(0, 0, 0)
 
 

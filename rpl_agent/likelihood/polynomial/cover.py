@@ -1,15 +1,15 @@
 """A cover of the level set C by boxes, where the likelihood is not convex.
 
-Expressions such as p q + (1 − p)(1 − q) are no products of affine terms: −ln f is not convex, and C may have several
-parts. Boxes of parameters that cannot meet C are left out, the others are split, until they are small compared with C.
+Expressions such as p q + (1 − p)(1 − q) are not products of affine terms: −ln f is not convex, and C may have several
+parts. Boxes of parameters that cannot meet C are dropped, the others are split until they are small compared with C.
 
-On a box θ = c + r y, |y_j| ≤ 1, every form is h = p + s·y + y'My up to ε (`model.taylor`). With e = h/p − 1 ≤ ē,
-b = s/p, |b·y| ≤ β, and q the largest size of (y'My + rest)/p, e² ≥ (1 − κ)(b·y)² − (1 − κ)/κ q² for κ = min(1, q/β),
+On a box θ = c + r y, |y_j| ≤ 1, every form is h = p + s·y + y'My up to ε (`algebra.taylor`). With e = h/p − 1 ≤ ē,
+b = s/p, |b·y| ≤ β, and q the largest |y'My + rest|/p, e² ≥ (1 − κ)(b·y)² − (1 − κ)/κ q² for κ = min(1, q/β),
 so that −Σ K ln h ≥ k + l·y + y'Hy (docs/guarantees.md, "Polynomial models") with
 
     k = −Σ K (ln p + ε/p + ½ φ (1 − κ)/κ q²),   l = −Σ K b,   H = Σ K (½ φ (1 − κ) b b' − M/p).
 
-The error of that bound falls with the third power of the boxes' size.
+The error of that bound is cubic in the size of the boxes.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from rpl_agent.model.caching import cached_on
 #: Boxes are split down to this half-width, in standard deviations of the likelihood and as a share of the domain, by d.
 FINEST = {1: (0.05, 0.005), 2: (0.2, 0.02), 3: (0.5, 0.04)}
 COARSE = (1.0, 0.08)
-#: Boxes are cut into this many parts by d, and into two else: in one dimension rounds cost more than boxes.
+#: Boxes are cut into this many parts by d, otherwise into two: in one dimension rounds cost more than boxes.
 PARTS = {1: 16}
-#: Boxes that are looked at, at most, and at a time.
+#: The most boxes to examine, in all and at a time.
 MOST_BOXES, BATCH = 6_000, 256
-#: A model is taken for a bowl if its least curvature exceeds this share of its size: its inverse is accurate to 1e-10.
+#: A model counts as convex if its least curvature exceeds this share of its size: its inverse is accurate to 1e-10.
 FLATTEST = 1e-4
-#: More than the rounding of a few sums, relative to their summands.
+#: More than the rounding error of a few sums, relative to their summands.
 ROUNDING = 1e-15
 
 
@@ -59,9 +59,9 @@ class _Models(NamedTuple):
 
 
 class _Boxes(NamedTuple):
-    """Boxes center ± half (k, d) that together hold C; in each, (y − ball)'shape (y − ball) ≤ radius2 (k,) holds on C.
+    """Boxes center ± half (k, d) that together cover C; in each, (y − ball)'shape (y − ball) ≤ radius2 (k,) holds on C.
 
-    An infinite radius2 says nothing.
+    An infinite radius2 is no constraint.
     """
 
     center: np.ndarray
@@ -74,7 +74,7 @@ class _Boxes(NamedTuple):
         return _Boxes(*(array[which] for array in self))
 
     def support(self, directions: np.ndarray) -> np.ndarray:
-        """(k, m) upper bounds of a·θ over the part of C in each box, for directions a (m, d)."""
+        """(k, m) upper bounds on a·θ over the part of C in each box, for directions a (m, d)."""
         scaled = directions * self.half[:, None, :]
         squares = np.einsum("kmi,kij,kmj->km", scaled, np.linalg.inv(self.shape), scaled)
         with np.errstate(invalid="ignore"):
@@ -86,9 +86,9 @@ class _Boxes(NamedTuple):
 
 
 def cover(target: LevelSet, directions: np.ndarray) -> np.ndarray:
-    """(m,) upper bounds of a·θ over C for directions a (m, d); −inf where C is empty.
+    """(m,) upper bounds on a·θ over C for directions a (m, d); −inf where C is empty.
 
-    Only boxes that reach furthest in some direction are split.
+    Only the boxes that reach furthest in some direction are split.
     """
     chart = target.chart
     low, high = _domain_box(chart.A, chart.b)
@@ -117,26 +117,26 @@ def cover(target: LevelSet, directions: np.ndarray) -> np.ndarray:
 
 
 def _warn(chart: ParameterChart) -> bool:
-    """Once for every model."""
+    """Warn once per model."""
     forms = chart.forms
     worst = str(forms.polynomial(int(np.diff(forms.indptr).argmax())))
     warnings.warn(
-        f"slow, and wider than need be: {worst if len(worst) <= 80 else worst[:79] + '…'} is no product of affine "
+        f"slow and wider than necessary:{worst if len(worst) <= 80 else worst[:79] + '…'}  is not a product of affine"
         f"terms, so the likelihood in {chart.dimension} parameters is covered by boxes. Split such a step in two, "
-        "one draw each, or give narrower bounds of the parameters", RPLWarning, stacklevel=2,
+        "one draw each, or give the parameters narrower bounds", RPLWarning, stacklevel=2,
     )  # fmt: skip
     return True
 
 
 def around(target: LevelSet, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, float] | None:
-    """(centre, H, r²) of an ellipsoid that holds C ∩ [low, high], (d,) each; None if the model there does not close."""
+    """(centre, H, r²) of an ellipsoid containing C ∩ [low, high], (d,) each; None if the model there is not convex."""
     center, half = (low + high) / 2, np.maximum(high - low, 1e-300) / 2
     half += ROUNDING * (np.abs(center) + half)
     found = _kept(target, center[None], half[None])
     if not len(found.half) or not np.isfinite(found.radius2[0]):
         return None
     ball, shape = found.ball[0], found.shape[0]
-    moved = float((ROUNDING * (np.abs(center) + half * np.abs(ball)) / half).sum())  # the centre, by its rounding
+    moved = float((ROUNDING * (np.abs(center) + half * np.abs(ball)) / half).sum())  # shift of the centre by rounding
     grown = np.abs(shape).sum() * moved * (2.0 * (1.0 + np.abs(ball).sum()) + moved)
     return center + half * ball, shape / np.outer(half, half), float(found.radius2[0] + grown)
 
@@ -151,14 +151,14 @@ def _parts(center: np.ndarray, half: np.ndarray, axis: np.ndarray) -> tuple[np.n
     number = PARTS.get(half.shape[1], 2)
     step, smaller, at = np.zeros_like(half), half.copy(), (np.arange(len(half)), axis)
     step[at] = half[at] / number
-    # a little wider, so that all parts together hold the whole
+    # slightly wider, so that the parts together cover the whole
     smaller[at] = step[at] + 4.0 * ROUNDING * (np.abs(center[at]) + half[at])
     shifts = np.arange(1 - number, number, 2)
     return np.concatenate([center + k * step for k in shifts]), np.concatenate([smaller] * number)
 
 
 def _kept(target: LevelSet, center: np.ndarray, half: np.ndarray) -> _Boxes:
-    """Of boxes (k, d) those that may meet C."""
+    """The boxes (k, d) that may meet C."""
     chart = target.chart
     outside = (center @ chart.A.T - half @ np.abs(chart.A).T > chart.b + 1e-12 * (1.0 + np.abs(chart.b))).any(axis=1)
     center, half = center[~outside], half[~outside]
@@ -205,7 +205,7 @@ def _forms(target: LevelSet, center: np.ndarray, half: np.ndarray) -> _Forms:
 
 
 def _models(target: LevelSet, forms: _Forms) -> _Models:
-    """Lower bounds of the mixture's −Σ K ln h, to second order."""
+    """Second-order lower bounds on the mixture's −Σ K ln h."""
     p, s, M, error = forms
     beta, bend = np.abs(s).sum(axis=2), np.abs(M).sum(axis=(2, 3)) + error
     most = p + beta + bend
@@ -241,7 +241,7 @@ def _models(target: LevelSet, forms: _Forms) -> _Models:
 
 
 def _phi(e: np.ndarray) -> np.ndarray:
-    """2 (e − ln(1 + e)) / e², rounded down a little."""
+    """2 (e − ln(1 + e)) / e², rounded down slightly."""
     small = np.abs(e) < 1e-3
     safe = np.where(small, 1.0, e)
     return np.where(small, 1.0 - 2.0 / 3.0 * e, 2.0 * (safe - np.log1p(safe)) / safe**2) * (1.0 - 1e-9)

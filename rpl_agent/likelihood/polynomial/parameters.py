@@ -1,9 +1,9 @@
-"""Polynomial models: the joint likelihood region in the space of the parameters, block by block where there are many.
+"""Polynomial models: the joint likelihood region in parameter space, block by block if there are many parameters.
 
-The likelihood is a product over the forms of `model.factors`. Parameters that meet in a form or in a row of the domain
-belong to one block; docs/guarantees.md ("Polynomial models") has the theorem on such blocks.
+The likelihood is a product over the forms of `algebra.factors`. Parameters that meet in a form or in a row of the
+domain belong to one block; docs/guarantees.md ("Polynomial models") has the theorem on such blocks.
 
-Up to `JOINT_DIMENSION` parameters there is one block: the joint set is the smaller one.
+Up to `JOINT_DIMENSION` parameters there is one block, because the joint set is smaller.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from rpl_agent.regions.product import Product
 
 @dataclass(frozen=True)
 class ParameterBlock:
-    """Parameters (k,) of a model without unused ones, with the forms that are about them.
+    """Parameters (k,) of a model without unused ones, with the forms that involve them.
 
     chart : z = θ of the block; its factors are the forms of the block
-    upper : (n,) bounds of its forms over the domain
-    coin : of a block that is one parameter p with the forms p and 1 − p, their numbers
+    upper : (n,) bounds on its forms over the domain
+    coin : for a block of one parameter p with the forms p and 1 − p, their ids
     """
 
     parameters: np.ndarray
@@ -60,7 +60,7 @@ class ParameterBlock:
 def curved_region(
     pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None, objective: Objective | None = None
 ) -> ParameterRegion:
-    """The region of the parameters in use that holds the truth at all times together with probability ≥ 1 − delta."""
+    """The region of the used parameters that contains the truth at all times with probability ≥ 1 − delta."""
     core = without_unused(pmdp)
     start = None if warm is None else np.asarray(warm, dtype=float)
     if start is not None and len(start) > core.num_parameters:
@@ -95,7 +95,7 @@ def curved_region(
 
 
 def _cut(region: Region, table: ExpressionTable, slabs: tuple[ValueSlab, ValueSlab]) -> Region:
-    """The part of a region between the sides of two slabs."""
+    """The part of a region between the tighter sides of two slabs."""
     low, high = region.box()
     between = Polytope(*side_rows(*(curved_rows(table, slab, low, high) for slab in slabs)), low, high)
     both = Intersection([*(region.members if isinstance(region, Intersection) else [region]), between])
@@ -141,7 +141,7 @@ def _covered(level_set: LevelSet, rows: ParameterRows) -> Region:
 
 # ---------------------------------------------------------------------- finding the blocks
 def parameter_blocks(core: ParametricMDP) -> tuple[ParameterBlock, ...]:
-    """The blocks of a polynomial model: one, where there are few parameters."""
+    """The blocks of a polynomial model; a single one if there are few parameters."""
     found, d = factors(core), core.num_parameters
     label = np.zeros(d, dtype=np.int64)
     if d > JOINT_DIMENSION:

@@ -1,10 +1,10 @@
-"""Other explanations of the data: one e-process for each way in which a model can be wrong.
+"""Alternatives to the model: one e-process for each way in which a model can be wrong.
 
-With N_a the probability that an alternative gives the outcomes of a part a of the data, and L_a(v) the likelihood of
-the same outcomes at v, the model is refuted where the infimum over the domain of A = Σ_a w_a N_a / L_a reaches 1/α
-(theorem and table of alternatives: docs/guarantees.md, "When the model is wrong"). Leaving alternatives out, as is done
-with all that do not count, only lowers A. ln A is convex in the reduced coordinates x (log-sum-exp of −ln L_a), so a
-tangent bounds its infimum wherever the search for it ended.
+With N_a the probability that an alternative assigns to the outcomes of a part a of the data, and L_a(v) the likelihood
+of the same outcomes at v, the model is refuted if the infimum over the domain of A = Σ_a w_a N_a / L_a reaches 1/α
+(theorem and table of alternatives: docs/guarantees.md, "When the model is wrong"). Omitting alternatives, as is done
+with all negligible ones, only lowers A. ln A is convex in the reduced coordinates x (log-sum-exp of −ln L_a), so a
+tangent bounds its infimum wherever the search ended.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from rpl_agent.model.pmdp import ParametricMDP
 
 #: Shares of the kinds of alternatives; members of one kind have equal weights.
 SHARE = 0.2
-#: So many rows, and expressions, with the largest e-values are kept.
+#: Keep this many rows, and expressions, with the largest e-values.
 KEPT = 8
-#: kind, number, ln(w N) less what known probabilities say, and the counts of expressions; −1 − f stands for 1 − f.
+#: kind, number, ln(w N) minus the part of known probabilities, and the counts of expressions; −1 − f stands for 1 − f.
 Part = tuple[str, int, float, dict[int, float]]
-#: Parts of the data before or after a mark that are smaller than this share of all are left out.
+#: Skip parts of the data before or after a mark that are smaller than this share of all.
 EARLIEST = 0.01
 
 
 @dataclass(frozen=True)
 class Weights:
-    """ln w_a of each kind of alternative."""
+    """ln w_a for each kind of alternative."""
 
     all_rows: float
     rows: float
@@ -53,9 +53,9 @@ class Weights:
 
     @classmethod
     def of(cls, pmdp: ParametricMDP, blocks: int = 1) -> Weights:
-        """For each of this many blocks of a model; rows and expressions are counted over all of it.
+        """Weights for each of this many blocks of a model; rows and expressions are counted over the whole model.
 
-        ``all_rows`` is of the whole model at once, ``rows`` of one block: they share.
+        ``all_rows`` is for the whole model at once, ``rows`` for one block.
         """
         windows = blocks * 2 * MAX_MARKS
         sizes = (2, 2 * blocks, pmdp.num_rows, pmdp.num_expressions, windows, windows, blocks)
@@ -64,9 +64,9 @@ class Weights:
 
 @dataclass(frozen=True)
 class Doubt:
-    """A lower bound on ln inf A, and the alternative that counts most there.
+    """A lower bound on ln inf A, and the alternative that dominates there.
 
-    kind : as in docs/guarantees.md; number : the row, expression or mark that it is about, −1: none
+    kind : as in docs/guarantees.md; number : of the row, expression or mark concerned, −1 for none
     """
 
     log_e_value: float
@@ -74,7 +74,7 @@ class Doubt:
     number: int = -1
 
     def text(self, pmdp: ParametricMDP, counts: Counts) -> str:
-        """What is wrong with the model, in words."""
+        """What is wrong with the model, as a sentence."""
         about = "its rows differ from what their expressions say"
         if self.kind == "row":
             about = f"{pmdp.row_name(self.number)} has other probabilities than {_row_text(pmdp, self.number)}"
@@ -94,30 +94,30 @@ class Doubt:
 
 
 NO_DOUBT = Doubt(-np.inf)
-#: Kinds of alternatives in which parameters change.
+#: Kinds of alternatives with changing parameters.
 IN_TIME = ("before", "after")
-#: No alternative: bounds that hold together with probability 1 − δ if the model is right, and do not.
+#: Not an alternative: bounds that hold simultaneously with probability 1 − δ if the model is right, but contradict.
 CONTRADICTION = "contradiction"
-#: Nor one: outcomes are not independent given state and action. In which way, and what to do about it.
+#: Not an alternative either: outcomes that are not independent given state and action; the kinds, and remedies.
 REPEATED = "repeated"
 SEEDING = "reset() must not seed the environment by itself, and reset(seed=...) must seed every copy apart"
 REPEATS = {
-    "row": "an outcome tells the next one of the same state and action",
-    "step": f"step by step, episodes have the outcomes of others; {SEEDING}",
-    "episode": f"episodes that begin alike go on alike; {SEEDING}",
+    "row": "an outcome predicts the next one of the same state and action",
+    "step": f"episodes repeat the outcomes of others step by step; {SEEDING}",
+    "episode": f"episodes that begin alike continue alike; {SEEDING}",
     "tick": f"copies of the environment draw the same random numbers; {SEEDING}",
-    "reset": "the environment seeds its generator anew in every reset(), not only where reset(seed=...) says so",
+    "reset": "the environment reseeds its generator in every reset(), not only in reset(seed=...)",
 }
 WAYS = tuple(REPEATS)
 
 
 def strongest(*doubts: Doubt) -> Doubt:
-    """The one that counts: repeated chance before all others, because then no data can be used."""
+    """The doubt to report: repeated chance before all others, because it makes all data unusable."""
     return max(doubts, key=lambda doubt: (doubt.kind == REPEATED, doubt.log_e_value))
 
 
 class Alternatives:
-    """The alternatives to one model (or block) for the data of one moment.
+    """The alternatives to one model (or block), given its data so far.
 
     x : (r,) the parameter of largest likelihood in the domain, in reduced coordinates.
     """
@@ -142,22 +142,22 @@ class Alternatives:
         return self._constant + self._slopes @ x
 
     def row_scores(self, x: np.ndarray) -> np.ndarray:
-        """(R',) ln w E of each visited row at x."""
+        """(R',) ln w E for each visited row at x."""
         with np.errstate(divide="ignore", invalid="ignore"):
             terms = self._count * np.log(self._values(x))[self._expression]
         return self.weights.row + self._row_marginal - np.add.reduceat(terms, self._row_ptr[:-1])
 
     def event_scores(self, x: np.ndarray) -> np.ndarray:
-        """(F',) the same of the expressions that stand once in a visited row."""
+        """(F',) the same for expressions that occur once in a visited row."""
         p = self._values(x)[self._tried]
         with np.errstate(divide="ignore", invalid="ignore"):
             likelihood = scipy.special.xlogy(self._hits, p) + scipy.special.xlogy(self._trials - self._hits, 1.0 - p)
         return self.weights.expression + self._event_marginal - np.where(np.isnan(likelihood), np.inf, likelihood)
 
     def window_scores(self, x: np.ndarray) -> float:
-        """The most that ln w and a window's own parameters gain over x (by the score test), less one for each of them.
+        """The most that ln w and a window's own parameters gain over x (by the score test), minus one per parameter.
 
-        A mixture pays more than that for a parameter from a dozen steps on.
+        A mixture pays more than that per parameter from a dozen steps on.
         """
         if not len(self.columns):
             return -np.inf
@@ -170,7 +170,7 @@ class Alternatives:
         return max(gains) - len(x)
 
     def evidence(self) -> float:
-        """A number that ln A at the best point is not far above: 0 or less where nothing speaks against the model."""
+        """An approximate upper bound on ln A at the best point: 0 or less if nothing speaks against the model."""
         rows, events = self.row_scores(self.best), self.event_scores(self.best)
         together = self.weights.rows + float((rows - self.weights.row).sum())
         windows = self.window_scores(self.best)
@@ -178,11 +178,11 @@ class Alternatives:
 
     # ------------------------------------------------------------------ all of them together
     def doubt(self, domain: ParameterChart) -> Doubt:
-        """The infimum of A over a chart in the coordinates x that contains the domain, bounded from below."""
+        """A lower bound on the infimum of A over a chart in the coordinates x that contains the domain."""
         x, box = _moved_inside(self.best, domain), coordinate_box(self.pmdp.table, self.pmdp.domain)
         windows = self._window_parts()
         found = Doubt(-np.inf)
-        for _ in range(2):  # the second time with the rows that count where the first ended
+        for _ in range(2):  # the second round uses the rows that matter where the first ended
             parts = [self._all_rows(), *windows, *self._worst_rows(x), *self._worst_events(x)]
             observed, offsets = self._joined(parts)
             x, bound, shares = lowest_tangent(observed, offsets, domain, x, box)
@@ -208,7 +208,7 @@ class Alternatives:
         ]
 
     def _part(self, kind: str, number: int, offset: float, steps: slice) -> Part:
-        """An alternative about some of the observed transitions; known probabilities go into its offset."""
+        """An alternative about some of the observed transitions; known probabilities go into the offset."""
         expression, count = self._expression[steps], self._count[steps]
         known = self.pmdp.table.is_constant[expression]
         offset -= float(count[known] @ np.log(self._constant[expression[known]]))
@@ -260,13 +260,13 @@ class Alternatives:
         return parts
 
     def _of_all(self, successes: np.ndarray) -> np.ndarray:
-        """(F,) from those of the columns (n,)."""
+        """Expand successes of the columns (n,) to all expressions (F,)."""
         found = np.zeros(self.pmdp.num_expressions)
         found[self.columns] = successes
         return found
 
     def _joined(self, parts: list[Part]) -> tuple[Observations, np.ndarray]:
-        """One column per expression or complement that some alternative is about."""
+        """One column per expression or complement that some alternative involves."""
         columns = sorted({column for part in parts for column in part[3]})
         place = {column: i for i, column in enumerate(columns)}
         number = np.array([c if c >= 0 else -1 - c for c in columns], dtype=np.int64)
@@ -288,7 +288,7 @@ def _row_text(pmdp: ParametricMDP, row: int) -> str:
 
 
 def _moved_inside(x: np.ndarray, domain: ParameterChart) -> np.ndarray:
-    """x, or the first point on the way to the domain's own that lies strictly inside."""
+    """x, or the first point on the way to the chart's start that lies strictly inside."""
     for share in (0.0, 0.01, 0.1, 0.5):
         point = x + share * (domain.start - x)
         if (domain.b - domain.A @ point > 0.0).all():
@@ -297,7 +297,7 @@ def _moved_inside(x: np.ndarray, domain: ParameterChart) -> np.ndarray:
 
 
 def _marginal_error(counts: Counts) -> float:
-    """Bound on the rounding of the marginals: lgamma is good to a few units in n ln n."""
+    """Bound on the rounding error of the marginals: lgamma is accurate to a few units in n ln n."""
     return 1e-13 * counts.total * (1.0 + float(np.log1p(counts.total))) + 1e-9
 
 
@@ -316,9 +316,9 @@ def row_marginals(pmdp: ParametricMDP, counts: Counts) -> np.ndarray:
 
 
 def _single_events(pmdp: ParametricMDP, counts: Counts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(expressions, hits, trials), (F',) each: f happened so often in the visited rows that carry it once.
+    """(expressions, hits, trials), (F',) each: how often f occurred in the visited rows that carry it once.
 
-    Left out are expressions that are 1 or never were tried.
+    Omits expressions that equal 1 or were never tried.
     """
     totals, size = counts.row_totals, pmdp.num_expressions
     moves, first = gather(pmdp.row_ptr, np.flatnonzero(totals))
@@ -333,12 +333,12 @@ def _single_events(pmdp: ParametricMDP, counts: Counts) -> tuple[np.ndarray, np.
 
 
 def rows_marginal(pmdp: ParametricMDP, counts: Counts) -> float:
-    """At most the ln of the Dirichlet(½)-multinomial probability of all rows together."""
+    """A lower bound on ln of the Dirichlet(½)-multinomial probability of all rows together."""
     return float(row_marginals(pmdp, counts).sum()) - _marginal_error(counts)
 
 
 def known_rows(pmdp: ParametricMDP, counts: Counts, weights: Weights) -> list[Doubt]:
-    """What the rows without an unknown say, each by itself, in a model of independent blocks."""
+    """Doubts from rows without unknowns, each by itself, in a model of independent blocks."""
     known = np.logical_and.reduceat(pmdp.table.is_constant[pmdp.expression], pmdp.row_ptr[:-1])
     seen = np.flatnonzero((counts.transitions > 0) & known[pmdp.transition_row])
     if not len(seen):

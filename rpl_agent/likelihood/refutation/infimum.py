@@ -1,14 +1,14 @@
-"""The infimum of a log-sum-exp of likelihoods over a polytope, bounded from below.
+"""A lower bound on the infimum of a log-sum-exp of likelihoods over a polytope.
 
     G(x) = ln Σ_j e^{o_j + g_j(x)},   g_j(x) = −Σ_f K_jf ln f[x],   over {x : A x ≤ b}.
 
-Newton's method on G(x) − τ Σ_i ln(b_i − a_i·x). Whatever x it ends at, G is convex, so for every y of the polytope and
+Apply Newton's method to G(x) − τ Σ_i ln(b_i − a_i·x). G is convex, so for any final x, every y of the polytope and
 every λ ≥ 0
 
     G(y) ≥ G(x) + ∇G(x)·(y − x) ≥ G(x) − λ·(b − A x) + (∇G(x) + A'λ)·(y − x),
 
-and the last term is least in a corner of any box around the polytope. With λ_i = τ / (b_i − a_i·x) it nearly vanishes,
-and the price is τ for each row.
+and the last term is smallest in a corner of any box around the polytope. With λ_i = τ / (b_i − a_i·x) it nearly
+vanishes, at a price of τ per row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rpl_agent.likelihood.chart import ParameterChart
 from rpl_agent.likelihood.expansion import rounding
 from rpl_agent.likelihood.observations import Observations
 
-#: What all rows of the polytope together may cost (nats).
+#: The total price of all rows of the polytope (nats).
 BARRIER_PRICE = 0.05
 MAX_STEPS = 60
 
@@ -33,15 +33,15 @@ def lowest_tangent(
     Parameters
     ----------
     observed : counts (J, n) of the J terms, with ``offsets`` (J,)
-    start : (r,) a point of the polytope; where G is not finite there, the bound is −∞
+    start : (r,) a point of the polytope; if G is not finite there, the bound is −∞
     box : (lower, upper), (r,) each, around the polytope
     """
     x, barrier, target = np.array(start, dtype=float), 1.0, BARRIER_PRICE / len(chart.b) if len(chart.b) else 1.0
     if not np.isfinite(
         _derivatives(observed, offsets, x)[0]
-    ):  # between powers of one unknown lie points of no parameter
+    ):  # points between powers of one unknown belong to no parameter
         return x, -np.inf, np.zeros(len(offsets))
-    while len(observed.constant):  # else nothing depends on x
+    while len(observed.constant):  # otherwise nothing depends on x
         x = _newton(observed, offsets, chart, x, barrier)
         if barrier <= target:
             break
@@ -63,7 +63,7 @@ def lowest_tangent(
 def _derivatives(
     observed: Observations, offsets: np.ndarray, x: np.ndarray
 ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-    """G, ∇G (r,), its Hessian (r, r) and the terms' shares (J,); G is infinite where an expression is not positive."""
+    """G, ∇G (r,), its Hessian (r, r) and the terms' shares (J,); G is infinite if an expression is not positive."""
     values = observed.values(x)
     if not (values > 0.0).all():
         return np.inf, x, np.empty((0, 0)), offsets
@@ -79,7 +79,7 @@ def _derivatives(
 def _newton(
     observed: Observations, offsets: np.ndarray, chart: ParameterChart, x: np.ndarray, barrier: float
 ) -> np.ndarray:
-    """A point near the minimum of G with the barrier, strictly inside."""
+    """A point near the minimum of G plus the barrier, strictly inside."""
 
     def penalised(point: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         slack = chart.b - chart.A @ point

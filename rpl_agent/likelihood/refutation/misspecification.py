@@ -1,15 +1,15 @@
 """Evidence against the model itself: an e-value, valid at any time under any sampling.
 
-ln E is a lower bound on ln inf A over the domain (`alternatives`). Constants are part of the model and tested too. A
-model with nothing wrong has a very negative ln E. Then only the oldest alternative is computed,
+ln E is a lower bound on ln inf A over the domain (`alternatives`). Constants are part of the model and are tested too.
+ln E of a correct model is very negative. Then only the first alternative is computed,
 
     Π_(s,a) Dirichlet(½)-multinomial probability of the observed successors / max_{v ∈ D} likelihood.
 
-Its maximum is bounded from above, wherever the search for it ended: g = −ln likelihood is convex in the reduced
-coordinates x (of products in those of their factors), so on a box that contains the domain a tangent is least in a
+Its maximum is bounded from above wherever the search ended: g = −ln likelihood is convex in the reduced
+coordinates x (for products, in those of their factors), so on a box that contains the domain a tangent is least in a
 corner.
 
-Over independent blocks (`blocks`) A is a sum of functions of one block each: at least the largest of their infima.
+Over independent blocks (`blocks`) A is a sum of functions of one block each, so it is at least their largest infimum.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ from rpl_agent.model.unused import used_parameters, without_unused
 
 #: Barrier of the inner optimisation; each of the 2r box rows costs at most this many nats.
 BARRIER = 1e-2
-#: Sums of monomials that are so much smaller than their terms say nothing.
+#: Ignore sums of monomials that are smaller than their terms by more than this factor.
 MAX_CANCELLATION = 1e8
 
 
 def log_e_value(pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None = None) -> float:
-    """ln E; at ln 1/α or more the model is refuted at level α. 0 (no evidence) where it is not computed."""
+    """ln E; the model is refuted at level α if it reaches ln 1/α. 0 (no evidence) if it is not computed."""
     return doubt(pmdp, counts, estimate).log_e_value
 
 
 def doubt(pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None = None) -> Doubt:
-    """ln E, and what speaks most against the model. ``estimate`` is a point estimate θ (d,), used as a warm start."""
+    """ln E and the strongest evidence against the model; ``estimate`` θ (d,) is a point estimate for a warm start."""
     table = pmdp.table
     pays = blocks_pay(pmdp)
     if counts.total == 0 or (table.is_affine and table.reduction.rank > MAX_RANK and not pays):
@@ -77,7 +77,7 @@ def doubt(pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None = Non
 def _largest(
     pmdp: ParametricMDP, counts: Counts, weights: Weights, estimate: np.ndarray | None
 ) -> tuple[float, list[Doubt]]:
-    """For one block: a bound on the log-likelihood of what depends on parameters, and doubts."""
+    """For one block: an upper bound on the log-likelihood of its parametric part, and doubts."""
     if pmdp.table.is_affine:
         most, x = _largest_of_affine(pmdp, counts.successes, estimate)
     else:
@@ -91,7 +91,7 @@ def _largest(
 def _largest_of_affine(
     pmdp: ParametricMDP, successes: np.ndarray, estimate: np.ndarray | None
 ) -> tuple[float, np.ndarray | None]:
-    """(a bound on Σ K_f ln f over the domain, where that is largest in the coordinates x)."""
+    """(an upper bound on Σ K_f ln f over the domain, its maximiser in the coordinates x)."""
     chart, free = _box_chart(pmdp.table, pmdp.domain), observed_expressions(pmdp, successes)
     if not len(free):
         return 0.0, chart.start
@@ -104,9 +104,9 @@ def _largest_of_affine(
 def _largest_of_products(
     pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None
 ) -> tuple[float, np.ndarray | None]:
-    """The same for expressions that are products of forms: a bound for each block of parameters.
+    """The same for expressions that are products of forms: one bound per block of parameters.
 
-    Alternatives are looked at in the coordinates of the monomials; None where those are too many, or cancel.
+    Alternatives use the coordinates of the monomials; None if there are too many, or they cancel.
     """
     core, theta = without_unused(pmdp), point_estimate(pmdp, counts) if estimate is None else estimate
     assert theta is not None
@@ -128,7 +128,7 @@ def _largest_of_products(
 
 
 def _form_boxes(core: ParametricMDP) -> list[tuple[ParameterBlock, ParameterChart | None]]:
-    """The box of every block in the coordinates of its forms; None where those are too many."""
+    """The box of every block in the coordinates of its forms; None if there are too many."""
     found: list[tuple[ParameterBlock, ParameterChart | None]] = []
     for block in cached_on(core, "parameter blocks", parameter_blocks):
         forms, box = block.chart.forms, None
@@ -146,7 +146,7 @@ def _form_boxes(core: ParametricMDP) -> list[tuple[ParameterBlock, ParameterChar
 def _largest_by_blocks(blocks: Factorisation, counts: Counts, weights: Weights) -> tuple[float, list[Doubt]]:
     """The same over independent blocks: the maximum of a product is the product of the maxima.
 
-    Of a block that is one distribution it is that of the frequencies, Σ K_f ln(K_f / N); a smaller domain lowers it.
+    For a single distribution it is attained at the frequencies, Σ K_f ln(K_f / N); a smaller domain lowers it.
     """
     single = np.flatnonzero(blocks.single[blocks.block_of_expression] & (blocks.block_of_expression >= 0))
     successes = counts.successes[single].astype(float)
@@ -167,7 +167,7 @@ def _largest_by_blocks(blocks: Factorisation, counts: Counts, weights: Weights) 
 
 
 def _single_blocks(pmdp: ParametricMDP, blocks: Factorisation, counts: Counts, weights: Weights) -> list[Doubt]:
-    """Of the blocks that are one distribution and look suspicious: those whose parts differ, or leave their bounds."""
+    """Doubts about suspicious single-distribution blocks: parts of the data differ, or frequencies leave the bounds."""
     found = []
     for k in np.flatnonzero(blocks.single & _suspicious(pmdp, blocks, counts, weights)).tolist():
         block = single_block(pmdp, k)
@@ -176,9 +176,9 @@ def _single_blocks(pmdp: ParametricMDP, blocks: Factorisation, counts: Counts, w
 
 
 def _suspicious(pmdp: ParametricMDP, blocks: Factorisation, counts: Counts, weights: Weights) -> np.ndarray:
-    """(B,) bool: blocks in which an alternative may count, at the frequencies of all data.
+    """(B,) bool: blocks in which an alternative may matter, at the frequencies of all data.
 
-    A window's own frequencies gain at most what is counted here; a mixture pays a nat for each from a dozen steps on.
+    A window's own frequencies gain at most this much; a mixture pays a nat for each from a dozen steps on.
     """
     label, size = blocks.block_of_expression, blocks.num_blocks
     own = np.flatnonzero((label >= 0) & (counts.successes > 0))
@@ -187,7 +187,7 @@ def _suspicious(pmdp: ParametricMDP, blocks: Factorisation, counts: Counts, weig
     log_share[own] = np.log(total / np.bincount(of, total, size)[of])
 
     def gain(part: np.ndarray) -> np.ndarray:
-        """(B,) nats, for successes (n,) of the expressions that were seen."""
+        """(B,) nats, for successes (n,) of the observed expressions."""
         steps = np.bincount(of, part, size)
         terms = scipy.special.xlogy(part, part) - part * log_share[own]
         return np.bincount(of, terms, size) - scipy.special.xlogy(steps, steps)
@@ -209,7 +209,7 @@ def _suspicious(pmdp: ParametricMDP, blocks: Factorisation, counts: Counts, weig
 
 
 def _in_model(block: JointBlock, found: Doubt) -> Doubt:
-    """A doubt about a block's own small model, with the numbers of the whole one."""
+    """Translate a doubt about a block's own small model to the ids of the whole model."""
     if found.kind == "row":
         return Doubt(found.log_e_value, "row", int(block.rows[found.number]))
     if found.kind == "expression":
@@ -218,7 +218,7 @@ def _in_model(block: JointBlock, found: Doubt) -> Doubt:
 
 
 def _largest_likelihood(seen: Observations, x: np.ndarray, chart: ParameterChart) -> float:
-    """A number that Σ K_f ln f[y] does not exceed for any y in the chart's box; x (r,) is any point inside."""
+    """An upper bound on Σ K_f ln f[y] over all y in the chart's box; x (r,) is any point inside."""
     rank, values = len(x), seen.values(x)
     if not (values > 0).all():
         return np.inf  # no bound from here: no claim
@@ -232,24 +232,24 @@ def _largest_likelihood(seen: Observations, x: np.ndarray, chart: ParameterChart
 
 
 def _cancellation(seen: Observations, x: np.ndarray) -> float:
-    """How many times larger the summands of an expression are than its value, at most."""
+    """The largest ratio between the summands of an expression and its value."""
     summands = np.abs(seen.constant) + np.abs(seen.weights) @ np.abs(x)
     return float((summands / seen.values(x)).max())
 
 
 def _box_chart(table: ExpressionTable, domain: Domain) -> ParameterChart:
-    """Coordinates x of a table with bounds that every point of the domain satisfies strictly."""
+    """Coordinates x of a table, with bounds that every point of the domain satisfies strictly."""
     return _box(*coordinate_box(table, domain), table.reduction.coordinates(domain.center())[0])
 
 
 def _box(lower: np.ndarray, upper: np.ndarray, start: np.ndarray) -> ParameterChart:
     eye = np.eye(len(lower))
-    # a margin keeps the domain's own points inside the barrier; a larger box only lowers E
+    # A margin keeps the domain's points inside the barrier; a larger box only lowers E.
     return ParameterChart(np.vstack([eye, -eye]), np.concatenate([upper + 1e-6, 1e-6 - lower]), start)
 
 
 def domain_rows(pmdp: ParametricMDP) -> ParameterChart:
-    """The domain as a polytope in the coordinates x, a little larger; its box where it is not a polytope there."""
+    """The domain as a slightly enlarged polytope in the coordinates x; its box if it is not a polytope there."""
     chart = parameter_chart(pmdp)
     if chart.reduction is not None or not pmdp.table.is_affine or not chart.has_interior:
         return _box_chart(pmdp.table, pmdp.domain)
