@@ -269,24 +269,25 @@ def rows_feasible(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> 
 
 # ---------------------------------------------------------------------- what nature may do → bounds
 def certify(
-    pmdp: ParametricMDP | UncertainMDP, counts: Counts, objective: Objective, config: Config | None = None, *,
-    policy: Policy | None = None, warm: Solutions | None = None,
+    pmdp: ParametricMDP | UncertainMDP, counts: Counts, objective: Objective | str, config: Config | None = None, *,
+    policy: Policy | None = None, warm: Solutions | None = None, **settings: Any,
 ) -> Certificate:  # fmt: skip
     """A certificate from counts.
 
     Without ``policy`` the robust policy is synthesised: the robust side bounds its value, the optimistic side bounds
     the optimum. With ``policy`` both sides bound the value of that policy (the paper's Tables 2 to 5).
-    ``warm`` carries solutions from call to call on the same model and is updated in place. The counts of an
-    `UncertainMDP` are those of its ``pmdp``; its bounds are what is known before any data.
+    ``settings`` replace fields of ``config``. ``warm`` carries solutions from call to call on the same model and is
+    updated in place. The counts of an `UncertainMDP` are those of its ``pmdp``; its bounds are known before any data.
 
     >>> import rpl_envs
     >>> world = rpl_envs.benchmark("Betting-25")
-    >>> print(f"{certify(world.pmdp, Counts(world.pmdp), world.objective).upper:.2f}")  # without data
+    >>> certificate = certify(world.pmdp, Counts(world.pmdp), "maximise money until done", delta=0.05)  # without data
+    >>> print(f"{certificate.upper:.2f}")
     120.61
     """
-    config = config or Config()
-    if isinstance(pmdp, UncertainMDP):
-        pmdp = pmdp.pmdp
+    config = replace(config or Config(), **settings)
+    objective = Objective.parse(objective) if isinstance(objective, str) else objective
+    pmdp = pmdp.pmdp if isinstance(pmdp, UncertainMDP) else pmdp
     objective.resolve(pmdp)
     if policy is not None:
         policy.check(pmdp)

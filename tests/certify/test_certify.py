@@ -117,6 +117,16 @@ def test_costs_are_the_mirror_image():
     assert "costs at most" in str(certificate)
 
 
+def test_settings_replace_fields_of_the_configuration():
+    world = rpl_envs.benchmark("Betting-25")
+    counts = uniform_counts(world.pmdp, world.objective, np.array(world.theta), 50, 200, 0)
+    found = certify(world.pmdp, counts, "maximise money until done", Config(relaxation="rectangular"), delta=0.2)
+    same = certify(world.pmdp, counts, world.objective, Config(relaxation="rectangular", delta=0.2))
+    assert (found.lower, found.upper, found.delta, found.relaxation) == (same.lower, same.upper, 0.2, "rectangular")
+    with pytest.raises(TypeError, match="dleta"):
+        certify(world.pmdp, counts, world.objective, dleta=0.2)
+
+
 def test_a_given_policy_is_bounded_not_replaced():
     world = rpl_envs.benchmark("rpl/MarsRover-10x10-v0")
     counts = uniform_counts(world.pmdp, world.objective, world.theta, 2000, 50, seed=1)
