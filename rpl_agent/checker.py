@@ -13,8 +13,8 @@ how they were found does not matter.
 Trusted: this file; that `model`, `objective`, `delta`, `confidence` (the method, chosen before any data),
 `reward_error` and `data` in the proof are the reader's; and the reader's assumptions: the data come from M[u] with one
 u in the domain, at which every expression is a probability; given state and action the successor is drawn
-independently of everything before; marks were taken when their data arrived, with the share of the plan that was over
-by then. Nothing is assumed about which actions were chosen, or when sampling stopped.
+independently of everything before; marks were taken when their data arrived, with their weight and the share of the
+plan that was over. Nothing is assumed about which actions were chosen, or when sampling stopped.
 
 Floats in the file are the exact dyadic numbers that they are. Irrational numbers (logarithms, roots) are enclosed.
 The proof is in five steps: model and objective (1), intervals of expressions (2), the likelihood (3), value functions
@@ -364,12 +364,12 @@ class Data:
         return found
 
     def _check_weights(self, data: dict[str, Any]) -> None:
-        """The windows' weights sum to 1, and are those of the schedule, which was fixed before any data."""
+        """Weights of windows sum to ≤ 1; all but those of a plan, told at the mark, were fixed before any data."""
         schedule, planned = data["schedule"], data["planned"]
-        need(schedule in ("geometric", "split"), f"the schedule of marks {schedule!r} is not covered")
+        need(schedule in ("geometric", "planned", "split"), f"the schedule of marks {schedule!r} is not covered")
         need(isinstance(planned, int) and planned >= 0, f"{planned!r} transitions were planned")
-        usual, due = exact(1 / 13), [64 * 4**j for j in range(12)]
-        self.origin_weight = usual if schedule == "geometric" else exact(0.01)
+        self.origin_weight = usual = exact({"geometric": 1 / 13, "planned": 1 / 16, "split": 0.01}[schedule])
+        due = [64 * 4**j for j in range(12)]
         if schedule == "split":
             usual, due = exact((1.0 - 0.01) / 3), [max(1, round(share * planned)) for share in (0.04, 0.08, 0.16)]
         weights, totals = [mark[0] for mark in self.marks if mark[0]], [sum(mark[2]) for mark in self.marks if mark[0]]

@@ -111,9 +111,8 @@ class Loop:
         )  # fmt: skip
 
     def _bet(self, target: Target) -> None:
-        """Tell new bets where the plan says so."""
-        if self._session.planner.bets:
-            self._session.experience.counts.bet(self._progress(target))
+        """Tell new bets and begin windows where the plan says so."""
+        self._session.experience.counts.bet(self._progress(target), self._session.planner.bets)
 
     def _progress(self, target: Target) -> float:
         """The share of the plan that is over: of the budget, or of what a gap to stop at seems to take.

@@ -34,17 +34,20 @@ MAX_MARKS = 12
 SPLIT_MARKS = (0.04, 0.08, 0.16)
 #: Weight of the window that starts at the first sample, by schedule; the marks share the rest.
 ORIGIN_WEIGHT = {
-    "geometric": 1 / (MAX_MARKS + 1), "planned": 1 / (MAX_MARKS + 1), "split": 0.01, "shares": 0.01, "table": 1.0,
+    "geometric": 1 / (MAX_MARKS + 1), "planned": 1 / 16, "split": 0.01, "shares": 0.01, "table": 1.0,
 }  # fmt: skip
 SPLIT_WEIGHT = (1.0 - ORIGIN_WEIGHT["split"]) / len(SPLIT_MARKS)
+#: Planned schedule: windows at `SPLIT_MARKS` of the plan, and when there are LATER times as many data as at the last,
+#: take a quarter each of the weight that is left; before the first of them, the geometric ones take a sixteenth.
+PLAN_SHARE, EARLY_SHARE, LATER = 1 / 4, 1 / 16, 8
 #: Shares of a plan at which new bets are placed. They get denser towards the end, when one of many looks succeeds.
 BET_SHARES = (0.01, 0.02, 0.035, *(1.0 - (1.0 - k / 40) ** 2 for k in range(1, 40)))
 #: Models with more expressions take every third of these marks, because each stores two numbers per expression. With
 #: more parameters there are no bets.
 MANY_EXPRESSIONS, MOST_PARAMETERS = 2**14, 64
 #: After this many changes a plan is ignored: new bets are placed whenever the data have grown by √2,
-#: as if four times as many were to come.
-TRUSTED, BET_GROWTH, NO_PLAN = 2, 2.0**0.5, 0.25
+#: as if twice as many were to come.
+TRUSTED, BET_GROWTH, NO_PLAN = 2, 2.0**0.5, 0.5
 #: Share of the remaining weight that an explicit mark takes by default.
 EXPLICIT_SHARE = 0.97
 _SCHEDULES = tuple(ORIGIN_WEIGHT)
@@ -92,8 +95,7 @@ class Counts:
     pmdp : the model; a transition that it does not have is an error, never dropped.
     schedule : when to take marks.
         ``"geometric"``: automatically, for data of unknown length; no bets.
-        ``"planned"``: as before for the likelihood's windows; for bets by the caller, who knows how far the plan is
-        (`bet`).
+        ``"planned"``: by the caller, who knows how far the plan is (`bet`); at first as the geometric one.
         ``"split"``: automatically at shares of the ``planned`` number of transitions, bets included; without a plan by
         the caller, for windows only.
         ``"shares"``: by the caller, for both, who knows the completed share of the data (`mark`).
@@ -173,19 +175,9 @@ class Counts:
         amounts = batch[indices]
         if (amounts < 0).any():
             t = int(indices[np.argmax(amounts < 0)])
-            raise DataError(f"negative count {int(batch[t])} for transition {self._describe(t)}")
+            raise DataError(f"negative count {int(batch[t])} for transition {t}")
         self._add_sparse(indices, amounts)
         self._mark_if_due()
-
-    def merge(self, other: Counts) -> None:
-        """Append another table's data as if they came after ours; its own marks are not kept.
-
-        Sound if neither table's sampling used the other's data (parallel workers between two
-        synchronisations), or if the other's data really came later.
-        """
-        if other.pmdp is not self.pmdp and other.pmdp.content_hash != self.pmdp.content_hash:
-            raise DataError("counts of two different models cannot be merged")
-        self.add_batch(other.transitions)
 
     def copy(self) -> Counts:
         """An independent table; marks are immutable and shared."""
@@ -233,7 +225,7 @@ class Counts:
         if self.schedule == "table":
             raise DataError("a table of counts has no order to mark: Counts(pmdp, schedule='split') has")
         self.schedule = self.schedule or "split"  # the caller knows the order
-        left = 1.0 - self.origin_weight - sum(m.weight for m in self.marks)
+        left = self._left
         weight = EXPLICIT_SHARE * left if weight is None else float(weight)
         if not (0.0 < weight or progress > 0.0 == weight) or weight > left + 1e-12:
             raise DataError(f"mark of weight {weight}: the weights left sum to {left:.6g}")
@@ -241,15 +233,35 @@ class Counts:
             raise DataError(f"progress {progress} is not between 0 and 1")
         return self._append(self.total, self.successes, weight, float(progress), self.trials if progress else None)
 
-    def bet(self, progress: float) -> bool:
-        """Take a mark for bets if one of `BET_SHARES` was passed since the last one; return whether it was taken.
+    @property
+    def _left(self) -> float:
+        """The weight that no window has taken yet."""
+        return 1.0 - self.origin_weight - sum(m.weight for m in self.marks)
+
+    def bet(self, progress: float, value: bool = True) -> bool:
+        """Take a mark if a share of the plan was passed at which bets or a window begin; return whether it was taken.
 
         For schedules whose plan the caller knows: call it whenever convenient, with the completed share. A
         smaller share than before means a new plan, and so do data beyond the end of a plan. After two changes
-        the plan is ignored.
+        bets ignore the plan. Without bets on the ``value`` there are windows only.
         """
         if self.total == 0 or not 0.0 < progress < 1.0:
             return False
+        due, share = self._bet_due(progress) if value else (False, progress)
+        weight = PLAN_SHARE * self._left if self._window_due(progress) else 0.0
+        if due or weight:
+            self.mark(weight, share)
+        return due or weight > 0.0
+
+    def _window_due(self, progress: float) -> bool:
+        """Whether a window of the plan begins."""
+        begun = [mark.total for mark in self.marks if mark.weight > 0.0 < mark.progress]
+        if self.schedule != "planned" or (begun and 2 * self.total < 3 * begun[-1]):
+            return False
+        return progress >= SPLIT_MARKS[len(begun)] if len(begun) < len(SPLIT_MARKS) else self.total >= LATER * begun[-1]
+
+    def _bet_due(self, progress: float) -> tuple[bool, float]:
+        """Whether bets are told, and the share of the plan that they are sized for."""
         before = [mark for mark in self.marks if mark.progress > 0.0]
         if not before:
             due = progress >= next_share(self.pmdp, 0.0)
@@ -259,15 +271,16 @@ class Counts:
             last = before[-1]
             due = progress < last.progress or progress >= next_share(self.pmdp, last.progress)
             due = (due or self.total * last.progress > last.total) and self.total > last.total
-        if due:
-            self.mark(0.0, progress)
-        return due
+        return due, progress
 
     @property
     def _schedule(self) -> list[_Due]:
         """Marks that this table takes automatically, in order."""
+        if self.schedule == "planned" and any(mark.weight > 0.0 < mark.progress for mark in self.marks):
+            return []
         if self.schedule in ("geometric", "planned"):
-            return [_Due(FIRST_MARK * RATIO**j, ORIGIN_WEIGHT["geometric"], 0.0) for j in range(MAX_MARKS)]
+            weight = ORIGIN_WEIGHT["geometric"] if self.schedule == "geometric" else EARLY_SHARE * self._left
+            return [_Due(FIRST_MARK * RATIO**j, weight, 0.0) for j in range(MAX_MARKS)]
         if self.planned is None:
             return []
         shares = {share: 0.0 for share in bet_shares(self.pmdp)} | dict.fromkeys(SPLIT_MARKS, SPLIT_WEIGHT)
@@ -339,17 +352,19 @@ class Counts:
         """Append a mark from a file, if this table could have taken it with the weight that its schedule gives."""
         last, none = self.marks[-1] if self.marks else None, np.zeros_like(self.successes)
         last_trials = next((m.trials for m in reversed(self.marks) if m.trials is not None), none)
+        fits = total == successes.sum() and (trials is None) == (progress == 0.0)
         for before, found, now in (
             (last.successes if last else none, successes, self.successes),
             (last_trials, trials, self.trials),
         ):
-            if found is not None and (found.shape != now.shape or (found < before).any() or (found > now).any()):
-                raise DataError(f"a mark at {total} transitions does not fit the counts or the mark before it")
-        if total != successes.sum() or (trials is None) != (progress == 0.0):
+            fits &= found is None or (found.shape == now.shape and bool(((before <= found) & (found <= now)).all()))
+        if not fits:
             raise DataError(f"a mark at {total} transitions does not fit the counts or the mark before it")
         if not (0.0 <= weight <= 1.0 and 0.0 <= progress <= 1.0 and weight + progress > 0.0):
             raise DataError(f"a mark has the weight {weight} and the progress {progress}")
-        if self.schedule in ("geometric", "planned") or self.planned is not None:
+        if self.schedule == "planned" and weight > PLAN_SHARE * self._left * (1.0 + 1e-9):
+            raise DataError(f"a mark of weight {weight} at {total} transitions is not the schedule's own")
+        if self.schedule == "geometric" or self.planned is not None:
             due = [d for d in self._schedule if (last.total if last else 0) < d.total <= total]
             if weight != max((d.weight for d in due), default=0.0):
                 raise DataError(f"a mark of weight {weight} at {total} transitions is not the schedule's own")
@@ -396,12 +411,6 @@ class Counts:
         if reason == AMBIGUOUS:
             return f"{state} --{action}--> {target} happens in several ways that only the reward distinguishes"
         return f"observed {state} --{action}--> {target}, which has probability zero in the model"
-
-    def _describe(self, t: int) -> str:
-        p = self.pmdp
-        row = int(np.searchsorted(p.row_ptr, t, side="right") - 1)
-        action = p.action_names[int(p.action[row])]
-        return f"{p.state_name(int(p.row_state[row]))} --{action}--> {p.state_name(int(p.successor[t]))}"
 
 
 def bet_shares(pmdp: ParametricMDP) -> tuple[float, ...]:

@@ -134,7 +134,7 @@ def data_to_json(counts: Counts) -> dict[str, Any]:
 
 def data_content(counts: Counts, graph: bool) -> dict[str, Any]:
     """The same with plain numbers, under the name of the schedule that gave the weights of likelihood windows."""
-    weights, data = {"planned": "geometric", "shares": "split", "table": "geometric"}, data_to_json(counts)
+    weights, data = {"shares": "split", "table": "geometric"}, data_to_json(counts)
     schedule = counts.schedule or "geometric"
     marks = [m | {name: float.fromhex(m[name]) for name in ("weight", "progress")} for m in data["marks"]]
     return data | {"schedule": weights.get(schedule, schedule), "marks": [] if graph else marks}  # of tied expressions

@@ -207,10 +207,19 @@ def test_ctrl_c_once_certifies_and_saves(tmp_path):
     assert "interrupted" in out
     agent = RPLAgent.load(path, FastCorridorEnv())
     assert agent.interrupted and agent.num_episodes >= 60 and agent.certificate is not None
-    # an interrupted run goes on as if nothing had happened
-    resumed = agent.resume(budget=agent.num_episodes + 50)
-    whole = RPLAgent(seed=11).learn(FastCorridorEnv(), budget=resumed.num_episodes, log_interval=10)
-    assert np.array_equal(whole.counts.transitions, resumed.counts.transitions)
+
+    # it goes on as one with the same plan that a callback ended after the same episode
+    class Until(BaseCallback):
+        every_episodes = 1
+
+        def _on_step(self):
+            return self.agent.num_episodes < stopped
+
+    stopped = agent.num_episodes
+    resumed = agent.resume(budget=stopped + 50)
+    other = RPLAgent(seed=11).learn(FastCorridorEnv(), budget=1_000_000, log_interval=10, callback=Until())
+    assert other.num_episodes == stopped
+    assert np.array_equal(other.resume(budget=stopped + 50).counts.transitions, resumed.counts.transitions)
 
 
 ENDLESS = """

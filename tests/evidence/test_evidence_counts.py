@@ -218,7 +218,7 @@ def test_bets_are_marked_by_a_plan_that_may_change(chain):
         shares = []
         while counts.total < until:
             counts.add_many(np.zeros(10, int), np.full(10, go), np.arange(10) % 2)
-            if counts.bet(counts.total / goal):
+            if counts.bet(counts.total / goal) and not counts.marks[-1].weight:
                 shares.append(counts.marks[-1].progress)
         return shares
 
@@ -228,17 +228,26 @@ def test_bets_are_marked_by_a_plan_that_may_change(chain):
     second = play(20_000, 20_000)  # twice the budget: once, as soon as it is known, and then as before
     assert second[0] == pytest.approx(0.5, abs=0.01) and len(second) < 30 and second == sorted(second)
     play(30_000, 30_000)
-    assert all(share == 0.25 for share in play(80_000, 80_000)[1:])  # nobody believes the fourth plan
+    assert all(share == 0.5 for share in play(80_000, 80_000)[1:])  # nobody believes the fourth plan
     assert not any(counts.bet(share) for share in (0.0, 1.0, 1.5))
 
 
-def test_merge(chain):
-    a, b = Counts(chain), Counts(chain)
-    a.add_batch(np.arange(chain.num_transitions))
-    b.add_batch(np.full(chain.num_transitions, 7))
-    a.merge(b)
-    np.testing.assert_array_equal(a.transitions, np.arange(chain.num_transitions) + 7)
-    assert a.total == a.transitions.sum()
-    other = build(0, lambda s: {"a": {0: 1}}, domain=["p"])
-    with pytest.raises(DataError, match="different models"):
-        a.merge(Counts(other))
+def test_windows_begin_where_the_plan_says(chain):
+    """Most of the weight is where it is needed, and there is always some for a plan that is extended."""
+    counts, go = Counts(chain, schedule="planned"), chain.action_names.index("go")
+    for goal in (10_000, 100_000):
+        while counts.total < goal:
+            counts.add_many(np.zeros(10, int), np.full(10, go), np.arange(10) % 2)
+            counts.bet(counts.total / goal, value=False)
+    begun = [(m.total, m.weight) for m in counts.marks]
+    assert [total for total, _ in begun] == [64, 256, 400, 800, 1600, 12_800]
+    left = 1.0 - counts.origin_weight
+    for (_, weight), share in zip(begun, (1 / 16, 1 / 16, 1 / 4, 1 / 4, 1 / 4, 1 / 4)):
+        assert weight == pytest.approx(share * left, rel=1e-12)
+        left -= weight
+    arrays = counts.to_arrays()
+    assert [m.weight for m in Counts.from_arrays(chain, dict(arrays)).marks] == [weight for _, weight in begun]
+    arrays["mark_weights"][1] = 0.5  # more than a quarter, and less than 1 in sum
+    arrays["mark_weights"][2:] /= 10
+    with pytest.raises(DataError, match="not the schedule's own"):
+        Counts.from_arrays(chain, arrays)

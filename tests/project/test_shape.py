@@ -34,14 +34,14 @@ LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_876,
     "rpl_agent": 1_679,
     "rpl_agent/_core": 296,
-    "rpl_agent/agent": 7_041,
+    "rpl_agent/agent": 7_040,
     "rpl_agent/baselines": 1_091,
     "rpl_agent/cli": 1_718,
     "rpl_agent/coupled": 2_021,
-    "rpl_agent/evidence": 1_295,
+    "rpl_agent/evidence": 1_304,
     "rpl_agent/experiments": 2_128,
     "rpl_agent/formats": 5_908,
-    "rpl_agent/likelihood": 3_426,
+    "rpl_agent/likelihood": 3_416,
     "rpl_agent/model": 4_190,
     "rpl_agent/plotting": 462,
     "rpl_agent/proof": 660,
@@ -183,7 +183,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 40_807
+    assert sum(LINES_OF_PACKAGE.values()) <= 40_805
 
 
 def test_folders_are_not_crowded():

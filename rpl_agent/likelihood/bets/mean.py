@@ -8,7 +8,6 @@ with the observed variance, times the price of validity at all times (`payoffs.s
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -30,33 +29,24 @@ def mean_interval(values: np.ndarray, low: float, high: float, delta: float) -> 
     if low == high or not len(values):
         return low, high
     level, n = math.log(2.0 / delta), len(values)
-    wealth = cumulative_bets((values - low) / (high - low), level)
+    staked, paid, gain, loss = cumulative_bets((values - low) / (high - low), level)
     # Every term is at most 1, so the error of a sum of n terms is at most n in units of n roundings.
     room = level + 8.0 * n * UNIT_ROUNDOFF * (n + 1.0)
-    bottom = float(np.clip(((wealth.paid + wealth.gain - room) / wealth.staked).max(), 0.0, 1.0))
-    top = float(np.clip(((wealth.paid - wealth.loss + room) / wealth.staked).min(), 0.0, 1.0))
+    bottom = float(np.clip(((paid + gain - room) / staked).max(), 0.0, 1.0))
+    top = float(np.clip(((paid - loss + room) / staked).min(), 0.0, 1.0))
     slack = 8.0 * UNIT_ROUNDOFF * (abs(low) + abs(high))
     return max(low, low + bottom * (high - low) - slack), min(high, low + top * (high - low) + slack)
 
 
-class CumulativeBets(NamedTuple):
-    """Cumulative sums (n,): of λ, of λ c, and the log wealth from betting λ and −λ."""
-
-    staked: np.ndarray
-    paid: np.ndarray
-    gain: np.ndarray
-    loss: np.ndarray
-
-
-def cumulative_bets(x: np.ndarray, level: float) -> CumulativeBets:
-    """Settle bets on numbers x (n,) in [0, 1]; ``level`` = ln 2/δ."""
+def cumulative_bets(x: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Sums (n,) so far of λ, of λ c, and of log wealth from betting λ and −λ on x (n,) in [0, 1]; level = ln 2/δ."""
     n = len(x)
     c = running_mean(x, 0.5)
     spread = np.sqrt(running_mean((x - c) ** 2, 0.25))
     stakes = np.array([stake(level, (t + 0.5) / n) for t in range(n)])
     bet = np.minimum(stakes / (spread * math.sqrt(n)), LARGEST)
     gain, loss = (np.cumsum(np.log1p(sign * bet * (x - c))) for sign in (1.0, -1.0))
-    return CumulativeBets(np.cumsum(bet), np.cumsum(bet * c), gain, loss)
+    return np.cumsum(bet), np.cumsum(bet * c), gain, loss
 
 
 def running_mean(numbers: np.ndarray, first: float) -> np.ndarray:
