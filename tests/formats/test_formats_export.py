@@ -50,7 +50,7 @@ def test_names_become_identifiers_and_stay_distinct():
 
 def test_formula_labels_are_named_in_the_property(tmp_path):
     model = prism.load(MODELS / "glider.prism")
-    objective = prism.load_property(model, "Pmax=? [ x<9 U x=5 & y>2 ]")
+    model.pmdp, objective = model.objective("Pmax=? [ x<9 U x=5 & y>2 ]")
     value = model.pmdp.table.evaluate(np.array([0.3, 0.7]))
     _, properties = write_uncertain(tmp_path / "g.drn", model.pmdp, value, value, objective)
     assert properties.read_text() == 'Pmax=? [ !"x_9" U "x_5_y_2" ]\n'

@@ -205,7 +205,7 @@ def test_a_missing_file_is_a_clear_error(tmp_path):
 def test_properties_that_are_not_supported(text, reason, column):
     model = prism.loads(HEAD + BODY + 'label "top" = x=N;')
     with pytest.raises(prism.PrismError, match=reason) as caught:
-        prism.load_property(model, text)
+        model.objective(text)
     assert caught.value.column == column, str(caught.value)
 
 

@@ -97,7 +97,7 @@ def test_damaged_models(data):
 def test_any_property(words):
     model = prism.loads(SMALL, parameters={"p": (0, 1)})
     try:
-        objective = prism.load_property(model, " ".join(words))
+        model.pmdp, objective = model.objective(" ".join(words))
     except prism.PrismError as error:
         assert error.line >= 1
         assert error.column >= 1

@@ -233,7 +233,7 @@ def test_step_bounds_may_be_zero(text, wanted):
 
 def test_a_reward_until_a_target_that_may_be_missed_is_infinite_as_in_prism():
     model = prism.loads(WALK)
-    objective = prism.load_property(model, 'Rmax=? [ F "top" ]')
+    model.pmdp, objective = model.objective('Rmax=? [ F "top" ]')
     assert objective == Objective(Kind.REWARD, Sense.MAX, "top", reward_name="steps", unreached=Unreached.INFINITE)
     free = WALK.replace("[stay] x<4 -> true;", "[stay] x=0 -> (x'=0);").replace("x<4 : 1", "[go] x<4 : 1")
     assert value(free, 'Rmax=? [ F "top" ]') == (np.inf, np.inf)  # staying forever pays nothing and misses the top
@@ -241,7 +241,7 @@ def test_a_reward_until_a_target_that_may_be_missed_is_infinite_as_in_prism():
     sure = WALK.replace("  [stay] x<4 -> true;\n", "")
     assert value(sure, 'Rmax=? [ F "top" ]') == (pytest.approx(20.0), pytest.approx(20.0))
     # where the target cannot be missed, the two are one objective
-    assert prism.load_property(prism.loads(sure), 'Rmax=? [ F "top" ]') == Objective.reward("steps", target="top")
+    assert prism.loads(sure).objective('Rmax=? [ F "top" ]')[1] == Objective.reward("steps", target="top")
     assert read(jsonable(objective), Objective, "an objective") == objective
     assert Objective.total("steps", target="top").describe() == 'R{"steps"}max=? [ Fc "top" ]'
     assert Objective.total("steps", horizon=5).describe() == 'R{"steps"}max=? [ C<=5 ]'

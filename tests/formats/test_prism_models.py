@@ -180,7 +180,7 @@ def test_dtmc_takes_enabled_commands_with_equal_chance():
     assert model.pmdp.num_rows == 4
     assert expressions(model.pmdp) == {Polynomial.parse(t) for t in ("p/2", "0.5 - p/2", "0.5", "1")}
     assert model.pmdp.row_reward("rewards_1").tolist() == [3.0, 0.0, 0.0, 0.0]
-    objective = prism.load_property(model, "R=? [F x>0]")
+    model.pmdp, objective = model.objective("R=? [F x>0]")
     assert objective.target == "x>0"
 
 
@@ -267,14 +267,14 @@ def test_state_formulas_become_labels():
     label "top" = x=4;
     """
     model = prism.loads(text)
-    objective = prism.load_property(model, 'Pmin=? [ x<K U<=7 "top" ]')
+    model.pmdp, objective = model.objective('Pmin=? [ x<K U<=7 "top" ]')
     assert (objective.target, objective.avoid, objective.horizon) == ("top", "!x<K", 7)
     assert model.pmdp.labels["!x<K"].tolist() == [False, False, False, True, True]
-    objective = prism.load_property(model, 'Pmax=? [ F<3 x=2 & !"deadlock" | "top" ]')
+    model.pmdp, objective = model.objective('Pmax=? [ F<3 x=2 & !"deadlock" | "top" ]')
     assert objective.horizon == 2
     assert model.pmdp.labels[objective.target].tolist() == [False, False, True, False, True]
-    assert prism.load_property(model, 'Pmax=? [ !"top" U x=1 ]').avoid == "top"
-    assert prism.load_property(model, "Pmax=? [ true U x=1 ]").avoid is None
+    assert model.objective('Pmax=? [ !"top" U x=1 ]')[1].avoid == "top"
+    assert model.objective("Pmax=? [ true U x=1 ]")[1].avoid is None
 
 
 def test_states_of_more_than_62_bits_are_read():

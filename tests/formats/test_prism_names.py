@@ -64,7 +64,7 @@ def test_a_formula_and_a_label_of_one_name_are_two_things():
     model = prism.loads(CHAIN)
     assert bracket(model, "P=? [ F<=3 done ]") == pytest.approx((0.125, 0.125))
     assert bracket(model, 'P=? [ X "done" ]') == pytest.approx((0.5, 0.5))
-    prism.load_property(model, "P=? [ F done ]")
+    model.pmdp, _ = model.objective("P=? [ F done ]")
     assert bracket(model, 'P=? [ X "done" ]') == pytest.approx((0.5, 0.5))
 
 

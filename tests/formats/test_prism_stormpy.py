@@ -72,7 +72,7 @@ def test_storm_gives_the_same_value_to_a_dtmc(tmp_path):
     properties = stormpy.parse_properties('P=? [F "one"]', program)
     program, properties = stormpy.instantiate_constants(program, {"p": 0.3}, properties)
     storm = stormpy.build_model[float](program, properties)
-    ours = solve(Point(model.pmdp.instantiate([0.3])), prism.load_property(model, 'P=? [F "one"]'), Nature.COOPERATIVE)
+    ours = solve(Point(model.pmdp.instantiate([0.3])), model.objective('P=? [F "one"]')[1], Nature.COOPERATIVE)
     value = stormpy.model_checking(storm, properties[0]).get_value(storm.initial_states[0])
     assert value == pytest.approx(ours.lower, abs=1e-9)
     assert value == pytest.approx(0.15, abs=1e-9)

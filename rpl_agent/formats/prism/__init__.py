@@ -2,10 +2,10 @@
 
 >>> from rpl_agent.formats import prism
 >>> model = prism.load("model.prism", parameters={"p": (0.1, 0.9)})
->>> objective = prism.load_property(model, 'Pmax=? [F "goal"]')
+>>> pmdp, objective = model.objective('Pmax=? [F "goal"]')
 """
 
 from rpl_agent.formats.prism.answers import Answer, RegionAnswer, answer, answer_region
 from rpl_agent.formats.prism.language.grammar import Position, PrismError
 from rpl_agent.formats.prism.properties.queries import Query
-from rpl_agent.formats.prism.reader import PrismModel, load, load_properties, load_property, loads
+from rpl_agent.formats.prism.reader import PrismModel, load, load_properties, loads

@@ -11,14 +11,15 @@ from functools import partial
 
 import numpy as np
 
-from rpl_agent.coupled.partition import Partition, partition
 from rpl_agent.coupled.region import (
     DEFAULT_BOXES,
     NOT_DECIDED,
+    Partition,
     RegionPoint,
     RegionSolution,
     RegionVerdict,
     compares,
+    partition,
     solve_region,
 )
 from rpl_agent.errors import ModelError, RPLWarning, listed

@@ -13,7 +13,7 @@ are added to the domain; a model with polynomials of higher degree that can leav
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -49,10 +49,8 @@ class PrismModel:
 
     Attributes
     ----------
-    pmdp : the parametric MDP. Replaced by one with more labels when a property brings a new state formula. Of an
-        interval model it is only the skeleton: see ``bounds``.
+    pmdp : the parametric MDP; of an interval model only the skeleton: see ``bounds``.
     program : the resolved file, for further properties.
-    objectives : objectives of the properties asked for, by their name or text.
     properties : those of the properties file beside the model or given to `load_properties`; one that cannot be read
         is the error that says why, raised when it is asked for.
     bounds : of the probabilities of an interval model, else None.
@@ -64,7 +62,6 @@ class PrismModel:
     pmdp: ParametricMDP
     program: Program
     source: str = "<text>"
-    objectives: dict[str, Objective] = field(default_factory=dict)
     properties: list[ast.Property | PrismError] = field(default_factory=list)
     bounds: Bounds | None = None
     parametric_rewards: dict[str, Callable[[np.ndarray], Reward]] = field(default_factory=dict)
@@ -140,12 +137,11 @@ class PrismModel:
     def objective(self, text: str | None = None) -> tuple[ParametricMDP, Objective]:
         """The model and the objective of a property, to be learned; without one, the first of the properties file.
 
+        State formulas that are no label of the model are labels of the one that is returned, named by their text.
         A property that is answered through another one (``G`` through the probability of leaving, linear-time formulas
         through a product with an automaton) gives that one, with a warning.
         """
-        return self._learnable(self.query(text), text)
-
-    def _learnable(self, query: Query, text: str | None) -> tuple[ParametricMDP, Objective]:
+        query = self.query(text)
         if self.bounds is not None and not self.bounds.is_learnable:
             raise PrismError(
                 "this is an interval model: its uncertainty is given, there is nothing to learn (rpl solve gives its "
@@ -231,7 +227,6 @@ def loads(
     text: str,
     constants: Mapping[str, Number] | None = None,
     parameters: Mapping[str, tuple[float, float]] | None = None,
-    properties: str | Iterable[str] = (),
     *,
     source: str = "<text>",
     max_states: int | None = None,
@@ -246,7 +241,6 @@ def loads(
     ----------
     constants : values for constants without one. An undefined ``const double`` that gets none is a parameter.
     parameters : ranges (low, high) for parameters; they take precedence over ``// range`` comments.
-    properties : PRISM properties to turn into objectives.
     max_states : refuse larger models (by default, those that do not fit in half of the free memory).
     progress : called now and then with the numbers of states expanded and found.
     unknown : what the learner shall not know: ``"commands"`` (each probabilistic command is one unknown distribution),
@@ -277,13 +271,11 @@ def loads(
         hidden = hide_parameters(model)
         model, truth = hidden.pmdp, hidden.theta
     more = (made.bounds, made.parametric_rewards, truth, pool.derived)
-    loaded = PrismModel(model, made.program, source, {}, [], *more)
+    loaded = PrismModel(model, made.program, source, [], *more)
     if count := int(model.labels["deadlock"].sum()):
         warnings.warn(
             f"{source}: {count} state(s) without an enabled command got a self-loop", RPLWarning, stacklevel=2
         )
-    for item in [properties] if isinstance(properties, str) else properties:
-        load_property(loaded, item)
     return loaded
 
 
@@ -293,24 +285,6 @@ def _chances(program: Program, machine: Machine) -> list[list[list[Node | None]]
     if not program.has_intervals:
         return [low]
     return [low, [[u.upper or u.probability for u in c.updates] for c in machine.commands]]
-
-
-def load_property(model: PrismModel, text: str) -> Objective:
-    """The objective of one PRISM property (see `PrismModel.objective`).
-
-    State formulas that are no label of the model are added to ``model.pmdp`` as labels named by their text, so use
-    ``model.pmdp`` after this call. A property that needs a product of the model is refused here.
-    """
-    query = model.query(text)
-    if query.is_product:
-        raise PrismError(
-            "this path formula needs a product of the model with an automaton: use model.objective", NOWHERE,
-            "<property>", text,
-        )  # fmt: skip
-    pmdp, objective = model._learnable(query, text)
-    model.pmdp = pmdp
-    model.objectives[parse_properties(text)[0].name or text] = objective
-    return objective
 
 
 def _validated(
