@@ -22,7 +22,7 @@ from rpl_agent._core import core
 from rpl_agent.formats.export import write_uncertain
 from rpl_agent.model import Kind, Nature, Objective, Sense
 from rpl_agent.relaxations import Intervals
-from rpl_agent.relaxations.row_set import longest_row, model_rows, workspace
+from rpl_agent.relaxations.base import longest_row, model_rows, workspace
 from rpl_agent.solver import solve, solve_both
 from rpl_agent.solver.problem import structures
 from rpl_envs.benchmark import Benchmark, benchmark

@@ -24,7 +24,7 @@ from rpl_agent.coupled import coupled_bounds
 from rpl_agent.evidence.intervals import confidence_intervals
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.experiments.report.charts import compare_chart, draw
-from rpl_agent.experiments.store import require_rows
+from rpl_agent.experiments.runner import require_rows
 from rpl_agent.model import Domain, Nature, Objective, build
 from rpl_agent.pipeline import Config, certify, true_value
 from rpl_agent.regions.lifting import build_region

@@ -18,7 +18,7 @@ os.environ["COLUMNS"] = "110"  # help texts are wrapped to the terminal: fix its
 
 from rpl_agent.cli import build_parser
 from rpl_agent.experiments import suites
-from rpl_agent.experiments.store import read
+from rpl_agent.experiments.runner import read
 from rpl_agent.experiments.tables import Table, online_table, published, short
 
 DOCS = Path(__file__).resolve().parent

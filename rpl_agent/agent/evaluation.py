@@ -19,7 +19,7 @@ from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatc
 from rpl_agent.agent.sampling.stream import open_source
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.world.attach import attach
-from rpl_agent.agent.world.env_facts import is_vector, time_limit
+from rpl_agent.agent.world.observations import is_vector, time_limit
 from rpl_agent.agent.world.plays import value_range
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError

@@ -17,8 +17,7 @@ from rpl_agent.agent.output.logger import Logger
 from rpl_agent.agent.schedule import Never
 from rpl_agent.agent.session import Session
 from rpl_agent.agent.storage.state import capture, read_state, restore
-from rpl_agent.agent.world.env_facts import observation_space
-from rpl_agent.agent.world.observations import StateReader
+from rpl_agent.agent.world.observations import StateReader, observation_space
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.model import Policy, Sense
 from rpl_agent.solver.operator import row_bounds

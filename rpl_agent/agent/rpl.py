@@ -30,8 +30,7 @@ from rpl_agent.agent.storage import checkpoint
 from rpl_agent.agent.storage.checkpoint import CHECKPOINT, write_run
 from rpl_agent.agent.storage.state import Settings, agent_arguments, capture, read_state, restore, stored_model
 from rpl_agent.agent.world.attach import ActionToEnv, Attachment, attach, make_env
-from rpl_agent.agent.world.env_facts import make_registered, refuse_policy_network
-from rpl_agent.agent.world.observations import StateOf
+from rpl_agent.agent.world.observations import StateOf, make_registered, refuse_policy_network
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.evidence.counts import Counts

@@ -1,4 +1,6 @@
-"""`rpl certify`: a certificate from simulated data, from a log, or for a stored run; `rpl plot-region`: a look at U."""
+"""`rpl certify`: a certificate from simulated data, from a log, or for a stored run; `rpl plot-region`: a look at U;
+`rpl export`: the learned uncertain model and the policy, in the formats of other tools.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
     from rpl_agent.agent import RPLAgent
     from rpl_agent.certificate import Certificate
     from rpl_agent.evidence.counts import Counts
-    from rpl_agent.model import Policy
-    from rpl_agent.pipeline import Config
+    from rpl_agent.model import Objective, ParametricMDP, Policy
+    from rpl_agent.pipeline import Config, Uncertainty
     from rpl_agent.regions.base import Region
     from rpl_agent.solver import Solution
 
@@ -75,6 +77,21 @@ def register(commands: Any) -> None:
     plot.add_argument(
         "--output", type=output_file(".png", ".pdf", ".svg"), default="region.png", metavar="FILE",
         help="picture to write: .png, .pdf or .svg (default region.png)",
+    )  # fmt: skip
+
+    export = commands.add_parser(
+        "export", run=run_export, help="write the learned uncertain model (DRN, UMB) and the policy (CSV, JSON, PRISM)"
+    )
+    add_source(export, ID_OR_RUN)
+    add_data(export)
+    add_method(export)
+    export.add_argument(
+        "--uncertain", type=output_file(".drn", ".umb"), metavar="FILE",
+        help="interval model: the ending .drn or .umb decides the format",
+    )  # fmt: skip
+    export.add_argument(
+        "--policy-file", type=output_file(".csv", ".json", ".strat"), metavar="FILE",
+        help="robust policy: .csv, .json or .strat (PRISM)",
     )  # fmt: skip
 
 
@@ -229,3 +246,43 @@ def _region_of_run(agent: RPLAgent) -> Region | None:
     agent.certify()
     assert agent.session.planner.uncertainty is not None
     return agent.session.planner.uncertainty.region
+
+
+def run_export(arguments: argparse.Namespace) -> int:
+    from rpl_agent.formats import export as writers
+
+    if not (arguments.uncertain or arguments.policy_file):
+        raise ModelError("nothing to write: give --uncertain FILE and/or --policy-file FILE")
+    pmdp, objective, uncertainty, certificate = _learned(arguments)
+    written = []
+    if arguments.uncertain:
+        lower, upper = uncertainty.relaxation.bounds()
+        writers.write_uncertain(arguments.uncertain, uncertainty.relaxation.pmdp, lower, upper, objective)
+        written.append(arguments.uncertain)
+    if arguments.policy_file:
+        writers.write_policy(arguments.policy_file, pmdp, certificate.policy)
+        written.append(arguments.policy_file)
+    emit(
+        arguments,
+        {"written": written, "lower": certificate.lower, "upper": certificate.upper},
+        "export",
+        "wrote " + ", ".join(written),
+    )
+    return 0
+
+
+def _learned(arguments: argparse.Namespace) -> tuple[ParametricMDP, Objective, Uncertainty, Certificate]:
+    """The model, the objective, the set and the certificate: of a stored run, or of the data that the options name."""
+    agent = run_of(arguments)
+    if agent is not None:
+        certificate = agent.certify()
+        assert agent.session.planner.uncertainty is not None
+        return agent.pmdp, agent.objective, agent.session.planner.uncertainty, certificate
+    from rpl_agent.pipeline import Solutions, certify_uncertainty, uncertainty_from
+
+    source = load_source(arguments)
+    counts, _ = read_data(arguments, source)
+    config = config_of(arguments)
+    uncertainty = uncertainty_from(source.pmdp, counts, config, source.objective)
+    certificate = certify_uncertainty(source.pmdp, counts, uncertainty, source.objective, config, warm=Solutions())
+    return source.pmdp, source.objective, uncertainty, certificate

@@ -71,7 +71,7 @@ def run_compare(arguments: argparse.Namespace) -> int:
 
 def run_report(arguments: argparse.Namespace) -> int:
     from rpl_agent.experiments.api import report, report_run
-    from rpl_agent.experiments.store import has_rows
+    from rpl_agent.experiments.runner import has_rows
 
     if arguments.run_folder is not None and has_rows(arguments.run_folder):  # a sweep's folder in the place of a run
         arguments.results, arguments.run_folder = arguments.run_folder, None

@@ -23,8 +23,7 @@ from rpl_agent.cli.parser import between, count, output_file
 from rpl_agent.errors import ModelError
 
 if TYPE_CHECKING:
-    from rpl_agent.coupled.partition import Partition
-    from rpl_agent.coupled.region import RegionPoint
+    from rpl_agent.coupled.region import Partition, RegionPoint
     from rpl_agent.formats.prism import PrismModel, RegionAnswer
     from rpl_agent.model import Objective, ParametricMDP
     from rpl_agent.solver.solution import Solution
@@ -270,8 +269,7 @@ def _solve_region(arguments: argparse.Namespace, model: PrismModel) -> int:
 
 def _parts(found: RegionAnswer, for_picture: bool) -> Partition | None:
     """Where the comparison holds, box by box; None where there is none, or one answer for all."""
-    from rpl_agent.coupled.partition import DEFAULT_UNDECIDED
-    from rpl_agent.coupled.region import NOT_DECIDED, SOMEWHERE
+    from rpl_agent.coupled.region import DEFAULT_UNDECIDED, NOT_DECIDED, SOMEWHERE
 
     if found.verdict is None or found.verdict.answer not in (SOMEWHERE, NOT_DECIDED):
         return None

@@ -26,8 +26,7 @@ from rpl_agent.regions.base import Region
 from rpl_agent.regions.frame import Frame
 from rpl_agent.regions.parameter_region import curvature_sizes
 from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, played_rows, usable_rows
-from rpl_agent.solver.policies import step_rows
-from rpl_agent.solver.problem import Problem
+from rpl_agent.solver.problem import Problem, step_rows
 
 #: states that are worth more than one thread
 THREADED = 50_000

@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 
 from rpl_agent.coupled.affine import AffineBound, AffineProof, Side
+from rpl_agent.coupled.bounds import find_bound
 from rpl_agent.coupled.box_frame import BoxFrame
 from rpl_agent.coupled.expansion import ValueExpansion, expansion_of, visits
-from rpl_agent.coupled.find import find_bound
 from rpl_agent.coupled.horizon import StepExpansion, greedy_rules
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.model.algebra.ranges import range_on_box

@@ -11,8 +11,7 @@ from rpl_agent.agent.runs import load_run
 from rpl_agent.errors import ModelError
 from rpl_agent.experiments import suites
 from rpl_agent.experiments.report import write_report, write_run_report, write_tables
-from rpl_agent.experiments.runner import run_sweep
-from rpl_agent.experiments.store import Row
+from rpl_agent.experiments.runner import Row, run_sweep
 from rpl_agent.experiments.tables import tables
 from rpl_agent.experiments.tasks import AGENTS, instance_name, require_installed
 from rpl_agent.likelihood.estimate import point_estimate

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rpl_agent.experiments import suites
-from rpl_agent.experiments.store import Row, by_kind, grouped, number
+from rpl_agent.experiments.runner import Row, by_kind, grouped, number
 from rpl_envs import INSTANCES
 
 

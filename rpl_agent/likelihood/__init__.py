@@ -9,9 +9,9 @@ C = {v : ln Σ_j w_j Q_j e^{g_j(v)} ≤ ln 1/α} contains the truth at all times
 
 docs/guarantees.md has the theorem with its proof. Modules, in the order in which they are used:
 
-- `observations`: the data that a likelihood is a function of; `chart`: the coordinates of the mixtures;
-- `fit`: points of large likelihood; `expansion`: the likelihood around them;
-- `mixture`: lower bounds on ln Q; `windows`: which windows, with which priors;
+- `chart`: the data that a likelihood is a function of, and the coordinates of the mixtures;
+- `fit`: points of large likelihood; `mixture`: the likelihood around them, and lower bounds on ln Q;
+- `windows`: which windows, with which priors;
 - `level_set`: C and its outer approximations; `region`: C as a `Region`;
 - `bets`: slabs in the direction of the value, at the price of one dimension (`payoffs` chooses the bets), and
   confidence sequences for a mean without any model (`mean`);

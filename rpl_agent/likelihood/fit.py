@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rpl_agent._core import core
-from rpl_agent.likelihood.chart import ParameterChart
-from rpl_agent.likelihood.observations import Observations
+from rpl_agent.likelihood.chart import Observations, ParameterChart
 
 #: Weight of the barrier: as strong as one pseudo-observation per domain row.
 BARRIER = 1.0

@@ -17,20 +17,18 @@ from rpl_agent.evidence.intervals import confidence_intervals, event_intervals
 from rpl_agent.evidence.ledger import check_delta, per_event, split_main
 from rpl_agent.likelihood.bets.slabs import shares_of, side_rows, slab_rows, tightest_slabs
 from rpl_agent.likelihood.blocks import JointBlock, factorisation, is_blockwise, product_region
-from rpl_agent.likelihood.chart import parameter_chart
-from rpl_agent.likelihood.observations import Observations
-from rpl_agent.likelihood.outer import SHALLOW, outer_region
+from rpl_agent.likelihood.chart import Observations, parameter_chart
+from rpl_agent.likelihood.level_set import SHALLOW, outer_region
 from rpl_agent.likelihood.polynomial.parameters import curved_region
 from rpl_agent.likelihood.windows import MAX_RANK, likelihood_set, supports
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.objective import Objective
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.regions.base import Region
-from rpl_agent.regions.hull import Hull
 from rpl_agent.regions.lifting import build_region, lies_inside, linear_dimension
 from rpl_agent.regions.parameter_region import interval_parameters
 from rpl_agent.regions.polytope import GRAPH_DIMENSION
-from rpl_agent.regions.product import Product
+from rpl_agent.regions.product import Hull, Product
 
 
 def likelihood_region(

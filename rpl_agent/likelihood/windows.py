@@ -12,10 +12,9 @@ import numpy as np
 
 from rpl_agent.evidence.counts import Counts, Mark
 from rpl_agent.likelihood.chart import ParameterChart, parameter_chart
-from rpl_agent.likelihood.expansion import expand
 from rpl_agent.likelihood.fit import Fit, fit
 from rpl_agent.likelihood.level_set import LevelSet, recentred
-from rpl_agent.likelihood.mixture import Gaussian, Uniform, bounding_box, log_mixture
+from rpl_agent.likelihood.mixture import Gaussian, Uniform, bounding_box, expand, log_mixture
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.pmdp import ParametricMDP
 

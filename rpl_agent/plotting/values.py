@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.coupled.boxes import BoxBounds
-from rpl_agent.coupled.partition import Partition
-from rpl_agent.coupled.region import EVERYWHERE, RegionSolution
+from rpl_agent.coupled.region import EVERYWHERE, Partition, RegionSolution
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Domain
 

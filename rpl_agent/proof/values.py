@@ -10,8 +10,7 @@ import numpy as np
 
 from rpl_agent import checker
 from rpl_agent.coupled.affine import Side
-from rpl_agent.coupled.bounds import expansion_of
-from rpl_agent.coupled.find import find_bound
+from rpl_agent.coupled.bounds import expansion_of, find_bound
 from rpl_agent.coupled.horizon import StepExpansion, greedy_rules
 from rpl_agent.model.objective import Nature, Objective, Sense
 from rpl_agent.model.pmdp import ParametricMDP

@@ -13,8 +13,7 @@ import numpy as np
 from rpl_agent._core import core, read_only
 from rpl_agent.errors import ModelError
 from rpl_agent.model import MDP, ExpressionTable, ParametricMDP, gather
-from rpl_agent.relaxations.base import CompiledRelaxation
-from rpl_agent.relaxations.row_set import INTERVAL, POINT, compiled_set
+from rpl_agent.relaxations.base import INTERVAL, POINT, CompiledRelaxation, compiled_set
 
 FEASIBILITY_TOLERANCE = core.FEASIBILITY_TOLERANCE
 

@@ -18,18 +18,18 @@ from rpl_agent.regions.intersection import Intersection
 from rpl_agent.regions.parameter_region import ParameterRegion, curvature_sizes
 from rpl_agent.regions.polytope_data import PolytopeData
 from rpl_agent.regions.product import Product
-from rpl_agent.relaxations.base import CompiledRelaxation
-from rpl_agent.relaxations.projections import beyond_mccormick, clip_bounds, expression_bounds
-from rpl_agent.relaxations.row_set import (
+from rpl_agent.relaxations.base import (
     BEST,
     CURVED,
     ELLIPSOID,
     INTERVAL,
     POLYTOPE,
+    CompiledRelaxation,
     CompiledSet,
     RowForms,
     compiled_set,
 )
+from rpl_agent.relaxations.projections import beyond_mccormick, clip_bounds, expression_bounds
 
 #: how far below the exact minimum a support bound may lie, relative to the span of the row's values: from a table whose
 #: entries are vertices, and from one that is incomplete or degenerate

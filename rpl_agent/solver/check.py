@@ -50,16 +50,50 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rpl_agent._core import core, read_only
-from rpl_agent.relaxations.row_set import INTERVAL, POINT, compiled_set, longest_row, model_rows, row_arrays, workspace
+from rpl_agent._core import Struct, core, read_only
+from rpl_agent.relaxations.base import INTERVAL, POINT, compiled_set, longest_row, model_rows, row_arrays, workspace
 from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, played_rows, usable_rows
 from rpl_agent.solver.operator import better_bounds, row_bounds, state_bounds, step_images, total_bounds
-from rpl_agent.solver.policies import policy_issues, side_policy, side_weights
-from rpl_agent.solver.problem import MIN_AGENT, Problem
-from rpl_agent.solver.witness import Witness
+from rpl_agent.solver.problem import MIN_AGENT, Problem, policy_issues, side_policy, side_weights
 
 if TYPE_CHECKING:
     from rpl_agent.solver.solution import Solution  # for types only: it imports this file
+
+#: mass that may be missing or out of bounds in a row
+TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Witness:
+    """Nature's distributions p (T,), and the mass (R,) between each row and an exact one; inf where none is near."""
+
+    rows: Struct
+    p: np.ndarray
+    mass: np.ndarray
+
+    @classmethod
+    def of(cls, rows: Struct, p: np.ndarray, lower: np.ndarray, upper: np.ndarray, is_region: bool) -> Witness:
+        """A witness within bounds (F,) per expression.
+
+        The bounds of a region are its hull. Its best distributions for a row need not be within: the operator takes
+        the better of several outer bounds, each with an extremum of its own. There p shows that the play ends, and the
+        operator itself, which must agree besides, shows the inequality: no mass needs to be moved for it.
+        """
+        if is_region:
+            off = np.abs(np.add.reduceat(p, rows.row_ptr[:-1]) - 1.0) > TOLERANCE
+            off |= np.minimum.reduceat(p, rows.row_ptr[:-1]) < 0.0
+            return cls(rows, p, np.where(off, np.inf, 0.0))
+        mass = np.empty(rows.count)
+        core.mass_to_move(rows, lower, upper, p, mass)
+        mass[mass > TOLERANCE] = np.inf
+        return cls(rows, p, mass)
+
+    def charges(self, values: np.ndarray) -> np.ndarray:
+        """(R,) how far the means of values under p and under the exact distributions may differ."""
+        costs = np.empty(self.rows.count)
+        core.moving_costs(self.rows, values, self.p, self.mass, costs)
+        return costs
+
 
 #: numbers nearer to 0 than this prove nothing: rounding exceeds their products
 SMALLEST = core.SMALLEST

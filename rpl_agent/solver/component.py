@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rpl_agent._core import UNIT_ROUNDOFF
-from rpl_agent.relaxations.row_set import CURVED, INTERVAL
+from rpl_agent.relaxations.base import CURVED, INTERVAL
+from rpl_agent.solver.check import Witness
 from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, played_rows, staying_rows, usable_rows
 from rpl_agent.solver.local import Local
 from rpl_agent.solver.problem import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Problem
 from rpl_agent.solver.quotient import Quotient, collapse
 from rpl_agent.solver.strategies import Play, can_hold, improve, play, scale_of
-from rpl_agent.solver.witness import Witness
 
 #: the first extra cost per step, relative to the values, its growth and the number of attempts
 FIRST_MARGIN, MARGIN_GROWTH, MARGIN_ATTEMPTS = 1e-15, 16.0, 9

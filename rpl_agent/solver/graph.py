@@ -16,7 +16,7 @@ import numpy as np
 
 from rpl_agent._core import Struct, core
 from rpl_agent.model import ParametricMDP, cached_on
-from rpl_agent.relaxations.row_set import INTERVAL, CompiledSet, workspace
+from rpl_agent.relaxations.base import INTERVAL, CompiledSet, workspace
 
 #: who chooses the row of a state: the other side, oneself, or a fixed policy that draws it
 ALL_ROWS, ANY_ROW, DRAWN_ROW = core.ALL_ROWS, core.ANY_ROW, core.DRAWN_ROW

@@ -12,7 +12,7 @@ import scipy
 
 from rpl_agent._core import Struct, core, read_only
 from rpl_agent.model import best_rows
-from rpl_agent.relaxations.row_set import INTERVAL, POINT, CompiledSet, compiled_set, row_arrays, workspace
+from rpl_agent.relaxations.base import INTERVAL, POINT, CompiledSet, compiled_set, row_arrays, workspace
 from rpl_agent.solver.graph import ModelGraph, graph_bounds, model_graph, moves, staying_rows
 from rpl_agent.solver.problem import FIXED_AGENT, Problem
 

@@ -8,8 +8,7 @@ from rpl_agent._core import UNIT_ROUNDOFF, Struct, core, read_only
 from rpl_agent.model import Policy, Sense, gather
 from rpl_agent.relaxations.base import CompiledRelaxation
 from rpl_agent.solver.graph import staying_rows
-from rpl_agent.solver.policies import step_rows
-from rpl_agent.solver.problem import FIXED_AGENT, Problem
+from rpl_agent.solver.problem import FIXED_AGENT, Problem, step_rows
 
 #: how far a relaxation that does not say otherwise may be from the exact extremum, relative to the values' span
 DEFAULT_TIGHTNESS = 1e-9

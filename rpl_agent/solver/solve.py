@@ -23,8 +23,7 @@ from rpl_agent.solver.batch import solve_batch
 from rpl_agent.solver.check import SMALLEST
 from rpl_agent.solver.component import solve_component
 from rpl_agent.solver.operator import row_bounds, state_bounds, step_scratch, total_bounds
-from rpl_agent.solver.policies import step_rows
-from rpl_agent.solver.problem import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Problem
+from rpl_agent.solver.problem import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Problem, step_rows
 from rpl_agent.solver.solution import Solution, finish
 
 

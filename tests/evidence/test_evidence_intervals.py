@@ -9,7 +9,7 @@ from scipy import stats
 from rpl_agent.errors import DataError
 from rpl_agent.evidence import intervals
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.pooling import event_table, pool
+from rpl_agent.evidence.intervals import event_table, pool
 from rpl_agent.model import build
 from tests.reference import evidence as slow
 

@@ -12,7 +12,7 @@ from rpl_agent.agent import RPLAgent
 from rpl_agent.agent.planner import Planner
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.sampling import uniform_counts
-from rpl_agent.likelihood.observations import Observations
+from rpl_agent.likelihood.chart import Observations
 from rpl_agent.likelihood.refutation.misspecification import _box_chart, _largest_likelihood
 from rpl_agent.model import Objective, Polynomial, build
 from rpl_agent.pipeline import Config, certify

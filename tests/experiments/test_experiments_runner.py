@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from rpl_agent.errors import DataError, ModelError
-from rpl_agent.experiments.runner import run_group, run_sweep
-from rpl_agent.experiments.store import ROWS, Store, append, number, read, require_rows
+from rpl_agent.experiments.runner import ROWS, Store, append, number, read, require_rows, run_group, run_sweep
 from rpl_agent.experiments.suites import key, uniform
 
 KIND = "tests.experiment_kinds:"
@@ -97,7 +96,7 @@ def test_a_killed_sweep_keeps_what_its_workers_had_finished(tmp_path):
         import os, signal, sys
         sys.path.insert(0, sys.argv[1])
         from rpl_agent.experiments import runner
-        from rpl_agent.experiments.store import append, make_row
+        from rpl_agent.experiments.runner import append, make_row
         from rpl_agent.experiments.suites import key
         from pathlib import Path
         tasks = [{"kind": "tests.experiment_kinds:draw", "seed": s} for s in range(3)]

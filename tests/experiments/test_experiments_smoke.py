@@ -12,7 +12,7 @@ from rpl_agent.errors import ModelError
 from rpl_agent.experiments import suites
 from rpl_agent.experiments.api import compare, report, reproduce
 from rpl_agent.experiments.report.charts import compare_chart
-from rpl_agent.experiments.store import Store
+from rpl_agent.experiments.runner import Store
 from rpl_agent.experiments.tables import short, tables, uniform_table
 
 

@@ -5,8 +5,7 @@ import pytest
 from scipy import special
 
 from rpl_agent._core import core
-from rpl_agent.likelihood.chart import ParameterChart
-from rpl_agent.likelihood.observations import Observations
+from rpl_agent.likelihood.chart import Observations, ParameterChart
 from rpl_agent.model.expressions import Reduction
 from tests.reference import likelihood as slow
 

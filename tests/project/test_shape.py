@@ -34,31 +34,29 @@ LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_876,
     "rpl_agent": 1_679,
     "rpl_agent/_core": 296,
-    "rpl_agent/agent": 7_040,
+    "rpl_agent/agent": 7_034,
     "rpl_agent/baselines": 1_091,
-    "rpl_agent/cli": 1_718,
-    "rpl_agent/coupled": 2_021,
-    "rpl_agent/evidence": 1_304,
-    "rpl_agent/experiments": 2_128,
-    "rpl_agent/formats": 5_908,
-    "rpl_agent/likelihood": 3_416,
-    "rpl_agent/model": 4_190,
-    "rpl_agent/plotting": 462,
-    "rpl_agent/proof": 660,
-    "rpl_agent/regions": 2_110,
-    "rpl_agent/relaxations": 1_173,
-    "rpl_agent/solver": 2_733,
+    "rpl_agent/cli": 1_700,
+    "rpl_agent/coupled": 1_993,
+    "rpl_agent/evidence": 1_293,
+    "rpl_agent/experiments": 2_101,
+    "rpl_agent/formats": 5_883,
+    "rpl_agent/likelihood": 3_371,
+    "rpl_agent/model": 4_179,
+    "rpl_agent/plotting": 461,
+    "rpl_agent/proof": 659,
+    "rpl_agent/regions": 2_103,
+    "rpl_agent/relaxations": 1_164,
+    "rpl_agent/solver": 2_711,
 }
 #: Files a folder may have, and folders that have more, with how many.
 FILES = 12
 CROWDED = {
     "envs/rpl_envs": 13,
-    "rpl_agent/regions": 13,
-    "rpl_agent/solver": 13,
 }
 #: Private names of other libraries, by file; none may be added.
 PRIVATE = {
-    "rpl_agent/agent/world/env_facts.py": {"_max_episode_steps"},  # TimeLimit without a spec tells it nowhere else
+    "rpl_agent/agent/world/observations.py": {"_max_episode_steps"},  # TimeLimit without a spec tells it nowhere else
     "rpl_agent/baselines/sb3.py": {"_num_timesteps_at_start", "_total_timesteps"},  # schedules for budgets in episodes
 }
 #: Modules that their libraries do not document for use by others.
@@ -183,7 +181,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 40_805
+    assert sum(LINES_OF_PACKAGE.values()) <= 40_594
 
 
 def test_folders_are_not_crowded():

@@ -13,9 +13,8 @@ from rpl_agent.regions.base import EllipsoidData
 from rpl_agent.regions.box import Box
 from rpl_agent.regions.polytope_data import empty_polytope_data
 from rpl_agent.relaxations import CompiledRelaxation, Intervals, Point
-from rpl_agent.relaxations.base import in_threads
+from rpl_agent.relaxations.base import ELLIPSOID, POLYTOPE, RowForms, compiled_set, in_threads
 from rpl_agent.relaxations.rectangular import Rectangular
-from rpl_agent.relaxations.row_set import ELLIPSOID, POLYTOPE, RowForms, compiled_set
 from rpl_agent.solver import solve, solve_both
 from rpl_envs.benchmark import INSTANCES, benchmark
 from tests.reference.solver import interval_model

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rpl_agent._core import core, read_only
 from rpl_agent.model import Nature, Objective, Sense
 from rpl_agent.relaxations import Intervals
-from rpl_agent.relaxations.row_set import row_arrays
+from rpl_agent.relaxations.base import row_arrays
 from rpl_agent.solver import solve
 from rpl_agent.solver.graph import graph_bounds
 from tests.reference.solver import exact_values, interval_model

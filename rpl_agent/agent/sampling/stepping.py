@@ -24,7 +24,7 @@ import numpy as np
 from rpl_agent.agent.sampling.experience import Request, SampledBatch
 from rpl_agent.agent.sampling.interrupt import calls_environment, interruptible
 from rpl_agent.agent.sampling.step_checker import StepChecker, flag, number, unpack_reset, unpack_step
-from rpl_agent.agent.world.env_facts import is_vector
+from rpl_agent.agent.world.observations import is_vector
 from rpl_agent.errors import ModelError
 from rpl_agent.model.states import canonical
 from rpl_agent.schema import jsonable

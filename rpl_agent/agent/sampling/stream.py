@@ -25,7 +25,7 @@ from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatc
 from rpl_agent.agent.sampling.step_checker import StepChecker
 from rpl_agent.agent.sampling.stepping import EnvSource, plays_again
 from rpl_agent.agent.world.attach import Attachment
-from rpl_agent.agent.world.env_facts import attribute
+from rpl_agent.agent.world.observations import attribute
 from rpl_agent.errors import DataError, ModelError, RPLWarning
 from rpl_agent.model import Objective, Sense, Simulator
 from rpl_agent.model.simulate import seed_state

@@ -25,9 +25,14 @@ from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.world.env_facts import (
+from rpl_agent.agent.world.observations import (
+    Bound,
+    StateOf,
+    StateReader,
+    asked_of,
     attribute,
     changing_wrapper,
+    check_observations,
     is_vector,
     layers,
     make_registered,
@@ -37,7 +42,6 @@ from rpl_agent.agent.world.env_facts import (
     require_environment,
     time_limit,
 )
-from rpl_agent.agent.world.observations import Bound, StateOf, StateReader, asked_of, check_observations
 from rpl_agent.agent.world.plays import (
     can_cut,
     distinguishing_rewards,

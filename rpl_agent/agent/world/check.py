@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.world.attach import Attachment, attach
-from rpl_agent.agent.world.env_facts import is_vector, name_of, time_limit
+from rpl_agent.agent.world.observations import is_vector, name_of, time_limit
 from rpl_agent.agent.world.plays import settled
 from rpl_agent.errors import ModelError
 from rpl_agent.evidence.counts import Counts

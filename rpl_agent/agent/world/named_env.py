@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rpl_agent.agent.world.env_facts import make_registered
+from rpl_agent.agent.world.observations import make_registered
 from rpl_agent.errors import ModelError
 
 #: What a factory may say beside the environment.

@@ -4,5 +4,4 @@ Charts are interactive (Plotly's script is part of the page, nothing is fetched)
 data can be downloaded from the page itself. For a sweep, PNG and CSV files are written beside it.
 """
 
-from rpl_agent.experiments.report.page import write_run_report
-from rpl_agent.experiments.report.sweep import write_report, write_tables
+from rpl_agent.experiments.report.page import write_report, write_run_report, write_tables

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.experiments import suites
-from rpl_agent.experiments.store import Row, by_kind, grouped, number
+from rpl_agent.experiments.runner import Row, by_kind, grouped, number
 from rpl_agent.experiments.tables import interquartile_mean, ordered_instances, published, share
 from rpl_agent.plotting.policy_map import PolicyMap
 

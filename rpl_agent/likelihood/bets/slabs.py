@@ -24,7 +24,7 @@ from rpl_agent.evidence.ledger import OF_A_TABLE, WITH_BETS, WITHOUT_BETS, MainS
 from rpl_agent.likelihood.bets.payoffs import BetDirection, hardest_ray, next_direction, payoffs
 from rpl_agent.likelihood.blocks import is_blockwise
 from rpl_agent.likelihood.chart import JOINT_DIMENSION
-from rpl_agent.likelihood.outer import Rows
+from rpl_agent.likelihood.level_set import Rows
 from rpl_agent.likelihood.windows import supports
 from rpl_agent.model.algebra.ranges import taylor_table
 from rpl_agent.model.expressions import ExpressionTable

@@ -21,8 +21,7 @@ from rpl_agent.evidence.ledger import per_event, split_main
 from rpl_agent.likelihood.bets.slabs import ValueSlab, curved_rows, shares_of, side_rows, tightest_slabs
 from rpl_agent.likelihood.blocks import domain_of_block, parameters_of_expressions
 from rpl_agent.likelihood.chart import JOINT_DIMENSION, ParameterChart, forms_chart
-from rpl_agent.likelihood.level_set import LevelSet
-from rpl_agent.likelihood.outer import EXACT_DIMENSION, SHALLOW, cut_directions, outer_region
+from rpl_agent.likelihood.level_set import EXACT_DIMENSION, SHALLOW, LevelSet, cut_directions, outer_region
 from rpl_agent.likelihood.polynomial.cover import around, cover
 from rpl_agent.likelihood.windows import likelihood_set
 from rpl_agent.model.algebra.factors import Factors, factors

@@ -17,12 +17,11 @@ import scipy
 from rpl_agent._core import core
 from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import MAX_MARKS, Counts
-from rpl_agent.evidence.pooling import multiplicities
-from rpl_agent.likelihood.chart import ParameterChart, wider_chart
+from rpl_agent.evidence.intervals import multiplicities
+from rpl_agent.likelihood.chart import Observations, ParameterChart, observed_expressions, wider_chart
 from rpl_agent.likelihood.estimate import edge
 from rpl_agent.likelihood.fit import fit
 from rpl_agent.likelihood.mixture import closed_form, particles
-from rpl_agent.likelihood.observations import Observations, observed_expressions
 from rpl_agent.likelihood.refutation.infimum import lowest_tangent
 from rpl_agent.likelihood.windows import uniform_prior
 from rpl_agent.model.caching import cached_on

@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rpl_agent.likelihood.chart import ParameterChart
-from rpl_agent.likelihood.expansion import rounding
-from rpl_agent.likelihood.observations import Observations
+from rpl_agent.likelihood.chart import Observations, ParameterChart
+from rpl_agent.likelihood.mixture import rounding
 
 #: The total price of all rows of the polytope (nats).
 BARRIER_PRICE = 0.05

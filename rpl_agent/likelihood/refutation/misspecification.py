@@ -22,11 +22,10 @@ import scipy
 from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.likelihood.blocks import Factorisation, JointBlock, blocks_pay, factorisation, single_block
-from rpl_agent.likelihood.chart import ParameterChart, parameter_chart
+from rpl_agent.likelihood.chart import Observations, ParameterChart, observed_expressions, parameter_chart
 from rpl_agent.likelihood.estimate import MAX_RANK, excess, point_estimate
-from rpl_agent.likelihood.expansion import rounding
 from rpl_agent.likelihood.fit import fit
-from rpl_agent.likelihood.observations import Observations, observed_expressions
+from rpl_agent.likelihood.mixture import rounding
 from rpl_agent.likelihood.polynomial.parameters import ParameterBlock, parameter_blocks
 from rpl_agent.likelihood.refutation.alternatives import (
     Alternatives,

@@ -21,8 +21,8 @@ from rpl_agent.formats.prism.language.grammar import NOWHERE, Position, PrismErr
 from rpl_agent.formats.prism.language.scope import Program, RewardItem, StateVariable
 from rpl_agent.formats.prism.language.typed import Node
 from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, Polynomial, Reward
+from rpl_agent.model.pmdp import Spread
 from rpl_agent.model.polynomial import outward
-from rpl_agent.model.reward import Spread
 
 
 class RewardTable:
@@ -80,7 +80,7 @@ class RewardTable:
 
 
 class UnknownNumbers:
-    """n rewards as least + width · f (see `rpl_agent.model.reward`), from their pool ids (n,)."""
+    """n rewards as least + width · f (see `rpl_agent.model.pmdp`), from their pool ids (n,)."""
 
     def __init__(self, ids: np.ndarray, pool: Pool, parameters: Sequence[str], domain: Domain, learned: frozenset[str]):
         distinct, self._of = np.unique(ids, return_inverse=True)
