@@ -1,4 +1,4 @@
-"""`Observations`, the argument of every likelihood function, and coordinates in which probabilities over parameters live."""
+"""`Observations`, the argument of every likelihood function, and coordinates for probabilities over parameters."""
 
 from __future__ import annotations
 
