@@ -171,6 +171,10 @@ void hull_strategies(const double *values, bool maximise, const row_arrays *mode
 void region_strategies(const double *values, bool maximise, const row_arrays *model, const double *played,
                        const row_set *set, const scratch *space, const double *totals, double *p);
 
+/* out[i] >= 0 with M[i] + out[i] I positive semidefinite, M (count, n (n + 1) / 2) lower triangles: little more than
+ * max(0, -least eigenvalue). factor: scratch (n (n + 1) / 2). */
+void negative_parts(int64_t count, int64_t n, const double *M, double *factor, double *out);
+
 /* ---------------------------------------------------------------------- sweeps.c: Bellman sweeps */
 
 #define MAX_AGENT 1
@@ -212,18 +216,17 @@ void state_images(int64_t count, const double *totals, const int64_t *state_ptr,
 /* Numbers nearer to 0 than this are no bounds: products of such numbers are rounded by more than they are. */
 #define SMALLEST 1e-290
 
-/* out[k] (S) = bounds of T values[k] from one side for k < steps. The agent is free, draws by the game's weights, or
- * plays the rows given[k * stride] (S). Scratch: numbers (R + S). */
-void horizon_images(const game *play, int64_t states, int64_t steps, bool upward, const int64_t *given OPTIONAL,
-                    int64_t stride, const double *values, double *out, double *numbers, const scratch *space);
+/* out[k] (S) = bounds of T values[k] from one side for k < steps, of states that are not decided. The agent is free, draws
+ * by the game's weights, or plays the rows given[k * stride] (S). Scratch: numbers (R + S). */
+void horizon_images(const game *play, int64_t states, int64_t steps, bool upward, const bool *decided,
+                    const int64_t *given OPTIONAL, int64_t stride, const double *values, double *out, double *numbers,
+                    const scratch *space);
 
-/* low[k], high[k] (S) = both bounds with k <= steps steps to go, from low[0] and high[0]; decided states keep those
- * values. rules[k] (S), if the agent is free: its best rows with k + 1 steps to go, by the bound on its own side:
- * rounding is part of the bounds, so among rows that are equal but for it the policy must take the one whose bound
- * is reported. Otherwise as `horizon_images`. */
-void horizon_backward(const game *play, int64_t states, int64_t steps, const bool *decided,
-                      const int64_t *given OPTIONAL, int64_t stride, double *low, double *high,
-                      int64_t *rules OPTIONAL, double *numbers, const scratch *space);
+/* values[k] (S) = bounds from one side with k <= steps steps to go, from values[0], which decided states keep. rules[k]
+ * (S), if asked for: the best rows of a free agent with k + 1 steps to go. Otherwise as `horizon_images`. */
+void horizon_backward(const game *play, int64_t states, int64_t steps, bool upward, const bool *decided,
+                      const int64_t *given OPTIONAL, int64_t stride, double *values, int64_t *rules OPTIONAL,
+                      double *numbers, const scratch *space);
 
 /* ---------------------------------------------------------------------- chain.c: both players fixed */
 
@@ -956,8 +959,8 @@ void visit_steps(int64_t states, int64_t steps, const bool *stopped, const row_c
 void expand_steps(const step_rules *rules, const bool *decided, const row_chances *chances, const double *reward,
                   double gamma, double *v, double *g);
 
-/* out[k] (S) >= sign (T U_k - U_(k+1)) for all |y| <= 1, U_k = u[k] + g[k].y: <= 0 proves the inequality. Scratch:
- * 2 r + 2 r r. */
+/* out[k] (S) >= sign (T U_k - U_(k+1)) for all |y| <= 1, U_k = u[k] + g[k].y, or 0 where that is enough: <= 0 proves the
+ * inequality. Scratch: 2 r + 2 r r. */
 void step_residuals(const step_rules *rules, const row_chances *chances, const double *reward, double gamma,
                     double sign, double *u, const double *g, double *scratch, double *out);
 

@@ -23,25 +23,13 @@
 #include "bend.h"
 #include "threads.h"
 
-/* An upper bound of max(0, largest eigenvalue) of M (r, r), symmetric. Scratch: 2 triangles. */
-static double positive_part(int64_t r, const double *M, double *scratch)
-{
-    double size;
-    for (int64_t j = 0, at = 0; j < r; j++)
-        for (int64_t k = 0; k <= j; k++, at++)
-            scratch[at] = -M[j * r + k];
-    return negative_part(r, scratch, 0.0, RESIDUAL_HALVINGS, &size, scratch + triangle(r));
-}
-
-/* An upper bound of y'My on the cube, at least 0, M (r, r) symmetric, rounding included. */
+/* An upper bound of -y'My on the cube, at least 0, M a lower triangle, rounding included. */
 static double largest_on_cube(int64_t r, const double *M)
 {
     double total = 0.0;
-    for (int64_t j = 0; j < r; j++) {
-        total += larger(M[j * r + j], 0.0);
-        for (int64_t k = 0; k < r; k++)
-            total += k == j ? 0.0 : fabs(M[j * r + k]);
-    }
+    for (int64_t j = 0, at = 0; j < r; j++)
+        for (int64_t k = 0; k <= j; k++, at++)
+            total += k == j ? larger(-M[at], 0.0) : 2.0 * fabs(M[at]);
     return total * (1.0 + 4.0 * r * r * UNIT_ROUNDOFF);
 }
 
@@ -57,37 +45,28 @@ typedef struct {
     const double *weights;
 } group;
 
-/* M = scale (sym sum_i beta_i G_i' + sum_i D_i M_i). */
-static void curvature_of(group played, const row_chances *chances, double scale, double u, const double *g,
-                         const double *next_u, const double *next_g, double *M)
+/* M (lower triangle) = scale (sym sum_i beta_i G_i' + sum_i D_i M_i). */
+INLINE void curvature_of(const int64_t r, group played, const row_chances *chances, double scale, double u,
+                         const double *g, const affine_functions *functions, double *M)
 {
-    const int64_t r = chances->r;
-    for (int64_t j = 0; j < r * r; j++)
+    for (int64_t j = 0; j < triangle(r); j++)
         M[j] = 0.0;
     for (int64_t row = played.first; row < played.last; row++) {
         double weight = (played.weights ? played.weights[row] : 1.0) * scale;
         if (weight == 0.0)
             continue;
         for (int64_t t = chances->row_ptr[row]; t < chances->row_ptr[row + 1]; t++) {
-            const double *slope = chances->slope + chances->expression[t] * r;
-            const double *after = next_g + chances->successor[t] * r;
-            double D = 0.5 * weight * (next_u[chances->successor[t]] - u);
-            const double *bent = chances->curvature ? chances->curvature + chances->expression[t] * triangle(r) : NULL;
-            for (int64_t j = 0; j < r; j++) {
-                double b = 0.5 * weight * slope[j];
-                for (int64_t n = 0; n < r; n++)
-                    M[j * r + n] += b * (after[n] - g[n]);
-                for (int64_t n = 0; bent && n <= j; n++) { /* both halves are added up below */
-                    M[j * r + n] += D * bent[triangle(j) + n];
-                    M[n * r + j] += n < j ? D * bent[triangle(j) + n] : 0.0;
-                }
+            const int64_t f = chances->expression[t], i = chances->successor[t];
+            const double *slope = chances->slope + f * r, *after = functions->next_g + i * r;
+            for (int64_t j = 0, at = 0; j < r; j++) {
+                double b = 0.5 * weight * slope[j], G = 0.5 * weight * (after[j] - g[j]);
+                for (int64_t n = 0; n <= j; n++, at++)
+                    M[at] += b * (after[n] - g[n]) + G * slope[n];
             }
+            double D = weight * (functions->next_u[i] - u);
+            for (int64_t at = 0; chances->curvature && at < triangle(r); at++)
+                M[at] += D * chances->curvature[f * triangle(r) + at];
         }
-    }
-    for (int64_t j = 0; j < r; j++) {
-        M[j * r + j] *= 2.0;
-        for (int64_t n = 0; n < j; n++)
-            M[j * r + n] = M[n * r + j] = M[j * r + n] + M[n * r + j];
     }
 }
 
@@ -117,10 +96,10 @@ INLINE double pair_curve(const int64_t r, int64_t t, const row_chances *chances,
     return curve + fabs(scale) * ((4.0 * r + 16.0) * UNIT_ROUNDOFF * lengths + rest * turn) * (1.0 + 1e-9);
 }
 
-/* A number >= sign (T U - U) of a group for all y, with U(s, y) = u + g.y; inf where numbers overflow.
- * Scratch: l (r), M (r, r), 2 triangles. */
+/* A number >= sign (T U - U) of a group for all y, with U(s, y) = u + g.y; inf where numbers overflow. `checked`: only its
+ * sign is asked for. Scratch: l (r), 2 triangles. */
 INLINE double residual_in(const int64_t r, group played, const row_chances *chances, const double *reward,
-                          double gamma, double sign, double u, const double *g,
+                          double gamma, double sign, bool checked, double u, const double *g,
                           const affine_functions *functions, double *l, double *M)
 {
     const double left = 1.0 - gamma;
@@ -174,8 +153,14 @@ INLINE double residual_in(const int64_t r, group played, const row_chances *chan
         if (single != 0.0 && terms == 2 && !chances->is_box && !chances->curvature) {
             curve = pair_curve(r, chances->row_ptr[last], chances, gamma * sign * single, g, functions->next_g);
         } else {
-            curvature_of(played, chances, gamma * sign, u, g, functions->next_u, functions->next_g, M);
-            curve = chances->is_box ? largest_on_cube(r, M) : positive_part(r, M, M + r * r);
+            const double room = -(sign * a + norm + rounding);
+            curvature_of(r, played, chances, -gamma * sign, u, g, functions, M);
+            if (chances->is_box)
+                curve = largest_on_cube(r, M);
+            else if (checked && r > 2 && room > 0.0 && is_semidefinite(r, M, room, M + triangle(r)))
+                return 0.0;
+            else
+                curve = negative_part(r, M, 0.0, &size, M + triangle(r));
         }
     }
     double missed = sign * a + norm + curve + rounding;
@@ -183,10 +168,10 @@ INLINE double residual_in(const int64_t r, group played, const row_chances *chan
 }
 
 /* The same, with loops over few parameters unrolled. */
-static double residual(group played, const row_chances *chances, const double *reward, double gamma, double sign, double u, const double *g, const affine_functions *functions,
-                       double *l, double *M)
+static double residual(group played, const row_chances *chances, const double *reward, double gamma, double sign,
+                       bool checked, double u, const double *g, const affine_functions *functions, double *l, double *M)
 {
-#define FOR_R(r) residual_in(r, played, chances, reward, gamma, sign, u, g, functions, l, M)
+#define FOR_R(r) residual_in(r, played, chances, reward, gamma, sign, checked, u, g, functions, l, M)
     switch (chances->r) {
     case 1: return FOR_R(1);
     case 2: return FOR_R(2);
@@ -207,17 +192,18 @@ INLINE group played_in(const choice *agent, int64_t s)
 
 /* The worst residual of what may be played in state s. */
 static double state_residual(int64_t s, const choice *agent, const row_chances *chances, const double *reward,
-                             double gamma, double sign, const affine_functions *functions, double *scratch)
+                             double gamma, double sign, bool checked, const affine_functions *functions,
+                             double *scratch)
 {
     const int64_t r = chances->r;
     const double u = functions->u[s], *g = functions->g + s * r;
     group played = played_in(agent, s);
     if (agent->rows || agent->weights)
-        return residual(played, chances, reward, gamma, sign, u, g, functions, scratch, scratch + r);
+        return residual(played, chances, reward, gamma, sign, checked, u, g, functions, scratch, scratch + r);
     double worst = -INFINITY;
     for (int64_t row = played.first; row < played.last; row++)
-        worst = larger(worst, residual((group){row, row + 1, NULL}, chances, reward, gamma, sign, u, g, functions,
-                                       scratch, scratch + r));
+        worst = larger(worst, residual((group){row, row + 1, NULL}, chances, reward, gamma, sign, checked, u, g,
+                                       functions, scratch, scratch + r));
     return worst;
 }
 
@@ -227,7 +213,7 @@ void row_residuals(int64_t rows, const int32_t *of_row, const row_chances *chanc
     const int64_t r = chances->r;
     const affine_functions functions = {NULL, g, u, g};
     for (int64_t row = 0; row < rows; row++)
-        out[row] = residual((group){row, row + 1, NULL}, chances, reward, gamma, sign, u[of_row[row]],
+        out[row] = residual((group){row, row + 1, NULL}, chances, reward, gamma, sign, false, u[of_row[row]],
                             g + of_row[row] * r, &functions, scratch, scratch + r);
 }
 
@@ -250,7 +236,8 @@ static void residual_part(void *context, int64_t begin, int64_t end)
     double *scratch = p->scratch + begin / p->grain * (2 * r + 2 * r * r);
     for (int64_t at = begin; at < end; at++) {
         int64_t s = p->order[at];
-        double worst = state_residual(s, p->agent, p->chances, p->reward, p->gamma, p->sign, p->functions, scratch);
+        double worst = state_residual(s, p->agent, p->chances, p->reward, p->gamma, p->sign, false,
+                                      p->functions, scratch);
         p->out[s] = worst;
         if (p->margin >= 0.0) {
             /* Raising u(s) lowers the residuals of s by as much, up to rounding, which the margin covers. */
@@ -432,7 +419,7 @@ void step_residuals(const step_rules *rules, const row_chances *chances, const d
         const affine_functions functions = {u + (k + 1) * states, g + (k + 1) * size, u + k * states, g + k * size};
         const choice agent = at_step(rules, k);
         for (int64_t s = 0; s < states; s++)
-            out[k * states + s] = state_residual(s, &agent, chances, reward, gamma, sign, &functions, scratch);
+            out[k * states + s] = state_residual(s, &agent, chances, reward, gamma, sign, true, &functions, scratch);
     }
 }
 
@@ -474,7 +461,7 @@ void raise_steps(const step_rules *rules, const bool *decided, const row_chances
             /* raising u(s) lowers the residuals of s by as much, up to a share and to rounding, which the margin covers;
              * where the share is large it is raised again */
             for (int round = 0; round < (share < 0.5 ? 1 : RAISES) && !decided[s]; round++) {
-                missed = state_residual(s, &agent, chances, reward, gamma, sign, &functions, scratch);
+                missed = state_residual(s, &agent, chances, reward, gamma, sign, false, &functions, scratch);
                 if (!(missed > 0.0))
                     break;
                 *paid += more * missed * (1.0 + 1e-12) + rounding * most;

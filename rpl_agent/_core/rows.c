@@ -450,6 +450,13 @@ static bool polytope_point(const row_set *set, int32_t *start, int64_t *last, do
     return true;
 }
 
+void negative_parts(int64_t count, int64_t n, const double *M, double *factor, double *out)
+{
+    double size;
+    for (int64_t i = 0; i < count; i++)
+        out[i] = negative_part(n, M + i * triangle(n), 0.0, &size, factor);
+}
+
 /* A matrix Y (triangle, off the diagonal twice) with <M, Y> about -k, of trace 1: that of the bound by trace and norm, drawn
  * towards I / n by as much as k is less. */
 static void eigenvalue_gradient(int64_t n, const double *M, double k, double *Y)
@@ -475,7 +482,7 @@ static void curved_distribution(int64_t a, int64_t b, int64_t lowest, const inte
     const int64_t n = set->n, bends = triangle(n);
     const bend *bent = set->bend;
     double size, far = 1.0, y[MAX_BENT];
-    const double k = negative_part(n, M, 0.0, ROW_HALVINGS, &size, Y);
+    const double k = negative_part(n, M, 0.0, &size, Y);
     for (int64_t j = 0; j < n; j++) {
         y[j] = 0.0;
         for (int64_t i = 0; i < n; i++)

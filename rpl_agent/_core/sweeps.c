@@ -32,26 +32,34 @@ typedef struct mixture {
 } mixture;
 
 #define NO_MIXTURE {0.0, 0.0, INFINITY, -INFINITY, 0}
+/* How often the rounding of a mean is added to it: what a sweep says, a look with another order of sums must confirm. */
+#define SWEPT 3.0
+#define LOOKED_AT 1.0
 
 INLINE void mix_in(mixture *mix, double q, double weight)
 {
-    if (mix->drawn == 0 || q == INFINITY)
+    if (mix->drawn == 0)
         mix->base = q;
-    else if (q != mix->base && mix->base < INFINITY)
+    else
         mix->total += weight * (q - mix->base);
     mix->least = smaller(mix->least, q);
     mix->most = larger(mix->most, q);
     mix->drawn++;
 }
 
-/* The mean, rounded to a side. */
-INLINE double mean_of(const mixture *mix, double side)
+/* The mean, rounded to a side. It lies between the least and the largest of its terms, whatever rounding says. */
+INLINE double mean_of(const mixture *mix, double side, double times)
 {
+    if (!(mix->most > mix->least) || mix->least == -INFINITY)
+        return mix->drawn ? mix->least : 0.0;
+    if (mix->most == INFINITY)
+        return INFINITY;
     double mean = mix->base + mix->total;
-    if (mix->most > mix->least && mean < INFINITY)
-        mean += side * 3.0 * UNIT_ROUNDOFF
-                * ((2.0 * mix->drawn + 8.0) * (mix->most - mix->least) + 2.0 * fabs(mean) + FAINT);
-    return mean;
+    mean += side * times * UNIT_ROUNDOFF
+            * ((2.0 * mix->drawn + 8.0) * (mix->most - mix->least) + 2.0 * fabs(mean) + FAINT);
+    if (side > 0.0) /* what is not a number says nothing */
+        return mean < mix->most ? mean : mix->most;
+    return mean > mix->least ? mean : mix->least;
 }
 
 /* ---------------------------------------------------------------------- one side */
@@ -89,7 +97,7 @@ INLINE double bellman_of_kind(int kind, bool maximise, bool upward, const game *
             }
         }
         if (agent == FIXED_AGENT)
-            best = mean_of(&mix, side);
+            best = mean_of(&mix, side, SWEPT);
         else if (chosen)
             chosen[s] = best_row;
         best += offset;
@@ -269,8 +277,8 @@ INLINE void backward_of_kind(int kind, bool maximise, const game *play, int64_t 
                 high_rows[s] = row;
             }
         }
-        low[s] = agent == FIXED_AGENT ? mean_of(&mix_low, -1.0) : best.low;
-        high[s] = agent == FIXED_AGENT ? mean_of(&mix_high, 1.0) : best.high;
+        low[s] = agent == FIXED_AGENT ? mean_of(&mix_low, -1.0, SWEPT) : best.low;
+        high[s] = agent == FIXED_AGENT ? mean_of(&mix_high, 1.0, SWEPT) : best.high;
     }
 }
 
@@ -315,42 +323,18 @@ void row_totals(int64_t count, const double *q, const double *reward, double gam
         out[i] = row_total(q[i], reward[i], gamma, upward);
 }
 
-/* Bound of the mean of totals a..b under weights: base + sum of w (total - base), terms of one sign. A mean lies
- * between the least and the largest of its terms, whatever rounding says. */
-static double drawn(int64_t a, int64_t b, const double *totals, const double *weights, bool upward)
-{
-    double base = INFINITY, most = -INFINITY;
-    int64_t count = 0;
-    for (int64_t i = a; i < b; i++)
-        if (weights[i] > 0.0) {
-            base = smaller(base, totals[i]);
-            most = larger(most, totals[i]);
-            count++;
-        }
-    if (base == most || base == -INFINITY)
-        return base;
-    if (most == INFINITY)
-        return most;
-    double extra = 0.0;
-    for (int64_t i = a; i < b; i++)
-        if (weights[i] > 0.0)
-            extra += weights[i] * (totals[i] - base);
-    extra = smaller(extra, DBL_MAX);
-    double result = base + extra, size = smaller(fabs(result), DBL_MAX);
-    result = rounded(result, UNIT_ROUNDOFF * ((2.0 * count + 8.0) * extra + 2.0 * size + FAINT), upward);
-    return upward ? smaller(result, most) : larger(result, base);
-}
-
 /* What the agent makes of the totals a..b of its rows. */
 INLINE double state_image(int64_t a, int64_t b, const double *totals, int64_t agent, const double *weights, bool upward)
 {
-    if (agent == FIXED_AGENT)
-        return drawn(a, b, totals, weights, upward);
     double best = totals[a];
-    for (int64_t row = a + 1; row < b; row++)
-        if ((totals[row] > best) == (agent == MAX_AGENT))
+    mixture mix = NO_MIXTURE;
+    for (int64_t row = a; row < b; row++) {
+        if (agent == FIXED_AGENT && weights[row] > 0.0)
+            mix_in(&mix, totals[row], weights[row]);
+        else if (agent != FIXED_AGENT && (totals[row] > best) == (agent == MAX_AGENT))
             best = totals[row];
-    return best;
+    }
+    return agent == FIXED_AGENT ? mean_of(&mix, upward ? 1.0 : -1.0, LOOKED_AT) : best;
 }
 
 void state_images(int64_t count, const double *totals, const int64_t *state_ptr, int64_t agent, const double *weights,
@@ -371,39 +355,70 @@ static bool meets_nothing(const interval_rows *in, int64_t a, int64_t b, const d
     return false;
 }
 
-/* out (S) = bounds of T values from one side; the agent is free, draws by weights, or plays the rows `given` (S).
- * `rules` (S), if any: the best rows, the first among equals. totals (R) and safe (S), values without -inf, are
- * scratch. */
-INLINE void step_of_kind(int kind, bool maximise, bool upward, const game *play, int64_t states, const double *values,
-                         const int64_t *given, double *out, int64_t *rules, double *totals, double *safe,
-                         const work *memory)
+/* One side of a horizon, step by step. Rows whose successors have kept their values since the step before keep their
+ * totals. */
+typedef struct steps_of {
+    const game *play;
+    int64_t states;
+    bool upward;
+    const bool *decided;
+    const int64_t *given; /* what is played with this many steps to go; NULL: the game's agent decides */
+    int64_t stride;
+    double *totals, *safe; /* (R), (S): values without -inf */
+} steps_of;
+
+INLINE bool moved(const interval_rows *in, int64_t a, int64_t b, const double *values, const double *before)
 {
+    for (int64_t t = a; t < b; t++)
+        if (values[in->successor[t]] != before[in->successor[t]])
+            return true;
+    return false;
+}
+
+/* out (S) = bounds of T values for step k; `rules` (S), if any: the best rows, the first among equals. `before`: the values
+ * of step k - 1, NULL: none. */
+INLINE void step_of_kind(int kind, bool maximise, bool upward, const steps_of *all, int64_t k, const double *values,
+                         const double *before, double *out, int64_t *rules, const work *memory)
+{
+    const game *play = all->play;
     const row_set *set = play->set;
     const interval_rows in = intervals_of(play->rows, set);
     const int64_t *state_ptr = play->state_ptr, *row_ptr = play->rows->row_ptr;
+    const int64_t *given = all->given ? all->given + k * all->stride : NULL;
+    const double *weights = play->agent == FIXED_AGENT && !given ? play->weights : NULL;
     const double *reward = play->reward, gamma = play->gamma, sign = play->agent == MAX_AGENT ? 1.0 : -1.0;
-    bool nothing = false;
+    double *totals = all->totals, *safe = all->safe, width;
+    bool nothing = false, kept = false;
     int64_t vertex = 0;
-    for (int64_t s = 0; s < states; s++) {
+    for (int64_t s = 0; s < all->states; s++) {
         nothing = nothing || values[s] == -INFINITY;
+        kept = kept || (before && values[s] == before[s]);
         safe[s] = values[s] == -INFINITY ? 0.0 : values[s];
     }
-    for (int64_t row = 0; row < play->rows->count; row++) {
-        int64_t a = row_ptr[row], b = row_ptr[row + 1];
-        int32_t *start = kind > INTERVAL ? memory_of(set, row) : NULL;
-        double width;
-        if (start && *start >= 0)
-            vertex = *start;
-        double q = row_bound(kind, a, b, safe, maximise, upward, &in, set, memory, &vertex, &width);
-        if (start)
-            *start = (int32_t)vertex;
-        if (nothing && meets_nothing(&in, a, b, values))
-            q = -INFINITY;
-        totals[row] = row_total(q, reward[row], gamma, upward);
-    }
-    for (int64_t s = 0; s < states; s++) {
-        int64_t first = state_ptr[s], last = state_ptr[s + 1], best = first;
-        out[s] = given ? totals[given[s]] : state_image(first, last, totals, play->agent, play->weights, upward);
+    for (int64_t s = 0; s < all->states; s++) {
+        int64_t first = given ? given[s] : state_ptr[s], last = given ? first + 1 : state_ptr[s + 1], best = first;
+        const bool known = kept && (!given || given[s] == given[s - all->stride]);
+        if (rules)
+            rules[s] = first;
+        if (all->decided[s]) {
+            out[s] = values[s];
+            continue;
+        }
+        for (int64_t row = first; row < last; row++) {
+            int64_t a = row_ptr[row], b = row_ptr[row + 1];
+            if ((weights && !(weights[row] > 0.0)) || (known && !moved(&in, a, b, values, before)))
+                continue;
+            int32_t *start = kind > INTERVAL ? memory_of(set, row) : NULL;
+            if (start && *start >= 0)
+                vertex = *start;
+            double q = row_bound(kind, a, b, safe, maximise, upward, &in, set, memory, &vertex, &width);
+            if (start)
+                *start = (int32_t)vertex;
+            if (nothing && meets_nothing(&in, a, b, values))
+                q = -INFINITY;
+            totals[row] = row_total(q, reward[row], gamma, upward);
+        }
+        out[s] = given ? totals[first] : state_image(first, last, totals, play->agent, play->weights, upward);
         for (int64_t row = first + 1; rules && row < last; row++)
             best = sign * totals[row] > sign * totals[best] ? row : best;
         if (rules)
@@ -411,45 +426,38 @@ INLINE void step_of_kind(int kind, bool maximise, bool upward, const game *play,
     }
 }
 
-static void step(const game *play, int64_t states, const double *values, bool upward, const int64_t *given, double *out,
-                 int64_t *rules, double *numbers, const work *memory)
+static void step(const steps_of *all, int64_t k, const double *values, double *out, int64_t *rules, const work *memory)
 {
-    double *safe = numbers + play->rows->count;
-#define BODY(kind, max, up)                                                                                          \
-    step_of_kind(kind, max, up, play, states, values, given, out, rules, numbers, safe, memory)
-    FOR_SET(play->set, play->maximise, upward, BODY);
+    const double *before = k > 0 ? values - all->states : NULL;
+#define BODY(kind, max, up) step_of_kind(kind, max, up, all, k, values, before, out, rules, memory)
+    FOR_SET(all->play->set, all->play->maximise, all->upward, BODY);
 #undef BODY
 }
 
-void horizon_images(const game *play, int64_t states, int64_t steps, bool upward, const int64_t *given, int64_t stride,
-                    const double *values, double *out, double *numbers, const scratch *space)
+void horizon_images(const game *play, int64_t states, int64_t steps, bool upward, const bool *decided,
+                    const int64_t *given, int64_t stride, const double *values, double *out, double *numbers,
+                    const scratch *space)
 {
     const work memory = work_of(space, 0);
+    const steps_of all = {play, states, upward, decided, given, stride, numbers, numbers + play->rows->count};
     for (int64_t k = 0; k < steps; k++)
-        step(play, states, values + k * states, upward, given ? given + k * stride : NULL, out + k * states, NULL,
-             numbers, &memory);
+        step(&all, k, values + k * states, out + k * states, NULL, &memory);
 }
 
-void horizon_backward(const game *play, int64_t states, int64_t steps, const bool *decided, const int64_t *given,
-                      int64_t stride, double *low, double *high, int64_t *rules, double *numbers,
+void horizon_backward(const game *play, int64_t states, int64_t steps, bool upward, const bool *decided,
+                      const int64_t *given, int64_t stride, double *values, int64_t *rules, double *numbers,
                       const scratch *space)
 {
     const work memory = work_of(space, 0);
-    for (int64_t k = 0; k < steps; k++)
-        for (int side = 0; side < 2; side++) {
-            const bool upward = side == 1;
-            /* the policy attains the bound on the agent's own side, so that side's values choose */
-            const bool chooses = rules && upward == (play->agent != MAX_AGENT);
-            double *start = upward ? high : low, *values = start + k * states, *image = values + states;
-            step(play, states, values, upward, given ? given + k * stride : NULL, image,
-                 chooses ? rules + k * states : NULL, numbers, &memory);
-            for (int64_t s = 0; s < states; s++) {
-                if (image[s] != image[s]) /* differences beyond the largest float: a bound that says nothing */
-                    image[s] = upward ? INFINITY : -INFINITY;
-                if (image[s] != 0.0 && fabs(image[s]) < SMALLEST && (image[s] > 0.0 || upward))
-                    image[s] = upward ? SMALLEST : 0.0;
-                if (decided[s])
-                    image[s] = start[s];
-            }
+    const steps_of all = {play, states, upward, decided, given, stride, numbers, numbers + play->rows->count};
+    for (int64_t k = 0; k < steps; k++, values += states) {
+        double *image = values + states;
+        step(&all, k, values, image, rules ? rules + k * states : NULL, &memory);
+        for (int64_t s = 0; s < states; s++) {
+            if (image[s] != image[s]) /* differences beyond the largest float: a bound that says nothing */
+                image[s] = upward ? INFINITY : -INFINITY;
+            if (!decided[s] && image[s] != 0.0 && fabs(image[s]) < SMALLEST && (image[s] > 0.0 || upward))
+                image[s] = upward ? SMALLEST : 0.0;
         }
+    }
 }

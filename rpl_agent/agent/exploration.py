@@ -33,6 +33,7 @@ from rpl_agent.regions.frame import Frame
 from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.solver import solve
 from rpl_agent.solver.problem import Problem
+from rpl_agent.solver.solve import horizon_side
 
 #: Sweeps stop when no value changes by more than this fraction of the largest; and after this many in any case.
 SETTLED = 1e-4
@@ -88,8 +89,11 @@ class Exploration:
 
 def explore(relaxation: Relaxation, objective: Objective, previous: Exploration | None = None) -> Exploration:
     """The optimistic policy for what the data allow; ``previous`` is the start of the sweeps."""
-    if objective.horizon is None and relaxation.compiled() is not None:
-        problem = Problem.of(relaxation, objective, Nature.COOPERATIVE, None)
+    problem = Problem.of(relaxation, objective, Nature.COOPERATIVE, None)
+    if objective.horizon is not None:
+        values, policy = horizon_side(problem, objective.sense is Sense.MIN)
+        return Exploration(policy, values)
+    if relaxation.compiled() is not None:
         cyclic = any(len(part) for _, part in problem.structure.rounds)
         settles = problem.must_reach or problem.discounted
         if not cyclic or (settles and previous is not None):

@@ -260,15 +260,13 @@ def _closed(bound: AffineBound, problem: Problem) -> list[str]:
 
 def _steps(bound: AffineBound, problem: Problem) -> list[str]:
     """A horizon: the functions of k steps follow from those of k − 1."""
-    horizon, decided = problem.objective.horizon, problem.task.decided
-    assert horizon is not None
-    u, g, start = bound.moved, bound.gradient, problem.boundary()
+    u, g, start, decided = bound.moved, bound.gradient, problem.boundary(), problem.task.decided
     if g[0].any() or (bound.side.value * (u[0] - start) < 0.0).any():
         return ["the functions with no steps to go are wrong"]
     wrong = decided & (g.any(axis=2) | (bound.side.value * (u - start) < 0.0))
     if wrong.any():
         return [f"the decided state {np.flatnonzero(wrong.any(axis=0))[0]} has a wrong value"]
-    missed, r = np.empty((horizon, problem.pmdp.num_states)), bound.frame.dimension
+    missed, r = np.empty_like(u[1:]), bound.frame.dimension
     core.step_residuals(
         rules_of(problem, bound.policy), chances_of(problem, bound.frame), problem.reward, problem.gamma,
         bound.side.value, u, np.ascontiguousarray(g), np.empty(2 * r + 2 * r * r), missed,

@@ -13,6 +13,7 @@ from rpl_agent.model.objective import Sense
 from rpl_agent.model.policy import Policy
 from rpl_agent.regions.frame import Frame
 from rpl_agent.solver.problem import Problem
+from rpl_agent.solver.solve import from_the_end
 
 #: paid per step beside the excess, relative to the values
 ROUNDING = 1e-14
@@ -20,13 +21,11 @@ ROUNDING = 1e-14
 
 def greedy_rules(problem: Problem, frame: Frame | BoxFrame) -> Policy:
     """The best policy at the centre of the frame, one decision rule per step."""
-    pmdp, horizon = problem.pmdp, problem.objective.horizon
-    assert horizon is not None
-    values = _from_the_end(problem, horizon)
-    rules = np.empty((horizon, pmdp.num_states), np.int64)
+    pmdp, values = problem.pmdp, from_the_end(problem)
+    rules = np.empty((len(values) - 1, pmdp.num_states), np.int64)
     sense = 1.0 if problem.objective.sense is Sense.MAX else -1.0
     core.greedy_steps(
-        pmdp.num_states, horizon, pmdp.state_ptr, problem.task.decided, chances_of(problem, frame), problem.reward,
+        pmdp.num_states, len(rules), pmdp.state_ptr, problem.task.decided, chances_of(problem, frame), problem.reward,
         problem.gamma, sense, values, rules,
     )  # fmt: skip
     return Policy.deterministic(rules[::-1].copy())
@@ -44,9 +43,8 @@ class StepExpansion:
 
     @classmethod
     def of(cls, problem: Problem, frame: Frame | BoxFrame, policy: Policy) -> StepExpansion:
-        horizon, states = problem.objective.horizon, problem.pmdp.num_states
-        assert horizon is not None
-        values, gradient = _from_the_end(problem, horizon), np.zeros((horizon + 1, states, frame.dimension))
+        values = from_the_end(problem)
+        gradient = np.zeros((*values.shape, frame.dimension))
         core.expand_steps(
             rules_of(problem, policy), problem.task.decided, chances_of(problem, frame),
             problem.reward, problem.gamma, values, gradient,
@@ -63,10 +61,3 @@ class StepExpansion:
             np.empty(2 * r + 2 * r * r),
         )  # fmt: skip
         return AffineBound(side, policy, self.frame, self.values, self.gradient, slack, ~problem.task.decided)
-
-
-def _from_the_end(problem: Problem, horizon: int) -> np.ndarray:
-    """(H + 1, S) of which the first row is the value with no steps to go."""
-    values = np.empty((horizon + 1, problem.pmdp.num_states))
-    values[0] = problem.boundary()
-    return values

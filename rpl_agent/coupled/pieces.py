@@ -62,8 +62,9 @@ class Slab(Region):
     def _multipliers(self, directions: np.ndarray) -> np.ndarray:
         """(n,) the multiplier of the planes in each direction; 0 where they do not matter."""
         normal = self.normal / self._width
-        along = directions @ self._sigma @ normal
-        across = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", directions, self._sigma, directions) - along**2, 0.0))
+        spread = directions @ self._sigma
+        along = spread @ normal
+        across = np.sqrt(np.maximum((spread * directions).sum(axis=1) - along**2, 0.0))
         middle = float(self.normal @ self.frame.center)
         mu = np.zeros(len(directions))
         for end, side in ((self.high, 1.0), (self.low, -1.0)):

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from rpl_agent.errors import ModelError
+from rpl_agent.model.caching import cached_on
 from rpl_agent.regions.polytope_data import PolytopeData
 
 #: slack of `contains` for points that come from floating-point arithmetic
@@ -69,10 +70,10 @@ class Region(Protocol):
         """Whether each of (n, r) points satisfies the region's constraints, up to 1e-9."""
 
     def box(self) -> tuple[np.ndarray, np.ndarray]:
-        """Outer bounds (lower (r,), upper (r,)); from 2r support queries where nothing better is known."""
-        eye = np.eye(self.dimension)
-        values = self.minimize(np.vstack([eye, -eye]))
-        return values[: self.dimension], -values[self.dimension :]
+        """Outer bounds (lower (r,), upper (r,)); from 2r support queries, made once, where nothing better is known."""
+        r = self.dimension
+        values = cached_on(self, "box", lambda region: region.minimize(np.vstack([np.eye(r), -np.eye(r)])))
+        return values[:r].copy(), -values[r:]
 
     def kernel(self) -> RegionKernel | None:
         """Arrays for compiled queries, None where every query is a linear program."""

@@ -22,6 +22,7 @@ import numpy as np
 
 from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.model.algebra.ranges import taylor_table
+from rpl_agent.model.caching import cached_on
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.product import Product
@@ -80,20 +81,21 @@ class Frame:
     def split(self, table: ExpressionTable) -> FrameForms:
         """The expressions of a table as functions of y."""
         if self.table is not None:
-            return self._expanded(self.table)
+            return cached_on(self, "forms", Frame._expanded)
         weights, constant = np.asarray(table.reduction.weights), table.constant
         p, slope = constant + weights @ self.center, (weights @ self.factor) * self.radius
         reach = np.abs(self.center) + self.radius * np.abs(self.factor).sum(axis=1)
         error = (2.0 * self.dimension + 8.0) * UNIT_ROUNDOFF * (np.abs(constant) + np.abs(weights) @ reach)
         return FrameForms(p, np.ascontiguousarray(slope), None, error)
 
-    def _expanded(self, table: ExpressionTable) -> FrameForms:
+    def _expanded(self) -> FrameForms:
         """The same for polynomials: a Taylor model over the ball."""
+        assert self.table is not None
         d, factor = self.dimension, self.radius * self.factor
         reach = np.sqrt(np.square(factor).sum(axis=1)) * (1.0 + 1e-12)
         if self.box is not None:
             reach = np.minimum(reach, np.maximum(self.box[1] - self.center, self.center - self.box[0]) * (1.0 + 1e-12))
-        p, slope, curvature, error = taylor_table(table, self.center, reach)
+        p, slope, curvature, error = taylor_table(self.table, self.center, reach)
         rows, columns = np.tril_indices(d)
         bent = np.einsum("ji,fjk,kl->fil", factor, curvature, factor)[:, rows, columns]
         size = np.abs(slope) @ reach + np.einsum("ji,fjk,kl->f", np.abs(factor), np.abs(curvature), np.abs(factor))
@@ -198,8 +200,9 @@ def _norm_bound(region: Region, center: np.ndarray, factor: np.ndarray) -> float
     own = None if kernel is None else kernel.ellipsoid
     if own is not None and np.array_equal(own.center, center) and np.array_equal(own.factor, factor):
         return float(own.radius)
-    inverse = np.linalg.inv(factor) if np.linalg.cond(factor) < 1e15 else np.full((r, r), np.nan)
-    if not np.isfinite(inverse).all():
+    try:
+        inverse = np.linalg.inv(factor)
+    except np.linalg.LinAlgError:
         return np.inf
     defect = np.linalg.norm(np.eye(r) - inverse @ factor)
     defect += (2.0 * r + 8.0) * UNIT_ROUNDOFF * float((np.abs(inverse) @ np.abs(factor)).sum())

@@ -108,19 +108,10 @@ def curvature_sizes(curvature: np.ndarray, d: int) -> np.ndarray:
 
 
 def least_eigenvalues(curvature: np.ndarray, d: int) -> np.ndarray:
-    """Lower bounds (n,) of the least eigenvalues of symmetric matrices (n, d (d + 1) / 2), rounding included.
-
-    With m = tr M / d and s² = |M|² / d − m² (Frobenius) the least eigenvalue is at least m − s √(d − 1) (Wolkowicz and
-    Styan), with equality for d ≤ 2.
-    """
-    rows, columns = np.tril_indices(d)
-    diagonal = rows == columns
-    scale = np.abs(curvature).max(axis=1, initial=0.0)
-    scaled = curvature / np.where(scale > 0.0, scale, 1.0)[:, None]
-    mean = scaled[:, diagonal].sum(axis=1) / d
-    square = (np.square(scaled) * np.where(diagonal, 1.0, 2.0)).sum(axis=1)
-    spread = np.maximum(square / d - mean * mean, 0.0) + 32.0 * d * UNIT_ROUNDOFF * square
-    return scale * (mean - np.sqrt(spread * (d - 1.0)) - 32.0 * d * UNIT_ROUNDOFF * np.sqrt(square))
+    """Lower bounds (n,), at most 0, of the least eigenvalues of symmetric matrices (n, d (d + 1) / 2)."""
+    parts = np.empty(len(curvature))
+    core.negative_parts(len(curvature), d, np.ascontiguousarray(curvature), np.empty(d * (d + 1) // 2), parts)
+    return -parts
 
 
 # ---------------------------------------------------------------------- rows that bounds of expressions give

@@ -104,7 +104,7 @@ def curved_bounds(region: ParameterRegion, pmdp: ParametricMDP) -> tuple[np.ndar
     if region.is_expanded:
         forms, d = region.forms, region.dimension
         assert forms.curvature is not None
-        bends = [np.minimum(least_eigenvalues(sign * forms.curvature, d), 0.0) for sign in (1.0, -1.0)]
+        bends = [least_eigenvalues(sign * forms.curvature, d) for sign in (1.0, -1.0)]
         least = forms.p + region.least(forms.slope) + bends[0] - forms.error
         most = forms.p - region.least(-forms.slope) - bends[1] + forms.error
         low, high = _meet(low, high, (least, most))

@@ -124,7 +124,7 @@ def total_bounds(problem: Problem, q: np.ndarray, upward: bool, rows: np.ndarray
 
 
 def step_images(problem: Problem, values: np.ndarray, upward: bool, policy: Policy | None) -> np.ndarray:
-    """(H, S) bounds of T values[k] for values (H + 1, S), with the agent fixed to a policy or free."""
+    """(H, S) bounds of T values[k] for values (H + 1, S) in open states, with the agent fixed to a policy or free."""
     steps, states = len(values) - 1, problem.pmdp.num_states
     out, values = np.empty((steps, states)), np.ascontiguousarray(values)
     if problem.relaxation.compiled() is None:
@@ -135,7 +135,10 @@ def step_images(problem: Problem, values: np.ndarray, upward: bool, policy: Poli
     play = problem.game
     if policy is not None and policy.rows is None and problem.agent != FIXED_AGENT:
         play = problem.game_of(policy.shares(problem.pmdp))
-    core.horizon_images(play, states, steps, upward, *step_rows(policy, steps), values, out, *step_scratch(problem))
+    core.horizon_images(
+        play, states, steps, upward, problem.task.decided, *step_rows(policy, steps), values, out,
+        *step_scratch(problem),
+    )  # fmt: skip
     return out
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from rpl_agent._core import core
 from rpl_agent.errors import ModelError
-from rpl_agent.model import Nature, Objective, ParametricMDP, Policy, best_rows
+from rpl_agent.model import Nature, Objective, ParametricMDP, Policy, Sense, best_rows
 from rpl_agent.relaxations.base import Relaxation, in_threads
 from rpl_agent.relaxations.interval import Point
 from rpl_agent.relaxations.umdp import UncertainMDP
@@ -29,41 +29,48 @@ from rpl_agent.solver.solution import Solution, finish
 
 def solve_horizon(problem: Problem, precision: float, began: float) -> Solution:
     """Bounds with k = 0..H steps to go; the policy has one decision rule per step."""
-    horizon, states = problem.objective.horizon, problem.pmdp.num_states
-    assert horizon is not None
-    lower, upper = np.empty((horizon + 1, states)), np.empty((horizon + 1, states))
-    lower[0] = upper[0] = problem.boundary()
-    rules = np.empty((max(horizon, 1), states), dtype=np.int64)
-    rules[-1] = problem.pmdp.state_ptr[:-1]  # no step to take: any rule will do
+    (lower, by_lower), (upper, by_upper) = (horizon_side(problem, upward) for upward in (False, True))
+    # Rounding is part of the bounds: among rows that are equal but for it the one whose bound is reported is taken.
+    policy = problem.policy or (by_lower if problem.objective.sense is Sense.MAX else by_upper)
+    return finish(problem, lower, upper, policy, len(lower) - 1, precision, began, None)
+
+
+def horizon_side(problem: Problem, upward: bool) -> tuple[np.ndarray, Policy]:
+    """Bounds (H + 1, S) from one side by steps to go; the policy, where none is given the best one by these bounds."""
+    values, pmdp, given = from_the_end(problem), problem.pmdp, problem.policy
+    rules = np.empty((max(steps := len(values) - 1, 1), pmdp.num_states), dtype=np.int64)
+    rules[-1] = pmdp.state_ptr[:-1]  # no step to take: any rule will do
     if problem.relaxation.compiled() is None:
-        _by_expectations(problem, lower, upper, rules)
+        _by_expectations(problem, upward, values, rules)
     else:
-        free = problem.agent != FIXED_AGENT
         core.horizon_backward(
-            problem.game, states, horizon, problem.task.decided, *step_rows(problem.policy, horizon), lower, upper,
-            rules if free else None, *step_scratch(problem),
+            problem.game, pmdp.num_states, steps, upward, problem.task.decided, *step_rows(given, steps), values,
+            rules if given is None else None, *step_scratch(problem),
         )  # fmt: skip
-    policy = problem.policy if problem.policy is not None else Policy.deterministic(rules[::-1].copy())
-    return finish(problem, lower, upper, policy, horizon, precision, began, None)
+    return values, given or Policy.deterministic(rules[::-1].copy())
 
 
-def _by_expectations(problem: Problem, lower: np.ndarray, upper: np.ndarray, rules: np.ndarray) -> None:
+def from_the_end(problem: Problem) -> np.ndarray:
+    """(H + 1, S) of which the first row is the value with no steps to go."""
+    horizon = problem.objective.horizon
+    assert horizon is not None
+    values = np.empty((horizon + 1, problem.pmdp.num_states))
+    values[0] = problem.boundary()
+    return values
+
+
+def _by_expectations(problem: Problem, upward: bool, values: np.ndarray, rules: np.ndarray) -> None:
     """The same step by step, for relaxations that only have `expectation`."""
-    horizon = len(lower) - 1
-    for k in range(1, horizon + 1):
-        weights = None
-        if problem.policy is not None:
-            weights = problem.policy.at(horizon - k).shares(problem.pmdp)
-        for side, upward, nothing in ((lower, False, -np.inf), (upper, True, np.inf)):
-            q = row_bounds(problem, side[k - 1], upward)
-            if problem.agent != FIXED_AGENT and upward == (problem.agent != MAX_AGENT):
-                totals = problem.agent * total_bounds(problem, q, upward)
-                rules[k - 1] = best_rows(totals, problem.pmdp.state_ptr, problem.pmdp.row_state)
-            image = state_bounds(problem, q, upward, weights)
-            image[np.isnan(image)] = nothing  # differences beyond the largest float: a bound that says nothing
-            faint = (image != 0.0) & (np.abs(image) < SMALLEST)
-            image[faint & ((image > 0.0) | upward)] = SMALLEST if upward else 0.0
-            side[k] = np.where(problem.task.decided, side[0], image)
+    given, pmdp, nothing = problem.policy, problem.pmdp, np.inf if upward else -np.inf
+    for k in range(1, len(values)):
+        weights = None if given is None else given.at(len(values) - 1 - k).shares(pmdp)
+        q = row_bounds(problem, values[k - 1], upward)
+        rules[k - 1] = best_rows(problem.agent * total_bounds(problem, q, upward), pmdp.state_ptr, pmdp.row_state)
+        image = state_bounds(problem, q, upward, weights)
+        image[np.isnan(image)] = nothing  # differences beyond the largest float: a bound that says nothing
+        faint = (image != 0.0) & (np.abs(image) < SMALLEST)
+        image[faint & ((image > 0.0) | upward)] = SMALLEST if upward else 0.0
+        values[k] = np.where(problem.task.decided, values[0], image)
 
 
 DEFAULT_PRECISION = 1e-6

@@ -150,6 +150,49 @@ def test_the_curvature_of_two_successors_is_exact(r):
                 assert wanted - 1e-13 <= out[0] <= wanted + 1e-12
 
 
+def _bent(r: int, kind: str, rng: np.random.Generator) -> np.ndarray:
+    """A symmetric matrix (r, r)."""
+    Q, _ = np.linalg.qr(rng.normal(size=(r, r)))
+    spectrum = {
+        "any": rng.normal(size=r), "rank one": np.eye(r)[0] * rng.normal(), "pairs": np.repeat([1.0, -1.0], r)[::2][:r],
+        "ball": np.ones(r), "flat": np.r_[np.ones(r - 1), -1e-9], "wide": 10.0 ** -np.arange(0.0, 2.0 * r, 2.0),
+    }[kind]  # fmt: skip
+    return (Q * spectrum) @ Q.T
+
+
+@pytest.mark.parametrize("kind", ["any", "rank one", "pairs", "ball", "flat", "wide"])
+@pytest.mark.parametrize("r", range(1, 8))
+def test_the_curvature_of_rows_is_that_of_the_largest_eigenvalue(r, kind):
+    """Probabilities p ± y'My and values 1 and 0: residuals are bounded by numpy's eigenvalue, and hardly above it."""
+    rng, (rows, columns) = np.random.default_rng(r), np.tril_indices(r)
+    agent, scratch = core.Choice(state_ptr=np.arange(4), rows=None, weights=None), np.empty(2 * r + 2 * r * r)
+    for _ in range(20):
+        M = 0.01 * _bent(r, kind, rng)
+        M = (M + M.T) / 2
+        chances = core.RowChances(
+            r=r, is_box=False, row_ptr=np.array([0, 2, 3, 4]), successor=np.array([1, 2, 1, 2], np.int32),
+            expression=np.array([0, 1, 2, 2], np.int32), p=np.array([0.3, 0.7, 1.0]), slope=np.zeros((3, r)),
+            error=np.zeros(3), bend=np.full(3, np.linalg.norm(M)),
+            curvature=np.array([m[rows, columns] for m in (M, -M, 0 * M)]),
+        )  # fmt: skip
+        for sign in (1.0, -1.0):
+            u, g, out = np.array([0.3, 1.0, 0.0]), np.zeros((3, r)), np.zeros(3)
+            core.residuals(
+                1, np.zeros(1, np.int64), agent, chances, np.zeros(3), 1.0, sign, -1.0, u, g, 1, scratch, out
+            )
+            largest = max(float(np.linalg.eigvalsh(sign * M)[-1]), 0.0)
+            # of more dimensions the eigenvalue is bracketed only; towards a multiple zero Laguerre's steps are shorter
+            near = 2e-2 if r > 6 else 2e-6 if kind == "any" else 4e-3
+            assert largest - 1e-15 <= out[0] <= largest + near * np.linalg.norm(M) + 1e-13
+            # the check of horizons asks for no number: raised by that much the function passes, by less it does not
+            rules = core.StepRules(states=3, steps=1, agent=agent, stride=0)
+            for raised, passes in ((out[0] * (1 + 1e-9) + 1e-11, True), (largest * (1 - 1e-6) - 1e-12, False)):
+                upper, missed = np.vstack([u, u + sign * raised * np.eye(3)[0]]), np.empty((1, 3))
+                gradient = np.zeros((2, 3, r))
+                core.step_residuals(rules, chances, np.zeros(3), 1.0, sign, upper, gradient, scratch, missed)
+                assert (missed[0, 0] <= 0.0) == passes
+
+
 def test_residuals_do_not_depend_on_threads():
     pmdp, region, relaxation = prepared(3, True, True, "intervals", 0.05)
     problem = Problem.of(relaxation, Objective.reach("end"), Nature.ADVERSARIAL, None)

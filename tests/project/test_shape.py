@@ -34,10 +34,10 @@ LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_876,
     "rpl_agent": 1_679,
     "rpl_agent/_core": 296,
-    "rpl_agent/agent": 7_034,
+    "rpl_agent/agent": 7_038,
     "rpl_agent/baselines": 1_091,
     "rpl_agent/cli": 1_700,
-    "rpl_agent/coupled": 1_993,
+    "rpl_agent/coupled": 1_983,
     "rpl_agent/evidence": 1_293,
     "rpl_agent/experiments": 2_101,
     "rpl_agent/formats": 5_883,
@@ -45,9 +45,9 @@ LINES_OF_PACKAGE = {
     "rpl_agent/model": 4_179,
     "rpl_agent/plotting": 461,
     "rpl_agent/proof": 659,
-    "rpl_agent/regions": 2_103,
+    "rpl_agent/regions": 2_098,
     "rpl_agent/relaxations": 1_164,
-    "rpl_agent/solver": 2_711,
+    "rpl_agent/solver": 2_721,
 }
 #: Files a folder may have, and folders that have more, with how many.
 FILES = 12
@@ -181,7 +181,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 40_594
+    assert sum(LINES_OF_PACKAGE.values()) <= 40_593
 
 
 def test_folders_are_not_crowded():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rpl_agent.model import Nature, Objective, Policy, Sense
 from rpl_agent.relaxations import Intervals
 from rpl_agent.solver import solve
-from tests.reference.solver import exact_randomised, exact_values, interval_model
+from tests.reference.solver import exact_randomised, exact_values, interval_model, row_extremum
 
 SETTINGS = settings(
     max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -172,3 +172,51 @@ def test_horizons_step_by_step():
         cost = solve(relaxation, Objective.cost("cost", target="goal", horizon=3), nature)
         stay = 1 - (p if nature is Nature.COOPERATIVE else 0.25)
         assert cost.lower <= 1 + stay + stay**2 <= cost.upper and cost.check() == []
+
+
+@pytest.mark.parametrize("sense", Sense)
+def test_horizons_longer_than_the_play(sense):
+    """Values that no longer change are kept, whatever is played: every step is what its successors say."""
+    third, two = (Fraction(1, 4), Fraction(1, 2)), (Fraction(1, 2), Fraction(3, 4))
+    one = (Fraction(1), Fraction(1))
+    table = [
+        [{1: third, 2: two}, {3: one}],
+        [{2: third, 3: two}],
+        [{3: one}, {3: one}],
+        [{3: one}],
+        [{4: third, 3: two}],
+    ]
+    pmdp, lower, upper = interval_model(table, labels={"goal": {3}}, cost=[[1, 2], [3], [5, 4], [0], [1]])
+    relaxation, horizon = Intervals(pmdp, lower, upper), 9
+    objective = Objective.reward("cost", target="goal", sense=sense, horizon=horizon)
+    rules = np.tile(pmdp.state_ptr[:-1], (horizon, 1))
+    rules[::2, 2] += 1
+    rules[3, 0] += 1
+    for policy in (None, Policy.deterministic(rules), Policy.deterministic(rules[0])):
+        found = solve(relaxation, objective, Nature.ADVERSARIAL, policy=policy)
+        assert found.check() == []
+        for k in range(1, horizon + 1):
+            shorter = Objective.reward("cost", target="goal", sense=sense, horizon=k)
+            left = policy if policy is None or policy.rows.ndim == 1 else Policy.deterministic(rules[horizon - k :])
+            alone = solve(relaxation, shorter, Nature.ADVERSARIAL, policy=left)
+            for state in range(5):
+                now = solve_from(found, k, state)
+                assert now == pytest.approx(solve_from(alone, k, state), abs=1e-14)
+                played = range(pmdp.state_ptr[state], pmdp.state_ptr[state + 1])
+                if policy is not None:
+                    played = [int(policy.at(horizon - k).rows[state])]
+                after = {i: Fraction(solve_from(found, k - 1, i)) for i in range(5)}
+                nature = Sense.MIN if sense is Sense.MAX else Sense.MAX
+                cost = [[1, 2], [3], [5, 4], [0], [1]][state]
+                wanted = [
+                    cost[row - pmdp.state_ptr[state]]
+                    + row_extremum(table[state][row - pmdp.state_ptr[state]], after, nature)
+                    for row in played
+                ]
+                exact = 0 if state == 3 else float((max if sense is Sense.MAX else min)(wanted))
+                assert now == pytest.approx(exact, abs=1e-13)
+
+
+def solve_from(solution, k: int, state: int) -> float:
+    """The value of a state with k steps to go."""
+    return float(solution.lower_values[k, state])
