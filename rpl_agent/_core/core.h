@@ -171,10 +171,6 @@ void hull_strategies(const double *values, bool maximise, const row_arrays *mode
 void region_strategies(const double *values, bool maximise, const row_arrays *model, const double *played,
                        const row_set *set, const scratch *space, const double *totals, double *p);
 
-/* out[i] >= 0 with M[i] + out[i] I positive semidefinite, M (count, n (n + 1) / 2) lower triangles: little more than
- * max(0, -least eigenvalue). factor: scratch (n (n + 1) / 2). */
-void negative_parts(int64_t count, int64_t n, const double *M, double *factor, double *out);
-
 /* ---------------------------------------------------------------------- sweeps.c: Bellman sweeps */
 
 #define MAX_AGENT 1
@@ -910,6 +906,10 @@ typedef struct row_chances {
     const double *curvature OPTIONAL; /* (F, r (r + 1) / 2) */
     const double *bend OPTIONAL;
 } row_chances;
+
+/* out[i] >= 0 with M[i] + out[i] I positive semidefinite, M (count, n (n + 1) / 2) lower triangles: little more than
+ * max(0, -least eigenvalue). factor: scratch (n (n + 1) / 2). */
+void negative_parts(int64_t count, int64_t n, const double *M, double *factor, double *out);
 
 /* out (R): the residuals of single rows for U = u + g.y (S; S, r) and all y; of_row (R): their states. Scratch: 2 r + 2 r r. */
 void row_residuals(int64_t rows, const int32_t *of_row, const row_chances *chances, const double *reward, double gamma,

@@ -23,6 +23,13 @@
 #include "bend.h"
 #include "threads.h"
 
+void negative_parts(int64_t count, int64_t n, const double *M, double *factor, double *out)
+{
+    double size;
+    for (int64_t i = 0; i < count; i++)
+        out[i] = negative_part(n, M + i * triangle(n), 0.0, &size, factor);
+}
+
 /* An upper bound of -y'My on the cube, at least 0, M a lower triangle, rounding included. */
 static double largest_on_cube(int64_t r, const double *M)
 {

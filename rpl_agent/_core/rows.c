@@ -450,13 +450,6 @@ static bool polytope_point(const row_set *set, int32_t *start, int64_t *last, do
     return true;
 }
 
-void negative_parts(int64_t count, int64_t n, const double *M, double *factor, double *out)
-{
-    double size;
-    for (int64_t i = 0; i < count; i++)
-        out[i] = negative_part(n, M + i * triangle(n), 0.0, &size, factor);
-}
-
 /* A matrix Y (triangle, off the diagonal twice) with <M, Y> about -k, of trace 1: that of the bound by trace and norm, drawn
  * towards I / n by as much as k is less. */
 static void eigenvalue_gradient(int64_t n, const double *M, double k, double *Y)
