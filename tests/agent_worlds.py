@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from functools import lru_cache
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from rpl_agent.model import Objective, ParametricMDP, Simulator, StateIndex, build
+from rpl_agent.model import MDP, Objective, ParametricMDP, Simulator, StateIndex, build
 
 LENGTH = 5
 TRUE_P = 0.7
@@ -34,6 +35,15 @@ def corridor(length: int = LENGTH) -> tuple[ParametricMDP, Objective]:
     return pmdp, Objective.reach("goal", avoid="lost")
 
 
+@lru_cache
+def corridor_law(p: float, length: int = LENGTH) -> tuple[MDP, list[list[float]]]:
+    """The corridor at p, and the cumulated probabilities of each row: one random number draws a step."""
+    pmdp, _ = corridor(length)
+    mdp = pmdp.instantiate({"p": p})
+    rows = (mdp.probability[lo:hi].cumsum() for lo, hi in zip(pmdp.row_ptr, pmdp.row_ptr[1:]))
+    return mdp, [(row / row[-1]).tolist() for row in rows]
+
+
 class Secret(dict):
     """An info or kernel that nobody may look into."""
 
@@ -54,7 +64,7 @@ class CorridorEnv(gym.Env):
         if own_model:
             self.pmdp, self.objective = self._pmdp, self._objective
         self._p = p
-        self._mdp = self._pmdp.instantiate({"p": p})
+        self._mdp, self._cumulated = corridor_law(p, length)
         self.observation_space = gym.spaces.Discrete(self._pmdp.num_states)
         self.action_space = gym.spaces.Discrete(2)
         self._over = self._objective.resolve(self._pmdp).decided
@@ -76,8 +86,7 @@ class CorridorEnv(gym.Env):
     def step(self, action: int) -> tuple[int, float, bool, bool, dict]:
         pmdp = self._pmdp
         row = pmdp.find_row(self.state, int(action))
-        lo, hi = pmdp.row_ptr[row], pmdp.row_ptr[row + 1]
-        chosen = lo + self.np_random.choice(hi - lo, p=self._mdp.probability[lo:hi])
+        chosen = pmdp.row_ptr[row] + bisect_right(self._cumulated[row], self.np_random.random())
         self.state = int(pmdp.successor[chosen])
         reward = float(pmdp.labels["goal"][self.state])
         return (

@@ -109,8 +109,8 @@ def test_a_run_never_loses_what_it_had(tmp_path):
         return RPLAgent(seed=3, delta=0.05, relaxation="coupled")
 
     one = agent()
-    for _ in range(6):
-        one.learn(gym.make("rpl/Betting-25-v0") if one.get_env() is None else None, 40, log_interval=5)
+    for _ in range(4):
+        one.learn(gym.make("rpl/Betting-25-v0") if one.get_env() is None else None, 30, log_interval=10)
         seen.append((one.certificate.lower, one.certificate.upper))
     assert all(b[0] >= a[0] and b[1] <= a[1] for a, b in pairwise(seen))
     one.save(tmp_path / "agent.zip")

@@ -161,7 +161,7 @@ def test_the_plan_goes_where_the_value_is_uncertain():
     ],
 )
 def test_it_resumes_exactly(name, unit, tmp_path):
-    budget = 60 if unit == "episodes" else 900
+    budget = 30 if unit == "episodes" else 450
     whole = agent().learn(gym.make(name), budget, unit=unit)
     half = agent().learn(gym.make(name), budget // 2, unit=unit)
     half.save(tmp_path / "half.zip")

@@ -17,7 +17,7 @@ from rpl_agent.pipeline import Config
 from rpl_envs.vector_env import PMDPVectorEnv
 from tests.agent_worlds import TRUE_P, CorridorEnv
 
-SEEDS, CHUNKS, EPISODES = 6, 12, 12
+CHUNKS, EPISODES = 12, 12
 QUICK = Config("anytime", "tied")  # what is drawn is looked at, not its certificate
 
 
@@ -111,7 +111,9 @@ def in_chunks(make, path, seed, reload=True):
 
 
 @pytest.mark.filterwarnings("ignore::rpl_agent.errors.RPLWarning")
-@pytest.mark.parametrize("reload", [True, pytest.param(False, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "reload, seeds", [(True, 3), *(pytest.param(reload, 6, marks=pytest.mark.nightly) for reload in (True, False))]
+)
 @pytest.mark.parametrize(
     "make",
     [
@@ -124,14 +126,14 @@ def in_chunks(make, path, seed, reload=True):
     ],
     ids=["gymnasium", "vector", "own", "mixed", "compiled", "unseeded simulator"],
 )
-def test_chunks_are_new_data(tmp_path, make, reload):
+def test_chunks_are_new_data(tmp_path, make, reload, seeds):
     """Frequencies over all chunks spread as those of independent draws; repeated chunks spread CHUNKS times as much."""
     squares = 0.0
-    for seed in range(SEEDS):
+    for seed in range(seeds):
         counts = in_chunks(make, tmp_path / "c.zip", seed, reload).counts
         heads = counts.transitions[counts.pmdp.labels["heads"][counts.pmdp.successor]].sum()
         squares += (heads - TRUE_P * counts.total) ** 2 / (TRUE_P * (1 - TRUE_P) * counts.total)
-    assert squares < stats.chi2(SEEDS).isf(1e-4)
+    assert squares < stats.chi2(seeds).isf(1e-4)
 
 
 @pytest.mark.filterwarnings("ignore::rpl_agent.errors.RPLWarning")

@@ -10,19 +10,19 @@ from rpl_agent.agent.evaluation import exact_value
 from rpl_agent.agent.runs import evaluate, train
 from rpl_agent.agent.world.plays import value_range
 from rpl_agent.model import Policy
-from tests.agent_worlds import TRUE_P, CorridorEnv, corridor
+from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor
 from tests.attach_worlds import Machine, machine_model
 
 
 @pytest.fixture(scope="module")
 def agent():
-    return RPLAgent(seed=2, delta=0.05).learn(CorridorEnv(), 1500, log_interval=5000)
+    return RPLAgent(seed=2, delta=0.05).learn(FastCorridorEnv(), 1500, log_interval=5000)
 
 
 def test_the_interval_holds_the_value_and_agrees(agent):
     theta = np.array([TRUE_P])
     for policy in (None, Policy.uniform(agent.pmdp)):
-        found = agent.evaluate(CorridorEnv(), 1500, policy=policy, seed=5)
+        found = agent.evaluate(FastCorridorEnv(), 1500, policy=policy, seed=5)
         exact = exact_value(agent.pmdp, agent.objective, policy or agent.certificate.policy, theta)
         assert found.lower <= exact <= found.upper < found.lower + 0.15
         assert found.contradiction is None and found.delta == 0.05
@@ -30,10 +30,10 @@ def test_the_interval_holds_the_value_and_agrees(agent):
 
 def test_a_world_that_has_changed_contradicts_the_certificate(agent):
     """Learned with p = 0.7, played with p = 0.3; of other policies only a value beyond the optimum says anything."""
-    found = agent.evaluate(CorridorEnv(p=0.3), 400)
+    found = agent.evaluate(FastCorridorEnv(p=0.3), 400)
     assert found.upper < agent.certificate.lower and "model is wrong" in found.contradiction
-    assert agent.evaluate(CorridorEnv(p=0.3), 400, policy=Policy.uniform(agent.pmdp)).contradiction is None
-    better = agent.evaluate(CorridorEnv(p=0.99), 400, policy=Policy.uniform(agent.pmdp))
+    assert agent.evaluate(FastCorridorEnv(p=0.3), 400, policy=Policy.uniform(agent.pmdp)).contradiction is None
+    better = agent.evaluate(FastCorridorEnv(p=0.99), 400, policy=Policy.uniform(agent.pmdp))
     assert better.lower > agent.certificate.upper and better.contradiction
 
 
@@ -48,7 +48,7 @@ class Runner:
 def test_anything_that_predicts_is_a_policy(agent):
     run = Policy.deterministic(agent.pmdp.state_ptr[:-1].copy())
     exact = exact_value(agent.pmdp, agent.objective, run, np.array([TRUE_P]))
-    found = agent.evaluate(CorridorEnv(), 1000, policy=Runner(), seed=1)
+    found = agent.evaluate(CorridorEnv(), 400, policy=Runner(), seed=1)
     assert found.lower <= exact <= found.upper and np.array_equal(found.returns, found.values)
     assert agent.evaluate(CorridorEnv(p=0.99), 400, policy=Runner()).contradiction
     with pytest.raises(ModelError, match="predict"):

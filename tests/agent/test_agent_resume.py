@@ -111,6 +111,14 @@ def test_damaged_checkpoints_fall_back_to_the_previous_one(tmp_path):
         RPLAgent.load(path, FastCorridorEnv())
 
 
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """What a checkpoint contains."""
+    path = tmp_path_factory.mktemp("stored") / "c.zip"
+    RPLAgent(seed=0).learn(FastCorridorEnv(), budget=20).save(path)
+    return path
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -128,12 +136,10 @@ def test_damaged_checkpoints_fall_back_to_the_previous_one(tmp_path):
         lambda s, a: s["session"].update(certificate={}),
     ],
 )
-def test_hostile_contents_give_clear_errors(tmp_path, change):
+def test_hostile_contents_give_clear_errors(tmp_path, stored, change):
     from rpl_agent.agent.storage import checkpoint
 
-    path = tmp_path / "c.zip"
-    RPLAgent(seed=0).learn(FastCorridorEnv(), budget=20).save(path)
-    state, arrays = checkpoint.read(path)
+    state, arrays = checkpoint.read(stored)
     change(state, arrays)
     checkpoint.write(tmp_path / "bad.zip", state, arrays)
     with pytest.raises((DataError, ModelError)):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rpl_agent import DataError, Objective, RPLAgent, build
+from rpl_agent.agent import EveryN
 from rpl_agent.certificate import Certificate
 
 
@@ -49,7 +50,7 @@ OBJECTIVES = {
 
 
 def learned(modelled, paid, objective, single=False, **settings):
-    agent = RPLAgent(pmdp=model(modelled), objective=objective, seed=0, delta=0.1, **settings)
+    agent = RPLAgent(pmdp=model(modelled), objective=objective, seed=0, delta=0.1, schedule=EveryN(50), **settings)
     return agent.learn(Steps(paid, single), budget=200, log_interval=1000)
 
 

@@ -30,7 +30,7 @@ def world(render_mode=None):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     logs = tmp_path_factory.mktemp("logs")
-    return runs.train(world(), source={"id": ID}, log_dir=logs, name="shared", budget=60, seed=0, quiet=True)["run"]
+    return runs.train(world(), source={"id": ID}, log_dir=logs, name="shared", budget=20, seed=0, quiet=True)["run"]
 
 
 def replay(folder, seed):

@@ -90,7 +90,10 @@ class RandomTable:
         return [line[n] for line in system]
 
 
-CASES = [(seed, start, target) for seed in range(6) for start in (False, True) for target in (False, True)]
+CASES = [
+    pytest.param(seed, start, target, marks=[pytest.mark.nightly] if seed > 2 else [])
+    for seed, start, target in product(range(6), (False, True), (False, True))
+]
 
 
 @pytest.mark.parametrize(("seed", "random_start", "with_target"), CASES)
@@ -177,7 +180,7 @@ OBJECTIVES = {
 }
 
 
-@pytest.mark.parametrize("plays", [400, pytest.param(10_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("plays", [150, pytest.param(10_000, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("kind", OBJECTIVES)
 def test_frozen_lake_pays_on_entering_the_goal(kind, plays):
     env = gym.make("FrozenLake-v1")
@@ -206,7 +209,7 @@ def test_the_horizon_of_the_environment_and_its_natural_loop(tmp_path):
     value = exact_value(pmdp, agent.objective, agent.certificate.policy, np.array([1 / 3]))
     assert agent.certificate.lower <= value <= best + 1e-9 <= agent.certificate.upper + 1e-6
     policy, returns = agent.as_policy(), []
-    for episode in range(400):
+    for episode in range(150):
         observation, _ = env.reset(seed=episode)
         policy.reset()
         total, over = 0.0, False
@@ -277,7 +280,7 @@ def test_all_paths_and_baselines_count_the_same():
     for compiled in (True, False):
         agent = RPLAgent(seed=0, compiled=compiled)
         agent.set_env(env)
-        found = monte_carlo(agent, env, 4000, policy=Policy.uniform(pmdp))
+        found = monte_carlo(agent, env, 1500, policy=Policy.uniform(pmdp))
         assert found.values.mean() == pytest.approx(exact, abs=5 * found.value_error) and found.lengths.max() == 1
         learner = QLearning(seed=0, compiled=compiled).learn(env, budget=3000)
         assert pmdp.action_names[learner.policy.action(pmdp, pmdp.state_index(0))] == "bet"

@@ -29,12 +29,12 @@ WORLDS: dict[str, tuple[str, dict[str, Any], list[float], int]] = {
     "cliff": ("CliffWalking-v1", {}, [1.0], 40),
     "slippery cliff": ("CliffWalkingSlippery-v1", {}, [1 / 3], 30),
     "taxi": ("Taxi-v4", {}, [1.0], 40),
-    "rainy taxi": ("Taxi-v4", {"is_rainy": True, "fickle_passenger": True}, [0.8, 0.3], 60),
+    "rainy taxi": ("Taxi-v4", {"is_rainy": True, "fickle_passenger": True}, [0.8, 0.3], 30),
     "blackjack": ("Blackjack-v1", {}, [4 / 13], 300),
     "natural blackjack": ("Blackjack-v1", {"sab": False, "natural": True}, [4 / 13], 100),
 }
 #: Monte Carlo episodes, and as many as show smaller errors
-PLAYS = [400, pytest.param(10_000, marks=pytest.mark.nightly)]
+PLAYS = [150, pytest.param(10_000, marks=pytest.mark.nightly)]
 WRAPPERS = {
     "bare": lambda env: env.unwrapped,
     "made": lambda env: env,
@@ -49,9 +49,10 @@ def made(name: str, wrapper: str = "made") -> gym.Env:
 
 
 def battery() -> Iterator[Any]:
-    """Every world with 400 Monte Carlo episodes, half of them wrapped; all pairs with 10,000 are for the night."""
+    """Every world with 150 Monte Carlo episodes (400 where one in 140 fails), half of them wrapped; all pairs with
+    10,000 are for the night."""
     for i, name in enumerate(WORLDS):
-        yield pytest.param(name, ("made", "wrapped")[i % 2], 400)
+        yield pytest.param(name, ("made", "wrapped")[i % 2], 400 if name == "lake of one's own" else 150)
         for wrapper in ("made", "wrapped"):
             yield pytest.param(name, wrapper, 10_000, marks=pytest.mark.nightly)
 
@@ -90,7 +91,7 @@ def within(table: Any, steps: int) -> np.ndarray:
 def test_the_large_lake_with_its_time_limit(plays):
     """Without the limit it is crossed for sure; within 200 steps it is not, and that is what is certified."""
     env = gym.make("FrozenLake8x8-v1")
-    agent = RPLAgent(seed=3, schedule=EveryN(100)).learn(env, budget=200, log_interval=10_000)
+    agent = RPLAgent(seed=3, schedule=EveryN(100)).learn(env, budget=100, log_interval=10_000)
     certificate, best = agent.certificate, within(env.unwrapped.P, 200)[0]
     value = exact_value(agent.pmdp, agent.objective, certificate.policy, np.array([1 / 3]))
     assert agent.objective.horizon == 200 and certificate.truncation is None and not certificate.refuted
@@ -187,7 +188,7 @@ def test_blackjack_deals_as_gymnasium_does():
     env = gym.make("Blackjack-v1").unwrapped
     seen: dict[Any, int] = {}
     env.reset(seed=0)
-    for _ in range(20_000):
+    for _ in range(5_000):
         hand = binding.first(env.reset()[0])
         seen[hand] = seen.get(hand, 0) + 1
     assert set(seen) <= {pmdp.state_value(int(s)) for s in pmdp.successor[pmdp.row_ptr[row] : pmdp.row_ptr[row + 1]]}
@@ -200,7 +201,7 @@ def test_blackjack_deals_as_gymnasium_does():
     for state in ((20, 10, 0, 0), (12, 5, 0, 0)):
         t = pmdp.find_transition(row, pmdp.state_index(state))
         chance = float(probability[t])
-        assert seen[state] / 20_000 == pytest.approx(chance, abs=5 * np.sqrt(chance / 20_000))
+        assert seen[state] / 5_000 == pytest.approx(chance, abs=5 * np.sqrt(chance / 5_000))
 
 
 # ---------------------------------------------------------------------- tables
@@ -241,7 +242,7 @@ def test_a_table_gives_the_graph_and_no_number():
     best = optimal_value(pmdp, agent.objective, point)
     assert agent.certificate.lower <= best <= agent.certificate.upper
     value = exact_value(pmdp, agent.objective, agent.certificate.policy, point)
-    sampled = monte_carlo(agent, Tabular(), 5000)
+    sampled = monte_carlo(agent, Tabular(), 1000)
     assert sampled.values.mean() == pytest.approx(value, abs=5 * sampled.value_error)
     changed = Tabular()
     for rows in changed.P.values():

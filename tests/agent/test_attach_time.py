@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import cache
 
 import gymnasium as gym
 import numpy as np
@@ -22,7 +23,7 @@ def test_a_time_limit_that_can_cut_is_said(tmp_path):
     env = gym.make("rpl/Engagement-50-v0")
     result = train(env, log_dir=tmp_path, name="run", budget=40, quiet=True)
     assert "the limit of 51 steps" in result["truncation"] and result["truncation"] in result["text"]
-    found = evaluate(tmp_path / "run", env, episodes=200)
+    found = evaluate(tmp_path / "run", env, episodes=50)
     assert found["cut"] > 0 and "without the time limit" in found["text"]
     assert "\n" not in found["truncation"]
 
@@ -41,7 +42,7 @@ def test_the_limit_as_horizon():
     short = gym.wrappers.TimeLimit(Machine(), 4)
     agent = RPLAgent(pmdp=pmdp, objective=objective, horizon="env", seed=0).learn(short, budget=200, log_interval=500)
     assert agent.objective.horizon == 4 and agent.certificate.truncation is None and agent.session.cut == 0
-    sampled = monte_carlo(agent, gym.wrappers.TimeLimit(Machine(), 4), 3000)
+    sampled = monte_carlo(agent, gym.wrappers.TimeLimit(Machine(), 4), 1000)
     exact = exact_value(pmdp, agent.objective, agent.certificate.policy, np.array([0.1, 0.9]))
     assert sampled.values.mean() == pytest.approx(exact, abs=5 * sampled.value_error)
     assert agent.certificate.lower <= exact <= agent.certificate.upper
@@ -69,6 +70,7 @@ class Walk(gym.Env):
         return self.cell, 0.0, self.cell == 3, False, {}
 
 
+@cache
 def walk_agent():
     from rpl_agent import build
 

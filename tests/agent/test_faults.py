@@ -81,7 +81,7 @@ def learn_until_stopped(folder, answered):
         return 2
 
 
-@pytest.mark.parametrize("trials", [15, pytest.param(600, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("trials", [8, pytest.param(600, marks=pytest.mark.nightly)])
 def test_two_interrupts_at_any_moment_lose_no_step(tmp_path, trials):
     """Signals fall between the environment's answer and its count, into the planner, the callbacks and the saving."""
     RPLAgent(seed=0, compiled=False, schedule=Never()).learn(CorridorEnv(), budget=40)  # compiles, before the forks
@@ -284,10 +284,10 @@ def test_a_run_killed_at_a_log_point_goes_on_to_the_same_bits_and_rows(tmp_path)
         return agent.certificate.lower.hex(), agent.certificate.upper.hex(), rows
 
     folder = tmp_path / "run"
-    callbacks = [CheckpointCallback(save_freq=10, seconds=None), Copies(tmp_path)]
-    whole = RPLAgent(seed=1).learn(FastCorridorEnv(), budget=80, log_interval=20, folder=folder, callback=callbacks)
+    callbacks = [CheckpointCallback(save_freq=5, seconds=None), Copies(tmp_path)]
+    whole = RPLAgent(seed=1).learn(FastCorridorEnv(), budget=40, log_interval=10, folder=folder, callback=callbacks)
     points = sorted((p for p in tmp_path.iterdir() if p.name.isdigit()), key=lambda p: int(p.name))
-    assert {20, 40, 60} <= {int(p.name) for p in points}
+    assert {10, 20, 30} <= {int(p.name) for p in points}
     for place in points:
         agent = RPLAgent.load(place / "checkpoint.zip", FastCorridorEnv())
         agent.run_folder = place

@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from rpl_agent.agent import RPLAgent
+from rpl_agent.agent import EveryN, RPLAgent
 from rpl_agent.errors import RepeatedChanceWarning
 from tests.agent_worlds import CorridorEnv
 
@@ -48,7 +48,7 @@ def assert_nothing_is_certified(agent, words):
 
 def test_copies_with_one_seed():
     """Every chance was counted 16 times: 9 of 12 certificates were wrong, without a word."""
-    for seed in range(3):
+    for seed in range(2):
         lanes = gym.vector.SyncVectorEnv([partial(OwnChance, seed)] * 16)
         with pytest.warns(RepeatedChanceWarning, match="seed every copy apart"):
             agent = RPLAgent(seed=seed).learn(lanes, budget=200, log_interval=100)
@@ -61,7 +61,7 @@ def test_an_environment_that_seeds_itself():
         (OwnChance(3, in_reset=True), "reset() must not seed"),
     ):
         with pytest.warns(RepeatedChanceWarning, match="same chance"):
-            agent = RPLAgent(seed=1).learn(env, budget=300, log_interval=100)
+            agent = RPLAgent(seed=1).learn(env, budget=150, log_interval=100)
         assert_nothing_is_certified(agent, words)
         agent.learn(budget=20)  # it stays so
         assert agent.certificate.refuted
@@ -72,7 +72,7 @@ def test_it_stays_so_after_loading(tmp_path):
         RPLAgent(seed=1).learn(SeedsItself(), budget=100).save(tmp_path / "a.zip")
     agent = RPLAgent.load(tmp_path / "a.zip", CorridorEnv())
     with pytest.warns(RepeatedChanceWarning):
-        agent.learn(budget=500)
+        agent.learn(budget=200)
     assert_nothing_is_certified(agent, "seeds its generator anew")
 
 
@@ -81,5 +81,5 @@ def test_honest_ones_are_not_accused():
     """Sub-environments that are seeded apart, one after the other, with seeds in reset."""
     lanes = gym.vector.SyncVectorEnv([CorridorEnv] * 16)
     for env in (lanes, CorridorEnv(), gym.vector.SyncVectorEnv([lambda k=k: OwnChance(k) for k in range(16)])):
-        agent = RPLAgent(seed=0).learn(env, budget=400, log_interval=100)
+        agent = RPLAgent(seed=0, schedule=EveryN(100)).learn(env, budget=400, log_interval=100)
         assert not agent.certificate.refuted and agent.session.experience.watch.found is None

@@ -2,7 +2,7 @@
 
 ```python blocks of a page run in order, in one namespace, in an empty folder; lines of ```bash blocks that start with
 `rpl ` or `python -m rpl_agent` run through the command line. A block preceded by `<!-- not run: reason -->` is skipped.
-By day with a tenth of the episodes, three times the gap, and short proofs only; by night as written.
+By day with a tenth of the episodes, three times the gap, smaller worlds and short proofs only; by night as written.
 """
 
 import re
@@ -10,12 +10,15 @@ import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import gymnasium as gym
 import pytest
 
 from rpl_agent.agent.loop import PROVED
 from rpl_agent.cli import main
+from rpl_envs.benchmark import INSTANCES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -24,6 +27,13 @@ BLOCK = re.compile(
 )
 EPISODES = re.compile(r"(?P<what>budget=|--budget |--episodes |episodes=)(?P<number>\d[\d_]*)\b")
 GAP = re.compile(r"(?P<what>\bgap=|--gap )(?P<number>[\d.]+)")
+#: what the worlds of the paper are by day, under their own ids
+SIZES = {
+    "Aircraft-20x10": {"X": 6, "Y": 4},
+    "Betting-25": {"n": 4},
+    "MarsRover-10x10": {"X": 5, "Y": 5},
+    "ParallelBetting-5": {"n": 2},
+}
 LINK = re.compile(r"\]\((?!https?:|mailto:)([\w./-]+)(?:#[\w-]*)?\)")
 
 
@@ -41,6 +51,14 @@ def shortened(body: str) -> str:
     return GAP.sub(lambda match: f"{match['what']}{3 * float(match['number'])}", EPISODES.sub(fewer, body))
 
 
+def make_worlds_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in SIZES.items():
+        instance = replace(INSTANCES[name], size=size, counts=None, value=None)
+        monkeypatch.setitem(INSTANCES, name, instance)
+        for key, value in size.items():
+            monkeypatch.setitem(gym.registry[instance.id].kwargs, key, value)
+
+
 @pytest.mark.parametrize("as_written", [False, pytest.param(True, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
 def test_snippets_run(page, as_written, tmp_path, monkeypatch, capsys):
@@ -48,6 +66,8 @@ def test_snippets_run(page, as_written, tmp_path, monkeypatch, capsys):
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     if as_written:
         monkeypatch.setattr("rpl_agent.agent.loop.PROVED", PROVED)
+    else:
+        make_worlds_small(monkeypatch)
     namespace: dict = {"__name__": "__main__"}
     ran = 0
     for language, written in blocks(page):

@@ -49,6 +49,7 @@ def ends_with(gain: float) -> Any:
     return paying(OVER, **{"return": gain})
 
 
+@lru_cache
 def blackjack_model(natural: bool = False, sab: bool = False) -> tuple[ParametricMDP, Objective]:
     """The game with the rules of ``gym.make("Blackjack-v1", natural=..., sab=...)``."""
 
