@@ -99,7 +99,7 @@ def test_benchmarks_as_interval_models(name, tmp_path):
 
 def test_storm_stops_too_early_where_we_do_not(tmp_path):
     """The slow walk: at precision 1e-6 Storm is wrong by more than 1e-2; ours brackets the exact 1/2."""
-    states, middle = 401, 200
+    states, middle = 601, 300
     half = (Fraction(1, 2), Fraction(1, 2))
     one = (Fraction(1), Fraction(1))
     inner = [[{s - 1: half, s + 1: half}] for s in range(1, states - 1)]

@@ -9,8 +9,9 @@ game ends is told by the reward.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 from rpl_agent.model import Binding, Domain, Objective, ParametricMDP, Polynomial, build, paying
@@ -53,13 +54,6 @@ def ends_with(gain: float) -> Any:
 def blackjack_model(natural: bool = False, sab: bool = False) -> tuple[ParametricMDP, Objective]:
     """The game with the rules of ``gym.make("Blackjack-v1", natural=..., sab=...)``."""
 
-    def starts() -> Iterator[tuple[tuple[int, int, int, int], Polynomial]]:
-        for dealer in CARDS:
-            for first in CARDS:
-                for second in CARDS:
-                    total, ace = add(*add(0, 0, first), second)
-                    yield (total, dealer, ace, int(total == 21)), card(dealer) * card(first) * card(second)
-
     def actions(state: Any) -> Mapping[str, Row]:
         if state == OVER:
             return {name: {OVER: ONE} for name in ACTIONS}
@@ -88,8 +82,10 @@ def blackjack_model(natural: bool = False, sab: bool = False) -> tuple[Parametri
         return {ends_with(gain): chance for gain, chance in row.items()}
 
     initial: Row = {}
-    for state, chance in starts():
-        initial[state] = initial.get(state, NONE) + chance
+    for dealer, first, second in product(CARDS, repeat=3):
+        total, ace = add(*add(0, 0, first), second)
+        state = (total, dealer, ace, int(total == 21))
+        initial[state] = initial.get(state, NONE) + card(dealer) * card(first) * card(second)
     pmdp = build(
         initial, actions, domain=Domain.box(("ten",)), action_names=ACTIONS, labels={"over": lambda s: s == OVER},
         rewards={"return": lambda state, action: 0.0}, name="Blackjack",
