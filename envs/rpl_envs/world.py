@@ -16,7 +16,7 @@ from gymnasium.error import InvalidAction
 
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Kind, Objective, ParametricMDP, Sense, Simulator, StateIndex
-from rpl_agent.model.simulate import running_sums
+from rpl_agent.model.simulate import absorbing_states, running_sums
 from rpl_envs.benchmark import Benchmark, benchmark
 
 Theta = Sequence[float] | Mapping[str, float]
@@ -40,7 +40,7 @@ class World:
         sign = 1.0 if source.objective.sense is Sense.MAX else -1.0
         self.reward = sign * task.paid(pmdp) + 0.0  # (R,); + 0.0 turns −0.0 into 0.0
         self.arrival = np.where(task.target, sign if source.objective.kind is Kind.REACH else 0.0, 0.0)  # (S,)
-        self.terminal = task.decided | absorbing(pmdp)
+        self.terminal = task.decided | absorbing_states(pmdp)
         self._cumulative = running_sums(pmdp.row_ptr, self._mdp.probability)
         low = np.array([v.min() for v in pmdp.variables.values()], dtype=float)
         high = np.array([v.max() for v in pmdp.variables.values()], dtype=float)
@@ -117,14 +117,6 @@ class PublicKnowledge:
     def simulator(self, seed: int = 0, max_steps: int | None = None) -> Simulator:
         """Compiled episodes with the law of the environment; use its ``run`` only, its parameters are hidden."""
         return self._world.simulator(seed, max_steps)
-
-
-def absorbing(pmdp: ParametricMDP) -> np.ndarray:
-    """(S,) bool, states that every action keeps for sure."""
-    leaves = np.zeros(pmdp.num_states, dtype=bool)
-    source = pmdp.row_state[pmdp.transition_row]
-    leaves[source[pmdp.visible_successor != source]] = True
-    return ~leaves
 
 
 def world(source: str | Benchmark, theta: Theta | None = None, **size: Any) -> World:

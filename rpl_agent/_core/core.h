@@ -576,6 +576,14 @@ typedef struct {
     const int64_t *expression_limit OPTIONAL;
 } limits;
 
+/* What an episode is worth: gain (T,) of each transition from a state that is not silent, or from a silent start, times
+ * discount^step, in the first `horizon` steps. gain NULL: what the world pays. */
+typedef struct {
+    const double *gain OPTIONAL;
+    double discount;
+    int64_t horizon;
+} worth;
+
 /* The lanes of a vector environment, each with a random state of its own: `rng` (count, 4). They are cut after
  * max_steps, if that is positive. */
 typedef struct {
@@ -607,10 +615,12 @@ void seed_state(uint64_t seed, uint64_t *state);
 void cumulate(int64_t count, const int64_t *pointer, const double *weights, double *out);
 
 /* Simulates until `episodes` are done, or the one is done in which a count reached its limit; returns how many.
- * `policy` (R,) holds running sums of a policy, counts (T,) is added to, report (2,) says whether a limit was
- * reached and how many episodes were cut by max_steps in no stop state. */
+ * `policy` (R,) holds running sums of a policy, counts (T,) is added to. (episodes,) are returns, values
+ * (what the episodes are worth), lengths and the states that they ended in; stopped (1,) says whether a limit was
+ * reached. */
 int64_t run_episodes(const world *w, const double *policy, int64_t max_steps, int64_t episodes, uint64_t *rng,
-                     int64_t *counts, const limits *until, double *returns, int64_t *lengths, int64_t *report);
+                     int64_t *counts, const limits *until, const worth *asked, double *returns, double *values,
+                     int64_t *lengths, int64_t *last, bool *stopped);
 
 /* A new episode in the lanes `which` (count,). */
 void reset_lanes(const world *w, const lanes *l, const bool *which);

@@ -66,37 +66,46 @@ static int64_t draw_transition(const world *w, int64_t r, double u)
 }
 
 int64_t run_episodes(const world *w, const double *policy, int64_t max_steps, int64_t episodes, uint64_t *rng,
-                     int64_t *counts, const limits *until, double *returns, int64_t *lengths, int64_t *report)
+                     int64_t *counts, const limits *until, const worth *asked, double *returns, double *values,
+                     int64_t *lengths, int64_t *last, bool *stopped)
 {
-    bool stopped = false;
-    int64_t done = 0, cut = 0;
-    for (; done < episodes && !stopped; done++) {
+    int64_t done = 0;
+    *stopped = false;
+    for (; done < episodes && !*stopped; done++) {
         int64_t s = w->initial, steps = 0;
-        double total = 0.0;
+        double total = 0.0, value = 0.0, weight = 1.0, next_weight = 1.0;
         while ((steps < max_steps || w->silent[s]) && !w->stop[s]) {
             int64_t r = draw(policy, w->state_ptr[s], w->state_ptr[s + 1], next_double(rng));
             int64_t t = draw_transition(w, r, next_double(rng));
             counts[t]++;
             total += w->reward[r];
             if (until->row_limit && ++until->row_count[r] >= until->row_limit[r])
-                stopped = true;
+                *stopped = true;
             if (until->expression_limit) {
                 int64_t f = until->expression[t];
                 if (++until->expression_count[f] >= until->expression_limit[f])
-                    stopped = true;
+                    *stopped = true;
             }
+            bool between = w->silent[s] && steps > 0; /* a silent state belongs to the step before it */
+            if (!w->silent[s]) {
+                weight = next_weight;
+                next_weight *= asked->discount;
+            }
+            if (steps - between < asked->horizon)
+                value += weight * (!asked->gain ? w->reward[r] : between ? 0.0 : asked->gain[t]);
             steps += !w->silent[s];
             s = w->successor[t];
         }
-        if (!w->stop[s])
-            cut++;
-        else if (steps > 0)
+        if (w->stop[s] && steps > 0) {
             total += w->arrival[s];
+            if (!asked->gain && steps <= asked->horizon)
+                value += weight * w->arrival[s];
+        }
         returns[done] = total;
+        values[done] = value;
         lengths[done] = steps;
+        last[done] = s;
     }
-    report[0] = stopped;
-    report[1] = cut;
     return done;
 }
 

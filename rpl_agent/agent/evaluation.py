@@ -66,11 +66,16 @@ def _error(values: np.ndarray) -> float:
 
 def monte_carlo(agent: Any, env: Any, episodes: int, *, seed: int = 0, policy: Policy | None = None) -> Evaluation:
     """Episodes of a policy (default: the agent's) in ``env``, which is not used for learning."""
+    done = play(agent, env, episodes, seed=seed, policy=policy if policy is not None else agent.policy)
+    return Evaluation(np.array(done.returns), np.array(done.lengths), np.array(done.values), done.cut)
+
+
+def play(agent: Any, env: Any, episodes: int, *, seed: int, policy: Policy) -> SampledBatch:
+    """Episodes of a policy that nobody learns from."""
     if episodes < 1:
         raise ModelError(f"episodes {episodes} must be at least 1")
-    policy = policy if policy is not None else agent.policy
     objective = agent.objective
-    compiled = objective.horizon is None and objective.discount == 1.0  # the simulator adds up plain returns
+    compiled = objective.horizon is None  # the simulator knows no rules that change with time
     attachment = attach(
         env, pmdp=agent.pmdp, objective=objective, state_of=getattr(agent, "observation_to_state", None),
         compiled=compiled and agent.compiled, check_rewards=getattr(agent, "check_rewards", None),
@@ -82,7 +87,7 @@ def monte_carlo(agent: Any, env: Any, episodes: int, *, seed: int = 0, policy: P
         attachment, Experience(agent.pmdp), np.random.default_rng(seeds), int(seeds.generate_state(1)[0])
     )
     source.collect(Request(policy, Limits(), pause=episodes, episodes_left=episodes), done)
-    return Evaluation(np.array(done.returns), np.array(done.lengths), np.array(done.values), done.cut)
+    return done
 
 
 def evaluate(
@@ -113,11 +118,11 @@ def evaluate(
         and not found.cut
         and (own or (agent.world is not None and agent.world.paid is not None))
     ):
-        contradiction = _contradiction(certificate, lower, upper, policy is certificate.policy)
+        contradiction = contradiction_of(certificate, lower, upper, policy is certificate.policy)
     return replace(found, lower=lower, upper=upper, delta=delta, contradiction=contradiction)
 
 
-def _contradiction(certificate: Certificate, lower: float, upper: float, certified: bool) -> str | None:
+def contradiction_of(certificate: Certificate, lower: float, upper: float, certified: bool) -> str | None:
     """What an interval of a policy's value says against a certificate: of that policy, or of every policy."""
     maximising = certificate.objective.sense is Sense.MAX
     low = certificate.lower if certified or not maximising else -math.inf

@@ -61,8 +61,8 @@ class Loop:
             callbacks.on_rollout_start()
             log_at = next_log(session.episodes, target.log_interval)
             self._collect(source, self._request(limits, target, interrupt))
-            self._bet(target)
             data = session.experience
+            data.counts.bet(self._progress(target), session.planner.bets)
             if limits.reached(data.rows, data.expressions, session.episodes):
                 if not target.is_done(session.episodes, session.steps):
                     self._update()
@@ -109,10 +109,6 @@ class Loop:
             sampling, Limits() if waiting else limits, pause, *target.left(episodes, self._session.steps),
             interrupt.asked,
         )  # fmt: skip
-
-    def _bet(self, target: Target) -> None:
-        """Tell new bets and begin windows where the plan says so."""
-        self._session.experience.counts.bet(self._progress(target), self._session.planner.bets)
 
     def _progress(self, target: Target) -> float:
         """The share of the plan that is over: of the budget, or of what a gap to stop at seems to take.

@@ -244,7 +244,8 @@ class RPLAgent(Queries):
             self.set_env(env)
         require(self.world)
         if reset_num_timesteps:
-            self._reset_counters()
+            self.session.reset_counters()
+            self.run_folder, self._logger = None, Logger()
         counter = self.num_episodes if unit == "episodes" else self.num_timesteps
         self.session.target = Target.after(counter, budget, unit, stop_when_gap, log_interval)
         return self._run(callback, progress_bar, tb_log_name, folder)
@@ -390,11 +391,6 @@ class RPLAgent(Queries):
         restore(agent.session, stored)
         agent.mode = stored.settings.mode
         return agent
-
-    def _reset_counters(self) -> None:
-        self.session.reset_counters()
-        self.run_folder = None
-        self._logger = Logger()
 
     def _keep(self) -> None:
         if self.run_folder is None:

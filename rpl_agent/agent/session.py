@@ -63,6 +63,7 @@ class Session(SessionRecord):
         self.source_state: StreamState | None = None  # of a checkpoint, until the stream is started again
         self.opening: list[Any] = []  # the first calls of the environment, to notice one that repeats them
         self.clock = Clock()
+        self.latest = SampledBatch()  # the last episodes that were collected
         self.stored_model: tuple[dict[str, Any], dict[str, np.ndarray]] | None = None  # as checkpoints hold it
         self._pmdp: ParametricMDP | None = None
         self._objective: Objective | None = None
@@ -123,6 +124,7 @@ class Session(SessionRecord):
         self.returns = [*self.returns, *done.returns][-WINDOW:]
         self.lengths = [*self.lengths, *done.lengths][-WINDOW:]
         self.interrupted = self.interrupted or done.interrupted
+        self.latest = done
 
     def update(self, schedule: Schedule, policy: Policy | None, informative: Policy | None = None) -> None:
         """New sampling policies (None: the old ones stay) and, from the schedule, the time of the next update."""

@@ -3,37 +3,54 @@
 With probability ≥ 1 − δ, over the whole run and whenever it stops, the value of the property lies in [lower, upper].
 That is the certificate's own statement: for a maximising property lower ≤ V^π ≤ V* ≤ upper (a chain has one policy).
 
-A chain's paths are counted, too: each reaches the target or not, and what k of n say of the probability
-(`evidence.paths`) needs no model. Certificates and paths have a share of δ each, and the answer is what both allow.
+Paths are looked at as wholes, too. Each is worth a number in a known range, and what n of these say of their mean needs
+no model. On a chain every path of the run counts, and bounds the value from both sides. In an MDP the robust policy is
+played once, when that promises to close the gap, and bounds what it is worth from its own side. Certificates and
+paths have a share of δ each, and the answer is what both allow (docs/guarantees.md, "Paths beside certificates").
 """
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.agent.callbacks import BaseCallback
+from rpl_agent.agent.evaluation import contradiction_of, play
 from rpl_agent.agent.rpl import RPLAgent
+from rpl_agent.agent.sampling.experience import SampledBatch
 from rpl_agent.agent.schedule import Doubling
+from rpl_agent.agent.world.env_facts import is_vector
+from rpl_agent.agent.world.plays import longest_play, model_rewards, settled, value_range
 from rpl_agent.certificate import Certificate
-from rpl_agent.evidence.ledger import split_paths
-from rpl_agent.evidence.paths import reach_bounds
-from rpl_agent.model import Kind, Objective, ParametricMDP, range_on_box, reached
+from rpl_agent.evidence.ledger import POLICY_SHARE, split_paths
+from rpl_agent.likelihood.bets.mean import mean_interval
+from rpl_agent.model import Kind, Objective, ParametricMDP, Policy, Sense, reached
 from rpl_agent.pipeline import Config
+
+#: A policy is played where that takes at most this share of the episodes so far.
+PLAYED = 0.25
+#: Paths beyond those that an average play needs: a mean may be a standard deviation off.
+BAD_LUCK = 1.6
+
+Bounds = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class SampledAnswer:
     """The value of a property, sampled.
 
-    lower, upper : what the certificate and, on a chain, its ``paths`` (lower, upper) allow together.
+    paths : (lower, upper) of whole paths, infinite on the side that they say nothing about, or why there are none.
+    played : the policy of an MDP that they are of.
     """
 
     certificate: Certificate
-    paths: tuple[float, float] | None
+    paths: Bounds | str
+    played: Policy | None
     epsilon: float
     samples: int  # transitions
     episodes: int
@@ -42,11 +59,23 @@ class SampledAnswer:
 
     @property
     def lower(self) -> float:
-        return self.certificate.lower if self.paths is None else max(self.certificate.lower, self.paths[0])
+        return together(self.certificate, self.paths)[0]
 
     @property
     def upper(self) -> float:
-        return self.certificate.upper if self.paths is None else min(self.certificate.upper, self.paths[1])
+        return together(self.certificate, self.paths)[1]
+
+    @property
+    def policy(self) -> Policy:
+        """The one with the better guarantee: that of the certificate, or the one that was played."""
+        low, high = (-math.inf, math.inf) if isinstance(self.paths, str) else self.paths
+        better = low > self.certificate.lower or high < self.certificate.upper
+        return self.played if self.played is not None and better else self.certificate.policy
+
+    @property
+    def contradiction(self) -> str | None:
+        """What is said where certificate and paths exclude each other; the answer is then that of the paths."""
+        return None if isinstance(self.paths, str) else contradiction_of(self.certificate, *self.paths, certified=True)
 
     @property
     def decided(self) -> bool:
@@ -54,77 +83,175 @@ class SampledAnswer:
         return self.upper - self.lower <= self.epsilon
 
 
-class PathCount(BaseCallback):
-    """Bounds from the paths of a chain; ends the run when they, with the certificate, are ε wide.
+def together(certificate: Certificate | None, paths: Bounds | str) -> Bounds:
+    """What certificate and paths allow together; the paths alone, which trust less, where nothing is."""
+    if certificate is None or isinstance(paths, str):
+        return (-math.inf, math.inf) if certificate is None else (certificate.lower, certificate.upper)
+    both = max(certificate.lower, paths[0]), min(certificate.upper, paths[1])
+    return both if both[0] <= both[1] else paths
 
-    A path has succeeded when it enters the target, and failed when it enters a state that the target cannot follow.
-    Both can be read off the counts of transitions, because each happens at most once in a path.
+
+class PathWorth:
+    """What whole paths say of the mean value of a policy.
+
+    reason : why they say nothing; empty where they do.
     """
 
-    def __init__(self, pmdp: ParametricMDP, objective: Objective, delta: float, epsilon: float):
-        super().__init__()
-        self.delta, self.epsilon = delta, epsilon
-        target, hopeless = _ends(pmdp, objective)
-        source = pmdp.row_state[pmdp.transition_row]
-        leaves = ~(target | hopeless)[source]
-        self._reaching = np.flatnonzero(leaves & target[pmdp.successor])
-        self._failing = np.flatnonzero(leaves & hopeless[pmdp.successor])
+    def __init__(self, pmdp: ParametricMDP, objective: Objective):
+        self._pmdp, self._objective = pmdp, objective
+        self.low, self.high = value_range(pmdp, objective, None)
+        self.reason = self._why_not()
+        if not self.reason:
+            self._earned = np.abs(model_rewards(pmdp, objective)).max(initial=0.0)
+            sign = 1.0 if objective.sense is Sense.MAX else -1.0
+            self._grows = bool((sign * model_rewards(pmdp, objective) >= 0.0).all())
 
-    @staticmethod
-    def applies(pmdp: ParametricMDP, objective: Objective) -> bool:
-        """Whether the value is the probability that a path of the chain reaches a target, at any time."""
-        if pmdp.num_rows != pmdp.num_states or objective.kind is not Kind.REACH or objective.horizon is not None:
-            return False
-        target, hopeless = _ends(pmdp, objective)
-        return objective.discount == 1.0 and not (target | hopeless)[pmdp.initial_state]
+    def _why_not(self) -> str:
+        pmdp, task = self._pmdp, self._objective.resolve(self._pmdp)
+        if self._objective.kind is Kind.INSTANT:
+            return "no path is paid the reward of an instant"
+        if not math.isfinite(self.high - self.low):
+            return "the total of a path has no bound; a horizon or a discount would give it one"
+        if self._objective.must_reach:
+            source = pmdp.row_state[pmdp.transition_row]
+            seen = reached(source, pmdp.successor, np.array([pmdp.initial_state]), pmdp.num_states)
+            missed = (settled(pmdp, task) & ~task.target)[seen].any()
+            if missed or longest_play(pmdp, task, pmdp.num_states) is None:
+                return "a path may miss the target, which is worth infinity"
+        return "the question is decided in the initial state" if task.decided[pmdp.initial_state] else ""
+
+    def between(self, paths: SampledBatch) -> tuple[np.ndarray, np.ndarray]:
+        """(least, most), each (n,), that paths are worth: one that ended undecided may earn more, or lose."""
+        values, undecided = np.array(paths.values), np.array(paths.undecided, dtype=bool)
+        discount = self._objective.discount
+        if discount < 1.0:
+            left = np.where(undecided, discount ** np.array(paths.lengths), 0.0)
+            least, most = values + left * self.low, values + left * self.high
+        else:
+            least = values if self._grows else np.where(undecided, self.low, values)
+            most = np.where(undecided, self.high, values)
+        return np.clip(least, self.low, self.high), np.clip(most, self.low, self.high)
+
+    def bounds(self, paths: SampledBatch, delta: float, reward_error: float, width: float | None = None) -> Bounds:
+        """Of the mean; ``width`` as of `mean_interval`."""
+        least, most = self.between(paths)
+        low = mean_interval(least, self.low, self.high, delta, width)[0]
+        high = mean_interval(most, self.low, self.high, delta, width)[1]
+        low, high = self._objective.with_reward_error(low, high, reward_error)
+        # a value is a sum of at most ``longest`` products, each with a power of the discount
+        longest = max(paths.lengths, default=0) + 2.0
+        steps = min(longest, math.inf if self._objective.discount == 1.0 else 1.0 / (1.0 - self._objective.discount))
+        slack = 4.0 * UNIT_ROUNDOFF * longest * steps * self._earned
+        return low - slack, high + slack
+
+
+class ChainPaths(BaseCallback):
+    """Bounds from the paths of a chain; ends the run when they, with the certificate, are ε wide."""
+
+    def __init__(self, worth: PathWorth, delta: float, epsilon: float):
+        super().__init__()
+        self._worth, self._delta, self._epsilon = worth, delta, epsilon
+        self._paths = SampledBatch()
 
     @property
     def every_episodes(self) -> int:  # type: ignore[override]
         return max(10, self.agent.num_episodes // 20)
 
-    def bounds(self) -> tuple[float, float]:
-        counts = self.agent.counts.transitions
-        reached, failed = int(counts[self._reaching].sum()), int(counts[self._failing].sum())
-        # one path more than have ended may be under way
-        return reach_bounds(reached, failed, self.agent.num_episodes + 1, self.delta, min(self.epsilon, 0.5))
+    def bounds(self) -> Bounds:
+        return self._worth.bounds(self._paths, self._delta, self.agent.session.experience.reward_error, self._epsilon)
 
     def _on_step(self) -> bool:
-        low, high = self.bounds()
-        found = self.agent.certificate
-        if found is not None:
-            low, high = max(low, found.lower), min(high, found.upper)
-        return high - low > self.epsilon
+        for name in ("values", "lengths", "undecided"):
+            getattr(self._paths, name).extend(getattr(self.agent.session.latest, name))
+        return self._on_certificate(self.agent.certificate)
+
+    def _on_certificate(self, certificate: Certificate | None) -> bool:
+        low, high = together(certificate, self.bounds())
+        return high - low > self._epsilon
+
+
+class PolicyPaths(BaseCallback):
+    """Bounds from paths of the robust policy, played once; ends the run when it is time to play, and when it is over.
+
+    planned : episodes to play, 0: not now; found : (lower, upper) of the policy that was played, None: not yet.
+    """
+
+    def __init__(self, worth: PathWorth, objective: Objective, delta: float, epsilon: float):
+        super().__init__()
+        self._worth, self._delta, self._epsilon = worth, delta, epsilon
+        self._maximising = objective.sense is Sense.MAX
+        self.planned = 0
+        self.found: Bounds | None = None
+        self.policy: Policy | None = None
 
     def _on_certificate(self, certificate: Certificate) -> bool:
-        return self._on_step()
+        if self.found is not None:
+            low, high = together(certificate, self.found)
+            return high - low > self._epsilon
+        self.planned = self._needed(certificate)
+        return not self.is_due
+
+    @property
+    def is_due(self) -> bool:
+        return self.found is None and 0 < self.planned <= PLAYED * self.agent.num_episodes
+
+    def _needed(self, certificate: Certificate) -> int:
+        """Episodes until the policy's own paths bound its value closely enough, by the estimate; 0: never."""
+        value, worth = certificate.estimate, self._worth
+        other = certificate.upper - value if self._maximising else value - certificate.lower
+        size = worth.high - worth.low
+        if not 0.0 < self._epsilon - other < math.inf or size == 0.0 or certificate.gap <= self._epsilon:
+            return 0
+        room, share = (self._epsilon - other) / size, min(max((value - worth.low) / size, 0.0), 1.0)
+        # no law on [0, 1] with this mean has a larger variance
+        paths = 2.0 * math.log(2.0 / self._delta) * (share * (1.0 - share) / room**2 + 1.0 / room)
+        return math.ceil(BAD_LUCK * paths)
+
+    def play(self, agent: RPLAgent, env: Any, left: int) -> tuple[int, int]:
+        """Play the certified policy as planned, where as many steps are left; (steps, episodes) that it took."""
+        if self.planned * agent.num_timesteps > left * agent.num_episodes:
+            return 0, 0
+        self.policy = agent.policy
+        played = play(agent, env, self.planned, seed=agent.session.fresh_seed(), policy=self.policy)
+        low, high = self._worth.bounds(played, self._delta, agent.session.experience.reward_error)
+        self.found = (low, math.inf) if self._maximising else (-math.inf, high)
+        return played.steps, played.episodes
 
 
-def _ends(pmdp: ParametricMDP, objective: Objective) -> tuple[np.ndarray, np.ndarray]:
-    """(target, hopeless), each (S,) bool: where a path has succeeded, and from where no parameters let it."""
-    task = objective.resolve(pmdp)
-    target = np.asarray(task.target)
-    possible = range_on_box(pmdp.table, pmdp.domain.lower, pmdp.domain.upper)[1][pmdp.expression] > 0.0
-    source = pmdp.row_state[pmdp.transition_row]
-    open_moves = possible & ~task.decided[source]
-    return target, ~reached(pmdp.successor[open_moves], source[open_moves], np.flatnonzero(target), pmdp.num_states)
-
-
-def check(env: Any, config: Config, epsilon: float, *, budget: int, seed: int = 0) -> SampledAnswer:
+def check(env: Any, config: Config, epsilon: float, *, budget: int, seed: int = 0, paths: bool = True) -> SampledAnswer:
     """Sample ``env`` until upper − lower ≤ ``epsilon``, at most ``budget`` transitions.
 
     ``config`` must be of a confidence set that holds at all times (the agent refuses others).
     """
     began = time.perf_counter()
-    # One update per tenth of the episodes at most: a rule per row would update thousands of times in a large model.
-    probe, paths = RPLAgent(env, config=config), None
-    if PathCount.applies(probe.pmdp, probe.objective):
+    probe = RPLAgent(env, config=config)
+    pmdp, objective = probe.pmdp, probe.objective
+    worth, callback = PathWorth(pmdp, objective), None
+    reason = "not asked for" if not paths else "several environments at once" if is_vector(env) else worth.reason
+    if not reason and pmdp.num_rows == pmdp.num_states:
         delta, rest = split_paths(config.delta)
-        config, paths = replace(config, delta=delta), PathCount(probe.pmdp, probe.objective, rest, epsilon)
+        config, callback = replace(config, delta=delta), ChainPaths(worth, rest, epsilon)
+    elif not reason:
+        delta, rest = split_paths(config.delta, POLICY_SHARE)
+        config, callback = replace(config, delta=delta), PolicyPaths(worth, objective, rest, epsilon)
+    # One update per tenth of the episodes at most: a rule per row would update thousands of times in a large model.
     agent = RPLAgent(env, config=config, seed=seed, schedule=Doubling("expression", spacing=0.1))
-    agent.learn(env, budget, unit="steps", stop_when_gap=epsilon, callback=paths)
-    found = agent.certificate
-    assert found is not None
+    agent.learn(env, budget, unit="steps", stop_when_gap=epsilon, callback=callback)
+    steps = episodes = 0
+    if isinstance(callback, PolicyPaths) and callback.is_due:
+        steps, episodes = callback.play(agent, env, budget - agent.num_timesteps)
+        left = budget - agent.num_timesteps - steps
+        if left > 0 and callback.on_certificate(agent.certify()):
+            agent.learn(env, left, unit="steps", stop_when_gap=epsilon, callback=callback)
+    certificate = agent.certificate
+    assert certificate is not None
+    found: Bounds | str = reason
+    played = None
+    if isinstance(callback, ChainPaths):
+        found = callback.bounds()
+    elif callback is not None:
+        found, played = callback.found or "the policy was not played", callback.policy
     return SampledAnswer(
-        found, None if paths is None else paths.bounds(), epsilon, agent.num_timesteps, agent.num_episodes,
+        certificate, found, played, epsilon, agent.num_timesteps + steps, agent.num_episodes + episodes,
         agent.num_updates, time.perf_counter() - began,
     )  # fmt: skip

@@ -23,7 +23,6 @@ from rpl_agent.cli.parser import Options, count, output_file
 from rpl_agent.errors import ModelError
 
 if TYPE_CHECKING:
-    from rpl_agent.agent import RPLAgent
     from rpl_agent.certificate import Certificate
     from rpl_agent.evidence.counts import Counts
     from rpl_agent.model import Objective, ParametricMDP, Policy
@@ -131,7 +130,7 @@ def simulate_counts(source: ModelSource, episodes: int, seed: int) -> Counts:
 
 
 def run_certify(arguments: argparse.Namespace) -> int:
-    from rpl_agent.pipeline import certify
+    from rpl_agent.pipeline import certify, true_value
 
     if arguments.verify:
         return run_verify(arguments)
@@ -154,7 +153,7 @@ def run_certify(arguments: argparse.Namespace) -> int:
         "quarantined": quarantined,
     }
     if source.theta is not None:
-        value = _true_value(source, certificate.policy, config.precision)
+        value = true_value(source.pmdp, source.objective, certificate.policy, source.theta, config.precision)
         result |= {"value": value, "relative_gap": certificate.gap / abs(value) if value else float("inf")}
     text = str(certificate)
     if "value" in result:
@@ -206,14 +205,9 @@ def _optimum(source: ModelSource, precision: float) -> Solution:
     return solve_at(source.pmdp, theta, source.objective, precision=precision)
 
 
-def _true_value(source: ModelSource, policy: Policy, precision: float) -> float:
-    from rpl_agent.pipeline import true_value
-
-    return true_value(source.pmdp, source.objective, policy, source.require_theta("the true value"), precision)
-
-
 def run_plot(arguments: argparse.Namespace) -> int:
     from rpl_agent.cli.training import true_parameters
+    from rpl_agent.pipeline import uncertainty_from
     from rpl_agent.plotting.region import plot_region
 
     agent = run_of(arguments)
@@ -227,25 +221,18 @@ def run_plot(arguments: argparse.Namespace) -> int:
     for name in chosen:
         if name not in names:
             raise ModelError(f"no parameter {name!r}; the model has {names}")
-    region = _region_of_data(arguments, source, config) if agent is None else _region_of_run(agent)
-    if region is None:
+    if agent is None:
+        counts = simulate_counts(source, arguments.episodes or PLOTTED_EPISODES, arguments.seed)
+        found = uncertainty_from(pmdp, counts, config, source.objective)
+    else:
+        agent.certify()
+        found = agent.session.planner.uncertainty
+    if found is None or found.region is None:
         raise ModelError(f"the {config.relaxation} relaxation of {config.confidence} intervals has no region to draw")
-    plot_region(region, pmdp, parameters=tuple(names.index(n) for n in chosen), true_theta=theta, path=arguments.output)
+    numbers = tuple(names.index(n) for n in chosen)
+    plot_region(found.region, pmdp, parameters=numbers, true_theta=theta, path=arguments.output)
     emit(arguments, {"output": arguments.output, "parameters": list(chosen)}, "region", f"wrote {arguments.output}")
     return 0
-
-
-def _region_of_data(arguments: argparse.Namespace, source: ModelSource, config: Config) -> Region | None:
-    from rpl_agent.pipeline import uncertainty_from
-
-    counts = simulate_counts(source, arguments.episodes or PLOTTED_EPISODES, arguments.seed)
-    return uncertainty_from(source.pmdp, counts, config, source.objective).region
-
-
-def _region_of_run(agent: RPLAgent) -> Region | None:
-    agent.certify()
-    assert agent.session.planner.uncertainty is not None
-    return agent.session.planner.uncertainty.region
 
 
 def run_export(arguments: argparse.Namespace) -> int:

@@ -92,7 +92,8 @@ def run_smc(arguments: argparse.Namespace) -> int:
     found = check(make_env(source), config, arguments.epsilon, budget=arguments.budget, seed=arguments.seed)
     data = {
         "model": source.name, "property": source.objective.describe(), "lower": found.lower, "upper": found.upper,
-        "epsilon": arguments.epsilon, "delta": config.delta, "decided": found.decided, "samples": found.samples,
+        "epsilon": arguments.epsilon, "delta": config.delta, "decided": found.decided, "paths": found.paths,
+        "contradiction": found.contradiction, "samples": found.samples,
         "episodes": found.episodes, "certificates": found.certificates, "parameters": source.pmdp.num_parameters,
         "confidence": config.confidence, "relaxation": config.relaxation, "seconds": round(found.seconds, 3),
     }  # fmt: skip

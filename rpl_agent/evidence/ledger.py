@@ -25,8 +25,9 @@ from rpl_agent.errors import DataError
 
 #: Shares of δ. They sum to slightly less than 1: the rest covers the rounding of `per_event`.
 MAIN_SHARE, FALLBACK_SHARE, REFUTATION_SHARE = 0.95, 0.00999, 0.04
-#: The share of δ for paths where they are counted beside transitions: each needs only a few more samples than alone.
-PATH_SHARE = 0.5
+#: Of all of δ, what the paths of a chain get beside its transitions (each needs few samples more than alone), and
+#: what those of a policy get, which bound one side only.
+PATH_SHARE, POLICY_SHARE = 0.5, 0.2
 
 
 class MainShares(NamedTuple):
@@ -78,10 +79,12 @@ def _check(parts: tuple[float, ...], whole: float) -> None:
         raise DataError(f"shares {parts} of an error probability of {whole}")
 
 
-def split_paths(delta: float) -> tuple[float, float]:
-    """(model, paths): the shares of certificates and of bounds from a chain's paths (`paths`)."""
+def split_paths(delta: float, share: float = PATH_SHARE) -> tuple[float, float]:
+    """(model, paths): what certificates may spend where paths are bounded beside them (`agent.smc`)."""
     check_delta(delta, LEAST_DELTA)
-    return (1.0 - PATH_SHARE) * delta, PATH_SHARE * delta
+    parts = (1.0 - share) * delta * (1.0 - 2.0**-50), share * delta
+    _check(parts, delta)
+    return parts
 
 
 def per_event(delta: float, events: int) -> float:

@@ -18,6 +18,8 @@ from rpl_agent.model.policy import Policy
 
 #: probability of going on at which plays are not followed further
 NEGLIGIBLE = 1e-6
+#: a number of steps that no episode has
+NEVER = 2**62
 
 
 def seed_state(seed: int) -> np.ndarray:
@@ -50,10 +52,11 @@ class Batch:
 
     episodes: int
     steps: int
-    returns: np.ndarray  # (episodes,)
+    returns: np.ndarray  # (episodes,) what was paid
+    values: np.ndarray  # (episodes,) what they are worth
     lengths: np.ndarray  # (episodes,)
+    last: np.ndarray  # (episodes,) the states they ended in
     stopped: bool  # a count reached its limit
-    cut: int = 0  # episodes that ended by max_steps and in no stop state
 
 
 class Simulator:
@@ -101,8 +104,14 @@ class Simulator:
             pmdp, self.cumulative, _numbers("reward", reward, pmdp.num_rows),
             _numbers("arrival", arrival, pmdp.num_states), self.stop,
         )  # fmt: skip
+        self.ask(None, 1.0, None)
         self._policy: Policy | None = None
         self._policy_sums = np.empty(pmdp.num_rows)
+
+    def ask(self, gain: np.ndarray | None, discount: float, horizon: int | None) -> None:
+        """What episodes are worth: the gain (T,) of each transition (None: what the world pays), in the first steps."""
+        gain = None if gain is None else _numbers("gain", gain, self.pmdp.num_transitions)
+        self._worth = core.Worth(gain=gain, discount=discount, horizon=NEVER if horizon is None else horizon)
 
     def run(
         self,
@@ -134,13 +143,14 @@ class Simulator:
             row_count=row_count, row_limit=row_limit, expression=pmdp.expression, expression_count=expression_count,
             expression_limit=expression_limit,
         )  # fmt: skip
-        returns, lengths, report = np.empty(episodes), np.empty(episodes, dtype=np.int64), np.empty(2, dtype=np.int64)
+        returns, values, stopped = np.empty(episodes), np.empty(episodes), np.zeros(1, dtype=bool)
+        lengths, last = np.empty(episodes, dtype=np.int64), np.empty(episodes, dtype=np.int64)
         done = core.run_episodes(
-            self._world, self._policy_sums, self.max_steps, episodes, self.state, counts, limits, returns, lengths,
-            report,
+            self._world, self._policy_sums, self.max_steps, episodes, self.state, counts, limits, self._worth, returns,
+            values, lengths, last, stopped,
         )  # fmt: skip
-        stopped, cut = report.tolist()
-        return Batch(done, int(lengths[:done].sum()), returns[:done], lengths[:done], bool(stopped), cut)
+        each = (array[:done] for array in (returns, values, lengths, last))
+        return Batch(done, int(lengths[:done].sum()), *each, stopped=bool(stopped[0]))
 
 
 def row_visits(mdp: MDP, policy: Policy, steps: int, stop: np.ndarray) -> np.ndarray:
@@ -163,10 +173,10 @@ def row_visits(mdp: MDP, policy: Policy, steps: int, stop: np.ndarray) -> np.nda
 
 
 def absorbing_states(pmdp: ParametricMDP) -> np.ndarray:
-    """(S,) whether every transition of a state leads back to it."""
-    leaves = pmdp.successor != pmdp.row_state[pmdp.transition_row]
+    """(S,) whether every transition of a state leads back to it, perhaps by a silent state."""
+    source = pmdp.row_state[pmdp.transition_row]
     absorbing = np.ones(pmdp.num_states, dtype=bool)
-    absorbing[pmdp.row_state[pmdp.transition_row[leaves]]] = False
+    absorbing[source[pmdp.visible_successor != source]] = False
     return absorbing
 
 

@@ -42,6 +42,16 @@ def plot_region(
     boxes : (lower (d,), upper (d,)) of parameters to draw, by name; by default the parameter-wise projection of U.
     path : the file to write, which is returned; the suffix decides the format.
     """
+    figure = region_figure(region, pmdp, parameters, true_theta, boxes)
+    figure.savefig(path, dpi=130)
+    return Path(path)
+
+
+def region_figure(
+    region: Region, pmdp: ParametricMDP, parameters: Sequence[int], true_theta: np.ndarray | None = None,
+    boxes: Mapping[str, Bounds] | None = None,
+) -> Any:  # fmt: skip
+    """The picture of `plot_region` as a matplotlib figure."""
     parameters = [int(p) for p in parameters][:2]
     if not parameters or not all(0 <= p < pmdp.num_parameters for p in parameters):
         raise ModelError(f"parameters {parameters} of a model with {pmdp.num_parameters}")
@@ -59,8 +69,7 @@ def plot_region(
         _draw_plane(axes, region, pmdp, parameters, true_theta, boxes)
     axes.legend(loc="best", fontsize="small")
     axes.set_title(f"{pmdp.name}: confidence region")
-    figure.savefig(path, dpi=130)
-    return Path(path)
+    return figure
 
 
 def outline(region: Region | None, pmdp: ParametricMDP, parameters: Sequence[int]) -> np.ndarray:

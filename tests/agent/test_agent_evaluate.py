@@ -9,6 +9,7 @@ from rpl_agent import DataError, ModelError, Objective, RPLAgent
 from rpl_agent.agent.evaluation import exact_value
 from rpl_agent.agent.runs import evaluate, train
 from rpl_agent.agent.world.plays import value_range
+from rpl_agent.formats import prism
 from rpl_agent.model import Policy
 from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor
 from tests.attach_worlds import Machine, machine_model
@@ -88,6 +89,25 @@ def test_costs_discounts_and_bounds_of_the_user():
     assert wide.lower <= exact <= wide.upper and wide.upper - wide.lower > found.upper - found.lower
     with pytest.raises(DataError, match="outside of"):
         agent.evaluate(Machine(), 800, bounds=(0.0, 1.0))
+
+
+def test_another_question_than_the_environments_own():
+    """The compiled simulator is paid for the machine's costs; asked for is whether it ever breaks."""
+    text = """dtmc
+    module m
+      s : [0..3] init 0;
+      [a] s=0 -> 0.5 : (s'=1) + 0.3 : (s'=2) + 0.2 : (s'=3);
+      [] s>0 -> true;
+    endmodule
+    label "three" = s=3; label "end" = s>0;
+    rewards "steps" s=0 : 4; endrewards"""
+    model = prism.loads(text, unknown="commands")
+    pmdp, own = model.objective('R{"steps"}=? [ F "end" ]')
+    env = rpl_envs.make_own(pmdp, own, model.truth.tolist(), max_episode_steps=10)
+    agent = RPLAgent(env, objective=Objective.reach("three"), seed=0).learn(budget=100)
+    found = agent.evaluate(env, 400)
+    assert agent.world.compiled and set(found.values) == {0.0, 1.0} and (found.returns == -4.0).all()
+    assert found.lower <= 0.2 <= found.upper
 
 
 def betting():

@@ -12,6 +12,10 @@ import pytest
 import rpl_envs
 from rpl_agent import Objective, RPLAgent, Sense, build
 from rpl_agent.agent.evaluation import exact_value, monte_carlo, optimal_value
+from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatch
+from rpl_agent.agent.sampling.stream import open_source
+from rpl_agent.agent.schedule import Limits
+from rpl_agent.agent.world.attach import attach
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model import Policy, paying
 from rpl_agent.pipeline import Config, certify
@@ -136,6 +140,43 @@ def test_the_root_of_a_discount_never_becomes_one():
     pmdp = RandomTable(0, False, False).model()
     task = Objective.discounted("r", 1 - 2**-53).resolve(pmdp)
     assert task.objective.discount < 1.0 and task.rounding > 0.0
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("random_start", [False, True])
+def test_episodes_are_worth_what_was_asked_for(random_start, compiled):
+    """Mean values of episodes by the uniform policy, compiled and stepped, against the model's."""
+    table, truth = RandomTable(3, random_start, True), np.array([float(P)])
+    pmdp = table.model()
+    policy = Policy.uniform(pmdp)
+    for objective in (
+        Objective.discounted("r", 0.5), Objective.reward("r", horizon=3), Objective.reach("t", horizon=2),
+        Objective.discounted("r", 0.5, target="t", sense=Sense.MIN), Objective.reach("t", sense=Sense.MIN),
+    ):  # fmt: skip
+        steps = 400 if objective.discount == 1.0 and objective.horizon is None else 25
+        env = rpl_envs.make_own(pmdp, objective, truth.tolist(), max_episode_steps=steps)
+        world, done = attach(env, compiled=compiled), SampledBatch()
+        assert world.compiled == compiled
+        episodes = 10_000 if compiled else 300
+        source = open_source(world, Experience(pmdp), np.random.default_rng(1), 5)
+        source.collect(Request(policy, Limits(), episodes, episodes), done)
+        values = np.array(done.values)
+        exact = exact_value(pmdp, objective, policy, truth)
+        assert values.mean() == pytest.approx(exact, abs=5 * values.std() / episodes**0.5 + 1e-6), objective
+        if objective.discount == 1.0:
+            assert not any(done.undecided)
+
+
+def test_a_play_may_begin_at_the_target():
+    """Half of the plays do, and have reached it without a step."""
+    pmdp = build(
+        {"goal": "1/2", "away": "1/2"}, lambda s: {"go": {"goal": "p", "lost": "1-p"} if s == "away" else {s: 1}},
+        domain=["p"], labels={"goal": lambda s: s == "goal"},
+    )  # fmt: skip
+    env = rpl_envs.make_own(pmdp, Objective.reach("goal"), [0.5], max_episode_steps=9)
+    agent = RPLAgent(env, seed=0).learn(budget=20)
+    found = agent.evaluate(env, 400, seed=1)
+    assert found.lower <= 0.75 <= found.upper and found.contradiction is None
 
 
 # ---------------------------------------------------------------------- Gymnasium's table of FrozenLake

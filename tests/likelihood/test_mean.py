@@ -19,15 +19,15 @@ LAWS = {
 }
 
 
+@pytest.mark.parametrize("width", [None, 0.1])
 @pytest.mark.parametrize("law", LAWS)
-def test_money_does_not_grow_on_average(law):
+def test_money_does_not_grow_on_average(law, width):
     """Every sequence: E M(μ) ≤ 1 on both sides."""
     outcomes, chances = LAWS[law]
     mu, expected, mass = outcomes @ chances, np.zeros(2), 0.0
     for sequence in product(range(len(outcomes)), repeat=6 if len(outcomes) == 3 else 9):
-        staked, paid, gain, loss = (
-            sums[-1] for sums in mean.cumulative_bets(outcomes[list(sequence)], np.log(2 / DELTA))
-        )
+        x = outcomes[list(sequence)]
+        staked, paid, gain, loss = (sums[-1] for sums in mean.cumulative_bets(x, np.log(2 / DELTA), width))
         weight = np.prod(chances[list(sequence)])
         expected += weight * np.exp([gain + paid - staked * mu, loss - paid + staked * mu])
         mass += weight
@@ -35,11 +35,12 @@ def test_money_does_not_grow_on_average(law):
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_misses_at_any_time_are_no_more_than_allowed(law):
+@pytest.mark.parametrize("width", [None, 0.05, 0.3])
+def test_misses_at_any_time_are_no_more_than_allowed(law, width):
     """Bounds are the best of all moments so far, so one call sees all of them."""
     outcomes, chances = LAWS[law]
     rng, mu, runs = np.random.default_rng(7), outcomes @ chances, 300
-    found = [mean_interval(rng.choice(outcomes, 400, p=chances), 0.0, 1.0, DELTA) for _ in range(runs)]
+    found = [mean_interval(rng.choice(outcomes, 400, p=chances), 0.0, 1.0, DELTA, width) for _ in range(runs)]
     misses = sum(not low <= mu <= high for low, high in found)
     assert misses <= stats.binom.ppf(0.9999, runs, DELTA)
 
@@ -67,6 +68,15 @@ def test_the_width_is_near_that_of_a_single_look():
     low, high = mean_interval(x, 0.0, 1.0, DELTA)
     ideal = 2 * stats.norm.isf(DELTA / 2) * x.std() / n**0.5
     assert ideal < high - low < 1.4 * ideal
+
+
+def test_a_planned_width_is_met_about_as_early_as_by_one_look():
+    """2σ²/h² · ln 2/δ values; the mean and the variance so far cost a little more."""
+    rng = np.random.default_rng(5)
+    x, half = rng.choice([0.0, 0.4, 1.0], 20_000, p=[0.2, 0.5, 0.3]), 0.02
+    needed = 2 * x.var() / half**2 * np.log(2 / DELTA)
+    n = next(n for n in range(100, 20_000, 20) if np.ptp(mean_interval(x[:n], 0.0, 1.0, DELTA, 2 * half)) <= 2 * half)
+    assert n < 1.1 * needed
 
 
 def test_other_units_and_what_is_refused():

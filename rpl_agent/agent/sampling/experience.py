@@ -112,17 +112,19 @@ class SampledBatch:
     returns: list[float] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)  # of the objective, in its own unit
-    cut: int = 0  # episodes that were truncated before the objective was decided
+    undecided: list[bool] = field(default_factory=list)  # whether more steps could have changed the value
+    cut: int = 0  # episodes that a time limit ended undecided
     due: bool = False  # a limit was reached
     interrupted: bool = False
 
-    def end(self, total: float, length: int, value: float, cut: bool) -> None:
-        """One episode is over."""
+    def end(self, total: float, length: int, value: float, undecided: bool) -> None:
+        """One episode is over, by itself or by a limit."""
         self.episodes += 1
         self.returns.append(total)
         self.lengths.append(length)
         self.values.append(value)
-        self.cut += cut
+        self.undecided.append(undecided)
+        self.cut += undecided
 
 
 @dataclass(frozen=True)

@@ -203,10 +203,6 @@ class StepChecker:
             self._settled = settled(self.pmdp, self.task)
         return bool(self._settled[state])
 
-    def is_cut(self, state: int, length: int) -> bool:
-        """Whether an episode that stops here, after this many steps, leaves the objective open."""
-        return (self.horizon is None or length < self.horizon) and not self.ends(state)
-
     def is_too_long(self, length: int) -> bool:
         """Whether an episode that has not ended after this many steps ends here; the first time that is said."""
         if self._longest is None or length < self._longest:

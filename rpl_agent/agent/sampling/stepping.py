@@ -126,6 +126,7 @@ class EnvSource:
                 room -= 1
                 lane.phase, lane.length, lane.total, lane.value = Phase.ACTIVE, 0, 0.0, 0.0
                 if lane.drawn is not None:  # the draw of a random start is the episode's first transition
+                    lane.value = checker.gain(lane.drawn, 0, 0.0)
                     seen.append(lane.drawn)
                     checker.experience.watch.add(lane.drawn, i, True, lane.draws)
                     checker.count(checker.pmdp.transition_row[lane.drawn], lane.drawn, request.limits)
@@ -209,8 +210,9 @@ class EnvSource:
         lane.value += checker.gain(t, lane.length, reward)
         lane.length += 1
         if terminated or truncated or checker.is_too_long(lane.length):
-            cut = not terminated and checker.is_cut(lane.state, lane.length)
-            done.end(lane.total, lane.length, lane.value, cut)
+            at_horizon = checker.horizon is not None and lane.length >= checker.horizon
+            undecided = not (terminated or at_horizon or checker.ends(lane.state))
+            done.end(lane.total, lane.length, lane.value, undecided)
             lane.phase = Phase.OVER if self._mode == "DISABLED" else Phase.OUTSIDE
 
     # ------------------------------------------------------------------ of one lane

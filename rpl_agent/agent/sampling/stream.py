@@ -24,8 +24,10 @@ import numpy as np
 from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatch, Source, StreamState
 from rpl_agent.agent.sampling.step_checker import StepChecker
 from rpl_agent.agent.sampling.stepping import EnvSource, plays_again
+from rpl_agent.agent.schedule import NEVER
 from rpl_agent.agent.world.attach import Attachment
 from rpl_agent.agent.world.observations import attribute
+from rpl_agent.agent.world.plays import gains, settled
 from rpl_agent.errors import DataError, ModelError, RPLWarning
 from rpl_agent.model import Objective, Sense, Simulator
 from rpl_agent.model.simulate import seed_state
@@ -39,8 +41,13 @@ class SimulatorSource:
 
     def __init__(self, simulator: Simulator, experience: Experience, objective: Objective):
         self.simulator = simulator
-        self._sign = 1.0 if objective.sense is Sense.MAX else -1.0  # environments pay costs as negative rewards
-        self._can_cut = objective.horizon is None or simulator.max_steps < objective.horizon
+        pmdp, task = experience.pmdp, objective.resolve(experience.pmdp)
+        known = not task.depends_on_parameters
+        simulator.ask(gains(pmdp, task) if known else None, objective.discount, objective.horizon)
+        # environments pay costs as negative rewards
+        self._sign = 1.0 if known or objective.sense is Sense.MAX else -1.0
+        self._ends = task.decided | settled(pmdp, task)
+        self._horizon = NEVER if objective.horizon is None else objective.horizon
         self._experience = experience
         self._batch = np.zeros(experience.pmdp.num_transitions, dtype=np.int64)
         self._max_steps = simulator.max_steps
@@ -67,9 +74,11 @@ class SimulatorSource:
             done.steps += batch.steps
             done.returns.extend(batch.returns.tolist())
             done.lengths.extend(batch.lengths.tolist())
-            done.values.extend((self._sign * batch.returns).tolist())
-            if self._can_cut and simulator.max_steps == self._max_steps:  # else the budget ended it, not the limit
-                done.cut += batch.cut
+            done.values.extend((self._sign * batch.values).tolist())
+            undecided = ~self._ends[batch.last] & (batch.lengths < self._horizon)
+            done.undecided.extend(undecided.tolist())
+            if simulator.max_steps == self._max_steps:  # else the budget ended it, not the limit
+                done.cut += int((undecided & (batch.lengths == self._max_steps)).sum())
             done.due = batch.stopped
             done.interrupted = request.interrupted()
             if done.due or done.interrupted:

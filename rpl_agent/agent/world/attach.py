@@ -242,12 +242,15 @@ def attach(
         raise ModelError("observation_to_state sees the info of single environments only, not of a vector of them")
     if state_of is None and binding is None:
         check_observations(env, model, over)
-    fast = compiled and not is_vector(env) and simulator is not None and _is_transparent(env)
+    fast = compiled and not is_vector(env) and simulator is not None
+    if fast:  # unless something stands between us and the simulator that could change the law
+        fast = all(layer is env.unwrapped or type(layer).__name__ in TRANSPARENT for layer in layers(env))
     if check_rewards is None:
         check_rewards = goal.kind is Kind.REWARD or binding is not None or (is_own and promised == goal)
         check_rewards |= bool(model.ambiguous_without_reward.any())
     paid, error = _payments(model, goal, binding) if check_rewards else (None, 0.0)
-    start = _observation_start(env, model)
+    # the first number of a Discrete observation space, where observations number the states
+    start = int(getattr(observation_space(env), "start", 0)) if model.states is None else 0
     reader = StateReader(model, state_of, start, over) if binding is None else Bound(binding)
     return Attachment(
         env, model, goal, is_vector(env), _spec(env), paid, reader, actions, fast, limit,
@@ -345,16 +348,6 @@ def _with_horizon(goal: Objective, horizon: int | str | None, limit: int | None,
     if isinstance(horizon, str):
         raise ModelError(f"horizon {horizon!r} is neither 'env' nor a number of steps")
     return replace(goal, horizon=int(horizon))
-
-
-def _observation_start(env: Any, pmdp: ParametricMDP) -> int:
-    """The first number of a Discrete observation space, where observations number the states."""
-    return int(getattr(observation_space(env), "start", 0)) if pmdp.states is None else 0
-
-
-def _is_transparent(env: Any) -> bool:
-    """Whether nothing stands between us and the simulator that could change the law."""
-    return all(layer is env.unwrapped or type(layer).__name__ in TRANSPARENT for layer in layers(env))
 
 
 def _spec(env: Any) -> dict[str, Any] | None:

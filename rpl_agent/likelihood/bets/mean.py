@@ -2,7 +2,9 @@
 
 For the theorem see docs/guarantees.md, "A witness that does not trust the model". There c is the running mean and λ the
 stake for the planned end, in units of the running standard deviation. The width is that of the normal approximation
-with the observed variance, times the price of validity at all times (`payoffs.stake`).
+with the observed variance, times the price of validity at all times (`payoffs.stake`). Where a width 2h is planned
+instead of a number of values, λ = h/σ²: both bounds are h from the mean after 2σ²/h² · ln 2/δ values, the fewest that
+any λ needs.
 """
 
 from __future__ import annotations
@@ -17,8 +19,13 @@ from rpl_agent.evidence.ledger import check_delta
 from rpl_agent.likelihood.bets.payoffs import LARGEST, stake
 
 
-def mean_interval(values: np.ndarray, low: float, high: float, delta: float) -> tuple[float, float]:
-    """Bounds on the mean of values (n,) in [low, high], n planned; valid with probability ≥ 1 − delta at any time."""
+def mean_interval(
+    values: np.ndarray, low: float, high: float, delta: float, width: float | None = None
+) -> tuple[float, float]:
+    """Bounds on the mean of values (n,) in [low, high]; valid with probability ≥ 1 − delta at any time.
+
+    width : upper − lower that is planned for, fixed before the first value; None: n is planned.
+    """
     check_delta(delta)
     values = np.asarray(values, dtype=float)
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
@@ -29,7 +36,9 @@ def mean_interval(values: np.ndarray, low: float, high: float, delta: float) -> 
     if low == high or not len(values):
         return low, high
     level, n = math.log(2.0 / delta), len(values)
-    staked, paid, gain, loss = cumulative_bets((values - low) / (high - low), level)
+    staked, paid, gain, loss = cumulative_bets(
+        (values - low) / (high - low), level, None if width is None else width / (high - low)
+    )
     # Every term is at most 1, so the error of a sum of n terms is at most n in units of n roundings.
     room = level + 8.0 * n * UNIT_ROUNDOFF * (n + 1.0)
     bottom = float(np.clip(((paid + gain - room) / staked).max(), 0.0, 1.0))
@@ -38,13 +47,18 @@ def mean_interval(values: np.ndarray, low: float, high: float, delta: float) -> 
     return max(low, low + bottom * (high - low) - slack), min(high, low + top * (high - low) + slack)
 
 
-def cumulative_bets(x: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def cumulative_bets(
+    x: np.ndarray, level: float, width: float | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Sums (n,) so far of λ, of λ c, and of log wealth from betting λ and −λ on x (n,) in [0, 1]; level = ln 2/δ."""
     n = len(x)
     c = running_mean(x, 0.5)
-    spread = np.sqrt(running_mean((x - c) ** 2, 0.25))
-    stakes = np.array([stake(level, (t + 0.5) / n) for t in range(n)])
-    bet = np.minimum(stakes / (spread * math.sqrt(n)), LARGEST)
+    variance = running_mean((x - c) ** 2, 0.25)
+    if width is None:
+        stakes = np.array([stake(level, (t + 0.5) / n) for t in range(n)])
+        bet = np.minimum(stakes / np.sqrt(variance * n), LARGEST)
+    else:
+        bet = np.minimum(width / 2.0 / variance, LARGEST)
     gain, loss = (np.cumsum(np.log1p(sign * bet * (x - c))) for sign in (1.0, -1.0))
     return np.cumsum(bet), np.cumsum(bet * c), gain, loss
 
