@@ -24,7 +24,7 @@ from rpl_agent.agent.evaluation import contradiction_of, play
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.sampling.experience import SampledBatch
 from rpl_agent.agent.schedule import Doubling
-from rpl_agent.agent.world.env_facts import is_vector
+from rpl_agent.agent.world.observations import is_vector
 from rpl_agent.agent.world.plays import longest_play, model_rewards, settled, value_range
 from rpl_agent.certificate import Certificate
 from rpl_agent.evidence.ledger import POLICY_SHARE, split_paths
@@ -32,10 +32,9 @@ from rpl_agent.likelihood.bets.mean import mean_interval
 from rpl_agent.model import Kind, Objective, ParametricMDP, Policy, Sense, reached
 from rpl_agent.pipeline import Config
 
-#: A policy is played where that takes at most this share of the episodes so far.
-PLAYED = 0.25
-#: Paths beyond those that an average play needs: a mean may be a standard deviation off.
-BAD_LUCK = 1.6
+#: A policy is played where that takes at most this share of the episodes so far, with this many times the paths that an
+#: average play needs: a mean may be a standard deviation off.
+PLAYED, BAD_LUCK = 0.25, 1.6
 
 Bounds = tuple[float, float]
 
@@ -226,7 +225,8 @@ def check(env: Any, config: Config, epsilon: float, *, budget: int, seed: int = 
     began = time.perf_counter()
     probe = RPLAgent(env, config=config)
     pmdp, objective = probe.pmdp, probe.objective
-    worth, callback = PathWorth(pmdp, objective), None
+    worth = PathWorth(pmdp, objective)
+    callback: ChainPaths | PolicyPaths | None = None
     reason = "not asked for" if not paths else "several environments at once" if is_vector(env) else worth.reason
     if not reason and pmdp.num_rows == pmdp.num_states:
         delta, rest = split_paths(config.delta)

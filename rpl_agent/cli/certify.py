@@ -25,9 +25,8 @@ from rpl_agent.errors import ModelError
 if TYPE_CHECKING:
     from rpl_agent.certificate import Certificate
     from rpl_agent.evidence.counts import Counts
-    from rpl_agent.model import Objective, ParametricMDP, Policy
-    from rpl_agent.pipeline import Config, Uncertainty
-    from rpl_agent.regions.base import Region
+    from rpl_agent.model import Objective, ParametricMDP
+    from rpl_agent.pipeline import Uncertainty
     from rpl_agent.solver import Solution
 
 #: Episodes whose region is drawn by default.
@@ -221,12 +220,12 @@ def run_plot(arguments: argparse.Namespace) -> int:
     for name in chosen:
         if name not in names:
             raise ModelError(f"no parameter {name!r}; the model has {names}")
-    if agent is None:
-        counts = simulate_counts(source, arguments.episodes or PLOTTED_EPISODES, arguments.seed)
-        found = uncertainty_from(pmdp, counts, config, source.objective)
-    else:
+    if agent is not None:
         agent.certify()
         found = agent.session.planner.uncertainty
+    else:
+        counts = simulate_counts(source, arguments.episodes or PLOTTED_EPISODES, arguments.seed)
+        found = uncertainty_from(pmdp, counts, config, source.objective)
     if found is None or found.region is None:
         raise ModelError(f"the {config.relaxation} relaxation of {config.confidence} intervals has no region to draw")
     numbers = tuple(names.index(n) for n in chosen)

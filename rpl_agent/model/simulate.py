@@ -149,8 +149,8 @@ class Simulator:
             self._world, self._policy_sums, self.max_steps, episodes, self.state, counts, limits, self._worth, returns,
             values, lengths, last, stopped,
         )  # fmt: skip
-        each = (array[:done] for array in (returns, values, lengths, last))
-        return Batch(done, int(lengths[:done].sum()), *each, stopped=bool(stopped[0]))
+        parts = returns[:done], values[:done], lengths[:done], last[:done]
+        return Batch(done, int(lengths[:done].sum()), *parts, bool(stopped[0]))
 
 
 def row_visits(mdp: MDP, policy: Policy, steps: int, stop: np.ndarray) -> np.ndarray:

@@ -53,10 +53,6 @@ class Logger:
                 writer.write(self.name_to_value, step)
         self.name_to_value = {}
 
-    def forward_to(self, logger: Any) -> None:
-        """From now on also hand everything to another logger, e.g. SB3's."""
-        self.writers.append(Forward(logger))
-
     def get_dir(self) -> str | None:
         return None if self.dir is None else str(self.dir)
 
