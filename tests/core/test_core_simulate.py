@@ -81,10 +81,39 @@ def test_episodes(model):
         episodes = [slow.episode(weights, 12, uniform) for _ in range(80)]
         assert batch.returns.tolist() == [total for _, total, _, _ in episodes]
         assert batch.lengths.tolist() == [steps for _, _, steps, _ in episodes]
-        assert batch.cut == sum(cut for *_, cut in episodes) and not batch.stopped
+        assert (~stop[batch.last]).tolist() == [cut for *_, cut in episodes] and not batch.stopped
+        assert batch.last.tolist() == [pmdp.successor[transitions[-1]] for transitions, *_ in episodes]
         seen = np.concatenate([transitions for transitions, *_ in episodes])
         assert np.array_equal(counts, np.bincount(seen, minlength=pmdp.num_transitions))
         assert simulator.state.tolist() == uniform.words
+
+
+@pytest.mark.parametrize("model", range(4))
+@pytest.mark.parametrize("horizon", [None, 3])
+def test_what_episodes_are_worth(model, horizon):
+    """By hand: gains of all but silent states on the way, in the first steps, discounted; or what the world pays."""
+    pmdp, discount, policy = MODELS[model], 0.9, Policy.uniform(MODELS[model])
+    for own in (False, True):
+        rng = np.random.default_rng(model)
+        slow, mdp, (_, reward, arrival, stop) = world_of(pmdp, rng)
+        gain = rng.normal(size=pmdp.num_transitions)
+        simulator = Simulator(mdp, stop, 12, 1, reward, arrival)
+        simulator.ask(gain if own else None, discount, horizon)
+        uniform = Xoshiro(simulator.state)
+        batch = simulator.run(policy, 50)
+        for k in range(50):
+            transitions, *_, cut = slow.episode(policy.as_weights(pmdp), 12, uniform)
+            steps = value = 0.0
+            for t in transitions:
+                row = pmdp.transition_row[t]
+                silent = pmdp.is_silent[pmdp.row_state[row]]
+                step = max(steps - silent, 0)
+                if step < (horizon or 99):
+                    value += discount**step * ((0.0 if silent and steps else gain[t]) if own else reward[row])
+                steps += not silent
+            if not own and not cut and steps <= (horizon or 99):
+                value += discount ** (steps - 1) * arrival[pmdp.successor[transitions[-1]]]
+            assert batch.values[k] == pytest.approx(value, rel=1e-12, abs=1e-12)
 
 
 @pytest.mark.parametrize("model", range(4))
