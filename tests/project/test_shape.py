@@ -31,19 +31,19 @@ C_LINES, C_ARGUMENTS, C_FILE_LINES = 70, 13, 600
 #: Lines of Python a package may have. Lower a number when its package shrinks; a feature that comes in says in its
 #: commit what goes out. Lines may move between packages, so what may only fall is the sum.
 LINES_OF_PACKAGE = {
-    "envs/rpl_envs": 2_876,
+    "envs/rpl_envs": 2_865,
     "rpl_agent": 1_679,
     "rpl_agent/_core": 296,
-    "rpl_agent/agent": 7_038,
+    "rpl_agent/agent": 7_084,
     "rpl_agent/baselines": 1_091,
-    "rpl_agent/cli": 1_700,
+    "rpl_agent/cli": 1_687,
     "rpl_agent/coupled": 1_983,
-    "rpl_agent/evidence": 1_293,
+    "rpl_agent/evidence": 1_235,
     "rpl_agent/experiments": 2_101,
     "rpl_agent/formats": 5_883,
-    "rpl_agent/likelihood": 3_371,
-    "rpl_agent/model": 4_179,
-    "rpl_agent/plotting": 461,
+    "rpl_agent/likelihood": 3_385,
+    "rpl_agent/model": 4_189,
+    "rpl_agent/plotting": 470,
     "rpl_agent/proof": 659,
     "rpl_agent/regions": 2_098,
     "rpl_agent/relaxations": 1_164,
@@ -181,7 +181,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 40_593
+    assert sum(LINES_OF_PACKAGE.values()) <= 40_590
 
 
 def test_folders_are_not_crowded():
