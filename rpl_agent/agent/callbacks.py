@@ -1,10 +1,10 @@
-"""Callbacks: small observers of a run. Stable-Baselines3's own callbacks work here too.
+"""Callbacks that observe a run. Stable-Baselines3's own callbacks work too.
 
-Moments: training start and end, every batch of episodes (``_on_step``), every update of the sampling policy, every
+Events: training start and end, every batch of episodes (``_on_step``), every update of the sampling policy, every
 certificate. Returning False from ``_on_step`` or ``_on_certificate`` ends the run, which then certifies what it has.
 ``num_timesteps`` counts environment steps; with the compiled simulator one call covers many of them.
 
-SB3 calls a callback after every step of the environment. With one of SB3's callbacks (`SB3Callback`) episodes are
+SB3 calls a callback after every step of the environment. With one of SB3's callbacks (`SB3Callback`), episodes are
 therefore collected one at a time, and it is then called once per step, with ``num_timesteps``, ``n_calls`` and
 ``dones`` as they were at that step.
 """
@@ -42,7 +42,7 @@ class BaseCallback:
     """
 
     agent: RPLAgent
-    #: episodes after which it must be called at the latest; None leaves that to the agent
+    #: call it after at most this many episodes; None leaves that to the agent
     every_episodes: int | None = None
 
     def __init__(self, verbose: int = 0):
@@ -136,7 +136,7 @@ class CallbackList(BaseCallback):
 
     @property
     def pause(self) -> int | None:
-        """Episodes after which some callback must be called at the latest."""
+        """The most episodes between two calls that some callback allows."""
         wanted = [
             c.pause if isinstance(c, CallbackList) else getattr(c, "every_episodes", None) for c in self.callbacks
         ]
@@ -148,7 +148,7 @@ class CallbackList(BaseCallback):
 
     @interruptible
     def _each(self, event: str, *arguments: Any) -> bool:
-        """Whether all that define the event agree (SB3's callbacks know nothing of updates and certificates)."""
+        """Whether all callbacks that handle the event agree (SB3's have no updates and certificates)."""
         known = [callback for callback in self.callbacks if hasattr(callback, event)]
         return all([getattr(callback, event)(*arguments) for callback in known])
 
@@ -175,7 +175,7 @@ class CallbackList(BaseCallback):
 
 
 class FunctionCallback(BaseCallback):
-    """``function(locals, globals)``, as SB3 accepts it; False ends the run."""
+    """Call ``function(locals, globals)``, as SB3 does; False ends the run."""
 
     def __init__(self, function: Callable[[dict, dict], bool | None]):
         super().__init__()
@@ -187,13 +187,13 @@ class FunctionCallback(BaseCallback):
 
 
 class CheckpointCallback(BaseCallback):
-    """Saves to one file, atomically, keeping the one before.
+    """Saves to one file, atomically, keeping the previous one.
 
     Parameters
     ----------
     save_freq : episodes between two saves, or None.
     save_path : the file; default ``checkpoint.zip`` in the run folder.
-    seconds : seconds between two saves, or None. Saving draws nothing, so when it happens changes nothing.
+    seconds : seconds between two saves, or None. Saving draws no random numbers, so its timing changes nothing.
 
     >>> CheckpointCallback(save_freq=1000, save_path="logs/agent.zip").path.name
     'agent.zip'
@@ -215,7 +215,7 @@ class CheckpointCallback(BaseCallback):
             if self.agent.run_folder is None:
                 raise ModelError("CheckpointCallback needs a save_path, or an agent with tensorboard_log")
             self.path = self.agent.run_folder / "checkpoint.zip"
-        self.save()  # so that a run can be resumed from its first moment on
+        self.save()  # so that a run can be resumed from its very start
 
     def _on_step(self) -> bool:
         due = self.every is not None and self.agent.num_episodes // self.every > self._saved_at // self.every
@@ -229,7 +229,7 @@ class CheckpointCallback(BaseCallback):
         try:
             self.agent.save(self.path)
         except CheckpointError as error:
-            warnings.warn(f"{error}; learning goes on and saving is tried again", RPLWarning, stacklevel=2)
+            warnings.warn(f"{error}; learning continues, and saving will be retried", RPLWarning, stacklevel=2)
         self._saved_at, self._saved_time = self.agent.num_episodes, time.monotonic()
 
 
@@ -255,7 +255,7 @@ class CertificateLog(BaseCallback):
 
 
 class StopOnGap(BaseCallback):
-    """Ends the run once upper − lower ≤ gap; allowed only where the guarantee holds at data-dependent times.
+    """Ends the run once upper − lower ≤ gap; allowed only if the guarantee holds at data-dependent times.
 
     >>> agent = RPLAgent("rpl/Betting-25-v0", seed=0).learn(budget=1000, log_interval=50, callback=StopOnGap(12.0))
     >>> agent.num_episodes < 1000, agent.certificate.gap <= 12.0
@@ -276,12 +276,12 @@ class StopOnGap(BaseCallback):
 
 
 class EvalCallback(BaseCallback):
-    """Runs the current robust policy in a separate environment; logs ``eval/*``.
+    """Evaluates the current robust policy in a separate environment; logs ``eval/*``.
 
     Parameters
     ----------
-    eval_env : the environment, not the one that is learned from.
-    n_eval_episodes : episodes of each evaluation.
+    eval_env : the environment, not the one used for learning.
+    n_eval_episodes : episodes per evaluation.
     eval_freq : evaluate at every n-th certificate.
 
     >>> import gymnasium
@@ -367,7 +367,7 @@ class SB3Callback(BaseCallback):
         self._callback.on_rollout_start()
 
     def _on_step(self) -> bool:
-        """One call for every step since the last time; the last step of every finished episode is done."""
+        """Call once for every step since the last time; the last step of every finished episode is done."""
         agent, callback = self.agent, self._callback
         finished = list(agent.session.lengths)[len(agent.session.lengths) - (agent.num_episodes - self._episodes) :]
         ends = np.cumsum(finished)
@@ -387,7 +387,7 @@ class SB3Callback(BaseCallback):
 
 
 class Model:
-    """The agent as SB3's callbacks expect a model: everything else is the agent's own."""
+    """The agent as the model that SB3's callbacks expect; everything else is forwarded to the agent."""
 
     def __init__(self, agent: Any):
         self._agent = agent
@@ -405,11 +405,11 @@ class Model:
         return env if hasattr(env, "num_envs") else Single(env)
 
     def get_vec_normalize_env(self) -> None:
-        """Observations are states: nothing is normalised."""
+        """None: observations are states, and nothing is normalised."""
 
 
 class Records:
-    """SB3 callbacks record and dump at once; here what they record waits for the next log point."""
+    """SB3 callbacks record and dump at once; here records wait for the next log point."""
 
     def __init__(self, logger: Any):
         self._logger = logger
@@ -419,11 +419,11 @@ class Records:
             self._logger.record(key, value)
 
     def dump(self, step: int = 0) -> None:
-        """Nothing: the x axis of our logs is the number of episodes."""
+        """Do nothing: the x axis of our logs is the number of episodes."""
 
 
 class Single:
-    """One environment, counted as SB3 counts them."""
+    """One environment with SB3's ``num_envs``."""
 
     num_envs = 1
 
@@ -435,7 +435,7 @@ class Single:
 
 
 def as_callback(callback: Any) -> Any:
-    """None, one callback, a list, or a function, as one callback."""
+    """Turn None, a callback, a list or a function into one callback."""
     if callback is None:
         return CallbackList([])
     if isinstance(callback, (list, tuple)):

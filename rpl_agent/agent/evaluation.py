@@ -1,10 +1,10 @@
-"""How good a policy is: by Monte Carlo in an environment, and exactly where the true parameters are given.
+"""Evaluate a policy: by Monte Carlo in an environment, and exactly if the true parameters are given.
 
-Episodes that were not learned from are a second witness: an interval of the policy's mean value that holds at all
-times (`likelihood.bets.mean`) and trusts no model, only that values are bounded. With probability ≥ 1 − 2δ it and the
-certificate hold together, so if they exclude each other the model is wrong.
+Episodes that were not used for learning give independent evidence: a confidence sequence for the policy's mean value
+(`likelihood.bets.mean`) that relies on no model, only on bounded values. With probability ≥ 1 − 2δ it and the
+certificate both hold, so if they exclude each other the model is wrong.
 
-Nothing here is called by the agent while it learns: true parameters come from whoever owns the simulator.
+The agent never calls this module while it learns: true parameters come from the owner of the simulator.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from rpl_agent.solver import solve_at
 class Evaluation:
     """Episodes of a policy: what the environment paid (costs are negative), and what the objective counts.
 
-    An episode that was cut before the objective was decided counts with what it had collected until then.
+    An episode that was cut before the objective was decided counts with what it had collected by then.
     """
 
     returns: np.ndarray  # (n,)
     lengths: np.ndarray  # (n,)
     values: np.ndarray  # (n,)
     cut: int = 0
-    lower: float = math.nan  # of the mean value, with probability ≥ 1 − delta; nan where values are not bounded
+    lower: float = math.nan  # of the mean value, with probability ≥ 1 − delta; nan if values are not bounded
     upper: float = math.nan
     delta: float = math.nan
-    contradiction: str | None = None  # to the certificate
+    contradiction: str | None = None  # with the certificate
 
     @property
     def mean(self) -> float:
@@ -51,12 +51,12 @@ class Evaluation:
 
     @property
     def standard_error(self) -> float:
-        """Of the mean return."""
+        """Standard error of the mean return."""
         return _error(self.returns)
 
     @property
     def value_error(self) -> float:
-        """Of the mean value."""
+        """Standard error of the mean value."""
         return _error(self.values)
 
 
@@ -65,7 +65,7 @@ def _error(values: np.ndarray) -> float:
 
 
 def monte_carlo(agent: Any, env: Any, episodes: int, *, seed: int = 0, policy: Policy | None = None) -> Evaluation:
-    """Episodes of a policy (default: the agent's) in ``env``, which is not used for learning."""
+    """Episodes of a policy (default: the agent's) in ``env``, without learning from them."""
     done = play(agent, env, episodes, seed=seed, policy=policy if policy is not None else agent.policy)
     return Evaluation(np.array(done.returns), np.array(done.lengths), np.array(done.values), done.cut)
 
@@ -94,7 +94,7 @@ def evaluate(
     agent: Any, env: Any, episodes: int, *, seed: int = 0, policy: Any = None,
     bounds: tuple[float, float] | None = None, delta: float | None = None,
 ) -> Evaluation:  # fmt: skip
-    """Episodes of any policy, with an interval of its mean value; see `RPLAgent.evaluate`."""
+    """Play any policy and bound its mean value; see `RPLAgent.evaluate`."""
     if policy is None:
         policy = (agent.certificate or agent.certify()).policy
     objective, own = agent.objective, isinstance(policy, Policy)
@@ -111,7 +111,7 @@ def evaluate(
     try:
         lower, upper = mean_interval(found.values, *bounds, delta)
     except DataError as error:
-        raise DataError(f"values of episodes: {error}; pass bounds=(least, most) that hold") from None
+        raise DataError(f"values of episodes: {error}; pass valid bounds=(least, most)") from None
     contradiction, certificate = None, agent.certificate
     if (
         certificate is not None
@@ -123,7 +123,7 @@ def evaluate(
 
 
 def contradiction_of(certificate: Certificate, lower: float, upper: float, certified: bool) -> str | None:
-    """What an interval of a policy's value says against a certificate: of that policy, or of every policy."""
+    """How an interval for a policy's value contradicts a certificate (of this or of every policy); None if not."""
     maximising = certificate.objective.sense is Sense.MAX
     low = certificate.lower if certified or not maximising else -math.inf
     high = certificate.upper if certified or maximising else math.inf
@@ -136,14 +136,12 @@ def contradiction_of(certificate: Certificate, lower: float, upper: float, certi
 
 
 def _play(env: Any, policy: Any, episodes: int, seed: int, objective: Objective) -> Evaluation:
-    """Episodes of something that predicts from observations, as SB3's models do. What the environment pays counts."""
+    """Play a policy that predicts from observations, like SB3's models. Counts what the environment pays."""
     if not hasattr(policy, "predict"):
-        raise ModelError(
-            f"{type(policy).__name__} is no policy: it is neither a Policy nor has it predict(observation)"
-        )
+        raise ModelError(f"{type(policy).__name__} is not a policy: it is not a Policy and has no predict(observation)")
     if is_vector(env):
         raise ModelError(
-            "a policy that predicts from observations is played in one environment, not in a vector of them"
+            "a policy that predicts from observations needs a single environment, not a vector environment"
         )
     if episodes < 1:
         raise ModelError(f"episodes {episodes} must be at least 1")

@@ -1,17 +1,17 @@
-"""What to sample with: optimistically, or for the certificate. Any sampling policy is sound.
+"""Sampling policies: optimistic, or informative for the certificate. Any sampling policy is sound.
 
-*Optimistically.* The optimistic side is swept once, without the second side and the proofs that `solve` adds: exactly
-for the acyclic part, and for costs and discounted rewards by warm-started sweeps that stop when values settle. Where
-plain sweeps could be fooled (undiscounted cycles that pay nothing), `solve` is called.
+*Optimistic.* Only the optimistic side is swept, without the second side and the proofs that `solve` adds: exactly
+on the acyclic part, and for costs and discounted rewards by warm-started sweeps that stop when values converge. Where
+plain sweeps may converge to a wrong value (undiscounted cycles without reward), `solve` is called.
 
 *For the certificate*: c-optimal design of episodes, which samples where the *value* is uncertain. With the information
 I = Σ n_row I_row of the data, I_row = Σ_i b_i b_i' / p_i at the estimate, and G the gradient of the value at the
 initial state, the variance of the value is G'I⁻¹G, and one visit of a row lowers it at the rate c'I_row c with
-c = I⁻¹G. Frank and Wolfe: the policy that collects most of that rate, by one pass backward through an episode, is the
-next vertex; the weights of all vertices so far are chosen anew (their information has few dimensions), until no policy
-collects more. The design is made for as many episodes (steps) again as there are data, so it mends what was drawn too
-often before. What is played is the memoryless policy with the design's visits: exact where plays are followed to their
-end, near it where episodes are cut.
+c = I⁻¹G. Frank–Wolfe: the policy that collects most of that rate, found in one backward pass over an episode, is the
+next vertex; the weights of all vertices so far are reoptimised (their information has few dimensions), until no policy
+collects more. The design is for as many episodes (steps) as there are data, so it compensates for earlier
+oversampling. The result is the memoryless policy with the design's visits: exact if plays run to their
+end, approximate if episodes are cut.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ from rpl_agent.solver import solve
 from rpl_agent.solver.problem import Problem
 from rpl_agent.solver.solve import horizon_side
 
-#: Sweeps stop when no value changes by more than this fraction of the largest; and after this many in any case.
+#: Sweeps stop when no value changes by more than this fraction of the largest, or after this many sweeps.
 SETTLED = 1e-4
 MAX_SWEEPS = 100
-#: Of the solver, where it is called.
+#: Precision of the solver, where it is called.
 PRECISION = 1e-3
 
 
-#: What episodes are drawn for: to find the best policy, or also to narrow its certificate.
+#: Purpose of sampling: to find the best policy, or also to narrow its certificate.
 EXPLORATIONS = ("optimistic", "certificate")
 
 
 @dataclass(frozen=True)
 class SamplingGoal:
-    """What a plan for the certificate has to know of a run.
+    """Facts about a run that a sampling plan for the certificate needs.
 
-    amount : episodes (steps) that it is made for.
-    per_step : whether steps are what is counted, and not episodes.
-    limit : steps after which the environment ends an episode, None: it need not.
+    amount : episodes (steps) to plan for.
+    per_step : whether the budget is in steps rather than episodes.
+    limit : steps after which the environment ends an episode; None if it need not.
     """
 
     amount: float
@@ -63,8 +63,8 @@ class SamplingGoal:
 def block_of(episodes: int) -> tuple[bool, int]:
     """(whether the next episode is optimistic, episodes until that changes).
 
-    One in ⌈√t⌉ is: the first two of every block of episodes k² … (k + 1)² − 1. A function of the number of episodes
-    alone, so that a resumed run goes on in the same block.
+    One in ⌈√t⌉ is: the first two of every block of episodes k² … (k + 1)² − 1. Depends on the number of episodes
+    alone, so that a resumed run continues in the same block.
     """
     root = math.isqrt(episodes)
     position = episodes - root * root
@@ -78,9 +78,9 @@ def optimistic_share(first: int, last: int) -> float:
 
 @dataclass(frozen=True)
 class Exploration:
-    """An (almost) optimistic policy with the values it was read from.
+    """An (almost) optimistic policy with the values it was derived from.
 
-    values : (S,), or (H + 1, S) for a horizon; no bounds.
+    values : (S,), or (H + 1, S) for a horizon; not bounds.
     """
 
     policy: Policy
@@ -88,7 +88,7 @@ class Exploration:
 
 
 def explore(relaxation: Relaxation, objective: Objective, previous: Exploration | None = None) -> Exploration:
-    """The optimistic policy for what the data allow; ``previous`` is the start of the sweeps."""
+    """The optimistic policy given the data; sweeps start from ``previous``."""
     problem = Problem.of(relaxation, objective, Nature.COOPERATIVE, None)
     if objective.horizon is not None:
         values, policy = horizon_side(problem, objective.sense is Sense.MIN)
@@ -134,22 +134,22 @@ def _scale(previous: Exploration | None) -> float:
     return 1.0 if previous is None else max(1.0, _largest(previous.values))
 
 
-#: Vertices of a design at most, and how much more than the design another policy may collect, relatively.
+#: The most vertices of a design, and the relative excess over the design that another policy may collect.
 VERTICES, CLOSE = 8, 0.02
-#: Steps of the weights of the vertices.
+#: Optimisation steps for the weights of the vertices.
 WEIGHT_STEPS = 24
-#: Transitions that a pass over an episode looks at, at most: longer episodes are planned for their end only.
+#: The most transitions in a pass over an episode: longer episodes are planned for their end only.
 WORK = 20_000_000
-#: Numbers of the gradients of a horizon's values, at most.
+#: The most numbers in the gradients of a horizon's values.
 GRADIENTS = 50_000_000
 
 
 @dataclass(frozen=True)
 class Plays:
-    """Episodes at one parameter vector: how to collect a reward in them, and where that leads.
+    """Episodes at one parameter vector: the best policy for a reward, and the visits of a policy.
 
     steps : int
-        Of the solver, in an episode. Without cycles plays end by themselves, and one rule is best throughout.
+        Solver steps in an episode. Without cycles plays end by themselves, and one rule is best throughout.
     """
 
     problem: Problem
@@ -161,7 +161,7 @@ class Plays:
 
     @classmethod
     def of(cls, problem: Problem, frame: Frame, limit: int | None) -> Plays | None:
-        """Plays of an environment that ends an episode after ``limit`` steps; None where they might never end."""
+        """Plays of an environment that ends an episode after ``limit`` steps; None if they might never end."""
         pmdp, horizon = problem.pmdp, problem.objective.horizon
         order = problem.order
         if limit is not None:
@@ -191,7 +191,7 @@ class Plays:
         return rules
 
     def visits(self, rules: np.ndarray) -> np.ndarray:
-        """(R,) how often each row is expected in an episode."""
+        """(R,) expected number of visits to each row in an episode."""
         pmdp, found = self.problem.pmdp, np.zeros(self.problem.pmdp.num_rows)
         mass = np.zeros((2, pmdp.num_states))
         mass[0, pmdp.initial_state] = 1.0
@@ -216,7 +216,7 @@ class RowInformation:
         return fisher_information(pmdp, amounts * self._value, self._theta)
 
     def wanted(self, matrix: np.ndarray) -> np.ndarray:
-        """(n,) c = I⁻¹G: information J besides I changes G'I⁻¹G by − c'Jc to first order."""
+        """(n,) c = I⁻¹G: adding information J to I changes G'I⁻¹G by −c'Jc to first order."""
         return np.linalg.solve(matrix, self._gradient)
 
     def rates(self, c: np.ndarray) -> np.ndarray:
@@ -231,7 +231,7 @@ def informative_policy(
 ) -> Policy | None:  # fmt: skip
     """The policy that lowers the variance of the value fastest.
 
-    None where there is no gradient to go by, and where it might play on forever: in a model with cycles whose
+    None if there is no gradient, or if it might play forever: in a model with cycles whose
     environment has no time limit.
 
     theta : (d,) point estimate
@@ -246,14 +246,14 @@ def informative_policy(
     gradient = None if plays is None else _gradient(problem, frame, start)
     if plays is None or gradient is None:
         return None
-    # One observation spread over all coordinates, in their own units: less than any data, more than nothing.
+    # One observation spread over all coordinates, in their own units: less than any data, but not zero.
     seen = fisher_information(pmdp, counts.successes, theta)
     seen += np.diag(np.maximum(np.diag(seen), 1.0)) / max(counts.total, 1.0)
     return design(plays, RowInformation(pmdp, theta, weights, gradient), seen, goal)
 
 
 def _gradient(problem: Problem, frame: Frame, start: Policy) -> np.ndarray | None:
-    """(n,) of the best value at the estimate, in the initial state."""
+    """(n,) gradient of the optimal value at the estimate, in the initial state."""
     horizon, first = problem.objective.horizon, problem.pmdp.initial_state
     if horizon is None:
         best = expansion_of(problem, frame, None, start)
@@ -264,7 +264,7 @@ def _gradient(problem: Problem, frame: Frame, start: Policy) -> np.ndarray | Non
 
 
 def design(plays: Plays, information: RowInformation, seen: np.ndarray, goal: SamplingGoal) -> Policy | None:
-    """The memoryless policy with the best visits for data beside ``seen`` (n, n), by the method of Frank and Wolfe."""
+    """The memoryless policy with the best visits given the information ``seen`` (n, n), by Frank–Wolfe."""
     pmdp = plays.problem.pmdp
     step = np.where(pmdp.is_silent[pmdp.row_state], 0.0, 1.0) if goal.per_step else np.zeros(pmdp.num_rows)
     c, price, rules, share = information.wanted(seen), 0.0, np.zeros((0, 0)), np.zeros(0)
@@ -297,7 +297,7 @@ def design(plays: Plays, information: RowInformation, seen: np.ndarray, goal: Sa
 
 
 def _memoryless(pmdp: ParametricMDP, visits: np.ndarray, rows: np.ndarray) -> Policy:
-    """The policy with these visits (R,); where there are none it plays ``rows`` (S,)."""
+    """The policy with these visits (R,); it plays ``rows`` (S,) in states without visits."""
     total = np.add.reduceat(visits, pmdp.state_ptr[:-1])
     weights = visits / np.where(total > 0.0, total, 1.0)[pmdp.row_state]
     weights[rows[total <= 0.0]] = 1.0

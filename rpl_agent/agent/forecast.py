@@ -1,13 +1,13 @@
-"""How much data is needed: the gap to expect after n episodes, from a guess of θ and before any data are drawn.
+"""How much data is needed: the expected gap after n episodes, from a guess of θ, before any data are drawn.
 
-1. *Visits.* The agent's planner is shown data that were drawn at the guess, and chooses what to sample next, from few
+1. *Visits.* The agent's planner sees data drawn at the guess and chooses what to sample next, from few
    episodes to many, as in a run. Every block of episodes has expected visits per row.
 2. *σ.* The Fisher information of these visits gives the standard deviation of the value, σ² = G'I⁻¹G with G the
-   value's gradient. Nobody who looks once, at the value alone, has a narrower interval than 2 z σ.
-3. *Price.* What the confidence set in use costs beyond that is not a formula but the set itself: data are drawn at the
-   guess, row by row and not step by step (10^9 episodes cost as much as 10^5), and certified as real ones would be.
+   value's gradient. A single interval for the value alone cannot be narrower than 2 z σ.
+3. *Price.* The cost of the confidence set beyond that has no formula, so it is computed: data are drawn at the
+   guess, row by row and not step by step (10^9 episodes cost as much as 10^5), and certified like real data.
 
-A forecast is an estimate, not a statement with a guarantee: it is as good as the guess. Left out is that a run keeps
+A forecast is an estimate without a guarantee: it is as good as the guess. It ignores that a run keeps
 the best of its certificates.
 """
 
@@ -33,24 +33,24 @@ from rpl_agent.solver import solve_at
 
 #: Episodes of the first block, and how fast blocks grow.
 FIRST, GROWTH = 4, 1.25
-#: A plan is not made anew for blocks beyond this many episodes: it has settled.
+#: Beyond this many episodes the plan is kept: it has converged.
 SETTLED = 200_000
-#: Steps that a play is followed for where nothing cuts it.
+#: Steps for which a play is followed if nothing cuts it.
 FOLLOWED = 10_000
 #: Marks are taken between slices of the data: at blocks, and at this many shares of the plan.
 SLICES = 40
-#: Episodes of a curve by default. A search for a gap starts at this many, and ends when the gap is met up
-#: to a share, or after this many numbers.
+#: Default numbers of episodes of a curve. A search for a gap starts at the first number, and ends when the gap is met
+#: up to a share, or after this many evaluations.
 CURVE = (100, 1_000, 10_000, 100_000, 1_000_000)
 START, CLOSE, TRIES = 1_000, 0.02, 8
-#: Around the answer of a search, multiples of it that are drawn as well.
+#: Multiples of a search's answer that are drawn as well.
 AROUND = (0.01, 0.1, 10.0)
-#: Gradients of the value are differences over this step; with more parameters there is no σ.
+#: Step of the value's numerical gradient; with more parameters there is no σ.
 STEP, MOST_PARAMETERS = 1e-5, 64
 
 
 class Sampler(NamedTuple):
-    """Who draws the data: the agent, or a policy."""
+    """The source of the data: the agent, or a policy."""
 
     limit: int | None  # steps after which the environment cuts an episode
     weight: float = 0.9
@@ -60,16 +60,16 @@ class Sampler(NamedTuple):
 
 @dataclass(frozen=True)
 class Forecast:
-    """What to expect; arrays (n,), one entry per number of episodes.
+    """A forecast; arrays (n,), one entry per number of episodes.
 
     Attributes
     ----------
     episodes : increasing
     gap, least, most : upper − lower, mean and extremes over the draws
-    sigma : standard deviation of the value that the data leave, nan where it is not known
+    sigma : remaining standard deviation of the value, nan if unknown
     value : the optimum at the guess
     steps : mean number of steps in an episode
-    needed : episodes for the gap that was asked for; None where no gap was
+    needed : episodes for the requested gap; None if none was requested
     """
 
     episodes: np.ndarray
@@ -85,16 +85,16 @@ class Forecast:
 
     @property
     def ideal(self) -> np.ndarray:
-        """The width of a single look at the value alone, 2 z σ."""
+        """The width of a single interval for the value alone, 2 z σ."""
         return -2.0 * scipy.special.ndtri(self.delta / 2.0) * self.sigma
 
     @property
     def price(self) -> np.ndarray:
-        """Gap over ideal: what a bound costs that holds at all times, for a policy that is chosen with the data."""
+        """Gap over ideal: the price of a bound that holds at all times, for a policy chosen from the data."""
         return self.gap / self.ideal
 
     def table(self) -> list[dict[str, float]]:
-        """One line per number of episodes."""
+        """One row per number of episodes."""
         columns = {"gap": self.gap, "least": self.least, "most": self.most, "sigma": self.sigma, "price": self.price}
         return [
             {"episodes": int(n), **{name: float(column[k]) for name, column in columns.items()}}
@@ -102,7 +102,7 @@ class Forecast:
         ]
 
     def plot(self, path: Any, title: str = "") -> None:
-        """The curve as a picture."""
+        """Plot the curve to a file."""
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(6.4, 4.0), dpi=120, layout="constrained")
@@ -125,7 +125,7 @@ def forecast(
     pmdp: ParametricMDP, objective: Objective, theta: np.ndarray | Mapping[str, float], config: Config,
     sampler: Sampler, *, gap: float | None = None, episodes: Sequence[int] = (), draws: int = 3, seed: int = 0,
 ) -> Forecast:  # fmt: skip
-    """The gap to expect: after each of ``episodes``, or around the number that ``gap`` needs."""
+    """The expected gap: after each of ``episodes``, or around the number that ``gap`` needs."""
     if draws < 1 or (gap is not None and not 0.0 < gap < np.inf) or any(n < 1 for n in episodes):
         raise ModelError(f"a plan needs draws ≥ 1, a gap > 0 and episodes ≥ 1, not {draws}, {gap}, {list(episodes)}")
     imagined = _Imagined(pmdp, objective, theta, config, sampler, np.random.default_rng([seed]))
@@ -148,7 +148,7 @@ def forecast(
 
 
 def _search(drawn: Any, gap: float, most: int) -> tuple[int, dict[int, np.ndarray]]:
-    """The number of episodes after which the mean gap is as small as wanted, and what was drawn there."""
+    """The number of episodes after which the mean gap is small enough, and the draws there."""
     n = min(START, most)
     for _ in range(TRIES):
         gaps = drawn(n)
@@ -168,7 +168,7 @@ def _search(drawn: Any, gap: float, most: int) -> tuple[int, dict[int, np.ndarra
 
 
 class _Imagined:
-    """Runs at a guess: which rows are visited how often, block by block."""
+    """Simulated runs at a guess: expected visits per row, block by block."""
 
     def __init__(
         self, pmdp: ParametricMDP, objective: Objective, theta: Any, config: Config, sampler: Sampler,
@@ -190,7 +190,7 @@ class _Imagined:
 
     @property
     def most(self) -> int:
-        """Episodes that can be counted."""
+        """The most episodes that can be counted."""
         return int(MOST / (4.0 * max(1.0, self._visits[-1].sum())))
 
     def _extend(self, episodes: int) -> None:
@@ -200,7 +200,7 @@ class _Imagined:
             end = max(FIRST, int(done * GROWTH))
             if self.sampler.policy is not None:
                 end, visits = MOST, self._followed(self.sampler.policy)
-            elif done >= SETTLED:  # what a run does on the way is a mixture: so is what follows
+            elif done >= SETTLED:  # a run samples a mixture along the way, and so do later blocks
                 recent = [v for v, e in zip(self._visits, self._ends) if e > done / 2]
                 end, visits = MOST, np.mean(recent, axis=0)
             else:
@@ -212,7 +212,7 @@ class _Imagined:
                 self._data.add_batch(self._outcomes(np.floor(mean + rng.random(len(mean))).astype(np.int64), rng))
 
     def _planned(self, done: int) -> np.ndarray:
-        """Visits of the agent's next episodes, after this many."""
+        """Visits of the agent's next episodes after this many."""
         goal, planner = None, self._planner
         if done and self.sampler.exploration == "certificate":
             goal = SamplingGoal(done, False, self.sampler.limit)
@@ -232,19 +232,19 @@ class _Imagined:
         return np.where(self.stop[self.pmdp.row_state], 0.0, visits)
 
     def _total(self, episodes: int) -> np.ndarray:
-        """(R,) visits in the first episodes."""
+        """(R,) visits in the first ``episodes``."""
         self._extend(episodes)
         bounds = np.minimum(np.concatenate([[0], self._ends]), episodes)
         return np.tensordot(np.diff(bounds).astype(float), np.array(self._visits), 1)
 
     def draw(self, episodes: int, rng: np.random.Generator) -> Counts:
-        """Data of this many episodes, in slices that marks can be taken between."""
+        """Data of this many episodes, in slices between which marks can be taken."""
         self._extend(episodes)
         shares = [round(episodes * k / SLICES) for k in range(1, SLICES)]
         shares += [round(episodes * share) for share in bet_shares(self.pmdp)]
         ends = sorted({e for e in [*self._ends, *shares, episodes] if 0 < e <= episodes})
         counts, before = Experience(self.pmdp).counts, np.zeros(self.pmdp.num_rows, dtype=np.int64)
-        offset = rng.random(self.pmdp.num_rows)  # rounds expected visits up or down without a bias
+        offset = rng.random(self.pmdp.num_rows)  # rounds expected visits up or down without bias
         for end in ends:
             visits = np.floor(self._total(end) + offset).astype(np.int64)
             counts.add_batch(self._outcomes(visits - before, rng))
@@ -253,7 +253,7 @@ class _Imagined:
         return counts
 
     def _outcomes(self, visits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """(T,) where visits (R,) lead: one multinomial per row, successor by successor."""
+        """(T,) successors of visits (R,): one multinomial per row, drawn successor by successor."""
         pmdp, p = self.pmdp, self.mdp.probability
         found, left = np.zeros(pmdp.num_transitions, dtype=np.int64), visits.copy()
         rest = np.ones(pmdp.num_rows)
@@ -285,7 +285,7 @@ class _Imagined:
         return np.array(found)
 
     def _gradient(self) -> np.ndarray:
-        """(d,) of the optimum, by differences inside the domain."""
+        """(d,) gradient of the optimum, by differences inside the domain."""
         pmdp, theta = self.pmdp, self.mdp.theta
         slopes = []
         for e in STEP * np.eye(len(theta)):

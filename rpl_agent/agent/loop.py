@@ -1,4 +1,4 @@
-"""The loop of `RPLAgent.learn`: sample, update, look at the certificate, until the target is met.
+"""The loop of `RPLAgent.learn`: sample, update, certify, until the target is met.
 
 source ─► Experience ─► Planner.plan ─► sampling policy ─► source …          (the loop)
               └───────► Planner.certify ─► Certificate, robust policy        (log points, the end)
@@ -22,9 +22,9 @@ from rpl_agent.evidence.counts import next_share
 from rpl_agent.model import Policy
 from rpl_agent.pipeline import timed
 
-#: A run ends with a proof of up to this many inequalities (seconds); `rpl certify RUN` makes any.
+#: A run ends with a proof if it has at most this many inequalities (seconds); `rpl certify RUN` has no limit.
 PROVED = 250_000
-#: The most that a run is taken to be over because of the gap that it is to stop at: it may still take longer.
+#: The largest progress that a run with a gap to stop at reports, because it may still take longer.
 NEARLY = 0.9
 
 
@@ -82,14 +82,14 @@ class Loop:
                 write_proved(self._folder, session.pmdp, counts, certificate, session.earlier, PROVED)
 
     def _is_due(self, target: Target) -> bool:
-        """Whether the run stands at a log point whose certificate is still to come."""
+        """Whether the run is at a log point whose certificate is still to come."""
         session = self._session
         if session.episodes == 0 or next_log(session.episodes - 1, target.log_interval) != session.episodes:
             return False
         return session.certificate is None or session.certificate.samples != session.experience.counts.total
 
     def _request(self, limits: Limits, target: Target, interrupt: Interrupt) -> Request:
-        """What to collect next: until the next update, certificate or the end."""
+        """The next request: until the next update, certificate or the end."""
         episodes, sampling = self._session.episodes, self._session.sampling
         assert sampling is not None
         until_change = NEVER
@@ -111,9 +111,9 @@ class Loop:
         )  # fmt: skip
 
     def _progress(self, target: Target) -> float:
-        """The share of the plan that is over: of the budget, or of what a gap to stop at seems to take.
+        """The completed share of the plan: of the budget, or of the estimated data for the gap to stop at.
 
-        A function of what was seen so far. Widths fall with the root of the data.
+        A function of the data so far. Widths fall with the square root of the data.
         """
         session = self._session
         share, found = target.progress(session.episodes, session.steps), session.certificate
@@ -123,7 +123,7 @@ class Loop:
         return max(share, min(reached, NEARLY))
 
     def _until_bet(self, target: Target) -> int:
-        """Episodes until the next share of the budget at which bets are told."""
+        """Episodes until the next share of the budget at which bets are placed."""
         session = self._session
         if not session.planner.bets:
             return NEVER
@@ -137,14 +137,14 @@ class Loop:
             try:
                 source.collect(request, done)
             except BaseException:
-                done.steps = session.experience.counts.total - before  # every step that was counted, and no other
+                done.steps = session.experience.counts.total - before  # exactly the steps that were counted
                 session.experience.recount()
                 raise
             finally:
                 session.add(done)
 
     def _update(self) -> None:
-        """New sampling policy from all data, new limits from the schedule."""
+        """Compute a new sampling policy from all data, and new limits from the schedule."""
         session, policy, informative = self._session, None, None
         if isinstance(self._schedule, Never):
             policy = Policy.uniform(session.pmdp)

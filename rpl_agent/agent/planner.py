@@ -1,14 +1,14 @@
-"""The pipeline with a memory: what was computed last warm-starts the next computation.
+"""The pipeline with a memory: each result warm-starts the next computation.
 
-Two uses of one call, as in the paper. `plan`: nature COOPERATIVE, the optimistic policy to sample with; called at
+Two uses of one pipeline, as in the paper. `plan`: nature COOPERATIVE, the optimistic policy to sample with; called at
 every update, so it solves only that side. `certify`: nature ADVERSARIAL for the guarantee and COOPERATIVE for the
-bound on the optimum; called at log points. The two keep separate memories, so that looking at certificates more or
+bound on the optimum; called at log points. They keep separate memories, so that certifying more or
 less often does not change what is sampled.
 
-An update that would hardly change the set is skipped: one state-action count doubling from 1 to 2 moves a region that
-was pooled from a million steps by nothing. "Hardly" is measured on the Fisher information Σ_f K_f b_f b_f' / f² at the
-last estimate: if it grew by less than a fraction `UNCHANGED` in every direction, widths shrink by half of that at most.
-Of thousands of independent parameters some always grow; there the number of all observations has to grow by that
+An update that would hardly change the set is skipped: one state-action count going from 1 to 2 does not move a region
+pooled from a million steps. The criterion is the Fisher information Σ_f K_f b_f b_f' / f² at the
+last estimate: if it grew by less than a fraction `UNCHANGED` in every direction, widths shrink by at most half that.
+Of thousands of independent parameters some always grow; there the total number of observations has to grow by that
 fraction, so that updates are logarithmic in the data, whatever the number of parameters.
 """
 
@@ -35,7 +35,7 @@ from rpl_agent.model import Objective, ParametricMDP, Policy
 from rpl_agent.pipeline import Config, Solutions, Uncertainty, certify_uncertainty, timed, uncertainty_from
 from rpl_agent.schema import Positive, Whole
 
-#: What a run's time goes to, in the order it happens; anything else certify times is counted as "region". Logging is
+#: Stages that a run's time is divided into, in order; any other time in certify counts as "region". Logging is
 #: all that follows a certificate: tables, events, pictures, callbacks.
 STAGES = ("sampling", "intervals", "region", "relaxation", "solve", "proof", "logging")
 #: Growth of the information in every direction below which a set counts as unchanged.
@@ -44,11 +44,11 @@ UNCHANGED = 0.05
 
 @dataclass
 class Memory:
-    """What a checkpoint holds of a planner under the same names."""
+    """The part of a planner that checkpoints store, under the same names."""
 
     skipped: Whole = 0
     seconds: dict[str, Positive] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
-    evidence: Doubt = NO_DOUBT  # the strongest so far: what was refuted once stays refuted
+    evidence: Doubt = NO_DOUBT  # the strongest so far: a refuted model stays refuted
     estimate: np.ndarray | None = None  # (d,) warm start of the next update's point estimate
     seen: np.ndarray | None = None  # successes of unknown expressions at the last update
     optimistic: Exploration | None = None
@@ -61,10 +61,10 @@ class Planner(Memory):
         super().__init__()
         self.pmdp, self.objective, self.config = pmdp, objective, config
         self.unchanged = unchanged
-        self.informative: Policy | None = None  # what lowers the variance of the value fastest, if that was asked for
+        self.informative: Policy | None = None  # lowers the variance of the value fastest, if requested
         self.solutions = Solutions()
         self.uncertainty: Uncertainty | None = None  # of the last certificate, for figures and widths
-        #: Whether certificates rest on bets, for which marks have to be taken.
+        #: Whether certificates are based on bets, which need marks.
         self.bets = (config.confidence, config.relaxation) == ("likelihood", "coupled") and bets_apply(pmdp, objective)
         self._unknown = ~pmdp.table.is_constant
         self._warned: set[str | type[Warning]] = set()
@@ -73,7 +73,7 @@ class Planner(Memory):
     def plan(self, counts: Counts, goal: SamplingGoal | None = None) -> Policy | None:
         """The optimistic policy for all data so far; None if nothing was learned since the last call.
 
-        With a ``goal`` the policy that serves the certificate best is planned as well.
+        With a ``goal``, also plan the policy that serves the certificate best.
         """
         seen = counts.successes[self._unknown]
         if self.seen is not None and not self._changed(seen):
@@ -101,7 +101,7 @@ class Planner(Memory):
         if self.config.relaxation == "tied":  # one interval per expression: each has to be unchanged
             return bool((grown > self.unchanged * self.seen).any())
         weights = slopes(self.pmdp, self.estimate)
-        if weights is None:  # thousands of blocks, of which some always grow: all data together have to
+        if weights is None:  # thousands of blocks, of which some always grow: compare totals
             return bool(grown.sum() > self.unchanged * self.seen.sum())
         # grown < unchanged · seen in every direction: positive semidefinite
         amounts = np.zeros(self.pmdp.num_expressions)
@@ -122,7 +122,7 @@ class Planner(Memory):
         return certificate
 
     def refute(self, kind: str, number: int = -1) -> None:
-        """The model counts as refuted from now on, because of what is no alternative to it (see `Doubt`)."""
+        """Treat the model as refuted from now on, for a reason that is not an alternative (see `Doubt`)."""
         refuted = -math.log(Ledger.of(self.config.delta).refutation)
         self.evidence = strongest(self.evidence, Doubt(max(refuted, self.evidence.log_e_value), kind, number))
 
@@ -140,15 +140,15 @@ class Planner(Memory):
 
     @contextmanager
     def _each_warning_once(self) -> Iterator[None]:
-        """Show each kind of warning once per run; a text that names numbers has a category of its own.
+        """Show each kind of warning once per run; warnings with numbers have their own category.
 
-        Nothing is lost: a fallback, an empty region and the solver's slack stand in every certificate.
+        Nothing is lost: every certificate reports a fallback, an empty region and the solver's slack.
         """
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             yield
         for warning in caught:
-            if warning.category is PrecisionWarning:  # the width is part of the bounds, and `slack` says how much
+            if warning.category is PrecisionWarning:  # the width is part of the bounds, and `slack` reports it
                 continue
             kind = str(warning.message) if warning.category is RPLWarning else warning.category
             if kind not in self._warned:
@@ -156,10 +156,10 @@ class Planner(Memory):
                 warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
     def widths(self) -> dict[str, float]:
-        """Figures of the last certificate's set, for region/*."""
+        """Widths of the last certificate's set, for region/*."""
         if self.uncertainty is None:
             return {}
-        relaxation = self.uncertainty.relaxation  # its model has an expression per transition where sets are untied
+        relaxation = self.uncertainty.relaxation  # its model has an expression per transition if sets are untied
         lower, upper = relaxation.bounds()
         width = (upper - lower)[~relaxation.pmdp.table.is_constant]
         found = {

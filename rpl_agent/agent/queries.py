@@ -1,5 +1,5 @@
-"""What people ask an agent beside learning: actions for observations, bounds per state and action, how much data it
-takes, the policy as a table, parameters in and out.
+"""Queries to an agent beside learning: actions for observations, bounds per state and action, how much data it
+needs, the policy as a table, parameters in and out.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from rpl_agent.model import Policy, Sense
 from rpl_agent.solver.operator import row_bounds
 from rpl_agent.solver.solution import Solution
 
-LOOP = "policy = agent.as_policy(); policy.reset() with every env.reset(), and action = policy(observation)"
+LOOP = "policy = agent.as_policy(); policy.reset() at every env.reset(), and action = policy(observation)"
 
 
 class ActingPolicy:
-    """The agent's policy with its own count of steps, for policies that depend on how many steps have been made.
+    """The agent's policy with its own step counter, for policies that depend on the step.
 
-    Call `reset` with every ``env.reset()``, then the object itself with every observation.
+    Call `reset` at every ``env.reset()``, then the object itself with every observation.
     """
 
     def __init__(self, agent: Acting, deterministic: bool = True):
@@ -38,13 +38,13 @@ class ActingPolicy:
         self._memory: Any = None
 
     def reset(self) -> None:
-        """An episode begins."""
+        """Begin an episode."""
         self._memory = None
 
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool | None = None
     ) -> tuple[np.ndarray, Any]:
-        """As `RPLAgent.predict`, for `evaluate_policy` of Stable-Baselines3: the steps are counted in ``state``."""
+        """As `RPLAgent.predict`, for `evaluate_policy` of Stable-Baselines3; ``state`` counts the steps."""
         chosen = self._deterministic if deterministic is None else deterministic
         return self._agent.predict(observation, state, episode_start, chosen)
 
@@ -52,14 +52,14 @@ class ActingPolicy:
         """The action for the next observation of the episode."""
         horizon = self._agent.objective.horizon
         if horizon is not None and self._memory is not None and self._memory[0][0] >= horizon:
-            raise ModelError(f"{horizon} steps have been made: call reset() with every env.reset()")
+            raise ModelError(f"the horizon of {horizon} steps is over: call reset() at every env.reset()")
         start = np.array([self._memory is None])
         action, self._memory = self._agent.predict(observation, self._memory, start, self._deterministic)
         return action
 
 
 class Acting:
-    """From observations to actions, as in Stable-Baselines3: the agent and the baselines have it."""
+    """From observations to actions, as in Stable-Baselines3; shared by the agent and the baselines."""
 
     mode: Any = "robust"
     policy: Any
@@ -78,7 +78,7 @@ class Acting:
         """Action(s) for one observation or a batch of them.
 
         ``state`` counts the steps of each episode; it matters for finite horizons (see `as_policy`). In optimistic
-        mode ``deterministic=False`` draws from the sampling policy. The model knows ``action_masks`` by itself.
+        mode ``deterministic=False`` draws from the sampling policy. The model itself provides ``action_masks``.
         """
         single = not _is_batch(self, observation)
         observations = [observation] if single else _split(observation)
@@ -98,24 +98,24 @@ class Acting:
         return (result[0] if single else result), (steps + 1, np.array(states), actions)
 
     def as_policy(self, deterministic: bool = True) -> ActingPolicy:
-        """The policy as a function of observations that counts its own steps; `reset` it with every ``env.reset()``."""
+        """The policy as a function of observations with its own step counter; `reset` it at every ``env.reset()``."""
         return ActingPolicy(self, deterministic)
 
 
 def _need_memory(agent: Acting, policy: Any, single: bool) -> None:
-    """A policy with a rule per step cannot be played without a count of steps."""
+    """Require a step count for a policy with a rule per step."""
     if policy.rows is None or policy.rows.ndim == 1:
         return
-    why = "the policy depends on the number of steps made, and predict() was not given its state"
+    why = "the policy depends on the step, and predict() was called without state"
     if not single:
-        raise ModelError(f"{why}: pass the state it returned, or episode_start for first steps")
+        raise ModelError(f"{why}: pass the state that it returned, or episode_start for first steps")
     if not agent.warned_of_steps:
         agent.warned_of_steps = True
-        warnings.warn(f"{why}: this is the decision of the first step only. Right is: {LOOP}", RPLWarning, stacklevel=4)
+        warnings.warn(f"{why}: this is the action for the first step only. Use: {LOOP}", RPLWarning, stacklevel=4)
 
 
 def _is_batch(agent: Acting, observation: Any) -> bool:
-    """Whether the observation has one more dimension than the environment's observations have."""
+    """Whether the observation has one more dimension than the environment's observations."""
     space = None if agent.world is None else observation_space(agent.world.env)
     part, shape = observation, getattr(space, "shape", None)
     if isinstance(observation, dict) and hasattr(space, "spaces"):
@@ -155,7 +155,7 @@ Bounds = tuple[np.ndarray, np.ndarray]
 
 
 class Queries(Acting):
-    """Mixed into `RPLAgent`; everything here follows from its session."""
+    """Mixed into `RPLAgent`; everything here derives from its session."""
 
     session: Session
     schedule: Any
@@ -169,17 +169,17 @@ class Queries(Acting):
         self, env: Any, theta: np.ndarray | Mapping[str, float], *, gap: float | None = None,
         episodes: int | Sequence[int] = (), policy: Policy | None = None, draws: int = 3,
     ) -> Forecast:  # fmt: skip
-        """The gap to expect from n episodes, if the parameters are what you guess: how much data do I need?
+        """The expected gap after n episodes if the parameters are as you guess: how much data do I need?
 
-        Nothing is sampled from the environment, and nothing that was learned is used. An estimate, not a guarantee.
+        Samples nothing from the environment and uses nothing learned. An estimate, not a guarantee.
 
         Parameters
         ----------
         theta : the guess: numbers (d,), or by name
-        gap : upper − lower that is wanted; the answer is `Forecast.needed`
+        gap : the desired upper − lower; the answer is `Forecast.needed`
         episodes : numbers of episodes to forecast, in place of a curve
-        policy : who will draw the data, if it is not this agent
-        draws : data sets that are imagined for each number of episodes
+        policy : draws the data instead of this agent
+        draws : simulated data sets per number of episodes
         """
         self.set_env(env)  # type: ignore[attr-defined]
         session = self.session
@@ -192,11 +192,11 @@ class Queries(Acting):
         )  # fmt: skip
 
     def value_bounds(self, step: int = 0) -> Bounds:
-        """(lower (S,), upper (S,)): as for the initial state, for every state, jointly with probability ≥ 1 − δ.
+        """(lower (S,), upper (S,)) as for the initial state, for every state, simultaneously with probability ≥ 1 − δ.
 
         Maximising: the robust policy achieves at least ``lower`` from each state, and no policy more than ``upper``.
-        Minimising: it costs at most ``upper``, and no policy less than ``lower``. With a horizon, ``step`` steps are
-        already taken. These are the bounds of the rectangular relaxation, also where the certificate is tighter.
+        Minimising: it costs at most ``upper``, and no policy less than ``lower``. With a horizon, after ``step``
+        steps. These are the bounds of the rectangular relaxation, even if the certificate is tighter.
         """
         low, high = self._sides()
         return _values(low, False, step), _values(high, True, step)
@@ -213,7 +213,7 @@ class Queries(Acting):
         return tables[0], tables[1]
 
     def policy_table(self) -> list[dict[str, Any]]:
-        """One line per state that can be seen: number, value and name, the certified policy's first action, bounds.
+        """One row per visible state: number, value and name, the certified policy's first action, bounds.
 
         Values and actions are those that the model was built with.
         """
@@ -233,16 +233,16 @@ class Queries(Acting):
         self, env: Any, episodes: int, *, policy: Any = None, bounds: tuple[float, float] | None = None,
         seed: int = 0, delta: float | None = None,
     ) -> Evaluation:  # fmt: skip
-        """Play a policy and bound its mean value from what happened: a witness that does not trust the model.
+        """Play a policy and bound its mean value from the outcomes, without relying on the model.
 
         Parameters
         ----------
         env : not used for learning; a copy of the one that was.
         policy : the certified one by default; a `Policy` of the model; or anything with SB3's ``predict``, which is
-            played in ``env`` as it is and valued by what that pays (negative costs, discounted as the objective says).
-        bounds : least and most that one episode can be worth, in the objective's unit. By default what the model's
-            graph and the time limit allow; without any there is no interval.
-        delta : probability that the interval is wrong, at any time; by default that of the certificate.
+            played in ``env`` as is and valued by what that pays (negative costs, discounted as in the objective).
+        bounds : least and most value of one episode, in the objective's unit. By default what the model's
+            graph and the time limit allow; without either there is no interval.
+        delta : probability that the interval is ever wrong; by default the certificate's.
         """
         return evaluate(self, env, episodes, seed=seed, policy=policy, bounds=bounds, delta=delta)
 
@@ -257,20 +257,20 @@ class Queries(Acting):
 
     # ------------------------------------------------------------------ SB3's names
     def set_logger(self, logger: Any) -> None:
-        """Also log to ``logger``: anything with SB3's ``record`` and ``dump``; the run folder's own files stay."""
+        """Also log to ``logger``, anything with SB3's ``record`` and ``dump``; the run folder's own files remain."""
         if not (hasattr(logger, "record") and hasattr(logger, "dump")):
             raise ModelError(f"{type(logger).__name__} is not a logger: it needs record(key, value) and dump(step)")
         self._logger.writers.append(Forward(logger))
 
     def get_parameters(self) -> dict[str, Any]:
-        """What was learned (counts with their marks, counters, sampling policy) as plain data, as in a checkpoint."""
+        """The learned state (counts with their marks, counters, sampling policy) as plain data, as in a checkpoint."""
         state, arrays = capture(self.session, self.schedule, self.settings, None)
         return {"state": state, "arrays": arrays}
 
     def set_parameters(self, parameters: Mapping[str, Any], exact_match: bool = True) -> None:
-        """Take over what `get_parameters` of an agent with the same model gave; chance goes on afresh."""
+        """Load the result of `get_parameters` of an agent with the same model; random streams start afresh."""
         if not isinstance(parameters, Mapping) or not {"state", "arrays"} <= set(parameters):
-            raise ModelError("parameters are what get_parameters() of another agent returned")
+            raise ModelError("parameters must come from get_parameters() of another agent")
         restore(self.session, read_state(parameters["state"], parameters["arrays"]))
         self._source = self.session.source_state = None
 
@@ -287,13 +287,13 @@ class Queries(Acting):
 
 
 def _moment(solution: Solution, upward: bool, passed: int) -> np.ndarray:
-    """(S,) the solver's values when ``passed`` of its steps are over; a horizon's are stored by steps to go."""
+    """(S,) the solver's values after ``passed`` of its steps; a horizon's are stored by steps to go."""
     values = solution.upper_values if upward else solution.lower_values
     return values if values.ndim == 1 else values[len(values) - 1 - passed]
 
 
 def _values(solution: Solution, upward: bool, step: int) -> np.ndarray:
-    """(S,) bounds when ``step`` steps of an episode are over, in the environment's time; nan in silent states."""
+    """(S,) bounds after ``step`` steps of an episode, in the environment's time; nan in silent states."""
     passed = _passed(solution, step)
     values = _in_steps(solution, _moment(solution, upward, passed), upward)
     pmdp = solution.problem.pmdp
@@ -304,7 +304,7 @@ def _values(solution: Solution, upward: bool, step: int) -> np.ndarray:
 
 
 def _row_values(solution: Solution, upward: bool, step: int) -> np.ndarray:
-    """(R,) reward and expectation of every row, rounded outward; decided states keep their value."""
+    """(R,) reward plus expectation of every row, rounded outward; decided states keep their value."""
     problem, passed = solution.problem, _passed(solution, step)
     horizon = problem.objective.horizon
     if horizon is not None and passed >= horizon:
@@ -320,7 +320,7 @@ def _row_values(solution: Solution, upward: bool, step: int) -> np.ndarray:
 
 
 def _passed(solution: Solution, step: int) -> int:
-    """Steps of the solver before a step of an episode."""
+    """Solver steps before a step of an episode."""
     pmdp, horizon = solution.problem.pmdp, solution.problem.objective.horizon
     passed, first = pmdp.solver_step(step), pmdp.solver_step(0)
     if horizon is not None and not 0 <= step <= (horizon - first) // pmdp.solver_steps_per_step:
@@ -329,7 +329,7 @@ def _passed(solution: Solution, step: int) -> int:
 
 
 def _in_steps(solution: Solution, values: np.ndarray, upward: bool) -> np.ndarray:
-    """Values of the solver as those of an environment: before a random start lies one more step (see `Task`)."""
+    """The solver's values in the environment's time: a random start is one extra step (see `Task`)."""
     problem, side = solution.problem, 1.0 if upward else -1.0
     scaled = values * problem.gamma ** problem.pmdp.solver_step(0) + side * problem.task.rounding
     if problem.task.rounding:

@@ -1,7 +1,7 @@
 """`RPLAgent`: sample with optimism, update by a schedule, end with a certified policy.
 
-The surface is Stable-Baselines3's where that makes sense: learn, predict, save, load, set_env, logger, callbacks.
-What is learned lives in a `Session` (session.py), the loop in loop.py.
+The interface follows Stable-Baselines3 where that makes sense: learn, predict, save, load, set_env, logger, callbacks.
+The learned state lives in a `Session` (session.py), the loop in loop.py.
 """
 
 from __future__ import annotations
@@ -54,23 +54,23 @@ class RPLAgent(Queries):
     ----------
     env : the environment (or its registered id), here or in `learn`.
     confidence, relaxation, delta, precision : how to certify, see `Config`; or pass ``config``.
-    pmdp, objective : the model and what is wanted (an `Objective`, or words as in `Objective.parse`), where the
-        environment does not carry them.
-    observation_to_state : maps an observation to the value of a state (or to ``StateIndex(number)``), where
+    pmdp, objective : the model and the goal (an `Objective`, or text as in `Objective.parse`), if the
+        environment does not provide them.
+    observation_to_state : maps an observation to the value of a state (or to ``StateIndex(number)``), if
         observations are not state values themselves.
     schedule : when to update; default `Doubling(of="state-action")`, the paper's.
     weight : probability of the optimistic action while sampling; the rest is spread over the other enabled ones.
     exploration : ``"certificate"`` draws most episodes where they narrow the certificate fastest, the others
         optimistically; ``"optimistic"`` all of them, looking for the best policy as the paper does.
     compiled : use the compiled simulator of our own environments (same law, far faster).
-    check_rewards : compare rewards with the model's; default: where the objective is about rewards, and where the
-        environment names model and objective itself.
-    horizon : only this many steps of a play count; ``"env"`` takes the environment's time limit.
-    end : the state that ``terminated`` means, where the last observation is not one of its own (optimal stopping).
-    action_to_env : the environment's number of each action of the model, ``{"left": 0, …}``, where names, numbers and
-        order do not tell (see `rpl_agent.agent.world.attach`).
+    check_rewards : compare rewards with the model's; by default if the objective is about rewards, or if the
+        environment provides model and objective itself.
+    horizon : count only this many steps of a play; ``"env"`` takes the environment's time limit.
+    end : the state that ``terminated`` means, if the last observation is not a state of its own (optimal stopping).
+    action_to_env : the environment's number of each action of the model, ``{"left": 0, …}``, if names, numbers and
+        order do not determine it (see `rpl_agent.agent.world.attach`).
     tensorboard_log : folder for runs; each `learn` writes to a numbered folder in it.
-    seed : of everything random; None draws one and keeps it.
+    seed : for everything random; None draws one and keeps it.
 
     >>> agent = RPLAgent("rpl/Betting-25-v0", seed=0).learn(budget=50)
     >>> agent.num_episodes, agent.certificate.lower <= agent.certificate.upper
@@ -116,21 +116,21 @@ class RPLAgent(Queries):
         self.tensorboard_log = None if tensorboard_log is None else Path(tensorboard_log)
         self.verbose = verbose
         self.seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else int(seed)
-        self.acting_rng = np.random.default_rng([self.seed, 1])  # apart: acting does not change what is learned
+        self.acting_rng = np.random.default_rng([self.seed, 1])  # separate: acting does not change what is learned
         self.session = Session(self.seed, self.config)
         self.run_folder: Path | None = None
         self.world: Attachment | None = None
         self._mode = "robust"
         self._logger: Logger = Logger()
         goal = Objective.parse(objective) if isinstance(objective, str) else objective
-        self._given = (pmdp, goal)  # by the user; else the environment's own
+        self._given = (pmdp, goal)  # given by the user; otherwise the environment's own
         self._source: Stream | None = None
         if env is not None:
             self.set_env(env)
 
     # ------------------------------------------------------------------ what is attached
     def set_env(self, env: Env | str) -> None:
-        """Attach an environment. What was learned stays, so it must have the model that was learned."""
+        """Attach an environment. What was learned is kept, so the model must be the same."""
         if self.world is not None and env is self.world.env:
             return
         if isinstance(env, str):
@@ -178,7 +178,7 @@ class RPLAgent(Queries):
 
     @property
     def certificate(self) -> Certificate | None:
-        """The last one; None before the first."""
+        """The latest certificate; None before the first."""
         return self.session.certificate
 
     @property
@@ -232,9 +232,9 @@ class RPLAgent(Queries):
         total_timesteps : SB3's name for a budget in steps (``unit="steps"``); here an exact cap.
         unit : ``"episodes"`` or ``"steps"``; a cap in steps may cut the last episode.
         stop_when_gap : end early once upper − lower is this small (refused where that would break the guarantee).
-        log_interval : episodes between two certificates while learning; default: points that grow by a quarter each.
-        reset_num_timesteps : start the counters and a new log folder; what was learned is kept in any case.
-        folder : the run folder itself, in place of a numbered one in ``tensorboard_log``.
+        log_interval : episodes between two certificates while learning; by default points that grow by a quarter each.
+        reset_num_timesteps : reset the counters and start a new log folder; what was learned is kept in any case.
+        folder : the run folder itself, instead of a numbered one in ``tensorboard_log``.
         """
         if total_timesteps is not None:
             if budget is not None:
@@ -251,11 +251,11 @@ class RPLAgent(Queries):
         return self._run(callback, progress_bar, tb_log_name, folder)
 
     def resume(self, callback: Callback = None, *, progress_bar: bool = False, budget: int | None = None) -> RPLAgent:
-        """Go on with what a loaded agent was doing; ``budget`` is a new total."""
+        """Continue what a loaded agent was doing; ``budget`` is a new total."""
         require(self.world)
         target = self.session.target
         if target is None:
-            raise ModelError("this agent was saved outside learn(): nothing to resume, call learn(budget=...)")
+            raise ModelError("this agent was saved outside learn(): there is nothing to resume; call learn(budget=...)")
         if budget is not None:
             self.session.target = replace(target, goal=int(budget))
         return self._run(callback, progress_bar, "RPL", None)
@@ -279,14 +279,14 @@ class RPLAgent(Queries):
         callbacks.init_callback(self)
         view.start()
         try:
-            with Interrupt(view.message) as interrupt:  # to the last save
+            with Interrupt(view.message) as interrupt:  # until the last save
                 try:
                     callbacks.on_training_start({"self": self}, {})
                     loop.run(self._open_source(), target, interrupt)
                     self.mode = "robust"
                     with timed(session.planner.seconds, "logging"):
                         callbacks.on_training_end()
-                except BaseException:  # what was learned is saved before the error is shown
+                except BaseException:  # save what was learned before the error is shown
                     try:
                         self._keep()
                     except checkpoint.CheckpointError as error:
@@ -309,7 +309,7 @@ class RPLAgent(Queries):
         return callbacks
 
     def _open_source(self) -> Stream:
-        """The stream of episodes: the present one, or a new one that goes on where a checkpoint's ended."""
+        """The stream of episodes: the current one, or a new one that continues where a checkpoint's ended."""
         session = self.session
         if self._source is None:
             self._source = Stream(
@@ -348,12 +348,12 @@ class RPLAgent(Queries):
     # ------------------------------------------------------------------ files
     @property
     def settings(self) -> Settings:
-        """What a checkpoint holds of the agent itself."""
+        """The agent's own part of a checkpoint."""
         end = None if self.end is None else self.pmdp.state_index(self.end)
         return Settings(self.weight, self.compiled, self.check_rewards, self.mode, self.exploration, end)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Everything needed to go on: a zip of JSON and npz, written atomically (``.zip`` is added)."""
+        """Save everything needed to continue: a zip of JSON and npz, written atomically (``.zip`` is added)."""
         source = self._source
         stream = self.session.source_state if source is None else source.get_state()
         checkpoint.write(_zipped(path), *capture(self.session, self.schedule, self.settings, stream))
@@ -372,10 +372,10 @@ class RPLAgent(Queries):
         tensorboard_log: str | os.PathLike | None = None,
         verbose: int = 0,
     ) -> RPLAgent:
-        """A saved agent, with its model. Without ``env`` a registered environment is made again by its id, unless
-        ``pmdp`` says that none is wanted.
+        """Load a saved agent with its model. Without ``env`` a registered environment is remade by its id, unless
+        ``pmdp`` is given instead.
 
-        A damaged file is an error, unless the one before it is still there: then that is used, with a warning.
+        A damaged file is an error, unless the previous one still exists: then that is used, with a warning.
         """
         state, arrays = checkpoint.read_latest(path if Path(path).exists() else _zipped(path))
         stored = read_state(state, arrays)
@@ -399,7 +399,7 @@ class RPLAgent(Queries):
             self.save(self.run_folder / CHECKPOINT)
         except checkpoint.CheckpointError as error:
             lost = self.session.steps - self.session.stored_steps
-            raise checkpoint.CheckpointError(f"{error}; {lost} steps are in no checkpoint") from error
+            raise checkpoint.CheckpointError(f"{error}; {lost} steps are not in any checkpoint") from error
 
 
 def _zipped(path: str | os.PathLike) -> Path:
@@ -413,6 +413,6 @@ def _has(callbacks: Any, kind: type) -> bool:
 
 
 def _method(config: Config, suits: tuple[str, str] | None) -> Config:
-    """What suits an environment in place of the defaults; whoever chose a method keeps it."""
+    """The method that suits an environment, in place of the defaults; the user's choice takes precedence."""
     default = Config(delta=config.delta, precision=config.precision)
     return config if suits is None or config != default else replace(config, confidence=suits[0], relaxation=suits[1])

@@ -1,6 +1,6 @@
-"""Runs in folders: what `rpl train`, `resume`, `evaluate` and `certify RUN` do.
+"""Runs in folders: the work of `rpl train`, `resume`, `evaluate` and `certify RUN`.
 
-storage/checkpoint.py says what a run folder holds. Each function returns a JSON-able dict; its ``text`` is for people.
+See storage/checkpoint.py for the contents of a run folder. Each function returns a JSON-able dict with a ``text``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-#: What the result of a run tells of its certificate.
+#: Fields of the certificate in the result of a run.
 SHOWN = (
     "lower", "upper", "gap", "guarantee", "estimate", "delta", "confidence", "relaxation", "checked", "proved",
     "refuted", "empty", "truncation", "notes",
@@ -51,7 +51,7 @@ def parse_schedule(text: str) -> Schedule:
     kind, _, number = text.partition(":")
     if kind == "every" and number.isdigit() and len(number) <= 15:
         return EveryN(int(number))
-    raise ModelError(f"schedule {text!r} is none of {', '.join(NAMED)} or every:N")
+    raise ModelError(f"schedule {text!r} is not one of {', '.join(NAMED)} or every:N")
 
 
 def train(
@@ -76,10 +76,10 @@ def train(
     progress: bool = True,
     log_interval: int | None = None,
 ) -> dict[str, Any]:
-    """A new run in a new folder.
+    """Start a new run in a new folder.
 
-    ``source`` says how to make the world again, ``options`` are further keywords of the agent (an environment's model),
-    ``oracle_theta`` is for oracle/* only.
+    ``source`` describes how to remake the world, ``options`` are more keywords of the agent (an environment's model),
+    ``oracle_theta`` is used for oracle/* only.
     """
     given = {**(options or {}), **({} if horizon is None else {"horizon": horizon})}
     agent = RPLAgent(
@@ -89,7 +89,7 @@ def train(
     agent.set_env(env)
     agent.session.target = Target.after(0, budget, unit, stop_when_gap, log_interval)
 
-    def fill(folder: Path) -> None:  # a run can be resumed from its first moment on
+    def fill(folder: Path) -> None:  # a run can be resumed from its very start
         write_run(folder, source or {}, agent.seed)
         agent.save(folder / CHECKPOINT)
 
@@ -117,7 +117,7 @@ def resume(
     quiet: bool = False,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Go on with a run; ``budget`` is a new total."""
+    """Continue a run; ``budget`` is a new total."""
     folder = Path(folder)
     agent = load_run(folder, env, options)
     agent.verbose = 0 if quiet else 1
@@ -133,9 +133,9 @@ def evaluate(
     folder: str | Path, env: Any, *, episodes: int = 10_000, theta: np.ndarray | None = None, seed: int = 1,
     bounds: tuple[float, float] | None = None, options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """The certified policy's value, by Monte Carlo and (where the true parameters are known) exactly.
+    """The certified policy's value, by Monte Carlo and (if the true parameters are known) exactly.
 
-    ``bounds`` are the least and the most that one episode can be worth, where the model does not say.
+    ``bounds`` are the least and the most that one episode can be worth, if the model does not determine them.
     """
     agent = load_run(Path(folder), env, options)
     certificate = agent.certificate or agent.certify()
@@ -156,7 +156,7 @@ def evaluate(
             f"  without any model, with probability ≥ {1 - sampled.delta:g}: [{sampled.lower:.6g}, {sampled.upper:.6g}]"
         )
     else:
-        lines.append("  no bound without a model: say what an episode can be worth (--worth LEAST MOST)")
+        lines.append("  no bound without a model: give the range of an episode's value (--worth LEAST MOST)")
     if sampled.contradiction:
         lines.append(f"  CONTRADICTION: {sampled.contradiction}")
     if sampled.cut:
@@ -172,7 +172,7 @@ def evaluate(
 
 
 def certify_run(folder: str | Path) -> dict[str, Any]:
-    """The certificate of a stored run, computed anew from its counts."""
+    """The certificate of a stored run, recomputed from its counts."""
     agent = load_run(Path(folder))
     agent.certify()
     assert agent.certificate is not None
@@ -181,13 +181,13 @@ def certify_run(folder: str | Path) -> dict[str, Any]:
 
 
 def verify_run(folder: str | Path) -> dict[str, Any]:
-    """The stored certificate of a run, checked from scratch against its model and its data."""
+    """Check the stored certificate of a run from scratch against its model and its data."""
     folder = Path(folder)
     agent = load_run(folder)
     certificate, _, _ = read_with_data(folder / "certificate.json")
     session = agent.session
     note = session.truncation
-    problems = [] if certificate.truncation == note else [f"of the time limit the run says: {note}"]
+    problems = [] if certificate.truncation == note else [f"the certificate's note on the time limit should be: {note}"]
     return verdict(certificate, agent.pmdp, agent.counts, folder / "certificate.json", session.earlier, problems)
 
 
@@ -195,14 +195,14 @@ def verdict(
     certificate: Certificate, pmdp: ParametricMDP, counts: Counts, path: Path,
     earlier: Mapping[str, Counts] | None = None, problems: Sequence[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """What `rpl certify --verify` prints; ``problems`` are those that were found before."""
+    """The output of `rpl certify --verify`; ``problems`` are those found earlier."""
     found = verify(certificate, pmdp, counts, earlier)
     found = with_proof(found, certificate, pmdp, counts, proof_path(path), earlier)
     found = replace(found, problems=[*problems, *found.problems])
     lines = [f"{path}: {'NOT ' if found.problems else ''}verified against {counts.total:,} transitions"]
     lines += [f"  {text}" for text in (*found.problems, *found.notes)]
     lines.append(f"  claimed [{certificate.lower:.6g}, {certificate.upper:.6g}], ")
-    lines[-1] += f"computed anew [{found.lower:.6g}, {found.upper:.6g}]"
+    lines[-1] += f"recomputed [{found.lower:.6g}, {found.upper:.6g}]"
     if found.proved is not None:
         lines.append(f"  {found.proved}")
     return jsonable({
@@ -213,7 +213,7 @@ def verdict(
 
 
 def load_run(folder: Path, env: Any = None, options: Mapping[str, Any] | None = None) -> RPLAgent:
-    """The agent of a run; without an environment it has the run's model and data, and cannot go on."""
+    """The agent of a run; without an environment it has the run's model and data, but cannot continue."""
     if not folder.is_dir():
         raise FileNotFoundError(f"no run folder {folder}")
     if env is None:
@@ -225,11 +225,11 @@ def load_run(folder: Path, env: Any = None, options: Mapping[str, Any] | None = 
 
 @contextmanager
 def _resumable(folder: Path) -> Iterator[None]:
-    """A run that is stopped at once says how to go on."""
+    """Make an aborted run say how to continue."""
     try:
         yield
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"go on with: rpl resume {shlex.quote(str(folder))}") from None
+        raise KeyboardInterrupt(f"continue with: rpl resume {shlex.quote(str(folder))}") from None
 
 
 def _callbacks(checkpoint_every: int | None, theta: np.ndarray | None) -> list[Any]:
@@ -252,7 +252,7 @@ def _summary(agent: RPLAgent, certificate: Certificate) -> dict[str, Any]:
 def _finish(agent: RPLAgent, folder: Path, theta: np.ndarray | None) -> dict[str, Any]:
     certificate, path = agent.certificate, folder / "certificate.json"
     assert certificate is not None
-    if path.is_file():  # what is proved
+    if path.is_file():  # the proved version
         certificate = Certificate.from_json(path)
     summary, planner = _summary(agent, certificate), agent.session.planner
     lines = [
@@ -260,7 +260,7 @@ def _finish(agent: RPLAgent, folder: Path, theta: np.ndarray | None) -> dict[str
         f"  {agent.num_episodes:,} episodes, {agent.num_timesteps:,} steps in {duration(agent.session.clock.elapsed)}: "
         f"{shares_text(planner.seconds)}",
         f"  {agent.num_updates:,} updates of the exploring policy"
-        + (f", {planner.skipped:,} of them skipped: nothing new was learned" if planner.skipped else ""),
+        + (f", {planner.skipped:,} of them skipped, because little was new" if planner.skipped else ""),
     ]
     if theta is not None:
         summary["oracle_value"] = exact_value(agent.pmdp, agent.objective, certificate.policy, theta)
@@ -268,6 +268,6 @@ def _finish(agent: RPLAgent, folder: Path, theta: np.ndarray | None) -> dict[str
             f"  at the simulator's true parameters this policy achieves {summary['oracle_value']:.6g} (oracle)"
         )
     if agent.interrupted:
-        lines.append(f"interrupted; go on with: rpl resume {folder}")
-    lines.append(f"run folder: {folder}\nsee it with: {tensorboard_command(folder.parent)}")
+        lines.append(f"interrupted; continue with: rpl resume {folder}")
+    lines.append(f"run folder: {folder}\nview it with: {tensorboard_command(folder.parent)}")
     return jsonable({**summary, "run": str(folder), "interrupted": agent.interrupted, "text": "\n".join(lines)})

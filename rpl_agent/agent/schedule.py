@@ -1,8 +1,8 @@
-"""When to recompute the model and the sampling policy: schedules as small objects; and how far a call of `learn` goes.
+"""When to recompute the model and the sampling policy (schedules), and how far a call of `learn` goes (targets).
 
-After every update the agent asks its schedule for `Limits`; sampling goes on until the end of the episode in which
-one of them is reached. Every schedule is sound, because the guarantee holds jointly for all stopping times
-(`Config.is_anytime`); a schedule only trades computing time against how fresh the optimism is.
+After every update the agent asks its schedule for `Limits`; sampling continues until the end of the episode in which
+one of them is reached. Every schedule is sound, because the guarantee holds at all stopping times simultaneously
+(`Config.is_anytime`); a schedule only trades computing time against up-to-date optimism.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 
 from rpl_agent.errors import ModelError
 
-#: An integer no count reaches: "never" in limit arrays.
+#: An integer that no count reaches: "never" in limit arrays.
 NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What a schedule may look at; everything in it was observed.
+    """What a schedule may use; all of it was observed.
 
     rows : (R,) int64 visits of every state-action pair.
     expressions : (F,) int64 pooled observations of every expression.
@@ -39,7 +39,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Limits:
-    """The next update falls due when a visit count, or the number of episodes, reaches its limit.
+    """The next update is due when a visit count, or the number of episodes, reaches its limit.
 
     rows : (R,) int64 or None; expressions : (F,) int64 or None; episodes : absolute number or None.
     not_before : no update before this many episodes (absolute), whatever the counts.
@@ -63,10 +63,10 @@ class Limits:
 
 @runtime_checkable
 class Schedule(Protocol):
-    """An own schedule is any object with this method."""
+    """A custom schedule is any object with this method."""
 
     def limits(self, progress: Progress) -> Limits:
-        """Asked after every update: when is the next one due?"""
+        """Called after every update: when is the next one due?"""
         ...
 
 
@@ -78,9 +78,9 @@ class Doubling:
     ----------
     of : ``"state-action"`` watches #(s, a); ``"expression"`` watches the pooled count of every expression, which
         grows over the whole model at once, so that updates are logarithmic in the data rather than in the states.
-        Pairs and expressions whose probabilities are known are not watched: their counts teach nothing.
+        Pairs and expressions with known probabilities are not watched: their counts carry no information.
     first : the count that first triggers; 1 makes every first visit of a pair an update, as in UCRL2.
-    spacing : at least this fraction of the episodes so far passes between two updates. 0 is the paper's rule.
+    spacing : at least this fraction of the episodes so far between two updates. 0 is the paper's rule.
 
     >>> Doubling(of="expression", spacing=0.1)
     Doubling(of='expression', first=1, spacing=0.1)
@@ -149,7 +149,7 @@ NAMED: dict[str, Schedule] = {
 
 
 def schedule_to_dict(schedule: Schedule) -> dict[str, Any]:
-    """JSON of a schedule; an own one is stored by the name of its class only."""
+    """JSON of a schedule; a custom one is stored by class name only."""
     kind = getattr(schedule, "kind", None)
     if kind in _KINDS and type(schedule) is _KINDS[kind]:
         return {"kind": kind, **asdict(schedule)}  # type: ignore[call-overload]
@@ -157,11 +157,11 @@ def schedule_to_dict(schedule: Schedule) -> dict[str, Any]:
 
 
 def schedule_from_dict(data: dict[str, Any]) -> Schedule:
-    """Inverse of `schedule_to_dict`; an own schedule has to be given again when loading."""
+    """Inverse of `schedule_to_dict`; a custom schedule has to be passed again when loading."""
     arguments = dict(data)
     kind = arguments.pop("kind", None)
     if kind == "own":
-        raise ModelError(f"the run used an own schedule ({arguments.get('name')}): pass schedule=... when loading it")
+        raise ModelError(f"the run used a custom schedule ({arguments.get('name')}): pass schedule=... when loading it")
     if not isinstance(kind, str) or kind not in _KINDS:
         raise ModelError(f"unknown schedule {kind!r}")
     try:
@@ -172,8 +172,8 @@ def schedule_from_dict(data: dict[str, Any]) -> Schedule:
 
 # ---------------------------------------------------------------------- how far, and where to look on the way
 UNITS = ("episodes", "steps")
-#: Log points without an interval: 10 episodes, then each a quarter more. Functions of the number of episodes alone,
-#: so that a resumed run looks where an uninterrupted one would have looked.
+#: Log points without an interval: 10 episodes, then each a quarter more. They depend on the number of episodes alone,
+#: so that a resumed run certifies where an uninterrupted one would have.
 FIRST_LOG = 10
 LOG_GROWTH = 1.25
 
@@ -197,7 +197,7 @@ class Target:
 
     @classmethod
     def after(cls, done: int, budget: Any, unit: str, stop_when_gap: float | None, log_interval: int | None) -> Target:
-        """``budget`` more than ``done``."""
+        """The target ``budget`` beyond ``done``."""
         whole = hasattr(budget, "__index__") or (isinstance(budget, float) and budget.is_integer())
         if not whole or isinstance(budget, bool) or int(budget) < 1:
             raise ModelError(f"budget {budget!r} must be a whole number of {unit}, at least 1")
@@ -211,11 +211,11 @@ class Target:
         return (self.goal - episodes, NEVER) if self.unit == "episodes" else (NEVER, self.goal - steps)
 
     def progress(self, episodes: int, steps: int) -> float:
-        """The share of the goal that is reached."""
+        """The completed share of the target."""
         return min((episodes if self.unit == "episodes" else steps) / self.goal, 1.0)
 
     def episodes_until(self, share: float, episodes: int, steps: int) -> int:
-        """Episodes until a share of the goal is reached, at least one; for steps as far as one can tell."""
+        """Episodes until a share of the target is reached, at least one; an estimate if the target is in steps."""
         left = share * self.goal - (episodes if self.unit == "episodes" else steps)
         return max(1, math.ceil(left if self.unit == "episodes" else left * episodes / max(steps, 1)))
 

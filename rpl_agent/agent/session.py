@@ -1,7 +1,7 @@
-"""`Session`: everything that a run has learned, and how far it has come.
+"""`Session`: everything that a run has learned, and its progress.
 
-The session is what a checkpoint stores (state.py turns it into JSON and arrays); the agent adds what is not learned:
-its settings, the environment, the logs. Nothing in here reads the agent.
+A checkpoint stores the session (state.py turns it into JSON and arrays); the agent adds what is not learned:
+its settings, the environment, the logs. Nothing here reads the agent.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from rpl_agent.model import Objective, ParametricMDP, Policy, Sense
 from rpl_agent.pipeline import Config
 from rpl_agent.schema import Natural, Whole
 
-#: Returns and lengths of the last episodes that the rollout/* means are over (SB3's window).
+#: Number of latest episodes in the rollout/* means (SB3's window).
 WINDOW = 100
 
 
 @dataclass
 class SessionRecord:
-    """What a checkpoint holds of a session under the same names."""
+    """The part of a session that checkpoints store, under the same names."""
 
-    seed: Natural  # of everything random
+    seed: Natural  # for everything random
     episodes: Whole = 0
     steps: Whole = 0
     updates: Whole = 0
@@ -42,29 +42,29 @@ class SessionRecord:
     interrupted: bool = False
     target: Target | None = None
     certificate: Certificate | None = None
-    returns: list[float] = field(default_factory=list)  # of the last episodes
+    returns: list[float] = field(default_factory=list)  # of the latest episodes
     lengths: list[Whole] = field(default_factory=list)
-    sources: Whole = 0  # streams of episodes that were started, over all resumptions
+    sources: Whole = 0  # streams of episodes started so far, over all resumptions
     env_spec: dict[str, Any] | None = None
-    sampling: Policy | None = None  # the policy episodes are drawn with
-    informative: Policy | None = None  # the policy of episodes that serve the certificate, if any
+    sampling: Policy | None = None  # the policy that draws episodes
+    informative: Policy | None = None  # the policy of episodes for the certificate, if any
     limits: Limits | None = None  # when the next update is due
 
 
 class Session(SessionRecord):
-    """What is learned about one model; ``config`` says how to certify."""
+    """What was learned about one model; ``config`` says how to certify."""
 
     def __init__(self, seed: int, config: Config):
         super().__init__(seed)
         self.config = config
-        self.rng = np.random.default_rng(seed)  # of the sampling policy's choices
-        self.stored_steps = 0  # of them, in a checkpoint
-        self.earlier: dict[str, Counts] = {}  # the data that its "lower" and "upper" rest on, the best of the run
-        self.source_state: StreamState | None = None  # of a checkpoint, until the stream is started again
-        self.opening: list[Any] = []  # the first calls of the environment, to notice one that repeats them
+        self.rng = np.random.default_rng(seed)  # for the sampling policy's choices
+        self.stored_steps = 0  # number of steps in a checkpoint
+        self.earlier: dict[str, Counts] = {}  # the data that its "lower" and "upper" are based on, the best of the run
+        self.source_state: StreamState | None = None  # from a checkpoint, until the stream is restarted
+        self.opening: list[Any] = []  # the first calls of the environment, to detect one that repeats them
         self.clock = Clock()
         self.latest = SampledBatch()  # the last episodes that were collected
-        self.stored_model: tuple[dict[str, Any], dict[str, np.ndarray]] | None = None  # as checkpoints hold it
+        self.stored_model: tuple[dict[str, Any], dict[str, np.ndarray]] | None = None  # as stored in checkpoints
         self._pmdp: ParametricMDP | None = None
         self._objective: Objective | None = None
         self._experience: Experience | None = None
@@ -109,7 +109,7 @@ class Session(SessionRecord):
         """A seed for a new episode stream, distinct from the agent's own and from every seed used before.
 
         Actions and outcomes drawn with equal random numbers, or the same numbers drawn twice, are not the independent
-        samples that the guarantee is about. The number of streams started so far makes seeds differ even where no
+        samples that the guarantee requires. The number of streams started makes seeds differ even if no
         sample was counted in between.
         """
         sequence = np.random.SeedSequence([self.seed, 2, self.experience.counts.total, self.sources])
@@ -117,7 +117,7 @@ class Session(SessionRecord):
         return int(sequence.generate_state(1, np.uint64)[0])
 
     def add(self, done: SampledBatch) -> None:
-        """Count what was collected; its transitions are in the experience already."""
+        """Add a batch to the counters; its transitions are in the experience already."""
         self.episodes += done.episodes
         self.steps += done.steps
         self.cut += done.cut
@@ -127,7 +127,7 @@ class Session(SessionRecord):
         self.latest = done
 
     def update(self, schedule: Schedule, policy: Policy | None, informative: Policy | None = None) -> None:
-        """New sampling policies (None: the old ones stay) and, from the schedule, the time of the next update."""
+        """Set new sampling policies (None keeps the old ones) and, from the schedule, the limits of the next update."""
         if policy is not None:
             self.sampling, self.informative = policy, informative
         self.updates += 1
@@ -142,13 +142,13 @@ class Session(SessionRecord):
         )  # fmt: skip
 
     def look_for_repetitions(self) -> None:
-        """Refute what was learned from an environment that draws the same chance again."""
+        """Refute the model if the environment repeats the same random draws."""
         repeated = self.experience.watch.look()
         if repeated is not None:
             self.planner.refute(REPEATED, WAYS.index(repeated))
 
     def certify(self) -> Certificate:
-        """The robust policy and its certificate: for sets that hold at all times, the best of the run so far."""
+        """The robust policy and its certificate; for sets that hold at all times, the best of the run so far."""
         counts, error = self.experience.counts, self.experience.reward_error
         self.look_for_repetitions()
         momentary = self.planner.certify(counts, error)
@@ -166,8 +166,8 @@ class Session(SessionRecord):
 
     @property
     def truncation(self) -> str | None:
-        """What a time limit means for the guarantee."""
-        discounted = self.objective.discount < 1.0  # what comes late hardly counts, and every limit cuts such plays
+        """The note on what a time limit means for the guarantee."""
+        discounted = self.objective.discount < 1.0  # late rewards hardly count, and every limit cuts such plays
         return None if discounted else truncation_note(self.time_limit, self.cut, self.episodes)
 
     def require_anytime(self, why: str) -> None:
@@ -179,20 +179,20 @@ class Session(SessionRecord):
             )
 
     def reset_counters(self) -> None:
-        """Count from zero again; what was learned stays."""
+        """Reset the counters; what was learned is kept."""
         self.episodes = self.steps = self.stored_steps = self.updates = self.cut = 0
         self.clock = Clock()
         self.limits = None
 
 
 def best_so_far(previous: Certificate | None, momentary: Certificate) -> Certificate:
-    """The best of an earlier certificate of the run and the one for all data so far: a guarantee once given stays.
+    """Combine an earlier certificate of the run with the one for all data so far: a guarantee once given remains.
 
-    A set that holds the truth at *all* times together makes every certificate of a run true on one event. So the best
-    guarantee so far, with the policy that it is about, and the tightest bound on the optimum so far may be kept
-    together.
+    A set that contains the truth at *all* times simultaneously makes every certificate of a run true on one event. So
+    the best guarantee so far, with its policy, and the tightest bound on the optimum so far may be
+    combined.
 
-    Certificates are kept apart where they rest on different events: sets that are valid at one time only, other
+    Certificates are not combined if they rest on different events: sets that are valid at one time only, other
     models, objectives, error budgets or divisions of them, and the fallback to untied intervals, which is used because
     the event of the set has failed or because the model is refuted.
     """
@@ -209,7 +209,7 @@ def best_so_far(previous: Certificate | None, momentary: Certificate) -> Certifi
 def contradict(previous: Certificate, momentary: Certificate) -> bool:
     """Whether two certificates of a run cannot both be true: the event that both rest on has failed.
 
-    That has probability at most δ if the model is right, so it is taken for a refutation.
+    That has probability at most δ if the model is right, so it counts as a refutation.
     """
     crossed = max(previous.lower, momentary.lower) > min(previous.upper, momentary.upper)
     return crossed and _same_event(previous, momentary)
@@ -226,7 +226,7 @@ def _same_event(previous: Certificate, momentary: Certificate) -> bool:
 
 
 class Clock:
-    """Seconds spent learning, over all calls and resumptions, and the steps of the present call."""
+    """Seconds spent learning, over all calls and resumptions, and the steps of the current call."""
 
     def __init__(self, elapsed: float = 0.0):
         self._before = elapsed
@@ -241,7 +241,7 @@ class Clock:
 
     @property
     def current(self) -> float:
-        """Seconds of the present call."""
+        """Seconds of the current call."""
         return 0.0 if self._begun is None else time.perf_counter() - self._begun
 
     @property

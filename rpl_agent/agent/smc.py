@@ -1,4 +1,4 @@
-"""Statistical model checking: the agent, run until its certificate is ε wide.
+"""Statistical model checking: run the agent until its certificate is ε wide.
 
 With probability ≥ 1 − δ, over the whole run and whenever it stops, the value of the property lies in [lower, upper].
 That is the certificate's own statement: for a maximising property lower ≤ V^π ≤ V* ≤ upper (a chain has one policy).
@@ -41,7 +41,7 @@ Bounds = tuple[float, float]
 
 @dataclass(frozen=True)
 class SampledAnswer:
-    """The value of a property, sampled.
+    """The value of a property, estimated by sampling.
 
     paths : (lower, upper) of whole paths, infinite on the side that they say nothing about, or why there are none.
     played : the policy of an MDP that they are of.
@@ -78,7 +78,7 @@ class SampledAnswer:
 
     @property
     def decided(self) -> bool:
-        """Whether the interval is as narrow as was asked for."""
+        """Whether the interval is as narrow as requested."""
         return self.upper - self.lower <= self.epsilon
 
 
@@ -218,9 +218,9 @@ class PolicyPaths(BaseCallback):
 
 
 def check(env: Any, config: Config, epsilon: float, *, budget: int, seed: int = 0, paths: bool = True) -> SampledAnswer:
-    """Sample ``env`` until upper − lower ≤ ``epsilon``, at most ``budget`` transitions.
+    """Sample ``env`` until upper − lower ≤ ``epsilon``, using at most ``budget`` transitions.
 
-    ``config`` must be of a confidence set that holds at all times (the agent refuses others).
+    ``config`` must have a confidence set that holds at all times (the agent refuses others).
     """
     began = time.perf_counter()
     probe = RPLAgent(env, config=config)
@@ -234,7 +234,7 @@ def check(env: Any, config: Config, epsilon: float, *, budget: int, seed: int = 
     elif not reason:
         delta, rest = split_paths(config.delta, POLICY_SHARE)
         config, callback = replace(config, delta=delta), PolicyPaths(worth, objective, rest, epsilon)
-    # One update per tenth of the episodes at most: a rule per row would update thousands of times in a large model.
+    # At most one update per tenth of the episodes: a limit per row would update thousands of times in a large model.
     agent = RPLAgent(env, config=config, seed=seed, schedule=Doubling("expression", spacing=0.1))
     agent.learn(env, budget, unit="steps", stop_when_gap=epsilon, callback=callback)
     steps = episodes = 0

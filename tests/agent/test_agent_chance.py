@@ -177,5 +177,5 @@ def test_what_is_restored_is_not_warned_of(tmp_path):
 @pytest.mark.parametrize("make", [lambda: OwnGenerator(obeys=False), disobedient_vector])
 def test_repetitions_too_short_to_tell_are_said(tmp_path, make):
     RPLAgent(seed=1, schedule=Never()).learn(make(), budget=5, log_interval=10**9).save(tmp_path / "c.zip")
-    with pytest.warns(RPLWarning, match="too little chance to tell"):
+    with pytest.warns(RPLWarning, match="too little randomness to show"):
         RPLAgent.load(tmp_path / "c.zip", make()).learn(budget=5)

@@ -47,7 +47,7 @@ class Endless(gym.Env):
 def test_a_budget_in_episodes_comes_to_an_end(vector):
     """It never returned: 905,998 steps in the first episode, and not a word."""
     env = gym.vector.SyncVectorEnv([Endless] * 4) if vector else Endless()
-    with pytest.warns(RPLWarning, match=r'no TimeLimit: .* unit="steps"'):
+    with pytest.warns(RPLWarning, match=r'no TimeLimit; .* unit="steps"'):
         agent = RPLAgent(seed=0).learn(env, budget=8, log_interval=4)
     assert agent.num_episodes == 8 and agent.num_timesteps == 8_000
     found = agent.certificate

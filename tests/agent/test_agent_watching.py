@@ -142,5 +142,5 @@ def test_worlds_of_others_say_what_they_cannot_draw(tmp_path, monkeypatch, capsy
     assert "gymnasium[toy-text]" in err and err.count("\n") == 1
     silent = gym.make("FrozenLake-v1", render_mode="ansi")
     silent.unwrapped.metadata = {"render_modes": ["rgb_array"]}
-    with pytest.raises(ModelError, match="FrozenLake-v1 draws no text"):
+    with pytest.raises(ModelError, match="FrozenLake-v1 cannot draw text"):
         watch_run(run["run"], silent)

@@ -150,7 +150,7 @@ def test_an_environment_that_starts_elsewhere():
     env = Broken(Machine(), reset=lambda o, i: (np.array([0, 0]), i))
     contradiction(env, r"episode 1, reset: .*\[0, 0\].* has no state|starts in state", steps=0)
     env = Broken(Machine(), reset=lambda o, i: (np.array([1, 1]), i))
-    contradiction(env, r"episode 1, reset: the environment starts in state \d+ = \(1, 1\), the model in .*\(1, 0\)")
+    contradiction(env, r"episode 1, reset: the environment starts in state \d+ = \(1, 1\), but the model in .*\(1, 0\)")
 
 
 def test_rewards_are_compared_by_default():
@@ -174,12 +174,12 @@ def test_a_truncation_is_no_end():
 
 
 BAD = {
-    "reward None": (lambda o, r, *rest: (o, None, *rest), "reward must be a finite number, it is None"),
-    "reward text": (lambda o, r, *rest: (o, "1", *rest), "reward must be a finite number, it is '1'"),
+    "reward None": (lambda o, r, *rest: (o, None, *rest), "reward must be a finite number, not None"),
+    "reward text": (lambda o, r, *rest: (o, "1", *rest), "reward must be a finite number, not '1'"),
     "reward array": (lambda o, r, *rest: (o, np.zeros(2), *rest), "reward must be a finite number"),
-    "reward nan": (lambda o, r, *rest: (o, float("nan"), *rest), "reward must be a finite number, it is nan"),
-    "old gym": (lambda o, r, t, u, i: (o, r, t, i), r"it returned 4 values; that is the interface of gym"),
-    "terminated None": (lambda o, r, t, u, i: (o, r, None, u, i), "terminated must be True or False, it is None"),
+    "reward nan": (lambda o, r, *rest: (o, float("nan"), *rest), "reward must be a finite number, not nan"),
+    "old gym": (lambda o, r, t, u, i: (o, r, t, i), r"but returned 4 values; that is the interface of gym"),
+    "terminated None": (lambda o, r, t, u, i: (o, r, None, u, i), "terminated must be True or False, not None"),
     "float observation": (lambda o, *rest: (o + 0.9, *rest), "has no state"),
     "text": (lambda o, *rest: (str(o), *rest), "has no state"),
     "None": (lambda o, *rest: (None, *rest), "observation None has no state"),

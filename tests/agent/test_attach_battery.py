@@ -265,9 +265,9 @@ def test_wrong_tables_are_named():
 
 
 def test_anything_else_says_what_a_structure_is():
-    with pytest.raises(ModelError, match=r"(?s)structure .* is which states .*continuous"):
+    with pytest.raises(ModelError, match=r"(?s)structure .* says which states .*continuous"):
         RPLAgent().set_env(gym.make("CartPole-v1"))
-    with pytest.raises(ModelError, match="A structure is"):
+    with pytest.raises(ModelError, match="A structure says"):
         RPLAgent().set_env(CorridorEnv(own_model=False))
     with pytest.raises(ModelError, match="TransformObservation changes what is observed"):
         RPLAgent().set_env(gym.wrappers.TransformObservation(made("lake"), lambda o: 15 - o, None))
@@ -395,6 +395,6 @@ def test_renumbering_actions_changes_no_certificate_or_is_refused(seed):
     turned.action_names = [called[a] for a in order]
     renumbered = certificate(turned)
     assert (renumbered.lower, renumbered.upper) == (reference.lower, reference.upper)
-    with pytest.raises(ModelError, match="which action of"):
+    with pytest.raises(ModelError, match="cannot match actions of"):
         del turned.action_names
         RPLAgent(pmdp=replace(pmdp, actions_ordered=False), objective=objective).set_env(turned)

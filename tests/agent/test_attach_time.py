@@ -94,7 +94,7 @@ def test_predict_without_its_state_under_a_horizon():
         assert agent.predict(0)[0] == first  # said once
         _, memory = agent.predict(0, None, np.array([True]))
         agent.predict(0, memory)
-    with pytest.raises(ModelError, match="was not given its state"):
+    with pytest.raises(ModelError, match="called without state"):
         agent.predict(np.array([0, 1]))
     agent.predict(np.array([0, 1]), None, np.array([True, True]))
 

@@ -103,7 +103,7 @@ def test_from_nothing_to_a_certificate(name, tmp_path):
     code += f"    return WORLDS[{name!r}].env()\n"
     path = tmp_path / "drawn.py"
     path.write_text(sketch(world.env(), episodes=300, code=code, file=str(path)))
-    assert "Not seen:" in path.read_text()
+    assert "Not observed:" in path.read_text()
     env, options = make_named(f"{path}:make")
     assert check_model(env, **options, episodes=50).ok
     agent = RPLAgent(seed=0, **options).learn(env, budget=60, log_interval=1000)

@@ -138,7 +138,7 @@ def test_what_no_checkpoint_holds_is_reported_with_a_number(tmp_path, monkeypatc
             disk.full = True
             return super().step(action)
 
-    with pytest.warns(RPLWarning, match=r"No space left.*stays good; 30 steps are in no checkpoint"):
+    with pytest.warns(RPLWarning, match=r"No space left.*remains valid; 30 steps are not in any checkpoint"):
         with pytest.raises(KeyboardInterrupt):
             RPLAgent(seed=0, compiled=False).learn(Leaves(), budget=10_000, log_interval=10**9, folder=tmp_path / "run")
     disk.full = False
@@ -196,7 +196,7 @@ def test_a_full_disk_ends_neither_learning_nor_the_last_checkpoint(tmp_path, mon
     whole = RPLAgent(seed=1, schedule=Never()).learn(FastCorridorEnv(), budget=400, log_interval=50)
     agent = RPLAgent(seed=1, schedule=Never())
     callbacks = [CheckpointCallback(save_freq=50), Fill(disk, 200)]
-    with pytest.warns(RPLWarning, match="No space left"), pytest.raises(DataError, match=r"No space left.*stays good"):
+    with pytest.warns(RPLWarning, match="No space left"), pytest.raises(DataError, match=r"space left.*remains valid"):
         agent.learn(FastCorridorEnv(), budget=400, log_interval=50, folder=tmp_path / "run", callback=callbacks)
     assert agent.num_episodes == 400  # learning went on
     kept = RPLAgent.load(tmp_path / "run" / "checkpoint.zip", FastCorridorEnv())

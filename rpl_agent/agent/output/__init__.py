@@ -1,1 +1,1 @@
-"""What a run tells: logs, TensorBoard, views on a terminal, the policy at work."""
+"""Output of a run: logs, TensorBoard, terminal views, and the policy in action."""

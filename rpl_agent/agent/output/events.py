@@ -1,8 +1,8 @@
-"""TensorBoard's part of a run folder, written at once and without a thread: logging never blocks learning.
+"""TensorBoard's part of a run folder, written immediately and without a thread: logging never blocks learning.
 
-Records and summaries are TensorBoard's own; its writer keeps a queue, which stays full forever when its thread has
-died (a full disk), so it is not used. A record that could not be written is dropped, and the file is cut back to its
-last whole record. Files are bounded.
+Records and summaries are TensorBoard's own. Its writer is not used, because its queue stays full forever once its
+thread has died (a full disk). A record that could not be written is dropped, and the file is cut back to its
+last complete record. File sizes are bounded.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from tensorboard.util.tensor_util import make_tensor_proto
 
 from rpl_agent.agent.output.logger import dropping
 
-#: No file grows beyond this; a run of 10^6 episodes with the usual log points has about a megabyte.
+#: The largest file; a run of 10^6 episodes with the usual log points has about a megabyte.
 MAX_BYTES = 64 << 20
-#: Tags that are logged a second time over time steps.
+#: Tags that are also logged over time steps.
 BY_STEPS, STEPS = ("lower", "upper", "gap"), "samples/steps"
 _TEXT, _NUMBER = api_pb2.DATA_TYPE_STRING, api_pb2.DATA_TYPE_FLOAT64
 
@@ -48,16 +48,16 @@ _TEXT, _NUMBER = api_pb2.DATA_TYPE_STRING, api_pb2.DATA_TYPE_FLOAT64
 class EventFile:
     """Appends summaries to a new file in a folder.
 
-    ``purge_step`` hides what earlier files of the folder hold from that step on.
+    ``purge_step`` hides the contents of the folder's earlier files from that step on.
     """
 
     def __init__(self, folder: Path, purge_step: int | None = None):
         self._path = folder / f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}"
-        self._size = 0  # bytes of whole records
+        self._size = 0  # bytes of complete records
         self._purge_step = purge_step
 
     def add(self, summary: Any, step: int = 0) -> None:
-        """Append one summary; OSError if writing fails (nothing is left half written)."""
+        """Append one summary; OSError if writing fails (no partial record remains)."""
         now, events = time.time(), []
         if not self._size:
             events.append(Event(wall_time=now, file_version="brain.Event:2"))
@@ -77,7 +77,7 @@ class EventFile:
         self._path.parent.mkdir(exist_ok=True)
         handle = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
-            os.ftruncate(handle, self._size)  # what an earlier failure left
+            os.ftruncate(handle, self._size)  # remains of an earlier failure
             os.lseek(handle, self._size, os.SEEK_SET)
             while data:
                 data = data[os.write(handle, data) :]
@@ -89,11 +89,11 @@ class TensorBoardWriter:
     """Scalars, the margin chart, figures and hyper-parameters.
 
     ``resume_at`` hides what was logged after this many episodes; ``earlier`` are the rows of the table up to there,
-    which are not logged again, except over time steps: what is hidden there has a larger number.
+    which are logged again only over time steps, where hidden points have larger numbers.
     """
 
     def __init__(self, folder: Path, resume_at: int | None = None, earlier: Sequence[Mapping[str, Any]] = ()):
-        if "wandb" in sys.modules:  # which, asked to sync, watches the folder of each of these writers that is made
+        if "wandb" in sys.modules:  # if asked to sync, it watches the folder of each of these writers
             event_file_writer.EventFileWriter(str(folder)).close()
         self._file = EventFile(folder, None if resume_at is None else resume_at + 1)
         self._hidden = [row for row in earlier if float(row.get(STEPS) or 0) > (resume_at or 0)]
@@ -145,22 +145,22 @@ class TensorBoardWriter:
 
 
 def _scalars(values: Mapping[str, float]) -> Any:
-    """TensorBoard cannot draw an infinite cost; the CSV has it."""
+    """TensorBoard cannot draw infinite costs; the CSV has them."""
     finite = {tag: value for tag, value in values.items() if math.isfinite(value)}
     return Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in finite.items()])
 
 
 def charts(with_optimum: bool) -> dict[str, dict[str, Any]]:
-    """The charts of a PAC guarantee: V* (where the simulator's owner knows it) and the estimate inside their band."""
+    """The charts of a PAC guarantee: V* (if the simulator's owner knows it) and the estimate within their band."""
     band = ["guarantee/lower", "guarantee/upper"]
     centres = {"V*": "oracle/optimum"} if with_optimum else {}
     centres["estimate"] = "guarantee/estimate"
     raw = "(smoothing 0 shows the raw numbers, the TEXT tab has them exactly)"
     return {
         "PAC guarantee": {f"{name} within [lower, upper] {raw}": _margin(tag, *band) for name, tag in centres.items()},
-        "how tight, how true": {
+        "tightness": {
             f"gap {raw}": _lines("guarantee/gap", "momentary/gap"),
-            "running and momentary": _lines("(guarantee|momentary)/(lower|upper)"),
+            "best so far and momentary": _lines("(guarantee|momentary)/(lower|upper)"),
             "where the gap comes from": _lines("share_of_gap/.*"),
             "gap over time steps": _lines("guarantee_by_steps/gap"),
             "bounds and truth": _lines("guarantee/(lower|upper|estimate)", "oracle/(value|optimum)"),

@@ -1,6 +1,6 @@
-"""Where figures go: TensorBoard events, ``progress.csv``, ``certificate.json``; SB3's ``record`` / ``dump`` surface.
+"""Outputs of a run: TensorBoard events, ``progress.csv``, ``certificate.json``; with SB3's ``record`` / ``dump``.
 
-The x axis is the number of episodes (the bounds are there over time steps, too). TensorBoard stores 32-bit floats, so
+The x axis is the number of episodes (bounds are also logged over time steps). TensorBoard stores 32-bit floats, so
 the exact numbers are in the CSV and JSON beside it. A resumed run hides what was logged after its checkpoint, so no
 point appears twice.
 """
@@ -43,11 +43,11 @@ class Logger:
         self.name_to_value: dict[str, float] = {}
 
     def record(self, key: str, value: Any, exclude: Any = None) -> None:
-        """Remember a number under a tag until the next `dump` (``exclude`` is SB3's, unused)."""
+        """Keep a number under a tag until the next `dump` (``exclude`` is SB3's, unused)."""
         self.name_to_value[key] = float(value)
 
     def dump(self, step: int = 0) -> None:
-        """Hand everything to the writers; what they cannot write is dropped with a warning."""
+        """Pass everything to the writers; what they cannot write is dropped with a warning."""
         for writer in self.writers:
             with dropping(f"the figures of {step:,} episodes"):
                 writer.write(self.name_to_value, step)
@@ -58,12 +58,12 @@ class Logger:
 
     @property
     def tensorboard(self) -> TensorBoardWriter | None:
-        """The writer that takes texts and figures, where there is one."""
+        """The writer for texts and figures, if any."""
         return next((w for w in self.writers if hasattr(w, "figure")), None)  # type: ignore[return-value]
 
 
 class Forward:
-    """To another logger with SB3's ``record`` and ``dump``."""
+    """Forwards to another logger with SB3's ``record`` and ``dump``."""
 
     def __init__(self, logger: Any):
         self._logger = logger
@@ -75,7 +75,7 @@ class Forward:
 
 
 class CSVWriter:
-    """``progress.csv``: one row per log point; a new tag becomes a new column, a step seen again replaces its row.
+    """``progress.csv``: one row per log point; a new tag becomes a new column, a repeated step replaces its row.
 
     ``resume_at`` drops what was logged after this many episodes.
     """
@@ -83,7 +83,7 @@ class CSVWriter:
     def __init__(self, path: Path, resume_at: int | None = None):
         self._path = path
         self._columns: list[str] = ["episodes"]
-        self._last: tuple[int, int] | None = None  # step of the last row, and where it begins in the file
+        self._last: tuple[int, int] | None = None  # step of the last row, and its offset in the file
         self.earlier: list[dict[str, Any]] = []  # rows up to there
         if resume_at is not None and path.is_file():
             self.earlier = self._rewrite(until=resume_at)
@@ -100,7 +100,7 @@ class CSVWriter:
             self._append(row, begin)
         except OSError:
             with suppress(OSError):
-                os.truncate(self._path, begin)  # no half row
+                os.truncate(self._path, begin)  # no partial row
             raise
         self._last = (step, begin)
 
@@ -111,7 +111,7 @@ class CSVWriter:
             csv.DictWriter(file, self._columns, restval="").writerow(row)
 
     def _rewrite(self, until: int | None = None) -> list[dict[str, Any]]:
-        """The file with the present columns, without rows after ``until``; rows are read again, not kept in memory."""
+        """Rewrite the file with the current columns, without rows after ``until``; rows are not kept in memory."""
         rows: list[dict[str, Any]] = []
         if self._path.is_file():
             with self._path.open(newline="") as file:
@@ -122,7 +122,7 @@ class CSVWriter:
         writer = csv.DictWriter(text, self._columns, restval="")
         writer.writeheader()
         for row in rows:
-            self._last = (_int(row["episodes"]), text.tell())  # characters are bytes: tags are ASCII
+            self._last = (_int(row["episodes"]), text.tell())  # bytes equal characters: tags are ASCII
             writer.writerow(row)
         write_text(self._path, text.getvalue())
         return rows
@@ -138,19 +138,19 @@ def dropping(what: str) -> Iterator[None]:
 
 
 def write_certificate(folder: Path, certificate: Certificate) -> None:
-    """``certificate.json``; dropped with a warning if writing fails."""
+    """Write ``certificate.json``; dropped with a warning if writing fails."""
     with dropping("the certificate"):
         fields = (f"{json.dumps(k)}: {json.dumps(v, allow_nan=False)}" for k, v in certificate.to_dict().items())
-        write_text(folder / "certificate.json", "{" + ",\n ".join(fields) + "}\n")  # one line per field, at C's speed
+        write_text(folder / "certificate.json", "{" + ",\n ".join(fields) + "}\n")  # one line per field, at C speed
 
 
 def write_proved(
     folder: Path, pmdp: ParametricMDP, counts: Counts, certificate: Certificate, earlier: Mapping[str, Counts],
     most: float = np.inf,
 ) -> Certificate:  # fmt: skip
-    """``certificate.json`` with the numbers that are proved and ``proof.json.gz`` beside it; that certificate.
+    """Write ``certificate.json`` with the proved numbers, and ``proof.json.gz`` beside it; return that certificate.
 
-    A proof of more than ``most`` inequalities is not made: then the certificate does not say that it is proved.
+    A proof of more than ``most`` inequalities is skipped: then the certificate does not claim to be proved.
     """
     path = proof_path(folder / "certificate.json")
     with dropping("the proof"):

@@ -1,6 +1,6 @@
-"""What TensorBoard shows beside the curves: the guarantee in words, the region, the policy on its world, the settings.
+"""TensorBoard content beside the curves: the guarantee as text, the region, the policy on its world, the settings.
 
-Pictures need matplotlib, which is imported only when it is there.
+Pictures need matplotlib, which is optional.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: Seconds between two pictures while a run goes on: drawing one takes longer than certifying. A run that is over sooner
 #: has none of them here; `rpl report` and `rpl plot-region` draw them.
 PICTURE_SECONDS = 20.0
-#: What the certificate takes for granted; the docs page on guarantees has the whole of it.
+#: The certificate's assumptions; the docs page on guarantees has all of them.
 ASSUMPTIONS = (
     "The model's structure is right: every transition has the probability that its polynomial gives for one and the "
     "same unknown parameter. Steps are drawn independently given state and action."
@@ -29,7 +29,7 @@ ASSUMPTIONS = (
 
 
 class TensorBoardCallback(BaseCallback):
-    """Texts, pictures and settings of a run; nothing where there is no TensorBoard folder."""
+    """Texts, pictures and settings of a run; does nothing without a TensorBoard folder."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class TensorBoardCallback(BaseCallback):
             return
         self._draw(writer, certificate)
         config, names = agent.session.config, ("gap", "lower", "upper")
-        settings = {  # the table shows the first five by name, and then the results
+        settings = {  # the table shows the first five by name, then the results
             "confidence": config.confidence, "delta": config.delta, "exploration": agent.exploration,
             "model": agent.pmdp.name, "relaxation": config.relaxation, "seed": agent.session.seed,
             "weight": agent.weight, "schedule": schedule_to_dict(agent.schedule)["kind"],
@@ -73,7 +73,7 @@ class TensorBoardCallback(BaseCallback):
 
 
 def _guarantee_text(certificate: Certificate) -> str:
-    """The guarantee for the TEXT tab: the exact numbers, δ, and what is taken for granted."""
+    """The guarantee for the TEXT tab: the exact numbers, δ, and the assumptions."""
     return (
         f"**With probability ≥ {1 - certificate.delta:g} (δ = {certificate.delta:g}) {certificate.sentence}.**\n\n"
         f"Exact numbers (curves are smoothed and single precision): lower {certificate.lower!r}, upper "

@@ -1,6 +1,6 @@
-"""What a person sees of a run: the figures of a certificate as tags, lines, a live view on a terminal, or nothing.
+"""User-facing views of a run: the figures of a certificate as tags, lines, a live terminal view, or nothing.
 
-rich is imported where it draws: that takes as long as importing half the agent.
+rich is imported lazily: it takes as long as importing half the agent.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 #: Seconds between two lines.
 LINE_SECONDS = 2.0
-#: Seconds of work after which the time left is estimated.
+#: Seconds of work before the remaining time is estimated.
 JUDGE_SECONDS = 1.0
 
 
 @dataclass
 class Status:
-    """A snapshot of a run, as the views need it."""
+    """A snapshot of a run for the views."""
 
     title: str
     unit: str
@@ -52,7 +52,7 @@ class Status:
     minimises: bool = False  # then costs are shown, with the sign of the certificate
     session_seconds: float = math.nan  # of this call alone
     delta: float = math.nan
-    sentence: str = ""  # the guarantee in words
+    sentence: str = ""  # the guarantee as a sentence
     left: float = math.nan  # seconds, estimated
 
     @property
@@ -60,10 +60,10 @@ class Status:
         return self.upper - self.lower
 
 
-class Pace:
-    """Seconds left, by the rate in the second half of the time so far: runs become faster while updates become rare.
+class RemainingTime:
+    """Estimates the seconds left from the rate in the second half of the time so far, because runs speed up.
 
-    Unknown until one per cent is done and there was some work to judge by.
+    Unknown until one per cent is done and some work was timed.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ def shares_text(shares: dict[str, float]) -> str:
 
 
 def tensorboard_command(log_dir: str | os.PathLike) -> str:
-    """The command that shows a folder of runs: with its path, because the environment need not be the shell's."""
+    """The command that shows a folder of runs, with its path, because the shell may not have it on PATH."""
     program = Path(sys.executable).with_name("tensorboard")
     relative = os.path.relpath(program)
     shown = relative if not relative.startswith("..") else str(program)
@@ -104,18 +104,18 @@ def tensorboard_command(log_dir: str | os.PathLike) -> str:
 
 
 class View:
-    """No output; the base of the two that have one."""
+    """No output; base class of the other views."""
 
     def __init__(self) -> None:
         self.gaps: list[float] = []
-        self._pace = Pace()
+        self._remaining = RemainingTime()
         self._last = -math.inf
 
     def start(self) -> None:
         pass
 
     def show(self, status: Status) -> None:
-        """Called often; draws when it is time to."""
+        """Called often; draws when a refresh is due."""
 
     def certified(self, status: Status) -> None:
         """Called at every certificate."""
@@ -126,8 +126,8 @@ class View:
         pass
 
     def _timed(self, status: Status) -> Status:
-        """With the seconds that are left."""
-        return replace(status, left=self._pace.left(status))
+        """The status with the seconds left."""
+        return replace(status, left=self._remaining.left(status))
 
     def stop(self) -> None:
         pass
@@ -170,7 +170,7 @@ def line(status: Status) -> str:
 
 
 def record(session: Session, logger: Logger, certificate: Certificate) -> None:
-    """All tags of a log point (docs/training.md lists them)."""
+    """Record all tags of a log point (listed in docs/training.md)."""
     note, data = logger.record, session.experience
     for name in ("lower", "upper", "gap", "estimate"):
         note(f"guarantee/{name}", getattr(certificate, name))
@@ -229,10 +229,10 @@ def status(session: Session) -> Status:
 
 
 def open_logs(current: Logger, folder: Path | None, session: Session) -> Logger:
-    """The writers of a run folder; opened once, and again after loading."""
+    """The writers of a run folder, opened once and again after loading."""
     if folder is None or current.dir == folder:
         return current
-    from rpl_agent.agent.output.events import TensorBoardWriter  # tensorboard: only where a run has a folder
+    from rpl_agent.agent.output.events import TensorBoardWriter  # imports tensorboard: only for runs with a folder
 
     resumed = session.episodes or None
     table = CSVWriter(folder / "progress.csv", resumed)
@@ -241,7 +241,7 @@ def open_logs(current: Logger, folder: Path | None, session: Session) -> Logger:
 
 
 def choose_folder(present: Path | None, given: Any, parent: Path | None, name: str) -> Path | None:
-    """Where a run goes: the folder that was given, the one it has, or the next unused one below ``parent``."""
+    """The folder of a run: the given one, its current one, or the next unused one below ``parent``."""
     if given is not None:
         folder = Path(given)
         folder.mkdir(parents=True, exist_ok=True)
@@ -295,7 +295,7 @@ def sparkline(values: list[float], width: int = SPARK_WIDTH) -> str:
 
 
 def render(status: Status, gaps: list[float]) -> Group:
-    """The live panel; every row fits 80 columns, long ones wrap."""
+    """The live panel; every row fits 80 columns, longer ones wrap."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table
@@ -319,14 +319,14 @@ def render(status: Status, gaps: list[float]) -> Group:
     table.add_row("updates", f"{status.updates:,}")
     table.add_row("time", shares_text(status.shares) or "–")
     table.add_row("elapsed", f"{duration(status.seconds)}, left {duration(status.left)}")
-    bar = Table.grid()  # a bar by itself ends no line
+    bar = Table.grid()  # a bar by itself does not end its line
     bar.add_row(ProgressBar(total=max(status.goal, 1), completed=status.done, width=60))
-    # the cursor waits in a line of its own: at the end of a full one the echo of Ctrl-C would begin another
+    # The cursor waits on its own line: at the end of a full one the echo of Ctrl-C would start another.
     return Group(Text(status.title, style="bold cyan"), bar, table, Text(""))
 
 
 def make_view(progress_bar: bool, verbose: int) -> View:
-    """Live on a terminal, lines elsewhere; nothing unless asked for."""
+    """Live on a terminal, lines elsewhere; nothing unless requested."""
     if progress_bar:
         from rich.console import Console
 

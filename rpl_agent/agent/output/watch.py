@@ -1,4 +1,4 @@
-"""What `rpl watch` does: the learned policy acts in its world, in place on a terminal, as text, or as an animation."""
+"""`rpl watch`: the learned policy acts in its world, in place on a terminal, as text, or as an animation."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from gymnasium.error import DependencyNotInstalled
 from rpl_agent.errors import ModelError
 from rpl_agent.schema import jsonable
 
-#: Steps shown in a second, if nothing else is asked for.
+#: Default frames per second.
 FPS = 4.0
-#: Pixels of the line below a picture that says which action was taken.
+#: Height in pixels of the caption below a picture.
 CAPTION = 26
 
 
 @dataclass(frozen=True)
 class EpisodeFrame:
-    """One picture of an episode with what led to it."""
+    """One picture of an episode and how it came about."""
 
-    picture: Any  # what env.render() gives: a text, or (H, W, 3) uint8
+    picture: Any  # the result of env.render(): text, or (H, W, 3) uint8
     episode: int  # from 1
     step: int  # 0 before the first action
     action: str | None  # the action that led here; None at the start
     total: float  # the return so far
     over: bool = False
-    cut: bool = False  # over, but only because of a time limit
+    cut: bool = False  # over only because of a time limit
 
     @property
     def caption(self) -> str:
@@ -40,7 +40,7 @@ class EpisodeFrame:
 
 
 def play(agent: Any, env: Any, episodes: int, *, seed: int = 0) -> Iterator[EpisodeFrame]:
-    """The frames of episodes in which the agent's current mode acts, each as soon as it is there."""
+    """Yield the frames of episodes played in the agent's current mode, as they come."""
     _check_render_mode(env)
     names = agent.pmdp.action_names
     for episode in range(1, episodes + 1):
@@ -60,7 +60,7 @@ def _check_render_mode(env: Any) -> None:
         raise ModelError("watching needs an environment with a render mode, e.g. render_mode='ansi' or 'rgb_array'")
     if mode not in known:
         what, instead = ("text", "an output .gif") if mode == "ansi" else ("pictures", "no output")
-        raise ModelError(f"{env.spec.id if env.spec else 'this world'} draws no {what}: ask for {instead}")
+        raise ModelError(f"{env.spec.id if env.spec else 'this world'} cannot draw {what}: use {instead}")
 
 
 def _render(env: Any) -> Any:
@@ -82,7 +82,7 @@ def watch(
     fps: float = FPS,
     live: bool = False,
 ) -> dict[str, Any]:
-    """The policy of a run acting: frames as text, drawn in place (``live``), or written as .gif."""
+    """Show the policy of a run in action: frames as text, drawn in place (``live``), or written as .gif."""
     agent.mode = mode
     steps = play(agent, env, episodes, seed=seed)
     frames = list(steps) if output is not None or not live else list(_shown_in_place(steps, fps))
@@ -99,7 +99,7 @@ def watch(
 
 
 def _shown_in_place(frames: Iterator[EpisodeFrame], fps: float) -> Iterator[EpisodeFrame]:
-    """The same frames, each drawn over the one before; the last one stays on the screen."""
+    """The same frames, each drawn over the previous one; the last one stays on the screen."""
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
@@ -107,14 +107,14 @@ def _shown_in_place(frames: Iterator[EpisodeFrame], fps: float) -> Iterator[Epis
     with Live(auto_refresh=False, vertical_overflow="crop") as view:
         for frame in frames:
             picture = Text.from_ansi(str(frame.picture), no_wrap=True, overflow="crop")
-            # the caption stands above the picture, where a low terminal does not cut it
+            # the caption goes above the picture, where a low terminal does not cut it off
             view.update(Group(Text(frame.caption, style="bold", no_wrap=True, overflow="crop"), picture), refresh=True)
             yield frame
             time.sleep(1 / fps)
 
 
 def write_gif(path: Path, frames: Sequence[EpisodeFrame], fps: float = FPS) -> None:
-    """Frames of one size with the caption below; the picture of a plain model grows with its labels."""
+    """Write frames of one size with captions below; the picture of a plain model grows with its labels."""
     try:
         from PIL import Image, ImageDraw, ImageFont
     except ImportError:

@@ -1,1 +1,1 @@
-"""Where data come from: sources of episodes, every step compared with the model, streams that can be stored."""
+"""Sources of data: episodes, checked step by step against the model, in streams that can be stored."""

@@ -1,10 +1,10 @@
-"""`Experience`: everything observed so far; and what a source of episodes is asked for and answers.
+"""`Experience`: everything observed so far; and the requests to and answers from a source of episodes.
 
-What counts as data: every ``step`` is one transition, the truncated or terminal one included; a reset is none.
+Every ``step`` is one transition, also a truncated or terminal one; a reset is none.
 
-`ChanceWatch`: sixteen copies with one seed, or an environment that seeds itself in every reset, make data that look
-sixteen times as certain as they are. So steps are compared with each other (`evidence.repetition`), and Gymnasium's own
-generator after a reset with what it was after the last one.
+`ChanceWatch`: sixteen copies with one seed, or an environment that seeds itself in every reset, make data look
+sixteen times as certain as they are. So steps are compared with each other (`evidence.repetition`), and the state of
+Gymnasium's generator after a reset with that after the last one.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.repetition import EpisodeCodes, RepetitionTest
 from rpl_agent.model import ParametricMDP, Policy
 
-#: Steps after which the watch looks for the first time; then after a quarter more, and before every certificate.
+#: Steps before the first test for repetitions; then after a quarter more, and before every certificate.
 FIRST_LOOK = 64
 
 
 class ChanceWatch:
-    """Looks at all steps of a run.
+    """Tests all steps of a run for repeated chance.
 
     Attributes
     ----------
@@ -41,22 +41,22 @@ class ChanceWatch:
         self.found: str | None = None
 
     def add(self, transition: int, lane: int, begins: bool, tick: int) -> None:
-        """The next step: of which copy, whether an episode begins with it, and its number since the copy was made."""
+        """Add a step: its copy, whether it begins an episode, and its number since the copy was made."""
         self._waiting.append((transition, lane, begins, tick))
         if len(self._waiting) >= max(FIRST_LOOK, self._test.total // 4):
             self.look()
 
     def reset(self, before: Any, after: Any) -> None:
-        """States of the environment's generator before and after a reset without a seed; None: not known.
+        """States of the environment's generator before and after a reset without a seed; None if unknown.
 
-        That it was used in the episode and then is where it was after the last reset has no other explanation.
+        If it was used in the episode and is back where it was after the last reset, the environment reseeds itself.
         """
         if after is not None and after == self._after_reset and before != after:
             self.found = "reset"
         self._after_reset = after
 
     def look(self) -> str | None:
-        """`found`, with all steps so far."""
+        """Test all steps so far and return `found`."""
         if self._waiting and self.found is None:
             transitions, lanes, begins, ticks = (np.array(column) for column in zip(*self._waiting))
             codes = {kind: np.zeros(len(ticks), np.uint64) for kind in ("row", "step", "episode")}
@@ -73,39 +73,39 @@ class ChanceWatch:
 
 
 class Experience:
-    """Everything observed so far: counts with their marks, and the running visit counts the schedules watch."""
+    """Everything observed so far: counts with their marks, and the running visit counts that schedules watch."""
 
     def __init__(self, pmdp: ParametricMDP, counts: Counts | None = None):
         self.pmdp = pmdp
         self.counts = Counts(pmdp, schedule="planned") if counts is None else counts
-        if self.counts.schedule == "geometric":  # of an older run: the windows are the same
+        if self.counts.schedule == "geometric":  # from an older run: the windows are the same
             self.counts.schedule = "planned"
         self.rows = self.counts.row_totals.astype(np.int64)  # (R,)
         self.expressions = self.counts.successes.copy()  # (F,)
-        self.reward_error = 0.0  # how far rewards were off the model's, see `Objective.with_reward_error`
-        self.watch = ChanceWatch(pmdp)  # of environments that are stepped
+        self.reward_error = 0.0  # the largest deviation of rewards from the model, see `Objective.with_reward_error`
+        self.watch = ChanceWatch(pmdp)  # for environments that are stepped
         self._trace: list[int] | None = None
 
     def record(self) -> list[int]:
-        """A list that the transitions of the coming steps are added to, in their order, until the next call."""
+        """A list to which the transitions of the coming steps are appended, in order, until the next call."""
         self._trace = []
         return self._trace
 
     def add_steps(self, transitions: list[int]) -> None:
-        """Transitions (ids) in the order they happened."""
+        """Add transition ids in the order in which they happened."""
         if self._trace is not None:
             self._trace.extend(transitions)
         self.counts.add_transitions(transitions)
 
     def recount(self) -> None:
-        """The running visit counts from the counts, after an error came in between."""
+        """Recompute the running visit counts from the counts, after an error."""
         self.rows[:] = self.counts.row_totals
         self.expressions[:] = self.counts.successes
 
 
 @dataclass
 class SampledBatch:
-    """What one call of `Source.collect` did."""
+    """The result of one call of `Source.collect`."""
 
     episodes: int = 0
     steps: int = 0
@@ -129,9 +129,9 @@ class SampledBatch:
 
 @dataclass(frozen=True)
 class Request:
-    """How much to collect: stop after the first of these.
+    """How much to collect: stop at the first of these limits.
 
-    pause : completed episodes after which to return, episodes_left / steps_left : what the budget still allows.
+    pause : completed episodes after which to return; episodes_left, steps_left : the remaining budget.
     """
 
     policy: Policy
@@ -144,7 +144,7 @@ class Request:
 
 @dataclass
 class StreamState:
-    """How a stream goes on: the simulator's random state, and the first calls of the environment (`EnvSource`)."""
+    """How to continue a stream: the simulator's random state, and the first calls of the environment (`EnvSource`)."""
 
     simulator: list[int] | None = None
     opening: list[tuple[str, Any, str]] = field(default_factory=list)
@@ -154,5 +154,5 @@ class Source(Protocol):
     """A stream of episodes."""
 
     def collect(self, request: Request, done: SampledBatch) -> None:
-        """Collect into ``done``, which stays right if an error ends the collection."""
+        """Collect into ``done``, which stays consistent if an error ends the collection."""
         ...

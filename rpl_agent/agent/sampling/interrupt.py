@@ -1,8 +1,8 @@
 """Ctrl-C: once asks the run to finish, twice stops it at once; no observed step is lost by either.
 
-The second one is raised only while the environment, the planner or a callback works (`interruptible`), where nothing
-that was observed is waiting to be counted. Anywhere else, between a step of the environment and the checkpoint that
-holds it, it waits: the run asks for it (`Interrupt.asked`) as soon as the last step is counted.
+The second is raised only while the environment, the planner or a callback runs (`interruptible`), when no
+observation is waiting to be counted. Anywhere else, between a step of the environment and the checkpoint that
+contains it, it waits: the run checks for it (`Interrupt.asked`) as soon as the last step is counted.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ _calls_environment: set[CodeType] = set()
 
 
 def interruptible(function: Function) -> Function:
-    """A function that may be left at any point: it counts nothing."""
+    """Mark a function that may be aborted at any point, because it counts nothing."""
     _interruptible.add(function.__code__)  # type: ignore[attr-defined]
     return function
 
 
 def calls_environment(function: Function) -> Function:
-    """A function that may be left while foreign code that it called is at work, and at no other point.
+    """Mark a function that may be aborted only while the foreign code that it called is running.
 
-    Once its environment has answered, what was seen is to be counted.
+    Once its environment has answered, the observation has to be counted.
     """
     _calls_environment.add(function.__code__)  # type: ignore[attr-defined]
     return function
 
 
 def _may_leave(frame: FrameType | None) -> bool:
-    """Whether the work that a signal found in ``frame`` may be left there."""
+    """Whether the work that a signal interrupted in ``frame`` may be aborted there."""
     callee = None
     while frame is not None:
-        if frame.f_code is Interrupt._handle.__code__:  # at work for an earlier signal: it counts what that one found
+        if frame.f_code is Interrupt._handle.__code__:  # in an earlier signal's handler: judge by its frame
             callee, frame = None, frame.f_back
             continue
         if frame.f_code in _interruptible:
@@ -51,12 +51,12 @@ def _may_leave(frame: FrameType | None) -> bool:
 class Interrupt:
     """Context manager; ``requested`` becomes true at the first SIGINT, the second raises KeyboardInterrupt.
 
-    Outside the main thread signals cannot be caught: then nothing is installed.
+    Outside the main thread signals cannot be caught, and nothing is installed.
     """
 
     def __init__(self, notify: Callable[[str], None] | None = None):
         self.requested = False
-        self._waiting = False  # a second one that has not been raised yet
+        self._waiting = False  # a second signal that has not been raised yet
         self._notify = notify
         self._previous: Any = None
         self._installed = False
@@ -78,7 +78,7 @@ class Interrupt:
             self._notify("interrupted: certifying what there is, then saving (Ctrl-C again stops at once)")
 
     def asked(self) -> bool:
-        """Whether the run shall finish; raises KeyboardInterrupt if a second Ctrl-C had to wait."""
+        """Whether the run should finish; raises KeyboardInterrupt if a second Ctrl-C had to wait."""
         if self._waiting:
             raise KeyboardInterrupt
         return self.requested

@@ -1,9 +1,9 @@
-"""`StepChecker`: what is seen is compared with what is modelled, step by step, and counted.
+"""`StepChecker`: compares every step with the model and counts it.
 
-Compared are the state after every reset with the model's start, every successor with the graph, every reward with what
-the model pays, every end with the end of the objective, and an action mask, where there is one, with the actions that
-the model has. A contradiction is an error that names the episode, the step, the state, what was expected and what was
-seen; everything before it has been counted.
+Compares the state after every reset with the model's start, every successor with the graph, every reward with what
+the model pays, every end with the end of the objective, and an action mask, if there is one, with the actions of
+the model. A contradiction is an error that names the episode, the step, the state, what was expected and what was
+observed; everything before it has been counted.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Where = Callable[[], str]
 class StepChecker:
     """Checks and records single steps.
 
-    paid : (3, T) least and most that the environment pays for each transition by the model, and by how much that may be
-        missed; None: not compared.
-    reward_error : what the bounds pay where a reward misses the model's by all of that, and so in proportion.
+    paid : (3, T) least and most that the environment pays for each transition by the model, and the tolerance;
+        None to skip the comparison.
+    reward_error : what the bounds pay if a reward deviates by the full tolerance, and in proportion if by less.
     longest : steps after which an episode is cut here.
     """
 
@@ -48,7 +48,7 @@ class StepChecker:
         self._gain = None if self.task.depends_on_parameters else gains(self.pmdp, self.task)
         self._sign = 1.0 if objective.sense is Sense.MAX else -1.0
         self._discount = objective.discount
-        # of `ParametricMDP.solver_step`, asked in every step
+        # of `ParametricMDP.solver_step`, read in every step
         self._solver_steps = self.pmdp.solver_step(0), self.pmdp.solver_steps_per_step
         self._settled: np.ndarray | None = None
         self._ways: dict[tuple[int, int], list[int]] = {}  # transitions from a row to a state
@@ -59,7 +59,7 @@ class StepChecker:
 
     # ------------------------------------------------------------------ choosing
     def use(self, policy: Policy) -> None:
-        """The policy that `choose` draws from; one with a rule per step is deterministic."""
+        """Set the policy that `choose` draws from; one with a rule per step is deterministic."""
         if policy is not self._policy:
             policy.check(self.pmdp)
             stepped = policy.rows is not None and policy.rows.ndim == 2
@@ -68,7 +68,7 @@ class StepChecker:
             self._choices.clear()
 
     def choose(self, state: int, u: float, step: int) -> int:
-        """Row drawn with a uniform number, at a step of the episode."""
+        """Draw a row with a uniform number, at a step of the episode."""
         if self._weights is None:
             assert self._policy is not None and self._policy.rows is not None
             rules, (first, per_step) = self._policy.rows, self._solver_steps
@@ -93,13 +93,13 @@ class StepChecker:
         if not pmdp.has_random_start:
             if state != start:
                 seen, expected = self._name(state), self._name(start)
-                raise DataError(f"{where()}: the environment starts in {seen}, the model in {expected}")
+                raise DataError(f"{where()}: the environment starts in {seen}, but the model in {expected}")
             return state, None
         row = int(pmdp.state_ptr[start])
         t = pmdp.find_transition(row, state)
         if t < 0:
             raise DataError(
-                f"{where()}: the environment starts in {self._name(state)}, the model never; expected one of "
+                f"{where()}: the environment starts in {self._name(state)}, but the model never does; expected one of "
                 f"{self._successors(row)}"
             )
         return state, t
@@ -110,7 +110,7 @@ class StepChecker:
     ) -> tuple[int, int]:  # fmt: skip
         """(successor, transition) of an observed step, number ``step`` (from 0) of its episode.
 
-        One that the model cannot make is an error that names it. An environment may end where the horizon does.
+        A step that the model cannot make is an error that names it. An environment may end where the horizon does.
         """
         action = int(self.pmdp.action[row])
         successor = self._read(
@@ -121,17 +121,17 @@ class StepChecker:
         if terminated and not at_horizon and not self.ends(successor):
             raise DataError(
                 f"{where()}: the environment terminated in {self._name(successor)}, where the objective is not "
-                "decided and the model goes on; label such states as target or avoid, make them absorbing, or pass "
+                "decided and the model continues; label such states as target or avoid, make them absorbing, or pass "
                 "end=... for the state of the model that the end of an episode means"
             )
         return successor, t
 
     def compare_mask(self, state: int, mask: Any, places: np.ndarray, where: Where) -> None:
-        """A mask must not forbid an action by which the model can leave the state.
+        """Check that a mask does not forbid an action by which the model can leave the state.
 
-        Masks also leave out actions that are possible and do nothing, as in Taxi before a wall.
+        Masks may also forbid actions that are possible but do nothing, as in Taxi next to a wall.
 
-        places : (A,) where the mask says whether an action of the model is allowed.
+        places : (A,) index in the mask of each action of the model.
         """
         if mask is None or state in self._masked:
             return
@@ -146,7 +146,7 @@ class StepChecker:
                 )
 
     def _transition(self, row: int, successor: int, reward: float, where: Where) -> int:
-        """The transition that leads from a row to a state and pays this reward."""
+        """The transition from a row to a state that pays this reward."""
         pmdp, ways = self.pmdp, self._ways.get((row, successor))
         if ways is None:
             low, high = int(pmdp.row_ptr[row]), int(pmdp.row_ptr[row + 1])
@@ -159,7 +159,7 @@ class StepChecker:
             self._ways[row, successor] = ways
         if self.paid is None:
             if len(ways) > 1:
-                raise DataError(f"{where()}: only the reward tells which way led here: check_rewards=False cannot work")
+                raise DataError(f"{where()}: only the reward determines the outcome: check_rewards=False cannot work")
             return ways[0]
         for t in ways:
             least, most, tolerance = self.paid[t]
@@ -167,7 +167,7 @@ class StepChecker:
                 return t
             missed = max(least - reward, reward - most)
             if missed <= tolerance:
-                share = 10.0 ** math.ceil(math.log10(missed / tolerance))  # rounded up: it changes seldom
+                share = 10.0 ** math.ceil(math.log10(missed / tolerance))  # rounded up, so that it seldom changes
                 self.experience.reward_error = max(self.experience.reward_error, share * self._reward_error)
                 return t
         expected = " or ".join(
@@ -175,7 +175,7 @@ class StepChecker:
         )
         raise DataError(
             f"{where()}: reward {reward} contradicts the model, which pays {expected} for "
-            f"{pmdp.transition_name(ways[0])}; pass check_rewards=False if that is on purpose"
+            f"{pmdp.transition_name(ways[0])}; pass check_rewards=False if that is intended"
         )
 
     def _read(self, read: Callable[[], int], observation: Any, where: Where) -> int:
@@ -196,7 +196,7 @@ class StepChecker:
 
     # ------------------------------------------------------------------ ends and values
     def ends(self, state: int) -> bool:
-        """Whether nothing that happens after this state can change the objective."""
+        """Whether nothing after this state can change the objective."""
         if self.task.decided[state]:
             return True
         if self._settled is None:
@@ -204,14 +204,14 @@ class StepChecker:
         return bool(self._settled[state])
 
     def is_too_long(self, length: int) -> bool:
-        """Whether an episode that has not ended after this many steps ends here; the first time that is said."""
+        """Whether to cut an episode that has not ended after this many steps; warns the first time."""
         if self._longest is None or length < self._longest:
             return False
         if not self._warned and self.horizon is None:
             self._warned = True
             warnings.warn(
-                f"an episode has not ended after {length:,} steps, and the environment has no TimeLimit: episodes are "
-                "cut here; choose their length with gymnasium.wrappers.TimeLimit, and count the budget in steps: "
+                f"an episode has not ended after {length:,} steps, and the environment has no TimeLimit; episodes are "
+                "cut here; set their length with gymnasium.wrappers.TimeLimit, and give the budget in steps: "
                 'learn(env, budget, unit="steps")',
                 RPLWarning,
                 stacklevel=2,
@@ -219,9 +219,9 @@ class StepChecker:
         return True
 
     def gain(self, t: int, step: int, reward: float) -> float:
-        """What a transition adds to the objective, taken as step number ``step`` (from 0) of a play.
+        """What a transition adds to the objective as step number ``step`` (from 0) of a play.
 
-        reward : what the environment paid, which counts where the model leaves it open.
+        reward : what the environment paid, used if the model leaves it open.
         """
         if self.horizon is not None and step >= self.horizon:
             return 0.0
@@ -229,7 +229,7 @@ class StepChecker:
         return earned * self._discount**step
 
     def count(self, row: int, t: int, limits: Limits) -> bool:
-        """Add to the running visit counts; whether a limit is reached."""
+        """Add to the running visit counts; return whether a limit is reached."""
         rows, expressions = self.experience.rows, self.experience.expressions
         f = self.pmdp.expression[t]
         rows[row] += 1
@@ -244,7 +244,7 @@ class StepChecker:
 def unpack_reset(returned: Any, where: Where) -> tuple[Any, Any]:
     """(observation, info) of ``env.reset()``."""
     if not (isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Mapping)):
-        raise DataError(f"{where()}: reset() must return (observation, info), it returned {_short(returned)}")
+        raise DataError(f"{where()}: reset() must return (observation, info), but returned {_short(returned)}")
     return returned[0], returned[1]
 
 
@@ -253,24 +253,24 @@ def unpack_step(returned: Any, where: Where) -> tuple[Any, ...]:
     if not (isinstance(returned, tuple) and len(returned) == 5):
         count = f"{len(returned)} values" if isinstance(returned, tuple) else type(returned).__name__
         raise DataError(
-            f"{where()}: step() must return (observation, reward, terminated, truncated, info), it returned {count}"
+            f"{where()}: step() must return (observation, reward, terminated, truncated, info), but returned {count}"
             + ("; that is the interface of gym before 0.26" if count == "4 values" else "")
         )
     return returned
 
 
 def number(reward: Any, where: Where) -> float:
-    """A finite reward."""
+    """Check that a reward is finite and return it as a float."""
     plain = isinstance(reward, (int, float, np.number)) or (isinstance(reward, np.ndarray) and reward.ndim == 0)
     if not plain or not math.isfinite(float(reward)):
-        raise DataError(f"{where()}: the reward must be a finite number, it is {_short(reward)}")
+        raise DataError(f"{where()}: the reward must be a finite number, not {_short(reward)}")
     return float(reward)
 
 
 def flag(value: Any, name: str, where: Where) -> bool:
-    """A truth value."""
+    """Check that a value is a bool and return it."""
     if not isinstance(value, (bool, np.bool_)) and not (isinstance(value, (int, np.integer)) and value in (0, 1)):
-        raise DataError(f"{where()}: {name} must be True or False, it is {_short(value)}")
+        raise DataError(f"{where()}: {name} must be True or False, not {_short(value)}")
     return bool(value)
 
 

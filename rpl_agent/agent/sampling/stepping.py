@@ -1,12 +1,12 @@
 """Data from environments that are stepped in Python: one, or the n of a `gymnasium.vector.VectorEnv`.
 
-A single environment is a vector of one that we reset. A vector environment says how it resets. NEXT_STEP (Gymnasium's
-default): the step after a done is a reset, not a transition. SAME_STEP: the step that ends an episode already shows the
-next one's first observation; the last one is in ``final_obs``. DISABLED: we reset. Counting a reset as a transition
-would bias the data and break the guarantee.
+A single environment is a vector of one that we reset. A vector environment declares how it resets. NEXT_STEP
+(Gymnasium's default): the step after a done is a reset, not a transition. SAME_STEP: the step that ends an episode
+already shows the first observation of the next; the last one is in ``final_obs``. DISABLED: we reset. Counting a reset
+as a transition would bias the data and break the guarantee.
 
-Sub-environments run on across calls. An episode is started only if the budget has room for it: a sub-environment
-without an episode still steps (a VectorEnv moves as one) but what it does is not data.
+Sub-environments keep running across calls. An episode starts only if the budget has room for it: a sub-environment
+without an episode still steps (a VectorEnv moves as one), but its steps are not data.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from rpl_agent.errors import ModelError
 from rpl_agent.model.states import canonical
 from rpl_agent.schema import jsonable
 
-#: After the first Ctrl-C an episode may end by itself for this long; then it is cut after the current step.
+#: After the first Ctrl-C an episode may run to its end for this long; then it is cut after the current step.
 GRACE_SECONDS = 2.0
-#: Calls kept of a run's beginning.
+#: Number of calls recorded at the start of a run.
 OPENING = 512
 
 
 class Phase(Enum):
-    """What the next step of a lane is."""
+    """The meaning of the next step of a lane."""
 
-    FRESH = auto()  # the first of an episode that the budget may not have room for
-    ACTIVE = auto()  # one of an episode that counts
-    OUTSIDE = auto()  # one of no episode of ours, until the environment resets itself
-    RESETTING = auto()  # a reset, which NEXT_STEP makes of it
-    OVER = auto()  # none: reset it first
+    FRESH = auto()  # first step of an episode that the budget may not have room for
+    ACTIVE = auto()  # a step of an episode that counts
+    OUTSIDE = auto()  # a step outside our episodes, until the environment resets itself
+    RESETTING = auto()  # a reset (NEXT_STEP)
+    OVER = auto()  # none: needs a reset first
 
 
 @dataclass
@@ -55,17 +55,17 @@ class Lane:
     length: int = 0
     total: float = 0.0
     value: float = 0.0
-    draws: int = 0  # of chance, since it was made
+    draws: int = 0  # random draws since it was made
 
 
 class EnvSource:
-    """Steps n ≥ 1 environments, wrapped as they may be.
+    """Steps n ≥ 1 environments, with any wrappers.
 
     Parameters
     ----------
-    seed : of the first reset only.
-    actions : (A,) the environment's numbers of the model's actions.
-    opening : takes the first calls, (kind, seed or actions, digest of the answer), for `plays_again`.
+    seed : for the first reset only.
+    actions : (A,) the environment's number of each action of the model.
+    opening : receives the first calls, (kind, seed or actions, digest of the answer), for `plays_again`.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class EnvSource:
         self._env, self._checker, self._rng, self._seed = env, checker, rng, seed
         self._numbers = actions[checker.pmdp.action].tolist()  # plain numbers, one per row: looked up in every step
         self._opening = opening
-        self._records = not opening  # the first calls of a run, and no others
+        self._records = not opening  # record the first calls of a run only
         self._single = not is_vector(env)
         space = env.action_space if self._single else env.single_action_space
-        self._places = actions - int(getattr(space, "start", 0))  # in an action mask
+        self._places = actions - int(getattr(space, "start", 0))  # index in an action mask
         self._mode = "DISABLED" if self._single else _autoreset_mode(env)
         self._lanes = [Lane() for _ in range(1 if self._single else int(env.num_envs))]
         self._wheres = [partial(self._where, i) for i in range(len(self._lanes))]
@@ -88,7 +88,7 @@ class EnvSource:
 
     def collect(self, request: Request, done: SampledBatch) -> None:
         self._checker.use(request.policy)
-        if self._single:  # whoever owns it may have used it meanwhile
+        if self._single:  # its owner may have used it meanwhile
             self._begun = False
         seen: list[int] = []
         deadline = None
@@ -103,7 +103,7 @@ class EnvSource:
                 if done.interrupted or (done.due and done.episodes > ended):
                     break
         except BaseException:
-            self._begun = False  # nobody knows where it stands
+            self._begun = False  # its state is unknown
             raise
         finally:
             if seen:
@@ -111,13 +111,13 @@ class EnvSource:
 
     # ------------------------------------------------------------------ beginning episodes
     def _start(self, request: Request, episodes_left: int, seen: list[int]) -> None:
-        """Reset what has to be, and start episodes while the budget has room."""
+        """Reset where necessary, and start episodes while the budget has room."""
         waiting = (Phase.OVER, Phase.OUTSIDE)
         if not self._begun or all(lane.phase in waiting for lane in self._lanes):
             self._reset({} if self._seed is None else {"seed": self._seed}, range(len(self._lanes)))
             self._begun = True
         elif over := [i for i, lane in enumerate(self._lanes) if lane.phase is Phase.OVER]:
-            self._records = False  # such a reset cannot be played again
+            self._records = False  # such a reset cannot be replayed
             self._reset({"options": {"reset_mask": np.isin(np.arange(len(self._lanes)), over)}}, over)
         room = episodes_left - sum(lane.phase is Phase.ACTIVE for lane in self._lanes)
         checker = self._checker
@@ -186,7 +186,7 @@ class EnvSource:
         self, i: int, row: int, observation: Any, reward: float, ends: tuple[bool, bool], request: Request,
         done: SampledBatch, seen: list[int],
     ) -> None:  # fmt: skip
-        """One transition of a lane; it counts if it belongs to an episode of ours."""
+        """Process one transition of a lane; it counts if it belongs to one of our episodes."""
         checker, lane, (terminated, truncated) = self._checker, self._lanes[i], ends
         lane.state, t = checker.follow(
             lane.state,
@@ -227,7 +227,7 @@ class EnvSource:
         return observations[i]
 
     def _mask(self, i: int) -> Any:
-        """Gymnasium's action mask, all that we read of an ``info`` ourselves; None where there is none."""
+        """Gymnasium's action mask, the only part of ``info`` that we read; None if there is none."""
         if not isinstance(self._info, Mapping) or "action_mask" not in self._info:
             return None
         if self._single:
@@ -251,13 +251,13 @@ class EnvSource:
 
 @calls_environment
 def _answer(method: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
-    """What an environment answers, and nothing else: what comes after it may not be left."""
+    """Call the environment and nothing else: what follows must not be aborted."""
     return method(*arguments, **keywords)
 
 
 @interruptible
 def plays_again(env: Any, calls: list[Any], seed: int) -> bool:
-    """Whether an environment answers recorded calls as it did, with another seed; stops at the first difference."""
+    """Whether an environment repeats recorded answers with another seed; stops at the first difference."""
     single = not is_vector(env)
     for k, (kind, value, expected) in enumerate(calls):
         if kind == "reset":
@@ -271,15 +271,15 @@ def plays_again(env: Any, calls: list[Any], seed: int) -> bool:
 
 
 def _digest(kind: str, returned: Any) -> str:
-    """A short fingerprint of what was observed: never of ``info``."""
+    """A short digest of an observation; never includes ``info``."""
     seen = returned
-    if isinstance(returned, tuple):  # the reader sorts out improper answers
+    if isinstance(returned, tuple):  # improper answers are reported by the reader
         seen = returned[:1] if kind == "reset" else (returned[0], returned[2:4])
     return hashlib.blake2b(repr(canonical(seen)).encode(), digest_size=8).hexdigest()
 
 
 def generator_state(env: Any) -> Any:
-    """Of Gymnasium's own generator, as JSON; None where there is none."""
+    """The state of Gymnasium's own generator, as JSON; None if there is none."""
     generator = getattr(getattr(env, "unwrapped", env), "np_random", None)
     return jsonable(generator.bit_generator.state) if isinstance(generator, np.random.Generator) else None
 
@@ -290,6 +290,6 @@ def _autoreset_mode(env: Any) -> str:
     if name not in ("NEXT_STEP", "SAME_STEP", "DISABLED"):
         raise ModelError(
             "the vector environment does not say how it resets (metadata['autoreset_mode']): "
-            "resets cannot be told from transitions"
+            "resets cannot be distinguished from transitions"
         )
     return str(name)

@@ -1,16 +1,16 @@
-"""`Stream`: the episodes of a run, and how they go on after a checkpoint without chance being drawn twice.
+"""`Stream`: the episodes of a run, and how to continue them after a checkpoint without repeating chance.
 
 Episodes come from the compiled simulator of our own environments (`SimulatorSource`) or from environments that are
-stepped (`EnvSource`), with the same law. Either adds to one `Experience`, so that whatever was observed before an error
-or an interrupt is kept. Observed are states, actions and rewards: never the true probabilities.
+stepped (`EnvSource`), with the same law. Both add to one `Experience`, so that everything observed before an error
+or an interrupt is kept. They observe states, actions and rewards: never the true probabilities.
 
-The guarantee is about independent samples. A stored run may go on in three ways:
+The guarantee requires independent samples. A stored run can continue in three ways:
 
-- **exact.** The compiled simulator's random state is restored, and the run goes on bit for bit.
+- **exact.** The compiled simulator's random state is restored, and the run continues bit for bit.
 - **sound.** An environment is reset with a seed that was never used before. The law is the same, the bits are not,
   and a warning says so.
-- **refused.** The environment ignores ``reset(seed=...)`` and, made again, repeats the first calls of the run: going on
-  would count the same chance twice. A new environment given to an agent that has learned is looked at in the same way.
+- **refused.** The environment ignores ``reset(seed=...)`` and, made again, repeats the first calls of the run:
+  continuing would count the same chance twice. A new environment for an agent that has learned is tested likewise.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rpl_agent.errors import DataError, ModelError, RPLWarning
 from rpl_agent.model import Objective, Sense, Simulator
 from rpl_agent.model.simulate import seed_state
 
-#: Steps of one call of the compiled simulator, so that interrupts and the live view wait a fraction of a second.
+#: Steps per call of the compiled simulator, so that interrupts and the live view wait a fraction of a second.
 CHUNK_STEPS = 200_000
 
 
@@ -56,7 +56,7 @@ class SimulatorSource:
         limits, experience, simulator = request.limits, self._experience, self.simulator
         while done.episodes < min(request.pause, request.episodes_left) and done.steps < request.steps_left:
             left = request.steps_left - done.steps
-            # growing with the data, so that marks fall due close to where the geometric schedule wants them
+            # growing with the data, so that marks are due close to the geometric schedule
             chunk = max(1, min(CHUNK_STEPS, left, 1 + experience.counts.total // 8) // self._max_steps)
             simulator.max_steps = min(self._max_steps, left)
             episodes = int(min(chunk, request.pause - done.episodes, request.episodes_left - done.episodes))
@@ -87,14 +87,14 @@ class SimulatorSource:
 
 
 def set_generator(generator: np.random.Generator, state: Any) -> None:
-    """Go on with a stored state; only one of the same kind of generator is accepted."""
+    """Restore a stored state; accepts only the same kind of generator."""
     try:
         generator.bit_generator.state = state
     except (TypeError, ValueError, KeyError, OverflowError) as error:
         raise DataError(f"the checkpoint's random state does not fit: {error}") from None
 
 
-#: Recorded calls that carry fewer bits of chance than this show nothing: they could agree by accident.
+#: Recorded calls with fewer bits of chance than this prove nothing: they could agree by accident.
 MIN_BITS = 30.0
 
 
@@ -116,9 +116,9 @@ class Stream:
 
     Parameters
     ----------
-    fresh_seed : gives a seed that was never used before.
-    opening : the first calls of the run (see `EnvSource`); empty where it begins.
-    stored : the state of an earlier stream to go on from.
+    fresh_seed : returns a seed that was never used before.
+    opening : the first calls of the run (see `EnvSource`); empty at its start.
+    stored : the state of an earlier stream to continue.
     """
 
     def __init__(
@@ -135,13 +135,13 @@ class Stream:
             self.simulator.state = seed_state(seed) if words is None else _random_state(words)
         elif stored is not None and experience.counts.total:
             _warn(
-                "the environment goes on with a fresh seed, because its state cannot be restored: the certificate "
-                "stays right, but the run is not bit for bit what it would have been without the interruption"
+                "the environment continues with a fresh seed, because its state cannot be restored: the certificate "
+                "remains valid, but the run is not bit for bit what it would have been without the interruption"
             )
 
     @property
     def simulator(self) -> Simulator | None:
-        """The compiled simulator, for learners with loops of their own; None where there is none."""
+        """The compiled simulator, for learners with their own loops; None if there is none."""
         return self._source.simulator if isinstance(self._source, SimulatorSource) else None
 
     def collect(self, request: Request, done: SampledBatch) -> None:
@@ -155,20 +155,20 @@ class Stream:
         try:
             if not plays_again(self._world.env, self.opening, seed):
                 return
-        except Exception:  # an environment may refuse an action in a state it was not in then: so it differs
+        except Exception:  # an environment may refuse an action that was possible then: so it differs
             return
         if self._bits() >= MIN_BITS:
             raise ModelError(
                 "this environment ignores reset(seed=...) and begins with the same random numbers whenever it is made: "
-                "going on would count the same chance twice; let reset(seed=...) seed its generator"
+                "continuing would count the same chance twice; make reset(seed=...) seed its generator"
             )
         _warn(
-            "the first episodes carry too little chance to tell whether this environment repeats them: the certificate "
+            "the first episodes have too little randomness to show if this environment repeats them: the certificate "
             "holds only if reset(seed=...) gives it new random numbers"
         )
 
     def _bits(self) -> float:
-        """Chance in the first calls: steps times the mean entropy of a step, by the frequencies seen."""
+        """Bits of chance in the first calls: steps times the mean entropy of a step, by observed frequencies."""
         counts = self._experience.counts
         seen = counts.transitions > 0
         if not seen.any():

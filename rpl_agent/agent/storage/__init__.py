@@ -1,1 +1,1 @@
-"""What a run keeps: checkpoints, the state in them, run folders."""
+"""Storage of runs: checkpoints, their contents, run folders."""

@@ -1,16 +1,16 @@
 """Files of a run, one format for Python and the command line.
 
-A run folder has ``run.json`` (which world, so that it can be made again), ``checkpoint.zip`` and the one before it,
-``certificate.json``, ``progress.csv`` and the TensorBoard events. A folder of `rpl train` appears whole, with its first
-checkpoint in it. A checkpoint is one zip of JSON and npz (no pickle), written atomically, checked when read:
+A run folder has ``run.json`` (how to remake the world), ``checkpoint.zip`` and its predecessor,
+``certificate.json``, ``progress.csv`` and the TensorBoard events. A folder of `rpl train` appears complete, with its
+first checkpoint. A checkpoint is one zip of JSON and npz (no pickle), written atomically and checked when read:
 
     manifest.json   format, version, sha256 of the other members
     state.json      counters, settings, random states, certificate
     arrays.npz      counts and their marks, policies, warm starts
 
-Writing: a temporary file beside the target is flushed to disk and then renamed onto it; the file that was there stays
-as ``NAME.previous``. Whenever the process dies, at least one whole checkpoint exists. Reading: a file that is cut,
-damaged or not ours is a `CheckpointError`; `read_latest` then falls back to the previous one.
+Writing: a temporary file beside the target is flushed to disk and then renamed onto it; the old file is kept
+as ``NAME.previous``. Whenever the process dies, at least one complete checkpoint exists. Reading: a truncated,
+damaged or foreign file raises `CheckpointError`; `read_latest` then falls back to the previous one.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ CHECKPOINT = "checkpoint.zip"
 
 @dataclass(frozen=True)
 class StoredRun:
-    """run.json; ``source`` has options of the command line, which checks them, or id and keywords of an environment."""
+    """run.json; ``source`` has command-line options, which the CLI checks, or id and keywords of an environment."""
 
     source: dict[str, Any]
     seed: schema.Natural
 
 
 def write_text(path: Path, text: str) -> None:
-    """The file appears whole or not at all."""
+    """Write a file atomically."""
     temporary = path.with_name(path.name + ".part")
     try:
         temporary.write_text(text, newline="")
@@ -63,7 +63,7 @@ def write_run(folder: Path, source: Mapping[str, Any], seed: int) -> None:
 
 
 def read_source(folder: str | Path) -> dict[str, Any]:
-    """How the world of a run was made; empty where it was made in Python and has no registered id."""
+    """How the world of a run was made; empty if it was made in Python without a registered id."""
     path = Path(folder) / "run.json"
     if not path.is_file():
         raise FileNotFoundError(f"{folder} is not a run folder: it has no run.json")
@@ -75,9 +75,9 @@ def read_source(folder: str | Path) -> dict[str, Any]:
 
 
 def new_folder(log_dir: Path, name: str | None, model: str, fill: Callable[[Path], None]) -> Path:
-    """A new folder that ``fill`` has put files into; it appears at once with all of them, or not at all.
+    """Create a new folder filled by ``fill``; it appears with all of its files, or not at all.
 
-    Without a name it is the model's with the next unused number.
+    Its default name is the model's with the next unused number.
     """
     if name is not None and (log_dir / name).resolve().parent != log_dir.resolve():
         raise ModelError(f"the run's name {name!r} must be a plain folder name")
@@ -101,7 +101,7 @@ def new_folder(log_dir: Path, name: str | None, model: str, fill: Callable[[Path
 
 
 def _rename(folder: Path, to: Path) -> bool:
-    """Whether the name was free (an empty folder, which an interrupted start leaves, is free)."""
+    """Rename a folder; return whether the name was free (an empty folder, left by an interrupted start, is free)."""
     if to.is_dir() and any(to.iterdir()):
         return False
     try:
@@ -109,7 +109,7 @@ def _rename(folder: Path, to: Path) -> bool:
     except (FileExistsError, NotADirectoryError):
         return False
     except OSError as error:
-        if to.exists():  # not empty any more: another process was faster
+        if to.exists():  # no longer empty: another process was faster
             return False
         raise ModelError(f"{to} cannot be made: {error.strerror or error}") from error
     return True
@@ -134,14 +134,14 @@ def next_folder(parent: str | os.PathLike, name: str) -> Path:
 FORMAT = "rpl-agent-checkpoint"
 VERSION = 2
 _MEMBERS = ("manifest.json", "state.json", "arrays.npz")
-#: No honest checkpoint is larger (10^8 transitions fit); stops archives made to fill the memory.
+#: No genuine checkpoint is larger (10^8 transitions fit); stops archives made to fill the memory.
 MAX_BYTES = 8 << 30
-#: What broken or hostile archives make zipfile, json and numpy raise.
+#: Exceptions that broken or hostile archives raise in zipfile, json and numpy.
 UNREADABLE = (
     OSError, EOFError, zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, ValueError, KeyError, AttributeError,
     TypeError, NotImplementedError, RuntimeError, MemoryError,
 )  # fmt: skip
-#: Deflate cannot expand honest arrays much further than runs of zeros do.
+#: Deflate cannot expand genuine arrays much further than runs of zeros.
 MAX_RATIO = 1100
 
 
@@ -160,7 +160,7 @@ def write(path: str | os.PathLike, state: dict[str, Any], arrays: dict[str, np.n
     try:
         _write(path, blob)
     except OSError as error:
-        kept = "; the last one stays good" if path.is_file() else ""
+        kept = "; the last one remains valid" if path.is_file() else ""
         raise CheckpointError(f"{path} could not be written: {error.strerror or error}{kept}") from error
 
 
@@ -173,7 +173,7 @@ def _write(path: Path, blob: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.chmod(name, 0o644)  # mkstemp makes it private; a checkpoint is as readable as the logs beside it
-        with suppress(CheckpointError):  # never let a damaged file take the place of a good previous one
+        with suppress(CheckpointError):  # never replace a good previous file by a damaged one
             read(path)
             _keep_previous(path)
         os.replace(name, path)
@@ -202,7 +202,7 @@ def pack(state: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
 
 
 def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """State and arrays of a checkpoint; `CheckpointError` says what is wrong with a bad one."""
+    """State and arrays of a checkpoint; raises `CheckpointError` with the reason if it is bad."""
     path = Path(path)
     if not path.is_file():
         raise CheckpointError(f"no checkpoint at {path}")
@@ -230,7 +230,7 @@ def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]
 
 
 def read_latest(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The newest whole checkpoint: ``path`` or, with a warning, the one before it."""
+    """The newest complete checkpoint: ``path`` or, with a warning, its predecessor."""
     path = Path(path)
     try:
         return read(path)
@@ -254,21 +254,21 @@ def _read_members(archive: zipfile.ZipFile, path: Path) -> dict[str, bytes]:
 
 
 def _keep_previous(path: Path) -> None:
-    """``path`` also becomes the previous file, without a moment at which ``path`` is missing."""
+    """Also make ``path`` the previous file; ``path`` exists at all times."""
     older = previous_path(path)
     link = path.with_name(path.name + ".link")
     try:
         link.unlink(missing_ok=True)
         os.link(path, link)
         os.replace(link, older)
-    except OSError:  # a file system without hard links: the previous file is found by read_latest
+    except OSError:  # no hard links on this file system: read_latest finds the previous file
         os.replace(path, older)
 
 
 def _sync_folder(folder: Path) -> None:
     try:
         handle = os.open(folder, os.O_RDONLY)
-    except OSError:  # folders cannot be opened on every system
+    except OSError:  # not every system can open folders
         return
     try:
         os.fsync(handle)

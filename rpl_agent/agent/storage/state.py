@@ -1,11 +1,11 @@
-"""What a checkpoint of a session holds, and how a session is made from one.
+"""The contents of a session's checkpoint, and how to restore a session from it.
 
-Everything that decides the rest of a run is here: counts with their marks, the sampling policy and its limits, random
-states, and the warm starts (which decide the last digits of a solution, hence possibly a policy).
+It has everything that determines the rest of a run: counts with their marks, the sampling policy and its limits, random
+states, and the warm starts (which affect the last digits of a solution, hence possibly a policy).
 
-The model is stored as plain data and arrays, so that a run is read without an environment. Numbers stay exact:
+The model is stored as plain data and arrays, so that a run can be read without an environment. Numbers stay exact:
 coefficients are integers, floats keep every bit. States and actions that are not plain data (numbers, strings, tuples,
-named tuples) keep their text: such a model answers every question about itself, but no observation finds its state.
+named tuples) keep their text: such a model answers queries about itself, but cannot find the state of an observation.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class OpaqueValue:
-    """A state or an action of which only the text is known."""
+    """A state or an action of which only the text was stored."""
 
     text: str
 
@@ -64,12 +64,12 @@ def model_to_data(pmdp: ParametricMDP) -> tuple[dict[str, Any], Arrays]:
     parts = {f.name: getattr(pmdp, f.name) for f in fields(pmdp)}
     for name in ("state_values", "own_actions"):
         parts[name] = None if parts[name] is None else [_key(value) for value in parts[name]]
-    order = list(pmdp.variables)  # objects in files have none
+    order = list(pmdp.variables)  # objects in files have no order
     return jsonable(parts, arrays) | {"hash": pmdp.content_hash, "order": order}, arrays
 
 
 def model_from_data(data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> ParametricMDP:
-    """The model that `model_to_data` was given; anything else is an error."""
+    """Inverse of `model_to_data`; raises DataError for anything else."""
     place = "the stored model is not readable"
 
     def table(value: Any) -> ExpressionTable:
@@ -93,7 +93,7 @@ def model_from_data(data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -
 
 # ---------------------------------------------------------------------- values of states and keys of actions
 def _key(value: Any) -> Any:
-    """Plain data for a value: what is no number or text is a list that begins with its kind."""
+    """Plain data for a value: anything but a number or string becomes a list that starts with its kind."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is START:
@@ -133,15 +133,15 @@ def _named(name: str, fields: Sequence[str]) -> Any:
     return namedtuple(name, fields)
 
 
-#: Arrays of the model have names that begin so.
+#: Prefix of the model's arrays.
 MODEL = "model."
-#: Arrays of counts that are not whole numbers.
+#: Arrays of counts that are not integers.
 _FLOATS = ("mark_weights", "mark_progress")
 
 
 @dataclass
 class Settings:
-    """The agent's own."""
+    """The agent's own settings."""
 
     weight: Share
     compiled: bool
@@ -167,7 +167,7 @@ class StoredCounts:
 
 @dataclass
 class StoredSolution:
-    """What a warm start needs of a `Solution`; it carries no evidence (its problem is gone)."""
+    """The part of a `Solution` that a warm start needs; it is not evidence (its problem is gone)."""
 
     lower: float
     upper: float
@@ -220,7 +220,7 @@ def capture(
 
 
 def _taken(kind: Any, source: Any) -> Any:
-    """The attributes of one object as a dataclass that has some of them."""
+    """Copy attributes of an object into a dataclass that has some of them."""
     return kind(**{f.name: getattr(source, f.name) for f in fields(kind)})
 
 
@@ -229,12 +229,12 @@ def _counts(counts: Counts) -> StoredCounts:
 
 
 def read_state(state: dict[str, Any], arrays: dict[str, np.ndarray]) -> SessionState:
-    """A stored state, checked before anything is made from it."""
+    """A stored state, checked before anything is built from it."""
     return read(state, SessionState, "the checkpoint", arrays, CheckpointError)
 
 
 def stored_model(state: dict[str, Any], arrays: dict[str, np.ndarray]) -> ParametricMDP:
-    """The model that a checkpoint holds."""
+    """The model in a checkpoint."""
     data = state.get("model")
     if not isinstance(data, dict):
         raise CheckpointError("the checkpoint holds no model")
@@ -253,10 +253,10 @@ def agent_arguments(stored: SessionState, schedule: Schedule | None) -> dict[str
 
 
 def restore(session: Session, stored: SessionState) -> None:
-    """Put a stored state into a session whose model is fixed."""
+    """Load a stored state into a session whose model is fixed."""
     if stored.model.get("hash") != session.pmdp.content_hash:
         name = stored.model.get("name")
-        raise CheckpointError(f"the checkpoint belongs to the model {name!r} and not to this {session.pmdp!r}")
+        raise CheckpointError(f"the checkpoint belongs to the model {name!r}, not to {session.pmdp!r}")
     try:
         _restore(session, stored)
     except (ModelError, DataError):
@@ -293,7 +293,7 @@ def _restored(stored: StoredCounts, pmdp: ParametricMDP) -> Counts:
 
 
 def _check(stored: SessionState, pmdp: ParametricMDP) -> None:
-    """Policies, values and limits must be those of the model."""
+    """Check that policies, values and limits fit the model."""
     session, planner, solutions = stored.session, stored.planner, stored.solutions.values()
     carriers = (session.certificate, planner.optimistic, *solutions)
     for policy in (session.sampling, session.informative, *(c.policy for c in carriers if c is not None)):

@@ -1,1 +1,1 @@
-"""What is known of an environment: its model, actions, observations, rewards and time limit."""
+"""Facts about an environment: its model, actions, observations, rewards and time limit."""

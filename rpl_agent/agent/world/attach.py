@@ -1,19 +1,19 @@
-"""From an environment to what the agent may use of it: the model, the objective, a source of data.
+"""From an environment to what the agent may use: the model, the objective, a source of data.
 
-Read from an environment are: its ``pmdp``, ``objective``, ``observation_to_state`` and ``simulator`` attributes, its
-spaces, its wrappers and its spec. True parameters, the numbers in kernels (``P``) and ``info`` are never touched.
+Reads only these from an environment: its ``pmdp``, ``objective``, ``observation_to_state`` and ``simulator``
+attributes, its spaces, its wrappers and its spec. Never the true parameters, numbers in kernels (``P``) or ``info``.
 
-Which action of the environment an action of the model is, is found in this order:
+The action of the environment for an action of the model is found in this order:
 
-1. what the user says (``action_to_env={"left": 0, …}``);
-2. an environment that names the model, or is known by its rules, has its actions in the model's order;
-3. actions of the model that are whole numbers are the numbers of the action space, its ``start`` included;
+1. the user's mapping (``action_to_env={"left": 0, …}``);
+2. an environment that provides the model, or is known by its rules, has its actions in the model's order;
+3. actions of the model that are integers are the numbers of the action space, including its ``start``;
 4. an environment that names its actions (an attribute ``action_names`` or ``action_meanings``, or ALE's
    ``get_action_meanings()``) has the model's under the same names, whatever their order;
 5. otherwise the n-th action of the space is the n-th of the model, if the model has an order: given by
    ``build(action_names=[...])``, or the only one that fits the orders in which all states list their actions.
 
-Anything else is refused: a permutation of actions that stays inside the graph would be seen by statistics alone.
+Anything else is refused: a permutation of actions that stays within the graph could be detected by statistics only.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from rpl_agent.model.building.builder import whole_numbers
 
 #: A user's mapping: action of the model (as it was written, or its name) -> its number in the environment.
 ActionToEnv = Mapping[Any, int]
-#: Where environments name their actions.
+#: Attributes in which environments name their actions.
 NAMED_BY = ("action_names", "action_meanings", "get_action_meanings")
 
 
@@ -65,8 +65,8 @@ def match_actions(env: Any, inner: Any, pmdp: ParametricMDP, own: bool, given: A
 
     Parameters
     ----------
-    inner : the environment, or one that represents a vector of them.
-    own : whether the model belongs to the environment (it names it, or is known by its rules).
+    inner : the environment, or one representing a vector of them.
+    own : whether the model belongs to the environment (which provides it, or is known by its rules).
     """
     space, name = _space(env), name_of(env)
     low, high = int(space.start), int(space.start + space.n)
@@ -77,7 +77,7 @@ def match_actions(env: Any, inner: Any, pmdp: ParametricMDP, own: bool, given: A
         bad = [n for n in numbers if not low <= n < high]
         if bad:
             raise ModelError(
-                f"the model has the action {bad[0]}, the action space of {name} the numbers {low} to {high - 1}: use "
+                f"the model has the action {bad[0]}, but the action space of {name} is {low} to {high - 1}: use "
                 "its numbers, or pass action_to_env={name: number}"
             )
         return np.array(numbers, dtype=np.int64)
@@ -86,19 +86,19 @@ def match_actions(env: Any, inner: Any, pmdp: ParametricMDP, own: bool, given: A
         return low + called
     if space.n != pmdp.num_actions:
         raise ModelError(
-            f"the action space of {name} is {space}, the model has {pmdp.num_actions} actions "
+            f"the action space of {name} is {space}, but the model has {pmdp.num_actions} actions "
             f"{pmdp.action_names[:8]}: it must be Discrete({pmdp.num_actions}), or pass action_to_env={{name: number}}"
         )
     if not own and not pmdp.actions_ordered:
         raise ModelError(
-            f"which action of {name} is which of {pmdp.action_names[:8]}? The model's states do not list them in one "
-            "order: pass action_names=[...] to build, in the order of the action space, or action_to_env={name: number}"
+            f"cannot match actions of {name} to {pmdp.action_names[:8]}: the model's states do not list them in one "
+            "order. Pass action_names=[...] to build, in the action space's order, or action_to_env={name: number}"
         )
     return np.arange(low, high, dtype=np.int64)
 
 
 def _space(env: Any) -> Any:
-    """The action space, which must be a finite list of actions."""
+    """The action space, which must be finite."""
     from gymnasium.spaces import Discrete
 
     space = env.single_action_space if is_vector(env) else env.action_space
@@ -123,14 +123,14 @@ def _given(pmdp: ParametricMDP, given: ActionToEnv, low: int, high: int, name: s
 
 
 def _number_names(names: Sequence[str]) -> list[int] | None:
-    """Names that are whole numbers, all of them; None otherwise."""
+    """Names that are integers, if all are; None otherwise."""
     if not names or not all(n.removeprefix("-").isdecimal() and str(int(n)) == n for n in names):
         return None
     return [int(n) for n in names]
 
 
 def _names(env: Any, inner: Any, pmdp: ParametricMDP) -> np.ndarray | None:
-    """(A,) places of the model's actions among the names that the environment gives its own; None: it gives none."""
+    """(A,) indices of the model's actions among the environment's action names; None if it has none."""
     from rpl_envs.toy import known_actions
 
     declared, source = _declared(inner)
@@ -142,10 +142,10 @@ def _names(env: Any, inner: Any, pmdp: ParametricMDP) -> np.ndarray | None:
     place = {_plain(action): i for i, action in enumerate(declared)}
     missing = [action for action in pmdp.action_names if _plain(action) not in place]
     if missing and not binding and len(missing) == pmdp.num_actions:
-        return None  # somebody's own names for the actions of a world that does not name them itself
+        return None  # the user's own names for the actions of a world that does not name them
     if missing or len(place) < len(declared):
         raise ModelError(
-            f"{name_of(env)} calls its actions {declared[:8]}, the model {pmdp.action_names[:8]}: use its "
+            f"{name_of(env)} calls its actions {declared[:8]}, but the model {pmdp.action_names[:8]}: use its "
             "names, or pass action_to_env={name: number}"
         )
     wrapper = changing_wrapper(env, inner, source, "Action")
@@ -158,7 +158,7 @@ def _names(env: Any, inner: Any, pmdp: ParametricMDP) -> np.ndarray | None:
 
 
 def _declared(inner: Any) -> tuple[tuple[str, ...] | None, str | None]:
-    """The names that an environment gives its actions, in their order, and the attribute that says so."""
+    """The environment's action names in order, and the attribute that has them."""
     for source in NAMED_BY:
         names = attribute(inner, source)
         names = names() if callable(names) else names
@@ -174,7 +174,7 @@ def _plain(name: str) -> str:
     return name.strip().casefold()
 
 
-#: Wrappers that change nothing about the law of an episode (TimeLimit's length is taken over).
+#: Wrappers that do not change the law of an episode (TimeLimit's length is taken over).
 TRANSPARENT = ("TimeLimit", "OrderEnforcing", "PassiveEnvChecker")
 
 
@@ -186,16 +186,16 @@ class Attachment:
     pmdp: ParametricMDP
     objective: Objective
     is_vector: bool
-    spec: dict[str, Any] | None  # how to make the environment again, as JSON
+    spec: dict[str, Any] | None  # how to remake the environment, as JSON
     paid: np.ndarray | None  # (3, T) least and most that a transition pays, and a tolerance; None: not compared
     reader: StateReader  # from observations to states
     actions: np.ndarray  # (A,) the environment's number of each action of the model
     compiled: bool
     limit: int | None = None  # steps after which episodes are cut
-    longest: int | None = None  # steps after which we cut them, where there is no such limit
+    longest: int | None = None  # steps after which we cut them, if there is no such limit
     cuts: bool = False  # whether that can happen before the objective is decided
-    reward_error: float = 0.0  # what bounds pay where rewards miss the model's by the tolerance
-    method: tuple[str, str] | None = None  # (confidence, relaxation) that suits it better than the defaults
+    reward_error: float = 0.0  # what bounds pay if rewards deviate by the tolerance
+    method: tuple[str, str] | None = None  # (confidence, relaxation) better suited than the defaults
 
 
 def attach(
@@ -213,9 +213,9 @@ def attach(
 ) -> Attachment:
     """Check an environment against the model; errors say what to pass.
 
-    The model is what is given (``pmdp``), the environment's own, or else the one that was ``learned`` so far.
+    The model is the given one (``pmdp``), the environment's own, or else the one ``learned`` so far.
 
-    Rewards are compared by default where the objective is about rewards, and where the environment names model and
+    By default rewards are compared if the objective is about rewards, or if the environment provides model and
     objective itself: then it promises `model_rewards`.
     """
     require_environment(env)
@@ -239,7 +239,7 @@ def attach(
         actions = match_actions(env, inner, model, is_own or binding is not None, action_to_env)
     over = None if end is None else model.state_index(end)
     if is_vector(env) and "info" in asked_of(state_of):
-        raise ModelError("observation_to_state sees the info of single environments only, not of a vector of them")
+        raise ModelError("observation_to_state receives info from single environments only, not from a vector")
     if state_of is None and binding is None:
         check_observations(env, model, over)
     fast = compiled and not is_vector(env) and simulator is not None
@@ -261,7 +261,7 @@ def attach(
 
 
 def _bound(env: Any, inner: Any, pmdp: ParametricMDP | None) -> Binding | None:
-    """The model of an environment that is known by its rules or its table; None if there is none, or not this one."""
+    """The model of an environment known by its rules or its table; None if there is none, or not this one."""
     from rpl_envs.toy import bind
 
     binding = bind(inner)
@@ -272,9 +272,9 @@ def _bound(env: Any, inner: Any, pmdp: ParametricMDP | None) -> Binding | None:
 
 
 def _refuse_changes(env: Any, inner: Any, owner: str | None, mapped: bool) -> None:
-    """Refuse wrappers around the environment that a model is about if they change what is seen or done.
+    """Refuse wrappers around the model's environment that change observations or actions.
 
-    Observations that the user maps (``mapped``) are the user's business.
+    Observations that the user maps (``mapped``) are the user's responsibility.
     """
     seen = None if mapped else changing_wrapper(env, inner, owner, "Observation")
     if seen is not None:
@@ -290,7 +290,7 @@ def _refuse_changes(env: Any, inner: Any, owner: str | None, mapped: bool) -> No
         )
 
 
-#: What to write for an environment without a model.
+#: Suggestion for an environment without a model.
 FIRST_MODEL = """
     def rows(s):                                # {action: {successor: probability}}; the action is the env's number
         return {0: {s + 1: "p", s: "1-p"}, 1: {s: 1}} if s < 5 else {0: {s: 1}}
@@ -304,9 +304,9 @@ def _nothing_known(env: Any) -> str:
     dtype = getattr(space, "dtype", None)
     continuous = dtype is not None and np.issubdtype(dtype, np.floating)
     return (
-        f"nothing is known about the structure of {name_of(env)}: it has no attribute 'pmdp', no table P and is none "
-        "of Gymnasium's toy_text worlds. A structure is which states and actions there are, where they may lead, and "
-        "which probabilities are the same unknown. Write it, for example\n"
+        f"the structure of {name_of(env)} is unknown: it has no attribute 'pmdp', no table P and is not one "
+        "of Gymnasium's toy_text worlds. A structure says which states and actions exist, where they may lead, and "
+        "which probabilities are the same unknown. Write it, for example,\n"
         + FIRST_MODEL
         + "or in the PRISM language"
         + (f"; {space} is continuous, and only finitely many states can be certified" if continuous else "")
@@ -325,20 +325,20 @@ def _payments(model: ParametricMDP, goal: Objective, binding: Binding | None) ->
 def _question(
     env: Any, model: ParametricMDP, goal: Any, binding: Binding | None, horizon: int | str | None, limit: int | None
 ) -> Objective:
-    """What is asked about the model, with its horizon; errors come before any iteration."""
+    """The objective for the model, with its horizon; raises errors before any iteration."""
     if not isinstance(goal, Objective):
         reason = "never ends an episode and has no time limit" if binding else "has no attribute 'objective'"
         wanted = [f"Objective.total({name!r}, horizon=100)" for name in model.rewards]
         wanted += [f"Objective.reach({label!r})" for label in model.labels]
         hint = wanted[0] if wanted else "Objective.total('gain', horizon=100), with build(…, rewards={'gain': …})"
-        raise ModelError(f"{name_of(env)} {reason}: pass what is wanted as objective=, for example {hint}")
+        raise ModelError(f"{name_of(env)} {reason}: pass objective=..., for example {hint}")
     goal = with_certain_end(model, _with_horizon(goal, horizon, limit, name_of(env)), limit)
     goal.resolve(model)
     return goal
 
 
 def _with_horizon(goal: Objective, horizon: int | str | None, limit: int | None, name: str) -> Objective:
-    """The objective with the horizon that was asked for; "env" takes over the environment's time limit."""
+    """The objective with the requested horizon; "env" takes the environment's time limit."""
     if horizon is None:
         return goal
     if horizon == "env":
@@ -351,7 +351,7 @@ def _with_horizon(goal: Objective, horizon: int | str | None, limit: int | None,
 
 
 def _spec(env: Any) -> dict[str, Any] | None:
-    """Id and keyword arguments, where the environment is a registered one and they are plain data."""
+    """Id and keyword arguments, if the environment is a registered one and they are plain data."""
     spec = getattr(env, "spec", None)
     if spec is None:
         return None
@@ -363,6 +363,6 @@ def _spec(env: Any) -> dict[str, Any] | None:
 
 
 def make_env(spec: dict[str, Any] | None) -> Any:
-    """The environment of a checkpoint, or None. Only registered ids are made: a file cannot name code to run."""
+    """Remake the environment of a checkpoint, or None. Only registered ids: a file cannot name code to run."""
     kwargs = (spec or {}).get("kwargs")
     return make_registered((spec or {}).get("id"), **kwargs) if isinstance(kwargs, dict) else None

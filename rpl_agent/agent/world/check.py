@@ -1,12 +1,12 @@
-"""An environment is played with actions drawn uniformly, before anything is learned.
+"""Play an environment with uniformly random actions, before anything is learned.
 
-`check_model` compares it with a model, row by row. Nothing stops at the first contradiction: all that is seen is
-counted, compared with what is declared, and each difference comes with a way to mend it. A clean check is no guarantee,
-a certificate is; it says that the model is worth learning with.
+`check_model` compares it with a model, row by row. It does not stop at the first contradiction: everything is
+counted and compared with the declared model, and each difference comes with a fix. A clean check is not a guarantee
+(a certificate is); it shows that the model is worth learning with.
 
-`sketch` writes the Python file of an untied model of what was seen, ready to edit. Every outcome of every state and
-action that was played gets a parameter of its own. Whoever knows that two of them are the same writes the same name
-twice; whoever knows a number writes the number. What was not seen is not in the file, and the file says so.
+`sketch` writes a Python file with an untied model of the observations, ready to edit. Every outcome of every state and
+action that was played gets its own parameter. Write the same name twice for equal probabilities,
+and a number for a known one. Unobserved outcomes are missing, and the file says so.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from rpl_agent.likelihood.estimate import point_estimate
 from rpl_agent.model import Objective, ParametricMDP
 from rpl_agent.model.states import canonical
 
-#: Frequencies further from the declared ones than this many standard errors look wrong.
+#: Report frequencies that deviate from the declared ones by more than this many standard errors.
 FAR = 5.0
-#: Steps after which an episode without an end is left.
+#: Abandon an episode without an end after this many steps.
 LONGEST = 1_000
 
 
 @dataclass(frozen=True)
 class ModelCheck:
-    """What was compared: a line per way out of every row that was played, and what looks wrong."""
+    """The result of a comparison: a line per outcome of every row that was played, and problems."""
 
     lines: list[str]
     problems: list[str]
@@ -56,7 +56,7 @@ class ModelCheck:
 
 
 class _Seen:
-    """What happened, by rows of the model."""
+    """Observations, by rows of the model."""
 
     def __init__(self, world: Attachment):
         self.world, self.pmdp = world, world.pmdp
@@ -110,9 +110,9 @@ def check_model(
     action_to_env: Any = None,
     end: Any = None,
 ) -> ModelCheck:
-    """Play an environment and compare it with a model, as `RPLAgent` would take both; ``print`` the result.
+    """Play an environment and compare it with a model, as `RPLAgent` would use both; ``print`` the result.
 
-    Declared frequencies are those of known probabilities, or of the parameters that fit all that was seen.
+    Declared frequencies come from known probabilities, or from the parameters that fit all observations.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def check_model(
     []
     """
     if is_vector(env):
-        raise ModelError("check a single environment, not a vector of them")
+        raise ModelError("check a single environment, not a vector environment")
     world = attach(
         env, pmdp=pmdp, objective=objective, state_of=observation_to_state, action_to_env=action_to_env, end=end,
     )  # fmt: skip
@@ -159,7 +159,7 @@ def _compare(seen: _Seen) -> tuple[list[str], list[str]]:
 def _row(
     pmdp: ParametricMDP, row: int, ways: Counter[int], total: int, declared: np.ndarray | None
 ) -> tuple[list[str], list[str]]:
-    """Declared and seen frequencies of a row that was played ``total`` times."""
+    """Declared and observed frequencies of a row that was played ``total`` times."""
     lines, problems = [f"{pmdp.row_name(row)}: {total} times"], []
     for t in range(int(pmdp.row_ptr[row]), int(pmdp.row_ptr[row + 1])):
         expression, after = pmdp.table.polynomial(int(pmdp.expression[t])), int(pmdp.visible_successor[t])
@@ -172,14 +172,14 @@ def _row(
         if abs(share - p) > FAR * np.sqrt(max(p * (1 - p), 1 / total) / total):
             cure = "write its true value" if expression.is_constant else "give the row a parameter of its own"
             problems.append(
-                f"{pmdp.row_name(row)} leads to {pmdp.state_name(after)} in {share:.3g} of {total} steps, declared is "
+                f"{pmdp.row_name(row)} leads to {pmdp.state_name(after)} in {share:.3g} of {total} steps; declared is "
                 f"{said}: {cure}"
             )
     return lines, problems
 
 
 def _transition(seen: _Seen, row: int, after: int, reward: float, times: int) -> tuple[int | None, str | None]:
-    """The transition that was made, and what is wrong with it."""
+    """The transition that was made, and its problem if any."""
     pmdp, paid = seen.pmdp, seen.world.paid
     low, high = int(pmdp.row_ptr[row]), int(pmdp.row_ptr[row + 1])
     ways = low + np.flatnonzero(pmdp.visible_successor[low:high] == after)
@@ -192,7 +192,7 @@ def _transition(seen: _Seen, row: int, after: int, reward: float, times: int) ->
         if paid[0, t] - paid[2, t] <= reward <= paid[1, t] + paid[2, t]:
             return t, None
     pays = " or ".join(f"{paid[0, t]:g}" for t in ways.tolist())
-    text = f"{place} and paid {reward:g}, declared is {pays}: write {reward:g} (costs are paid as negative rewards)"
+    text = f"{place} and paid {reward:g}, but declared is {pays}: write {reward:g} (costs are paid as negative rewards)"
     return int(ways[0]), text
 
 
@@ -204,7 +204,7 @@ def _starts(seen: _Seen) -> list[str]:
     else:
         known = {pmdp.initial_state}
     return [
-        f"{times} episodes start in {pmdp.state_name(state)}, the model does not: name all starts, "
+        f"{times} episodes start in {pmdp.state_name(state)}, but the model does not: name all starts, "
         "build({state: probability, …}, …)"
         for state, times in seen.starts.items()
         if state not in known
@@ -216,16 +216,16 @@ def _ends(seen: _Seen) -> list[str]:
     task = objective.resolve(pmdp)
     over = task.decided | settled(pmdp, task)
     return [
-        f"the environment ended {times} times in {pmdp.state_name(state)}, where the model goes on: make that state "
+        f"the environment ended {times} times in {pmdp.state_name(state)}, where the model continues: make that state "
         "absorbing, label it as the target, or pass end=... for the state that an end means"
         for state, times in seen.ended.items()
         if times and not over[state] and objective.horizon is None
     ]
 
 
-#: Rows that were played less often are marked: outcomes may be missing.
+#: Mark rows that were played less often: outcomes may be missing.
 FEW = 20
-#: States after which a sketch is of no use.
+#: The most states for which a sketch is useful.
 MOST_STATES = 5_000
 OVER = "over"
 Seen = dict[Any, dict[int, Counter[tuple[Any, float]]]]
@@ -274,12 +274,12 @@ def make():
 
 
 def sketch(env: Any, *, episodes: int = 500, seed: int = 0, file: str = "sketch.py", code: str | None = None) -> str:
-    """The text of a Python file with a model of what ``episodes`` showed, and a function ``make``.
+    """The text of a Python file with a model of ``episodes`` observed episodes, and a function ``make``.
 
     Parameters
     ----------
-    file : what it will be called, for its own instructions.
-    code : lines that define ``environment()``; by default it is made by its registered id.
+    file : its future name, for its own instructions.
+    code : lines that define ``environment()``; by default from the registered id.
 
     Examples
     --------
@@ -291,7 +291,7 @@ def sketch(env: Any, *, episodes: int = 500, seed: int = 0, file: str = "sketch.
     from gymnasium.spaces import Discrete
 
     if is_vector(env) or not isinstance(env.action_space, Discrete):
-        raise ModelError(f"a sketch needs a single environment with Discrete actions; {name_of(env)} is none")
+        raise ModelError(f"a sketch needs a single environment with Discrete actions, which {name_of(env)} is not")
     seen, starts, steps = _play(env, episodes, seed)
     spec, limit = getattr(env, "spec", None), time_limit(env, env)
     ends = any(after == OVER for rows in seen.values() for ways in rows.values() for after, _ in ways)
@@ -341,13 +341,13 @@ def _play(env: Any, episodes: int, seed: int) -> tuple[Seen, Counter[Any], int]:
 
 
 def _chances(outcomes: int, prefix: str, first: int = 0) -> list[Any]:
-    """Parameters of their own for all outcomes but the last."""
+    """Separate parameters for all outcomes but the last."""
     names = [f"{prefix}{first + k}" for k in range(outcomes - 1)]
     return [*names, " - ".join(["1", *names]) if names else 1]
 
 
 def _rows(seen: Seen) -> list[str]:
-    """Lines of ROWS, with what was seen beside each outcome."""
+    """Lines of ROWS, with the observed counts beside each outcome."""
     lines, number = [], 0
     for state, rows in seen.items():
         lines.append(f"    {state!r}: {{\n")
@@ -365,13 +365,13 @@ def _rows(seen: Seen) -> list[str]:
 
 
 def _unseen(env: Any, seen: Seen) -> str:
-    """What the file does not know."""
+    """What was not observed."""
     pairs = sum(len(rows) for rows in seen.values())
     few = sum(sum(ways.values()) < FEW for rows in seen.values() for ways in rows.values())
     reached = {after for rows in seen.values() for ways in rows.values() for after, _ in ways} - {OVER} - set(seen)
     missing = len(seen) * int(env.action_space.n) - pairs
     return (
-        f"Seen were {len(seen)} states and {pairs} pairs of state and action. Not seen: {missing} pairs of these "
-        f"states, and whatever else there is.\n{few} pairs were played fewer than {FEW} times: some outcomes may lack. "
+        f"Observed {len(seen)} states and {pairs} pairs of state and action. Not observed: {missing} pairs of these "
+        f"states, and anything beyond.\n{few} pairs were played fewer than {FEW} times: some outcomes may be missing. "
         f"{len(reached)} states were reached and never left.\n"
     )

@@ -1,11 +1,11 @@
-"""Environments that are code of one's own, by name: ``module:Id`` or ``path/to/file.py:factory``.
+"""The user's own environments by name: ``module:Id`` or ``path/to/file.py:factory``.
 
-``module:Id`` is Gymnasium's way: the module is imported, then the id is made (or, where the module has a function or
-class of that name and Gymnasium no such id, that is called). ``path/to/file.py:factory`` runs the file and calls the
+``module:Id`` is Gymnasium's way: the module is imported, then the id is made (or, if Gymnasium has no such id, the
+module's function or class of that name is called). ``path/to/file.py:factory`` runs the file and calls the
 function or class. A factory returns the environment, which carries its model as attributes ``pmdp`` and ``objective``,
 or a pair: the environment and a dictionary of keywords for `RPLAgent`, e.g. ``{"pmdp": …, "objective": …}``.
 
-Only what stands on the command line is run: a run folder never names code.
+Only code named on the command line is run: a run folder never names code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 from rpl_agent.agent.world.observations import make_registered
 from rpl_agent.errors import ModelError
 
-#: What a factory may say beside the environment.
+#: Keywords that a factory may return beside the environment.
 KEYWORDS = ("pmdp", "objective", "observation_to_state", "action_to_env", "horizon", "check_rewards", "end")
 
 
@@ -31,13 +31,13 @@ def names_code(text: str) -> bool:
 
 
 def absolute(text: str) -> str:
-    """The same name, understood from every folder."""
+    """The same name, valid from every folder."""
     place, _, name = text.rpartition(":")
     return f"{Path(place).resolve()}:{name}" if place.endswith(".py") else text
 
 
 def make_named(text: str, render_mode: str | None = None) -> tuple[Any, dict[str, Any]]:
-    """The environment that ``text`` names, and keywords for the agent."""
+    """The environment named by ``text``, and keywords for the agent."""
     place, _, name = text.rpartition(":")
     module = _from_file(Path(place)) if place.endswith(".py") else _imported(place)
     made = _made(module, name, text, render_mode)
@@ -51,7 +51,7 @@ def make_named(text: str, render_mode: str | None = None) -> tuple[Any, dict[str
 
 
 def named_or_registered(text: str) -> tuple[Any, dict[str, Any]]:
-    """The same for a registered id too."""
+    """The same, also for registered ids."""
     if names_code(text):
         return make_named(text)
     env = make_registered(text)
@@ -89,7 +89,7 @@ def _from_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(path.stem, module)  # so that its classes can be found where they are stored or copied
+    sys.modules.setdefault(path.stem, module)  # so that stored or copied objects find their classes
     spec.loader.exec_module(module)
     return module
 
@@ -100,11 +100,11 @@ def _imported(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and name.startswith(error.name):
-            raise ModelError(f"there is no module {name!r} (looked in the present folder too)") from None
+            raise ModelError(f"there is no module {name!r} (the current folder was searched too)") from None
         raise
 
 
 def _allow_imports_from(folder: Path) -> None:
-    """As `python -m` does for the present folder; the command `rpl` does not have it."""
+    """Like `python -m` for the current folder, which the command `rpl` lacks."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))

@@ -1,7 +1,7 @@
 """What an environment shows: facts about it, read without disturbing it, and the state of the model that it is in.
 
-A vector environment is asked through one of its sub-environments. Asking an `AsyncVectorEnv` for an attribute that it
-lacks would end its worker processes, so a sub-environment is made anew from the same function and closed again.
+A vector environment is queried through one of its sub-environments. Asking an `AsyncVectorEnv` for a missing
+attribute would end its worker processes, so a sub-environment is made from the same function and closed again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def is_vector(env: Any) -> bool:
 
 
 def observation_space(env: Any) -> Any:
-    """Of one environment."""
+    """The observation space of one environment."""
     return env.single_observation_space if is_vector(env) else env.observation_space
 
 
@@ -41,11 +41,11 @@ def make_registered(identifier: Any, /, **keywords: Any) -> Any:
 
 
 def refuse_policy_network(env: Any, others: tuple[Any, ...]) -> None:
-    """Answer the first line of a user of Stable-Baselines3, ``RPLAgent("MlpPolicy", env)``."""
+    """Help users of Stable-Baselines3 who write ``RPLAgent("MlpPolicy", env)``."""
     if others or env in ("MlpPolicy", "CnnPolicy", "MultiInputPolicy"):
         raise ModelError(
-            "RPLAgent takes the environment first, and no policy network: its policy is a table, computed from a "
-            "model with unknown probabilities; RPLAgent(env).learn(total_timesteps=...), and other settings by name"
+            "RPLAgent takes the environment first and no policy network: its policy is a table computed from a "
+            "model with unknown probabilities. Use RPLAgent(env).learn(total_timesteps=...), other settings by keyword"
         )
 
 
@@ -54,8 +54,8 @@ def require_environment(env: Any) -> None:
     if isinstance(env, int | float):
         raise ModelError(
             f"learn({env}): the environment comes first. A budget in steps, as in Stable-Baselines3: "
-            f"learn(total_timesteps={env}); in episodes: learn(env, {env}), or learn(budget={env}) where the agent has "
-            "its environment"
+            f"learn(total_timesteps={env}); in episodes: learn(env, {env}), or learn(budget={env}) if the agent has "
+            "an environment"
         )
     if is_vector(env) and hasattr(env, "step_wait") and not hasattr(env, "single_action_space"):
         raise ModelError(
@@ -68,7 +68,7 @@ def require_environment(env: Any) -> None:
 
 @contextmanager
 def representative(env: Any) -> Iterator[Any]:
-    """One environment that has the facts of all of them."""
+    """One environment with the facts of all of them."""
     if not is_vector(env):
         yield env
         return
@@ -124,7 +124,7 @@ def changing_wrapper(env: Any, inner: Any, name: str | None, what: str) -> str |
 
 
 def time_limit(env: Any, inner: Any) -> int | None:
-    """Steps after which episodes are cut, as far as wrappers, specs and vector environments tell."""
+    """Steps after which episodes are cut, according to wrappers, specs and vector environments."""
     limits = []
     for layer in layers(inner):
         if type(layer).__name__ == "TimeLimit":
@@ -138,12 +138,12 @@ def time_limit(env: Any, inner: Any) -> int | None:
 #: A user's mapping: observation -> value of a state, or StateIndex(number) of it. If it has parameters called
 #: ``terminated`` or ``info``, it gets them too (False and the info of the reset for the first state of an episode).
 StateOf = Callable[..., Any]
-#: So many states are compared with the observation space when an environment is attached.
+#: The most states to compare with the observation space when attaching an environment.
 CHECKED_STATES = 10_000
 
 
 class StateReader:
-    """Says which state of the model an environment is in: by its value, through the user's mapping, or by its number.
+    """Determines the state of the model: by its value, through the user's mapping, or by its number.
 
     end : the state that ``terminated`` means, whatever is observed then.
     """
@@ -151,7 +151,7 @@ class StateReader:
     def __init__(self, pmdp: ParametricMDP, state_of: StateOf | None, start: int = 0, end: int | None = None):
         self.pmdp = pmdp
         self.state_of = state_of
-        self.start = start  # the first number of a Discrete space, where states have numbers only
+        self.start = start  # the first number of a Discrete space, if states are only numbered
         self.end = end
         self._asks = asked_of(state_of)
 
@@ -167,12 +167,12 @@ class StateReader:
     def next(
         self, state: int, action: int, observation: Any, reward: Any = None, terminated: bool = False, info: Any = None
     ) -> int:
-        """State index after a step from ``state``; the reward is not known to whoever only acts."""
+        """State index after a step from ``state``; the reward is unknown when only acting."""
         return self.end if terminated and self.end is not None else self.first(observation, info, terminated)
 
 
 class Bound(StateReader):
-    """States by the rules of a binding, which may need to know the state before."""
+    """States by the rules of a binding, which may depend on the previous state."""
 
     def __init__(self, binding: Binding):
         super().__init__(binding.pmdp, None)
@@ -189,7 +189,7 @@ class Bound(StateReader):
 
 
 def asked_of(state_of: StateOf | None) -> list[str]:
-    """What a user's mapping wants beside the observation."""
+    """Extra arguments of a user's mapping beside the observation."""
     try:
         names = inspect.signature(state_of).parameters if state_of is not None else ()
     except (TypeError, ValueError):  # of a class or function written in C
@@ -198,7 +198,7 @@ def asked_of(state_of: StateOf | None) -> list[str]:
 
 
 def check_observations(env: Any, pmdp: ParametricMDP, end: int | None = None) -> None:
-    """Refuse a space in which some state of the model could never be seen (but the one that ``terminated`` means)."""
+    """Refuse a space in which some state of the model could never be observed (except the one for ``terminated``)."""
     from gymnasium.spaces import Dict, Discrete, Text
 
     space = observation_space(env)
@@ -206,7 +206,7 @@ def check_observations(env: Any, pmdp: ParametricMDP, end: int | None = None) ->
     if pmdp.states is None:
         if not isinstance(space, Discrete) or space.n != pmdp.num_states:
             raise ModelError(
-                f"{seen}, the model has {pmdp.num_states} states without values: it must be "
+                f"{seen}, but the model has {pmdp.num_states} states without values: it must be "
                 f"Discrete({pmdp.num_states}), or pass observation_to_state=... that maps it to a state"
             )
         return
@@ -222,7 +222,7 @@ def check_observations(env: Any, pmdp: ParametricMDP, end: int | None = None) ->
             fits = isinstance(value, tuple) and len(value) == len(space.spaces)
         elif isinstance(space, Text):
             fits = isinstance(value, str)
-        else:  # the values themselves are looked up when they are seen
+        else:  # values are looked up when they are observed
             fits = not space.shape or np.shape(value) == space.shape
         if not fits:
             raise ModelError(

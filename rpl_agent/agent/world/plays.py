@@ -1,7 +1,7 @@
-"""Plays of the model: what they earn, when nothing more can happen in them, and whether a time limit ends them before.
+"""Plays of the model: what they earn, when nothing more can happen, and whether a time limit ends them early.
 
-A certificate is about plays of the model, which know no time limit. Where an environment cuts episodes short, its
-returns differ from what is certified, and that has to be said.
+A certificate is about plays of the model, which have no time limit. If an environment cuts episodes short, its
+returns differ from the certified value, and a note says so.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import numpy as np
 
 from rpl_agent.model import Kind, Objective, ParametricMDP, Sense, Task, gather, reached
 
-#: Transitions looked at before a limit is taken to cut plays; a spurious note is harmless.
+#: Transitions to examine before assuming that a limit cuts plays; a spurious note is harmless.
 MOST_WORK = 20_000_000
-#: Steps of an episode without a time limit: where it may end by itself, and where it never does.
+#: Steps of an episode without a time limit: if it may end by itself, and if it never does.
 LONGEST, LONGEST_ENDLESS = 100_000, 1_000
-#: Rewards are sums of a few floats, some in single precision: by this share they may be off the model's.
+#: Relative tolerance for rewards, which are sums of a few floats, some in single precision.
 REWARD_TOLERANCE = 1e-6
 
 
@@ -29,17 +29,17 @@ def gains(pmdp: ParametricMDP, task: Task) -> np.ndarray:
 
 def model_rewards(pmdp: ParametricMDP, objective: Objective) -> np.ndarray:
     """(2, T) least and most that an environment pays per transition: the reward of the pair that was left (negative
-    for costs), or, for reachability, ±1 on entering the target. They differ where the parameters decide a reward."""
+    for costs), or, for reachability, ±1 on entering the target. They differ if the parameters determine a reward."""
     sign = 1.0 if objective.sense is Sense.MAX else -1.0
     ends = [pmdp.with_reward_end(objective.reward_name, None, upward) for upward in (False, True)]
     return np.sort([sign * gains(pmdp, objective.resolve(end)) + 0.0 for end in ends], axis=0)
 
 
 def reward_tolerance(pmdp: ParametricMDP, objective: Objective, paid: np.ndarray) -> tuple[np.ndarray, float]:
-    """((T,) how far a reward may be off ``paid`` (2, T), what the bounds then pay for it).
+    """((T,) tolerance of rewards ``paid`` (2, T), what the bounds pay for it).
 
     See `Objective.with_reward_error`: a share of each reward, or the same share of the largest one in every step.
-    Rounding to single precision is within it; an open-ended objective's zero rewards must be zero.
+    Covers rounding to single precision; an open-ended objective's zero rewards must be zero.
     """
     size = np.abs(paid)
     if not objective.is_open_ended:
@@ -50,7 +50,7 @@ def reward_tolerance(pmdp: ParametricMDP, objective: Objective, paid: np.ndarray
 
 
 def distinguishing_rewards(pmdp: ParametricMDP, objective: Objective) -> np.ndarray | None:
-    """(T,) what the environment pays where only that tells outcomes apart, and the objective is not about rewards."""
+    """(T,) rewards if only they distinguish outcomes, and the objective is not about rewards; else None."""
     if objective.kind is not Kind.REACH or len(pmdp.rewards) != 1 or not pmdp.ambiguous_without_reward.any():
         return None
     return pmdp.on_transitions(pmdp.row_reward(next(iter(pmdp.rewards))))
@@ -65,9 +65,9 @@ def settled(pmdp: ParametricMDP, task: Task) -> np.ndarray:
 
 
 def longest_episode(pmdp: ParametricMDP, task: Task, horizon: int | None) -> int:
-    """Steps after which we end an episode of an environment that has no time limit of its own.
+    """Steps after which we end an episode of an environment that has no time limit.
 
-    After the objective's horizon, if it has one; early where no play of the model comes to an end.
+    The objective's horizon, if it has one; fewer if no play of the model ends.
     """
     if horizon is not None:
         return horizon
@@ -77,12 +77,12 @@ def longest_episode(pmdp: ParametricMDP, task: Task, horizon: int | None) -> int
 
 
 def longest_play(pmdp: ParametricMDP, task: Task, most: int) -> int | None:
-    """Steps after which every play is over: decided, or where nothing happens or is paid any more.
+    """Steps after which every play is over: decided, or in a state where nothing more happens or is paid.
 
-    None where some play lasts more than ``most`` steps (one of more steps than states runs in a cycle).
+    None if some play lasts more than ``most`` steps (a play with more steps than states contains a cycle).
     """
     first = pmdp.row_ptr[pmdp.state_ptr]
-    rests = np.ones(pmdp.num_states, dtype=bool)  # states that every action keeps
+    rests = np.ones(pmdp.num_states, dtype=bool)  # states that no action leaves
     source = pmdp.row_state[pmdp.transition_row]
     rests[source[pmdp.visible_successor != source]] = False
     rests[source[pmdp.on_transitions(task.reward) != 0.0]] = False
@@ -109,9 +109,9 @@ def can_cut(pmdp: ParametricMDP, task: Task, limit: int | None, horizon: int | N
 
 
 def value_range(pmdp: ParametricMDP, objective: Objective, limit: int | None) -> tuple[float, float]:
-    """The least and the most that one play can be worth, whatever is played and whatever happens.
+    """The least and the most value of one play, under any policy and any outcomes.
 
-    ``limit`` is the number of steps after which the environment ends plays. Infinite where plays may earn for ever.
+    ``limit`` is the number of steps after which the environment ends plays. Infinite if plays may earn forever.
     """
     if objective.kind is Kind.REACH:
         return 0.0, 1.0
@@ -125,7 +125,7 @@ def value_range(pmdp: ParametricMDP, objective: Objective, limit: int | None) ->
         return min(least, 0.0), max(most, 0.0)
     decided, first = objective.resolve(pmdp).decided, pmdp.row_ptr[pmdp.state_ptr[:-1]]
     rounds = min(pmdp.num_states, MOST_WORK // len(pmdp.successor)) + 1 if steps is None else steps
-    if rounds * len(pmdp.successor) > MOST_WORK and steps is not None:  # no more than the best step again and again
+    if rounds * len(pmdp.successor) > MOST_WORK and steps is not None:  # at most the best step again and again
         return steps * min(float(earned[0].min()), 0.0), steps * max(float(earned[1].max()), 0.0)
     start = np.array([pmdp.initial_state])
     if pmdp.has_random_start:
@@ -151,10 +151,10 @@ def value_range(pmdp: ParametricMDP, objective: Objective, limit: int | None) ->
 
 
 def with_certain_end(pmdp: ParametricMDP, objective: Objective, limit: int | None) -> Objective:
-    """The objective, with a horizon where it is a total of gains and costs and an end is certain.
+    """The objective, with a horizon if it is a total of gains and costs whose end is certain.
 
-    Such a total need not exist for plays that may go on forever. It does where every play is over after a number of
-    steps (then that number changes nothing), or where the environment's time limit ends it.
+    Such a total need not exist for infinite plays. It does if every play is over after a number of
+    steps (then a horizon of that many changes nothing), or if the environment's time limit ends it.
     """
     if objective.kind is not Kind.REWARD or objective.discount < 1.0 or objective.horizon is not None:
         return objective
@@ -170,7 +170,7 @@ def with_certain_end(pmdp: ParametricMDP, objective: Objective, limit: int | Non
 
 
 def truncation_note(limit: int | None, cut: int, episodes: int) -> str | None:
-    """One line for whoever reads a certificate; None where no play was cut."""
+    """One line for readers of a certificate; None if no play was cut."""
     if not cut:
         return None
     steps = "the time limit" if limit is None else f"the limit of {limit} steps"
