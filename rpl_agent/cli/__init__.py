@@ -1,6 +1,6 @@
 """`rpl`: the command line. One file per group of commands; `main` only dispatches.
 
-Building the parser imports nothing heavy, so `rpl --help` answers at once; each command imports what it needs.
+Building the parser imports nothing heavy, so `rpl --help` is instant; each command imports what it needs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rpl_agent import __version__
 from rpl_agent.cli import parser as options
 from rpl_agent.errors import DataError, ModelError
 
-#: exit status of wrong input, of a defect, and of a run that was interrupted
+#: exit status for wrong input, for a defect, and for an interrupted run
 WRONG, DEFECT, INTERRUPTED = 2, 1, 130
 
 
@@ -23,7 +23,7 @@ def build_parser() -> options.Parser:
 
     parser = options.Parser(
         prog="rpl",
-        description="Learn a certified policy for a system whose structure is known and whose parameters are not.",
+        description="Learn a certified policy for a system with known structure and unknown parameters.",
         epilog="Every command has --help and --json. A model is an id (rpl/Aircraft-20x10-v0) or --model FILE.prism.",
     )
     parser.add_argument("--version", action="version", version=f"rpl_agent {__version__}")
@@ -34,7 +34,7 @@ def build_parser() -> options.Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; problems with the input are one clear message and exit status 2."""
+    """Run one command; input errors print one clear message and exit with status 2."""
     if argv is None:  # the command itself, not a program that calls it
         options.plain_warnings()
     try:
@@ -58,10 +58,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError as error:
         options.report_error(argv, f"{name}: out of memory: {str(error) or 'the model or the data are too large'}")
         return WRONG
-    except KeyboardInterrupt as interrupt:  # a run says how to go on
-        options.report_error(argv, f"{name}: stopped at once; {interrupt}".rstrip("; "))
+    except KeyboardInterrupt as interrupt:  # a run says how to continue
+        options.report_error(argv, f"{name}: stopped; {interrupt}".rstrip("; "))
         return INTERRUPTED
-    except Exception as error:  # a defect: the traceback is for its report, the JSON for the program that reads it
+    except Exception as error:  # a defect: the traceback is for the bug report, the JSON for the calling program
         traceback.print_exc()
         if arguments.json:
             options.report_error(argv, f"{name}: {type(error).__name__}: {error}")

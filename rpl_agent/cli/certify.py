@@ -1,4 +1,4 @@
-"""`rpl certify`: a certificate from simulated data, from a log, or for a stored run; `rpl plot-region`: a look at U;
+"""`rpl certify`: a certificate from simulated data, a log, or a stored run; `rpl plot-region`: a picture of U;
 `rpl export`: the learned uncertain model and the policy, in the formats of other tools.
 """
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from rpl_agent.pipeline import Uncertainty
     from rpl_agent.solver import Solution
 
-#: Episodes whose region is drawn by default.
+#: Default number of episodes for the region in a picture.
 PLOTTED_EPISODES = 1000
-#: What is printed of a certificate; --output writes all of it.
+#: Printed fields of a certificate; --output writes all of them.
 PRINTED = (
     "lower", "upper", "gap", "guarantee", "estimate", "confidence", "relaxation", "delta", "samples", "log_e_value",
     "refuted", "empty", "fallback", "notes", "build_seconds", "solve_seconds", "timings", "checked", "proved",
@@ -94,7 +94,7 @@ def register(commands: Any) -> None:
 
 
 def add_data(parser: Options) -> None:
-    """Where data come from: a simulation or a log."""
+    """Add the options for the source of data: a simulation or a log."""
     parser.add_argument(
         "--episodes", type=count, metavar="N", help="simulate N uniform episodes at the true parameters"
     )
@@ -103,11 +103,11 @@ def add_data(parser: Options) -> None:
     parser.add_argument(
         "--fixed-length", action="store_true", help="the length of the log was fixed before its data: tighter bounds"
     )
-    parser.add_argument("--quarantine", metavar="FILE", help="write rows that the model forbids here, do not fail")
+    parser.add_argument("--quarantine", metavar="FILE", help="collect rows that the model forbids here, do not fail")
 
 
 def read_data(arguments: argparse.Namespace, source: ModelSource) -> tuple[Counts, int]:
-    """The counts that `add_data` asked for, and the number of rows in quarantine."""
+    """The counts from the options of `add_data`, and the number of quarantined rows."""
     if (arguments.episodes is None) == (arguments.data is None):
         raise ModelError("give either --episodes N (simulated) or --data LOG")
     if arguments.data is None:
@@ -163,7 +163,7 @@ def run_certify(arguments: argparse.Namespace) -> int:
 
 
 def _write(arguments: argparse.Namespace, source: ModelSource, counts: Counts, certificate: Certificate) -> Certificate:
-    """The certificate with the numbers that are proved, in a file with its data, and the proof beside it."""
+    """Write the certificate with the proved numbers and its data to a file, and the proof beside it."""
     from rpl_agent.cli.common import source_defaults
     from rpl_agent.proof import as_proved, proof_path, prove, write_proof
     from rpl_agent.verify import write_with_data
@@ -190,7 +190,7 @@ def run_verify(arguments: argparse.Namespace) -> int:
     else:
         certificate, data, stored = read_with_data(path)
         if data is None or stored is None:
-            raise ModelError(f"{path} holds no data to check it against: write it with rpl certify --output")
+            raise ModelError(f"{path} contains no data to check it against: write it with rpl certify --output")
         source = source_of(stored)
         result = verdict(certificate, source.pmdp, data_from_json(source.pmdp, data), path)
     emit(arguments, result, "verification")
@@ -258,7 +258,7 @@ def run_export(arguments: argparse.Namespace) -> int:
 
 
 def _learned(arguments: argparse.Namespace) -> tuple[ParametricMDP, Objective, Uncertainty, Certificate]:
-    """The model, the objective, the set and the certificate: of a stored run, or of the data that the options name."""
+    """The model, objective, set and certificate of a stored run, or of the data that the options name."""
     agent = run_of(arguments)
     if agent is not None:
         certificate = agent.certify()

@@ -1,4 +1,4 @@
-"""What every command shares: where the model comes from, how to certify, and how results are printed."""
+"""Shared by all commands: where the model comes from, how to certify, and how results are printed."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
     from rpl_agent.model import Objective, ParametricMDP
     from rpl_agent.pipeline import Config
 
-#: What is a model's file and not the name of a world.
+#: Endings of model files, as opposed to names of worlds.
 MODEL_ENDINGS = (".prism", ".nm", ".pm", ".drn")
-#: How code of one's own is named.
+#: How to name the user's own code.
 OWN_ENV = "an environment of your own: module:Id or path/to/file.py:factory"
-#: Steps after which an episode of a user's own model is cut by default.
+#: Default number of steps after which an episode of a user's own model is cut.
 DEFAULT_STEPS = 1000
 
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A model and objective, with the truth where the model is a simulator's."""
+    """A model and objective, with the true parameters if the model is a simulator's."""
 
     name: str
     pmdp: ParametricMDP
     objective: Objective
     theta: np.ndarray | None
     max_steps: int
-    kwargs: dict[str, Any] | None = None  # of an environment that was made in Python
-    options: dict[str, Any] | None = None  # for the agent, of an environment that is code of one's own
-    parameters: tuple[str, ...] | None = None  # of a file, where they are not the model's (quotients)
+    kwargs: dict[str, Any] | None = None  # of an environment made in Python
+    options: dict[str, Any] | None = None  # for the agent, from the user's own environment
+    parameters: tuple[str, ...] | None = None  # of a file, if they differ from the model's (quotients)
 
     def require_theta(self, why: str) -> np.ndarray:
         if self.theta is None:
@@ -55,7 +55,7 @@ class ModelSource:
 
 
 def add_seed(parser: Options, default: int = 0) -> None:
-    parser.add_argument("--seed", type=seed, default=default, help=f"of everything random (default {default})")
+    parser.add_argument("--seed", type=seed, default=default, help=f"random seed (default {default})")
 
 
 def add_source(parser: argparse.ArgumentParser, what: str = "") -> None:
@@ -81,16 +81,16 @@ def add_source(parser: argparse.ArgumentParser, what: str = "") -> None:
         help="for example 'Pmax=? [F \"goal\"]' (default: the first in the model's .props)",
     )
     group.add_argument(
-        "--theta", action="append", default=[], metavar="NAME=VALUE", help="true parameters, where a command simulates"
+        "--theta", action="append", default=[], metavar="NAME=VALUE", help="true parameters, for commands that simulate"
     )
     group.add_argument(
         "--unknown", nargs="+", default=None, metavar="WHAT",
-        help="make a known model unknown to the learner: commands (each probabilistic command is one unknown "
+        help="hide numbers of a known model from the learner: commands (each probabilistic command is one unknown "
         "distribution), rows (each row is), or names of constants; the file's numbers are then the simulator's truth",
     )  # fmt: skip
     group.add_argument("--tie", choices=("modules",), help="renamed modules share their unknown commands")
     group.add_argument(
-        "--normalise", action="store_true", help="scale rows that sum to 1 up to 1e-5 because their numbers are rounded"
+        "--normalise", action="store_true", help="scale rows whose rounded numbers sum to 1 only up to 1e-5"
     )
     group.add_argument("--max-steps", type=count, metavar="N", help="cut episodes after this many steps")
     group.add_argument(
@@ -99,14 +99,14 @@ def add_source(parser: argparse.ArgumentParser, what: str = "") -> None:
 
 
 def source_defaults() -> dict[str, Any]:
-    """The arguments of `add_source` by name: stored in the run folder so that the world can be made again."""
+    """The arguments of `add_source` by name, stored in the run folder so that the world can be remade."""
     parser = argparse.ArgumentParser()
     add_source(parser)
     return vars(parser.parse_args([]))
 
 
 def add_method(parser: Parser) -> None:
-    """Confidence set, relaxation, δ and precision: the fields of `Config`, with its defaults."""
+    """Add confidence set, relaxation, δ and precision: the fields of `Config`, with its defaults."""
     group = parser.add_argument_group("method")
 
     def add() -> None:
@@ -124,14 +124,14 @@ def add_method(parser: Parser) -> None:
 
 
 def config_of(arguments: argparse.Namespace) -> Config:
-    """What `add_method` asked for."""
+    """The configuration from the options of `add_method`."""
     from rpl_agent.pipeline import Config
 
     return Config(arguments.confidence, arguments.relaxation, arguments.delta, arguments.precision)
 
 
 def load_model(arguments: argparse.Namespace) -> PrismModel:
-    """The file of --model; a line on a terminal says how far a long exploration is."""
+    """Load the file of --model; on a terminal, one line shows the progress of a long exploration."""
     from rpl_agent.formats import prism
 
     ranges = {name: _range(text) for name, text in pairs(arguments.param, "--param", str).items()}
@@ -139,7 +139,7 @@ def load_model(arguments: argparse.Namespace) -> PrismModel:
         from rpl_agent.formats.drn import load_drn
 
         if arguments.const or arguments.tie or arguments.unknown not in (None, ["rows"]):
-            raise ModelError("--const, --tie and --unknown but rows belong to models in the PRISM language")
+            raise ModelError("--const, --tie and --unknown (except rows) need a model in the PRISM language")
         return load_drn(
             arguments.model, ranges, normalise=arguments.normalise, hide_rows=arguments.unknown is not None
         )  # fmt: skip
@@ -163,7 +163,7 @@ def load_model(arguments: argparse.Namespace) -> PrismModel:
 
 
 def file_as_model(arguments: argparse.Namespace) -> None:
-    """FILE in place of ID is --model FILE."""
+    """Treat FILE in place of ID as --model FILE."""
     if arguments.id is not None and arguments.model is None and arguments.id.endswith(MODEL_ENDINGS):
         arguments.id, arguments.model = None, arguments.id
 
@@ -187,11 +187,11 @@ def load_source(arguments: argparse.Namespace) -> ModelSource:
     import rpl_envs
 
     if arguments.param or arguments.const or arguments.property or arguments.unknown or arguments.tie:
-        raise ModelError("--param, --const, --property, --unknown and --tie belong to --model FILE")
+        raise ModelError("--param, --const, --property, --unknown and --tie need --model FILE")
     found = _own_source(arguments.id) or _gymnasium_source(arguments.id, arguments.max_steps)
     if found is not None:
         if theta_given:
-            raise ModelError("--theta belongs to our own worlds and models: other worlds simulate themselves")
+            raise ModelError("--theta applies only to rpl worlds and to models: other worlds simulate themselves")
         return found
     name = _known_id(arguments.id)
     world = rpl_envs.benchmark(name)
@@ -200,7 +200,7 @@ def load_source(arguments: argparse.Namespace) -> ModelSource:
 
 
 def _known_id(text: str) -> str:
-    """The registered id that ``text`` names, in full; an error that names the nearest one otherwise."""
+    """The full registered id for ``text``; otherwise an error that names the nearest one."""
     import rpl_envs
 
     ids = [instance.id for instance in rpl_envs.INSTANCES.values()]
@@ -216,7 +216,7 @@ def _known_id(text: str) -> str:
 
 
 def _require_property(arguments: argparse.Namespace) -> None:
-    """Refuse what has no property, or one that cannot be read, before a long exploration."""
+    """Check that a property exists and can be parsed, before a long exploration."""
     from rpl_agent.formats.prism.language.parser import parse_properties
 
     if arguments.property is not None:
@@ -226,7 +226,7 @@ def _require_property(arguments: argparse.Namespace) -> None:
 
 
 def _own_source(name: str) -> ModelSource | None:
-    """An environment that is code of one's own; None where the name names none."""
+    """A source for the user's own environment; None if the name is not one."""
     from rpl_agent.agent.world.named_env import absolute, make_named, names_code
 
     if not names_code(name):
@@ -240,7 +240,7 @@ def _own_source(name: str) -> ModelSource | None:
 
 
 def _gymnasium_source(name: str, max_steps: int | None) -> ModelSource | None:
-    """A world that Gymnasium registers and whose structure is known, such as FrozenLake-v1; None if it is none."""
+    """A world registered in Gymnasium with known structure, such as FrozenLake-v1; None otherwise."""
     import gymnasium as gym
 
     from rpl_agent.agent.world.attach import FIRST_MODEL, attach
@@ -254,13 +254,13 @@ def _gymnasium_source(name: str, max_steps: int | None) -> ModelSource | None:
     finally:
         env.close()
     if known is None:
-        raise ModelError(f"nothing is known about the structure of {name}. Write a model, for example\n{FIRST_MODEL}")
+        raise ModelError(f"the structure of {name} is unknown. Write a model, for example\n{FIRST_MODEL}")
     steps = max_steps or (env.spec.max_episode_steps if env.spec else None) or DEFAULT_STEPS
     return ModelSource(name, known.pmdp, known.objective, None, steps)
 
 
 def pairs(items: list[str], option: str, convert: type) -> dict[str, Any]:
-    """NAME=VALUE options as a dictionary."""
+    """Parse NAME=VALUE options into a dictionary."""
     found = {}
     for item in items:
         name, equals, value = item.partition("=")
@@ -282,11 +282,11 @@ def _range(text: str) -> tuple[float, float]:
 
 
 def emit(arguments: argparse.Namespace, data: Mapping[str, Any], title: str, text: str | None = None) -> None:
-    """One JSON object, or a small table for people (``text``, or what ``data`` has under that name, replaces it)."""
+    """Print one JSON object, or a small table for people (``text``, or ``data["text"]``, replaces it)."""
     data = dict(data)
     text = data.pop("text", text)
     if arguments.json:
-        from rpl_agent.schema import jsonable  # numpy: only where there is a result to print
+        from rpl_agent.schema import jsonable  # imports numpy: only if there is a result to print
 
         print(json.dumps(jsonable(data), allow_nan=False))
         return
@@ -303,7 +303,7 @@ def emit(arguments: argparse.Namespace, data: Mapping[str, Any], title: str, tex
 
 
 def _wrapped(line: str) -> str:
-    """A line of prose no wider than the terminal, which would break it inside of a number; rows of tables stay."""
+    """Wrap a line of prose at the terminal's width, never inside a number; table rows stay."""
     width, indent = shutil.get_terminal_size().columns, " " * (len(line) - len(line.lstrip()) + 2)
     if len(line) <= width or line.startswith("|"):
         return line
@@ -321,14 +321,14 @@ def _shown(value: Any) -> str:
 
 
 # -- runs in place of models -----------------------------------------------------------------------------------------
-#: What `add_source` says about ID where a run folder will do.
+#: Help on ID for commands that accept a run folder.
 ID_OR_RUN = "a registered world, e.g. rpl/Aircraft-20x10-v0 (see rpl worlds), or a run folder, e.g. logs/demo"
 
 
 def run_of(arguments: argparse.Namespace) -> RPLAgent | None:
-    """The agent of the run folder that stands for ID, or None where ID is none.
+    """The agent of the run folder given as ID, or None if ID is not one.
 
-    A run has its own model, data and method; options that say otherwise are refused, not ignored.
+    A run has its own model, data and method; contradicting options are refused, not ignored.
     """
     folder = arguments.id and Path(arguments.id)
     if not folder or not folder.is_dir():
@@ -344,7 +344,7 @@ def run_of(arguments: argparse.Namespace) -> RPLAgent | None:
         given += [name for name in fields if getattr(asked, name) != getattr(usual, name)]
     if given:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise ModelError(f"{folder} is a run with its own model, data and method: {options} cannot be given with it")
+        raise ModelError(f"{folder} is a run with its own model, data and method: {options} cannot be used with it")
     from rpl_agent.agent.runs import load_run
 
     return load_run(folder)

@@ -1,4 +1,4 @@
-"""`rpl reproduce`, `compare`, `report`: the paper's tables and figures, and how other agents do."""
+"""`rpl reproduce`, `compare`, `report`: the paper's tables and figures, and comparisons with other agents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from rpl_agent.cli.common import emit
 from rpl_agent.cli.parser import Options, add_call, call, output_file
 
-#: what both kinds of sweeps take
+#: options of both kinds of sweeps
 SWEEP: dict[str, Any] = {
     "output": "folder for rows, tables and figures; a sweep found there is resumed", "jobs": "parallel runs",
     "executor": ("ray uses RAY_ADDRESS, or starts a local one", {"choices": ("joblib", "ray")}),
@@ -73,7 +73,7 @@ def run_report(arguments: argparse.Namespace) -> int:
     from rpl_agent.experiments.api import report, report_run
     from rpl_agent.experiments.runner import has_rows
 
-    if arguments.run_folder is not None and has_rows(arguments.run_folder):  # a sweep's folder in the place of a run
+    if arguments.run_folder is not None and has_rows(arguments.run_folder):  # a sweep's folder in place of a run
         arguments.results, arguments.run_folder = arguments.run_folder, None
     if arguments.run_folder is None:
         result = report(arguments.results, arguments.output or f"{arguments.results}/report.html")

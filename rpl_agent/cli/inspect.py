@@ -1,4 +1,4 @@
-"""`rpl worlds`, `info`, `check`, `sketch` and `solve`: what a model is, and its value at parameters or in a region."""
+"""`rpl worlds`, `info`, `check`, `sketch` and `solve`: facts about a model, its value at parameters or in a region."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: width of the bracket at known parameters
 POINT_PRECISION = 1e-6
-#: boxes for finding where a comparison holds and where not, and with a picture to draw
+#: most boxes for finding where a comparison holds, without and with a picture
 SHARE_BOXES, PICTURE_BOXES = 200, 2_000
 
 
@@ -56,27 +56,27 @@ def register(commands: Any) -> None:
         "solve",
         run=run_solve,
         help="the answer to a property at known parameters or for all in a region, or the optimal value of a world",
-        description="Certified bounds. With --theta (or no parameters): the value there. Without: for all parameters "
+        description="Certified bounds. With --theta (or no parameters): the value there. Otherwise: for all parameters "
         "in the ranges of --param, where a comparison such as P<=0.3 [ … ] holds everywhere, nowhere, or in parts.",
     )
     add_source(optimum)
     optimum.add_argument(
         "--precision", type=between(0, 1),
-        help="width of the bracket (default 1e-6); of a region, how far its bounds may be from values that are "
-        "attained, as a share of their range (default 0.01)",
+        help="width of the bracket (default 1e-6); for a region, the allowed distance of its bounds from "
+        "attained values, as a share of their range (default 0.01)",
     )  # fmt: skip
-    optimum.add_argument("--boxes", type=count, metavar="N", help="of a region: boxes on each side (default 2000)")
+    optimum.add_argument("--boxes", type=count, metavar="N", help="for a region: boxes per side (default 2000)")
     optimum.add_argument(
-        "--time-limit", type=between(0, float("inf")), metavar="SECONDS", help="of a region: bounds reached by then"
+        "--time-limit", type=between(0, float("inf")), metavar="SECONDS", help="for a region: when to stop"
     )
     optimum.add_argument(
         "--plot", type=output_file(".png", ".pdf", ".svg"), metavar="FILE",
-        help="of a region with one or two parameters: draw the values, or where the comparison holds",
+        help="for a region with one or two parameters: draw the values, or where the comparison holds",
     )  # fmt: skip
 
 
 def run_check(arguments: argparse.Namespace) -> int:
-    """Exit status 1 where something looks wrong."""
+    """Exit with status 1 if something looks wrong."""
     from rpl_agent.agent.world.check import check_model
     from rpl_agent.agent.world.named_env import named_or_registered
 
@@ -150,7 +150,7 @@ def _facts(name: str, pmdp: ParametricMDP, objective: Objective | None) -> dict[
 
 
 def _info_of_intervals(arguments: argparse.Namespace, model: PrismModel) -> None:
-    """An interval model has no polynomials to learn: sizes, and the parameters that stand in its bounds."""
+    """Print facts about an interval model: sizes, and the parameters in its bounds (it has no polynomials to learn)."""
     pmdp, bounds = model.pmdp, model.bounds
     assert bounds is not None
     emit(
@@ -172,7 +172,7 @@ def _info_of_intervals(arguments: argparse.Namespace, model: PrismModel) -> None
 def _only_for_regions(arguments: argparse.Namespace) -> None:
     for option in ("plot", "boxes"):
         if getattr(arguments, option) is not None:
-            raise ModelError(f"--{option} is for regions: a model of your own with parameters, without --theta")
+            raise ModelError(f"--{option} applies to regions only: your own model with parameters, without --theta")
 
 
 def run_solve(arguments: argparse.Namespace) -> int:
@@ -207,7 +207,7 @@ def _numbers(lower: float, upper: float, solution: Solution, problems: list[str]
 
 
 def _solve_property(arguments: argparse.Namespace) -> int:
-    """A property of a file: a bracket, or yes and no; robust and optimistic for an interval model."""
+    """Answer a property of a file: a bracket, or yes or no; robust and optimistic for an interval model."""
     from rpl_agent.formats import prism
     from rpl_agent.model import Nature
 
@@ -243,7 +243,7 @@ def _solve_property(arguments: argparse.Namespace) -> int:
 
 # -- regions of parameters --------------------------------------------------------------------------------------------
 def _solve_region(arguments: argparse.Namespace, model: PrismModel) -> int:
-    """For all parameters of a region: bounds, where a comparison holds, and a picture."""
+    """Answer a property for all parameters of a region: bounds, where a comparison holds, and a picture."""
     from rpl_agent.coupled.region import DEFAULT_BOXES, DEFAULT_PRECISION
     from rpl_agent.formats import prism
     from rpl_agent.plotting.values import ValuePicture, plot_values, shown_parameters
@@ -268,7 +268,7 @@ def _solve_region(arguments: argparse.Namespace, model: PrismModel) -> int:
 
 
 def _parts(found: RegionAnswer, for_picture: bool) -> Partition | None:
-    """Where the comparison holds, box by box; None where there is none, or one answer for all."""
+    """Where the comparison holds, box by box; None if there is no comparison, or one answer for all."""
     from rpl_agent.coupled.region import DEFAULT_UNDECIDED, NOT_DECIDED, SOMEWHERE
 
     if found.verdict is None or found.verdict.answer not in (SOMEWHERE, NOT_DECIDED):
@@ -323,7 +323,7 @@ def describe() -> list[dict[str, Any]]:
     families: dict[str, tuple[list[str], str]] = {}
     found = []
     for name, instance in rpl_envs.INSTANCES.items():
-        if instance.family not in families:  # instances stand in order of size
+        if instance.family not in families:  # instances are sorted by size
             smallest = rpl_envs.benchmark(name)
             families[instance.family] = (list(smallest.pmdp.table.parameters), smallest.objective.describe())
         parameters, objective = families[instance.family]
@@ -349,7 +349,7 @@ def run_worlds(arguments: argparse.Namespace) -> int:
 
 
 def _print(worlds: list[dict[str, Any]]) -> None:
-    """A heading per family, because what is sought and what is unknown are the same in all its sizes."""
+    """Print a heading per family, because all its sizes share the objective and the unknowns."""
     from rich.console import Console
     from rich.table import Table
 

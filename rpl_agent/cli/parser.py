@@ -1,4 +1,4 @@
-"""`Parser`: argparse with one-line errors, and with options that are added when their command is chosen.
+"""`Parser`: argparse with one-line errors, and with options that are added only when their command is chosen.
 
 Building all commands must import nothing heavy, but some options are described by the code they belong to (the names of
 confidence sets, the defaults of a function). `Parser.later` takes a function that adds such options; it is called when
@@ -21,20 +21,20 @@ from typing import Any, NoReturn, Protocol
 
 from rpl_agent.errors import RPLWarning
 
-#: Seeds of numpy, Gymnasium and Stable-Baselines3 alike.
+#: Largest seed that numpy, Gymnasium and Stable-Baselines3 all accept.
 LARGEST_SEED = 2**32 - 1
-#: No run is longer; numbers beyond are slips of the keyboard (and would not fit the counters).
+#: No run is longer; larger numbers are typing errors (and would not fit the counters).
 LARGEST_COUNT = 10**15
-#: Bytes of a name that leave room for endings: file systems take 255.
+#: Bytes of a name that leave room for endings: file systems allow 255.
 LONGEST_NAME = 200
 
 
 class UsageError(Exception):
-    """The command line is wrong."""
+    """The command line is invalid."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Errors are raised as `UsageError`; options can be added late; ``run`` is what a command calls."""
+    """Raises errors as `UsageError`; options can be added late; ``run`` is the function of a command."""
 
     def __init__(
         self, *arguments: Any, run: Callable[[argparse.Namespace], Any] | None = None, **keywords: Any
@@ -66,7 +66,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _with_nearest(message: str) -> str:
-    """Argparse lists all choices of a mistyped one; name the nearest first."""
+    """Put the nearest choice after argparse's list of all choices."""
     found = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
     if not found:
         return message
@@ -81,9 +81,9 @@ class Options(Protocol):
 
 
 def add_call(parser: Options, function: Callable, options: Mapping[str, str | tuple[str, dict]]) -> None:
-    """One option per keyword of ``function`` (or field of a dataclass); its default is the function's.
+    """Add one option per keyword of ``function`` (or field of a dataclass), with the function's default.
 
-    ``options`` maps the keyword to its help, and to arguments of ``add_argument`` that the signature does not say.
+    ``options`` maps the keyword to its help, and to arguments of ``add_argument`` beyond the signature.
     """
     signature = inspect.signature(function)
     for name, given in options.items():
@@ -100,7 +100,7 @@ def add_call(parser: Options, function: Callable, options: Mapping[str, str | tu
 
 
 def call(function: Callable[..., Any], arguments: argparse.Namespace, *positional: Any, **given: Any) -> Any:
-    """Call ``function`` with the options that bear the names of its keywords; ``given`` ones take precedence."""
+    """Call ``function`` with the options named like its keywords; ``given`` ones take precedence."""
     names = list(inspect.signature(function).parameters)[len(positional) :]
     named = {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
     return function(*positional, **(named | given))
@@ -138,7 +138,7 @@ def between(low: float, high: float, *, closed: bool = False) -> Callable[[str],
 
 
 def output_file(*endings: str) -> Callable[[str], str]:
-    """A file that can be written: known before minutes are spent on its contents."""
+    """A writable file, checked before minutes are spent on its contents."""
 
     def convert(text: str) -> str:
         path = Path(text)
@@ -159,7 +159,7 @@ def output_file(*endings: str) -> Callable[[str], str]:
 
 
 def folder_name(text: str) -> str:
-    """A plain name of a folder."""
+    """A plain folder name."""
     if len(text.encode()) > LONGEST_NAME:
         raise argparse.ArgumentTypeError(f"the name {_short(text)} is longer than {LONGEST_NAME} bytes")
     if not text.strip() or text in (".", "..") or any(c in text for c in "/\\\0"):
@@ -173,7 +173,7 @@ def _short(text: str) -> str:
 
 # ---------------------------------------------------------------------- errors
 def plain_warnings() -> None:
-    """Warnings of ours are one line each, said once, without the place in the code that says it."""
+    """Print our warnings on one line each, once, without their source location."""
     seen: set[str] = set()
     usual = warnings.showwarning
 
@@ -188,7 +188,7 @@ def plain_warnings() -> None:
 
 
 def report_error(argv: Sequence[str] | None, message: str) -> None:
-    """One line on stderr; with --json one JSON object on stdout in its place."""
+    """Print one line on stderr; with --json one JSON object on stdout instead."""
     message = message.strip()
     if "--json" in (sys.argv[1:] if argv is None else argv):
         print(json.dumps({"error": message}), flush=True)

@@ -9,7 +9,7 @@ from typing import Any
 from rpl_agent.cli.common import add_method, add_seed, add_source, config_of, emit, file_as_model, load_source
 from rpl_agent.cli.parser import between, count, output_file
 
-#: Steps after which a run without an answer gives up by default.
+#: Default number of steps after which a run without an answer gives up.
 DEFAULT_BUDGET = 10**8
 
 
@@ -17,16 +17,16 @@ def register(commands: Any) -> None:
     plan = commands.add_parser(
         "plan",
         run=run_plan,
-        help="how much data is needed: the gap to expect after n episodes",
-        description="The gap to expect if the parameters are what --theta says. An estimate, not a guarantee.",
+        help="how much data is needed: the expected gap after n episodes",
+        description="The expected gap if the parameters are as given by --theta. An estimate, not a guarantee.",
     )
     add_source(plan)
     plan.add_argument("--gap", type=between(0, math.inf), metavar="EPS", help="how many episodes for this gap?")
     plan.add_argument("--episodes", type=count, nargs="+", default=(), metavar="N", help="the gap after N episodes")
     plan.add_argument(
-        "--sampler", choices=("agent", "uniform"), default="agent", help="who will draw the episodes (default agent)"
+        "--sampler", choices=("agent", "uniform"), default="agent", help="what draws the episodes (default agent)"
     )
-    plan.add_argument("--draws", type=count, default=3, metavar="N", help="imagined data sets per point (default 3)")
+    plan.add_argument("--draws", type=count, default=3, metavar="N", help="simulated data sets per point (default 3)")
     plan.add_argument(
         "--plot", type=output_file(".png", ".pdf", ".svg"), metavar="FILE", help="the curve: .png, .pdf or .svg"
     )
@@ -36,7 +36,7 @@ def register(commands: Any) -> None:
     smc = commands.add_parser("smc", run=run_smc, help="sample a model online until its value is known to EPSILON")
     add_source(smc, "a model in the PRISM language, or a registered world")
     smc.add_argument(
-        "--epsilon", type=between(0, float("inf")), default=0.05, help="wanted upper − lower (default 0.05)"
+        "--epsilon", type=between(0, float("inf")), default=0.05, help="desired upper − lower (default 0.05)"
     )
     smc.add_argument(
         "--budget", type=count, default=DEFAULT_BUDGET, metavar="STEPS", help="give up after STEPS (default 1e8)"
@@ -82,7 +82,7 @@ def run_smc(arguments: argparse.Namespace) -> int:
 
     file_as_model(arguments)
     if arguments.model is not None and arguments.model.endswith(".drn"):
-        raise ModelError("a .drn file says nothing of what is tied: rpl smc samples models in the PRISM language")
+        raise ModelError("a .drn file does not say what is tied: rpl smc samples models in the PRISM language")
     if arguments.model is not None and not arguments.unknown and not arguments.theta:
         arguments.unknown = ["commands"]
     source = load_source(arguments)

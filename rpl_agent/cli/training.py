@@ -1,4 +1,4 @@
-"""`rpl train`, `resume`, `evaluate`, `watch`: the agent's life, from the shell."""
+"""`rpl train`, `resume`, `evaluate`, `watch`: the agent from the shell."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def register(commands: Any) -> None:
     add_seed(train)
     _add_view(train)
 
-    resume = commands.add_parser("resume", run=run_resume, help="go on with an interrupted run")
+    resume = commands.add_parser("resume", run=run_resume, help="continue an interrupted run")
     _add_folder(resume, env=True)
-    resume.add_argument("--budget", type=count, metavar="N", help="a new total budget (default: what was left)")
+    resume.add_argument("--budget", type=count, metavar="N", help="a new total budget (default: the old one)")
     _add_view(resume)
 
     evaluate = commands.add_parser(
@@ -49,7 +49,7 @@ def register(commands: Any) -> None:
     evaluate.add_argument("--episodes", type=count, default=10_000, metavar="N", help="to simulate (default 10000)")
     evaluate.add_argument(
         "--worth", dest="bounds", type=float, nargs=2, metavar=("LEAST", "MOST"),
-        help="what one episode can be worth (default: from the model)",
+        help="range of the value of one episode (default: from the model)",
     )  # fmt: skip
     add_seed(evaluate, 1)
 
@@ -60,7 +60,7 @@ def register(commands: Any) -> None:
         "--output", type=output_file(".gif"), metavar="FILE",
         help="write an animation instead: .gif",
     )  # fmt: skip
-    watch.add_argument("--fps", type=between(0, 100), default=4.0, help="steps shown in a second (default 4)")
+    watch.add_argument("--fps", type=between(0, 100), default=4.0, help="steps per second (default 4)")
     watch.add_argument(
         "--mode", choices=("robust", "optimistic"), default="robust", help="the certified policy or the exploring one"
     )
@@ -70,7 +70,7 @@ def register(commands: Any) -> None:
 def _add_folder(parser: argparse.ArgumentParser, env: bool = False) -> None:
     parser.add_argument("run_folder", metavar="RUN", help="a run folder, e.g. logs/demo")
     if env:
-        parser.add_argument("--env", help=f"{OWN_ENV} (default: as the run was made, if that was by a known id)")
+        parser.add_argument("--env", help=f"{OWN_ENV} (default: the run's own, if it has a known id)")
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +82,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "unit": ("what the budget counts", {"choices": ("episodes", "steps")}),
         "schedule": ("when to update: state-action, expression, never or every:N", {}),
         "weight": ("probability of the planned action while exploring", {"type": between(0, 1, closed=True)}),
-        "exploration": ("certificate: mostly where episodes narrow the certificate; optimistic: as the paper", {
+        "exploration": ("certificate: mostly where episodes narrow the certificate; optimistic: as in the paper", {
             "choices": ("optimistic", "certificate"),
         }),
         "horizon": (
@@ -97,7 +97,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_view(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--quiet", action="store_true", help="print nothing but the result")
+    parser.add_argument("--quiet", action="store_true", help="print only the result")
     parser.add_argument("--no-progress", action="store_true", help="plain lines instead of the live view")
 
 
@@ -132,7 +132,7 @@ def make_env(source: ModelSource, render_mode: str | None = None) -> gym.Env:
 
 
 def stored_source(run_folder: str, env: str | None = None) -> ModelSource:
-    """How to make the world of a run: what ``env`` names, or what the run folder says, which never is code."""
+    """How to make the world of a run: from ``env``, or from the run folder, which never names code."""
     import gymnasium as gym
 
     import rpl_envs  # noqa: F401  (registers our ids)
@@ -146,25 +146,25 @@ def stored_source(run_folder: str, env: str | None = None) -> ModelSource:
     by_keywords = "kwargs" in stored  # made in Python
     if not stored or (name and names_code(name)) or (by_keywords and (name not in gym.registry)):
         known = f"--env {name}" if name and names_code(name) else "--env module:Id or --env path/to/file.py:factory"
-        raise DataError(f"the environment of {run_folder} is code of your own, which a run does not name: add {known}")
+        raise DataError(f"the environment of {run_folder} is your own code, which a run does not store: add {known}")
     return _made_in_python(run_folder, stored) if by_keywords else source_of(stored)
 
 
 def true_parameters(folder: str) -> np.ndarray | None:
-    """The truth of a run's simulator, for a mark in a picture; None where nobody stored it."""
+    """The true parameters of a run's simulator, to mark in a picture; None if they were not stored."""
     try:
         return stored_source(folder).theta
-    except DataError:  # made in Python with an environment that has no id
+    except DataError:  # made in Python with an environment without an id
         return None
 
 
 def source_of(stored: dict) -> ModelSource:
-    """The source that stored options name."""
+    """The source described by stored options."""
     return load_source(argparse.Namespace(**(source_defaults() | stored)))
 
 
 def _made_in_python(run_folder: str, stored: dict) -> ModelSource:
-    """The source of a run whose environment was made by id and keywords; its model is the run's own."""
+    """The source of a run whose environment was made from an id and keywords; its model is the run's own."""
     import numpy as np
 
     import rpl_envs
@@ -183,7 +183,7 @@ def run_train(arguments: argparse.Namespace) -> int:
 
     source = load_source(arguments)
     if source.options is not None:
-        arguments.id = source.name  # understood from every folder
+        arguments.id = source.name  # valid from every folder
     options = {key: getattr(arguments, key) for key in source_defaults()}
     result = call(
         train, arguments, make_env(source), source=options, config=config_of(arguments), oracle_theta=source.theta,

@@ -1,1 +1,1 @@
-"""Pictures for people who would rather look. Matplotlib is loaded only when one is drawn."""
+"""Pictures. Matplotlib is loaded only when one is drawn."""

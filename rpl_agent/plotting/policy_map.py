@@ -1,6 +1,6 @@
-"""A policy drawn on its world: what it does in the states it visits, over two of the model's variables.
+"""Draw a policy on its world: its actions in the states it visits, over two of the model's variables.
 
-Where several states share a cell (they differ in other variables), the cell shows the action that is played there most
+If several states share a cell (they differ in other variables), the cell shows the action played there most
 often when the policy starts in the initial state.
 """
 
@@ -17,13 +17,13 @@ import numpy as np
 from rpl_agent.model import MDP, ParametricMDP, Policy
 from rpl_agent.model.simulate import absorbing_states, row_visits
 
-#: pairs of variables that people expect as axes, most telling first (horizontal, vertical)
+#: preferred pairs of variables for the axes, best first (horizontal, vertical)
 FAVOURITES = (("x", "y"), ("step", "money"), ("money1", "money2"), ("col", "row"), ("column", "row"))
-#: steps that are followed from the initial state
+#: steps to follow from the initial state
 STEPS = 400
 #: cells visited less often than this (expected visits per play) are left empty
 RARE = 1e-6
-#: an action that moves less than this share of what the strongest does has no direction
+#: an action has no direction if it moves less than this share of the strongest
 FAINT = 0.25
 ARROWS = {
     (1, 0): "→", (-1, 0): "←", (0, 1): "↑", (0, -1): "↓", (1, 1): "↗", (-1, 1): "↖", (1, -1): "↘", (-1, -1): "↙"
@@ -34,7 +34,7 @@ ARROWS = {
 class PolicyMap:
     """Cells over two variables; arrays are (height, width).
 
-    action : id of the action played most often in a cell, −1 where the policy (almost) never is.
+    action : id of the action played most often in a cell, −1 if the policy (almost) never visits it.
     visits : expected number of visits per play.
     symbols : an arrow (where the axes are coordinates) or a short label per cell.
     """
@@ -49,13 +49,13 @@ class PolicyMap:
 
     @property
     def legend(self) -> list[str]:
-        """What each action is called, with its symbol where it is shown."""
+        """The name of each action, with its symbol if it is shown."""
         symbol = {int(a): str(s) for a, s in zip(self.action.ravel(), self.symbols.ravel()) if a >= 0}
         return [f"{symbol[a]} {name}" if a in symbol else name for a, name in enumerate(self.action_names)]
 
 
 def policy_map(mdp: MDP, policy: Policy, steps: int = STEPS) -> PolicyMap | None:
-    """The map of a policy in a model with probabilities; None for a model that has no two variables to draw."""
+    """The map of a policy in a model with probabilities; None if the model lacks two variables to draw."""
     pmdp = mdp.pmdp
     axes = drawing_axes(pmdp)
     if axes is None:
@@ -108,13 +108,13 @@ def _symbols(
         right, above = (int(np.sign(m)) if abs(m) > 0.5 * strongest[a] else 0 for m in moves[:, a])
         arrow[int(a)] = ARROWS[right, above]
     for moving, symbol in arrow.items():
-        if list(arrow.values()).count(symbol) == 1:  # two actions never share one
+        if list(arrow.values()).count(symbol) == 1:  # two actions never share an arrow
             symbols[action == moving] = symbol
     return symbols
 
 
 def _depends_on_action(pmdp: ParametricMDP, drift: np.ndarray) -> bool:
-    """Whether some state's actions move differently along an axis (a plane that always flies on does not)."""
+    """Whether some state's actions move differently along an axis (not so for a plane that always flies on)."""
     starts = pmdp.state_ptr[:-1]
     return bool((np.maximum.reduceat(drift, starts) - np.minimum.reduceat(drift, starts) > 1e-9).any())
 
@@ -132,7 +132,7 @@ def draw(shown: PolicyMap, title: str) -> Any:
 
     height, width = shown.action.shape
     figure = Figure(figsize=(6.4, 4.8), dpi=100)
-    axes = figure.add_axes((0.1, 0.11, 0.62, 0.81))  # a layout that fits itself draws everything twice
+    axes = figure.add_axes((0.1, 0.11, 0.62, 0.81))  # automatic layout draws everything twice
     colours = colormaps["tab10"]
     image = np.ones((height, width, 4))
     for k in range(len(shown.action_names)):

@@ -19,7 +19,7 @@ from rpl_agent.regions.lp import LinearProgram
 from rpl_agent.regions.parameter_region import ParameterRegion
 from rpl_agent.relaxations.projections import affine_program, parameter_box
 
-#: support lines around an outline: smooth to the eye
+#: support lines around an outline, enough to look smooth
 DIRECTIONS = 180
 
 Bounds = tuple[np.ndarray, np.ndarray]
@@ -40,7 +40,7 @@ def plot_region(
     region : in the reduced coordinates of ``pmdp.table``.
     parameters : one or two parameter numbers.
     boxes : (lower (d,), upper (d,)) of parameters to draw, by name; by default the parameter-wise projection of U.
-    path : the file to write, which is returned; the suffix decides the format.
+    path : the file to write, which is returned; its suffix determines the format.
     """
     figure = region_figure(region, pmdp, parameters, true_theta, boxes)
     figure.savefig(path, dpi=130)
@@ -106,7 +106,7 @@ def clip(corners: np.ndarray, normal: np.ndarray, bound: float) -> np.ndarray:
 
 
 def parameter_support(region: Region | None, pmdp: ParametricMDP, directions: np.ndarray) -> np.ndarray:
-    """Lower bounds (n,) of c.theta over the region for directions c (n, d); None: over the domain."""
+    """Lower bounds (n,) on c·θ over the region for directions c (n, d); over the domain if None."""
     table, domain = pmdp.table, pmdp.domain
     values = LinearProgram(domain.A, domain.b, domain.lower, domain.upper).minimize(directions)
     if region is None:
@@ -116,7 +116,7 @@ def parameter_support(region: Region | None, pmdp: ParametricMDP, directions: np
     if table.is_affine:
         return np.maximum(values, affine_program(region, pmdp).minimize(directions))
     smaller, used = without_unused(pmdp), used_parameters(table)
-    if smaller is not pmdp:  # the coordinates of a region are those of the parameters in use
+    if smaller is not pmdp:  # the region's coordinates are those of the used parameters
         rest = box_minimum(np.ascontiguousarray(directions[:, ~used]), domain.lower[~used], domain.upper[~used])
         return np.maximum(values, parameter_support(region, smaller, directions[:, used]) + rest)
     if isinstance(region, ParameterRegion):

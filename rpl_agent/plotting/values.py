@@ -1,4 +1,4 @@
-"""A picture of a region question in one or two parameters: the values, or where a comparison holds."""
+"""Draw the answer to a region question in one or two parameters: the values, or where a comparison holds."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from rpl_agent.model import Domain
 
 #: points of a curve, and of each side of a map
 CURVE, GRID = 81, 25
-#: where the comparison fails, is open, and holds: colours that are told apart without red and green
+#: colours where the comparison fails, is undecided, and holds: distinguishable without red and green
 COLOURS = {-1: "#D55E00", 0: "#DDDDDD", 1: "#56B4E9"}
 NAMES = {-1: "fails", 0: "not decided", 1: "holds"}
 
 
 @dataclass(frozen=True)
 class ValuePicture:
-    """What is drawn.
+    """The content of a picture.
 
     complement : whether the property's value is 1 minus that of the solution
     question, answer : a comparison of the property's value, such as ("<=", 0.3), and where it holds, or None
-    parts : where it holds, box by box; None where the answer is the same everywhere
+    parts : where it holds, box by box; None if the answer is the same everywhere
     """
 
     solution: RegionSolution
@@ -37,13 +37,13 @@ class ValuePicture:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The bounds of the property's value."""
+        """The bounds on the property's value."""
         low, high = self.solution.lower, self.solution.upper
         return (1.0 - high, 1.0 - low) if self.complement else (low, high)
 
 
 def shown_parameters(region: Domain) -> np.ndarray:
-    """(1,) or (2,) the parameters that vary in a region; an error if they are more, or none."""
+    """(1,) or (2,) the parameters that vary in a region; an error if none or more than two do."""
     free = np.flatnonzero(region.upper > region.lower)
     if not 1 <= len(free) <= 2:
         raise ModelError(
@@ -55,7 +55,7 @@ def shown_parameters(region: Domain) -> np.ndarray:
 def plot_values(picture: ValuePicture, path: str | Path) -> Path:
     """Draw the property's value over the region, and where its comparison holds.
 
-    Returns the file that was written; its ending decides the format.
+    Returns the path of the file; its suffix determines the format.
     """
     free = shown_parameters(picture.solution.region)
     from matplotlib.figure import Figure

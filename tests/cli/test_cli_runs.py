@@ -96,7 +96,7 @@ def test_options_that_a_run_answers_itself_are_refused(run, tmp_path, capsys):
     ]:
         assert main(line) == 2
         err = capsys.readouterr().err
-        assert f"{option} cannot be given with it" in err and err.count("\n") == 1
+        assert f"{option} cannot be used with it" in err and err.count("\n") == 1
     assert not any(tmp_path.iterdir())
 
 

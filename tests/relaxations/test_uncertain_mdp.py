@@ -128,8 +128,8 @@ def test_data_narrow_a_drn_file_and_go_back_into_one(tmp_path, capsys):
     [
         (["solve", "m.drn", "--property", 'Pmax=? [ F "nowhere" ]'], 'unknown label "nowhere"'),
         (["solve", "m.drn"], "no property given"),
-        (["solve", "m.drn", "--const", "N=3", "--property", "Pmax=? [ F x=1 ]"], "belong to models in the PRISM"),
-        (["smc", "m.drn", "--property", "Pmax=? [ F x=1 ]"], "says nothing of what is tied"),
+        (["solve", "m.drn", "--const", "N=3", "--property", "Pmax=? [ F x=1 ]"], "need a model in the PRISM"),
+        (["smc", "m.drn", "--property", "Pmax=? [ F x=1 ]"], "does not say what is tied"),
         (["solve", "none.drn", "--property", "Pmax=? [ F x=1 ]"], "No such file"),
     ],
 )
