@@ -1,4 +1,4 @@
-"""Agents to compare with, behind the surface of our own: learn, predict, save, load."""
+"""Agents to compare with, behind the same interface as ours: learn, predict, save, load."""
 
 from rpl_agent.baselines.base import Baseline
 from rpl_agent.baselines.interval_learning import IntervalLearning

@@ -1,11 +1,11 @@
-"""The surface that all baselines share with the agent: learn, predict, save, load.
+"""The interface that all baselines share with the agent: learn, predict, save, load.
 
-They use the agent's own parts: one attachment (wrappers, time limits, observation_to_state, rewards that are
-compared), one stream of episodes, one checkpoint format. A comparison then differs in the learner and in nothing else.
+They use the agent's own parts: one attachment (wrappers, time limits, observation_to_state, checked rewards),
+one stream of episodes, one checkpoint format. So comparisons differ only in the learner.
 
 A budget is an exact number of episodes. ``checkpoints`` are numbers of episodes (counted over all calls of
-`learn`) at which ``callback(agent)`` is called, and once more when the budget is spent: learning curves are
-drawn from there, outside the learner.
+`learn`) at which ``callback(agent)`` is called, and once more at the end of the budget: learning curves are
+computed there, outside the learner.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Baseline(Acting, ABC):
 
     Parameters
     ----------
-    seed : of everything random in the learner and in the stream of episodes.
-    compiled : use the environment's compiled simulator where it has one (same law, far faster).
-    observation_to_state : maps an observation to a state, where the environment's observations are not states.
+    seed : for everything random in the learner and in the stream of episodes.
+    compiled : use the environment's compiled simulator if it has one (same law, far faster).
+    observation_to_state : maps an observation to a state, if the environment's observations are not states.
     """
 
     name: ClassVar[str] = "baseline"
@@ -67,7 +67,7 @@ class Baseline(Acting, ABC):
         self.num_episodes = 0
         self.num_timesteps = 0
         self.num_updates = 0
-        self.planned_episodes = 0  # where this call of learn will end; schedules may depend on it
+        self.planned_episodes = 0  # the end of this call of learn; schedules may depend on it
         self.certificate: Any = None  # only learners with guarantees have one
         self.experience: Experience
         self._world: Attachment | None = None
@@ -99,14 +99,14 @@ class Baseline(Acting, ABC):
         return self
 
     def set_env(self, env: Any) -> None:
-        """Attach an environment; a learner keeps what it knows when the model is the same one."""
+        """Attach an environment; a learner keeps what it knows if the model is the same."""
         if self._world is not None and env is self._world.env:
             return
         attached = attach(env, state_of=self.observation_to_state, compiled=self.compiled)
         if attached.objective.horizon is not None:
-            raise ModelError("baselines plan stationary policies: a finite-horizon objective is not supported")
+            raise ModelError("baselines plan stationary policies: finite-horizon objectives are not supported")
         if attached.objective.resolve(attached.pmdp).depends_on_parameters:
-            raise ModelError("baselines plan with known rewards: one that depends on the parameters is not supported")
+            raise ModelError("baselines plan with known rewards: rewards that depend on parameters are not supported")
         if self._world is not None and self._world.pmdp.content_hash != attached.pmdp.content_hash:
             raise ModelError(f"the environment's model {attached.pmdp!r} differs from the one learned so far")
         fresh, opening = self._world is None, [] if self._world is None else self._stream.opening
@@ -121,7 +121,7 @@ class Baseline(Acting, ABC):
         self._stream = Stream(attached, self.experience, self._rng, self._fresh_seed, opening, stored)
 
     def _fresh_seed(self) -> int:
-        """As `Session.fresh_seed`: never one that data were drawn with before."""
+        """As `Session.fresh_seed`: never one that was used to draw data before."""
         sequence = np.random.SeedSequence([self.seed, 2, self.num_timesteps, self._sources])
         self._sources += 1
         return int(sequence.generate_state(1, np.uint64)[0])
@@ -143,11 +143,11 @@ class Baseline(Acting, ABC):
     @property
     @abstractmethod
     def policy(self) -> Policy:
-        """The policy the learner recommends now."""
+        """The policy that the learner recommends now."""
 
     # ------------------------------------------------------------------ for subclasses
     def _sample(self, policy: Policy, episodes: int, row_limit: np.ndarray | None = None) -> None:
-        """Up to this many episodes; ends after one in which a row's visits reach its limit (R,)."""
+        """Sample up to this many episodes; stop after one in which a row's visits reach its limit (R,)."""
         done = SampledBatch()
         try:
             self._stream.collect(Request(policy, Limits(rows=row_limit), episodes, episodes), done)
@@ -157,7 +157,7 @@ class Baseline(Acting, ABC):
 
     @abstractmethod
     def _reset(self) -> None:
-        """Make the arrays for a model seen for the first time."""
+        """Allocate the arrays for a new model."""
 
     @abstractmethod
     def _learn_until(self, episodes: int) -> None:
@@ -173,13 +173,13 @@ class Baseline(Acting, ABC):
 
     # ------------------------------------------------------------------ files
     def _config(self) -> dict[str, Any]:
-        """Constructor arguments by name; a learner keeps each of them as an attribute, as in scikit-learn."""
+        """Constructor arguments by name; a learner keeps each as an attribute, as in scikit-learn."""
         signatures = [inspect.signature(kind) for kind in type(self).__mro__ if issubclass(kind, Baseline)]
         keywords = {p.name for s in signatures for p in s.parameters.values() if p.kind is p.KEYWORD_ONLY}
         return {name: getattr(self, name) for name in sorted(keywords - {"observation_to_state"})}
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write everything learned, in the agent's format; the file appears whole or not at all."""
+        """Write everything learned, in the agent's format, atomically."""
         state = SavedLearner(
             type(self).__name__, self._config(), self.world.pmdp.content_hash, dict(self._rng.bit_generator.state),
             self._stream.get_state(), self.num_episodes, self.num_timesteps, self.num_updates, self.planned_episodes,
@@ -190,7 +190,7 @@ class Baseline(Acting, ABC):
 
     @classmethod
     def load(cls, path: str | os.PathLike, env: Any = None, *, observation_to_state: StateOf | None = None) -> Baseline:
-        """Read a saved learner; without an environment it waits for `set_env`."""
+        """Load a saved learner; without an environment it waits for `set_env`."""
         state, arrays = checkpoint.read_latest(path)
         saved = read(state, SavedLearner, os.fspath(path))
         if saved.learner != cls.__name__:
@@ -206,10 +206,10 @@ class Baseline(Acting, ABC):
         return agent
 
     def _restore(self, saved: SavedLearner, arrays: dict[str, np.ndarray]) -> StreamState:
-        """Everything but the stream, whose state is returned."""
+        """Restore everything but the stream, whose state is returned."""
         if saved.model != self.world.pmdp.content_hash:
             self._world = None
-            raise DataError("the saved learner is for another model than this environment's")
+            raise DataError("the saved learner belongs to another model than this environment's")
         self.num_episodes, self.num_timesteps, self.num_updates = saved.episodes, saved.timesteps, saved.updates
         self.planned_episodes, self._sources = saved.planned, saved.sources
         set_generator(self._rng, saved.rng)

@@ -1,7 +1,7 @@
 """Learning interval MDPs: optimism and robustness over one interval per transition, tied or not.
 
 The paper's baseline P_I and the classical method before it: no parameter space, only intervals. With ``tied``, equal
-expressions share one interval (their counts are pooled); without, every transition has its own and nothing but
+expressions share one interval (their counts are pooled); without, every transition has its own and only
 the support graph is used.
 """
 
@@ -94,7 +94,7 @@ class IntervalLearning(ModelBased):
 
     @certificate.setter
     def certificate(self, value: None) -> None:
-        """The base class starts with none."""
+        """Accepts None from the base class."""
 
     @property
     def policy(self) -> Policy:

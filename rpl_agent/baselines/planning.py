@@ -1,8 +1,8 @@
 """Learners that plan in a model of their counts: R-MAX, UCRL2, UCBVI, PSRL and certainty equivalence.
 
 All of them know the support graph of the model (which successors a row has), its rewards and its objective;
-none but structured certainty equivalence uses the expressions on the transitions. Knowing the support is more
-than the original algorithms assume and only helps them: with S successors replaced by the few a row has, their
+only structured certainty equivalence uses the expressions on the transitions. Knowing the support is more
+than the original algorithms assume and only helps them: with S successors replaced by the few of a row, their
 confidence sets shrink, and an unknown row is worth its best successor instead of a global maximum.
 
 Symbols: N (R,) visits of a row, n (T,) visits of a transition, p̂ = n / N.
@@ -47,8 +47,8 @@ class TabularPlanner:
     """Value iteration over one skeleton and task, from given row distributions, L1 radii and bonuses.
 
     Undiscounted objectives are iterated from 0, which gives the least fixed point: the value, for
-    rewards ≥ 0 and for costs > 0. Where the fixed point is unique (a discount, or costs > 0 everywhere) a plan may
-    start from an earlier one's values.
+    rewards ≥ 0 and for costs > 0. If the fixed point is unique (a discount, or costs > 0 everywhere) a plan may
+    start from the values of an earlier one.
     """
 
     def __init__(self, pmdp: ParametricMDP, task: Task):
@@ -90,7 +90,7 @@ class ModelBased(Baseline):
 
     Parameters
     ----------
-    recommend : what `policy` and `predict` give: ``"greedy"`` (default), the optimal policy of the
+    recommend : the result of `policy` and `predict`: ``"greedy"`` (default), the optimal policy of the
         estimated model, which is the better answer once sampling ends, or ``"sampling"``, the policy that explores.
     prior : pseudo-count spread evenly over a row's successors in the estimated model.
     """
@@ -100,7 +100,7 @@ class ModelBased(Baseline):
         if recommend not in ("greedy", "sampling"):
             raise ModelError(f"recommend {recommend!r} is neither 'greedy' nor 'sampling'")
         if prior <= 0:
-            raise ModelError(f"prior {prior} must be positive: a row never tried still needs a distribution")
+            raise ModelError(f"prior {prior} must be positive: an untried row still needs a distribution")
         self.recommend = recommend
         self.prior = prior
 
@@ -111,7 +111,7 @@ class ModelBased(Baseline):
         self._sampling: Policy | None = None
         self._values = self.planner.start.copy()  # of the last plan for sampling
         self._estimated = self.planner.start.copy()  # of the last plan in the estimated model
-        self._until = 0  # number of episodes at which the sampling policy is renewed at the latest
+        self._until = 0  # renew the sampling policy after at most this many episodes
         self._greedy: tuple[int, Policy] | None = None
 
     @property
@@ -158,19 +158,19 @@ class ModelBased(Baseline):
     def _planned(
         self, probability: np.ndarray, radius: np.ndarray | None = None, bonus: np.ndarray | None = None
     ) -> Policy:
-        """The policy of a plan for sampling, which starts from the one before."""
+        """The policy of a sampling plan, warm-started from the previous one."""
         plan = self.planner.plan(probability, radius, bonus, warm=self._values)
         self._values = plan.values
         return Policy.deterministic(plan.rows)
 
     def estimate(self) -> np.ndarray:
-        """(T,) estimated probabilities: relative frequencies with a small even prior."""
+        """(T,) estimated probabilities: relative frequencies with a small uniform prior."""
         row_ptr, row = self.world.pmdp.row_ptr, self.world.pmdp.transition_row
         size = np.diff(row_ptr)[row]
         return (self.transition_count + self.prior / size) / (self.row_count[row] + self.prior)
 
     def frequencies(self) -> np.ndarray:
-        """(T,) relative frequencies p̂; even over the successors where a row was never tried."""
+        """(T,) relative frequencies p̂; uniform over the successors if a row was never tried."""
         row_ptr, row = self.world.pmdp.row_ptr, self.world.pmdp.transition_row
         tried = self.row_count[row] > 0
         return np.where(tried, self.transition_count / np.maximum(1, self.row_count[row]), 1.0 / np.diff(row_ptr)[row])
@@ -194,10 +194,10 @@ class ModelBased(Baseline):
 class RMax(ModelBased):
     """R-MAX (Brafman and Tennenholtz 2002) for total rewards and reachability.
 
-    A row is known after ``known_after`` visits, then taken at its frequencies; until then it is as good as can be.
+    A row is known after ``known_after`` visits, then used at its frequencies; until then it is as good as possible.
 
-    "As good as can be" is the value of the row's best successor: the support graph is known, so the original's
-    global maximum can be replaced by it. Replans when rows become known or double, not in between.
+    "As good as possible" is the value of the row's best successor: the support graph is known, so it can replace the
+    original's global maximum. Replans when rows become known or double, not in between.
     """
 
     name: ClassVar[str] = "rmax"
@@ -233,7 +233,7 @@ class UCRL2(ModelBased):
         self.delta = delta
 
     def radius(self) -> np.ndarray:
-        """(R,) L1 radii; a row with one successor has nothing to learn."""
+        """(R,) L1 radii; zero for a row with one successor."""
         pmdp = self.world.pmdp
         successors = np.diff(pmdp.row_ptr)
         log = np.log(2.0 * pmdp.num_rows * max(1, self.num_timesteps) / self.delta)
@@ -250,7 +250,7 @@ class UCBVI(ModelBased):
 
     The total-reward analogue: the original's horizon H bounds every value of a successor; here the range of the
     current optimistic values over the row's successors takes its place (the support is known, so p̂·V cannot be
-    further from p·V than Hoeffding allows on that range), and a bonus never leads past the best successor.
+    further from p·V than Hoeffding allows on that range), and a bonus never exceeds the best successor.
     """
 
     name: ClassVar[str] = "ucbvi"
@@ -263,7 +263,7 @@ class UCBVI(ModelBased):
         self.scale = scale
 
     def bonus(self) -> np.ndarray:
-        """(R,) bonuses per unit of range; a row never tried gets the best successor."""
+        """(R,) bonuses per unit of range; an untried row gets the best successor."""
         log = np.log(2.0 * self.world.pmdp.num_rows * max(1, self.num_timesteps) / self.delta)
         width = self.scale * np.sqrt(log / (2.0 * np.maximum(1, self.row_count)))
         return np.where(self.row_count > 0, width, 1.0)
@@ -277,8 +277,8 @@ class PSRL(ModelBased):
 
     An independent Dirichlet posterior per row over its (known) successors.
 
-    A new sample whenever a row's count doubles, and after k episodes at the latest for the k-th sample (the rule of
-    Ouyang et al. 2017): far fewer plans than one per episode, and still samples without end.
+    Draws a new sample whenever a row's count doubles, and after at most k episodes for the k-th sample (the rule of
+    Ouyang et al. 2017): far fewer plans than one per episode, but samples without end.
 
     ``concentration`` is the prior's pseudo-count per successor (1 is uniform over the simplex).
     """
@@ -305,7 +305,7 @@ class PSRL(ModelBased):
         return self._planned(self.sample())
 
 
-#: Pseudo-observations per bound of the domain: enough to stay inside, too few to be seen.
+#: Pseudo-observations per bound of the domain: enough to stay inside, too few to matter.
 BARRIER = 1e-6
 
 

@@ -17,14 +17,14 @@ from rpl_agent.model.simulate import sampling_world
 class QLearning(Baseline):
     """Q(s,a) ← Q + α_n (r + max Q(s') − Q), with α_n = n^−ω for the n-th visit (Even-Dar and Mansour 2003).
 
-    Knows the enabled actions only; no transition model. Rewards are +1 on entering a target (reachability),
+    Knows only the enabled actions, not a transition model. Rewards are +1 on entering a target (reachability),
     the reward, or minus the cost. Episodes cut by the time limit bootstrap from their last state.
 
     Parameters
     ----------
     epsilon_min : final exploration rate.
     exploration : share of the budget over which ε falls linearly from 1 to epsilon_min.
-    omega : ω in (0.5, 1], the exponent of the learning rate; smaller forgets the first targets faster.
+    omega : ω in (0.5, 1], the exponent of the learning rate; a smaller one forgets early targets faster.
     """
 
     name: ClassVar[str] = "q-learning"
@@ -50,7 +50,7 @@ class QLearning(Baseline):
         sign = 1.0 if task.objective.sense is Sense.MAX else -1.0
         self._reward = sign * task.reward
         self._bonus = sign * task.target if task.objective.kind is Kind.REACH else np.zeros(pmdp.num_states)
-        self._discount = task.objective.discount  # of the compiled episodes, which pass silent states as steps
+        self._discount = task.objective.discount  # for compiled episodes, in which silent states take a step
         self._gain = sign * gains(pmdp, task)
 
     @property
@@ -73,7 +73,7 @@ class QLearning(Baseline):
         self.num_episodes = episodes
 
     def _step_episode(self) -> None:
-        """One episode through the environment's ``step``; Q moves after it, in the order in which things happened."""
+        """Play one episode through the environment's ``step``, then update Q in the order of the steps."""
         pmdp, decided, discount = self.world.pmdp, self._task.decided, self.world.objective.discount
         epsilon = max(self.epsilon_min, 1.0 - self.num_episodes / self._decay)
         trace = self.experience.record()
@@ -88,7 +88,7 @@ class QLearning(Baseline):
             self.q[row] += float(self.visits[row]) ** -self.omega * (goal - self.q[row])
 
     def _explore(self, epsilon: float) -> Policy:
-        """ε-greedy: evenly over the enabled actions with probability ε."""
+        """ε-greedy: uniform over the enabled actions with probability ε."""
         sizes = np.diff(self.world.pmdp.state_ptr)
         weights = np.repeat(epsilon / sizes, sizes)
         weights[self.policy.rows] += 1.0 - epsilon

@@ -1,8 +1,8 @@
-"""DQN and PPO of stable-baselines3 and MaskablePPO of sb3-contrib, behind the baselines' surface.
+"""DQN and PPO of stable-baselines3 and MaskablePPO of sb3-contrib, behind the baselines' interface.
 
-The only file that imports them (and so torch); everything goes through their own API. Observations are the state
+The only file that imports them (and so torch), through their public API. Observations are the state
 variables scaled to [0, 1]. MaskablePPO gets the action masks; DQN and PPO have no masks, so for them action a in a
-state with k enabled actions means the (a mod k)-th enabled one, in training and afterwards alike.
+state with k enabled actions means the (a mod k)-th enabled one, in training and afterwards.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from rpl_agent.schema import Whole, read
 
 ALGORITHMS: dict[str, Any] = {"dqn": DQN, "ppo": PPO, "maskable-ppo": MaskablePPO}
 #: Small networks, because states are a handful of variables; almost no discount, because the objectives have none.
-#: What follows won the search of `benchmarks.tuning`. ``rollout``: steps between two updates, of all
-#: environments together.
+#: The settings won the search of `benchmarks.tuning`. ``rollout``: steps between two updates, over all
+#: environments.
 _COMMON: dict[str, Any] = {"gamma": 0.999, "policy_kwargs": {"net_arch": [64, 64]}}
 DEFAULTS: dict[str, dict[str, Any]] = {
     "dqn": _COMMON
@@ -64,9 +64,9 @@ def state_features(pmdp: ParametricMDP) -> np.ndarray:
 
 
 class FeatureEnv(gym.Wrapper):
-    """States become features; where masks are not understood, actions are numbered among the enabled ones.
+    """Turns states into features; without masks, actions are numbered among the enabled ones.
 
-    Observations are read as the agent reads them (``world.reader``), so wrappers and mappings count here too.
+    Observations are read as by the agent (``world.reader``), so wrappers and mappings apply here too.
     """
 
     def __init__(self, world: Attachment, features: np.ndarray, masked: bool):
@@ -93,7 +93,7 @@ class FeatureEnv(gym.Wrapper):
 
 
 def remap(pmdp: ParametricMDP, state: int, action: int) -> int:
-    """The enabled action that stands for an action number in a state."""
+    """The enabled action for an action number in a state."""
     low, high = pmdp.state_ptr[state], pmdp.state_ptr[state + 1]
     return int(pmdp.action[low + action % (high - low)])
 
@@ -101,8 +101,8 @@ def remap(pmdp: ParametricMDP, state: int, action: int) -> int:
 class _Budget(BaseCallback):
     """Stops after a number of episodes and reports checkpoints on the way.
 
-    The algorithms' own schedules run in time steps; how many steps the budget will take is known only as it goes, so
-    their total is estimated again after every episode.
+    The algorithms' own schedules run in time steps; the number of steps for the budget is not known in advance, so
+    their total is re-estimated after every episode.
     """
 
     def __init__(self, agent: SB3Agent, end: int, checkpoints: Sequence[int], report: Callable[[Any], None] | None):
@@ -130,8 +130,8 @@ class _Budget(BaseCallback):
 class SB3Agent:
     """One algorithm by name ("dqn", "ppo", "maskable-ppo"); further keywords go to its constructor.
 
-    With ``num_envs`` above 1 it learns from that many copies of the environment side by side, which costs less per
-    step; episodes that end in the same step then count together, so a budget may be passed by ``num_envs`` − 1.
+    With ``num_envs`` above 1 it learns from that many copies of the environment in parallel, which costs less per
+    step; episodes that end in the same step count together, so a budget may be exceeded by ``num_envs`` − 1.
     """
 
     name: ClassVar[str] = "sb3"
@@ -157,7 +157,7 @@ class SB3Agent:
         return self.algorithm == "maskable-ppo"
 
     def set_env(self, env: gym.Env) -> None:
-        """Attach an environment with a known model, as the agent does; features are made from the model."""
+        """Attach an environment with a known model, as the agent does; the model provides the features."""
         self.world = attach(env, state_of=self.observation_to_state, compiled=False)
         self.pmdp: ParametricMDP = self.world.pmdp
         self.features = state_features(self.pmdp)
@@ -178,7 +178,7 @@ class SB3Agent:
         return {"n_steps": max(2, arguments.pop("rollout") // self.num_envs)} | arguments
 
     def _copies(self) -> Any:
-        """The environment, or several side by side: the one given and others made from its specification."""
+        """The environment, or several in parallel: the given one and others made from its specification."""
         if self.num_envs == 1:
             return self._env
         specification = self.world.env.spec
@@ -207,7 +207,7 @@ class SB3Agent:
         longest = env.spec.max_episode_steps if env.spec is not None and env.spec.max_episode_steps else 1000
         control = _Budget(self, self.num_episodes + int(budget), checkpoints, callback)
         threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # networks this small are slower with more, and results then depend on the machine
+        torch.set_num_threads(1)  # networks this small are slower with more, and results would depend on the machine
         try:
             first = self.num_episodes == 0
             self.model.learn(int(budget) * longest, callback=control, reset_num_timesteps=first)
@@ -271,7 +271,7 @@ class SB3Agent:
 
     @classmethod
     def load(cls, path: str | os.PathLike, env: gym.Env, *, observation_to_state: StateOf | None = None) -> SB3Agent:
-        """Read a saved agent. SB3's archive contains pickled parts: load only files you trust."""
+        """Load a saved agent. SB3's archive contains pickled parts: load only files you trust."""
         state, arrays = checkpoint.read_latest(path)
         saved = read(state, SavedAgent, os.fspath(path))
         kind, _, algorithm = saved["learner"].partition(":")

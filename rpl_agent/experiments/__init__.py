@@ -1,1 +1,1 @@
-"""The paper's tables and figures, comparisons with other agents, one page to look at; see `experiments.api`."""
+"""The paper's tables and figures, comparisons with other agents, and report pages; see `experiments.api`."""

@@ -1,4 +1,4 @@
-"""`reproduce`, `compare`, `report`: what the commands call, with plain arguments and JSON-able answers."""
+"""`reproduce`, `compare`, `report`: the functions behind the commands, with plain arguments and JSON-able results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def reproduce(
 ) -> dict[str, Any]:
     """The paper's tables and figures; ``suite`` picks parts ("sizes", "uniform", "online") or single instances.
 
-    Rows go to ``output``/rows.jsonl; runs that are there already are not repeated.
+    Rows go to ``output``/rows.jsonl; existing runs are not repeated.
     """
     parts = [name for name in suite or () if name in suites.PARTS] or None
     chosen = [instance_name(name) for name in suite or () if name not in suites.PARTS]

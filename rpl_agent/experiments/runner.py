@@ -1,12 +1,12 @@
-"""Run a sweep: skip what is on disk, spread the rest over workers, keep every row, survive a worker's death.
+"""Run a sweep: skip what is on disk, spread the rest over workers, keep every row, survive the death of a worker.
 
-The unit of work is a group of tasks that share data; the unit of record is a task. Executors differ in where a
-group runs and in nothing else: a task's seed decides its result. Rows are one JSON object per line, each the whole
-story of one run; figures and tables need nothing else:
+The unit of work is a group of tasks that share data; the unit of record is a task. Executors differ only in where a
+group runs: a task's seed determines its result. Rows are one JSON object per line, each with everything about one
+run; figures and tables need nothing else:
 
     {"key", "task": what was asked, "result": what came out (equal for equal tasks), "timing": seconds, "run": by what}
 
-Lines are only ever appended. A torn last line (the process died while writing) is ignored and its task run again.
+Lines are only ever appended. A partial last line (the process died while writing) is ignored and its task rerun.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ SPOOL = ".spool"
 
 
 def number(value: Any) -> float:
-    """A number of a row: a float, "inf", "nan", or None for "not there"."""
+    """A number in a row: a float, "inf", "nan", or None for a missing one."""
     return math.nan if value is None else float(value)
 
 
 def grouped(rows: Iterable[Row], by: Callable[[Row], Any]) -> dict[Any, list[Row]]:
-    """Rows by what a function says of them, in the order in which they come."""
+    """Group rows by the result of a function, in order of appearance."""
     groups: dict[Any, list[Row]] = defaultdict(list)
     for row in rows:
         groups[by(row)].append(row)
@@ -62,7 +62,7 @@ def by_kind(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 @lru_cache(maxsize=1)
 def provenance() -> dict[str, Any]:
-    """What the code and the machine are, without naming the machine."""
+    """Facts about the code and the machine, without the machine's name."""
     here = Path(__file__).resolve().parent
 
     def git(*arguments: str) -> str | None:
@@ -89,12 +89,12 @@ def make_row(key: str, task: dict[str, Any], result: dict[str, Any], timing: dic
 
 
 def has_rows(folder: str | Path) -> bool:
-    """Whether a folder holds the results of a sweep."""
+    """Whether a folder contains the results of a sweep."""
     return any((Path(folder) / name).is_file() for name in (ROWS, f"{ROWS}.gz"))
 
 
 def append(path: Path, rows: Iterable[Row]) -> None:
-    """Append whole lines and force them to disk; a torn line of a killed process is closed first."""
+    """Append complete lines and flush them to disk; a partial line of a killed process is closed first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a+b") as file:
         if file.tell() > 0:
@@ -108,7 +108,7 @@ def append(path: Path, rows: Iterable[Row]) -> None:
 
 
 def read(path: Path) -> list[Row]:
-    """All whole rows of a file (compressed if its name ends with .gz); unreadable lines are skipped."""
+    """All complete rows of a file (compressed if its name ends with .gz); unreadable lines are skipped."""
     if not path.exists():
         return []
     data = path.read_bytes()
@@ -124,7 +124,7 @@ def read(path: Path) -> list[Row]:
 
 
 class Store:
-    """The rows of one results folder: rows.jsonl, to which new ones are appended, and rows.jsonl.gz if there is one."""
+    """The rows of one results folder: rows.jsonl, to which new ones are appended, and rows.jsonl.gz if it exists."""
 
     def __init__(self, folder: str | os.PathLike):
         self.folder = Path(folder)
@@ -139,7 +139,7 @@ class Store:
         return len(self._rows)
 
     def add(self, rows: Iterable[Row]) -> int:
-        """Append rows that are not there yet; returns how many were new."""
+        """Append rows that are not there yet; return how many were new."""
         new = {row["key"]: row for row in rows if row["key"] not in self._rows}
         if new:
             append(self.path, new.values())
@@ -157,7 +157,7 @@ class Store:
         return self.folder / SPOOL
 
     def absorb_spool(self) -> int:
-        """Take over what workers of an interrupted sweep had finished."""
+        """Take over what the workers of an interrupted sweep had finished."""
         taken = 0
         if self.spool.is_dir():
             for part in sorted(self.spool.glob("*.jsonl")):
@@ -166,12 +166,12 @@ class Store:
             try:
                 self.spool.rmdir()
             except OSError:
-                pass  # another worker's file came in between: the next sweep takes it
+                pass  # another worker's file arrived meanwhile: the next sweep takes it
         return taken
 
 
 def require_rows(folder: str | os.PathLike) -> Store:
-    """A store that has rows, or an error that says where they were looked for."""
+    """A store that has rows; otherwise an error with its location."""
     store = Store(folder)
     if not len(store):
         raise DataError(f"no rows in {os.fspath(folder)!r}: run `rpl reproduce` or `rpl compare` into it first")
@@ -180,7 +180,7 @@ def require_rows(folder: str | os.PathLike) -> Store:
 
 Group = tuple[str, list[Task]]
 EXECUTORS = ("joblib", "ray")
-#: Rounds in which all unfinished groups are tried together again after a worker died; then one by one.
+#: Rounds in which all unfinished groups are retried together after a worker died; then one by one.
 RETRIES = 2
 #: Distinct warnings kept per row.
 MAX_WARNINGS = 5
@@ -199,11 +199,11 @@ def resolve(kind: str) -> Callable[[Task], tuple[dict[str, Any], dict[str, float
 
 
 def run_group(tasks: Sequence[Task], spool: str | None = None) -> list[Row]:
-    """Run tasks one after the other; an exception becomes a row with "error", the others go on."""
+    """Run tasks one after the other; an exception becomes a row with "error", and the others continue."""
     rows = []
     for task in tasks:
         start = time.perf_counter()
-        with warnings.catch_warnings(record=True) as caught:  # kept in the row: nobody reads a worker's terminal
+        with warnings.catch_warnings(record=True) as caught:  # stored in the row: nobody reads a worker's terminal
             warnings.simplefilter("always", RPLWarning)
             try:
                 result, timing = resolve(task["kind"])(task)
@@ -229,9 +229,9 @@ def run_sweep(
     progress: bool = False,
     retries: int = RETRIES,
 ) -> list[Row]:
-    """Rows of all tasks, in their order; what is already in ``output`` is not run again.
+    """Rows of all tasks, in order; tasks already in ``output`` are not rerun.
 
-    Raises DataError at the end, naming each, if tasks failed; the rows of the others are on disk by then.
+    Raises DataError at the end with the names of failed tasks; the rows of the others are on disk by then.
     """
     if executor not in EXECUTORS:
         raise ModelError(f"executor {executor!r} is not one of {EXECUTORS}")
@@ -273,10 +273,10 @@ def run_sweep(
 def _with_retries(
     groups: list[Group], executor: str, jobs: int, spool: str | None, retries: int
 ) -> Iterator[tuple[str, list[Row] | str]]:
-    """(group, rows) in the order of completion; a group whose worker dies every time ends as an error text."""
+    """Yield (group, rows) in order of completion; a group whose worker always dies ends as an error text."""
     left = dict(groups)
     for attempt in range(retries + 1):
-        # after the last common round each group runs alone, so that one bad group cannot take others along
+        # After the last common round each group runs alone, so that one bad group cannot affect others.
         batches = [list(left.items())] if attempt < retries else [[item] for item in left.items()]
         for batch in batches:
             try:
@@ -292,7 +292,7 @@ def _with_retries(
 
 
 class WorkerDied(RuntimeError):
-    """A worker process ended without an answer."""
+    """A worker process ended without a result."""
 
 
 def _execute(groups: list[Group], executor: str, jobs: int, spool: str | None) -> Iterator[tuple[str, list[Row]]]:
@@ -311,7 +311,7 @@ def _joblib(groups: list[Group], jobs: int, spool: str | None) -> Iterator[tuple
     from joblib import Parallel, delayed, parallel_config
     from joblib.externals.loky.process_executor import BrokenProcessPool, TerminatedWorkerError
 
-    # one thread per worker: the kernels are serial, and linear algebra would fight over the cores
+    # One thread per worker: the kernels are serial, and linear algebra would compete for the cores.
     with parallel_config(backend="loky", n_jobs=jobs, inner_max_num_threads=1):
         results = Parallel(return_as="generator_unordered", batch_size=1)(
             delayed(_named_group)(group, spool) for group in groups
@@ -336,7 +336,7 @@ def _ray(groups: list[Group]) -> Iterator[tuple[str, list[Row]]]:
 
 @contextmanager
 def _session(executor: str, jobs: int) -> Iterator[None]:
-    """For Ray: connect to RAY_ADDRESS, or start a local cluster of ``jobs`` workers that ends with the sweep."""
+    """For Ray: connect to RAY_ADDRESS, or start a local cluster of ``jobs`` workers for this sweep."""
     if executor != "ray":
         yield
         return

@@ -1,7 +1,7 @@
-"""Which runs make up the paper's evaluation, and what our own sets add to it; each run is a plain, JSON-able task.
+"""The runs of the paper's evaluation, and of our own sets; each run is a plain, JSON-able task.
 
-A task says everything that decides its result: kind, instance, method, budget, seed. Its key is a hash of that, so a
-row found on disk is the answer to its task, whoever computed it.
+A task has everything that determines its result: kind, instance, method, budget, seed. Its key is a hash of that, so a
+row found on disk is the result of its task, whoever computed it.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ DELTA = 1e-3
 UNIFORM_EPISODES = 100_000
 ONLINE_EPISODES = 100_000
 
-#: The 18 rows of Table 2, by what they are.
+#: The 18 rows of Table 2, by instance.
 TABLE_2_INSTANCES = (
     "Aircraft-50x10", "Aircraft-100x20", "Aircraft-200x40", "Betting-50", "Betting-100", "Betting-140",
     "Engagement-100", "Engagement-300", "Engagement-1000", "MarsRover-50x50", "MarsRover-75x75", "MarsRover-125x125",
     "Glider-21x17", "Glider-51x47-region", "Glider-69x67", "ParallelBetting-5", "ParallelBetting-10",
     "ParallelBetting-20",
 )  # fmt: skip
-#: What the same labels mean in the size and ellipsoid tables.
+#: Instances for the same labels in the size and ellipsoid tables.
 OTHER_INSTANCES = ("Betting-135", "Glider-51x47", "Glider-71x67")
 ONLINE_INSTANCES = (
     "Aircraft-20x10", "Betting-25", "Engagement-50", "MarsRover-10x10", "Glider-11x9", "ParallelBetting-6",
 )  # fmt: skip
 QUICK_INSTANCES = ONLINE_INSTANCES[:-1] + ("ParallelBetting-5",)
 
-#: (confidence, relaxation) of every set, and the sampler where it is not the optimistic one -> (how it is written, its
+#: (confidence, relaxation) of every set, and the sampler if not the optimistic one -> (its name, its
 #: colour in every figure: safe for colour-blind readers, after Okabe and Ito). The first four are the paper's Table 2.
 SETS: dict[tuple[str, ...], tuple[str, str]] = {
     ("clopper-pearson", "tied"): ("P_I", "#999999"),
@@ -49,7 +49,7 @@ SETS: dict[tuple[str, ...], tuple[str, str]] = {
     ("likelihood", "coupled"): ("likelihood P_U", "#c2255c"),
     ("likelihood", "coupled", "certificate"): ("likelihood P_U, sampled for it", "#5f3dc4"),
 }
-#: Sets learned from uniform samples; those learned online are the paper's and what is valid online.
+#: Sets for uniform samples; those for online learning are the paper's and the ones valid online.
 UNIFORM_SETS: tuple[tuple[str, ...], ...] = tuple(chosen for chosen in SETS if len(chosen) == 2)
 ONLINE_SETS = (*UNIFORM_SETS[:4], ("anytime", "rectangular"), ("likelihood", "rectangular"), *list(SETS)[-2:])
 
@@ -62,7 +62,7 @@ def set_name(*chosen: str) -> str:
 
 
 def set_of(task: Task) -> tuple[str, ...]:
-    """(confidence, relaxation), and the sampler where it is not the optimistic one."""
+    """(confidence, relaxation), and the sampler if not the optimistic one."""
     sampler = task.get("exploration", "optimistic")
     return (task["confidence"], task["relaxation"], *([sampler] if sampler != "optimistic" else []))
 
@@ -73,7 +73,7 @@ def agent_order(names: Iterable[str]) -> list[str]:
 
 
 def key(task: Task) -> str:
-    """A short hash of everything that decides the result."""
+    """A short hash of everything that determines the result."""
     return hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -1,7 +1,7 @@
 """Tables from rows alone: the paper's figures beside ours, as text, CSV and HTML.
 
-published.csv has the paper's Tables 2 and 3 (uniform sampling) and 5 (ellipsoids). Instances are named by what they
-are: the paper's Betting "(150)" is n = 140 in Tables 2 and 3 and n = 135 in Tables 1 and 5; its Glider "(106, 99)" is
+published.csv has the paper's Tables 2 and 3 (uniform sampling) and 5 (ellipsoids). Instances are named by their true
+sizes: the paper's Betting "(150)" is n = 140 in Tables 2 and 3 and n = 135 in Tables 1 and 5; its Glider "(106, 99)" is
 69x67 in Tables 2 and 3 and 71x67 in Tables 1 and 5; its Glider "(51, 47)" has a region as target in Tables 2 and 3 and
 a cell in Tables 1 and 5. Lines without numbers are time-outs after 2 hours.
 """
@@ -26,7 +26,7 @@ from rpl_envs import INSTANCES
 
 
 class Published(NamedTuple):
-    """One cell of the paper; None where it timed out or is not given."""
+    """One cell of the paper; None if it timed out or is not given."""
 
     lower: float | None
     upper: float | None
@@ -57,12 +57,12 @@ TABLE_2, TABLE_3, TABLE_5 = map(_read, "235")
 
 
 def published(instance: str, confidence: str, relaxation: str) -> Published | None:
-    """The paper's cell for a set on an instance: the main table where it has one, else the ellipsoid table."""
+    """The paper's cell for a set on an instance: from the main table if it is there, else from the ellipsoid table."""
     key = (instance, confidence, relaxation)
     return TABLE_2.get(key) or TABLE_5.get(key)
 
 
-#: An agent has arrived when it is this close to V*, relatively, and stays there.
+#: An agent has arrived when it is this close to V* (relative) and stays there.
 CLOSE = 0.05
 BOOTSTRAP_SAMPLES = 2000
 LEVEL = 0.95
@@ -77,9 +77,9 @@ class Estimate(NamedTuple):
 
 
 def interquartile_mean(values: Sequence[float] | np.ndarray, axis: int = -1) -> np.ndarray:
-    """Mean of the middle half; fractional weights at its ends, so that every sample size is treated alike.
+    """Mean of the middle half; fractional weights at its ends treat every sample size alike.
 
-    An infinite value inside the middle half makes the mean infinite; outside it does not matter.
+    An infinite value inside the middle half makes the mean infinite; outside it has no effect.
     """
     ordered = np.sort(np.moveaxis(np.asarray(values, dtype=float), axis, -1), axis=-1)
     n = ordered.shape[-1]
@@ -115,7 +115,7 @@ def is_close(value: float, optimum: float, maximise: bool, tolerance: float = CL
 def arrival(
     episodes: Sequence[int], values: Sequence[float | None], optimum: float, maximise: bool, tolerance: float = CLOSE
 ) -> float:
-    """First measured number of episodes from which on the curve stays close to the optimum; inf if it never does."""
+    """First measured number of episodes from which the curve stays close to the optimum; inf if it never does."""
     arrived = math.inf
     for n, value in zip(reversed(episodes), reversed(values)):
         if value is None or not is_close(float(value), optimum, maximise, tolerance):
@@ -124,13 +124,13 @@ def arrival(
     return arrived
 
 
-#: A solver's own bracket wider than this share of V* is worth a remark: part of the gap is numerical then.
+#: A solver bracket wider than this share of V* is noted: part of the gap is then numerical.
 WIDE_SLACK = 1e-3
 
 
 @dataclass(frozen=True)
 class Table:
-    """Cells are texts; ``note`` explains how to read them."""
+    """Cells are strings; ``note`` explains them."""
 
     name: str
     title: str
@@ -242,7 +242,7 @@ def uniform_table(rows: Sequence[Row]) -> Table:
 
 
 def remark(rows: Sequence[Row]) -> str:
-    """What a reader must know about a cell."""
+    """Remarks that a reader of a cell needs."""
     remarks = []
     if any(row["result"].get("fallback") for row in rows):
         remarks.append("fallback to untied intervals")

@@ -90,7 +90,7 @@ def test_an_order_that_the_states_leave_open_is_refused():
         return {"right": listed["right"]} if cell == 2 else {"left": listed["left"]}
 
     pmdp = walk_model(actions)
-    with pytest.raises(ModelError, match="which action of Walk is which"):
+    with pytest.raises(ModelError, match="cannot match actions of Walk"):
         RPLAgent(pmdp=pmdp, objective=OBJECTIVE).set_env(Walk())
 
 

@@ -52,7 +52,7 @@ class Corridor(gym.Env):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({}, None), ({"pay": -2.0}, "paid -1, declared is -2: write -1"), 
+        ({}, None), ({"pay": -2.0}, "paid -1, but declared is -2: write -1"), 
         ({"row": {1: "0.4", 0: "0.6"}}, "write its true value"), ({"row": {1: 1}}, "add that successor"),
     ],
 )  # fmt: skip

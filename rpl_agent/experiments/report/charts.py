@@ -30,10 +30,10 @@ KINDS = (
     ("guarantee", "guaranteed return (dashed; L, for costs U)", True),
     ("bound", "what no policy can beat (dotted; U, for costs L)", False),
 )
-#: What a comparison shows at first, where it has all of them; the others are a click away.
+#: Agents that a comparison shows initially, if it has all of them; the others are a click away.
 SHOWN = {"rpl": "ours (rpl)", "ppo": "PPO", "dqn": "DQN"}
 DASHES = {"true": "solid", "guarantee": "dash", "bound": "dot"}
-#: Relative gaps beyond this say nothing and are drawn at the border.
+#: Relative gaps beyond this are meaningless and are drawn at the border.
 WIDEST = 10.0
 
 
@@ -61,10 +61,10 @@ def charts(rows: Sequence[Row]) -> list[ReportChart]:
 
 # ---------------------------------------------------------------------- lines over episodes
 def band(rows: Sequence[Row], field: str) -> tuple[np.ndarray, ...]:
-    """(episodes, middle, low, high) over seeds; points that not all seeds have are left out.
+    """(episodes, middle, low, high) over seeds; omits points that some seed lacks.
 
-    Agents with several copies of a world end some episodes in one step: a point belongs to the last checkpoint that was
-    due then.
+    Agents with several copies of a world end several episodes in one step: a point belongs to the last checkpoint that
+    was due then.
     """
     due = suites.checkpoints(rows[0]["task"]["episodes"])
 
@@ -206,7 +206,7 @@ def seconds_chart(rows: Sequence[Row]) -> ReportChart:
 
 
 def share_chart(rows: Sequence[Row]) -> ReportChart:
-    """How many of the episodes a set needs for the guarantee with which the paper's set ends."""
+    """The share of the episodes that a set needs for the final guarantee of the paper's set."""
     worlds = _worlds(rows)
     bars = []
     for chosen in suites.ONLINE_SETS:
@@ -281,7 +281,7 @@ def compare_chart(rows: Sequence[Row]) -> ReportChart:
 
 
 # -- policies --------------------------------------------------------------------------------------------------------
-#: more cells than this get no symbols: they could not be read
+#: above this many cells there are no symbols, because they would be unreadable
 READABLE = 1500
 
 
@@ -337,7 +337,7 @@ FIGURE_2 = ("Aircraft-20x10", "ParallelBetting-6")
 
 
 def figures(charts: Sequence[ReportChart], folder: Path) -> list[Path]:
-    """Every figure that the charts allow; returns the files."""
+    """Draw every figure that the charts allow; return the files."""
     found = {chart.id: chart for chart in charts}
     wanted: list[tuple[str, str, Sequence[str] | None]] = [(id, id, None) for id in ("gaps", "agents", "seconds")]
     wanted.append(("figure4", "online", None))
@@ -347,7 +347,7 @@ def figures(charts: Sequence[ReportChart], folder: Path) -> list[Path]:
 
 
 def draw(chart: ReportChart, path: Path, names: Sequence[str] | None = None) -> Path:
-    """Draw the panels of a chart (all by default) side by side, without the kinds of lines that are hidden at first."""
+    """Draw the panels of a chart (all by default) side by side, without the kinds of lines that start hidden."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
@@ -383,7 +383,7 @@ def _traces(axis: Any, traces: Sequence[dict[str, Any]]) -> None:
         x, y, label = trace["x"], trace["y"], trace.get("name") if trace.get("showlegend", True) else None
         if trace["mode"] == "markers":
             look = trace["marker"]
-            label = None if look["symbol"] == "x" else label  # the paper's figures: explained by the axis
+            label = None if look["symbol"] == "x" else label  # the paper's figures are explained by the axis
             axis.plot(x, y, MARKERS[look["symbol"]], color=look["color"], label=label, markersize=5)
         elif "fill" in trace:
             axis.fill_between(x, previous["y"], y, color=previous["colour"], alpha=0.15, linewidth=0)

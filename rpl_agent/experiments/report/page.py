@@ -1,5 +1,5 @@
-"""The pages: of a sweep (everything that its rows say, in five sentences first) and of a single run (its certificate,
-how it closed, where the time went, and the policy on its world). Sections in, one HTML text out.
+"""HTML pages: of a sweep (its rows, with five sentences first) and of a single run (its certificate,
+how it converged, where the time went, and the policy on its world). Sections in, one HTML text out.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from rpl_envs import INSTANCES, benchmark
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page with a place in its list of links."""
+    """A part of the page with an entry in its list of links."""
 
     anchor: str
     title: str
@@ -98,7 +98,7 @@ def _picture(caption: str, path: Path) -> str:
 
 
 def data_section(downloads: Sequence[tuple[str, str]], settings: Any) -> Section:
-    """Raw data as files that the page itself contains, and the settings behind them."""
+    """Raw data as files embedded in the page, and the settings behind them."""
     links = " ".join(
         f"<a download='{html.escape(name)}.gz' href='data:application/gzip;base64,"
         f"{base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()}'>{html.escape(name)}.gz</a>"
@@ -116,7 +116,7 @@ def write_run_report(
     folder: str | os.PathLike, output: str | os.PathLike, pmdp: ParametricMDP, estimate: np.ndarray | None,
     seconds: Mapping[str, float],
 ) -> dict[str, Any]:  # fmt: skip
-    """A page from a run folder's files, the policy drawn at ``estimate``, and the ``seconds`` of each stage."""
+    """Write a page from a run folder's files, the policy drawn at ``estimate``, and the ``seconds`` of each stage."""
     run = Path(folder)
     certificate = Certificate.from_json(run / "certificate.json")
     points = _progress(run / "progress.csv")
@@ -135,7 +135,7 @@ def write_run_report(
 
 
 def _progress(path: Path) -> dict[str, np.ndarray]:
-    """The columns of progress.csv; what a row lacks is nan."""
+    """The columns of progress.csv; missing values are nan."""
     try:
         with path.open(newline="") as file:
             rows = list(csv.DictReader(file))
@@ -263,7 +263,7 @@ def _held(uniform: Sequence[Row], online: Sequence[Row]) -> str:
 
 
 def _violated(row: Row) -> bool:
-    """Whether a guarantee along the run was better than the policy's true value."""
+    """Whether a guarantee during the run exceeded the policy's true value."""
     sign = 1.0 if row["result"]["sense"] == "max" else -1.0
     tolerance = 1e-9 * max(1.0, abs(number(row["result"]["value"])))
     return any(
@@ -302,7 +302,7 @@ def write_tables(made: Sequence[Table], folder: Path) -> list[Path]:
 
 
 def write_report(results: str | os.PathLike, output: str | os.PathLike) -> dict[str, object]:
-    """Make the page; returns what was written."""
+    """Write the page; return what was written."""
     rows = require_rows(results).all()
     target = Path(output)
     folder = target.parent / "figures"
@@ -338,7 +338,7 @@ def _policies(names: Sequence[str]) -> list[ReportChart]:
 
 
 def _pictured(rows: Sequence[Row]) -> list[str]:
-    """One world per family among the rows: the smallest instance."""
+    """The smallest instance of each family among the rows."""
     used = {re.sub(r"^rpl/|-v\d+$", "", row["task"]["instance"]) for row in rows if "instance" in row["task"]}
     families = {INSTANCES[name].family for name in used if name in INSTANCES}
     ordered = [f for f in dict.fromkeys(i.family for i in INSTANCES.values()) if f in families]
@@ -346,7 +346,7 @@ def _pictured(rows: Sequence[Row]) -> list[str]:
 
 
 def _settings(rows: Sequence[Row]) -> dict:
-    """What decides the numbers: the settings that occur, and the versions."""
+    """Everything that determines the numbers: the settings that occur, and the versions."""
     settings: dict[str, set] = {}
     for row in rows:
         for field, value in row["task"].items():
