@@ -59,6 +59,32 @@ def test_several_initial_states_are_all_explored():
     assert model.pmdp.labels["init"].sum() == 4
 
 
+def test_filters_of_formulas_and_implications():
+    """One step up or down; of the states above 1 the third reaches 4 by a coin, so surely none does."""
+    model = prism.loads("""
+        dtmc
+        module m
+          x : [0..4] init 1;
+          [] x=1 -> 0.5 : (x'=2) + 0.5 : (x'=3);
+          [] x=3 -> 0.5 : (x'=4) + 0.5 : (x'=2);
+          [] x=2 | x=4 -> true;
+        endmodule
+        label "middle" = x=3;
+    """)
+    for text, verdict in (
+        ("filter(forall, x<=4)", "yes"), ("filter(forall, x<4)", "no"), ("filter(exists, x=4)", "yes"),
+        ("filter(exists, x=0)", "no"), ("filter(forall, x=1 => x<2)", "yes"), ("filter(&, x>2, x>1)", "no"),
+        ("filter(forall, x=3 => P>0.4 [ F x=4 ])", "yes"), ("filter(forall, x>=2 => P>0.4 [ F x=4 ])", "no"),
+        ('filter(forall, "middle" => P<0.6 [ F x=4 ], x>1)', "yes"),
+        ("filter(forall, x=1|x=3 => P<0.4 [ F x=4 ])", "no"),
+    ):  # fmt: skip
+        assert prism.answer(model, text)[0].verdict == verdict, text
+    assert prism.answer(model, "filter(count, x>=2)")[0].lower == 3.0
+    for text, said in (("filter(exists, x=3 => P>0.4 [ F x=4 ])", "forall is"), ("filter(max, x=3)", "yes or no")):
+        with pytest.raises(prism.PrismError, match=said):
+            prism.answer(model, text)
+
+
 def test_a_property_of_several_initial_states_is_a_range_or_filtered():
     # from x the state 1 is reached with probability 2^(1-x)
     model = prism.loads(SEVERAL)

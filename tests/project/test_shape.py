@@ -40,7 +40,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/coupled": 1_983,
     "rpl_agent/evidence": 1_235,
     "rpl_agent/experiments": 2_101,
-    "rpl_agent/formats": 5_883,
+    "rpl_agent/formats": 5_885,
     "rpl_agent/likelihood": 3_385,
     "rpl_agent/model": 4_189,
     "rpl_agent/plotting": 470,

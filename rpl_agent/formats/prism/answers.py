@@ -137,14 +137,10 @@ def _combined(name: str, low: np.ndarray, high: np.ndarray) -> tuple[float, floa
     )
 
 
-def _holds(low: float, high: float, comparison: str, threshold: Fraction) -> str:
-    """Whether a number between low and high compares so."""
-    return {True: YES, False: NO, None: NOT_DECIDED}[compares(low, high, comparison, threshold)]
-
-
 def _compared(query: Query, low: np.ndarray, high: np.ndarray) -> tuple[str | None, float, float]:
     assert query.threshold is not None
-    single = [_holds(a, b, query.comparison, query.threshold) for a, b in zip(low.tolist(), high.tolist(), strict=True)]
+    words, asked = {True: YES, False: NO, None: NOT_DECIDED}, (query.comparison, query.threshold)
+    single = [words[compares(a, b, *asked)] for a, b in zip(low.tolist(), high.tolist(), strict=True)]
     lower, upper = float(low.min()), float(high.max())
     if query.filter == "count":
         return None, float(single.count(YES)), float(len(single) - single.count(NO))

@@ -18,7 +18,7 @@ from rpl_agent.formats.prism.explore.explorer import DEADLOCK, Graph, Machine
 from rpl_agent.formats.prism.explore.probability import IntervalBounds, Pool, probability_ids, skeleton
 from rpl_agent.formats.prism.language.derived import Box, exact_box, quotient_range
 from rpl_agent.formats.prism.language.grammar import NOWHERE, Position, PrismError
-from rpl_agent.formats.prism.language.scope import Program, RewardItem, StateVariable
+from rpl_agent.formats.prism.language.scope import Program, RewardItem
 from rpl_agent.formats.prism.language.typed import Node
 from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, Polynomial, Reward
 from rpl_agent.model.pmdp import Spread
@@ -211,7 +211,10 @@ def assemble(
     label_index = np.array([*graph.combination_action.tolist(), len(machine.actions)])[combination]
     reward_table = RewardTable(program, columns, states, choice_state, label_index, base_label, row_of_sorted, rows)
     program, domain, table, expression, bounds, rewards, later = _tables(program, pool, ends, domain, reward_table)
-    variables = {v.name: _narrowed(v, column) for v, column in zip(program.variables, columns, strict=True)}
+    variables = {
+        v.name: column.astype(np.int32) if max(abs(v.low), abs(v.high)) < 2**31 else column
+        for v, column in zip(program.variables, columns, strict=True)
+    }
     model = ParametricMDP(
         np.searchsorted(row_state, np.arange(states + 1)), row_action, row_ptr, successor, expression, table, domain,
         int(graph.initial[0]), _labels(program, graph, columns), rewards, tuple(names), variables, name,
@@ -245,10 +248,6 @@ def _labels(program: Program, graph: Graph, columns: list[np.ndarray]) -> dict[s
     labels["deadlock"] = np.zeros(states, dtype=bool)
     labels["deadlock"][graph.choice_state[graph.choice_combination == DEADLOCK]] = True
     return labels
-
-
-def _narrowed(variable: StateVariable, column: np.ndarray) -> np.ndarray:
-    return column.astype(np.int32) if max(abs(variable.low), abs(variable.high)) < 2**31 else column
 
 
 def state_mask(node: Node, program: Program, columns: list[np.ndarray], states: int) -> np.ndarray:

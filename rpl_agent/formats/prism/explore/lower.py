@@ -89,7 +89,8 @@ class Machine:
         self.commands: list[Command] = [c for module in program.modules for c in module]
         self.actions, self.alphabet = _synchronise(program)
         self.lookups: list[Lookup] = []
-        bytecodes, guards = self._guards()
+        bytecodes = [Bytecode(program.variables)]
+        guards = [self._step(c.guard, bytecodes[0]) for c in self.commands]
         chance: list[list[int]] = []
         assign: list[list[tuple[int, int]]] = []
         for command in self.commands:
@@ -113,10 +114,6 @@ class Machine:
             member=_ints([c for group in modules for c in group]), lookup_ptr=_pointers(lookups),
             lookup=_ints([p for pairs in lookups for p in pairs]),
         )  # fmt: skip
-
-    def _guards(self) -> tuple[list[Bytecode], list[int]]:
-        bytecode = Bytecode(self.program.variables)
-        return [bytecode], [self._step(c.guard, bytecode) for c in self.commands]
 
     def _step(self, node: Node, bytecode: Bytecode) -> int:
         try:

@@ -385,6 +385,20 @@ class _Builder(Transformer):
             raise PrismError("a filter within a filter is not supported", at(name))
         return replace(found, filter=(str(name), states))
 
+    def filtered_implication(
+        self, name: Token, premise: Any, sign: Token, found: Any, more: Any = None
+    ) -> ast.Property:
+        """Of all states: those that satisfy the premise have the property."""
+        if name not in ("forall", "&"):
+            raise PrismError(f"the filter '{name}' of an implication is not supported (forall is)", at(sign))
+        return self.filtered(name, found, premise if more is None else ast.Apply(at(sign), "&", (premise, more)))
+
+    def filtered_formula(self, name: Token, formula: Any, states: Any = None) -> ast.Property:
+        """A formula holds where it is reached, surely, within no step."""
+        path = ast.Temporal(formula.position, "F", (formula,), high=ast.Literal(formula.position, 0))
+        found = ast.Property(formula.position, "P", "", "", None, path, ">=", ast.Literal(formula.position, 1))
+        return self.filtered(name, found, states)
+
     def property(self, name: Token | None, found: ast.Property) -> ast.Property:
         return replace(found, name=_plain(name))
 

@@ -284,7 +284,9 @@ def _filter(found: ast.Property, program: Program, pmdp: ParametricMDP) -> tuple
     if (name in ("forall", "exists", "count")) != bool(found.comparison) and name not in ("first", "state"):
         what = "yes or no" if found.comparison else "a number"
         raise PrismError(f"the filter '{name}' does not fit a property whose answer is {what}", found.position)
-    states = _in_order(pmdp)  # without a formula the filter is about all states
+    # without a formula the filter is about all states, in PRISM's order: by the values of their variables
+    columns = [np.asarray(values) for values in pmdp.variables.values()]
+    states = np.lexsort(columns[::-1]) if columns else np.arange(pmdp.num_states)
     if found.filter[1] is not None:
         states = states[mask_of(found.filter[1], program, pmdp)[states]]
     if not len(states):
@@ -294,12 +296,6 @@ def _filter(found: ast.Property, program: Program, pmdp: ParametricMDP) -> tuple
     if name == "first":
         name, states = "forall" if found.comparison else "state", states[:1]
     return name, states
-
-
-def _in_order(pmdp: ParametricMDP) -> np.ndarray:
-    """(S,) all states in PRISM's order, by the values of their variables: what "first" means."""
-    columns = [np.asarray(values) for values in pmdp.variables.values()]
-    return np.lexsort(columns[::-1]) if columns else np.arange(pmdp.num_states)
 
 
 def _steps(bound: ast.Expression, strict: bool, program: Program) -> int:
