@@ -335,11 +335,6 @@ class OracleCallback(BaseCallback):
         return True
 
 
-def is_sb3(callback: Any) -> bool:
-    """Whether a callback is one of Stable-Baselines3's (or derived from them)."""
-    return any(base.__module__.split(".")[0] == "stable_baselines3" for base in type(callback).__mro__)
-
-
 class SB3Callback(BaseCallback):
     """Adapter around one of SB3's callbacks."""
 
@@ -443,7 +438,8 @@ def as_callback(callback: Any) -> Any:
     if hasattr(callback, "on_step"):
         if isinstance(callback, BaseCallback):
             return callback
-        return SB3Callback(callback) if is_sb3(callback) else callback
+        is_sb3 = any(base.__module__.split(".")[0] == "stable_baselines3" for base in type(callback).__mro__)
+        return SB3Callback(callback) if is_sb3 else callback
     if callable(callback):
         return FunctionCallback(callback)
     raise ModelError(f"{callback!r} is neither a callback, a list of callbacks nor a function")
