@@ -4,7 +4,7 @@
               (a ball    (value and   (slack raised   (the proof)
                around it)  gradient)    until it holds)
 
-Rectangular bounds let nature choose another parameter in every row; the truth is one parameter for all rows. See
+Rectangular bounds let nature choose a different parameter in every row; the truth is one parameter for all rows. See
 `affine` for the theorem, docs/guarantees.md for its proof.
 """
 

@@ -1,11 +1,11 @@
-"""`AffineBound`: a bound of the value that is affine in the parameters, and the check that it is one.
+"""`AffineBound`: a bound on the value that is affine in the parameters, and its check.
 
 Over a frame C ⊂ {x0 + ρ L y : |y| ≤ 1}, U(s, y) = v(s) + g(s)·y + e(s) (LOWER: − e(s)) is one if U ≥ T U (LOWER: ≤) for
-every y in every undecided state of the *scope*, U bounds the values of decided states, and plays that never end do no
+every y in every undecided state of the *scope*, U bounds the values of decided states, and infinite plays do no
 harm: theorem and proof are in docs/guarantees.md, "One common parameter". With a horizon U has one function per number
 of steps to go, each bounding the next.
 
-`AffineProof` proves all that from the numbers of the bound, the model and the region alone, however they were found.
+`AffineProof` proves this from the numbers of the bound, the model and the region alone, however they were found.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rpl_agent.regions.parameter_region import curvature_sizes
 from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, played_rows, usable_rows
 from rpl_agent.solver.problem import Problem, step_rows
 
-#: states that are worth more than one thread
+#: number of states from which several threads pay off
 THREADED = 50_000
 
 
@@ -38,7 +38,7 @@ class Side(Enum):
 
     @classmethod
     def own(cls, sense: Sense) -> Side:
-        """The side on which the agent's policy is bounded."""
+        """The side of the bound on the agent's own policy."""
         return cls.LOWER if sense is Sense.MAX else cls.UPPER
 
 
@@ -49,7 +49,7 @@ class AffineBound:
     Attributes
     ----------
     policy : Policy or None
-        Whose value is bounded; None: of every policy.
+        Whose value is bounded; None for every policy.
     values : (S,) float64
         v; with a horizon (H + 1, S), row k for k steps to go. The same for the others.
     gradient : (S, r) float64
@@ -57,7 +57,7 @@ class AffineBound:
     slack : (S,) float64
         e ≥ 0.
     scope : (S,) bool
-        The states that the bound speaks of.
+        The states that the bound covers.
     """
 
     side: Side
@@ -74,7 +74,7 @@ class AffineBound:
         return self.values + self.side.value * self.slack
 
     def at(self, region: Region, state: int) -> float:
-        """The bound of a state's value over the whole region: two support queries would give both sides."""
+        """The bound on a state's value over the whole region."""
         sign = self.side.value
         u = float(self.moved[..., state].flat[-1])
         g = self.gradient[..., state, :].reshape(-1, self.frame.dimension)[-1]
@@ -82,7 +82,7 @@ class AffineBound:
 
 
 def choice_of(problem: Problem, policy: Policy | None) -> Struct:
-    """`choice`: what a policy plays, or, without one, any row."""
+    """`choice`: the rows of a policy, or, without one, any row."""
     rows, weights = None, None
     if policy is not None and policy.rows is not None:
         rows = np.ascontiguousarray(policy.rows, np.int64)
@@ -92,7 +92,7 @@ def choice_of(problem: Problem, policy: Policy | None) -> Struct:
 
 
 def rules_of(problem: Problem, policy: Policy | None) -> Struct:
-    """`step_rules`: the rows that a policy plays with this many steps to go, or all of them."""
+    """`step_rules`: the rows of a policy for each number of steps to go, or all rows."""
     pmdp, horizon = problem.pmdp, problem.objective.horizon
     assert horizon is not None
     given, stride = step_rows(policy, horizon)
@@ -115,7 +115,7 @@ def excess(
     problem: Problem, policy: Policy | None, chances: Struct, side: Side,
     here: tuple[np.ndarray, np.ndarray], states: np.ndarray | None = None,
 ) -> np.ndarray:  # fmt: skip
-    """(S,) by how much each of ``states`` (S, bool; None: all) may miss its inequality, whatever is played.
+    """(S,) upper bound on the violation of each inequality of ``states`` (S, bool; None: all), for any play.
 
     ``here`` = (u (S,), g (S, r)). A number ≤ 0 proves the inequality.
     """
@@ -127,7 +127,7 @@ def sweep(
     problem: Problem, order: np.ndarray, policy: Policy | None, chances: Struct, side: Side, margin: float,
     here: tuple[np.ndarray, np.ndarray],
 ) -> np.ndarray:  # fmt: skip
-    """(S,) the residuals of states in an order, or what they are raised by (core.h: `residuals`); 0 elsewhere."""
+    """(S,) the residuals of states in an order, or by how much they are raised (core.h: `residuals`); else 0."""
     pmdp, r = problem.pmdp, chances.r
     u, g = (np.ascontiguousarray(a) for a in here)
     out = np.zeros(pmdp.num_states)
@@ -140,7 +140,7 @@ def sweep(
 
 
 def row_excess(problem: Problem, chances: Struct, side: Side, here: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """(R,) by how much each row may miss its inequality."""
+    """(R,) upper bound on the violation of each row's inequality."""
     pmdp, r = problem.pmdp, chances.r
     u, g = (np.ascontiguousarray(a) for a in here)
     out = np.empty(pmdp.num_rows)
@@ -153,13 +153,13 @@ def row_excess(problem: Problem, chances: Struct, side: Side, here: tuple[np.nda
 
 # ---------------------------------------------------------------------- the proof
 class AffineProof:
-    """Decides whether affine bounds hold, for one problem and one region."""
+    """Checks affine bounds for one problem and one region."""
 
     def __init__(self, problem: Problem, region: Region) -> None:
         self.problem, self.region = problem, region
 
     def issues(self, bound: AffineBound) -> list[str]:
-        """What the bound does not prove; empty means that it holds for every parameter of the region."""
+        """What the bound fails to prove; empty means that it holds for every parameter of the region."""
         problem = self.problem
         issues = _numbers(bound, problem)
         if issues:
@@ -177,13 +177,13 @@ class AffineProof:
         return issues if problem.discounted else issues + self._ends(bound)
 
     def _ends(self, bound: AffineBound) -> list[str]:
-        """Plays that never end must not hurt."""
+        """Check that infinite plays do no harm."""
         if self.problem.must_reach:
             if bound.side is Side.LOWER:
                 return []
         elif bound.side is Side.UPPER and not self._held(bound, bound.scope):
             return []
-        # What no policy can do a given one cannot do either.
+        # What no policy can do, a given one cannot do either.
         issues = self._held(bound, self._held_by_some_policy & bound.scope)
         if issues and bound.policy is not None:
             issues = self._held(bound, held_by_nature(self.problem, bound.policy, bound.scope))
@@ -239,7 +239,7 @@ def _decided(bound: AffineBound, problem: Problem, u: np.ndarray, g: np.ndarray)
 
 
 def _closed(bound: AffineBound, problem: Problem) -> list[str]:
-    """The scope holds the initial state and is left to decided states only."""
+    """Check that the scope contains the initial state and is left to decided states only."""
     pmdp, inside = problem.pmdp, bound.scope | problem.task.decided
     if not inside[pmdp.initial_state]:
         return ["the initial state is outside the scope"]
@@ -259,7 +259,7 @@ def _closed(bound: AffineBound, problem: Problem) -> list[str]:
 
 
 def _steps(bound: AffineBound, problem: Problem) -> list[str]:
-    """A horizon: the functions of k steps follow from those of k − 1."""
+    """With a horizon: the functions for k steps follow from those for k − 1."""
     u, g, start, decided = bound.moved, bound.gradient, problem.boundary(), problem.task.decided
     if g[0].any() or (bound.side.value * (u[0] - start) < 0.0).any():
         return ["the functions with no steps to go are wrong"]

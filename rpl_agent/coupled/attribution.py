@@ -1,8 +1,8 @@
-"""Where the gap comes from: the share of every parameter, and what halving the gap would cost; both estimates.
+"""Where the gap comes from: the share of every parameter, and the cost of halving the gap; both are estimates.
 
 Locally the likelihood is Gaussian with the information I = Σ_f K_f b_f b_f' / f² of the data, so the value varies by
-G'I⁻¹G, G its gradient. Parameter j carries the share G_j (I⁻¹G)_j of that. Widths shrink with the root of the
-data, so half the gap takes three times as many episodes again, drawn as those before.
+G'I⁻¹G, G its gradient. Parameter j has the share G_j (I⁻¹G)_j of that. Widths shrink with the square root of the
+data, so halving the gap takes three times as many additional episodes, drawn like those before.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from rpl_agent.regions.base import Region
 from rpl_agent.regions.frame import Frame
 from rpl_agent.regions.parameter_region import ParameterRegion
 
-#: estimates of probabilities are not taken below this: a rare outcome is not all that matters
+#: floor for estimated probabilities, so that a rare outcome does not dominate
 MIN_PROBABILITY = 1e-6
-#: more parameters of a polynomial model have no dense derivatives
+#: polynomial models with more parameters have no dense derivatives
 MOST_PARAMETERS = 64
 
 
 def slopes(pmdp: ParametricMDP, theta: np.ndarray) -> np.ndarray | None:
     """(F, n) the derivatives of the expressions in the coordinates of the model's regions, at an estimate (d,).
 
-    Those are the reduced coordinates of affine models, and of all others the parameters in use; None where there are
+    Those are the reduced coordinates of affine models, and the used parameters of all others; None if there are
     too many for a dense array.
     """
     if pmdp.table.is_affine:
@@ -39,7 +39,7 @@ def slopes(pmdp: ParametricMDP, theta: np.ndarray) -> np.ndarray | None:
 
 
 def point_frame(pmdp: ParametricMDP, theta: np.ndarray) -> Frame:
-    """A frame around one parameter vector (d,), in the same coordinates: expansions in it are taken there."""
+    """A frame at one parameter vector (d,), in the same coordinates, for expansions there."""
     if pmdp.table.is_affine:
         x = pmdp.table.reduction.coordinates(theta)[0]
         return Frame(x, np.eye(len(x)), 1.0)
@@ -55,9 +55,9 @@ def _in_use(pmdp: ParametricMDP, theta: np.ndarray) -> np.ndarray:
 def own_gradient(
     pmdp: ParametricMDP, region: Region, theta: np.ndarray | None, gradient: np.ndarray
 ) -> np.ndarray | None:
-    """(n,) a gradient in the coordinates of a region, in those of `slopes`, at an estimate θ (d,).
+    """(n,) a gradient in the coordinates of a region, converted to those of `slopes`, at an estimate θ (d,).
 
-    The two differ where a polynomial model has a region of its reduced monomials; without an estimate: None.
+    They differ if a polynomial model has a region of its reduced monomials; then None without an estimate.
     """
     if pmdp.table.is_affine or isinstance(region, ParameterRegion):
         return gradient
@@ -83,7 +83,7 @@ def coordinate_jacobian(pmdp: ParametricMDP) -> np.ndarray:
 def fisher_information(pmdp: ParametricMDP, amounts: np.ndarray, theta: np.ndarray) -> np.ndarray:
     """(n, n) Σ_f K_f b_f b_f' / f² in the coordinates of `slopes`, at an estimate (d,).
 
-    amounts : (F,) the data K; negative where it is the difference of two data sets.
+    amounts : (F,) the data K; may be negative as the difference of two data sets.
     """
     some = (amounts != 0) & ~pmdp.table.is_constant
     value = np.maximum(pmdp.table.evaluate(theta)[some], MIN_PROBABILITY)
@@ -94,10 +94,10 @@ def fisher_information(pmdp: ParametricMDP, amounts: np.ndarray, theta: np.ndarr
 
 
 def attribution(pmdp: ParametricMDP, counts: Counts, theta: np.ndarray, gradient: np.ndarray) -> dict[str, float]:
-    """Share of the value's variance that each parameter carries (sums to 1); empty where nothing is uncertain.
+    """Share of the value's variance due to each parameter (sums to 1); empty if nothing is uncertain.
 
-    ``gradient`` (n,) is in the coordinates of `slopes`. Where parameters of an affine model cannot be told apart, the
-    shares are of the identifiable coordinates, named by the parameter that each begins with.
+    ``gradient`` (n,) is in the coordinates of `slopes`. If parameters of an affine model are not identifiable, the
+    shares are those of the identifiable coordinates, named by the first parameter of each.
     """
     matrix = fisher_information(pmdp, counts.successes, theta)
     names = list(pmdp.table.parameters)
@@ -119,7 +119,7 @@ def attribution(pmdp: ParametricMDP, counts: Counts, theta: np.ndarray, gradient
 
 
 def episodes_seen(pmdp: ParametricMDP, counts: Counts) -> int:
-    """Episodes in the data: visits of the initial state that did not come from a transition into it."""
+    """Episodes in the data: visits to the initial state that did not come from a transition into it."""
     start = pmdp.initial_state
     first, last = pmdp.row_ptr[pmdp.state_ptr[start]], pmdp.row_ptr[pmdp.state_ptr[start + 1]]
     visits = int(counts.transitions[first:last].sum())

@@ -1,11 +1,11 @@
-"""`coupled_bounds`: what one common parameter gives beyond the rectangular bounds of the same region.
+"""`coupled_bounds`: bounds for one common parameter, tighter than the rectangular bounds of the same region.
 
-From an expansion to a bound: the slack is raised until every inequality holds. The expansion v + g·y misses its
-inequalities by the second order only, and by what other actions may gain. Without cycles the slack is found state by
-state, successors first. With cycles an excess x(s) is paid for by the slack that x earns along plays of the policy,
-e += (I − γ P)⁻¹ x; how e itself varies over the region is an excess of higher order, paid for in the next round. For
-costs, where a free agent may loop at a positive excess, the function is divided by 1 + κ as well: if every row misses
-its inequality by at most κ times its cost, U / (1 + κ) misses none.
+From an expansion to a bound: the slack is raised until every inequality holds. The expansion v + g·y violates its
+inequalities only to second order, and by what other actions may gain. Without cycles the slack is found state by
+state, successors first. With cycles an excess x(s) is covered by the slack that x earns along plays of the policy,
+e += (I − γ P)⁻¹ x; the variation of e over the region is an excess of higher order, covered in the next round. For
+costs, where a free agent may loop at a positive excess, the function is also divided by 1 + κ: if every row violates
+its inequality by at most κ times its cost, U / (1 + κ) violates none.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.relaxations.rectangular import Rectangular
 from rpl_agent.solver.problem import Problem
 
-#: rounds of payments; each one is over-paid by this share, so that higher orders need no rounds of their own
+#: rounds; each one overpays by this share, so that higher orders need no rounds of their own
 ROUNDS, OVERPAID = 12, 0.05
-#: a share that is left above this one is taken for this one
+#: upper limit on the remaining share
 MOST_LEFT = 0.9
-#: paid beside that, relative to the values: more than rounding can be off by in one step
+#: added to that, relative to the values: more than the rounding error of one step
 ROUNDING = 1e-14
 #: an excess below this share of the first one is left to the factor
 SETTLED = 1e-6
-#: a slack above this multiple of the values is of no use
+#: a slack above this multiple of the values is useless
 MOST_SLACK = 4.0
 #: a slack above this multiple of the first payment does not converge
 DIVERGED = 30.0
 
 
 def find_bound(problem: Problem, expansion: ValueExpansion, side: Side, every_policy: bool) -> AffineBound | None:
-    """A bound with the gradient of the expansion; None if none was found. It is to be checked."""
+    """A bound with the gradient of the expansion, still to be checked; None if none was found."""
     policy = None if every_policy else expansion.policy
     zero = np.zeros_like(expansion.values)
     scope = expansion.scope if every_policy else expansion.reached
     bound = AffineBound(side, policy, expansion.frame, expansion.values, expansion.gradient, zero, scope)
     margin = ROUNDING * float(np.abs(expansion.values).max())
     if expansion.order is not None:
-        order, here = expansion.order[scope[expansion.order]], (bound.values.copy(), bound.gradient)  # it raises them
+        order, here = expansion.order[scope[expansion.order]], (bound.values.copy(), bound.gradient)  # raised in place
         return replace(bound, slack=sweep(problem, order, policy, expansion.chances, side, margin, here))
     if every_policy and expansion.policy.rows is not None:
         worst = _of_worst_rows(problem, expansion, bound, margin)
@@ -68,7 +68,7 @@ def find_bound(problem: Problem, expansion: ValueExpansion, side: Side, every_po
 def _of_worst_rows(
     problem: Problem, expansion: ValueExpansion, bound: AffineBound, margin: float
 ) -> AffineBound | None:
-    """The slack that the worst choice of rows earns: policy iteration on what rows miss, at the centre of the frame."""
+    """The slack earned by the worst choice of rows: policy iteration on the violations, at the centre of the frame."""
     pmdp, chances, open_states = problem.pmdp, expansion.chances, bound.scope & ~problem.task.decided
     assert expansion.policy.rows is not None
     p, rows, slack = chances.p[pmdp.expression], np.array(expansion.policy.rows), bound.slack
@@ -116,7 +116,7 @@ def _with_slack(
         worst = float(missed.max())
         if worst == 0.0 or (leave_rest and worst < SETTLED * first):
             return replace(bound, slack=slack)
-        # each payment leaves a share of itself to be paid: the sum of all the rest at once
+        # Each payment leaves a share of itself to be paid: sum the geometric series at once.
         share = min(worst / before, MOST_LEFT)
         before = worst
         payment = expansion.spread(np.where(missed > 0.0, (1.0 + OVERPAID) / (1.0 - share) * missed + margin, 0.0))
@@ -129,7 +129,7 @@ def _with_slack(
 
 
 def _with_factor(problem: Problem, expansion: ValueExpansion, bound: AffineBound) -> AffineBound | None:
-    """The bound divided by 1 + κ, with every row costing something."""
+    """The bound divided by 1 + κ, with a positive cost in every row."""
     open_states = bound.scope & ~problem.task.decided
     least = np.minimum.reduceat(problem.reward, problem.pmdp.state_ptr[:-1])
     if not (least[open_states] > 0.0).all():
@@ -147,11 +147,11 @@ def _with_factor(problem: Problem, expansion: ValueExpansion, bound: AffineBound
     return None
 
 
-#: a side is left alone where even a bound without slack would gain less than this share of the gap
+#: skip a side if even a bound without slack would gain less than this share of the gap
 WORTHWHILE = 0.02
-#: transitions that the pieces of a side may have together: each piece is three passes over the model
+#: total transitions that the pieces of a side may have: each piece is three passes over the model
 WORK = 100_000_000
-#: a side is split where the slack, or a bound that was not found, costs more than this share of the gap
+#: split a side if the slack, or a bound that was not found, costs more than this share of the gap
 SPLIT = 0.1
 
 
@@ -162,9 +162,9 @@ class CoupledBounds:
     Attributes
     ----------
     lower, upper : float
-        −inf and inf where nothing was proved.
+        −inf and inf if nothing was proved.
     policy : Policy
-        Whose value the agent's own side bounds: the given one, or the best one at the centre of the region.
+        The policy whose value the agent's own side bounds: the given one, or the best one at the centre of the region.
     gradient : (r,) float64
         Of the policy's value at the initial state, in the coordinates x of the region.
     """
@@ -179,18 +179,18 @@ def coupled_bounds(
     relaxation: Relaxation, region: Region, objective: Objective, policy: Policy | None, start: Policy,
     known: tuple[float, float] = (-np.inf, np.inf), pieces: int = 1,
 ) -> CoupledBounds | None:  # fmt: skip
-    """Bounds of a policy's value, or, without one, of the value of a policy found here and of the optimum.
+    """Bounds on a policy's value, or, without one, on the value of a policy found here and on the optimum.
 
     Parameters
     ----------
     relaxation : Relaxation
-        Rectangular, of the same region: it says where plays can be held.
+        Rectangular, for the same region; determines where plays can be held.
     start : Policy
-        Where the search for the best policy at the centre begins.
+        Start of the search for the best policy at the centre.
     known : (float, float)
-        Bounds that hold already: a side is worked on only where it may become better.
+        Bounds that hold already: a side is skipped unless it may improve.
     pieces : int
-        How many pieces of the region may be tried on a side on which the whole falls short.
+        The most pieces of the region to try on a side where the whole region falls short.
     """
     problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
     if problem.task.decided[problem.pmdp.initial_state]:
@@ -218,7 +218,7 @@ def coupled_bounds(
         every_policy = policy is None and side is not Side.own(objective.sense)
         best = _without_slack(expansion, region, side, problem.pmdp.initial_state)
         limit, gap = known[0] if side is Side.LOWER else known[1], known[1] - known[0]
-        # A given policy is evaluated as sharply as one that was found here, whatever is known already.
+        # Evaluate a given policy as sharply as one that was found here, whatever is known already.
         least = WORTHWHILE * gap if policy is None else 0.0
         if np.isfinite(gap) and side.value * (limit - best) <= least:
             continue
@@ -233,7 +233,7 @@ def coupled_bounds(
 
 
 def _horizon_bounds(problem: Problem, region: Region, frame: Frame, policy: Policy | None) -> CoupledBounds:
-    """The same for an objective with a horizon, which has a bound for each number of steps to go."""
+    """The same for an objective with a horizon, with a bound for each number of steps to go."""
     chosen, proof = policy if policy is not None else greedy_rules(problem, frame), AffineProof(problem, region)
     found, state = {Side.LOWER: -np.inf, Side.UPPER: np.inf}, problem.pmdp.initial_state
     expansion = StepExpansion.of(problem, frame, chosen)
@@ -246,16 +246,16 @@ def _horizon_bounds(problem: Problem, region: Region, frame: Frame, policy: Poli
 
 
 def _in_region(frame: Frame, slope: np.ndarray) -> np.ndarray:
-    """(r,) a gradient in the frame's coordinates, in those of the region."""
+    """(r,) convert a gradient from the frame's coordinates to those of the region."""
     return np.linalg.solve(frame.factor.T, slope) / frame.radius
 
 
 def is_rectangular(relaxation: Relaxation, region: Region) -> bool:
-    """Whether one common parameter is nothing but one choice per row, so that rectangular bounds are coupled ones.
+    """Whether one common parameter amounts to one choice per row, so that rectangular bounds are coupled ones.
 
-    So it is in a product of which every block has one row of the model: nature's choices in two rows are independent,
-    and without a horizon a choice that stays the same is as good as one that changes. A relaxation that knows only the
-    hull of a row has less than the region in it.
+    That holds for a product whose blocks each have one row of the model: nature's choices in two rows are independent,
+    and without a horizon a constant choice is as good as a changing one. A relaxation that uses only the
+    hull of a row may be looser than the region.
     """
     if not (isinstance(region, Product) and isinstance(relaxation, Rectangular)):
         return False
@@ -272,7 +272,7 @@ def is_rectangular(relaxation: Relaxation, region: Region) -> bool:
 
 
 def _gradient_only(problem: Problem, region: Region, policy: Policy | None, start: Policy) -> CoupledBounds | None:
-    """No better bounds, but the gradient that says where the gap comes from."""
+    """No better bounds, but the gradient for attributing the gap."""
     low, high = region.box()
     expansion = expansion_of(problem, Frame((low + high) / 2, np.eye(len(low)), 1.0), policy, start)
     if expansion is None:
@@ -282,21 +282,21 @@ def _gradient_only(problem: Problem, region: Region, policy: Policy | None, star
 
 @dataclass(frozen=True)
 class Search:
-    """Bounds of one problem on any region, for one policy or for all of them."""
+    """Bounds for one problem on any region, for one policy or for all of them."""
 
     problem: Problem
     policy: Policy
     directions: np.ndarray  # (F, r) in which a frame should be narrow
 
     def bound(self, proof: AffineProof, expansion: ValueExpansion, side: Side, every_policy: bool) -> float:
-        """The bound of the initial state that was found and proved, infinite if there is none."""
+        """The proved bound of the initial state, infinite if none was found."""
         bound = find_bound(self.problem, expansion, side, every_policy)
         if bound is None or proof.issues(bound):
             return side.value * np.inf
         return bound.at(proof.region, self.problem.pmdp.initial_state)
 
     def piece(self, side: Side, every_policy: bool, region: Region) -> float:
-        """The bound on a piece, larger is worse."""
+        """The bound on a piece; larger is worse."""
         frame = frame_of(region, self.directions)
         if frame is None:
             return np.inf

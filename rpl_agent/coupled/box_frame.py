@@ -27,7 +27,7 @@ class BoxFrame:
 
     @classmethod
     def around(cls, lower: np.ndarray, upper: np.ndarray) -> BoxFrame:
-        """One that encloses the box; a parameter with one value keeps it."""
+        """The frame of a box; a parameter with a single value keeps it."""
         center = np.where(lower < upper, 0.5 * (lower + upper), lower)
         reach = np.maximum(center - lower, upper - center) + 3.0 * np.spacing(np.maximum(np.abs(lower), np.abs(upper)))
         return cls(center, np.where(lower < upper, reach, 0.0))
@@ -68,14 +68,14 @@ class BoxFrame:
     def encloses(self, region: Region) -> bool:
         """Whether the region is proved to lie in the box."""
         low, high = region.box()
-        # rounding of the ends is no more than half a unit in their last place
+        # rounding of the ends is at most half a unit in the last place
         first, last = np.nextafter(self.lower, np.inf), np.nextafter(self.upper, -np.inf)
         fixed = self.half == 0.0
         inside = np.where(fixed, low == self.center, first <= low) & np.where(fixed, high == self.center, high <= last)
         return bool(inside.all())
 
     def minimum(self, region: Region, value: float, slope: np.ndarray) -> float:
-        """A lower bound of value + slope·y over the region."""
+        """A lower bound on value + slope·y over the region."""
         used = self.half > 0.0
         c = np.where(used, slope / np.where(used, self.half, 1.0), 0.0)
         least = float(region.minimize(c[None, :])[0]) - float(c @ self.center)
@@ -85,6 +85,6 @@ class BoxFrame:
 
 
 def cube_sizes(curvature: np.ndarray, d: int) -> np.ndarray:
-    """(F,) bounds of |y'My| on the cube for matrices (F, d (d + 1) / 2): sums of sizes, rounded up."""
+    """(F,) bounds on |y'My| over the cube for matrices (F, d (d + 1) / 2): sums of magnitudes, rounded up."""
     rows, columns = np.tril_indices(d)
     return np.abs(curvature) @ np.where(rows == columns, 1.0, 2.0) * (1.0 + (4.0 + d * d) * UNIT_ROUNDOFF)

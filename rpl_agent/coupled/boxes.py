@@ -1,7 +1,7 @@
-"""Bounds of the optimum over boxes of parameters: an affine bound that is proved, or the interval MDP of the box.
+"""Bounds on the optimum over boxes of parameters: a proved affine bound, or the interval MDP of the box.
 
-An affine bound (`affine`) misses the value by the second order of the box's width, so that halving boxes closes the gap
-fast; the interval MDP misses it by the first order, but there is one for every box.
+The error of an affine bound (`affine`) is of second order in the box's width, so halving boxes closes the gap
+fast; the error of the interval MDP is of first order, but it exists for every box.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from rpl_agent.solver.problem import Problem
 from rpl_agent.solver.solution import Solution
 from rpl_agent.solver.solve import solve, solve_at
 
-#: boxes without an affine bound are halved this many times before their interval MDP is asked
+#: halve boxes without an affine bound this many times before using their interval MDP
 PATIENCE = 2
-#: affine bounds at one point that are further apart are not used
+#: do not use affine bounds at one point that are further apart
 POINT_WIDTH = 1e-6
 
 
 @dataclass(frozen=True)
 class BoxPiece:
-    """A box of parameters, and what is known of the value there on one side.
+    """A box of parameters, and bounds on the value there on one side.
 
     Attributes
     ----------
@@ -47,15 +47,15 @@ class BoxPiece:
     bound : float
         No value in the box is beyond it.
     axis : int
-        The parameter along which the box is best split; -1: it cannot be split.
+        The best parameter to split along; -1 if the box cannot be split.
     point : (d,) float64 or None
-        A point of the region in the box, where the value is near its extreme; None: none was found.
+        A point of the region in the box, where the value is near its extreme; None if none was found.
     value : float
-        About the value there.
+        The approximate value there.
     slope : (d,) float64 or None
-        The gradient of the value at the centre, times half the box; None: not known.
+        The gradient of the value at the centre, times half the box; None if unknown.
     failed : int
-        How many boxes, this one and those that it was halved from, had no affine bound.
+        The number of boxes without an affine bound among this one and its ancestors.
     """
 
     lower: np.ndarray
@@ -77,7 +77,7 @@ class BoxPiece:
 
 
 class BoxBounds:
-    """Bounds over boxes in a region, of the optimum of an objective or of one policy's value.
+    """Bounds over boxes in a region, on the optimum of an objective or on one policy's value.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class BoxBounds:
     # ------------------------------------------------------------------ the whole region
     @cached_property
     def problem(self) -> Problem:
-        """Of the whole region: its interval hull says where plays can be held, in each of its boxes too."""
+        """The problem of the whole region: its interval hull shows where plays can be held, in each box too."""
         return self._problem_on(self.region.lower, self.region.upper)
 
     def _problem_on(self, lower: np.ndarray, upper: np.ndarray) -> Problem:
@@ -106,14 +106,14 @@ class BoxBounds:
 
     @cached_property
     def is_expandable(self) -> bool:
-        """Whether affine bounds are for this problem: rewards are numbers, and something is to be decided."""
+        """Whether affine bounds apply: rewards are numbers, and some state is undecided."""
         name, problem = self.objective.reward_name, self.problem
         known = name is None or self.pmdp.rewards[name].is_known
         return known and not problem.task.decided[self.pmdp.initial_state]
 
     @cached_property
     def robust(self) -> Solution:
-        """Against the worst of the interval MDP of the region: its policy is one to begin with."""
+        """The robust solution of the region's interval MDP; its policy is a starting point."""
         return self._solved(Nature.ADVERSARIAL, self.region.lower, self.region.upper)
 
     @cached_property
@@ -131,9 +131,9 @@ class BoxBounds:
     def piece(
         self, side: Side, lower: np.ndarray, upper: np.ndarray, parent: BoxPiece | None = None, eager: bool = True
     ) -> BoxPiece | None:
-        """The box with its bound, no worse than that of its parent; None where it is proved to be outside the region.
+        """The box with its bound, no worse than that of its parent; None if it is proved to be outside the region.
 
-        A box on which no affine bound was found may keep its parent's, unless ``eager``, because it will be halved.
+        A box without an affine bound may keep its parent's, unless ``eager``, because it will be halved.
         """
         cell = self._cell(lower, upper)
         if cell is None:
@@ -157,7 +157,7 @@ class BoxBounds:
         return BoxPiece(lower, upper, bound, self._axis(lower, upper, expansion), point, value, slope, failed)
 
     def _cell(self, lower: np.ndarray, upper: np.ndarray) -> Box | Polytope | None:
-        """The part of the region in a box; None where some constraint leaves nothing."""
+        """The part of the region in a box; None if some constraint leaves nothing."""
         box = Box(lower, upper)
         if not len(self.region.b):
             return box
@@ -211,17 +211,17 @@ class BoxBounds:
 
     def _solved(self, nature: Nature, lower: np.ndarray, upper: np.ndarray) -> Solution:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RPLWarning)  # a wide bracket is a bound
+            warnings.simplefilter("ignore", RPLWarning)  # a wide bracket is still a bound
             return solve(self._intervals(lower, upper), self.objective, nature, policy=self.policy)
 
     # ------------------------------------------------------------------ points
     def value(self, theta: np.ndarray) -> float:
-        """About the value at one point."""
+        """The approximate value at one point."""
         expansion = self._expansion(BoxFrame(theta, np.zeros(len(theta))))
         return self.solved_at(theta).middle if expansion is None else float(expansion.values[self.pmdp.initial_state])
 
     def certified_at(self, theta: np.ndarray) -> tuple[float, float]:
-        """Certified bounds of the value at one point."""
+        """Certified bounds on the value at one point."""
         expansion = self._expansion(BoxFrame(theta, np.zeros(len(theta))))
         if expansion is not None:
             ends = [self._affine(side, expansion, Box(theta, theta)) for side in (Side.LOWER, Side.UPPER)]
@@ -237,7 +237,7 @@ class BoxBounds:
             return solve_at(self.pmdp, theta, self.objective, policy=self.policy)
 
     def _point(self, side: Side, lower: np.ndarray, upper: np.ndarray, slope: np.ndarray | None) -> np.ndarray | None:
-        """A point of the box in the region, as far along the gradient as can be."""
+        """A point of the box in the region, as far along the gradient as possible."""
         direction = np.zeros(len(lower)) if slope is None else np.where(upper > lower, -side.value * slope, 0.0)
         point = np.where(direction > 0.0, lower, np.where(direction < 0.0, upper, 0.5 * (lower + upper)))
         if len(self.region.b) and not self.region.contains(point, 0.0):
@@ -247,7 +247,7 @@ class BoxBounds:
         return point if self.region.contains(point) else None
 
     def _axis(self, lower: np.ndarray, upper: np.ndarray, expansion: ValueExpansion | None) -> int:
-        """The parameter whose second order is largest, or, unknown, the widest one relative to the region."""
+        """The parameter with the largest second order, or, if unknown, the widest one relative to the region."""
         middle = 0.5 * (lower + upper)
         whole = self.region.upper - self.region.lower
         share = np.divide(upper - lower, whole, out=np.zeros(len(whole)), where=whole > 0.0)
@@ -262,7 +262,7 @@ class BoxBounds:
 
 
 def second_order(problem: Problem, expansion: ValueExpansion) -> np.ndarray:
-    """(d,) how much of the second order of the value each coordinate has a part in, along plays of the policy."""
+    """(d,) each coordinate's part of the value's second order, along plays of the policy."""
     pmdp = problem.pmdp
     weights = expansion.policy.as_weights(pmdp)
     lam = visits(problem, expansion)

@@ -4,8 +4,8 @@ With P the chain of the policy at the centre, β the derivatives of its probabil
 
     (I − γ P) v = reward,     (I − γ P) g = γ Σ_i v(i) β_i;
 
-for a model without cycles one pass backward. Numbers from here are guesses, which `affine.AffineProof` proves or
-rejects; nothing rests on their accuracy.
+for a model without cycles in one backward pass. These numbers are guesses, which `affine.AffineProof` proves or
+rejects; no bound depends on their accuracy.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from rpl_agent.solver.problem import Problem
 
 #: cyclic parts with more states than this are not factorised: fill-in grows faster than their number
 FACTOR_LIMIT = 120_000
-#: chains of policies that are kept for the next expansion
+#: number of policies' chains cached for the next expansion
 KEPT_CHAINS = 64
 #: steps of policy iteration at the centre of a frame
 IMPROVEMENTS = 12
-#: a finite stand-in for infinite values, relative to the others
+#: a finite substitute for infinite values, relative to the others
 LOST = 4.0
 #: smaller gains, relative to the values, do not change a policy
 IMPROVEMENT = 1e-12
@@ -48,7 +48,7 @@ class ValueExpansion:
     scope : (S,) bool
         Undecided states.
     reached : (S,) bool
-        Those of them that the policy can meet.
+        Undecided states that the policy can reach.
     order : (n,) int64 or None
         The undecided states of a model without cycles, successors first.
     solved : (n,) int64
@@ -76,7 +76,7 @@ class ValueExpansion:
 def expand_without_cycles(
     problem: Problem, frame: Frame | BoxFrame, order: np.ndarray, policy: Policy | None
 ) -> ValueExpansion | None:
-    """The expansion of a policy where it goes, or of the best one at the centre (None) everywhere, without cycles."""
+    """The expansion of a policy on the states it reaches, or of the best one at the centre (None), without cycles."""
     pmdp, chances = problem.pmdp, chances_of(problem, frame)
     sinks = problem.structure.sinks
     if problem.must_reach and len(sinks):
@@ -97,7 +97,7 @@ def expand_without_cycles(
 
 
 def _reached(problem: Problem, order: np.ndarray, policy: Policy, chances: Struct) -> np.ndarray:
-    """(S,) the undecided states that a policy can meet, in a model without cycles."""
+    """(S,) the undecided states that a policy can reach, in a model without cycles."""
     pmdp, reached = problem.pmdp, np.zeros(problem.pmdp.num_states, bool)
     reached[pmdp.initial_state] = True
     core.reach_forward(len(order), order, choice_of(problem, policy), chances, reached)
@@ -107,7 +107,7 @@ def _reached(problem: Problem, order: np.ndarray, policy: Policy, chances: Struc
 def expansion_of(
     problem: Problem, frame: Frame | BoxFrame, policy: Policy | None, start: Policy
 ) -> ValueExpansion | None:
-    """The expansion of a policy, or, without one, of the best one at the centre, looked for from a start."""
+    """The expansion of a policy, or, without one, of the best one at the centre, searched from a start."""
     if problem.order is not None:
         return expand_without_cycles(problem, frame, problem.order, policy)
     expansion = expand(problem, frame, policy if policy is not None else start)
@@ -125,7 +125,7 @@ def expansion_of(
 
 @dataclass(frozen=True)
 class PolicyChain:
-    """What of a policy's chain does not depend on the parameters, as long as the same probabilities are positive.
+    """The part of a policy's chain that does not depend on the parameters while the same probabilities are positive.
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ class PolicyChain:
     indptr: np.ndarray
 
     def factors(self, p: np.ndarray) -> Any:
-        """The factorisation of I − γ P for probabilities p (n,), None where it is singular."""
+        """The factorisation of I − γ P for probabilities p (n,); None if it is singular."""
         n = len(self.solved)
         entries = np.concatenate([np.ones(n), -p[self.inner]])
         data = np.bincount(self.place, entries, len(self.indices))
@@ -175,7 +175,7 @@ class PolicyChain:
 
 
 def _chain_of(problem: Problem, weights: np.ndarray, p: np.ndarray) -> PolicyChain:
-    """The chain of a policy (R,) where expressions have these values (F,)."""
+    """The chain of a policy (R,) for expressions with these values (F,)."""
     pmdp, decided = problem.pmdp, problem.task.decided
     size, played = pmdp.num_states, np.flatnonzero((weights > 0.0) & ~decided[pmdp.row_state])
     moves, own = gather(pmdp.row_ptr, played)
@@ -200,7 +200,7 @@ def _chain_of(problem: Problem, weights: np.ndarray, p: np.ndarray) -> PolicyCha
 
 
 def known_chain(problem: Problem, weights: np.ndarray, p: np.ndarray) -> PolicyChain:
-    """The chain of a policy (R,) where expressions have these values (F,), kept with the problem."""
+    """The chain of a policy (R,) for expressions with these values (F,), cached with the problem."""
     key = (weights.tobytes(), (p > 0.0).tobytes())
     known = problem.chains
     if key not in known:
@@ -212,7 +212,7 @@ def known_chain(problem: Problem, weights: np.ndarray, p: np.ndarray) -> PolicyC
 
 
 def visits(problem: Problem, expansion: ValueExpansion) -> np.ndarray:
-    """(S,) how often the policy is expected in each undecided state, discounted, from the initial state on."""
+    """(S,) the policy's expected discounted visits to each undecided state, from the initial state on."""
     p, start = expansion.chances.p, problem.pmdp.initial_state
     chain = known_chain(problem, expansion.policy.shares(problem.pmdp), p)
     factors = expansion.factors if expansion.solved is not None else chain.factors(chain.weight * p[chain.expression])
@@ -223,7 +223,7 @@ def visits(problem: Problem, expansion: ValueExpansion) -> np.ndarray:
 
 
 def expand(problem: Problem, frame: Frame | BoxFrame, policy: Policy) -> ValueExpansion | None:
-    """The expansion of a policy in a model with cycles, None where it is infinite or too large to be factorised."""
+    """The expansion of a policy in a model with cycles; None if it is infinite or too large to be factorised."""
     pmdp, decided = problem.pmdp, problem.task.decided
     weights, chances = policy.shares(pmdp), chances_of(problem, frame)
     chain, size = known_chain(problem, weights, chances.p), pmdp.num_states
@@ -247,7 +247,7 @@ def expand(problem: Problem, frame: Frame | BoxFrame, policy: Policy) -> ValueEx
 
 
 def improved(problem: Problem, expansion: ValueExpansion) -> Policy | None:
-    """The policy that is greedy for an expansion's values at the centre; None if it is the same."""
+    """The greedy policy for an expansion's values at the centre; None if it is the same."""
     pmdp, rows = problem.pmdp, expansion.policy.rows
     assert rows is not None
     sign = 1.0 if problem.objective.sense is Sense.MAX else -1.0
@@ -262,7 +262,7 @@ def improved(problem: Problem, expansion: ValueExpansion) -> Policy | None:
 
 
 def _reachable(start: int, sources: np.ndarray, targets: np.ndarray, size: int) -> np.ndarray:
-    """(S,) the states that can be met from the start."""
+    """(S,) the states that can be reached from the start."""
     graph = scipy.sparse.csr_array((np.ones(len(sources), np.int8), (sources, targets)), shape=(size, size))
     found = np.zeros(size, bool)
     found[scipy.sparse.csgraph.breadth_first_order(graph, start, return_predecessors=False)] = True
@@ -283,7 +283,7 @@ def _never_ending(
     costly = still if problem.must_reach else still & paid
     if not costly.any():
         return still, none
-    # whoever can get there, backward along the graph, has an infinite value, too
+    # Every state that can reach them, backward along the graph, has an infinite value too.
     hub = pmdp.num_states
     first = np.flatnonzero(costly)
     edges = (np.concatenate([target, np.full(len(first), hub)]), np.concatenate([source, first]))

@@ -1,4 +1,4 @@
-"""Finite horizons: affine functions with k steps to go, each from the ones with k − 1."""
+"""Finite horizons: affine functions with k steps to go, each derived from those with k − 1."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rpl_agent.regions.frame import Frame
 from rpl_agent.solver.problem import Problem
 from rpl_agent.solver.solve import from_the_end
 
-#: paid per step beside the excess, relative to the values
+#: added per step to the excess, relative to the values
 ROUNDING = 1e-14
 
 
@@ -52,7 +52,7 @@ class StepExpansion:
         return cls(problem, frame, policy, values, gradient)
 
     def bound(self, side: Side, every_policy: bool) -> AffineBound:
-        """A bound with these gradients, of the policy or of all; it is to be checked."""
+        """A bound with these gradients, for the policy or for all, still to be checked."""
         problem, policy, r = self.problem, None if every_policy else self.policy, self.frame.dimension
         slack = np.empty_like(self.values)
         core.raise_steps(

@@ -1,7 +1,7 @@
-"""Splitting: where the second order is too large for the whole region, pieces of it are bounded one by one.
+"""Splitting: if the second order is too large for the whole region, bound pieces of it one by one.
 
-A piece is a region between two parallel planes, and its bound is a bound for the parameters in it; the worst piece
-bounds them all. The piece with the worst bound is split in two, until a budget of pieces is spent.
+A piece is the part of a region between two parallel planes, and its bound holds for the parameters in it; the worst
+piece bounds them all. The piece with the worst bound is split in two, until a budget of pieces is spent.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from rpl_agent.regions.frame import Frame
 class Slab(Region):
     """{x in region : low ≤ normal·x ≤ high}.
 
-    For any μ, c·x = (c + μ normal)·x − μ normal·x, so the minimum over the region of (c + μ normal)·x, less μ · high
-    (μ · low where μ < 0), is a lower bound. The μ that is used is the best one for the ellipsoid of a frame.
+    For any μ, c·x = (c + μ normal)·x − μ normal·x, so the minimum over the region of (c + μ normal)·x, minus μ · high
+    (μ · low if μ < 0), is a lower bound. We use the best μ for the ellipsoid of a frame.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class Slab(Region):
         root = frame.radius * frame.factor
         self._sigma = root @ root.T
         self._width = float(np.sqrt(normal @ self._sigma @ normal))
-        # of a region of parameters, so that the frame of a piece has it too
+        # for a region of parameters, so that the frame of a piece has it too
         self.table = getattr(region, "table", None)
         box = region.box()
         self._reach = np.maximum(np.abs(box[0]), np.abs(box[1]))
@@ -60,7 +60,7 @@ class Slab(Region):
         return values - (2.0 * self.dimension + 8.0) * UNIT_ROUNDOFF * (size + np.abs(mu * end))
 
     def _multipliers(self, directions: np.ndarray) -> np.ndarray:
-        """(n,) the multiplier of the planes in each direction; 0 where they do not matter."""
+        """(n,) the multiplier of the planes in each direction; 0 where they are inactive."""
         normal = self.normal / self._width
         spread = directions @ self._sigma
         along = spread @ normal
@@ -81,11 +81,11 @@ class Slab(Region):
 
 @dataclass(frozen=True)
 class Piece:
-    """Values of the splitting direction, and what is known of the value there."""
+    """An interval of the splitting direction, and the bound there."""
 
     low: float
     high: float
-    bound: float  # the larger the worse, whatever the side
+    bound: float  # larger is worse, whatever the side
 
 
 def worst_of_pieces(
@@ -102,9 +102,9 @@ def worst_of_pieces(
     attempt : Region -> float
         A bound for one piece, inf if there is none.
     budget : int
-        Attempts.
+        The most attempts.
     """
-    # the length of a direction does not matter, but squares of small numbers underflow
+    # The length of a direction does not matter, but squares of small numbers underflow.
     direction = np.ldexp(direction, -np.frexp(np.abs(direction).max())[1])
     ends = region.minimize(np.stack([direction, -direction]))
     least, most = float(ends[0]), -float(ends[1])
@@ -117,7 +117,7 @@ def worst_of_pieces(
             break
         halves = []
         for low, high in ((old.low, middle), (middle, old.high)):
-            # The outermost pieces have one plane only, so that together they are all of the region.
+            # The outermost pieces have one plane only, so that together they cover the region.
             first, last = -np.inf if low == least else low, np.inf if high == most else high
             bound = attempt(Slab(region, frame, direction, first, last))
             halves.append(Piece(low, high, min(old.bound, bound)))

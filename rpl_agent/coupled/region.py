@@ -1,9 +1,9 @@
 """`solve_region`: the values of an objective over a whole region of parameters, by branch and bound.
 
 With v(θ) the optimum at θ, lower ≤ v(θ) ≤ upper for every θ of the region: boxes are halved, the one with the worst
-bound first, until no bound is further from a value that some point attains than the precision asks for. Every box's
-bound is proved on its own (`boxes`), and the boxes cover the region. `partition` finds the boxes in which a comparison
-holds, fails, or is open.
+bound first, until no bound is further from an attained value than the precision allows. Every box's
+bound is proved separately (`boxes`), and the boxes cover the region. `partition` finds the boxes in which a comparison
+holds, fails, or is undecided.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rpl_agent.model.policy import Policy
 
 DEFAULT_PRECISION = 0.01
 DEFAULT_BOXES = 2_000
-#: a gap below this share of the values is rounding of the search, not worth a box
+#: a gap below this share of the values is rounding error of the search, not worth a box
 FLOOR = 1e-9
 #: how much closer than the precision a bound is brought to a threshold that it does not decide
 CLOSER = 1e-3
@@ -38,7 +38,7 @@ EVERYWHERE, NOWHERE, SOMEWHERE, NOT_DECIDED = "everywhere", "nowhere", "in parts
 
 @dataclass(frozen=True)
 class RegionPoint:
-    """A point of the region, and certified bounds of the value there."""
+    """A point of the region, and certified bounds on the value there."""
 
     theta: np.ndarray  # (d,)
     lower: float
@@ -50,7 +50,7 @@ class RegionVerdict:
     """Where ``value comparison threshold`` holds.
 
     answer : "everywhere", "nowhere", "in parts" or "not decided at this precision"
-    holds_at, fails_at : points where it is proved to hold, and not to hold; None where none is known
+    holds_at, fails_at : points where it is proved to hold, and to fail; None if none is known
     """
 
     answer: str
@@ -67,17 +67,17 @@ class RegionSolution:
     lower, upper : float
         lower ≤ v(θ) ≤ upper for every θ of the region, v the optimum at θ.
     least, most : RegionPoint
-        Points of the region where v is about its least and its largest.
+        Points of the region where v is approximately least and largest.
     policy : Policy
-        The best policy found against its own worst parameter; of a chain, the only one.
+        The best policy found against its own worst parameter; for a chain, the only one.
     guarantee : float
-        A bound of that policy's value for every θ of the region, on the agent's side: none is worse.
+        A bound on that policy's value for every θ of the region, on the agent's side.
     best_possible : float
         No policy has a better guarantee.
     boxes : int
-        That were bounded.
+        The number of boxes that were bounded.
     converged : bool
-        Whether the bounds are as close to attained values as was asked for.
+        Whether the bounds are as close to attained values as requested.
 
     >>> flip = lambda s: {"flip": {1: "p", 2: "1 - p"}} if s == 0 else {"stay": {s: 1}}
     >>> coin = build(0, flip, domain={"p": (0.2, 0.6)}, labels={"won": lambda s: s == 1})
@@ -100,7 +100,7 @@ class RegionSolution:
     converged: bool
 
     def verdict(self, comparison: str, threshold: float | Fraction) -> RegionVerdict:
-        """Where the value compares so (">=", ">", "<=", "<") with a threshold."""
+        """Where the value compares (">=", ">", "<=", "<") with a threshold."""
         limit = Fraction(threshold)
         holds = next(
             (w for w in (self.most, self.least) if compares(w.lower, w.upper, comparison, limit) is True), None
@@ -115,7 +115,7 @@ class RegionSolution:
 
 
 def compares(lower: float, upper: float, comparison: str, threshold: Fraction) -> bool | None:
-    """Whether a number between lower and upper compares so; None where that is open."""
+    """Whether a number between lower and upper compares so; None if undecided."""
     least, most = (value if not isfinite(value) else Fraction(value) for value in (lower, upper))
     if comparison not in (">=", ">", "<=", "<"):
         raise ModelError(f"comparison {comparison!r} must be one of >=, >, <=, <")
@@ -136,20 +136,20 @@ def solve_region(
     max_boxes: int = DEFAULT_BOXES,
     time_limit: float = inf,
 ) -> RegionSolution:
-    """Bounds of the optimum for all parameters of a region, and the policy that is best against the worst of them.
+    """Bounds on the optimum for all parameters of a region, and the best policy against the worst of them.
 
     Parameters
     ----------
     region : Domain or mapping name -> (lower, upper), optional
         A box or polytope in the model's domain; parameters that are not named keep their range. Default: the domain.
     precision : float
-        How far a bound may be from a value that is attained, as a share of the range of attained values.
+        Allowed distance of a bound from an attained value, as a share of the range of attained values.
     threshold : float, optional
-        A number that the values will be compared with: bounds that do not decide it are sharpened further.
+        A number to compare the values with: bounds that do not decide it are sharpened further.
     max_boxes : int
-        How many boxes may be bounded on each side. A result that is wider for it carries a warning.
+        The most boxes to bound on each side. A result that is wider because of it comes with a warning.
     time_limit : float
-        Seconds after which no box is split any more: the bounds so far are the result.
+        Seconds after which no box is split: the bounds so far are the result.
 
     Raises
     ------
@@ -179,7 +179,7 @@ def solve_region(
     if not search.converged:
         warnings.warn(
             f"the bounds [{lower:.6g}, {upper:.6g}] hold, but are further from attained values "
-            f"[{least.upper:.6g}, {most.lower:.6g}] than the precision {precision:g} asks for: allow more",
+            f"[{least.upper:.6g}, {most.lower:.6g}] than the precision {precision:g} allows: allow more",
             PrecisionWarning, stacklevel=2,
         )  # fmt: skip
     return RegionSolution(
@@ -190,7 +190,7 @@ def solve_region(
 
 
 def region_in(pmdp: ParametricMDP, region: Domain | Mapping[str, tuple[float, float]] | None) -> Domain:
-    """A region of a model's parameters, in the order of the model and in its domain."""
+    """A region of a model's parameters, in the model's order and within its domain."""
     domain = pmdp.domain
     if region is None:
         return domain
@@ -204,7 +204,7 @@ def region_in(pmdp: ParametricMDP, region: Domain | Mapping[str, tuple[float, fl
         low, high = (region.lower[i], region.upper[i]) if isinstance(region, Domain) else region[name]
         j = place[name]
         if not lower[j] <= low <= high <= upper[j]:
-            raise ModelError(f"{name} = {low}:{high} is no range in the model's domain, {lower[j]}:{upper[j]}")
+            raise ModelError(f"{name} = {low}:{high} is not a range in the model's domain, {lower[j]}:{upper[j]}")
         lower[j], upper[j] = low, high
     A, b = domain.A, domain.b
     if isinstance(region, Domain) and len(region.b):
@@ -216,13 +216,13 @@ def region_in(pmdp: ParametricMDP, region: Domain | Mapping[str, tuple[float, fl
 
 
 class RegionSearch:
-    """Branch and bound for the least and the largest value of a region, side by side."""
+    """Branch and bound for the least and the largest value of a region, both at once."""
 
     def __init__(
         self, bounds: BoxBounds, precision: float, max_boxes: int, threshold: float | None, width: float = 0.0
     ) -> None:
         self.bounds, self.precision, self.max_boxes, self.threshold = bounds, precision, max_boxes, threshold
-        self.converged, self._width, self.deadline = False, width, inf  # a range of values that is known
+        self.converged, self._width, self.deadline = False, width, inf  # a known range of values
         self._number = count()
         self._heaps: dict[Side, list[tuple[float, int, BoxPiece]]] = {}
         self._best: dict[Side, tuple[float, np.ndarray]] = {}
@@ -259,14 +259,14 @@ class RegionSearch:
                 self._add(side, half)
 
     def result(self, side: Side) -> float:
-        """The bound of the region that was found."""
+        """The bound found for the region."""
         bound = self.bound(side)
         if isfinite(bound):
             return bound
         return self.bounds.interval_bound(side, self.bounds.region.lower, self.bounds.region.upper)
 
     def bound(self, side: Side) -> float:
-        """The worst bound of a box, which is one of the region; infinite where a box has none yet."""
+        """The worst bound of a box, which bounds the region; infinite if a box has none yet."""
         return self._heaps[side][0][2].bound
 
     def _gap(self, side: Side) -> float:
@@ -278,7 +278,7 @@ class RegionSearch:
         return 0.0 if bound == best else side.value * (bound - best)
 
     def _allowed(self, side: Side) -> float:
-        """How large the gap of a side may be."""
+        """The allowed gap of a side."""
         values = [value for value, _ in self._best.values() if isfinite(value)]
         width = max([self._width, *(max(values) - value for value in values)])
         allowed = max(self.precision * width, FLOOR * max(map(abs, values), default=0.0), FLOOR)
@@ -290,12 +290,12 @@ class RegionSearch:
 
     @property
     def width(self) -> float:
-        """The range of the values that were met."""
+        """The range of the attained values."""
         low, high = self._best[Side.LOWER][0], self._best[Side.UPPER][0]
         return high - low if isfinite(high) else 0.0
 
     def witness(self, side: Side) -> RegionPoint:
-        """The point with the most extreme value that was met."""
+        """The point with the most extreme attained value."""
         if side not in self._best:
             raise ModelError("no point of the region was found: it may be empty")
         theta = self._best[side][1]
@@ -306,7 +306,7 @@ class RegionSearch:
 
 
 def _robust_policy(search: RegionSearch, own: Side) -> tuple[Policy, float, int]:
-    """(policy, guarantee, boxes) of the policy that is best against the worst parameter, among a few."""
+    """(policy, guarantee, boxes) of the best policy against the worst parameter, among a few candidates."""
     bounds = search.bounds
     if bounds.policy is not None:
         return bounds.policy, search.result(own), 0
@@ -336,7 +336,7 @@ class Partition:
     holds : (n,) int8
         1: the comparison holds for every parameter of the box; -1: for none; 0: not decided.
     shares : (holds, fails) or None
-        Of the volume of the region, at least; None where the region is not a box.
+        Of the volume of the region, at least; None if the region is not a box.
     """
 
     lower: np.ndarray
@@ -350,7 +350,7 @@ def partition(
     region: Domain | Mapping[str, tuple[float, float]] | None = None, *, undecided: float = DEFAULT_UNDECIDED,
     max_boxes: int = PARTITION_BOXES,
 ) -> Partition:  # fmt: skip
-    """Halve boxes, the largest undecided one first, until no more than a share of the region is left open.
+    """Halve boxes, the largest undecided one first, until at most a share of the region is undecided.
 
     Parameters
     ----------
@@ -358,7 +358,7 @@ def partition(
     undecided : float
         The share of the volume that may be left undecided.
     max_boxes : int
-        How many boxes may be bounded.
+        The most boxes to bound.
     """
     if not 0.0 < undecided < 1.0:
         raise ModelError(f"undecided {undecided} must be above 0 and below 1")
@@ -399,7 +399,7 @@ def _axis(piece: BoxPiece) -> int:
 def _judged(
     bounds: BoxBounds, lower: np.ndarray, upper: np.ndarray, comparison: str, limit: Fraction, upward: bool
 ) -> tuple[BoxPiece | None, bool | None]:
-    """A box, and whether the comparison holds in all of it; None: open. Only the side that may decide is bounded."""
+    """A box, and whether the comparison holds in all of it; None if undecided. Bounds only the side that may decide."""
     middle = bounds.value(0.5 * (lower + upper)) if bounds.region.contains(0.5 * (lower + upper)) else None
     likely = None if middle is None or np.isnan(middle) else compares(middle, middle, comparison, limit)
     piece = None

@@ -1,9 +1,9 @@
 """The engine for relaxations without compiled sets: Jacobi steps through `Relaxation.expectation` alone.
 
-Levels of the component graph are solved one after the other, so acyclic models take one pass. On cycles, lower bounds
+Levels of the component graph are solved in order, so acyclic models take one pass. On cycles, lower bounds
 are iterates from the sound side and upper bounds are guesses above them, accepted only when T maps them below
-themselves (optimistic value iteration). Nature's strategies are not known here, so end components and infinite values
-of regions get honest, possibly wide, brackets.
+themselves (optimistic value iteration). Nature's strategies are unknown here, so end components and infinite values
+of regions get sound, possibly wide, brackets.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from rpl_agent.solver.operator import generic_bounds, state_bounds
 from rpl_agent.solver.problem import FIXED_AGENT, MAX_AGENT, Problem
 from rpl_agent.solver.solution import Solution, finish, without_faint
 
-#: first relative distance of an optimistic guess, its growth, and the sweeps it gets to prove itself
+#: initial relative distance of an optimistic guess, its growth, and the sweeps to verify it
 GUESS, GUESS_GROWTH, GUESS_SWEEPS, GUESSES = 1e-8, 16.0, 200, 9
 
 
 @dataclass(frozen=True)
 class _Known:
-    """What the graph says, for one choice of the agent: held (S,) and infinite (S,), see `solve_batch`."""
+    """Facts from the graph, for one choice of the agent: held (S,) and infinite (S,), see `solve_batch`."""
 
     held: np.ndarray
     infinite: np.ndarray
 
 
 def _graph(problem: Problem, weights: np.ndarray | None) -> _Known:
-    """Where the proper side's opponents can hold the play unpaid, and where the value can only be infinite."""
+    """Where the proper side's opponents can hold the play without reward, and where the value can only be infinite."""
     pmdp, states = problem.pmdp, problem.pmdp.num_states
     if problem.discounted:
         return _Known(np.zeros(states, dtype=bool), np.zeros(states, dtype=bool))
@@ -55,7 +55,7 @@ class _Level:
     cyclic: bool
 
     def image(self, problem: Problem, values: np.ndarray, upward: bool, weights: np.ndarray | None) -> np.ndarray:
-        """(k,) bounds of T values on the block's states."""
+        """(k,) bounds on T values for the block's states."""
         q = generic_bounds(problem, values, upward, self.rows)
         result = state_bounds(problem, q, upward, weights, self.states, self.rows)
         return np.minimum(result, 1.0) if problem.is_reach else result
@@ -90,7 +90,7 @@ def solve_batch(
         policy = Policy.deterministic(_rows(problem, blocks, low))
         fixed = policy.as_weights(problem.pmdp)
     own = _graph(problem, fixed)
-    if problem.agent == MAX_AGENT:  # the lower bound must be the policy's
+    if problem.agent == MAX_AGENT:  # the lower bound must be that of the policy
         low, more = _below(problem, blocks, fixed, own, precision, max_iterations)
         steps += more
     above = (fixed, own) if problem.objective.sense is Sense.MIN else (free, graph)
@@ -138,7 +138,7 @@ def _below(
 def _above(
     problem: Problem, blocks: list[_Level], weights: np.ndarray | None, graph: _Known, low: np.ndarray, limit: int
 ) -> tuple[np.ndarray, int]:
-    """Upper bounds: on cycles the first guess above the lower bound that T maps below itself."""
+    """Upper bounds; on cycles the first guess above the lower bound that T maps below itself."""
     values = problem.boundary()
     steps = 0
     for block in blocks:
@@ -169,7 +169,7 @@ def _above(
 
 
 def _nothing(problem: Problem, upward: bool) -> np.ndarray:
-    """(S,) bounds that need no argument."""
+    """(S,) trivial bounds."""
     values = problem.boundary()
     nothing = 1.0 if problem.is_reach else np.inf
     if not upward:
@@ -188,7 +188,7 @@ def _trivial(problem: Problem, values: np.ndarray) -> float:
 
 
 def _rows(problem: Problem, blocks: list[_Level], values: np.ndarray) -> np.ndarray:
-    """(S,) rows that are best for the agent; among equals, rows that surely come nearer to a decided state."""
+    """(S,) the agent's best rows; among equals, rows that surely come closer to a decided state."""
     pmdp = problem.pmdp
     sign = 1.0 if problem.agent == MAX_AGENT else -1.0
     q = problem.reward + problem.gamma * generic_bounds(problem, values, problem.agent != MAX_AGENT)

@@ -1,44 +1,44 @@
 """`check`: a proof, from inequalities alone, that the two bounds of a solution are bounds.
 
-What is proved. T is the robust Bellman operator of the problem, T_pi the one with the agent fixed to a policy pi. If
+Claim. T is the robust Bellman operator of the problem, T_pi the one with the agent fixed to a policy pi. If
 the agent maximises, lower <= V^pi for the returned pi and V* <= upper; if it minimises, lower <= V* and V^pi <= upper;
-if the problem fixes the policy, both bound its value. T' below is the operator of the side in question. Nothing that
-the solver left behind is trusted: numbers must be numbers, the policy a policy (weights are normalised, with the error
-of that charged), nature's witness an exact distribution within exact bounds, or it is not used.
+if the problem fixes the policy, both bound its value. T' below is the operator of the side in question. Nothing from
+the solver is trusted: values must not be NaN, the policy must be valid (weights are normalised, and the error
+of that is charged), and nature's witness must be an exact distribution within exact bounds, or it is not used.
 
-Trusted are the problem itself and its relaxation: bounds per row from the side asked for, in exact sets (intervals,
-known MDPs, rows of two successors) with rounding. Of other sets (regions) only the outward bounds are known without
-more: from below where nature minimises, from above where it maximises, the two that certificates use. Bounds from the
-inner side hold up to the tightness that the relaxation states; up to it, too, a minimising nature can hold the play
-at 0 where the relaxation's bound of the least mass that leaves is 0.
+The problem itself and its relaxation are trusted: bounds per row from the requested side, in exact sets (intervals,
+known MDPs, rows of two successors) with rounding. For other sets (regions) only the outward bounds hold as they
+are: from below if nature minimises, from above if it maximises, the two that certificates use. Bounds from the
+inner side hold up to the tightness that the relaxation states; within it, a minimising nature can also hold the play
+at 0 where the relaxation's bound on the least leaving mass is 0.
 
 Let b be the values of decided states (targets and avoided states, which absorb), L and U the values to be checked,
-"open" all other states. Arithmetic is rounded outward, relative to its results: bounds nearer to 0 than 1e-290, where
-products lose their digits, are not accepted: a positive lower bound, an upper one other than 0. -inf from below and
-+inf from above claim nothing and are always right. Rewards are >= 0 unless there is a discount or a horizon, so there
+"open" all other states. Arithmetic is rounded outward, relative to its results, so bounds closer to 0 than 1e-290,
+where products lose digits, are rejected: a positive lower bound, an upper one other than 0. -inf from below and
++inf from above claim nothing and are always valid. Rewards are >= 0 without a discount or horizon, where
 L may be replaced by max(L, 0).
 
 1. Horizon. L_0 <= b <= U_0 and L_k <= T' L_{k-1}, U_k >= T' U_{k-1}: induction.
 2. Discount. T' is a contraction. L <= T' L with L < inf everywhere gives L <= T'^n L -> V; the same for U > -inf.
-3. Upper bound, play may go on forever unpunished (reachability, reward). V is the least fixpoint of T' above 0
+3. Upper bound, infinite plays allowed (reachability, reward). V is the least fixpoint of T' above 0
    (compact sets of nature, finitely many rows), so U >= 0, U >= b, U >= T' U suffice (Park). For probabilities
-   min(T' U, 1) will do.
+   min(T' U, 1) is enough.
 4. Lower bound in the same case. Let X be the open states with 0 < L < inf, and L <= T' L there. Call a row used in X
-   *spent* if it pays a reward or its inequality is strict, and suppose that no player who is still free can keep the
+   *spent* if it pays a reward or its inequality is strict, and suppose that no free player can keep the
    play in X forever by rows that are not spent. Then L <= V: along any play up to time n within X,
    L(s) <= E[rewards] - E[gaps] + E[L(s_n)]. If the expected reward is infinite there is nothing to show. Otherwise
    the expected number of spent rows is finite, because L is bounded; since the play cannot stay in X by the others, it
-   leaves X almost surely, to where L <= V: decided states, states with L <= 0, states where V is infinite (5).
-   Nature, where it maximises, may be taken to play any extremum of T' L; those are not known, so it counts as free,
-   unless the solution brings a witness: then T' has nature fixed to it, and so has the question who can stay.
+   leaves X almost surely, to states where L <= V: decided states, states with L <= 0, states where V is infinite (5).
+   A maximising nature may be assumed to play any extremum of T' L; those are unknown, so it counts as free,
+   unless the solution has a witness: then T' has nature fixed to it, and so does the question who can stay.
 5. An infinite lower bound needs the graph: no strategy of the minimisers reaches a target almost surely (cost), or
-   that or an unpaid loop (reward). Of a set that is not exact more is allowed than it has, so this is shown for a
-   nature that minimises, whatever it really wants.
+   that or an unpaid loop (reward). The graph overestimates a set that is not exact, so this is shown for a
+   nature that minimises, whatever its real direction.
 6. Lower bound of a cost (a play that misses the target costs infinity). L <= T' L suffices: under strategies that reach
    the target almost surely it iterates to L <= cost, all others cost infinity.
 7. Upper bound of a cost. U >= 0 and U >= T' U where U is finite, with the minimisers fixed as in 4. Now U(s) >=
-   E[costs] + E[gaps] + E[U(s_n)] >= E[costs] + E[gaps], so spent rows are finitely many again; if the play cannot stay
-   among open states with finite U by the others, it reaches the target, and the costs are at most U.
+   E[costs] + E[gaps] + E[U(s_n)] >= E[costs] + E[gaps], so the number of spent rows is finite again; if the play cannot
+   stay among open states with finite U by the others, it reaches the target, and the costs are at most U.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ from rpl_agent.solver.problem import MIN_AGENT, Problem, policy_issues, side_pol
 if TYPE_CHECKING:
     from rpl_agent.solver.solution import Solution  # for types only: it imports this file
 
-#: mass that may be missing or out of bounds in a row
+#: tolerated missing or excess mass in a row
 TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
 class Witness:
-    """Nature's distributions p (T,), and the mass (R,) between each row and an exact one; inf where none is near."""
+    """Nature's distributions p (T,), and the mass (R,) between each row and an exact one; inf if none is near."""
 
     rows: Struct
     p: np.ndarray
@@ -75,9 +75,9 @@ class Witness:
     def of(cls, rows: Struct, p: np.ndarray, lower: np.ndarray, upper: np.ndarray, is_region: bool) -> Witness:
         """A witness within bounds (F,) per expression.
 
-        The bounds of a region are its hull. Its best distributions for a row need not be within: the operator takes
-        the better of several outer bounds, each with an extremum of its own. There p shows that the play ends, and the
-        operator itself, which must agree besides, shows the inequality: no mass needs to be moved for it.
+        The bounds of a region are its hull. Its best distributions for a row need not lie within: the operator takes
+        the better of several outer bounds, each with its own extremum. Then p shows that the play ends, and the
+        operator itself, which must agree as well, shows the inequality: no mass needs to be moved.
         """
         if is_region:
             off = np.abs(np.add.reduceat(p, rows.row_ptr[:-1]) - 1.0) > TOLERANCE
@@ -89,18 +89,18 @@ class Witness:
         return cls(rows, p, mass)
 
     def charges(self, values: np.ndarray) -> np.ndarray:
-        """(R,) how far the means of values under p and under the exact distributions may differ."""
+        """(R,) bound on the difference between the means of values under p and under the exact distributions."""
         costs = np.empty(self.rows.count)
         core.moving_costs(self.rows, values, self.p, self.mass, costs)
         return costs
 
 
-#: numbers nearer to 0 than this prove nothing: rounding exceeds their products
+#: numbers closer to 0 than this prove nothing: rounding exceeds their products
 SMALLEST = core.SMALLEST
 
 
 def check(solution: Solution, sides: Sequence[bool] = (False, True)) -> list[str]:
-    """Problems of a solution; empty means that its bounds are proven: both, or one of ``sides`` (True: the upper)."""
+    """Problems of a solution; empty means that its bounds are proved: both, or one of ``sides`` (True: the upper)."""
     issues = _shape(solution)
     if issues:
         return issues
@@ -115,7 +115,7 @@ def check(solution: Solution, sides: Sequence[bool] = (False, True)) -> list[str
 def prove(
     problem: Problem, values: np.ndarray, upward: bool, weights: np.ndarray | None, witness: np.ndarray | None = None
 ) -> list[str]:
-    """What is missing to a proof that values (S,) are bounds from one side; the agent plays weights (R,) or is free."""
+    """What is missing in a proof that values (S,) are bounds from one side; the agent plays weights (R,) or is free."""
     return _Claim(problem, values, upward, weights, witness).issues()
 
 
@@ -128,37 +128,37 @@ def _shape(solution: Solution) -> list[str]:
         if values.shape != wanted or values.dtype != np.float64:
             return [f"{side} values have shape {values.shape} and type {values.dtype}, not {wanted} floats"]
         if np.isnan(values).any():
-            return [f"{side} is not a number in {_name(problem, np.isnan(values))}"]
+            return [f"{side} is NaN in {_name(problem, np.isnan(values))}"]
     issues = []
     if np.isneginf(high).any():
         issues.append(f"upper is -inf in {_name(problem, np.isneginf(high))}")
     sums_up = not (problem.is_reach or problem.discounted or horizon is not None)
     if not sums_up and np.isposinf(low).any():
-        issues.append(f"lower is infinite in {_name(problem, np.isposinf(low))}, where no value is")
+        issues.append(f"lower is infinite in {_name(problem, np.isposinf(low))}, where every value is finite")
     for side, faint in (
         ("lower", (low > 0.0) & (low < SMALLEST)),
         ("upper", (high != 0.0) & (np.abs(high) < SMALLEST)),
     ):
         if faint.any():
-            issues.append(f"{side} is too small for its rounding to be known in {_name(problem, faint)}")
-    # Written so that a bracket that is not a number fails.
+            issues.append(f"{side} is too small to bound its rounding error in {_name(problem, faint)}")
+    # Written so that a NaN bracket fails.
     if not (solution.lower <= low[..., start].flat[-1] and solution.upper >= high[..., start].flat[-1]):
         issues.append("the bracket at the initial state is tighter than the values")
     if (low > high).any():
         issues.append(f"lower exceeds upper in {_name(problem, low > high)}")
     if solution.converged and not is_converged(solution.lower, solution.upper, solution.precision):
-        issues.append("the bracket is wider than the precision it is said to have")
+        issues.append("the bracket is wider than its stated precision")
     return issues + policy_issues(solution)
 
 
 def is_converged(low: float, high: float, precision: float) -> bool:
-    """Whether a bracket is as narrow as asked for, relative to values above 1."""
+    """Whether a bracket is as narrow as requested, relative to values above 1."""
     width = precision * max(1.0, abs(low), abs(high)) if np.isfinite(high) else 0.0
     return low == high or high - low <= width
 
 
 def _name(problem: Problem, bad: np.ndarray) -> str:
-    """The first of the marked states, and how many more; ``bad`` (S,) or (H + 1, S)."""
+    """The first marked state, and the number of others; ``bad`` (S,) or (H + 1, S)."""
     steps, states = bad.any(axis=-1), np.flatnonzero(np.atleast_2d(bad).any(axis=0))
     at = f" with {np.flatnonzero(steps)[0]} steps to go" if bad.ndim == 2 else ""
     more = f" and {len(states) - 1} more" if len(states) > 1 else ""
@@ -166,7 +166,7 @@ def _name(problem: Problem, bad: np.ndarray) -> str:
 
 
 def _fails(values: np.ndarray, image: np.ndarray, upward: bool) -> np.ndarray:
-    """Where values are not on the right side of their image; what is not a number fails, what claims nothing passes."""
+    """Where values are not on the right side of their image; NaN fails, trivial bounds pass."""
     if upward:
         return ~(values >= image) & ~np.isposinf(values)
     return ~(values <= image) & ~np.isneginf(values)
@@ -188,7 +188,7 @@ class _Claim:
 
     @cached_property
     def values(self) -> np.ndarray:
-        """The claim with what is known without proof: no value is negative without a discount."""
+        """The claim, tightened by what holds without proof: no value is negative without a discount."""
         return self.given if self.problem.discounted else np.maximum(self.given, 0.0)
 
     @cached_property
@@ -198,7 +198,7 @@ class _Claim:
 
     @cached_property
     def active(self) -> np.ndarray:
-        """(S,) where the inequality has something to show: X of points 4 and 7, open states otherwise."""
+        """(S,) where the inequality is required: X of points 4 and 7, otherwise open states."""
         found = ~self.problem.task.decided
         if self.must_end:
             found = found & np.isfinite(self.values)
@@ -210,12 +210,12 @@ class _Claim:
 
     @property
     def is_region(self) -> bool:
-        """Whether nature's set may be smaller than what is known of it."""
+        """Whether nature's set may be smaller than the graph's view of it."""
         compiled = self.problem.relaxation.compiled()
         return compiled is None or compiled.kind > INTERVAL
 
     def _held_at_zero(self, zero: np.ndarray) -> np.ndarray:
-        """(S,) the largest part of ``zero`` in which a minimising nature can hold the play unpaid."""
+        """(S,) the largest part of ``zero`` in which a minimising nature can hold the play without reward."""
         problem, pmdp = self.problem, self.problem.pmdp
         played = played_rows(self.weights, pmdp.num_rows)
         usable = usable_rows(played, problem.reward > 0.0)
@@ -236,7 +236,7 @@ class _Claim:
         return found
 
     def _boundary(self) -> list[str]:
-        """Decided states, and upper bounds below 0."""
+        """Check decided states, and upper bounds below 0."""
         problem, task = self.problem, self.problem.task
         bad = task.decided & _fails(self.values, problem.boundary(), self.upward)
         if bad.any():
@@ -247,9 +247,9 @@ class _Claim:
         return []
 
     def _proof(self, q: np.ndarray, support: np.ndarray | None) -> list[str]:
-        """The inequality, from bounds q (R,) of nature's choices, and that the play ends where it must.
+        """Check the inequality, from bounds q (R,) on nature's choices, and that the play ends where it must.
 
-        ``support`` (T,) tells in which rows nature is fixed and where it then puts mass: 1 yes, 0 no, -1 free.
+        ``support`` (T,) says in which rows nature is fixed and where it then puts mass: 1 yes, 0 no, -1 free.
         """
         problem = self.problem
         totals = total_bounds(problem, q, self.upward)

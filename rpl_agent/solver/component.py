@@ -1,10 +1,10 @@
-"""Certified bounds on one cyclic part of the model, its exits solved already.
+"""Certified bounds on one cyclic part of the model, given the values of its exits.
 
 Lower and upper bounds are fixpoints of the Bellman operator with a tiny extra cost or bonus per step, so they satisfy
-the conditions of `check` strictly and rounding cannot break them:
+the conditions of `check` strictly and rounding cannot violate them:
 
 * the bound of the *proper* side (a maximiser's lower bound, a cost minimiser's upper bound) fixes that side's strategy,
-  from which every play ends, and lets the opponents answer;
+  from which every play ends, and lets the opponents respond;
 * the other bound fixes the opponents' strategy and collapses the end components in which the proper side could loop.
 
 Every bound is verified with directed rounding before it is returned; the extra cost grows until it verifies.
@@ -30,19 +30,19 @@ from rpl_agent.solver.strategies import Play, can_hold, improve, play, scale_of
 FIRST_MARGIN, MARGIN_GROWTH, MARGIN_ATTEMPTS = 1e-15, 16.0, 9
 #: sweeps of the fallback, when no certificate could be built from strategies
 FALLBACK_SWEEPS = 2_000
-#: its cost per step, relative to the values: more than rounding, nature's witness included, can be wrong by
+#: its cost per step, relative to the values: more than the rounding error, nature's witness included
 FALLBACK_MARGIN = 1e-14
 
 
 @dataclass
 class ComponentBounds:
-    """What a cyclic part contributes to the solution (indices are the model's)."""
+    """The contribution of a cyclic part to the solution (indices are the model's)."""
 
     states: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
     rows: np.ndarray  # the agent's policy, empty for a fixed one
-    transitions: np.ndarray  # with p: nature's witness where nature is on the proper side
+    transitions: np.ndarray  # with p: nature's witness if nature is on the proper side
     p: np.ndarray
     steps: int
     certified: bool
@@ -83,7 +83,7 @@ def solve_component(
 
 
 def _constant(local: Local, where: np.ndarray, low: float, high: float, rows: np.ndarray) -> ComponentBounds:
-    """States whose value the graph decides."""
+    """States whose value is determined by the graph."""
     states = local.states[where]
     chosen = np.zeros(0, dtype=np.int64) if local.agent == FIXED_AGENT else local.row_of[rows[where]]
     taken = where[local.row_state][local.transition_row]
@@ -95,7 +95,7 @@ def _constant(local: Local, where: np.ndarray, low: float, high: float, rows: np
 
 
 def _holding_rows(local: Local, zero: np.ndarray) -> np.ndarray:
-    """(n,) for every state of the set a row that can stay in it (a minimising agent must choose it)."""
+    """(n,) for every state of the set a row that can stay in it (which a minimising agent must choose)."""
     inside = np.concatenate([zero, np.zeros(local.m, dtype=bool)])[local.successor]
     lo = local.hi if local.maximise else local.lo  # a maximising nature does not help: it must have no way out
     stays = staying_rows(inside, local.row_ptr, lo, local.hi) & (local.reward == 0.0)
@@ -110,9 +110,9 @@ def _holding_rows(local: Local, zero: np.ndarray) -> np.ndarray:
 def _infinite_lower(
     problem: Problem, local: Local, infinite: np.ndarray, lower: np.ndarray, upper: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """(lower bound, rows (n,)) on states whose value the graph shows to be infinite: inf where that is certain.
+    """(lower bound, rows (n,)) on states whose value the graph shows to be infinite: inf if that is certain.
 
-    For a region the graph sees only the interval hull, which may overrate nature; then the lower bound stays 0. A
+    For a region the graph sees only the interval hull, which may overestimate nature; then the lower bound stays 0. A
     maximising agent needs a policy that collects forever: that of a discount close to 1, tested on the graph.
     """
     rows = local.state_ptr[:-1].copy()
@@ -126,7 +126,7 @@ def _infinite_lower(
         return (np.inf if missed else 0.0), rows
     if not problem.agent_proper or problem.must_reach:
         return np.inf, rows
-    # Exits of infinite value become a large prize; the discount keeps all numbers finite.
+    # Exits of infinite value get a large value instead; the discount keeps all numbers finite.
     prize = np.where(
         np.isinf(upper[local.exits]), 1e6 * (1.0 + float(local.reward.max(initial=0.0))), upper[local.exits]
     )
@@ -142,7 +142,7 @@ def _missing_rows(local: Local, infinite: np.ndarray, exit_infinite: np.ndarray)
     """(n,) rows by which a maximising agent may miss the target: stay where it can forever, else move towards that."""
     rows = local.state_ptr[:-1].copy()
     starts, inside = local.row_ptr[:-1], np.concatenate([infinite, exit_infinite])
-    while True:  # the largest set that some row of each state cannot leave
+    while True:  # the largest set in which each state has a row that cannot leave it
         stays = np.logical_and.reduceat((local.hi <= 0.0) | inside[local.successor], starts)
         held = infinite & np.logical_or.reduceat(stays, local.state_ptr[:-1]) & inside[: local.n]
         if (held == inside[: local.n]).all():
@@ -177,7 +177,7 @@ def _finite(problem: Problem, local: Local, upper: np.ndarray) -> np.ndarray:
 
 
 def _worthless(problem: Problem, local: Local) -> np.ndarray:
-    """(n,) states where the minimiser can hold the play unpaid against every strategy: value 0."""
+    """(n,) states where the minimiser can hold the play without reward against every strategy: value 0."""
     played = played_rows(local.weights if local.agent == FIXED_AGENT else None, len(local.reward))
     usable = usable_rows(played, local.reward != 0.0)
     nature = local.unwilling if problem.nature_proper else local.moves
@@ -189,7 +189,7 @@ def _worthless(problem: Problem, local: Local) -> np.ndarray:
 def _bounds(
     problem: Problem, local: Local, lower: np.ndarray, upper: np.ndarray, guess: np.ndarray, budget: int
 ) -> ComponentBounds:
-    """Bounds on states whose value is finite and not decided by the graph."""
+    """Bounds on states whose value is finite and not determined by the graph."""
     n = local.n
     exit_low, exit_high = lower[local.exits], upper[local.exits]
     first = exit_low if problem.proper_max else exit_high
@@ -213,7 +213,7 @@ def _witness(local: Local, p: np.ndarray) -> Witness:
 def _verified(
     problem: Problem, checked: Local, values: np.ndarray, is_upper: bool, witness: Witness | None = None
 ) -> tuple[np.ndarray, bool]:
-    """Clip a candidate to the trivial range and test its inequality with directed rounding."""
+    """Clip a candidate to the trivial range and check its inequality with directed rounding."""
     n = checked.n
     if not problem.discounted:
         values[:n] = np.maximum(values[:n], 0.0)
@@ -225,24 +225,24 @@ def _verified(
         # a check adds them in another order, which rounds differently
         charged = np.maximum.reduceat(charges, checked.state_ptr[:-1]) + 4.0 * UNIT_ROUNDOFF * np.abs(values[:n])
         image += charged if is_upper else -charged
-    # Only the graph shows infinite values; inf >= inf would prove a cost beyond the largest float to be one.
+    # Only the graph proves infinite values: inf >= inf would accept a finite cost beyond the largest float.
     good = image <= values[:n] if is_upper else (image >= values[:n]) & np.isfinite(values[:n])
     return values, bool(good.all())
 
 
 def _is_strict(checked: Local, values: np.ndarray, is_upper: bool) -> bool:
-    """Whether a verified candidate leaves something over in every state with a value."""
+    """Whether a verified candidate is strict in every state with a value."""
     image, inner = checked.bellman(values, upward=is_upper)[: checked.n], values[: checked.n]
     return bool(((image < inner) if is_upper else (image > inner) | (inner <= 0.0)).all())
 
 
 def _margins(checked: Local, values: np.ndarray, is_upper: bool) -> list[float]:
-    """Extra costs per step to try: a little more than directed rounding takes away, then growing."""
+    """Extra costs per step to try: slightly more than directed rounding takes away, then growing."""
     size = scale_of(checked, values)
     image = checked.bellman(values, upward=is_upper)[: checked.n]
     missing = image - values[: checked.n] if is_upper else values[: checked.n] - image
     missing = missing[np.isfinite(missing)]
-    most = 1e-12 if checked.cs.kind <= INTERVAL else 1e-8  # regions are known to their tightness only
+    most = 1e-12 if checked.cs.kind <= INTERVAL else 1e-8  # regions are known only up to their tightness
     first = max(FIRST_MARGIN * size, min(2.0 * float(missing.max(initial=0.0)), most * size))
     sign = 1.0 if is_upper else -1.0
     return [sign * first * MARGIN_GROWTH**k for k in range(MARGIN_ATTEMPTS)]
@@ -252,10 +252,10 @@ def _candidates(
     fixed: Local, game: Play, start: np.ndarray, margins: list[float], checked: Local
 ) -> Iterator[tuple[np.ndarray, int]]:
     """Values that may verify, with the steps they took: for every margin those of the game's own strategies, which
-    hardly depend on it, then those of the best answers to the fixed ones.
+    hardly depend on it, then those of the best responses to the fixed ones.
 
-    The rows of a curved set are bounded by functions that no distribution attains where its bounds are loose. Then the
-    operator that is checked is iterated itself.
+    The rows of a curved set are bounded by functions that no distribution attains if the bounds are loose. Then the
+    checked operator itself is iterated.
     """
     for k, margin in enumerate(margins):
         kept = fixed.chain(start, game.rows, game.p, margin)
@@ -270,7 +270,7 @@ def _candidates(
 def _collapsed_candidates(
     quotient: Quotient, start: np.ndarray, margins: list[float]
 ) -> Iterator[tuple[np.ndarray, int]]:
-    """The same where end components are collapsed: there the game's strategies have no meaning."""
+    """The same with collapsed end components, where the game's strategies have no meaning."""
     inner = quotient.down(start)
     for margin in margins:
         if not quotient.local.n:
@@ -281,7 +281,7 @@ def _collapsed_candidates(
 
 
 def _within(budget: int, candidates: Iterator[tuple[np.ndarray, int]]) -> Iterator[tuple[np.ndarray, int]]:
-    """Candidates until their steps have used up the budget."""
+    """Candidates until their steps exceed the budget."""
     while budget > 0:
         found = next(candidates, None)
         if found is None:
@@ -299,7 +299,7 @@ def _proper_bound(
     checked, witness = fixed, None
     if problem.nature_proper:
         fixed = fixed.fix_nature(game.p)
-        if not problem.discounted:  # with a discount no witness is needed: nature may choose anew in the check
+        if not problem.discounted:  # with a discount no witness is needed: nature may choose again in the check
             checked, witness = fixed, _witness(local, game.p)
     steps = 0
     ends = problem.discounted or not can_hold(local, problem.proper_max, fixed, game.p).any()
@@ -313,7 +313,7 @@ def _proper_bound(
             values, good = _verified(problem, checked, found, is_upper, witness)
             if good and problem.nature_proper and local.cs.kind > INTERVAL:
                 # Distributions found for a region are only known to lie in its hull: the operator must agree, and
-                # strictly, because a check does not take their word for it that the play ends.
+                # strictly, because a check does not take them as evidence that the play ends.
                 good = _verified(problem, free, values, is_upper)[1]
                 if good and not (problem.discounted or _is_strict(free, values, is_upper)):
                     good, spare = False, values.copy() if spare is None else spare
@@ -321,7 +321,7 @@ def _proper_bound(
                 return values, True, game.rows, game.p, steps
         if spare is not None:
             return spare, True, game.rows, game.p, steps
-    # Iterating from below needs distributions that nature really has: those of a region are known to lie in its hull.
+    # Iterating from below needs attainable distributions: those of a region are only known to lie in its hull.
     hull_only = problem.nature_proper and local.cs.kind > INTERVAL
     lost_mass = witness is not None and witness.mass.max() > 0.5 * FALLBACK_MARGIN
     if is_upper or problem.discounted or hull_only or lost_mass:
@@ -333,7 +333,7 @@ def _proper_bound(
 def _other_bound(
     problem: Problem, local: Local, game: Play, exits: np.ndarray, budget: int
 ) -> tuple[np.ndarray, bool, np.ndarray, int]:
-    """The bound on what the proper side can do at all: (values, certified, rows of the agent, steps)."""
+    """The bound on the best that the proper side can do: (values, certified, rows of the agent, steps)."""
     is_upper = problem.proper_max
     rows = game.rows
     opponent_agent = problem.agent not in (FIXED_AGENT,) and not problem.agent_proper
@@ -360,7 +360,7 @@ def _other_bound(
 
 
 def _trivial(problem: Problem, local: Local, exits: np.ndarray, is_upper: bool) -> np.ndarray:
-    """A bound that needs no argument."""
+    """A trivial bound."""
     if problem.is_reach:
         worst = 1.0 if is_upper else 0.0
     elif problem.discounted:
@@ -374,7 +374,7 @@ def _trivial(problem: Problem, local: Local, exits: np.ndarray, is_upper: bool) 
 
 
 def _from_below(checked: Local, exits: np.ndarray, budget: int) -> np.ndarray:
-    """Iterates from 0 stay below the value whatever happens; a small cost per step keeps them inductive."""
+    """Iterates from 0 always stay below the value; a small cost per step keeps them inductive."""
     values = np.concatenate([np.zeros(checked.n), exits])
     for _ in range(min(FALLBACK_SWEEPS, budget)):
         margin = -FALLBACK_MARGIN * scale_of(checked, values)

@@ -1,8 +1,8 @@
-"""`ModelGraph`: where a play can be held, left or kept finite, and what such questions are told of nature.
+"""`ModelGraph`: where a play can be held, left or kept finite, given nature's bounds per transition.
 
 A graph has states 0..n-1 with rows and exits n..n+m-1 without. Nature is seen through bounds per transition, lo and hi
-(T,): it *can stay* in a set at a row if lo is 0 outside and hi sums to at least 1 inside, decided without rounding.
-That is right for intervals. The hull of a region may allow what none of its points does, so the region is asked, too:
+(T,): it *can stay* in a set at a row if lo is 0 outside and hi sums to at least 1 inside, decided exactly.
+That is exact for intervals. The hull of a region may allow what none of its points does, so the region is queried too:
 nature cannot stay where the least mass outside the set is proved to be positive (`moves`).
 """
 
@@ -18,7 +18,7 @@ from rpl_agent._core import Struct, core
 from rpl_agent.model import ParametricMDP, cached_on
 from rpl_agent.relaxations.base import INTERVAL, CompiledSet, workspace
 
-#: who chooses the row of a state: the other side, oneself, or a fixed policy that draws it
+#: who chooses the row of a state: the other side, one's own side, or a fixed policy that draws it
 ALL_ROWS, ANY_ROW, DRAWN_ROW = core.ALL_ROWS, core.ANY_ROW, core.DRAWN_ROW
 TRIVIAL, SINK, CYCLIC = core.TRIVIAL, core.SINK, core.CYCLIC
 
@@ -64,7 +64,7 @@ class ModelGraph:
         nature : Struct
             `moves`
         usable : (R,) int8
-            2: the row may be used for holding, 1: it is played but never holds (it pays), 0: it is not played.
+            2: the row may be used for holding, 1: it is played but cannot hold (it pays), 0: it is not played.
         quantifier : int
             ANY_ROW: one usable row per state suffices; ALL_ROWS: every played row must stay.
         """
@@ -108,7 +108,7 @@ class ModelGraph:
         Parameters
         ----------
         nature : Struct
-            `moves`; where nature is on the chooser's side, of its distribution twice.
+            `moves`; if nature is on the chooser's side, with its distribution as both bounds.
         preferred, allowed, pays : (R,) bool
             Rows that pay count as progress whatever follows.
         adversary : bool
@@ -117,7 +117,7 @@ class ModelGraph:
         Returns
         -------
         int
-            The number of states that were not attracted: they keep their rows.
+            The number of states that were not attracted; they keep their rows.
         """
         sets = np.empty(2 * self.size, np.bool_)
         return core.progress_rows(
@@ -126,7 +126,7 @@ class ModelGraph:
 
     # ------------------------------------------------------------------ components
     def is_numbered_forward(self, decided: np.ndarray) -> bool:
-        """Whether the numbers are a topological order (loops of states that only loop aside)."""
+        """Whether the numbering is a topological order (apart from self-loops of absorbing states)."""
         return core.numbered_forward(self.forward, decided)
 
     def components(self, decided: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
@@ -152,7 +152,7 @@ class ModelGraph:
     def retry_costs(self, p: np.ndarray, reward: np.ndarray, exit_values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(order (n,), cost (n,)): the cheapest path to an exit, a transition of probability p (T,) costing reward / p.
 
-        The cheapest states come first; the cost is 0 where no exit of finite value (m,) can be reached.
+        The cheapest states come first; the cost is 0 if no exit of finite value (m,) can be reached.
         """
         order, cost = np.empty(self.n, np.int64), np.empty(self.size)
         weight, space = np.empty(len(self.successor)), np.empty(2 * self.size, np.int64)
@@ -186,10 +186,10 @@ def staying_rows(inside: np.ndarray, row_ptr: np.ndarray, lo: np.ndarray, hi: np
 
 
 def graph_bounds(known: bool, lower: np.ndarray, upper: np.ndarray, rows: Struct) -> tuple[np.ndarray, np.ndarray]:
-    """(lo, hi) (T,) of nature, from bounds (F,): of an interval hull exactly, of a ``known`` MDP its support.
+    """(lo, hi) (T,) of nature, from bounds (F,): exact for an interval hull, the support of a ``known`` MDP.
 
-    A known MDP has rounded probabilities: beside 1 - 1e-20, which is 1 as a float, their sum would leave no room for
-    the 1e-20. A successor that is the only one of its row has all of the mass.
+    A known MDP has rounded probabilities: beside 1 - 1e-20, which is 1 as a float, there would be no room for
+    the 1e-20. The only successor of a row has all of the mass.
     """
     if known:
         lengths = np.diff(rows.row_ptr)
@@ -209,7 +209,7 @@ def moves(
     Parameters
     ----------
     lo, hi : (T,) float64
-        Bounds of a nature that wants to hold the play; lo None: of one that does not, and stays where hi leaves no way
+        Bounds of a nature that wants to hold the play; lo None: of one that does not, and stays if hi leaves no way
         out.
     compiled, rows : CompiledSet and Struct, optional
         Its set, for regions, and the rows of the graph.
@@ -224,12 +224,12 @@ def moves(
 
 
 def played_rows(weights: np.ndarray | None, size: int) -> np.ndarray:
-    """(R,) bool: the rows that a policy of these weights (R,) plays; all of them where the agent is free."""
+    """(R,) bool: the rows that a policy with weights (R,) plays; all rows if the agent is free."""
     return np.ones(size, dtype=bool) if weights is None else weights > 0.0
 
 
 def usable_rows(played: np.ndarray, pays: np.ndarray | bool) -> np.ndarray:
-    """(R,) int8, as `hold_set` takes them, from rows that are played and rows that pay (bool)."""
+    """(R,) int8 for `hold_set`, from rows that are played and rows that pay (bool)."""
     return np.where(pays, np.int8(1), np.int8(2)) * played
 
 
@@ -241,10 +241,10 @@ def held_states(
     nature: Callable[[], Struct],
     rank: np.ndarray | None = None,
 ) -> np.ndarray:
-    """(S,) the largest part of ``start`` in which the play can stay, as `hold_set` says it.
+    """(S,) the largest part of ``start`` in which the play can stay, in the sense of `hold_set`.
 
-    nature : gives `moves`; not asked where some row is played in every state and those that may hold only
-        move to larger ranks (S,), or numbers, so that no play stays whoever moves.
+    nature : returns `moves`; not called if some row is played in every state and those that may hold only
+        move to larger ranks (S,), or state numbers, so that no play can stay.
     """
     graph = model_graph(pmdp)
     is_played = usable.all() or (np.maximum.reduceat(usable, pmdp.state_ptr[:-1]) > 0)[start].all()

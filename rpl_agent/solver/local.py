@@ -1,4 +1,4 @@
-"""`Local`: a part of the model with its exits, as arrays of its own; strategies of it and their exact evaluation."""
+"""`Local`: a part of the model with its exits, as its own arrays; its strategies and their exact evaluation."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from rpl_agent.relaxations.base import INTERVAL, POINT, CompiledSet, compiled_se
 from rpl_agent.solver.graph import ModelGraph, graph_bounds, model_graph, moves, staying_rows
 from rpl_agent.solver.problem import FIXED_AGENT, Problem
 
-#: systems up to this size are factorised; larger ones are relaxed (fill-in of grids grows faster than n)
+#: factorise systems up to this size; relax larger ones (fill-in of grids grows faster than n)
 FACTOR_LIMIT = 120_000
 _RELAX_SWEEPS = 2_000
-#: steps of refinement on the factors of another chain, the least gain of each, and changes that may be rounding
+#: refinement steps on the factors of another chain, the least gain of each, and changes that may be rounding
 STALE_STEPS, STALE_GAIN, REFINED = 12, 8.0, 1e-13
 _NO_ROWS = np.zeros(0, dtype=np.int64)
 
@@ -90,7 +90,7 @@ class Local:
         return ModelGraph(self.state_ptr, self.row_ptr, self.successor, self.n + self.m)
 
     def ways_out(self, exit_values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(order (n,), cost (n,)): states by a guess of their cost to the exits, see `ModelGraph.retry_costs`."""
+        """(order (n,), cost (n,)): states by estimated cost to the exits, see `ModelGraph.retry_costs`."""
         lower, upper = self.cs.lower[self.expression], self.cs.upper[self.expression]
         p = np.where((np.diff(self.row_ptr) == 1)[self.transition_row], 1.0, 0.5 * (lower + upper))
         return self.graph.retry_costs(p, self.reward, exit_values)
@@ -101,7 +101,7 @@ class Local:
 
     @property
     def lo(self) -> np.ndarray:
-        """(T,) lower bound per transition, as the graph sees it."""
+        """(T,) lower bound per transition, as used by the graph."""
         return self._attainable[0]
 
     @property
@@ -115,18 +115,18 @@ class Local:
 
     @cached_property
     def unwilling(self) -> Struct:
-        """One that does not."""
+        """A nature that does not want to hold the play."""
         return moves(None, self.hi)
 
     # ------------------------------------------------------------------ players
     def fix_agent(self, rows: np.ndarray) -> Local:
-        """The same model with the agent's rows (n,) played."""
+        """The same model with the agent fixed to rows (n,)."""
         weights = np.zeros(len(self.row_of))
         weights[rows] = 1.0
         return replace(self, weights=weights, agent=FIXED_AGENT)
 
     def fix_nature(self, p: np.ndarray) -> Local:
-        """The same model with nature's distributions p (T,)."""
+        """The same model with nature fixed to p (T,)."""
         return replace(self, cs=compiled_set(POINT, p, p), expression=read_only(np.arange(len(p)), np.int32))
 
     @property
@@ -134,7 +134,7 @@ class Local:
         return self.cs.kind == POINT
 
     def central(self, without: np.ndarray) -> np.ndarray:
-        """(T,) distributions with the largest support that avoids the exits marked in ``without`` (n+m,) if it can.
+        """(T,) distributions with the largest support that avoids the exits marked in ``without`` (n+m,) if possible.
 
         Mass above the lower bounds is shared in proportion to the widths, so every successor that can get mass does.
         """
@@ -160,7 +160,7 @@ class Local:
 
     # ------------------------------------------------------------------ operators
     def bellman(self, values: np.ndarray, upward: bool, offset: float = 0.0) -> np.ndarray:
-        """T values on the states, exits copied; a bound from the side asked for."""
+        """T values on the states, exits copied; a bound from the requested side."""
         out = values.copy()
         self._sweep(np.arange(self.n), values, out, upward, offset)
         return out
@@ -210,12 +210,12 @@ class Local:
         core.row_means(self.rows, values, self.gamma, self.reward, p, q)
         if not is_region:
             core.tidy(self.rows, self.cs, values, self.maximise, p)
-        else:  # the distributions of a region are not free within its hull
+        else:  # distributions of a region are constrained within its hull
             p[(p <= core.TRACE) & (self.lo == 0.0)] = 0.0
         return q, p
 
     def least_outside(self, states: np.ndarray) -> np.ndarray:
-        """(R,) a bound from below of the least mass that nature must put outside of ``states`` (n,)."""
+        """(R,) a lower bound on the mass that nature must put outside ``states`` (n,)."""
         values, out = np.append(np.where(states, 0.0, 1.0), np.ones(self.m)), np.empty(len(self.row_of))
         core.row_bounds(0, len(out), values, False, False, self.rows, self.cs, self._scratch, None, out)
         return out
@@ -229,9 +229,9 @@ class Local:
     def chain(
         self, values: np.ndarray, rows: np.ndarray, p: np.ndarray, offset: float, accuracy: float = 1e-15
     ) -> np.ndarray | None:
-        """Values of the chain of (rows or weights, p) plus ``offset`` per step; None where it is singular.
+        """Values of the chain of (rows or weights, p) plus ``offset`` per step; None if it is singular.
 
-        ``accuracy`` is relative; on the way to a solution less will do.
+        ``accuracy`` is relative; intermediate solutions need less.
         """
         n = self.n
         capacity = len(self.successor) + n
@@ -265,10 +265,10 @@ class Local:
         self, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, rhs: np.ndarray, start: np.ndarray,
         accuracy: float,
     ) -> np.ndarray | None:  # fmt: skip
-        """x with (I - gamma P) x = rhs, None where that is singular.
+        """x with (I - gamma P) x = rhs, None if that is singular.
 
-        The factors of the last chain are kept: close to the solution, strategies and with them chains hardly change,
-        and a few steps of refinement on old factors are cheaper than new ones.
+        Keeps the factors of the last chain: close to the solution, strategies and thus chains hardly change,
+        and a few refinement steps on old factors are cheaper than new factors.
         """
 
         def missing(x: np.ndarray) -> np.ndarray:
@@ -299,7 +299,7 @@ class Local:
 def _refined(
     factor: Any, missing: Callable[[np.ndarray], np.ndarray], x: np.ndarray, accuracy: float
 ) -> np.ndarray | None:
-    """Iterative refinement with the factors of a similar chain, to an accuracy or rounding; None if it is too slow."""
+    """Iterative refinement with the factors of a similar chain, to an accuracy or rounding; None if too slow."""
     last = np.inf
     for _ in range(STALE_STEPS):
         change = factor.solve(missing(x), trans="T")

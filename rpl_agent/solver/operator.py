@@ -10,16 +10,16 @@ from rpl_agent.relaxations.base import CompiledRelaxation
 from rpl_agent.solver.graph import staying_rows
 from rpl_agent.solver.problem import FIXED_AGENT, Problem, step_rows
 
-#: how far a relaxation that does not say otherwise may be from the exact extremum, relative to the values' span
+#: default bound on a relaxation's distance from the exact extremum, relative to the values' span
 DEFAULT_TIGHTNESS = 1e-9
-#: vertices from which rows are asked again where one answer is not good enough
+#: vertices from which rows are queried again if one answer is not good enough
 STARTS = 16
 
 
 def row_bounds(problem: Problem, values: np.ndarray, upward: bool) -> np.ndarray:
-    """(R,) bounds of nature's extremum per row from the side asked for.
+    """(R,) bounds on nature's extremum per row from the requested side.
 
-    +inf among values is treated as in `row_bound`; -inf (a lower bound that says nothing) passes on wherever it
+    +inf among values is treated as in `row_bound`; -inf (a trivial lower bound) propagates to wherever it
     can be reached.
     """
     unknown = np.isneginf(values)
@@ -39,9 +39,9 @@ def row_bounds(problem: Problem, values: np.ndarray, upward: bool) -> np.ndarray
 
 
 def better_bounds(problem: Problem, values: np.ndarray, upward: bool, q: np.ndarray) -> np.ndarray:
-    """The best of q (R,) and of the bounds that walks from other vertices of the region's polytope end with.
+    """The best of q (R,) and of the bounds from walks that start at other vertices of the region's polytope.
 
-    Where several vertices are optimal the bounds that they prove differ by rounding, and all of them hold.
+    If several vertices are optimal, their bounds differ by rounding, and all of them hold.
     """
     compiled = problem.relaxation.compiled()
     if compiled is None or compiled.polytope is None or compiled.polytope.capacity == 0:
@@ -57,7 +57,7 @@ def better_bounds(problem: Problem, values: np.ndarray, upward: bool, q: np.ndar
 
 
 def generic_bounds(problem: Problem, values: np.ndarray, upward: bool, rows: np.ndarray | None = None) -> np.ndarray:
-    """(R,) or (k,) row bounds through the protocol alone: infinities by the hull, the far side by the tightness."""
+    """(R,) or (k,) row bounds through the protocol alone: infinities by the hull, the inner side by the tightness."""
     pmdp, relaxation = problem.pmdp, problem.relaxation
     extremum = Sense.MAX if problem.maximise else Sense.MIN
     chosen = np.arange(pmdp.num_rows) if rows is None else rows
@@ -78,7 +78,7 @@ def generic_bounds(problem: Problem, values: np.ndarray, upward: bool, rows: np.
             forced = possible & upward
         else:
             forced = ~staying_rows(~bad, read_only(own, np.int64), lo, hi)
-            if upward:  # nor does it prove a way around an infinite successor, except where it is the set
+            if upward:  # nor does it prove a way around an infinite successor, unless the hull is the set
                 forced |= possible & (np.diff(own) > 2)
     relaxation.expectation(finite_values, extremum, out, rows)
     if upward != problem.maximise:
@@ -96,9 +96,9 @@ def state_bounds(
     problem: Problem, q: np.ndarray, upward: bool, weights: np.ndarray | None, states: np.ndarray | None = None,
     rows: np.ndarray | None = None,
 ) -> np.ndarray:  # fmt: skip
-    """Bounds of T values from row expectations q; ``weights`` (R,) fixes the agent.
+    """Bounds on T values from row expectations q; ``weights`` (R,) fixes the agent.
 
-    For all states and rows, or for ``states`` (k,) whose ``rows`` (in their order) q belongs to.
+    For all states and rows, or for ``states`` (k,) whose ``rows`` (in order) q belongs to.
     """
     totals = total_bounds(problem, q, upward, rows)
     pmdp = problem.pmdp
@@ -116,7 +116,7 @@ def state_bounds(
 
 
 def total_bounds(problem: Problem, q: np.ndarray, upward: bool, rows: np.ndarray | None = None) -> np.ndarray:
-    """Bounds of reward + discount * q per row: of all rows, or of ``rows`` (k,)."""
+    """Bounds on reward + discount * q per row: of all rows, or of ``rows`` (k,)."""
     out = np.empty(len(q))
     reward = problem.reward if rows is None else problem.reward[rows]
     core.row_totals(len(q), q, reward, problem.gamma, upward, out)
@@ -124,7 +124,7 @@ def total_bounds(problem: Problem, q: np.ndarray, upward: bool, rows: np.ndarray
 
 
 def step_images(problem: Problem, values: np.ndarray, upward: bool, policy: Policy | None) -> np.ndarray:
-    """(H, S) bounds of T values[k] for values (H + 1, S) in open states, with the agent fixed to a policy or free."""
+    """(H, S) bounds on T values[k] for values (H + 1, S) in open states, with the agent fixed to a policy or free."""
     steps, states = len(values) - 1, problem.pmdp.num_states
     out, values = np.empty((steps, states)), np.ascontiguousarray(values)
     if problem.relaxation.compiled() is None:
@@ -143,5 +143,5 @@ def step_images(problem: Problem, values: np.ndarray, upward: bool, policy: Poli
 
 
 def step_scratch(problem: Problem) -> tuple[np.ndarray, Struct]:
-    """What the core needs for steps of a horizon: numbers (R + S), memory for rows."""
+    """Scratch space of the core for steps of a horizon: numbers (R + S), memory for rows."""
     return np.empty(problem.pmdp.num_rows + problem.pmdp.num_states), problem.scratch()

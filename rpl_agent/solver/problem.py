@@ -1,5 +1,5 @@
-"""`Problem`: a relaxation and an objective as one bundle of arrays, checked before any iteration; and which policy each
-bound of a solution is about, as exact weights of rows.
+"""`Problem`: a relaxation and an objective as one bundle of arrays, checked before any iteration; and the policy that
+each bound of a solution refers to, as exact weights of rows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MAX_LAYERS, MERGE_LIMIT = 24, 60_000
 
 @dataclass(frozen=True)
 class Structure:
-    """The order of solution: rounds of one backward pass over trivial states and one fixpoint over cyclic ones."""
+    """The solution order: rounds of one backward pass over trivial states and one fixpoint over cyclic ones."""
 
     sinks: np.ndarray
     rounds: tuple[tuple[np.ndarray, np.ndarray], ...]
@@ -47,7 +47,7 @@ class Structure:
 
 @dataclass(frozen=True)
 class Problem:
-    """Who moves where, for what.
+    """The players, their directions and the objective.
 
     agent : MAX_AGENT, MIN_AGENT or FIXED_AGENT (then ``weights`` (R,) is the policy)
     maximise : direction of nature
@@ -141,19 +141,19 @@ class Problem:
 
     @cached_property
     def chains(self) -> dict[Any, Any]:
-        """Chains of policies that were met before (coupled.expansion)."""
+        """Cached chains of policies (coupled.expansion)."""
         return {}
 
     @cached_property
     def order(self) -> np.ndarray | None:
-        """(n,) undecided states, successors first, sinks left out; None with cycles or a discount."""
+        """(n,) undecided states, successors first, without sinks; None with cycles or a discount."""
         if self.discounted or any(len(cyclic) for _, cyclic in self.structure.rounds):
             return None
         return np.concatenate([trivial for trivial, _ in self.structure.rounds]).astype(np.int64)
 
     @cached_property
     def rank(self) -> np.ndarray | None:
-        """(S,) int32 that grow along every play, where there is such an order."""
+        """(S,) int32 numbers that increase along every play, if such an order exists."""
         if self.order is None:
             return None
         rank = np.full(self.pmdp.num_states, -1, np.int32)
@@ -162,12 +162,12 @@ class Problem:
 
     @cached_property
     def position(self) -> np.ndarray:
-        """(S,) scratch of `ModelGraph.extract`, all -1 between calls."""
+        """(S,) scratch space of `ModelGraph.extract`, all -1 between calls."""
         return np.full(self.pmdp.num_states, -1, dtype=np.int64)
 
     @cached_property
     def absorbing_graph(self) -> ModelGraph:
-        """The graph with decided states leading to themselves: what follows the end does not belong to a play."""
+        """The graph with decided states absorbing: a play ends there."""
         pmdp = self.pmdp
         source = pmdp.row_state[pmdp.transition_row]
         successor = read_only(np.where(self.task.decided[source], source, pmdp.successor), np.int32)
@@ -182,7 +182,7 @@ class Problem:
         )  # fmt: skip
 
     def graph_bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """(lo, hi) (T,) of nature, as the graph is told."""
+        """(lo, hi) (T,) of nature, as used by the graph."""
         compiled = self.relaxation.compiled()
         known = compiled is not None and compiled.kind == POINT
         return graph_bounds(known, *self.relaxation.bounds(), model_rows(self.pmdp))
@@ -190,7 +190,7 @@ class Problem:
     def moves(self, willing: bool = True, support: np.ndarray | None = None) -> Struct:
         """Nature for the model's graph; ``willing`` to hold the play, or not.
 
-        ``support`` (T,) tells in which rows nature is fixed and where it then puts mass: 1 yes, 0 no, -1 free.
+        ``support`` (T,) says in which rows nature is fixed and where it then puts mass: 1 yes, 0 no, -1 free.
         """
         lo, hi = self.graph_bounds()
         if support is not None:
@@ -206,8 +206,8 @@ class Problem:
         held = held_states(self.pmdp, usable, quantifier, start, lambda: self.moves(willing, support), self.rank)
         if not willing or self.relaxation.compiled() is not None:
             return held
-        # A set without kernels is asked through the protocol. What cannot stay in a set cannot in a smaller one.
-        long = np.diff(self.pmdp.row_ptr) > 2  # of two, f and 1 - f, the hull tells all
+        # A set without kernels is queried through the protocol. What cannot stay in a set cannot stay in a smaller one.
+        long = np.diff(self.pmdp.row_ptr) > 2  # with two successors, f and 1 - f, the hull is exact
         while True:
             rows = np.flatnonzero(long & (usable == 2) & held[self.pmdp.row_state])
             outside = np.empty(len(rows))
@@ -220,7 +220,7 @@ class Problem:
 
     @cached_property
     def game(self) -> Struct:
-        """The problem as the sweeps take it."""
+        """The problem as the struct of the sweeps."""
         return self._game(self.agent, self.weights)
 
     def game_of(self, weights: np.ndarray) -> Struct:
@@ -234,11 +234,11 @@ class Problem:
         )  # fmt: skip
 
     def scratch(self) -> Struct:
-        """Memory for the sweeps of one thread."""
+        """Scratch space of one thread's sweeps."""
         return workspace(self.cs, longest_row(self.pmdp))
 
     def boundary(self) -> np.ndarray:
-        """(S,) values of decided states, 0 elsewhere; for the reward of an instant, of all states."""
+        """(S,) values of decided states, 0 elsewhere; for instantaneous rewards, values of all states."""
         if self.task.final is not None:
             return self.task.final.copy()
         values = np.zeros(self.pmdp.num_states)
@@ -248,7 +248,7 @@ class Problem:
 
     @cached_property
     def structure(self) -> Structure:
-        """The order of solution; kept with the model, because data change the bounds and not the graph."""
+        """The solution order; cached with the model, because data change the bounds but not the graph."""
         decided = self.task.decided
         key = (decided.tobytes(), self.discounted)
         known = structures(self.pmdp)
@@ -260,7 +260,7 @@ class Problem:
 
 
 def structures(pmdp: ParametricMDP) -> dict[tuple[bytes, bool], Structure]:
-    """The structures found so far, by what is decided and whether there is a discount."""
+    """Cached structures, by the decided states and whether there is a discount."""
     return cached_on(pmdp, "structures", lambda _: {})
 
 
@@ -297,7 +297,7 @@ def _build_structure(pmdp: ParametricMDP, decided: np.ndarray, discounted: bool)
 
 
 def policy_issues(solution: Solution) -> list[str]:
-    """Whether the policy is one of the model, and the one that was asked about if one was."""
+    """Problems of the policy: not one of the model, or not the one that was given."""
     problem, policy = solution.problem, solution.policy
     if policy.rows is not None and not np.issubdtype(policy.rows.dtype, np.integer):
         return [f"the policy chooses rows of type {policy.rows.dtype}"]
@@ -311,7 +311,7 @@ def policy_issues(solution: Solution) -> list[str]:
         if not len(policy.rows):
             return ["the policy has no decision rule"]
     if problem.agent == FIXED_AGENT and not _same(policy, problem.policy):
-        return ["the policy is not the one that was asked about"]
+        return ["the policy is not the given one"]
     return []
 
 
@@ -324,13 +324,13 @@ def _same(first: Policy, second: Policy | None) -> bool:
 
 
 def side_weights(solution: Solution, upward: bool, step: int = 0) -> np.ndarray | None:
-    """(R,) weights of the policy that the bound of one side is about; None where it is about the best one."""
+    """(R,) weights of the policy that one side's bound refers to; None if it refers to the best policy."""
     policy = side_policy(solution, upward)
     return None if policy is None else policy.at(step).shares(solution.problem.pmdp)
 
 
 def side_policy(solution: Solution, upward: bool) -> Policy | None:
-    """The policy that the bound of one side is about; None where it is about the best one."""
+    """The policy that one side's bound refers to; None if it refers to the best policy."""
     problem = solution.problem
     if problem.agent == FIXED_AGENT:
         return problem.policy

@@ -1,7 +1,7 @@
-"""End components and the model in which each of them is one state.
+"""End components, and the quotient model in which each of them is one state.
 
-In an end component the proper side can loop without paying or being paid, so its value is that of the best way out,
-and it is the same in every member. Collapsing serves only to *find* such bounds: they are verified on the model itself.
+In an end component the proper side can loop without cost or reward, so its value is that of the best way out,
+and it is the same in every member. Collapsing only helps to *find* such bounds: they are verified on the model itself.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Quotient:
 
 
 def end_components(local: Local) -> tuple[np.ndarray, np.ndarray]:
-    """Maximal end components of the players who are left: (class (n,) or -1, holds (rows,) bool)."""
+    """Maximal end components of the remaining players: (class (n,) or -1, holds (rows,) bool)."""
     n = local.n
     source = local.row_state[local.transition_row]
     fixed = local.agent == FIXED_AGENT
@@ -64,7 +64,7 @@ def end_components(local: Local) -> tuple[np.ndarray, np.ndarray]:
 
 
 def collapse(local: Local) -> Quotient | None:
-    """The quotient by the end components of the remaining players, or None where there are none."""
+    """The quotient by the end components of the remaining players, or None if there are none."""
     if ((local.reward > 0.0) | (local.weights == 0.0)).all():
         return None
     label, holds = end_components(local)

@@ -1,4 +1,4 @@
-"""`Solution`: bounds of a value, the policy that attains them, and the evidence that they are bounds."""
+"""`Solution`: bounds on a value, the policy that attains them, and the evidence for them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def midpoint(lower: float, upper: float) -> float:
 
 @dataclass(frozen=True)
 class Solution:
-    """Bounds of the value under one direction of nature.
+    """Bounds on the value under one direction of nature.
 
-    lower, upper : the bracket at the initial state; rounding is included.
+    lower, upper : the bracket at the initial state, rounding included.
     lower_values, upper_values : (S,) brackets everywhere; +inf where the graph shows an infinite total.
         With a horizon: (H + 1, S), row k holds the values with k steps to go.
     policy : attains the bound on the agent's own side (lower for MAX, upper for MIN), re-evaluated with it fixed.
     iterations : sweeps over the model plus policy-iteration steps; 1 for an acyclic model.
-    converged : whether upper - lower meets the precision that was asked for.
-    nature_witness : (T,) nature's distributions where nature is on the proper side and the model has cycles.
+    converged : whether upper - lower meets the requested precision.
+    nature_witness : (T,) nature's distributions if nature is on the proper side and the model has cycles.
 
     >>> import rpl_envs
     >>> from rpl_agent.solver import solve_at
@@ -62,12 +62,12 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """upper - lower; 0 where both are infinite."""
+        """upper - lower; 0 if both are infinite."""
         return 0.0 if self.lower == self.upper else self.upper - self.lower
 
     @property
     def middle(self) -> float:
-        """The middle of the bracket: a value for people and tables, not a bound."""
+        """The middle of the bracket, for display; not a bound."""
         return midpoint(self.lower, self.upper)
 
     @property
@@ -76,16 +76,16 @@ class Solution:
         return self.lower if self.objective.sense is Sense.MAX else self.upper
 
     def check(self, sides: Sequence[bool] = (False, True)) -> list[str]:
-        """Problems of the bounds (of one of ``sides``; True: the upper), found without looking at how they were
+        """Problems of the bounds (of one of ``sides``; True: the upper), found without using how they were
         computed; empty means certified."""
         return check(self, sides)
 
 
 def without_faint(problem: Problem, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds (S,) away from numbers so small that their rounding is not known (see `SMALLEST`).
+    """Replace bounds (S,) so small that their rounding error is unknown (see `SMALLEST`).
 
-    Adding one constant to all positive upper bounds keeps U >= T U. Lower bounds near the small ones become 0 with
-    them, because their inequality may rest on those.
+    Adding one constant to all positive upper bounds keeps U >= T U. Lower bounds close to the small ones also become
+    0, because their inequality may depend on those.
     """
     some = SMALLEST * 1e20
     if ((lower > 0.0) & (lower < SMALLEST)).any():
@@ -99,7 +99,7 @@ def finish(
     problem: Problem, lower: np.ndarray, upper: np.ndarray, policy: Policy, iterations: int, precision: float,
     began: float, witness: np.ndarray | None,
 ) -> Solution:  # fmt: skip
-    """Assemble a solution; warn where it is wider than asked for."""
+    """Assemble a solution; warn if it is wider than requested."""
     if lower.ndim == 1:
         lower, upper = without_faint(problem, lower, upper)
     start = problem.pmdp.initial_state
@@ -108,7 +108,7 @@ def finish(
     converged = is_converged(low, high, precision)
     if not converged:
         warnings.warn(
-            f"the bracket [{low:.9g}, {high:.9g}] is sound but wider than the precision {precision:g} asked for",
+            f"the bracket [{low:.9g}, {high:.9g}] is sound but wider than the requested precision {precision:g}",
             PrecisionWarning,
             stacklevel=3,
         )

@@ -1,6 +1,6 @@
 """`solve`: robust and optimistic values with bounds on both sides.
 
-The model is cut into strongly connected components. Acyclic parts are one backward pass with rounding directed outward
+The model is split into strongly connected components. Acyclic parts take one backward pass with outward rounding
 on both sides; cyclic parts are handled by `component`. A finite horizon takes that many Bellman steps from the end. See
 `check` for what a bound must satisfy and why that suffices.
 """
@@ -30,13 +30,13 @@ from rpl_agent.solver.solution import Solution, finish
 def solve_horizon(problem: Problem, precision: float, began: float) -> Solution:
     """Bounds with k = 0..H steps to go; the policy has one decision rule per step."""
     (lower, by_lower), (upper, by_upper) = (horizon_side(problem, upward) for upward in (False, True))
-    # Rounding is part of the bounds: among rows that are equal but for it the one whose bound is reported is taken.
+    # Rounding is part of the bounds: among rows that differ by rounding only, take the one whose bound is reported.
     policy = problem.policy or (by_lower if problem.objective.sense is Sense.MAX else by_upper)
     return finish(problem, lower, upper, policy, len(lower) - 1, precision, began, None)
 
 
 def horizon_side(problem: Problem, upward: bool) -> tuple[np.ndarray, Policy]:
-    """Bounds (H + 1, S) from one side by steps to go; the policy, where none is given the best one by these bounds."""
+    """Bounds (H + 1, S) from one side by steps to go, and the policy: the given one, or the best by these bounds."""
     values, pmdp, given = from_the_end(problem), problem.pmdp, problem.policy
     rules = np.empty((max(steps := len(values) - 1, 1), pmdp.num_states), dtype=np.int64)
     rules[-1] = pmdp.state_ptr[:-1]  # no step to take: any rule will do
@@ -51,7 +51,7 @@ def horizon_side(problem: Problem, upward: bool) -> tuple[np.ndarray, Policy]:
 
 
 def from_the_end(problem: Problem) -> np.ndarray:
-    """(H + 1, S) of which the first row is the value with no steps to go."""
+    """(H + 1, S) whose first row is the value with no steps to go."""
     horizon = problem.objective.horizon
     assert horizon is not None
     values = np.empty((horizon + 1, problem.pmdp.num_states))
@@ -60,14 +60,14 @@ def from_the_end(problem: Problem) -> np.ndarray:
 
 
 def _by_expectations(problem: Problem, upward: bool, values: np.ndarray, rules: np.ndarray) -> None:
-    """The same step by step, for relaxations that only have `expectation`."""
+    """The same step by step, for relaxations that have only `expectation`."""
     given, pmdp, nothing = problem.policy, problem.pmdp, np.inf if upward else -np.inf
     for k in range(1, len(values)):
         weights = None if given is None else given.at(len(values) - 1 - k).shares(pmdp)
         q = row_bounds(problem, values[k - 1], upward)
         rules[k - 1] = best_rows(problem.agent * total_bounds(problem, q, upward), pmdp.state_ptr, pmdp.row_state)
         image = state_bounds(problem, q, upward, weights)
-        image[np.isnan(image)] = nothing  # differences beyond the largest float: a bound that says nothing
+        image[np.isnan(image)] = nothing  # differences beyond the largest float: a trivial bound
         faint = (image != 0.0) & (np.abs(image) < SMALLEST)
         image[faint & ((image > 0.0) | upward)] = SMALLEST if upward else 0.0
         values[k] = np.where(problem.task.decided, values[0], image)
@@ -75,7 +75,7 @@ def _by_expectations(problem: Problem, upward: bool, values: np.ndarray, rules: 
 
 DEFAULT_PRECISION = 1e-6
 DEFAULT_ITERATIONS = 100_000
-#: transitions from which two solves are worth two threads
+#: number of transitions from which two solves are worth two threads
 TWO_CORES = 20_000
 
 
@@ -100,7 +100,7 @@ def solve(
     policy : Policy, optional
         Evaluate this policy instead of the best one.
     precision : float
-        Wanted upper - lower at the initial state, relative to values above 1; a wider result carries a warning.
+        Desired upper - lower at the initial state, relative to values above 1; a wider result comes with a warning.
     max_iterations : int
         Limit on sweeps and policy-iteration steps.
     warm : Solution, optional
@@ -129,8 +129,8 @@ def solve(
     if isinstance(relaxation, ParametricMDP):
         names = ", ".join(relaxation.domain.parameters[:3]) + (", ..." if relaxation.domain.dimension > 3 else "")
         raise ModelError(
-            "a parametric model has no value until something is known about its parameters: "
-            f"solve_at(pmdp, [{names}], objective) where they are known, "
+            "the value of a parametric model depends on its parameters: use "
+            f"solve_at(pmdp, [{names}], objective) if they are known, "
             "certify(pmdp, counts, objective) from data, solve(relaxation, objective) for a set of them "
             "(rpl_agent.relaxations)"
         )
@@ -165,20 +165,20 @@ def solve_both(
     precision: float = DEFAULT_PRECISION,
     warm: tuple[Solution | None, Solution | None] = (None, None),
 ) -> tuple[Solution, Solution]:
-    """(robust, optimistic): `solve` against nature and with it, side by side on two cores where that pays.
+    """(robust, optimistic): `solve` against nature and with it, in parallel on two cores if that pays.
 
-    The two need nothing of each other, while one solve is a chain of small steps, each waiting for the last.
+    The two are independent, while one solve is a sequence of small dependent steps.
     """
 
     def one(nature: Nature, start: Solution | None) -> Solution:
         return solve(relaxation, objective, nature, policy=policy, precision=precision, warm=start)
 
     calls = [partial(one, nature, start) for nature, start in zip((Nature.ADVERSARIAL, Nature.COOPERATIVE), warm)]
-    # Sets that are queried through the protocol may keep state (a linear program's): one at a time.
+    # Sets that are queried through the protocol may keep state (such as a linear program): one at a time.
     if relaxation.pmdp.num_transitions < TWO_CORES or relaxation.compiled() is None:
         robust, optimistic = (call() for call in calls)
     else:
-        _ = Problem.of(relaxation, objective, Nature.ADVERSARIAL, policy).structure  # needed by both, found once
+        _ = Problem.of(relaxation, objective, Nature.ADVERSARIAL, policy).structure  # needed by both, computed once
         robust, optimistic = in_threads(*calls)
     return robust, optimistic
 
@@ -245,7 +245,7 @@ def _sinks(
         pays = problem.reward[rows] > 0.0
         if problem.agent == FIXED_AGENT:
             pays &= problem.weights[rows] > 0.0
-        if problem.agent == MIN_AGENT and not pays.all():  # looping for nothing is possible
+        if problem.agent == MIN_AGENT and not pays.all():  # looping without reward is possible
             low_rows[s] = high_rows[s] = rows[~pays][0]
         elif pays.any():
             lower[s] = upper[s] = np.inf

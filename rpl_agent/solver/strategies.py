@@ -1,8 +1,8 @@
 """Strategies on a local model: policy iteration for one side, Hoffman-Karp for two.
 
-The *proper* side is the one whose never-ending plays are worthless to it (see `Problem.proper_max`). Fixing a proper
+The *proper* side is the one whose infinite plays are worthless to it (see `Problem.proper_max`). Fixing a proper
 strategy of that side leaves a problem in which every play ends, hence one fixpoint, and policy iteration with exact
-chain solutions finds it in a handful of steps however slowly the chain mixes.
+chain solutions finds it in a few steps however slowly the chain mixes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rpl_agent.solver.problem import FIXED_AGENT
 #: improvements below this (relative to the values) are ties: switching on them could leave the proper strategies
 IMPROVEMENT = 4e-14
 MAX_STEPS = 100
-#: sweeps that give policy iteration its start: enough to see the way out, not to converge
+#: sweeps for the start of policy iteration: enough to find the way out, not to converge
 FIRST_SWEEPS, FIRST_CHANGE = 20, 1e-3
 #: sweeps between two chains on the way to the start, and their number
 CONSTANT_ACTIONS, CONSTANT_LIMIT = 4, 20_000
@@ -39,21 +39,21 @@ class Play:
 
 
 def scale_of(local: Local, values: np.ndarray) -> float:
-    """The size of the numbers in play, for tolerances; far from underflow, where rounding is no longer relative.
+    """The magnitude of the values, for tolerances; far from underflow, where rounding is no longer relative.
 
-    So far that bounds which consist of tolerances alone are not below `SMALLEST`.
+    Far enough that bounds made of tolerances alone are not below `SMALLEST`.
     """
     finite = values[np.isfinite(values)]
     return max(float(np.abs(finite).max(initial=0.0)), float(np.abs(local.reward).max(initial=0.0)), 1e-260)
 
 
 def improve(local: Local, values: np.ndarray, offset: float) -> Play:
-    """Policy iteration for players who all pull the same way (others fixed), from a finite start.
+    """Policy iteration for players with the same direction (others fixed), from a finite start.
 
     Returns
     -------
     Play
-        ``converged`` False where a chain was singular or the values kept moving.
+        ``converged`` is False if a chain was singular or the values kept changing.
     """
     rows, p = np.zeros(0, dtype=np.int64), np.zeros(0)
     previous = np.inf
@@ -75,7 +75,7 @@ def improve(local: Local, values: np.ndarray, offset: float) -> Play:
 
 
 def can_hold(local: Local, proper_max: bool, fixed: Local, p: np.ndarray) -> np.ndarray:
-    """(n,) where the opponents of the proper side can hold the play unpaid, given its strategy.
+    """(n,) where the opponents of the proper side can hold the play without reward, given its strategy.
 
     Parameters
     ----------
@@ -85,24 +85,24 @@ def can_hold(local: Local, proper_max: bool, fixed: Local, p: np.ndarray) -> np.
         Nature's distributions if nature is on the proper side.
     """
     nature_proper = local.maximise == proper_max
-    # A cost minimiser's opponents gain by every step, a maximiser's only by steps that pay nothing.
+    # A cost minimiser's opponents gain from every step, a maximiser's only from steps without reward.
     played = played_rows(fixed.weights if fixed.agent == FIXED_AGENT else None, len(local.reward))
     usable = usable_rows(played, local.reward != 0.0 if proper_max else False)
     quantifier = ALL_ROWS if fixed.agent == FIXED_AGENT else ANY_ROW
     start = np.zeros(local.n + local.m, dtype=bool)
     start[: local.n] = True
-    # A nature that is fixed stays inside only if its whole support does.
+    # A fixed nature stays inside only if its whole support does.
     nature = moves(None, p) if nature_proper else local.moves
     return local.graph.hold_set(nature, usable, quantifier, start)[: local.n]
 
 
 def play(local: Local, proper_max: bool, values: np.ndarray, budget: int) -> Play:
-    """Optimal strategies of both sides (Hoffman-Karp): the proper side improves, its opponents answer exactly.
+    """Optimal strategies of both sides (Hoffman-Karp): the proper side improves, its opponents respond exactly.
 
     Parameters
     ----------
     values : (n + m,) float64
-        A guess on the states, the true values on the exits.
+        A guess for the states, the true values for the exits.
     budget : int
         Limit on the number of chains solved.
     """
@@ -117,7 +117,7 @@ def play(local: Local, proper_max: bool, values: np.ndarray, budget: int) -> Pla
         fixed = local.fix_agent(rows) if agent_proper else local
         fixed = fixed.fix_nature(p) if nature_proper else fixed
         if solved == 0 and not nature_proper and local.maximise is False and proper_max and (local.reward > 0).any():
-            # The minimiser's own first answer must end the play too: spread its mass.
+            # The minimiser's own first response must end the play too: spread its mass.
             some = np.zeros(0, dtype=np.int64) if fixed.agent == FIXED_AGENT else fixed.state_ptr[:-1].copy()
             start = fixed.chain(values, rows if agent_proper else some, fixed.central(infinite), 0.0)
             values = values if start is None else start
@@ -152,7 +152,7 @@ def play(local: Local, proper_max: bool, values: np.ndarray, budget: int) -> Pla
 def _approach(
     local: Local, proper_max: bool, agent_proper: bool, nature_proper: bool, values: np.ndarray, budget: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """A good start: Newton steps of both sides at once, with sweeps between them; nothing is guaranteed of it but
+    """A good start: Newton steps of both sides at once, with sweeps between them; guarantees only
     that the proper side's strategies end every play. Returns (values, rows, p, steps)."""
     n = local.n
     order, cost = local.ways_out(values[n:])
@@ -160,9 +160,9 @@ def _approach(
         values[:n] = cost  # from 0 a cost would rise by one step per sweep
         values = _constant_policies(local, values)
     steps = 0
-    sweeps = local.agent != FIXED_AGENT  # nature alone answers well enough to a chain that is solved
+    sweeps = local.agent != FIXED_AGENT  # nature alone responds well enough to a solved chain
     if sweeps:
-        # Nature's answers are found once per Newton step and kept in the sweeps: sorting rows is most of a sweep.
+        # Compute nature's responses once per Newton step and keep them in the sweeps: sorting rows is most of a sweep.
         answering = local.fix_nature(local.greedy(values)[1])
         steps = answering.relax(values, order, min(FIRST_SWEEPS, budget), FIRST_CHANGE)
     for k in range(APPROACHES):
@@ -192,7 +192,7 @@ def _constant_policies(local: Local, values: np.ndarray) -> np.ndarray:
     """``values`` lowered to the costs of always taking the first action, the second, ... where such plays end.
 
     Policy iteration moves the border between two ways out by a state or two per step; the best of constant policies
-    puts it near its place at once.
+    starts it near its final place.
     """
     counts = np.diff(local.state_ptr)
     if local.agent == FIXED_AGENT or local.n > CONSTANT_LIMIT:
@@ -204,7 +204,7 @@ def _constant_policies(local: Local, values: np.ndarray) -> np.ndarray:
         rows = local.state_ptr[:-1] + np.minimum(k, counts - 1)
         new = local.chain(values, rows, p, 0.0)
         if new is None or not ((new[:n] >= 0.0) & (new[:n] < 1e3 * (1.0 + values[:n].max()))).all():
-            break  # where one action alone leads nowhere, the others rarely do better
+            break  # if one action alone leads nowhere, the others rarely do better
         found = np.minimum(found, new[:n])
     return np.concatenate([found, values[n:]]) if np.isfinite(found).all() else values
 
@@ -213,7 +213,7 @@ def _proper_start(
     local: Local, proper_max: bool, agent_proper: bool, nature_proper: bool, q: np.ndarray, p: np.ndarray,
     rows: np.ndarray, infinite: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Strategies of the proper side with which every play ends, close to the greedy ones (p, rows)."""
+    """Proper strategies close to the greedy ones, with which every play ends: (p, rows)."""
     pays = (local.reward > 0.0) if proper_max else np.zeros(len(q), dtype=bool)
     size = scale_of(local, np.where(np.isfinite(q), q, 0.0))
 

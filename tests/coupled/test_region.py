@@ -271,7 +271,7 @@ def test_wrong_regions_are_refused():
     query = load(DIE, {"p": (0.2, 0.8), "q": (0.2, 0.8)}, "P=? [ F s=7 & d=2 ]")
     with pytest.raises(ModelError, match="no parameter 'r'"):
         solve_region(query.pmdp, query.objective, {"r": (0.1, 0.2)})
-    with pytest.raises(ModelError, match=r"p = 0\.1:0\.5 is no range"):
+    with pytest.raises(ModelError, match=r"p = 0\.1:0\.5 is not a range"):
         solve_region(query.pmdp, query.objective, {"p": (0.1, 0.5)})
     with pytest.raises(ModelError, match="precision"):
         solve_region(query.pmdp, query.objective, precision=0.0)

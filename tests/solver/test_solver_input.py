@@ -79,7 +79,7 @@ def test_an_iteration_limit_gives_a_wide_honest_bracket():
     relaxation = Intervals(pmdp, lower, upper)
     for objective in (Objective.reach("goal"), Objective.cost("cost", target="goal")):
         exact = solve(relaxation, objective, Nature.ADVERSARIAL)
-        with pytest.warns(RPLWarning, match="wider than the precision"):
+        with pytest.warns(RPLWarning, match="wider than the requested precision"):
             cut = solve(relaxation, objective, Nature.ADVERSARIAL, max_iterations=2)
         assert not cut.converged and cut.gap > 1e-3
         assert cut.lower <= exact.lower and cut.upper >= exact.upper
