@@ -1,4 +1,4 @@
-"""Where the parameters can be: boxes, polytopes, ellipsoids, and the region U of a model."""
+"""Sets of parameters: boxes, polytopes, ellipsoids, and the region U of a model."""
 
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.box import Box

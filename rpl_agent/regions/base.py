@@ -1,7 +1,7 @@
-"""`Region`: where the reduced coordinates x of the parameters can be, seen through one primitive, `minimize`.
+"""`Region`: a set of reduced coordinates x of the parameters, accessed through one primitive, `minimize`.
 
-Every relaxation is a set of linear functions asked of a region: parameter-wise asks the parameters, expression-wise
-the expressions, rectangular the Bellman gradient of every row. A new kind of region gets all of them for free.
+Every relaxation is a set of linear functions minimised over a region: parameter-wise the parameters, expression-wise
+the expressions, rectangular the Bellman gradient of every row. A new kind of region supports all of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class EllipsoidData(NamedTuple):
 
 
 class RegionKernel(NamedTuple):
-    """What compiled code needs of a region; None where the region has no such part.
+    """The parts of a region for compiled code; None for parts that the region lacks.
 
     Attributes
     ----------
@@ -64,19 +64,19 @@ class Region(Protocol):
         """True only if a certified bound proves that no point is left."""
 
     def minimize(self, directions: np.ndarray) -> np.ndarray:
-        """Guaranteed lower bounds (n,) of min c.x over the region for each direction c of (n, r); inf if empty."""
+        """Guaranteed lower bounds (n,) on min c.x over the region for each direction c of (n, r); inf if empty."""
 
     def contains(self, points: np.ndarray) -> np.ndarray:
         """Whether each of (n, r) points satisfies the region's constraints, up to 1e-9."""
 
     def box(self) -> tuple[np.ndarray, np.ndarray]:
-        """Outer bounds (lower (r,), upper (r,)); from 2r support queries, made once, where nothing better is known."""
+        """Outer bounds (lower (r,), upper (r,)); by default from 2r support queries, made once."""
         r = self.dimension
         values = cached_on(self, "box", lambda region: region.minimize(np.vstack([np.eye(r), -np.eye(r)])))
         return values[:r].copy(), -values[r:]
 
     def kernel(self) -> RegionKernel | None:
-        """Arrays for compiled queries, None where every query is a linear program."""
+        """Arrays for compiled queries; None if every query is a linear program."""
         return None
 
 
@@ -99,10 +99,10 @@ def checked_points(points: np.ndarray, dimension: int) -> np.ndarray:
 
 
 def checked_box(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Finite bounds of one length (they may cross: an empty box)."""
+    """Finite bounds of one length (crossing bounds mean an empty box)."""
     lower, upper = np.array(lower, dtype=np.float64).ravel(), np.array(upper, dtype=np.float64).ravel()
     if lower.shape != upper.shape:
         raise ModelError(f"{len(lower)} lower and {len(upper)} upper bounds")
     if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
-        raise ModelError("regions must be bounded: give finite lower and upper bounds of every coordinate")
+        raise ModelError("regions must be bounded: give finite lower and upper bounds for every coordinate")
     return lower, upper

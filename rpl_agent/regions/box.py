@@ -36,7 +36,7 @@ class Box:
         return bool((self.lower > self.upper).any())
 
     def minimize(self, directions: np.ndarray) -> np.ndarray:
-        """Closed form: each coordinate goes to the end that its sign asks for."""
+        """Closed form: each coordinate goes to the end given by its sign."""
         directions = checked_directions(directions, self.dimension)
         if self.is_empty:
             return np.full(len(directions), np.inf)
@@ -55,7 +55,7 @@ class Box:
 
 
 def box_minimum(directions: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """Lower bounds (n,) of min c.x over [lower, upper] for contiguous directions (n, r), with a margin for rounding."""
+    """Lower bounds (n,) on min c.x over [lower, upper] for contiguous directions (n, r), with a margin for rounding."""
     values = np.empty(len(directions))
     core.support_box_many(*directions.shape, lower, upper, directions, values)
     return values

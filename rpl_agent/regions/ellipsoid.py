@@ -1,4 +1,4 @@
-"""An ellipsoid: every support query is one formula."""
+"""An ellipsoid: every support query is a closed formula."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rpl_agent.regions.base import (
     checked_points,
 )
 
-#: the computed factor may misrepresent H by at most this; the radius is enlarged to match
+#: largest accepted error of the computed factor of H; the radius is enlarged to match
 MAX_DEFECT = 0.5
 
 
@@ -30,9 +30,9 @@ class Ellipsoid(Region):
     ----------
     center : (r,) array
     H : (r, r) array
-        Symmetric and positive definite (see `regularised` where it is singular).
+        Symmetric and positive definite (see `regularised` if it is singular).
     radius2 : float
-        Negative: the empty set.
+        Negative for the empty set.
     """
 
     def __init__(self, center: np.ndarray, H: np.ndarray, radius2: float) -> None:
@@ -106,7 +106,7 @@ def _safe_factor(H: np.ndarray, radius2: float) -> tuple[np.ndarray, float]:
         cholesky = np.linalg.cholesky(scaled)
     except np.linalg.LinAlgError:
         raise ModelError("the matrix of an ellipsoid is not positive definite; use Ellipsoid.regularised") from None
-    factor = np.linalg.solve(cholesky.T, np.eye(r))  # scipy's solve_triangular wakes every core for any size
+    factor = np.linalg.solve(cholesky.T, np.eye(r))  # scipy's solve_triangular starts threads for any size
     size = np.abs(factor).T @ np.abs(scaled) @ np.abs(factor)
     defect = np.linalg.norm(factor.T @ scaled @ factor - np.eye(r)) + (2 * r + 8) * UNIT_ROUNDOFF * size.sum()
     if not defect < MAX_DEFECT:

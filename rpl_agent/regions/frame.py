@@ -3,12 +3,12 @@
 A frame is a point x0, a matrix L and a radius ρ with C ⊂ {x0 + ρ L y : |y| ≤ 1}. Affine value functions live in y:
 their residuals are quadratic polynomials of y, which are easily bounded on the unit ball.
 
-Proof from queries. Let K be an approximate inverse of L and d run through the vectors of {−1, 0, 1}^r, k of whose
-entries are not 0. If d·K(x − x0) ≤ α √k for every x of C and all those d, then the k largest entries of |z|,
-z = K(x − x0), sum to at most α √k, which is also what the k first entries of α n sum to, n_k = √k − √(k−1). So |z| is
+Proof from queries. Let K be an approximate inverse of L and d run through the vectors of {−1, 0, 1}^r with k
+nonzero entries. If d·K(x − x0) ≤ α √k for every x of C and all those d, then the k largest entries of |z|,
+z = K(x − x0), sum to at most α √k, which is also the sum of the first k entries of α n, n_k = √k − √(k−1). So |z| is
 weakly majorised by α n and |z| ≤ α |n|; |n|² = Σ (√k − √(k−1))² is 1, 1.17, 1.27, 1.34, … Beyond `FULL` dimensions
-only k = 1 is asked for, which gives α √r. Finally ρ y = L⁻¹(x − x0) = (K L)⁻¹ z, so ρ |y| ≤ |z| / (1 − |I − K L|).
-A region that is or has an ellipsoid of its own needs no proof.
+only k = 1 is queried, which gives α √r. Finally ρ y = L⁻¹(x − x0) = (K L)⁻¹ z, so ρ |y| ≤ |z| / (1 − |I − K L|).
+A region that is or contains an ellipsoid needs no proof.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.product import Product
 
-#: up to this dimension all 3^r − 1 directions are asked for
+#: up to this dimension all 3^r − 1 directions are queried
 FULL = 6
-#: widths below this, relative to the coordinates, are raised to it: a region may be a point
+#: widths below this, relative to the coordinates, are raised to it, because a region may be a point
 NARROW = 1e-13
-#: the ellipsoid of a region's own is preferred up to this factor in size
+#: a region's own ellipsoid is preferred up to this factor in size
 OWN_ADVANTAGE = 1.5
-#: the largest |I − K L| that is accepted
+#: the largest accepted |I − K L|
 MAX_DEFECT = 0.5
 
 
 class FrameForms(NamedTuple):
-    """|f(x) − p_f − slope_f·y − y'M_f y| ≤ error_f for every x of a frame; M is None where expressions are affine.
+    """|f(x) − p_f − slope_f·y − y'M_f y| ≤ error_f for every x of a frame; M is None if expressions are affine.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Frame:
     factor : (r, r) float64
     radius : float
     table : ExpressionTable, optional
-        Where the coordinates are the parameters of these expressions, which are polynomials.
+        Given if the coordinates are the parameters of these expressions, which are polynomials.
     box : (lower (r,), upper (r,)), optional
         Of the region.
     """
@@ -111,7 +111,7 @@ class Frame:
         return _norm_bound(region, self.center, self.factor) <= self.radius
 
     def minimum(self, region: Region, value: float, slope: np.ndarray) -> float:
-        """A lower bound of value + slope·y over the region.
+        """A lower bound on value + slope·y over the region.
 
         For any c, slope·y = c·(x − x0) + (slope − ρ L'c)·y; c ≈ (ρ L')⁻¹ slope makes the last term vanish.
         """
@@ -124,12 +124,12 @@ class Frame:
 
 
 def frame_of(region: Region, directions: np.ndarray) -> Frame | None:
-    """The frame of a region in which given directions (n, r) vary least, None if its numbers are out of range.
+    """The frame of a region in which given directions (n, r) vary least; None if its numbers are out of range.
 
     The directions are those of the expressions: residuals are products of their changes.
 
-    The metric comes from widths: for an ellipsoid the squared half-width in direction q is q'Σq, so Σ can be read off
-    the widths along the axes and their sums and differences.
+    The metric comes from widths: for an ellipsoid the squared half-width in direction q is q'Σq, so Σ follows from
+    the widths along the axes and along their sums and differences.
     """
     if region.dimension == 0 or region.is_empty:
         return None
@@ -162,7 +162,7 @@ def _half_widths(region: Region, directions: np.ndarray) -> tuple[np.ndarray, np
 
 
 def _metrics(region: Region) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(center, factor) of two ellipsoids guessed from widths."""
+    """(center, factor) of two ellipsoids estimated from widths."""
     r = region.dimension
     middle, half = _half_widths(region, np.eye(r))
     half = np.maximum(half, NARROW * (1.0 + np.abs(middle)))
@@ -178,7 +178,7 @@ def _metrics(region: Region) -> list[tuple[np.ndarray, np.ndarray]]:
     eigenvalues, axes = np.linalg.eigh(sigma)
     middle, width = _half_widths(region, axes.T / half)
     center, turned = half * (axes @ middle), half[:, None] * axes
-    # The small eigenvalues of a flat region are rounding; its widths along the axes are not.
+    # The small eigenvalues of a flat region are rounding errors; its widths along the axes are not.
     return [
         (center, turned * np.maximum(width, NARROW)),
         (center, turned * np.sqrt(np.maximum(eigenvalues, NARROW))),
@@ -187,14 +187,14 @@ def _metrics(region: Region) -> list[tuple[np.ndarray, np.ndarray]]:
 
 @cache
 def _directions(r: int) -> tuple[np.ndarray, np.ndarray]:
-    """(n, r) sign vectors, one of each pair d, −d, and (n,) the root of the number of their entries."""
+    """(n, r) sign vectors, one of each pair d, −d, and (n,) the square root of their number of entries."""
     found = [d for d in product((-1, 0, 1), repeat=r) if next((e for e in d if e), 0) > 0] if r <= FULL else []
     vectors = np.array(found, dtype=float) if found else np.eye(r)
     return vectors, np.sqrt(np.abs(vectors).sum(axis=1))
 
 
 def _norm_bound(region: Region, center: np.ndarray, factor: np.ndarray) -> float:
-    """An upper bound of |factor⁻¹ (x − center)| over the region; inf where none was found."""
+    """An upper bound on |factor⁻¹ (x − center)| over the region; inf if none was found."""
     r = len(center)
     kernel = region.kernel()
     own = None if kernel is None else kernel.ellipsoid

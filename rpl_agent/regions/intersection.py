@@ -52,7 +52,7 @@ class Intersection:
         return np.max([lo for lo, _ in boxes], axis=0), np.min([hi for _, hi in boxes], axis=0)
 
     def kernel(self) -> RegionKernel | None:
-        """The first polytope and the first ellipsoid: the intersection itself where there are no more members."""
+        """The first polytope and the first ellipsoid: exact if there are no more members."""
         kernels = [k for k in (m.kernel() for m in self.members) if k is not None]
         polytope = next((k for k in kernels if k.polytope is not None), None)
         ellipsoid = next((k.ellipsoid for k in kernels if k.ellipsoid is not None), None)
@@ -62,7 +62,7 @@ class Intersection:
 
 
 class Image(Region):
-    """{embedding z : z in inner}: a region described in other coordinates than x, for example in all monomials.
+    """{embedding z : z in inner}: a region described in coordinates other than x, for example in all monomials.
 
     Parameters
     ----------

@@ -1,13 +1,13 @@
 """Regions of a model: the domain and U, in coordinates in which every expression is linear.
 
-A *chart* lists those coordinates z: the parameters, every monomial of higher degree, and the products in between that
-its chain of factors needs. Expressions are linear in z; what is not linear, z_k = z_i z_j, is relaxed by McCormick's
+A *chart* lists those coordinates z: the parameters, every monomial of higher degree, and the intermediate products
+in its chain of factors. Expressions are linear in z; the nonlinear z_k = z_i z_j is relaxed by McCormick's
 inequalities over the current bounds of z_i and z_j. Tighter bounds give tighter inequalities, which give tighter
 bounds: optimisation-based bound tightening (OBBT) repeats the two until no bound moves. Affine models have no
 products and one exact round.
 
-Soundness: every parameter vector of the true set, lifted to z, satisfies every row written here, rounding included
-(right sides are moved outward by more than the rounding of the row).
+Soundness: every parameter vector of the true set, lifted to z, satisfies every row built here, rounding included
+(right-hand sides are moved outward by more than the rounding error of the row).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from rpl_agent.regions.intersection import Image
 from rpl_agent.regions.polytope import GRAPH_DIMENSION, Polytope
 from rpl_agent.regions.vertex_graph import ATTEMPTS, PERTURBATION, GraphError, VertexGraph
 
-#: OBBT ends when no bound moves by more than this share of its first width
+#: OBBT ends when no bound moves by more than this share of its initial width
 OBBT_TOLERANCE = 1e-6
 OBBT_ROUNDS = 30
-#: ... or when, shrinking as it did, the next round would move none by more than this share of its present width
+#: ... or when the observed shrink rate predicts less than this relative change in the next round
 OBBT_SETTLED = 5e-4
 
 
@@ -65,7 +65,7 @@ class LinearChart:
 
     @cached_property
     def by_degree(self) -> np.ndarray:
-        """(p,) the products, those of lower degree first."""
+        """(p,) the products, lower degrees first."""
         return np.argsort(self.exponents.sum(axis=1)[self.products[:, 0]], kind="stable")
 
     @property
@@ -76,14 +76,14 @@ class LinearChart:
 
 
 def linear_dimension(table: ExpressionTable) -> int:
-    """At least how many coordinates `linear_chart` needs: the parameters and the monomials of higher degree."""
+    """A lower bound on the coordinates of `linear_chart`: the parameters and the monomials of higher degree."""
     return table.num_parameters + int((table.monomial_degrees > 1).sum())
 
 
 def linear_chart(table: ExpressionTable) -> LinearChart:
     """The chart of a table: parameters, monomials of higher degree, intermediate products; computed once.
 
-    Its reduction is dense (at most 64 monomials; models with more go through `likelihood.blocks`).
+    Its reduction is dense (at most 64 monomials; models with more use `likelihood.blocks`).
     """
     return cached_on(table, "lifting chart", _chart_of)
 
@@ -116,7 +116,7 @@ def _chart_of(table: ExpressionTable) -> LinearChart:
 
 
 def _add_chain(monomial: tuple[int, ...], rows: list[tuple[int, ...]], index: dict[tuple[int, ...], int]) -> None:
-    """Add a monomial after one that is shorter by one factor, preferring a shorter one that is already there."""
+    """Add a monomial after one with one factor less, preferring one that is already there."""
     if monomial in index:
         return
     shorter = [tuple(p - (i == j) for i, p in enumerate(monomial)) for j, power in enumerate(monomial) if power]
@@ -138,7 +138,7 @@ class ExpressionRows:
     used : (k,) int
     constant : (k,) float64
     slack : (k,) float64
-        How far right sides are moved outward, past rounding.
+        How far right-hand sides are moved outward, more than rounding.
     """
 
     rows: np.ndarray
@@ -154,7 +154,7 @@ class ExpressionRows:
         return cls(np.vstack([w, -w]), used, c, 8 * UNIT_ROUNDOFF * (1.0 + np.abs(c) + np.abs(w) @ reach))
 
     def rhs(self, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-        """(2k,) right sides for bounds (F,) of all expressions."""
+        """(2k,) right-hand sides for bounds (F,) on all expressions."""
         c, slack = self.constant, self.slack
         return np.concatenate([upper[self.used] - c + slack, c - lower[self.used] + slack])
 
@@ -169,14 +169,14 @@ def mccormick_rows(chart: LinearChart, lower: np.ndarray, upper: np.ndarray) -> 
 
 
 def propagate(chart: LinearChart, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds of z tightened by z_k = z_i z_j in interval arithmetic (products in order of degree)."""
+    """Tighten bounds on z by z_k = z_i z_j in interval arithmetic (products in order of degree)."""
     lower, upper = lower.copy(), upper.copy()
     core.propagate_products(len(chart.products), chart.products, chart.by_degree, lower, upper)
     return lower, upper
 
 
 def initial_bounds(chart: LinearChart, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds (lower (n,), upper (n,)) of z over the box of the domain."""
+    """Bounds (lower (n,), upper (n,)) on z over the box of the domain."""
     d = len(domain.lower)
     lower, upper = np.full(chart.dimension, -np.inf), np.full(chart.dimension, np.inf)
     lower[:d], upper[:d] = domain.lower, domain.upper
@@ -195,8 +195,8 @@ def relax(
 ) -> Polytope:
     """The linear relaxation of {z : rows z <= rhs, products hold}, rows (m, n), after rounds of OBBT.
 
-    lower, upper : (n,) first bounds of z
-    tolerance : a bound that moves by less than this share of its first width counts as settled
+    lower, upper : (n,) initial bounds on z
+    tolerance : a bound has converged if it moves by less than this share of its initial width
     """
     if not len(chart.products):
         return Polytope(rows, rhs, lower, upper)
@@ -230,7 +230,7 @@ def _relax_graph(
     rounds: int,
     perturbation: float,
 ) -> Polytope:
-    """OBBT on one vertex graph: the set only shrinks, so each round cuts what the last one left."""
+    """OBBT on one vertex graph: the set only shrinks, so each round cuts the result of the last one."""
     width = np.maximum(upper - lower, 1e-300)
     graph = VertexGraph(lower, upper, perturbation)
     graph.cut(rows, rhs)
@@ -255,7 +255,7 @@ def _relax_graph(
 def _tightened(
     chart: LinearChart, lower: np.ndarray, upper: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The better of two boxes, propagated through the products; crossing by rounding is undone (a wider box)."""
+    """The intersection of two boxes, propagated through the products; crossings by rounding are undone (wider)."""
     low, high = propagate(chart, np.maximum(lower, low), np.minimum(upper, high))
     crossed = low > high
     return np.where(crossed, lower, low), np.where(crossed, upper, high)
@@ -264,14 +264,14 @@ def _tightened(
 # ---------------------------------------------------------------------- regions of a model
 @dataclass(frozen=True)
 class _Skeleton:
-    """What `build_region` needs of a model whatever the data say; computed once per model.
+    """The data-independent part of `build_region`; computed once per model.
 
     Attributes
     ----------
     chart : Chart or None
         Coordinates of the polytope; None if it lives in x.
     lower, upper : (n,) float64
-        Bounds of the coordinates over the domain; crossing where the domain is empty.
+        Bounds of the coordinates over the domain; crossing if the domain is empty.
     rows : (m, n), rhs : (m,) float64
         The domain.
     expressions : ExpressionRows
@@ -322,7 +322,7 @@ def build_region(
     ----------
     pmdp : ParametricMDP
     lower, upper : (F,) array
-        Confidence bounds; [0, 1] says nothing.
+        Confidence bounds; [0, 1] is no constraint.
     extra : (A (m, r), b (m,)), optional
         Further rows A x <= b.
     tolerance : float
@@ -331,7 +331,7 @@ def build_region(
     Returns
     -------
     Region
-        ``is_empty`` tells whether the constraints contradict each other.
+        ``is_empty`` says whether the constraints are contradictory.
 
     Raises
     ------
@@ -374,7 +374,7 @@ def domain_region(pmdp: ParametricMDP) -> Region:
 
 
 def checked_bounds(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds of all expressions as float arrays; ModelError names the expression that is wrong."""
+    """Bounds on all expressions as float arrays; ModelError names the invalid expression."""
     lower, upper = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
     shape = (pmdp.num_expressions,)
     if lower.shape != shape or upper.shape != shape:

@@ -1,11 +1,11 @@
-"""The HiGHS adapter: linear programs whose answers are bounds whatever the solver's tolerances.
+"""The HiGHS adapter: linear programs with valid bounds whatever the solver's tolerances.
 
-Used for polytopes of high dimension, for checks, and for emptiness. A floating-point optimum is not a bound; the
-multipliers it comes with give one (Neumaier and Shcherbina): for y >= 0 and s = c + A'y,
+Used for polytopes of high dimension, for checks, and for emptiness. A floating-point optimum is not a bound, but its
+multipliers give one (Neumaier and Shcherbina): for y >= 0 and s = c + A'y,
 
     min {c.x : A x <= b, lo <= x <= hi} >= -y.b + sum_j min(s_j lo_j, s_j hi_j)
 
-Directions are scaled to unit norm first, because HiGHS' dual tolerance is absolute. Whatever HiGHS says beyond
+Directions are scaled to unit norm first, because HiGHS' dual tolerance is absolute. Any HiGHS status other than
 "optimal" (a limit, unbounded, infeasible by tolerance) yields the bound of the box and a warning, never a wrong bound.
 """
 
@@ -23,7 +23,7 @@ from rpl_agent.errors import RPLWarning
 from rpl_agent.highs import is_optimal, new_solver, tight
 from rpl_agent.regions.box import box_minimum
 
-#: seconds for one linear program; beyond it the bound of the box is used
+#: seconds for one linear program; after that the bound of the box is used
 TIME_LIMIT = 60.0
 
 
@@ -108,7 +108,7 @@ class LinearProgram:
         return elastic.solve(cost)[0] > 0.0
 
     def tight_rows(self, c: np.ndarray) -> np.ndarray | None:
-        """Numbers of n rows tight at a minimiser of c.x, None if HiGHS finds none.
+        """Ids of n rows tight at a minimiser of c.x; None if HiGHS finds none.
 
         Rows are numbered as in A, followed by x_j <= upper_j (m + 2j) and -x_j <= -lower_j (m + 2j + 1).
         """
@@ -120,7 +120,7 @@ class LinearProgram:
         return np.array(rows) if len(rows) == self.A.shape[1] else None
 
     def _run(self, c: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, str]:
-        """HiGHS' minimiser and multipliers y >= 0 of the rows; None for the latter if it does not say optimal."""
+        """HiGHS' minimiser and multipliers y >= 0 of the rows; None for the latter if the status is not optimal."""
         solver = self._solver()
         n = len(c)
         solver.changeColsCost(n, np.arange(n, dtype=np.int32), c)

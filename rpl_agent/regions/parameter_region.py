@@ -1,8 +1,8 @@
 """`ParameterRegion`: a region of the parameters themselves, for models whose expressions are polynomials.
 
-The truth lives in d dimensions, and so does this region; the monomials of the expressions, which may be hundreds, are
+The truth has d dimensions, and so does this region; the monomials of the expressions, possibly hundreds, are
 never coordinates. Over the ball around the region, θ = c + Ly with |y| ≤ 1, every expression is a quadratic function
-of y up to an error (`model.taylor`), and a linear combination of expressions, such as the mean of a row, is bounded by
+of y up to an error (`algebra.taylor`), and a linear combination of expressions, e.g. the mean of a row, is bounded by
 
     min Σ w_f f ≥ Σ w_f (p_f − error_f) + min over the region of Σ w_f slope_f·(θ − c) + min(λ, 0),    w ≥ 0,
 
@@ -30,7 +30,7 @@ from rpl_agent.regions.frame import Frame, FrameForms, frame_of
 from rpl_agent.regions.lifting import ExpressionRows
 from rpl_agent.regions.polytope import Polytope
 
-#: Above this many parameters expressions are bounded one by one: their curvatures would be too many numbers.
+#: Above this many parameters expressions are bounded one by one: their curvatures would take too much memory.
 MAX_EXPANDED = core.MAX_BENT
 
 
@@ -93,13 +93,13 @@ class ParameterRegion:
         """Lower bounds (n,) of slope·y over the region, for slopes (n, d) in the coordinates y of its frame."""
         factor, center = self.frame.radius * self.frame.factor, self.frame.center
         w = np.linalg.solve(factor.T, slopes.T).T
-        left = np.abs(slopes - w @ factor).sum(axis=1)  # of what w·(θ − c) misses
+        left = np.abs(slopes - w @ factor).sum(axis=1)  # the part of the slope that w·(θ − c) misses
         size = np.abs(slopes).sum(axis=1) + np.abs(w) @ (np.abs(factor).sum(axis=1) + 2.0 * np.abs(center))
         return self.minimize(w) - w @ center - left - (4.0 * self.dimension + 16.0) * UNIT_ROUNDOFF * size
 
 
 def curvature_sizes(curvature: np.ndarray, d: int) -> np.ndarray:
-    """(F,) bounds of |y'My| on the unit ball for matrices (F, d (d + 1) / 2): Frobenius norms, rounded up."""
+    """(F,) bounds on |y'My| over the unit ball for matrices (F, d (d + 1) / 2): Frobenius norms, rounded up."""
     rows, columns = np.tril_indices(d)
     scale = np.abs(curvature).max(axis=1, initial=0.0)
     scaled = curvature / np.where(scale > 0.0, scale, 1.0)[:, None]
@@ -108,7 +108,7 @@ def curvature_sizes(curvature: np.ndarray, d: int) -> np.ndarray:
 
 
 def least_eigenvalues(curvature: np.ndarray, d: int) -> np.ndarray:
-    """Lower bounds (n,), at most 0, of the least eigenvalues of symmetric matrices (n, d (d + 1) / 2)."""
+    """Lower bounds (n,), at most 0, on the least eigenvalues of symmetric matrices (n, d (d + 1) / 2)."""
     parts = np.empty(len(curvature))
     core.negative_parts(len(curvature), d, np.ascontiguousarray(curvature), np.empty(d * (d + 1) // 2), parts)
     return -parts
@@ -134,7 +134,7 @@ class ParameterRows(NamedTuple):
         return ellipsoid.fits(self.rows, self.rhs, self.lower, self.upper, share)
 
     def of(self, parameters: np.ndarray, domain: Domain) -> ParameterRows:
-        """The rows that are about some parameters (k,) alone, whose domain is given."""
+        """The rows that involve only some parameters (k,), whose domain is given."""
         others = np.setdiff1d(np.arange(self.rows.shape[1]), parameters)
         own = ~self.rows[:, others].any(axis=1)
         return ParameterRows(self.rows[np.ix_(own, parameters)], self.rhs[own], domain.lower, domain.upper)
@@ -152,22 +152,22 @@ def affine_rows(core: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> Pa
 
 
 def _affine_slopes(table: ExpressionTable) -> tuple[np.ndarray, np.ndarray]:
-    """(constant (F,), slopes (F, d)); slopes of expressions that are not affine are 0."""
+    """(constant (F,), slopes (F, d)); slopes of non-affine expressions are 0."""
     degree = np.zeros(len(table), dtype=np.int64)
     np.maximum.at(degree, table.owner, table.monomial_degrees[table.indices])
     weights = np.asarray(table.coefficients[:, 1:] @ table.monomials[1:].astype(float))
     return table.constant, np.where((degree == 1)[:, None], weights, 0.0)
 
 
-#: Rounds in which bounds of expressions and of parameters tighten each other, and the least gain of one.
+#: Rounds in which bounds on expressions and on parameters tighten each other, and the least gain of one.
 ROUNDS, SETTLED = 12, 0.01
 
 
 def interval_parameters(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> ParameterRegion:
-    """U = D with lower_f ≤ f ≤ upper_f (F,), as a region of the parameters in use.
+    """U = D with lower_f ≤ f ≤ upper_f (F,), as a region of the used parameters.
 
-    Over the current box every expression is affine up to an error, which makes its bounds two rows; the polytope of all
-    rows has a smaller box, and so on.
+    Over the current box every expression is affine up to an error, which turns its bounds into two rows; the polytope
+    of all rows has a smaller box, and so on.
     """
     core = without_unused(pmdp)
     table, domain = core.table, core.domain

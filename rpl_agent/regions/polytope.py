@@ -1,7 +1,7 @@
-"""A bounded polytope, with the support method that its dimension asks for.
+"""A bounded polytope, with a support method chosen by dimension.
 
-dimension 1: an interval. Up to `GRAPH_DIMENSION`: the vertex graph, complete where it has at most
-`vertex_graph.MAX_VERTICES` vertices, else grown as queries come. Beyond: HiGHS.
+dimension 1: an interval. Up to `GRAPH_DIMENSION`: the vertex graph, complete if it has at most
+`vertex_graph.MAX_VERTICES` vertices, else grown by queries. Beyond: HiGHS.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from rpl_agent.regions.box import box_minimum
 from rpl_agent.regions.lp import LinearProgram
 from rpl_agent.regions.polytope_data import PolytopeData, empty_polytope_data
 
-#: above this dimension a vertex graph is hopeless and HiGHS answers
+#: above this dimension a vertex graph is too large and HiGHS answers
 GRAPH_DIMENSION = 7
-#: a table that grows must not be read by another thread (complete tables are read-only and need no lock)
+#: a growing table must not be read by another thread (complete tables are read-only and need no lock)
 _GROWING = threading.Lock()
 
 
@@ -48,7 +48,7 @@ class Polytope(Region):
 
     Attributes
     ----------
-    A, b : the constraints that are tight somewhere (all of them where HiGHS answers)
+    A, b : the constraints that are tight somewhere (all of them with HiGHS)
     lower, upper : (r,) the outer box, as given
     method : str
         "interval", "vertices" (complete graph), "walk" (growing graph) or "highs".
@@ -142,7 +142,7 @@ class Polytope(Region):
         return self._empty
 
     def minimize(self, directions: np.ndarray) -> np.ndarray:
-        """Certified lower bounds (n,) for directions (n, r); inf where the polytope is empty."""
+        """Certified lower bounds (n,) for directions (n, r); inf if the polytope is empty."""
         directions = checked_directions(directions, self.dimension)
         if self._empty:
             return np.full(len(directions), np.inf)
@@ -176,7 +176,7 @@ class Polytope(Region):
     # ------------------------------------------------------------------ making new ones
     @classmethod
     def from_graph(cls, graph: vertex_graph.VertexGraph, box: tuple[np.ndarray, np.ndarray] | None = None) -> Polytope:
-        """The polytope of a vertex graph, with its box if that is known; later cuts of the graph do not change it."""
+        """The polytope of a vertex graph, with its box if known; later cuts of the graph do not change it."""
         data = graph.data()
         region = cls.__new__(cls)
         region.lower, region.upper = graph.lower, graph.upper
@@ -185,7 +185,7 @@ class Polytope(Region):
         return region
 
     def vertices(self) -> np.ndarray:
-        """(V, r) vertices, for plots: of the complete graph, of the box, or those met so far."""
+        """(V, r) vertices, for plots: of the complete graph, of the box, or those found so far."""
         data = self._data
         if data is None or self._empty:
             return np.zeros((0, self.dimension))

@@ -1,17 +1,17 @@
-"""`PolytopeData`: the vertex graph of {x : rows x <= rhs, lower <= x <= upper} as the core reads it (`polytope`).
+"""`PolytopeData`: the vertex graph of {x : rows x <= rhs, lower <= x <= upper} as the core's struct (`polytope`).
 
-Read-only in queries, so any number of threads may share it. A table without vertices stands for the box
-[lower, upper] alone. Where the table is not complete (``counts[1] == 0``) an edge that was never walked has
-neighbour -1 and a query continues from there by plain simplex on its own memory.
+Read-only in queries, so any number of threads may share it. A table without vertices means the box
+[lower, upper] alone. If the table is incomplete (``counts[1] == 0``), an edge that was never walked has
+neighbour -1, and a query continues from there by plain simplex steps in its own memory.
 
 Attributes
 ----------
 basis : (V, n) int32
     Row numbers tight at each vertex, ascending.
 table : (V * (n * n + 4 n),) float64
-    What a query reads, one record per vertex: G (row k is column k of B^-1), b, mass, e and the n neighbours, the
-    vertices at the other ends of the edges that leave constraint ``basis[v, k]`` (-1 where unknown). One flat
-    array, because a compiled call pays for every array it is handed.
+    The data of a query, one record per vertex: G (row k is column k of B^-1), b, mass, e and the n neighbours, the
+    vertices at the other ends of the edges that leave constraint ``basis[v, k]`` (-1 if unknown). One flat
+    array, because a compiled call has a cost per array.
 point : (V, n) float64
     The vertex of the slightly loosened polytope (see ``loose``).
 rows : (m, n) float64
@@ -22,13 +22,13 @@ loose : (m,) float64
 lower, upper : (n,) float64
     An outer box.
 counts : (2,) int64
-    Number of vertices in the table; 1 if the table holds every vertex and edge.
+    Number of vertices in the table; 1 if the table has every vertex and edge.
 slots : (power of two,) int32
     Hash table from a basis to its vertex, -1 where free (used only while the table grows).
 reach : (n,) float64
     max(|lower|, |upper|).
 mass : (m,) float64
-    |rhs| + |rows| reach: what a unit multiplier of the row adds to the rounding term.
+    |rhs| + |rows| reach: the contribution of a unit multiplier of the row to the rounding term.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def polytope_data(
     complete: bool,
     slots: int = 1,
 ) -> PolytopeData:
-    """A table with room for ``capacity`` vertices and none in it yet (see PolytopeData)."""
+    """An empty table with room for ``capacity`` vertices (see PolytopeData)."""
     n = len(lower)
     if capacity and n > core.MAX_DIMENSION:
         raise ModelError(f"a vertex graph of {n} coordinates, more than {core.MAX_DIMENSION}")

@@ -1,8 +1,8 @@
 """A product of independent blocks of coordinates, each with its own small set: the region of an uncertain MDP.
 
 Thousands of parameters, few per block. A support query decomposes into one per block that its direction touches, so
-no vertex graph or linear program ever sees more than one block. `Hull` is what is known of a block that is too large
-for a region: bounds of its own expressions, and a box.
+no vertex graph or linear program ever sees more than one block. `Hull` represents a block that is too large
+for a region: bounds on its own expressions, and a box.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from rpl_agent.regions.box import box_minimum
 
 
 class Hull(Region):
-    """{x in a box : lower_f <= constant_f + weights_f.x <= upper_f}, asked about the f themselves only.
+    """{x in a box : lower_f <= constant_f + weights_f.x <= upper_f}, with exact answers in the directions ±f only.
 
-    A query in the direction of some f, or against it, is answered by the bound of f; any other by the box.
+    A query in the direction of some f, or its opposite, is answered by the bound on f; any other by the box.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Product(Region):
     lower, upper : (r,) array
         Block after block.
     rest_lower, rest_upper : (B,) array
-        Bounds of the probability that is left to the last successor.
+        Bounds on the probability left for the last successor.
     regions : mapping from block to Region
         Blocks that are not interval blocks; ``lower`` and ``upper`` are outer boxes there.
     order : (r,) int array, optional
@@ -123,7 +123,7 @@ class Product(Region):
         )  # fmt: skip
 
     def is_interval_block(self, blocks: np.ndarray) -> np.ndarray:
-        """Whether each of some blocks is one distribution bounded by intervals."""
+        """Whether each of some blocks is a single distribution bounded by intervals."""
         return self._closed[blocks]
 
     @property
@@ -135,7 +135,7 @@ class Product(Region):
         if (self.lower > self.upper).any() or any(p.is_empty for p in self.regions.values()):
             return True
         least, most = self._totals()
-        # The sums are rounded; a gap within their rounding proves nothing.
+        # The sums are rounded; a gap within their rounding error proves nothing.
         slack = 4 * UNIT_ROUNDOFF * (np.diff(self.block_ptr) + 4)
         empty = (least > 1 + slack) | (most < 1 - slack) | (self.rest_lower > self.rest_upper)
         return bool((empty & self._closed).any())
@@ -163,7 +163,7 @@ class Product(Region):
         return values
 
     def _add_regions(self, columns: scipy.sparse.csc_array, values: np.ndarray) -> None:
-        """Add to values (n,) the minima over the blocks that are regions; one pass over the entries."""
+        """Add to values (n,) the minima over the blocks that are regions, in one pass over the entries."""
         for k, region in self.regions.items():
             first, last = self.block_ptr[k], self.block_ptr[k + 1]
             span = slice(columns.indptr[first], columns.indptr[last])

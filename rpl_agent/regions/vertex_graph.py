@@ -1,8 +1,8 @@
-"""The vertex graph of a low-dimensional polytope, complete where it is small and grown on demand where it is not.
+"""The vertex graph of a low-dimensional polytope: complete if small, otherwise grown on demand.
 
-Constraints come by the hundred thousand (two per expression) while a region of dimension r <= 6 has a few dozen
-facets. The graph therefore starts as a box and is cut by the most violated rows at its vertices until none is
-violated; a row that no vertex violates is redundant for good, because the polytope only shrinks. Stopping early is
+There may be a hundred thousand constraints (two per expression), while a region of dimension r <= 6 has a few dozen
+facets. So the graph starts as a box and is cut by the most violated rows at its vertices until none is
+violated; a row that no vertex violates stays redundant, because the polytope only shrinks. Stopping early is
 sound: fewer rows describe a larger set.
 """
 
@@ -13,15 +13,15 @@ import numpy as np
 from rpl_agent._core import Struct, core
 from rpl_agent.regions.polytope_data import PolytopeData, polytope_data
 
-#: right sides are loosened by up to this times the size of the box: far above rounding, far below any data
+#: right-hand sides are loosened by up to this times the size of the box: far above rounding, far below any data
 PERTURBATION = 1e-10
-#: retries when rounding spoils the combinatorics, each with ten times the perturbation
+#: retries if rounding spoils the combinatorics, each with ten times the perturbation
 ATTEMPTS = 4
-#: a row violated by less than this times its scale is left out (a superset by as much)
+#: skip a row that is violated by less than this times its scale (a superset by as much)
 VIOLATION = 1e-12
-#: vertices of a complete table (d = 6: 50,000 vertices take 25 MB)
+#: the most vertices of a complete table (d = 6: 50,000 vertices take 25 MB)
 MAX_VERTICES = 50_000
-#: for how many there is room at first: few graphs have more, and fresh memory costs more than the cuts of a small one
+#: initial capacity: few graphs have more vertices, and fresh memory costs more than the cuts of a small one
 FIRST_VERTICES = 2_000
 
 
@@ -33,11 +33,11 @@ _NOISE: list[np.ndarray] = [np.zeros(0)]
 
 
 def _noise(count: int) -> np.ndarray:
-    """At least ``count`` numbers in [0.5, 1), always the same: the same rows give the same graph."""
+    """At least ``count`` numbers in [0.5, 1), always the same, so that the same rows give the same graph."""
     noise = _NOISE[0]
     if len(noise) < count:
         noise = _NOISE[0] = np.random.default_rng(20240607).uniform(0.5, 1.0, max(2 * count, 4096))
-    return noise  # not what another thread may have put there meanwhile, which can be shorter
+    return noise  # not the global: another thread may have replaced it by a shorter one
 
 
 class VertexGraph:
@@ -48,7 +48,7 @@ class VertexGraph:
     lower, upper : (n,) float64
         The box to start from, n >= 2.
     perturbation : float
-        How far, relative to the box, right sides are loosened against degeneracy.
+        How far, relative to the box, right-hand sides are loosened against degeneracy.
     max_vertices : int
 
     Attributes
@@ -77,7 +77,7 @@ class VertexGraph:
         for j in range(n):
             self._rows[2 * j, j], self._rhs[2 * j] = 1.0, self.upper[j]
             self._rows[2 * j + 1, j], self._rhs[2 * j + 1] = -1.0, -self.lower[j]
-        self._drawn = 0  # perturbations in use
+        self._drawn = 0  # number of perturbations used
         self._loose = self._loosened(self._rhs, np.ones(2 * n))
         self._basis = self._neighbour = np.empty((0, n), np.int32)
         self._point, self._alive = np.empty((0, n)), np.empty(0, np.uint8)
@@ -85,7 +85,7 @@ class VertexGraph:
         core.box_graph(self._graph)
 
     def _reserve(self, capacity: int) -> None:
-        """Room for this many vertices, and the scratch memory of a cut that could make all of them."""
+        """Reserve room for this many vertices, and the scratch space of a cut that could create all of them."""
         more, n = capacity - len(self._alive), len(self.lower)
         self._basis, self._neighbour, self._point, self._alive = (
             np.concatenate([a, np.empty((more, *a.shape[1:]), a.dtype)])
@@ -106,7 +106,7 @@ class VertexGraph:
         )  # fmt: skip
 
     def _loosened(self, rhs: np.ndarray, scale: np.ndarray) -> np.ndarray:
-        """Right sides of rows whose entries' sizes sum to ``scale``, moved outward."""
+        """Right-hand sides of rows whose absolute entries sum to ``scale``, moved outward."""
         first, self._drawn = self._drawn, self._drawn + len(rhs)
         return rhs + self._perturbation * self._size * scale * _noise(self._drawn)[first : self._drawn]
 
@@ -115,7 +115,7 @@ class VertexGraph:
         return self._point[: self._sizes[0]][self._alive[: self._sizes[0]] == 1]
 
     def cut(self, rows: np.ndarray, rhs: np.ndarray) -> None:
-        """Intersect with {x : rows x <= rhs}, rows (m, n); raises GraphError where the table cannot hold the result."""
+        """Intersect with {x : rows x <= rhs}, rows (m, n); raises GraphError if the result does not fit the table."""
         rows, rhs = np.ascontiguousarray(rows, np.float64), np.ascontiguousarray(rhs, np.float64)
         scale = np.abs(rows).sum(axis=1)
         loose, tolerance = self._loosened(rhs, scale), VIOLATION * self._size * scale
@@ -136,7 +136,7 @@ class VertexGraph:
                 self._refused(outcome, rows[i], float(rhs[i]))
 
     def _make_room(self, count: int) -> None:
-        """Room for ``count`` more rows, and for a few more cuts like those of OBBT."""
+        """Reserve room for ``count`` more rows, and for a few more cuts like those of OBBT."""
         held = int(self._sizes[1])
         if held + count > len(self._rhs):
             self._rows, self._rhs, self._loose = (
@@ -146,7 +146,7 @@ class VertexGraph:
             self._graph = self._as_struct()
 
     def _refused(self, outcome: int, row: np.ndarray, rhs: float) -> None:
-        """A row that could not cut: only a certified bound proves emptiness, else it is left out, which is sound."""
+        """Handle a row that could not cut: only a certified bound proves emptiness, else it is skipped (sound)."""
         if outcome == core.CLIP_FULL:
             raise GraphError(f"more than {len(self._alive)} vertices")
         if outcome == core.CLIP_INCONSISTENT:
@@ -156,7 +156,7 @@ class VertexGraph:
         self.empty = bool(bound[0] > rhs)
 
     def box(self) -> tuple[np.ndarray, np.ndarray]:
-        """Certified outer bounds (n,) of the polytope; cheaper than the table of `data`."""
+        """Certified outer bounds (n,) on the polytope; cheaper than the table of `data`."""
         low, high = self.lower.copy(), self.upper.copy()
         core.tighten_box(self._graph, self.lower, self.upper, low, high)
         return low, high
@@ -186,7 +186,7 @@ class VertexGraph:
 def complete_graph(
     rows: np.ndarray, rhs: np.ndarray, lower: np.ndarray, upper: np.ndarray, max_vertices: int = MAX_VERTICES
 ) -> VertexGraph:
-    """The vertex graph of {rows x <= rhs, lower <= x <= upper}, rows (m, n); GraphError if it cannot be had."""
+    """The vertex graph of {rows x <= rhs, lower <= x <= upper}, rows (m, n); GraphError if it cannot be built."""
     for attempt in range(ATTEMPTS):
         graph = VertexGraph(lower, upper, PERTURBATION * 10.0**attempt, max_vertices)
         try:
@@ -209,9 +209,9 @@ def lazy_graph(
     loose: np.ndarray,
     capacity: int = MAX_VERTICES,
 ) -> PolytopeData:
-    """A table with one vertex of rows (m, n), where ``tight`` (n,) are tight, to be grown by `grow_table` with queries.
+    """A table with one vertex of rows (m, n), where ``tight`` (n,) are tight; queries extend it by `grow_table`.
 
-    rhs, loose : (m,) right sides, true and loosened; the vertex is one of the loosened polytope.
+    rhs, loose : (m,) right-hand sides, true and loosened; the vertex is one of the loosened polytope.
     """
     slots = 1 << int(np.ceil(np.log2(2 * capacity)))
     data = polytope_data(capacity, rows, rhs, loose, lower, upper, complete=False, slots=slots)

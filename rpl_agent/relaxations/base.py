@@ -1,4 +1,4 @@
-"""`Relaxation`: what nature may do, seen by the solver through one method; `CompiledSet`: the same as the core takes it
+"""`Relaxation`: nature's choices, accessed by the solver through one method; `CompiledSet`: the same for the core
 (the struct `row_set` of core.h).
 """
 
@@ -20,14 +20,14 @@ from rpl_agent.model import ParametricMDP, Sense, cached_on
 from rpl_agent.regions.base import EllipsoidData
 from rpl_agent.regions.polytope_data import PolytopeData
 
-#: kind, lower and upper (F,): the interval hull; for POINT both are the probability. Of regions also n, constant,
+#: kind, lower and upper (F,): the interval hull; for POINT both are the probability. For regions also n, constant,
 #: weights, mass, tightness, polytope, center, factor, radius, memory
 CompiledSet: TypeAlias = Struct
 
 
 class RowKind(IntEnum):
-    """Kinds of sets; those above INTERVAL are regions, BEST is the better of polytope and ellipsoid per row, CURVED a
-    region of parameters.
+    """Kinds of sets; those above INTERVAL are regions. BEST takes the better of polytope and ellipsoid per row; CURVED
+    is a region of parameters.
     """
 
     POINT = core.POINT
@@ -42,7 +42,7 @@ POINT, INTERVAL, POLYTOPE, ELLIPSOID, BEST, CURVED = RowKind
 
 
 class RowForms(NamedTuple):
-    """Expressions f = constant + weights @ x of a region's coordinates; mass: sizes |constant| + |weights| max |x|."""
+    """Expressions f = constant + weights @ x of a region's coordinates; mass: |constant| + |weights| max |x|."""
 
     constant: np.ndarray  # (F,)
     weights: np.ndarray  # (F, r)
@@ -61,19 +61,19 @@ def compiled_set(
     rows: int = 1,
     bend: Struct | None = None,
 ) -> CompiledSet:
-    """A CompiledSet; the parts of a region that its kind does not use may be left out.
+    """A CompiledSet; parts that the kind does not use may be omitted.
 
     Parameters
     ----------
     lower, upper : (F,) float64
     forms : RowForms
-        Of a region.
+        For a region.
     tightness : float
-        A bound from the far side (above a minimum, below a maximum) adds tightness * span of the row's values.
+        A bound from the inner side (above a minimum, below a maximum) adds tightness * span of the row's values.
     bend : Struct
-        Of a CURVED set.
+        For a CURVED set.
     rows : int
-        Rows that each remember where their last walk over a polytope ended.
+        Number of rows that each store where their last walk over a polytope ended.
     """
     kind = RowKind(kind)
     lower, upper = read_only(lower), read_only(upper)
@@ -120,14 +120,14 @@ def longest_row(pmdp: ParametricMDP) -> int:
 
 
 def workspace(compiled: CompiledSet, longest: int) -> Struct:
-    """Memory of one thread for rows of at most ``longest`` successors."""
+    """Scratch space of one thread for rows of at most ``longest`` successors."""
     size = compiled.n
     if compiled.bend is not None:
         size += size * (size + 1) // 2 + compiled.bend.corners
     return core.Scratch(threads=1, longest=longest, n=size, memory=np.empty(4 * longest + 3 * size))
 
 
-#: rows that are worth a thread of their own
+#: number of rows that is worth a thread
 _BLOCK = 20_000
 _WORKER = "rpl-worker"
 Result = TypeVar("Result")
@@ -139,8 +139,8 @@ def _workers(process: int) -> ThreadPoolExecutor:
 
 
 def in_threads(*calls: Callable[[], Result]) -> list[Result]:
-    """Run calls that release the interpreter lock side by side (in one thread where there is one core)."""
-    # A worker that waited for the pool it belongs to would wait forever: within one, calls run in turn.
+    """Run calls that release the interpreter lock in parallel (in one thread if there is one core)."""
+    # A worker waiting for its own pool would deadlock: within one, calls run sequentially.
     if len(calls) == 1 or (os.cpu_count() or 1) == 1 or current_thread().name.startswith(_WORKER):
         return [call() for call in calls]
     # Keyed by process: a pool does not survive a fork.
@@ -151,15 +151,15 @@ def in_threads(*calls: Callable[[], Result]) -> list[Result]:
 class Relaxation(Protocol):
     """An (s, a)-rectangular uncertainty set over a model.
 
-    A relaxation may carry ``tightness`` (default 1e-9): its bounds are within tightness * (max v - min v) of the
-    exact extremum, which the solver uses for the bound from the far side.
+    A relaxation may have ``tightness`` (default 1e-9): its bounds are within tightness * (max v - min v) of the
+    exact extremum, which the solver uses for the bound from the inner side.
     """
 
     pmdp: ParametricMDP
     name: str
 
     def expectation(self, values: np.ndarray, extremum: Sense, out: np.ndarray, rows: np.ndarray | None = None) -> None:
-        """Per row, a guaranteed outward bound of the extremum of sum_i p_i values[successor_i].
+        """Per row, a guaranteed outward bound on the extremum of sum_i p_i values[successor_i].
 
         Parameters
         ----------
@@ -178,7 +178,7 @@ class Relaxation(Protocol):
 
 
 class CompiledRelaxation:
-    """A relaxation whose set is a `CompiledSet`: everything else follows from it."""
+    """A relaxation defined by a `CompiledSet`."""
 
     def __init__(self, pmdp: ParametricMDP, compiled: CompiledSet, name: str) -> None:
         self.pmdp = pmdp

@@ -1,6 +1,6 @@
-"""Rows without a region: a known MDP, and every expression between two bounds, nature free within each row.
+"""Rows without a region: a known MDP, and expressions between two bounds, with nature free within each row.
 
-*Untied* intervals, one per transition, trust nothing but the model's graph: the classical interval MDP, and what
+*Untied* intervals, one per transition, rely only on the model's graph: the classical interval MDP, which
 remains sound when the data refute the model's expressions.
 """
 
@@ -19,13 +19,13 @@ FEASIBILITY_TOLERANCE = core.FEASIBILITY_TOLERANCE
 
 
 class Intervals(CompiledRelaxation):
-    """An interval MDP: bounds per expression, so nothing of size T is rebuilt when data arrive.
+    """An interval MDP with bounds per expression, so nothing of size T is rebuilt when data arrive.
 
     Parameters
     ----------
     pmdp : ParametricMDP
     lower, upper : (F,) array
-        Bounds of every expression; 0 and 1 are allowed (a pair never sampled).
+        Bounds on every expression; 0 and 1 are allowed (a pair never sampled).
     name : str
 
     Raises
@@ -81,7 +81,7 @@ def untied(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> Interva
 
 
 def untied_model(pmdp: ParametricMDP) -> ParametricMDP:
-    """The same model with Λ repeated once per transition, so that bounds per expression are bounds per transition."""
+    """The same model with one copy of its expression per transition, so that bounds are per transition."""
     table = pmdp.table
     places, indptr = gather(table.indptr, pmdp.expression)
     numerators = (indptr, table.indices[places], table.data[places])

@@ -1,8 +1,8 @@
 """The interval relaxations: tied (P_I), parameter-wise (P_Theta) and expression-wise (P_Lambda).
 
 Theorem 2 of the paper: P_I ⊇ P_Lambda(U) ⊇ P_R(U) ⊇ P_U and P_Theta(U) ⊇ P_Lambda(U), while P_I and P_Theta(U) are
-incomparable. Each relaxation of a set that holds the truth (Theorem 1) therefore holds it, too.
-Each is a pair of vectors over the expressions. Bounds are moved outward past rounding, so inclusion of the truth
+incomparable. Hence each relaxation of a set that contains the truth (Theorem 1) contains it too.
+Each is a pair of vectors over the expressions. Bounds are rounded outward, so inclusion of the truth
 survives floating point.
 """
 
@@ -30,7 +30,7 @@ BATCH = 100_000
 
 
 def tied(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> Intervals:
-    """P_I: the confidence intervals (F,) of the expressions, as they are."""
+    """P_I: the confidence intervals (F,) of the expressions, unchanged."""
     return Intervals(pmdp, *clip_bounds(pmdp, *checked_bounds(pmdp, lower, upper)), name="tied")
 
 
@@ -97,8 +97,8 @@ def expression_bounds(region: Region, pmdp: ParametricMDP) -> tuple[np.ndarray, 
 def curved_bounds(region: ParameterRegion, pmdp: ParametricMDP) -> tuple[np.ndarray, np.ndarray]:
     """`expression_bounds` over a region of the parameters: the best of three enclosures.
 
-    Bernstein coefficients over the region's box; products of the ranges of factors over the region; where there are not
-    too many parameters, the quadratic forms over the region.
+    Bernstein coefficients over the region's box; products of the ranges of factors over the region; with few
+    parameters also the quadratic forms over the region.
     """
     low, high = _meet(*range_on_box(region.table, *region.box()), _product_ranges(region, pmdp))
     if region.is_expanded:
@@ -147,10 +147,10 @@ def beyond_mccormick(region: Region, pmdp: ParametricMDP) -> bool:
 
 
 def parameter_box(region: Region, pmdp: ParametricMDP) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds (lower (d,), upper (d,)) of every parameter over the region.
+    """Bounds (lower (d,), upper (d,)) on every parameter over the region.
 
-    A parameter that is a linear function of x is bounded by the region itself; one that is not, by the domain cut
-    with what the region says about x (for unidentifiable parameters that is the honest, wide answer).
+    A parameter that is a linear function of x is bounded by the region itself; any other by the domain cut
+    with the region's constraints on x (which may be wide for unidentifiable parameters).
     """
     _check_region(region, pmdp)
     table, domain = pmdp.table, pmdp.domain
@@ -163,7 +163,7 @@ def parameter_box(region: Region, pmdp: ParametricMDP) -> tuple[np.ndarray, np.n
     reduction = table.reduction
     lower, upper = domain.lower.copy(), domain.upper.copy()
     smaller = without_unused(pmdp)
-    if smaller is not pmdp:  # the coordinates of a region are those of the parameters in use
+    if smaller is not pmdp:  # the region's coordinates are those of the used parameters
         used = used_parameters(table)
         lower[used], upper[used] = parameter_box(region, smaller)
         if table.is_affine:
@@ -177,7 +177,7 @@ def parameter_box(region: Region, pmdp: ParametricMDP) -> tuple[np.ndarray, np.n
     d = domain.dimension
     direct = not table.is_affine and linear_chart(table).is_identity  # x begins with the parameters
     for member in region.members if isinstance(region, Intersection) else [region]:
-        # The bounds that McCormick rows were made for are the ones over which those rows are exact.
+        # McCormick rows are exact over the bounds they were made for.
         inner = member.inner if isinstance(member, Image) else member if direct else None
         if isinstance(inner, Polytope):
             lower, upper = np.maximum(lower, inner.lower[:d]), np.minimum(upper, inner.upper[:d])
@@ -194,7 +194,7 @@ def parameter_box(region: Region, pmdp: ParametricMDP) -> tuple[np.ndarray, np.n
         unit[column[0]] -= 1.0
         if np.abs(unit).max() > 1e-9:
             continue
-        # What the direction misses of theta_j, monomial by monomial, over the domain.
+        # The part of theta_j that the direction misses, monomial by monomial, over the domain.
         reach = np.prod(np.maximum(np.abs(domain.lower), np.abs(domain.upper)) ** reduction.exponents, axis=1)
         slack = (np.abs(unit) + 8 * UNIT_ROUNDOFF * (np.abs(direction) @ np.abs(matrix) + 1.0)) @ reach
         low, high = region.minimize(np.stack([direction, -direction])) - slack
@@ -207,7 +207,7 @@ def parameter_box(region: Region, pmdp: ParametricMDP) -> tuple[np.ndarray, np.n
 
 
 def affine_program(region: Region, pmdp: ParametricMDP) -> LinearProgram:
-    """The domain of an affine model cut with what a region says about x = matrix theta: its box and polytope rows."""
+    """The domain of an affine model cut with a region's constraints on x = matrix theta: its box and polytope rows."""
     domain, reduction = pmdp.domain, pmdp.table.reduction
     columns = reduction.exponents.argmax(axis=1)
     embedding = np.zeros((reduction.rank, domain.dimension))
@@ -245,7 +245,7 @@ def _meet(
 def _crossing_undone(
     lower: np.ndarray, upper: np.ndarray, widest_lower: np.ndarray, widest_upper: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds that cross by rounding are exchanged, by more are replaced by the widest: wider, hence sound."""
+    """Exchange bounds that cross by rounding, and replace those that cross by more with the widest: sound."""
     crossed = lower > upper
     slight = crossed & (lower - upper <= 1e-8)
     low = np.where(slight, upper, np.where(crossed, widest_lower, lower))
@@ -254,7 +254,7 @@ def _crossing_undone(
 
 
 def clip_bounds(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds in [0, 1] that do not cross; constants are known."""
+    """Bounds in [0, 1] that do not cross; exact for constants."""
     lower, upper = np.clip(lower, 0.0, 1.0), np.clip(upper, 0.0, 1.0)
     lower, upper = _crossing_undone(lower, upper, np.zeros_like(lower), np.ones_like(upper))
     constant, (least, most) = pmdp.table.is_constant, pmdp.table.constant_bounds

@@ -1,4 +1,4 @@
-"""P_R: nature picks a point of the region anew in every row; the tightest rectangular relaxation.
+"""P_R: nature picks a point of the region separately in every row; the tightest rectangular relaxation.
 
 The extremum of a row over the region is one support query in the direction of its Bellman gradient
 sum_i values[successor_i] * weights[f_i]. Rows with two successors f and 1 - f need none: there the relaxation equals
@@ -31,15 +31,15 @@ from rpl_agent.relaxations.base import (
 )
 from rpl_agent.relaxations.projections import beyond_mccormick, clip_bounds, expression_bounds
 
-#: how far below the exact minimum a support bound may lie, relative to the span of the row's values: from a table whose
-#: entries are vertices, and from one that is incomplete or degenerate
+#: how far below the exact minimum a support bound may lie, relative to the span of the row's values: for a table whose
+#: entries are vertices, and for one that is incomplete or degenerate
 TIGHTNESS, LOOSE_TIGHTNESS = 1e-12, 1e-9
 
-#: a region is wide where some expression bends by more than this share of its slope; there the Bernstein coefficients
-#: of rows over its box, up to this many, may tell more than their quadratic forms
+#: a region is wide if some expression bends by more than this share of its slope; then the Bernstein coefficients
+#: of rows over its box, up to this many, may be better than their quadratic forms
 WIDE, MOST_CORNERS = 0.1, 48
 
-#: Values from which on the gradient of a row could overflow.
+#: Values from which the gradient of a row could overflow.
 HUGE = 1e250
 
 
@@ -73,7 +73,7 @@ class Rectangular(CompiledRelaxation):
             self._by_queries(values, extremum, out, rows)
 
     def _by_queries(self, values: np.ndarray, extremum: Sense, out: np.ndarray, rows: np.ndarray | None) -> None:
-        """All rows as one batch of support queries, where they tell more than the interval hull in ``out``."""
+        """Query all rows as one batch, where that is better than the interval hull in ``out``."""
         pmdp, table = self.pmdp, self.pmdp.table
         chosen = np.arange(pmdp.num_rows) if rows is None else rows
         wide = np.flatnonzero(pmdp.row_ptr[chosen + 1] - pmdp.row_ptr[chosen] > 2)
@@ -82,7 +82,7 @@ class Rectangular(CompiledRelaxation):
         sign = -1.0 if extremum is Sense.MAX else 1.0
         part = _rows_of(pmdp, chosen[wide], sign * values)
         finite = np.abs(part.data) < HUGE
-        if not finite.all():  # rows with a successor whose value is infinite, or nearly, keep the rule of the hull
+        if not finite.all():  # rows with an infinite (or nearly) successor value keep the rule of the hull
             keep = np.ones(len(wide), bool)
             keep[np.repeat(np.arange(len(wide)), np.diff(part.indptr))[~finite]] = False
             wide = wide[keep]
@@ -113,9 +113,9 @@ def _rows_of(pmdp: ParametricMDP, rows: np.ndarray, values: np.ndarray) -> scipy
 
 
 def _rows_are_blocks(pmdp: ParametricMDP, region: Product) -> bool:
-    """Whether the interval hull is all that a product says of each row.
+    """Whether the interval hull of each row is all that a product determines.
 
-    So it is of rows with two successors, and of rows that are one interval block: a coordinate of the block on every
+    That holds for rows with two successors, and for rows that are one interval block: a coordinate on every
     successor but one, which has the rest.
     """
     weights, constant = scipy.sparse.csr_array(pmdp.table.reduction.weights), pmdp.table.constant
@@ -147,8 +147,8 @@ def _rows_are_blocks(pmdp: ParametricMDP, region: Product) -> bool:
 def _tightness(data: PolytopeData) -> float:
     """Relative gap between the bounds of a vertex table and the exact minima over its polytope.
 
-    A table is exact up to rounding if its bases, found with loosened right sides, are vertices of the polytope itself.
-    Where degeneracy makes some miss it, the gap is of the order of the loosening.
+    A table is exact up to rounding if its bases, found with loosened right-hand sides, are vertices of the polytope.
+    If degeneracy makes some of them miss it, the gap is of the order of the loosening.
     """
     count, n = int(data.counts[0]), len(data.lower)
     if count == 0:
@@ -162,7 +162,7 @@ def _tightness(data: PolytopeData) -> float:
 
 
 def _compile(pmdp: ParametricMDP, region: Region, lower: np.ndarray, upper: np.ndarray) -> CompiledSet | None:
-    """The rows for compiled sweeps; None where the region has no kernel for them."""
+    """The rows for compiled sweeps; None if the region has no kernel for them."""
     kernel = region.kernel()
     if isinstance(region, ParameterRegion):
         return _compile_curved(pmdp, region, kernel, lower, upper)
@@ -187,7 +187,7 @@ def _compile(pmdp: ParametricMDP, region: Region, lower: np.ndarray, upper: np.n
 def _compile_curved(
     pmdp: ParametricMDP, region: ParameterRegion, kernel: RegionKernel | None, lower: np.ndarray, upper: np.ndarray
 ) -> CompiledSet:
-    """Rows over a region of parameters; bounds per expression where there are very many parameters."""
+    """Rows over a region of parameters; bounds per expression if there are very many parameters."""
     if kernel is None or not region.is_expanded:
         return compiled_set(INTERVAL, lower, upper)
     forms, frame = region.forms, region.frame
@@ -207,7 +207,7 @@ def _compile_curved(
 
 
 def _corners(region: ParameterRegion, is_wide: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Bernstein coefficients over the region's box (F, n), and their rounding (F,); none where they would not help."""
+    """Bernstein coefficients over the region's box (F, n), and their rounding (F,); empty if they would not help."""
     table = region.table
     if not is_wide or not fits(table.monomials, MOST_CORNERS):
         return np.zeros((len(table), 0)), np.zeros(len(table))
@@ -233,13 +233,13 @@ def _in_coordinates(
 def _hull_tells_more(
     pmdp: ParametricMDP, region: Region, ellipsoid: EllipsoidData | None, embedding: np.ndarray | None
 ) -> bool:
-    """Whether the hull knows more than the polytope: through an ellipsoid in x, other members, the parameters' box."""
+    """Whether the hull is tighter than the polytope: through an ellipsoid in x, other members, the parameters' box."""
     members = len(region.members) if isinstance(region, Intersection) else 1
     partial = members > 1 + (ellipsoid is not None) or beyond_mccormick(region, pmdp)
     return (partial and ellipsoid is None) or (embedding is not None and ellipsoid is not None)
 
 
 def _around(polytope: PolytopeData) -> EllipsoidData:
-    """An ellipsoid around a polytope's own box: it says nothing new, but makes the kind BEST, which asks the hull."""
+    """An ellipsoid around a polytope's own box: no new constraint, but it makes the kind BEST, which uses the hull."""
     half = (polytope.upper - polytope.lower) / 2
     return EllipsoidData((polytope.lower + polytope.upper) / 2, np.diag(half), 1.001 * np.sqrt(len(half)))

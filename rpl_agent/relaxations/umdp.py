@@ -1,11 +1,11 @@
-"""Uncertain MDPs, and the parametric ones that correspond to them (Appendix B of the paper).
+"""Uncertain MDPs, and the corresponding parametric MDPs (Appendix B of the paper).
 
-An uncertain MDP is a skeleton with a polytope of transition probabilities p (T,): bounds of every entry and rows
-A p <= b. If no row of A touches two state-action pairs the set is (s, a)-rectangular; otherwise it is coupled.
+An uncertain MDP is a skeleton with a polytope of transition probabilities p (T,): bounds on every entry and rows
+A p <= b. If no row of A involves two state-action pairs the set is (s, a)-rectangular; otherwise it is coupled.
 
 To a parametric MDP: every transition but the last of its row becomes a parameter, the last is 1 minus their sum, and
-the admissible parameters form a `Product` with one block per group of coupled rows. The pair then goes through the same
-code as any model: `Rectangular(pmdp, region)`, `expression_wise(region, pmdp)` and so on.
+the admissible parameters form a `Product` with one block per group of coupled rows. The pair is then used like any
+other model: `Rectangular(pmdp, region)`, `expression_wise(region, pmdp)` and so on.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class UncertainMDP:
     ----------
     state_ptr, action, row_ptr, successor : as in ParametricMDP
     lower, upper : (T,) float64
-        Bounds of every probability.
+        Bounds on every probability.
     A : (m, T) sparse array
     b : (m,) float64
         Further rows A p <= b.
@@ -63,7 +63,7 @@ class UncertainMDP:
 
     @classmethod
     def from_intervals(cls, pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> UncertainMDP:
-        """The interval MDP of a model with bounds (F,) per expression, for example of a certificate's relaxation."""
+        """The interval MDP of a model with bounds (F,) per expression, for example from a certificate's relaxation."""
         return cls(
             pmdp.state_ptr, pmdp.action, pmdp.row_ptr, pmdp.successor, np.asarray(lower)[pmdp.expression],
             np.asarray(upper)[pmdp.expression], initial_state=pmdp.initial_state, labels=pmdp.labels,
@@ -79,8 +79,8 @@ class UncertainMDP:
 
         Parameters
         ----------
-        lower, upper : A matrices (S, S), dense or sparse, or an array (A, S, S); one matrix (S, S) is a chain. What has
-            an upper bound of 0 is no transition; an action whose row is 0 is not enabled in that state.
+        lower, upper : A matrices (S, S), dense or sparse, or an array (A, S, S); one matrix (S, S) is a chain. An entry
+            with an upper bound of 0 is not a transition; an action whose row is 0 is not enabled in that state.
         labels : name -> states, as numbers or as a mask (S,).
         rewards : name -> (S,) rewards of states, or (S, A) of states and actions.
         """
@@ -108,11 +108,11 @@ class UncertainMDP:
         )  # fmt: skip
 
     def relaxation(self) -> Intervals | Rectangular:
-        """What nature may do, for `solve`: exact in every row; coupling between rows is dropped (a superset)."""
+        """Nature's choices, for `solve`: exact in every row; coupling between rows is dropped (a superset)."""
         pmdp, region = self._parametric
         if len(self.b):
             return Rectangular(pmdp, region)
-        lower, upper = pmdp.table.constant.copy(), pmdp.table.constant.copy()  # of rows with one successor
+        lower, upper = pmdp.table.constant.copy(), pmdp.table.constant.copy()  # rows with one successor
         free = ~pmdp.table.is_constant[pmdp.expression]
         lower[pmdp.expression[free]], upper[pmdp.expression[free]] = self.lower[free], self.upper[free]
         return Intervals(pmdp, lower, upper, name="uncertain MDP")
@@ -158,7 +158,7 @@ class UncertainMDP:
 
     @property
     def is_rectangular(self) -> bool:
-        """Whether every constraint concerns one state-action pair only."""
+        """Whether every constraint involves one state-action pair only."""
         return bool((np.diff(_touched_rows(self).indptr) <= 1).all())
 
     def contains(self, p: np.ndarray, tol: float = 1e-9) -> bool:
@@ -169,7 +169,7 @@ class UncertainMDP:
 
 
 def _touched_rows(umdp: UncertainMDP) -> scipy.sparse.csr_array:
-    """(m, R) which rows of the model each constraint touches."""
+    """(m, R) which rows of the model each constraint involves."""
     size = len(umdp.successor)
     member = scipy.sparse.csr_array(
         (np.ones(size), (np.arange(size), umdp.row_of)), shape=(size, len(umdp.row_ptr) - 1)
@@ -196,7 +196,7 @@ def to_pmdp(umdp: UncertainMDP) -> tuple[ParametricMDP, Product]:
     last = umdp.row_ptr[1:] - 1
     is_parameter = np.ones(size, bool)
     is_parameter[last] = False
-    # Rows that a constraint couples must be neighbours in the order of the parameters.
+    # Rows coupled by a constraint must be adjacent in the order of the parameters.
     touched = _touched_rows(umdp)
     _, group = (
         scipy.sparse.csgraph.connected_components(touched.T @ touched, directed=False)
@@ -271,7 +271,7 @@ def _skeleton(umdp: UncertainMDP, transitions: np.ndarray) -> ParametricMDP:
 def _block(
     umdp: UncertainMDP, transitions: np.ndarray, members: list, constraints: np.ndarray, column: np.ndarray
 ) -> Polytope:
-    """The polytope of one group of rows over its parameters: bounds of the last probabilities and coupling rows."""
+    """The polytope of one group of rows over its parameters: bounds on the last probabilities and coupling rows."""
     n = len(transitions)
     A, b = [], []
     last = {int(umdp.row_ptr[r + 1] - 1): r for r in members}
@@ -307,12 +307,12 @@ def _matrices(bounds: Any, what: str) -> list[scipy.sparse.csr_array]:
 
 
 def _mask(at: Any, size: int, name: str) -> np.ndarray:
-    """(S,) bool from a mask or from numbers of states."""
+    """(S,) bool from a mask or from state numbers."""
     given = np.atleast_1d(np.asarray(at))
     if given.dtype == bool and given.shape == (size,):
         return given
     if given.dtype == bool or ((given < 0) | (given >= size)).any():
-        raise ModelError(f"the label {name!r} must be {size} booleans, or numbers of states")
+        raise ModelError(f"the label {name!r} must be {size} booleans, or state numbers")
     return np.isin(np.arange(size), given)
 
 
@@ -321,7 +321,7 @@ def _reward(given: Any, size: int, number: int, rows: np.ndarray, name: str) -> 
     if values.shape == (size,):
         return Reward(values, np.zeros(len(rows)))
     if values.shape != (size, number):
-        raise ModelError(f"the reward {name!r} has shape {values.shape}; ({size},) or ({size}, {number}) is needed")
+        raise ModelError(f"the reward {name!r} has shape {values.shape}, not ({size},) or ({size}, {number})")
     return Reward(np.zeros(size), values.reshape(-1)[rows])
 
 
@@ -329,5 +329,5 @@ def _known_rewards(pmdp: ParametricMDP) -> Mapping[str, Reward]:
     """The rewards of a model, which must be numbers."""
     for name, reward in pmdp.rewards.items():
         if not reward.is_known:
-            raise ModelError(f"the reward {name!r} depends on the parameters: an uncertain MDP has numbers only")
+            raise ModelError(f"the reward {name!r} depends on the parameters; an uncertain MDP needs numbers")
     return pmdp.rewards
