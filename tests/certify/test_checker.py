@@ -31,17 +31,18 @@ from rpl_agent.schema import jsonable
 from rpl_agent.solver import solve, solve_at
 from rpl_agent.verify import verify, with_proof
 from tests.certify.mutations import mutated, sharpest
+from tests.small_worlds import SIZES
 
 WORLDS = {
     "rpl/Betting-25-v0": 200, "rpl/MarsRover-10x10-v0": 300, "rpl/Glider-11x9-v0": 300, "rpl/Aircraft-20x10-v0": 1000,
     "rpl/Engagement-50-v0": 500, "rpl/ParallelBetting-5-v0": 500,
 }  # fmt: skip
-#: The smaller half; the others are for the night.
-SMALL = ("rpl/Glider-11x9-v0", "rpl/Engagement-50-v0")
+#: By day all of them at their small sizes.
+SMALL = {f"rpl/{name}-v0": dict(size) for name, size in SIZES.items()}
 
 
-def of_world(name: str, episodes: int, **options):
-    world = rpl_envs.benchmark(name)
+def of_world(name: str, episodes: int, size: dict[str, int] | None = None, **options):
+    world = rpl_envs.benchmark(name, **(size or {}))
     theta = np.asarray(world.theta)
     counts = uniform_counts(world.pmdp, world.objective, theta, episodes, world.max_episode_steps, 1)
     certificate = certify(world.pmdp, counts, world.objective, Config(**options))
@@ -57,7 +58,7 @@ def optimum(pmdp, theta: np.ndarray, certificate: Certificate) -> tuple[float, f
 
 @pytest.fixture(scope="module")
 def glider():
-    return of_world("rpl/Glider-11x9-v0", 1000)
+    return of_world("rpl/Glider-11x9-v0", 300, SMALL["rpl/Glider-11x9-v0"])
 
 
 # ---------------------------------------------------------------------- numbers
@@ -96,9 +97,10 @@ def test_positive_definite_matrices():
 
 
 # ---------------------------------------------------------------------- certificates pass
-@pytest.mark.parametrize("name", [n if n in SMALL else pytest.param(n, marks=pytest.mark.nightly) for n in WORLDS])
-def test_worlds_are_proved(name):
-    pmdp, theta, certificate, proof = of_world(name, WORLDS[name])
+@pytest.mark.parametrize("small", [True, pytest.param(False, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("name", WORLDS)
+def test_worlds_are_proved(name, small):
+    pmdp, theta, certificate, proof = of_world(name, WORLDS[name], SMALL[name] if small else None)
     found = checker.check(json.loads(json.dumps(proof)))
     value = true_value(pmdp, certificate.objective, certificate.policy, theta)
     assert found["lower"] - 1e-6 <= value <= found["upper"] + 1e-6

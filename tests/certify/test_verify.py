@@ -25,6 +25,7 @@ from rpl_agent.relaxations.interval import Point
 from rpl_agent.solver import solve
 from rpl_agent.solver.solution import Solution
 from rpl_agent.verify import data_from_json, data_to_json, verify
+from tests.small_worlds import make_worlds_small
 
 ID = "rpl/Betting-25-v0"
 
@@ -103,7 +104,8 @@ def test_data_in_a_file_are_the_data(world, counts):
             data_from_json(world.pmdp, {**data_to_json(counts), **bad})
 
 
-def test_rpl_certify_verify(tmp_path, capsys):
+def test_rpl_certify_verify(tmp_path, capsys, monkeypatch):
+    make_worlds_small(monkeypatch)
     path = tmp_path / "c.json"
     assert main(["certify", ID, "--episodes", "200", "--output", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["checked"] is True

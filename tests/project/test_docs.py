@@ -10,15 +10,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
-import gymnasium as gym
 import pytest
 
 from rpl_agent.agent.loop import PROVED
 from rpl_agent.cli import main
-from rpl_envs.benchmark import INSTANCES
+from tests.small_worlds import make_worlds_small
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -27,13 +25,6 @@ BLOCK = re.compile(
 )
 EPISODES = re.compile(r"(?P<what>budget=|--budget |--episodes |episodes=)(?P<number>\d[\d_]*)\b")
 GAP = re.compile(r"(?P<what>\bgap=|--gap )(?P<number>[\d.]+)")
-#: what the worlds of the paper are by day, under their own ids
-SIZES = {
-    "Aircraft-20x10": {"X": 6, "Y": 4},
-    "Betting-25": {"n": 4},
-    "MarsRover-10x10": {"X": 5, "Y": 5},
-    "ParallelBetting-5": {"n": 2},
-}
 LINK = re.compile(r"\]\((?!https?:|mailto:)([\w./-]+)(?:#[\w-]*)?\)")
 
 
@@ -49,14 +40,6 @@ def shortened(body: str) -> str:
         return f"{match['what']}{max(min(number, 10), number // 10)}"
 
     return GAP.sub(lambda match: f"{match['what']}{3 * float(match['number'])}", EPISODES.sub(fewer, body))
-
-
-def make_worlds_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, size in SIZES.items():
-        instance = replace(INSTANCES[name], size=size, counts=None, value=None)
-        monkeypatch.setitem(INSTANCES, name, instance)
-        for key, value in size.items():
-            monkeypatch.setitem(gym.registry[instance.id].kwargs, key, value)
 
 
 @pytest.mark.parametrize("as_written", [False, pytest.param(True, marks=pytest.mark.nightly)])
