@@ -1,4 +1,4 @@
-"""What is known: polynomials, the table Λ, parametric MDPs, objectives, policies, the simulator."""
+"""The known structure: polynomials, the table Λ, parametric MDPs, objectives, policies, the simulator."""
 
 from rpl_agent.model.algebra.ranges import range_on_box
 from rpl_agent.model.building.array_builder import Block, build_vectorized

@@ -1,4 +1,4 @@
-"""`cached_on`: facts that are computed once for as long as what they are about lives."""
+"""`cached_on`: derived facts, computed once per object and kept as long as it lives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _facts: dict[int, tuple[weakref.ref[Any], dict[str, Any]]] = {}
 
 
 def cached_on(model: Model, name: str, make: Callable[[Model], Fact]) -> Fact:
-    """make(model), computed once for a model, a table of expressions or whatever else is frozen."""
+    """make(model), computed once for a model, an expression table or any other frozen object."""
     key = id(model)
     entry = _facts.get(key)
     if entry is None or entry[0]() is not model:
@@ -26,5 +26,5 @@ def cached_on(model: Model, name: str, make: Callable[[Model], Fact]) -> Fact:
 
 
 def _forget(facts: dict[int, Any], key: int, _: weakref.ref[Any]) -> None:
-    """Takes the facts as an argument: it may run while the interpreter ends, when globals are gone."""
+    """Takes the facts as an argument, because globals may be gone at interpreter shutdown."""
     facts.pop(key, None)

@@ -1,4 +1,4 @@
-"""Compressed rows (CSR): the entries of some rows, the best row of every state, what can be reached."""
+"""Compressed rows (CSR): the entries of some rows, the best row of every state, reachability."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import scipy
 
 
 def gather(ptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(places (n,), own (k + 1,)): where the entries of rows (k,) stand, row after row, and where each row's begin.
+    """(places (n,), own (k + 1,)): positions of the entries of rows (k,), row after row, and where each row begins.
 
-    Entries of row i stand at ptr[i], …, ptr[i + 1] − 1; in the result at own[i], …, own[i + 1] − 1.
+    Entries of row i are at ptr[i], …, ptr[i + 1] − 1; in the result at own[i], …, own[i + 1] − 1.
     """
     first = ptr[rows]
     own = np.concatenate([[0], np.cumsum(ptr[rows + 1] - first)])
@@ -17,7 +17,7 @@ def gather(ptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def best_rows(q: np.ndarray, state_ptr: np.ndarray, row_state: np.ndarray) -> np.ndarray:
-    """(S,) the first row of every state with the largest of numbers q (R,); its first where NaN leaves none."""
+    """(S,) the first row of every state with the largest number q (R,); its first row if NaN leaves none."""
     best = np.maximum.reduceat(q, state_ptr[:-1])
     hit = np.flatnonzero(q == best[row_state])[::-1]
     rows = state_ptr[:-1].astype(np.int64)
@@ -26,8 +26,8 @@ def best_rows(q: np.ndarray, state_ptr: np.ndarray, row_state: np.ndarray) -> np
 
 
 def reached(tails: np.ndarray, heads: np.ndarray, starts: np.ndarray, nodes: int) -> np.ndarray:
-    """(nodes,) bool: which can be reached from the starts (k,) along edges from tails to heads (n,)."""
-    first, size = np.full(len(starts), nodes), nodes + 1  # one more node in front of all starts
+    """(nodes,) bool: nodes reachable from the starts (k,) along edges from tails to heads (n,)."""
+    first, size = np.full(len(starts), nodes), nodes + 1  # one more node before all starts
     edges = (np.concatenate([tails, first]), np.concatenate([heads, starts]))
     graph = scipy.sparse.csr_array((np.ones(len(edges[0]), dtype=np.int32), edges), shape=(size, size))
     found = np.zeros(size, dtype=bool)

@@ -1,4 +1,4 @@
-"""The domain D: where parameters may lie before any data. A polytope, not just a box."""
+"""The domain D: the possible parameters before any data. A polytope, not just a box."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Domain:
         return self._center.copy()
 
     @cached_property
-    def _center(self) -> np.ndarray:  # one LP per domain: every update of an online run asks for it
+    def _center(self) -> np.ndarray:  # one LP per domain: every update of an online run needs it
         if not len(self.b):  # a box: its middle is such a centre
             return 0.5 * (self.lower + self.upper)
         A, b = self.constraints()
@@ -111,7 +111,7 @@ class Domain:
         return found[:-1]
 
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """(n, d) points of D: rejection from the box, hit-and-run where that is hopeless."""
+        """(n, d) points of D: rejection from the box, hit-and-run if that is hopeless."""
         points: list[np.ndarray] = []
         for _ in range(50):
             proposal = rng.uniform(self.lower, self.upper, size=(4 * n, self.dimension))

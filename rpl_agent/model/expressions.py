@@ -41,7 +41,7 @@ class Reduction:
     pivots: tuple[int, ...]  # columns among the M-1 non-constant monomials
     weights: np.ndarray  # (F, r), C order; sparse for models with many monomials
     is_identity: bool  # affine and full rank: x = θ in the order of the parameters
-    exponents: np.ndarray  # (M-1, d); sparse where the monomials are the parameters themselves
+    exponents: np.ndarray  # (M-1, d); sparse if the monomials are the parameters themselves
 
     @property
     def rank(self) -> int:
@@ -70,7 +70,7 @@ class ExpressionTable:
 
         Parameters
         ----------
-        monomials : (M, d) exponents, row 0 all zero. None: the constant and the parameters in their order, each of
+        monomials : (M, d) exponents, row 0 all zero. None for the constant and the parameters in order, each of
             them used, which needs no array of size d²: thousands of parameters fit.
         numerators : (indptr, indices, data) of exact integers (data int64, or object for huge ones).
         denominators : M positive integers.
@@ -89,7 +89,7 @@ class ExpressionTable:
 
     @cached_property
     def monomials(self) -> np.ndarray:
-        """(M, d) exponents; made on demand where the monomials are the parameters themselves."""
+        """(M, d) exponents; built on demand if the monomials are the parameters themselves."""
         return np.eye(self.num_parameters + 1, self.num_parameters, k=-1, dtype=np.int32)
 
     @property
@@ -110,7 +110,7 @@ class ExpressionTable:
                 raise ModelError(f"expression {polynomial} uses unknown parameters: {listed(sorted(unknown))}")
             for monomial in polynomial.terms:
                 seen.setdefault(monomial, len(seen))
-        # linear monomials in parameter order first, then by degree: the reduction then prefers θ itself
+        # linear monomials in parameter order first, then by degree, so that the reduction prefers θ itself
         position = {name: i for i, name in enumerate(parameters)}
         ordered = sorted(seen, key=lambda m: (sum(p for _, p in m), [(position[name], -p) for name, p in m]))
         index = {m: i for i, m in enumerate(ordered)}
@@ -243,7 +243,7 @@ class ExpressionTable:
 
     @cached_property
     def constant_bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """(F,), (F,) the nearest floats on either side of every expression that uses no parameter; else `constant`.
+        """(F,), (F,) the nearest floats on either side of every constant expression; else `constant`.
 
         1 - 1e-20 is less than 1: as a float it would be 1, and the rest of its row would seem impossible.
         """
@@ -270,7 +270,7 @@ class ExpressionTable:
         return values[0] if theta.ndim == 1 else values
 
     def accurate(self, theta: np.ndarray) -> np.ndarray:
-        """All of Λ at one θ (d,); in exact arithmetic where monomials cancel, as in binomials of many trials."""
+        """All of Λ at one θ (d,); in exact arithmetic if monomials cancel, as in binomials of many trials."""
         values = self.evaluate(theta)
         if self.degree > CANCELLING:
             sizes = abs(self.coefficients) @ np.abs(self.monomial_values(theta))[0]
@@ -289,7 +289,7 @@ class ExpressionTable:
         return low, high
 
     def polynomial(self, f: int) -> Polynomial:
-        """Expression f as an exact polynomial, for people."""
+        """Expression f as an exact polynomial, for display."""
         terms = {}
         for k in range(self.indptr[f], self.indptr[f + 1]):
             i = self.indices[k]
@@ -297,7 +297,7 @@ class ExpressionTable:
         return Polynomial(terms)
 
     def stored_parts(self) -> dict[str, Any]:
-        """What the constructor takes, for files; numerators that do not fit 64 bits are a list."""
+        """The constructor's arguments, for files; numerators beyond 64 bits are a list."""
         large = self.data.dtype == object
         return {
             "parameters": self.parameters, "monomials": None if self.is_plain else self.monomials,
@@ -313,7 +313,7 @@ class ExpressionTable:
 
     @cached_property
     def complement(self) -> np.ndarray:
-        """(F,) int32 id of 1 − f where Λ holds it, else −1."""
+        """(F,) int32 id of 1 − f if Λ has it, else −1."""
         index = {self._key(f): f for f in range(self.num_expressions)}
         result = np.full(self.num_expressions, -1, dtype=np.int32)
         one = self.denominators[0]
@@ -330,7 +330,7 @@ class ExpressionTable:
     # ------------------------------------------------------------------ identifiable coordinates
     @cached_property
     def reduction(self) -> Reduction:
-        """Reduced coordinates (method: reduce first); decided in exact arithmetic."""
+        """Reduced coordinates, determined in exact arithmetic."""
         if self.is_plain:
             columns = self.num_parameters
             weights = scipy.sparse.csr_array(self.coefficients[:, 1:])
@@ -338,8 +338,8 @@ class ExpressionTable:
                              scipy.sparse.eye_array(columns, format="csr"))  # fmt: skip
         exponents = self.monomials[1:]
         if len(exponents) > DENSE_COLUMNS:
-            # Untied models: every used monomial is a coordinate of its own. Not minimal if columns are
-            # dependent, but always exact: reduction is an optimisation.
+            # Untied models: every used monomial is its own coordinate. Not minimal if columns are
+            # dependent, but always exact: the reduction is an optimisation.
             used = np.unique(self.indices[self.indices > 0]) - 1
             pivots = tuple(used.tolist())
             matrix = scipy.sparse.eye_array(len(exponents), format="csr")[used]
@@ -400,8 +400,8 @@ def _monomial_values(exponents: np.ndarray, theta: np.ndarray) -> np.ndarray:
 def _rational_row_echelon(table: ExpressionTable) -> tuple[list[list[Fraction]], list[int]]:
     """RREF of the non-constant coefficients: exact, and cheap because rank is found on few rows.
 
-    Rows are inserted one at a time into an echelon basis; a row already in the span is recognised by
-    exact integer products with a null-space basis, vectorised, so each pass either ends or adds a row.
+    Rows are inserted one at a time into an echelon basis; exact, vectorised integer products with a
+    null-space basis detect rows that are already in the span, so each pass either ends or adds a row.
     """
     columns = table.num_monomials - 1
     dense = np.zeros((table.num_expressions, columns), dtype=object)

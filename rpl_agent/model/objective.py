@@ -1,4 +1,4 @@
-"""What the agent wants: the property of the paper's Sec. 2.1, small and serialisable.
+"""The agent's goal: the property of the paper's Sec. 2.1, small and serialisable.
 
 Semantics
 ---------
@@ -6,13 +6,13 @@ REACH   the probability of reaching ``target`` without visiting ``avoid`` before
         are not targets have value 0).
 REWARD  expected accumulated reward until ``target``. The reward of a state-action pair is paid on
         leaving the state; targets pay nothing. Undiscounted rewards must be ≥ 0.
-        What a play that never reaches the target is worth is said by ``unreached``:
+        ``unreached`` is the value of a play that never reaches the target:
         INFINITE    infinity, whatever it pays: the meaning of PRISM's ``R=? [F target]``, for both senses;
-        ACCUMULATE  what it pays, to the end of time: PRISM-games' ``R=? [Fc target]``, and without a target the
+        ACCUMULATE  the total of what it pays: PRISM-games' ``R=? [Fc target]``, and without a target the
                     total reward ``R=? [C]``.
-        Where nothing is said, a cost (MIN) is INFINITE and a reward (MAX) is ACCUMULATE. The two differ only where
+        By default a cost (MIN) is INFINITE and a reward (MAX) is ACCUMULATE. The two differ only if
         the target can be missed.
-INSTANT expected reward of the state in which the play is after exactly ``horizon`` steps (state rewards only).
+INSTANT expected reward of the state after exactly ``horizon`` steps (state rewards only).
 ``discount`` < 1 makes rewards discounted (any sign, target optional); ``horizon`` k counts k steps, 0 included.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Sense(Enum):
-    """What the agent wants of the value.
+    """The direction in which the agent optimises the value.
 
     >>> Sense.MAX.opposite
     <Sense.MIN: 'min'>
@@ -60,7 +60,7 @@ class Nature(Enum):
     COOPERATIVE = "cooperative"
 
     def direction(self, sense: Sense) -> Sense:
-        """Which way nature pulls the value, given what the agent wants."""
+        """The direction in which nature moves the value, given the agent's."""
         return sense if self is Nature.COOPERATIVE else sense.opposite
 
 
@@ -71,7 +71,7 @@ class Kind(Enum):
 
 
 class Unreached(Enum):
-    """What a play that never reaches the target of a reward objective is worth."""
+    """The value of a play that never reaches the target of a reward objective."""
 
     INFINITE = "infinite"
     ACCUMULATE = "accumulate"
@@ -110,16 +110,16 @@ class Objective:
         if self.kind is not Kind.REACH and self.avoid is not None:
             raise ModelError("a reward objective takes no avoid label")
         if self.kind is Kind.INSTANT and (self.horizon is None or self.target is not None or self.discount != 1.0):
-            raise ModelError("the reward of an instant needs a number of steps, and neither target nor discount")
+            raise ModelError("an instantaneous reward needs a number of steps, and neither target nor discount")
         if self.unreached is not None and (self.kind is not Kind.REWARD or self.discount != 1.0):
-            raise ModelError("only an undiscounted reward objective says what unreached targets are worth")
+            raise ModelError("only an undiscounted reward objective has a value for unreached targets")
         free = self.unreached is not Unreached.ACCUMULATE
         if self.target is None and self.discount == 1.0 and self.horizon is None and free:
             raise ModelError("an undiscounted reward without horizon needs a target label")
 
     @classmethod
     def parse(cls, text: str) -> Objective:
-        """From plain words; labels and rewards are called as in the model. For example
+        """Parse plain English, with the labels and rewards of the model. For example
 
         maximise probability of goal avoiding hole within 100 steps
         minimise cost until done
@@ -157,14 +157,14 @@ class Objective:
 
     @property
     def is_open_ended(self) -> bool:
-        """Whether rewards are neither discounted nor counted for a number of steps: then they are ≥ 0."""
+        """Whether rewards are neither discounted nor limited to a number of steps; then they are ≥ 0."""
         return self.kind is Kind.REWARD and self.discount == 1.0 and self.horizon is None
 
     def with_reward_error(self, lower: float, upper: float, error: float) -> tuple[float, float]:
-        """Bounds of a value for rewards that differ from the model's.
+        """Bounds on a value for rewards that differ from the model's.
 
-        ``error`` is a share of each reward where values are open-ended (all rewards are ≥ 0, so values differ by the
-        same share), and an amount per step otherwise, of which discount or horizon bound the sum.
+        ``error`` is a share of each reward if values are open-ended (all rewards are ≥ 0, so values differ by the
+        same share), and otherwise an amount per step, whose sum is bounded by discount or horizon.
         """
         if error == 0.0 or self.kind is not Kind.REWARD:
             return lower, upper
@@ -176,7 +176,7 @@ class Objective:
 
     @property
     def must_reach(self) -> bool:
-        """Whether a play that never reaches the target is worth infinity."""
+        """Whether a play that never reaches the target has infinite value."""
         if self.kind is not Kind.REWARD or self.discount < 1.0 or self.horizon is not None or self.target is None:
             return False
         return self.unreached is Unreached.INFINITE or (self.unreached is None and self.sense is Sense.MIN)
@@ -194,7 +194,7 @@ class Objective:
         return cls(Kind.REWARD, sense, target, reward_name=name, discount=discount)
 
     def describe(self) -> str:
-        """PRISM's way of writing it, with the discount beside it."""
+        """The objective in PRISM's notation, with the discount."""
         bound = f"<={self.horizon}" if self.horizon is not None else ""
         if self.kind is Kind.REACH:
             path = f'F{bound} "{self.target}"' if self.avoid is None else f'!"{self.avoid}" U{bound} "{self.target}"'
@@ -209,11 +209,11 @@ class Objective:
         return f'R{{"{self.reward_name}"}}{self.sense.value}=? [ {path} ]{suffix}'
 
     def resolve(self, pmdp: ParametricMDP) -> Task:
-        """The objective as arrays over a model; errors here come before any iteration."""
+        """The objective as arrays over a model; raises errors before any iteration."""
         target = self._mask(pmdp, self.target, "target")
         avoid = self._mask(pmdp, self.avoid, "avoid") & ~target
         if self.target is not None and not target.any():
-            # so the value is 0, or infinite where the target must be reached: often a misspelt formula
+            # so the value is 0, or infinite if the target must be reached: often a misspelt formula
             warnings.warn(f"the target label {self.target!r} holds in no state", RPLWarning, stacklevel=2)
         timed = self._timed(pmdp)
         if self.kind is Kind.REACH:
@@ -234,7 +234,7 @@ class Objective:
             row = int(np.flatnonzero(reward < 0)[0])
             raise ModelError(
                 f"reward {self.reward_name!r} is negative ({reward[row]}) at {pmdp.row_name(row)}: a total of gains "
-                "and costs needs an end that is certain. Give a horizon (Objective.total(…, horizon=N); of an agent "
+                "and costs needs a certain end. Give a horizon (Objective.total(…, horizon=N); for an agent "
                 "horizon='env', the time limit of its environment), a discount (Objective.discounted), or costs ≥ 0 "
                 "(Objective.cost)"
             )
@@ -242,30 +242,30 @@ class Objective:
         return Task(timed, target, avoid, scaled, rounding=rounding)
 
     def _resolve_unknown(self, pmdp: ParametricMDP) -> Task:
-        """With a reward that depends on the parameters: the most that it can be, the least where that is nothing.
+        """With a reward that depends on the parameters: the most that it can be, or the least if that is 0.
 
-        So what is paid at all shows; which end a solver takes is decided by nature (`Problem.of`).
+        So every payment is visible; the solver's nature chooses between the two (`Problem.of`).
         """
         low, high = (self.resolve(pmdp.with_reward_end(self.reward_name, None, end)) for end in (False, True))
         return replace(high, reward=np.where(high.reward != 0.0, high.reward, low.reward), depends_on_parameters=True)
 
     def _timed(self, pmdp: ParametricMDP) -> Objective:
-        """The objective in the solver's time, in which silent states take a step (see `ParametricMDP.solver_step`)."""
+        """The objective in solver time, in which silent states take a step (see `ParametricMDP.solver_step`)."""
         horizon, discount = self.horizon, self.discount
         if horizon is not None:
             horizon = pmdp.solver_step(horizon)
         if discount < 1.0 and pmdp.solver_steps_per_step > 1:
-            # not rounded to 1, where a discounted objective would turn into a total
+            # not rounded to 1, which would turn a discounted objective into a total
             discount = min(discount ** (1.0 / pmdp.solver_steps_per_step), math.nextafter(1.0, 0.0))
         return replace(self, horizon=horizon, discount=discount)
 
     def _scaled(self, pmdp: ParametricMDP, reward: np.ndarray, discount: float) -> tuple[np.ndarray, float]:
-        """Rewards (R,) for a solver that discounts every step of its own, and what that may be off at the start.
+        """Rewards (R,) for a solver that discounts each of its own steps, and the resulting error at the start.
 
         A step t of an episode counts γ^t. The solver takes it as its step m(t) = b + n t (`ParametricMDP.solver_step`),
-        where b is 1 with a random start, and multiplies with g^m(t), the silent state behind it with one g more: so
-        rewards are divided by g^b and g^(b + 1). Rounded are these quotients, and g^n is not quite γ. With rewards of
-        at most r per step the values are off by at most 2^-50 r / (1 − γ) and |γ − g^n| r / (1 − γ)², because
+        where b is 1 with a random start, and multiplies by g^m(t), and one more g for the silent state behind it: so
+        rewards are divided by g^b and g^(b + 1). These quotients are rounded, and g^n is not exactly γ. With rewards of
+        at most r per step the error of values is at most 2^-50 r / (1 − γ) and |γ − g^n| r / (1 − γ)², because
         |γ^t − g^(n t)| ≤ t γ^(t−1) |γ − g^n| for the larger of the two factors.
         """
         late = int(pmdp.has_random_start) + pmdp.is_silent[pmdp.row_state]
@@ -289,9 +289,9 @@ class Objective:
 
 @dataclass(frozen=True)
 class Task:
-    """An objective resolved against a model, in the solver's time.
+    """An objective resolved against a model, in solver time.
 
-    Silent states take a step in the solver and none in an environment. So with a random start the horizon is one
+    Silent states take a step in the solver but none in an environment. So with a random start the horizon is one
     step longer here, with rewards r(s, a, s') it is doubled and the discount is a square root, and discounted rewards
     are scaled (see `ParametricMDP.solver_step` and `Objective._scaled`).
     """
@@ -300,19 +300,19 @@ class Task:
     target: np.ndarray  # (S,) bool
     avoid: np.ndarray  # (S,) bool, disjoint from target
     reward: np.ndarray  # (R,) float64, 0 on rows of target states
-    final: np.ndarray | None = None  # (S,) what a state is worth when no step is left, for INSTANT
-    rounding: float = 0.0  # how far values at the start may be off by the scaling of rewards
+    final: np.ndarray | None = None  # (S,) value of a state when no step is left, for INSTANT
+    rounding: float = 0.0  # error of values at the start from the scaling of rewards
     depends_on_parameters: bool = False  # whether ``reward`` is only the most that can be paid
 
     def paid(self, pmdp: ParametricMDP) -> np.ndarray:
-        """(R,) what an environment pays for each row: the rewards without their scaling."""
+        """(R,) what an environment pays for each row: the rewards without scaling."""
         discount = self.objective.discount
         late = int(pmdp.has_random_start) + pmdp.is_silent[pmdp.row_state]
         return self.reward if discount == 1.0 or not late.any() else self.reward * discount**late
 
     @property
     def decided(self) -> np.ndarray:
-        """(S,) states whose value is known: an episode may end there."""
+        """(S,) states with known value, where an episode may end."""
         return self.target | self.avoid
 
 
@@ -338,22 +338,22 @@ _FORMS = (
 
 
 def _read_words(text: str) -> tuple[str, dict[str, Any]]:
-    """(which maker of `Objective`, its arguments); an error shows the forms that are understood."""
+    """(which constructor of `Objective`, its arguments); errors show the accepted forms."""
     said = " ".join(text.strip().rstrip(".").split())
     found = _REACH.fullmatch(said)
     if found is not None:
         return "reach", _fields(found, ("target", "avoid"))
     found = _REWARD.fullmatch(said)
     if found is None:
-        raise ModelError(f"the objective {text!r} is not understood; say one of: {'; '.join(_FORMS)}")
+        raise ModelError(f"the objective {text!r} is not understood; use one of: {'; '.join(_FORMS)}")
     fields = {"name": found["reward"], **_fields(found, ("target",))}
     discounted = (found["kind"] or "").strip().lower() == "discounted"
     if discounted != (found["gamma"] is not None):
-        raise ModelError(f"the objective {text!r}: a discounted reward needs its gamma, and only that has one")
+        raise ModelError(f"the objective {text!r}: only a discounted reward has a gamma, and it needs one")
     if not discounted:
         return "reward", fields
     if fields.pop("horizon") is not None:
-        raise ModelError(f"the objective {text!r}: say either gamma or a number of steps")
+        raise ModelError(f"the objective {text!r}: give either gamma or a number of steps")
     try:
         return "discounted", {**fields, "discount": float(found["gamma"])}
     except ValueError:

@@ -1,12 +1,12 @@
 """`ParametricMDP`: the known structure, as frozen arrays; `MDP`: the same skeleton with numbers.
 
-Words: a *row* is an enabled state-action pair. Rows of state s are ``state_ptr[s]:state_ptr[s+1]``, sorted
+Terms: a *row* is an enabled state-action pair. Rows of state s are ``state_ptr[s]:state_ptr[s+1]``, sorted
 by action; transitions of row r are ``row_ptr[r]:row_ptr[r+1]``, sorted by successor. S states, R rows,
 T transitions, F = |Λ| expressions. Nothing per transition is a Python object: 10^7 transitions fit.
 
 A `Reward` that depends on θ is ``least + width · f``, where f is an expression with values in [0, 1] on the domain.
-Where f stands in the model's Λ too, the bounds that a relaxation gives of it are bounds of the reward. Nature picks,
-in every row by itself, the end that serves it: the true value of a policy lies between its values for both ends.
+If f is also in the model's Λ, a relaxation's bounds on it bound the reward. Nature picks,
+separately in every row, the end that serves it: the true value of a policy lies between its values for both ends.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from rpl_agent.model.states import NamedStates, StateIndex, named_states
 
 @dataclass(frozen=True)
 class Spread:
-    """How far n rewards may lie above the least that they can be.
+    """The range of n rewards above their least value.
 
     Attributes
     ----------
     table : the expressions f of this reward, over the parameters of the model.
-    expression : (n,) int32 id of f in ``table``, −1 where the reward is known.
-    linked : (n,) int32 id of f in the model's Λ, −1 where it does not stand there: then f is anything in [0, 1].
-    width : (n,) float64, 0 where the reward is known.
+    expression : (n,) int32 id of f in ``table``, −1 if the reward is known.
+    linked : (n,) int32 id of f in the model's Λ, −1 if it is not there: then f is anything in [0, 1].
+    width : (n,) float64, 0 if the reward is known.
     """
 
     table: ExpressionTable
@@ -45,12 +45,12 @@ class Spread:
     width: np.ndarray
 
     def at(self, theta: np.ndarray) -> np.ndarray:
-        """(n,) what comes on top of the least reward at parameters θ."""
+        """(n,) the amount above the least reward at parameters θ."""
         values = np.append(self.table.evaluate(theta), 0.0)  # −1 is the last
         return self.width * values[self.expression]
 
     def between(self, bounds: np.ndarray | None, otherwise: float) -> np.ndarray:
-        """(n,) the same for bounds (F,) of Λ; ``otherwise`` where there are none."""
+        """(n,) the same for bounds (F,) on Λ; ``otherwise`` where there are none."""
         if bounds is None:
             return self.width * otherwise
         return self.width * np.append(bounds, otherwise)[self.linked]  # −1 is the last
@@ -66,8 +66,8 @@ class Spread:
 class Reward:
     """Reward of a state (paid on leaving it, whatever the action) and of a state-action pair.
 
-    Where a reward depends on the parameters, ``state`` and ``row`` are the least that it can be, and the spreads say
-    what comes on top.
+    If a reward depends on the parameters, ``state`` and ``row`` are its least values, and the spreads give
+    the amount above.
     """
 
     state: np.ndarray  # (S,)
@@ -88,7 +88,7 @@ class Reward:
         return Reward(number(self.state, self.state_spread), number(self.row, self.row_spread))
 
     def end(self, bounds: tuple[np.ndarray, np.ndarray] | None, upward: bool) -> Reward:
-        """Numbers that no reward is above (upward) or below, for bounds (F,), (F,) of Λ; without, over the domain."""
+        """Upper (upward) or lower bounds on the rewards, for bounds (F,), (F,) on Λ; by default over the domain."""
 
         def number(least: np.ndarray, spread: Spread | None) -> np.ndarray:
             if spread is None:
@@ -100,7 +100,7 @@ class Reward:
         return Reward(number(self.state, self.state_spread), number(self.row, self.row_spread))
 
     def taken(self, states: np.ndarray, rows: np.ndarray) -> Reward:
-        """The rewards of some states and rows, in their order."""
+        """The rewards of some states and rows, in that order."""
         first, second = self.state_spread, self.row_spread
         return Reward(
             self.state[states], self.row[rows], first and first.taken(states), second and second.taken(rows)
@@ -112,7 +112,7 @@ class Reward:
         return replace(self, state_spread=first and first.unlinked(), row_spread=second and second.unlinked())
 
     def fingerprint(self) -> bytes:
-        """Everything that decides what it means."""
+        """Bytes that determine its meaning."""
         spreads = [s for s in (self.state_spread, self.row_spread) if s is not None]
         arrays = [self.state, self.row, *(a for s in spreads for a in (s.expression, s.linked, s.width))]
         texts = [repr((s.table.data.tolist(), s.table.indices.tolist(), s.table.denominators)) for s in spreads]
@@ -141,10 +141,10 @@ class ParametricMDP:
     action_names: tuple[str, ...] = ()
     variables: Mapping[str, np.ndarray] = field(default_factory=dict)  # name -> (S,) int
     name: str = "model"
-    state_values: Sequence[Hashable] | None = None  # (S,) the user's own; None: the variables, or numbers only
+    state_values: Sequence[Hashable] | None = None  # (S,) the user's own; None for the variables, or numbers only
     silent: np.ndarray | None = None  # (S,) bool, states that take no step and are never observed (see builder.py)
     actions_ordered: bool = True  # whether the order of action_names can be that of an environment's action space
-    own_actions: tuple[Hashable, ...] | None = None  # (A,) the user's own keys; None: the names themselves
+    own_actions: tuple[Hashable, ...] | None = None  # (A,) the user's own keys; None for the names themselves
 
     def __post_init__(self) -> None:
         for attribute, dtype in (
@@ -195,7 +195,7 @@ class ParametricMDP:
 
     @property
     def action_keys(self) -> tuple[Hashable, ...]:
-        """The actions as the user wrote them; `action_names` are their names for people and files."""
+        """The actions as the user wrote them; `action_names` are their names for messages and files."""
         return self.action_names if self.own_actions is None else self.own_actions
 
     # ------------------------------------------------------------------ derived arrays
@@ -210,7 +210,7 @@ class ParametricMDP:
         return np.repeat(np.arange(self.num_rows, dtype=np.int32), np.diff(self.row_ptr))
 
     def row_reward(self, name: str) -> np.ndarray:
-        """(R,) reward paid when row r is taken; the least, where parameters decide it."""
+        """(R,) reward paid when row r is taken; the least if it depends on parameters."""
         reward = self.rewards[name]
         return reward.state[self.row_state] + reward.row
 
@@ -239,7 +239,7 @@ class ParametricMDP:
 
     @property
     def has_random_start(self) -> bool:
-        """Whether the initial state is a silent one whose only row draws the first state that is seen."""
+        """Whether the initial state is a silent one whose only row draws the first visible state."""
         return bool(self.is_silent[self.initial_state])
 
     @cached_property
@@ -249,7 +249,7 @@ class ParametricMDP:
 
     @property
     def solver_steps_per_step(self) -> int:
-        """Steps of the solver for one step of an environment: two where every transition passes a silent state."""
+        """Solver steps for one step of an environment: two if every transition passes a silent state."""
         return 1 + int(self.has_payments)
 
     def solver_step(self, step: int) -> int:
@@ -258,34 +258,34 @@ class ParametricMDP:
 
     @cached_property
     def visible_successor(self) -> np.ndarray:
-        """(T,) int32 the state that is seen after each transition: behind a silent state on the way."""
+        """(T,) int32 the visible state after each transition, behind a silent state if there is one."""
         first = self.successor[self.row_ptr[self.state_ptr[:-1]]]  # of each state; silent ones have no other
         visible = np.where(self.is_silent[self.successor], first[self.successor], self.successor)
-        visible.setflags(write=False)  # like the other arrays, so that kernels need no second signature
+        visible.setflags(write=False)  # read-only like the other arrays
         return visible
 
     @cached_property
     def ambiguous_without_reward(self) -> np.ndarray:
-        """(T,) bool, transitions whose row leads to the same state on another way too, which pays differently."""
+        """(T,) bool, transitions whose row also leads to the same state in another way, which pays differently."""
         pairs = self.transition_row.astype(np.int64) * self.num_states + self.visible_successor
         _, which, ways = np.unique(pairs, return_inverse=True, return_counts=True)
         return ways[which] > 1
 
     def on_transitions(self, reward: np.ndarray) -> np.ndarray:
-        """(T,) what each transition pays, from rewards (R,) of rows: a silent state on the way adds its own."""
+        """(T,) what each transition pays, from rewards (R,) of rows; a silent state on the way adds its own."""
         between = np.where(self.is_silent[self.successor], reward[self.state_ptr[self.successor]], 0.0)
         return reward[self.transition_row] + between
 
     # ------------------------------------------------------------------ names
     @cached_property
     def states(self) -> NamedStates | None:
-        """The values of the states; None where they are numbers only."""
+        """The values of the states; None if they are numbers only."""
         return named_states(self.state_values, self.variables, tuple(self.variables))
 
     def state_index(self, value: Any) -> int:
         """The number of the state with this value (see `rpl_agent.model.states` for what counts as equal).
 
-        A number is taken for an index only where the model has no state values, or as `StateIndex(number)`.
+        A number is an index only if the model has no state values, or as `StateIndex(number)`.
         """
         if isinstance(value, StateIndex) or self.states is None:
             index = int(value) if hasattr(value, "__index__") else -1
@@ -297,13 +297,13 @@ class ParametricMDP:
         return index
 
     def state_value(self, index: int) -> Any:
-        """The value of a state: what the builder was given, the tuple of its variables, or the number itself."""
+        """The value of a state: as given to the builder, the tuple of its variables, or the number itself."""
         if not 0 <= index < self.num_states:
             raise ModelError(f"there is no state {index}; {self.name} has {self.num_states}")
         return int(index) if self.states is None else self.states.value(int(index))
 
     def has_states_of(self, other: ParametricMDP) -> bool:
-        """Whether states, actions and transitions are the same, whatever labels and rewards say."""
+        """Whether states, actions and transitions are the same, regardless of labels and rewards."""
         if self is other:
             return True
         mine, theirs = self.states, other.states
@@ -369,7 +369,7 @@ class ParametricMDP:
 
     @cached_property
     def content_hash(self) -> str:
-        """Hash of everything that decides what data and policies mean for this model."""
+        """Hash of everything that determines the meaning of data and policies for this model."""
         digest = hashlib.sha256()
         table = self.table
         A: Any = self.domain.A
@@ -385,7 +385,7 @@ class ParametricMDP:
         if self.silent is not None:
             digest.update(self.is_silent.tobytes())
         if self.states is not None:
-            digest.update(self.states.fingerprint())  # they decide which state an observation is
+            digest.update(self.states.fingerprint())  # they determine the state of an observation
         for kind in (self.labels, self.rewards):
             for key in sorted(kind):
                 value = kind[key]

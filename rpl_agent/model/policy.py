@@ -37,7 +37,7 @@ class Policy:
         for name, kind, kinds in (("rows", np.int64, "iu"), ("weights", np.float64, "iuf")):
             if (given := getattr(self, name)) is not None:
                 if given.dtype.kind not in kinds or given.ndim not in (1, 2):
-                    raise ModelError(f"the {name} of a policy are {given.dtype} in {given.ndim} dimensions")
+                    raise ModelError(f"the {name} of a policy have type {given.dtype} and {given.ndim} dimensions")
                 object.__setattr__(self, name, given.astype(kind, copy=False))
 
     @classmethod
@@ -83,7 +83,7 @@ class Policy:
         return shares
 
     def mixed(self, pmdp: ParametricMDP, weight: float = 0.9) -> Policy:
-        """``weight`` on the chosen row, the rest evenly over the other enabled rows (the paper's sampler)."""
+        """``weight`` on the chosen row, the rest uniform over the other enabled rows (the paper's sampler)."""
         if not 0.0 <= weight <= 1.0:
             raise ModelError(f"weight {weight} is outside [0, 1]")
         rows = self.at(0).rows
@@ -96,10 +96,10 @@ class Policy:
         return Policy(weights=weights)
 
     def induced_chain(self, pmdp: ParametricMDP) -> ParametricMDP:
-        """The chain that playing this policy makes of a model: the same states, one row each, the same parameters."""
+        """The chain of a model under this policy: the same states, one row each, the same parameters."""
         self.check(pmdp)
         if self.rows is not None and self.rows.ndim != 1:
-            raise ModelError("a step-dependent policy makes no chain of the same states; use policy.at(step)")
+            raise ModelError("a step-dependent policy does not induce a chain on the same states; use policy.at(step)")
         weights, states = self.as_weights(pmdp), np.arange(pmdp.num_states)
         played = np.flatnonzero(weights > 0.0)
         if len(played) == pmdp.num_states:
@@ -113,7 +113,7 @@ class Policy:
         return self._mixed_chain(pmdp, weights)
 
     def _mixed_chain(self, pmdp: ParametricMDP, weights: np.ndarray) -> ParametricMDP:
-        """`induced_chain` where chance decides: mixtures of the rows' expressions, exactly."""
+        """`induced_chain` of a randomised policy: exact mixtures of the rows' expressions."""
         exact = [Fraction(w) for w in weights.tolist()]
         described: Described = []
         for s in range(pmdp.num_states):
@@ -131,7 +131,7 @@ class Policy:
         rewards = {}
         for name, reward in pmdp.rewards.items():
             if not reward.is_known:
-                raise ModelError(f"the reward {name!r} depends on the parameters: a mixture of it has no numbers")
+                raise ModelError(f"the reward {name!r} depends on the parameters and cannot be mixed")
             rewards[name] = Reward(reward.state, np.bincount(pmdp.row_state, weights * reward.row, pmdp.num_states))
         return replace(
             pmdp, state_ptr=np.array(pieces.state_ptr), action=np.array(pieces.action), table=table,
@@ -143,7 +143,7 @@ class Policy:
         """Raise ModelError, naming the state, if this is not a policy of the model."""
         if self.rows is not None:
             if self.rows.shape[-1] != pmdp.num_states or self.rows.ndim > 2:
-                raise ModelError(f"policy has shape {self.rows.shape}, the model {pmdp.num_states} states")
+                raise ModelError(f"the policy has shape {self.rows.shape}, but the model has {pmdp.num_states} states")
             bad = (self.rows < pmdp.state_ptr[:-1]) | (self.rows >= pmdp.state_ptr[1:])
             if bad.any():
                 state = int(np.argwhere(bad)[0][-1])
@@ -164,7 +164,7 @@ class Policy:
             raise ModelError(f"the policy's weights sum to {totals[state]} in state {state} = {pmdp.state_name(state)}")
 
     def row(self, pmdp: ParametricMDP, state: int, rng: np.random.Generator | None = None, step: int = 0) -> int:
-        """The row taken in a state (drawn with rng when randomised; the most likely one without)."""
+        """The row taken in a state (drawn with rng if randomised; the most likely one without)."""
         if self.rows is not None:
             return int(self.at(step).rows[state])  # type: ignore[index]
         assert self.weights is not None

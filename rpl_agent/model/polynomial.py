@@ -1,8 +1,8 @@
-"""Exact multivariate polynomials: what a transition probability may be.
+"""Exact multivariate polynomials: the form of transition probabilities.
 
 Coefficients are rationals, so equality of polynomials is decided exactly; that decides which
-transitions are tied (Sec. 2.4 of the paper). A float is taken to mean its shortest decimal form:
-``0.1`` is 1/10, as the person who typed it meant.
+transitions are tied (Sec. 2.4 of the paper). A float stands for its shortest decimal form:
+``0.1`` is 1/10, as its author meant.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Monomial: TypeAlias = tuple[tuple[str, int], ...]
 Number: TypeAlias = Union[int, float, str, Fraction, Decimal]
 
 ONE: Monomial = ()
-#: Powers above this are refused: they are typing errors, and expanding them would never end.
+#: Powers above this are refused: they are typing errors, and expanding them would take forever.
 MAX_DEGREE = 64
 #: Decimal exponents above this are refused for the same reason (doubles end at 308).
 MAX_EXPONENT = 400
@@ -37,11 +37,11 @@ def outward(low: Fraction, high: Fraction) -> tuple[float, float]:
 
 
 def exact(value: Number) -> Fraction:
-    """The rational that a number stands for (floats by their shortest decimal form)."""
+    """The rational number for a value (floats by their shortest decimal form)."""
     if isinstance(value, float):
         if value != value or value in (float("inf"), float("-inf")):
             raise ModelError(f"{value!r} is not a coefficient: it must be finite")
-        return Fraction(float.__repr__(value))  # np.float64 is a float with a repr of its own
+        return Fraction(float.__repr__(value))  # np.float64 is a float with its own repr
     if hasattr(value, "item"):  # numpy scalars
         return exact(value.item())
     return Fraction(value)
@@ -74,7 +74,7 @@ class Polynomial:
     @classmethod
     def parse(cls, text: str) -> Polynomial:
         """Read ``"0.5*p + 0.0004*12"``: numbers, names, ``+ - * / ** ^ ( )``; nothing is evaluated as code."""
-        written = text.strip().replace("^", "**")  # Python's ^ binds less tightly than a sum: nobody means that here
+        written = text.strip().replace("^", "**")  # Python's ^ binds less tightly than +, which nobody means here
         try:
             return _from_ast(ast.parse(written, mode="eval").body, written)
         except ModelError:
@@ -190,7 +190,7 @@ class Polynomial:
 
 
 def divided(left: Polynomial, right: Polynomial) -> Polynomial | None:
-    """left / right where that is a polynomial, else None: long division by leading monomials."""
+    """left / right if that is a polynomial, else None: long division by leading monomials."""
     names = sorted(left.parameters | right.parameters)
 
     def order(monomial: Monomial) -> tuple[int, ...]:
@@ -211,7 +211,7 @@ def divided(left: Polynomial, right: Polynomial) -> Polynomial | None:
 
 
 def as_polynomial(value: Polynomial | Number) -> Polynomial:
-    """Polynomials as they are, strings parsed, numbers as constants."""
+    """Polynomials unchanged, strings parsed, numbers as constants."""
     if isinstance(value, Polynomial):
         return value
     if isinstance(value, str):
@@ -223,13 +223,13 @@ def as_polynomial(value: Polynomial | Number) -> Polynomial:
 
 
 def _factor(name: str, power: int) -> str:
-    """A power of a parameter; the name of a quotient is set in parentheses."""
+    """A power of a parameter; the name of a quotient is put in parentheses."""
     name = name if name.isidentifier() else f"({name})"
     return name if power == 1 else f"{name}**{power}"
 
 
 def _decimal(value: Fraction) -> str:
-    """A decimal when it is exact and short, else ``n/d``."""
+    """A decimal if it is exact and short, else ``n/d``."""
     denominator = value.denominator
     for prime in (2, 5):
         while denominator % prime == 0:
@@ -241,7 +241,7 @@ def _decimal(value: Fraction) -> str:
 
 
 def _literal(source: str, text: str) -> Fraction:
-    """A number as it was written, exactly."""
+    """A number exactly as written."""
     try:
         value = Decimal(source)
     except InvalidOperation:

@@ -16,9 +16,9 @@ from rpl_agent.errors import ModelError
 from rpl_agent.model.pmdp import MDP, ParametricMDP
 from rpl_agent.model.policy import Policy
 
-#: probability of going on at which plays are not followed further
+#: stop following plays when the probability of continuing falls below this
 NEGLIGIBLE = 1e-6
-#: a number of steps that no episode has
+#: a number of steps that no episode reaches
 NEVER = 2**62
 
 
@@ -39,7 +39,7 @@ def running_sums(pointer: np.ndarray, weights: np.ndarray) -> np.ndarray:
 def sampling_world(
     pmdp: ParametricMDP, cumulative: np.ndarray, reward: np.ndarray, arrival: np.ndarray, stop: np.ndarray
 ) -> Struct:
-    """The arrays that compiled sampling draws from (`world` of core.h)."""
+    """The arrays for compiled sampling (`world` of core.h)."""
     return core.World(
         state_ptr=pmdp.state_ptr, row_ptr=pmdp.row_ptr, successor=pmdp.successor, cumulative=cumulative, reward=reward,
         arrival=arrival, stop=stop, silent=pmdp.is_silent, initial=pmdp.initial_state,
@@ -48,7 +48,7 @@ def sampling_world(
 
 @dataclass(frozen=True)
 class Batch:
-    """What a call of `Simulator.run` did."""
+    """The result of a call of `Simulator.run`."""
 
     episodes: int
     steps: int
@@ -69,7 +69,7 @@ class Simulator:
     reward : (R,) float, summed into returns (default: none).
     arrival : (S,) float, added to the return of an episode that ends in a stop state (default: none).
 
-    The MDP is private: whoever learns from a simulator may call `run` and must not see the parameters.
+    The MDP is private: a learner may call `run` but must not see the parameters.
 
     >>> import numpy as np, rpl_envs
     >>> world = rpl_envs.benchmark("Betting-25")
@@ -109,7 +109,7 @@ class Simulator:
         self._policy_sums = np.empty(pmdp.num_rows)
 
     def ask(self, gain: np.ndarray | None, discount: float, horizon: int | None) -> None:
-        """What episodes are worth: the gain (T,) of each transition (None: what the world pays), in the first steps."""
+        """Set what episodes are worth: the gain (T,) per transition (None: what the world pays), in the first steps."""
         gain = None if gain is None else _numbers("gain", gain, self.pmdp.num_transitions)
         self._worth = core.Worth(gain=gain, discount=discount, horizon=NEVER if horizon is None else horizon)
 
@@ -173,7 +173,7 @@ def row_visits(mdp: MDP, policy: Policy, steps: int, stop: np.ndarray) -> np.nda
 
 
 def absorbing_states(pmdp: ParametricMDP) -> np.ndarray:
-    """(S,) whether every transition of a state leads back to it, perhaps by a silent state."""
+    """(S,) whether every transition of a state leads back to it, possibly through a silent state."""
     source = pmdp.row_state[pmdp.transition_row]
     absorbing = np.ones(pmdp.num_states, dtype=bool)
     absorbing[source[pmdp.visible_successor != source]] = False

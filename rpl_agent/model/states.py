@@ -1,14 +1,14 @@
-"""Names of states: the values a user gave them, and how something observed finds its state.
+"""Values of states, as given by the user, and how an observation is matched to its state.
 
-A model numbers its states for its own arrays. What a user knows are *values*: numbers, strings, tuples, or tuples of
+A model numbers its states internally. Users know their *values*: numbers, strings, tuples, or tuples of
 named variables. An observation belongs to the state whose value it equals, where
 
-- numpy scalars and arrays count as the Python numbers and (nested) tuples that they hold,
-- a mapping is read by the names of the model's variables, or by its own sorted keys where there are none,
-- numbers are compared exactly (2.0 is 2, 2.9 is nothing, and the text "2" is not the number 2); an observation in
+- numpy scalars and arrays count as the Python numbers and (nested) tuples that they contain,
+- a mapping is read by the names of the model's variables, or by its own sorted keys if there are none,
+- numbers are compared exactly (2.0 is 2, 2.9 is nothing, and the string "2" is not the number 2); an observation in
   single precision is compared with the values rounded to single precision.
 
-Only a model without values is observed by the numbers of its states. Where observations are numbers all the same, a
+Only a model without values is observed by state numbers. If observations are numbers anyway, a
 mapping says so by returning `StateIndex(number)`.
 """
 
@@ -25,19 +25,19 @@ from rpl_agent.errors import ModelError
 
 UNKNOWN = -1
 Columns = Mapping[str, np.ndarray]
-#: Keys are int64; two bits are kept so that sums and comparisons of keys cannot overflow.
+#: Keys are int64; two spare bits keep sums and comparisons of keys from overflowing.
 KEY_LIMIT = 2**62
 
 
 class StateIndex(int):
-    """The number of a state in its model, in places where a bare integer would be taken for a state's value.
+    """The number of a state in its model, where a bare integer would be taken for a state's value.
 
     >>> StateIndex(3) == 3
     True
     """
 
     def __new__(cls, number: Any) -> StateIndex:
-        if not hasattr(number, "__index__"):  # int() would also take 2.9 and "2"
+        if not hasattr(number, "__index__"):  # int() would also accept 2.9 and "2"
             raise ModelError(f"the number of a state must be an integer, not {number!r}")
         return super().__new__(cls, number.__index__())
 
@@ -65,7 +65,7 @@ class Paid:
 
 
 def paying(successor: Hashable, **extra: float) -> Hashable:
-    """A successor for a row of `build` that is reached with these rewards on top of the row's own."""
+    """A successor for a row of `build` that pays these rewards on top of the row's own."""
     amounts = tuple((name, float(amount)) for name, amount in sorted(extra.items()) if amount)
     return Paid(successor, amounts) if amounts else successor
 
@@ -119,7 +119,7 @@ class ListedStates:
 
     @cached_property
     def _single(self) -> dict[Hashable, int]:
-        """Values rounded to single precision; where two coincide the observation does not tell which one it is."""
+        """Values rounded to single precision; if two coincide, the observation is ambiguous."""
         index: dict[Hashable, int] = {}
         for key, i in self._index.items():
             rounded = _rounded(key)
@@ -129,7 +129,7 @@ class ListedStates:
     def find(self, value: Any) -> int:
         try:
             found = self._index.get(value, UNKNOWN)
-        except TypeError:  # arrays and mappings have no hash
+        except TypeError:  # arrays and mappings are not hashable
             found = UNKNOWN
         if found != UNKNOWN:
             return found
@@ -145,7 +145,7 @@ class ListedStates:
 
     def fingerprint(self) -> bytes:
         text = repr([canonical(value, self.names) for value in self.values])
-        return b"" if " at 0x" in text else text.encode()  # addresses differ from process to process
+        return b"" if " at 0x" in text else text.encode()  # addresses differ between processes
 
 
 class VariableStates:
@@ -185,7 +185,7 @@ class VariableStates:
         return int(order[place]) if place < len(keys) and keys[place] == wanted else UNKNOWN
 
     def find_all(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-        """(n,) indices of states given by columns, −1 where there is none."""
+        """(n,) indices of states given by columns, −1 if there is none."""
         wanted, inside = self._codec.encode_inside(columns, len(next(iter(columns.values()))))
         keys, order = self._keys
         place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
@@ -202,7 +202,7 @@ class VariableStates:
 def named_states(
     values: Sequence[Hashable] | None, variables: Mapping[str, np.ndarray], names: Sequence[str] = ()
 ) -> NamedStates | None:
-    """The names a model's states have; None where they are numbers only."""
+    """The values of a model's states; None if they are numbers only."""
     if values is not None:
         return ListedStates(values, names)
     if variables and all(np.asarray(c).dtype.kind in "biu" for c in variables.values()):
@@ -225,7 +225,7 @@ def _rounded(key: Hashable) -> Hashable:
 
 
 class Codec:
-    """Mixed-radix codes: states whose variables, by name or number, lie in inclusive ranges, as int64 keys in order."""
+    """Mixed-radix codes: states whose variables, by name or number, lie in inclusive ranges, as ordered int64 keys."""
 
     def __init__(self, bounds: Mapping[Any, tuple[int, int]]):
         self.bounds = dict(bounds)
@@ -233,7 +233,7 @@ class Codec:
         for low, high in self.bounds.values():
             self.size *= high - low + 1
         if self.size >= KEY_LIMIT:
-            raise ModelError("the state variables have too large ranges for 64-bit keys")
+            raise ModelError("the ranges of the state variables are too large for 64-bit keys")
 
     def encode(self, columns: Columns, n: int | None = None) -> np.ndarray:
         """(n,) int64 keys of the columns; a value outside its range is an error."""
@@ -246,14 +246,14 @@ class Codec:
         return self.key(columns, 1 if n is None else n)
 
     def key(self, columns: Columns | Sequence[np.ndarray], n: int) -> np.ndarray:
-        """`encode` for values that are known to lie in their ranges."""
+        """`encode` for values known to lie in their ranges."""
         key: np.ndarray = np.zeros(n, dtype=np.int64)
         for variable, (low, high) in self.bounds.items():
             key = key * (high - low + 1) + (np.asarray(columns[variable], dtype=np.int64) - low)
         return key
 
     def encode_inside(self, columns: Columns, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """(n,) keys, and (n,) bool where all values lie in their ranges (the other keys mean nothing)."""
+        """(n,) keys, and (n,) bool whether all values lie in their ranges (other keys are meaningless)."""
         inside = np.ones(n, dtype=bool)
         clipped = {}
         for variable, (low, high) in self.bounds.items():

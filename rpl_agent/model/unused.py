@@ -1,8 +1,8 @@
 """Parameters that no expression uses: projected away before anything is learned.
 
-A file or a domain may name a parameter that no transition depends on. Data say nothing about it and no value depends
-on it, so regions are built for the model without it: its domain is the projection of D onto the parameters in use.
-Regions live in the reduced coordinates x of the expressions, which are the same for both models.
+A file or a domain may name a parameter that no transition depends on. The data carry no information about it and no
+value depends on it, so regions are built for the model without it, over the projection of D onto the used parameters.
+Regions are in the reduced coordinates x of the expressions, which are the same for both models.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP
 
-#: elimination stops at this many rows: a larger domain is kept as it is
+#: elimination stops at this many rows: a larger domain is kept unchanged
 MOST_ROWS = 2_000
 
 
@@ -29,7 +29,7 @@ def used_parameters(table: ExpressionTable) -> np.ndarray:
 
 
 def without_unused(pmdp: ParametricMDP) -> ParametricMDP:
-    """The model over the parameters in use, or the model itself where all (or none) of them are."""
+    """The model over the used parameters, or the model itself if all (or none) of them are used."""
     used = used_parameters(pmdp.table)
     if used.all() or not used.any():
         return pmdp
@@ -49,7 +49,7 @@ def _projected(pmdp: ParametricMDP) -> ParametricMDP | None:
 
 
 def projection(domain: Domain, used: np.ndarray) -> Domain | None:
-    """The projection of D onto the parameters in ``used`` (d,), rounded outward; None where it has too many rows.
+    """The projection of D onto the parameters in ``used`` (d,), rounded outward; None if it has too many rows.
 
     Fourier-Motzkin: a parameter is eliminated by adding every row that bounds it from above to every row that bounds
     it from below, scaled so that it cancels. Bounds alone leave nothing behind.

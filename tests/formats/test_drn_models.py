@@ -143,7 +143,7 @@ endmodule
 def test_rounded_probabilities_are_refused_or_scaled_on_request(unknown):
     with pytest.raises(prism.PrismError, match=r"sum to 0.999999, not to 1\n(.*\n)*rounded in the file\? --normalise"):
         prism.loads(ROUNDED, unknown=unknown)
-    with pytest.warns(RPLWarning, match=r"2 row\(s\) scaled to sum to 1; the farthest off summed to 0.999999$"):
+    with pytest.warns(RPLWarning, match=r"2 row\(s\) scaled to sum to 1; the worst summed to 0.999999$"):
         model = prism.loads(ROUNDED, unknown=unknown, normalise=True)
     if unknown is None:
         polynomials = [model.pmdp.table.polynomial(f) for f in range(model.pmdp.num_expressions)]

@@ -133,7 +133,7 @@ def test_without_the_model_a_reward_lies_anywhere_on_the_domain():
 
 def test_negative_rewards_are_refused_where_totals_have_no_bound():
     model = loaded(TEXT.replace("2*p+1", "2*p-1"))
-    with pytest.raises(prism.PrismError, match="needs an end that is certain"):
+    with pytest.raises(prism.PrismError, match="needs a certain end"):
         model.objective("Rmax=? [F x=3]")
     pmdp, objective = question(model, "Rmax=? [C<=1]")
     counts = uniform_counts(pmdp, objective, model.theta(THETA), 200, 20, 1)

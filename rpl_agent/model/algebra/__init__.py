@@ -1,1 +1,1 @@
-"""What polynomials over a domain can be shown to do: affine factors, ranges over boxes, Taylor models."""
+"""Algebra of polynomials over a domain: affine factors, ranges over boxes, Taylor models."""

@@ -1,15 +1,15 @@
 """Affine factors of transition probabilities: f = scale · Π_i a_i ** m_i, found and checked in exact arithmetic.
 
-Binomials, products of synchronised commands and most probabilities that people write are products of affine terms. Then
+Binomials, products of synchronised commands and most probabilities in practice are products of affine terms. Then
 −Σ_f K_f ln f = const − Σ_i (Σ_f K_f m_fi) ln a_i: the likelihood is that of an *affine* model in θ with the counts
 Σ_f K_f m_fi on the term a_i. It is convex in θ, whatever the degree of f and however many monomials it has.
 
 A term counts as a factor if it divides f over the rationals and is ≥ 0 on the domain (a logarithm needs that, and
-f = a² with a of both signs is not log-concave). What is left of f after all such terms is one more form, of a higher
+f = a² with a of both signs is not log-concave). The remaining part of f is one more form, of a higher
 degree.
 
-Terms are looked for among θ_j and 1 − θ_j, the domain's facets, the table's affine expressions and their complements;
-then, in what is left, by the rational roots along lines. Nothing depends on a guess: a guess that does not divide is
+Terms are searched among θ_j and 1 − θ_j, the domain's facets, the table's affine expressions and their complements;
+then, in the remaining part, by the rational roots along lines. Guesses are harmless: one that does not divide is
 dropped.
 """
 
@@ -33,11 +33,11 @@ from rpl_agent.model.polynomial import Polynomial, exact
 
 #: A polynomial with integer coefficients: exponents of the parameters -> coefficient.
 Integers = dict[tuple[int, ...], int]
-#: Roots are taken for the nearest rationals with denominators up to these.
+#: Roots are rounded to the nearest rationals with denominators up to these.
 DENOMINATORS = (1_000, 100_000)
-#: Values on a term's zero set that are smaller than this share of their summands are worth an exact division.
+#: Values on a term's zero set smaller than this share of their summands justify an exact division.
 VANISHING = 1e-9
-#: Roots that are nearer to each other than this share of the largest may be one.
+#: Roots closer to each other than this share of the largest may be equal.
 CLOSE_ROOTS = 0.1
 
 
@@ -48,8 +48,8 @@ class Factors:
     Attributes
     ----------
     forms : ExpressionTable
-        n distinct polynomials over the same parameters, scaled to a largest coefficient of 1. Of an affine table it
-        is the table itself.
+        n distinct polynomials over the same parameters, scaled to a largest coefficient of 1. For an affine table,
+        the table itself.
     powers : (F, n) int64, sparse
     log_scale : (F,) float64
     """
@@ -59,24 +59,24 @@ class Factors:
     log_scale: np.ndarray
 
     def counts(self, successes: np.ndarray) -> np.ndarray:
-        """Counts (n,) or (J, n) of the forms, where the expressions have counts (F,) or (J, F)."""
+        """Counts (n,) or (J, n) of the forms, from counts (F,) or (J, F) of the expressions."""
         return np.asarray((self.powers.T @ np.asarray(successes, dtype=np.float64).T).T)
 
     def scale(self, expressions: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
-        """Bounds of Σ K_f log_scale_f over some expressions (k,) with counts K (k,), rounding included."""
+        """Bounds on Σ K_f log_scale_f over some expressions (k,) with counts K (k,), rounding included."""
         terms = counts * self.log_scale[expressions]
         rounding = 8.0 * np.finfo(float).eps * (len(terms) + 8.0) * float((counts + np.abs(terms)).sum())
         return float(terms.sum()) - rounding, float(terms.sum()) + rounding
 
     @cached_property
     def affine(self) -> np.ndarray:
-        """(F,) bool: expressions of which all factors are affine."""
+        """(F,) bool: expressions whose factors are all affine."""
         curved = (self.forms.degrees > 1).astype(np.int64)
         return np.asarray(self.powers @ curved == 0)
 
 
 def factors(pmdp: ParametricMDP) -> Factors:
-    """The factors of a model's expressions, found once."""
+    """The factors of a model's expressions, computed once."""
     return cached_on(pmdp, "factors", _factors_of)
 
 
@@ -108,7 +108,7 @@ def _logarithm(scale: Fraction) -> float:
 
 
 class _Divisions:
-    """Divides the expressions of a table by affine terms, collecting the forms met on the way."""
+    """Divides the expressions of a table by affine terms, collecting the forms on the way."""
 
     def __init__(self, table: ExpressionTable, domain: Domain):
         self._table, self._domain = table, domain
@@ -117,7 +117,7 @@ class _Divisions:
         self._forms: list[Polynomial] = []
         self._terms = [a for a in _candidates(table, domain) if self._sign(a)]
         self._vanishes = _vanishing(table, self._terms)
-        self._found: list[Integers] = []  # terms met in what was left of expressions: others may have them too
+        self._found: list[Integers] = []  # terms found in remainders: other expressions may have them too
         self._middle = [Fraction(float(m)).limit_denominator(97) for m in domain.center()]
 
     def factor(self, f: int) -> tuple[Fraction, dict[int, int]]:
@@ -145,7 +145,7 @@ class _Divisions:
     def _divide(
         self, left: Integers, term: Integers, scale: Fraction, row: dict[int, int]
     ) -> tuple[Integers, Fraction]:
-        """What is left after dividing as often as possible; ``row`` and scale take the factors."""
+        """The remainder after dividing as often as possible; ``row`` and scale take the factors."""
         times = 0
         while (quotient := divided_by_affine(left, term)) is not None:
             left, times = quotient, times + 1
@@ -155,7 +155,7 @@ class _Divisions:
         return left, scale
 
     def _count(self, form: Integers, times: int, row: dict[int, int]) -> Fraction:
-        """Enter a factor into a row; what its powers are larger by than those of the form it is counted as."""
+        """Enter a factor into a row; return the ratio of its powers to those of the form it is counted as."""
         size = max(abs(c) for c in form.values())
         key = _key(form)
         if key not in self._number:
@@ -173,7 +173,7 @@ class _Divisions:
         return sum(c * float(np.prod(center ** np.array(m))) for m, c in form.items())
 
     def _sign(self, term: Integers) -> int:
-        """1 or −1 where the affine term is ≥ 0 or ≤ 0 on the domain, else 0."""
+        """1 or −1 if the affine term is ≥ 0 or ≤ 0 on the domain, else 0."""
         key = _key(term)
         if key not in self._signs:
             self._signs[key] = next((s for s in (1, -1) if _nonnegative(_scaled(term, s), self._domain)), 0)
@@ -214,7 +214,7 @@ def _polynomial(form: Integers, size: int, names: tuple[str, ...]) -> Polynomial
 
 
 def divided_by_affine(left: Integers, term: Integers) -> Integers | None:
-    """left / term where that is a polynomial, else None; the coefficients of ``term`` have no common divisor.
+    """left / term if that is a polynomial, else None; the coefficients of ``term`` have no common divisor.
 
     Division in one parameter j of the term a·θ_j + b: from Σ_k h_k θ_j^k the quotient's coefficients are
     q_{k−1} = (h_k − b q_k) / a from the top, all integers by Gauss's lemma, and h_0 = b q_0 must be left.
@@ -284,7 +284,7 @@ def _dense_rows(domain: Domain) -> Iterator[list[float]]:
 
 
 def _vanishing(table: ExpressionTable, terms: list[Integers]) -> np.ndarray:
-    """(F, n) bool: expressions that are 0, up to rounding, in a point of the zero set of each term."""
+    """(F, n) bool: expressions that vanish, up to rounding, at a point of the zero set of each term."""
     units = _units(table.num_parameters)
     points = np.random.default_rng(7).uniform(0.2, 0.8, size=(len(terms), table.num_parameters))
     for k, term in enumerate(terms):
@@ -299,10 +299,10 @@ def _vanishing(table: ExpressionTable, terms: list[Integers]) -> np.ndarray:
 
 
 def _affine_divisors(form: Integers, middle: list[Fraction]) -> Iterator[Integers]:
-    """Candidates for affine terms that divide a polynomial and do not vanish at ``middle``.
+    """Candidate affine terms that divide a polynomial and do not vanish at ``middle``.
 
     A term 1 + Σ_j a_j (θ_j − middle_j) has, on the line middle + t·Σ_{i ≤ j} e_i, the root t = −1 / Σ_{i ≤ j} a_i, or
-    none where that sum is 0. So the sums are among the negative reciprocals of the polynomial's rational roots there.
+    none if that sum is 0. So the sums are among the negative reciprocals of the polynomial's rational roots there.
     """
     d = len(middle)
     partial: list[list[Fraction]] = [[]]
@@ -318,12 +318,12 @@ def _affine_divisors(form: Integers, middle: list[Fraction]) -> Iterator[Integer
 
 
 def _reciprocals(form: Integers, middle: list[Fraction], direction: list[int]) -> set[Fraction]:
-    """−1/t for numbers t that are likely rational roots of the polynomial on the line middle + t·direction, and 0."""
+    """−1/t for likely rational roots t of the polynomial on the line middle + t·direction, and 0."""
     line = _line(form, np.array(middle, dtype=float), direction)
     line = np.trim_zeros(np.where(np.abs(line) > 1e-14 * np.abs(line).max(), line, 0.0), "b")
     roots = np.roots(line[::-1])
     apart = np.abs(roots[:, None] - roots[None, :]) + np.diag(np.full(len(roots), np.inf))
-    if apart.min(initial=np.inf) < CLOSE_ROOTS * np.abs(roots).max(initial=0.0):  # multiple roots are found badly
+    if apart.min(initial=np.inf) < CLOSE_ROOTS * np.abs(roots).max(initial=0.0):  # multiple roots are inaccurate
         exact_line = _square_free(np.trim_zeros(_line(form, np.array(middle, dtype=object), direction), "b"))
         roots = np.roots((exact_line[::-1] / max(map(abs, exact_line))).astype(float))
     real = roots[np.abs(roots.imag) <= 1e-6 * (1.0 + np.abs(roots.real))].real.tolist()
@@ -332,7 +332,7 @@ def _reciprocals(form: Integers, middle: list[Fraction], direction: list[int]) -
 
 
 def _line(form: Integers, middle: np.ndarray, direction: list[int]) -> np.ndarray:
-    """Coefficients of the polynomial on the line, the constant first, over the largest: floats or fractions."""
+    """Coefficients of the polynomial on the line, the constant first, divided by the largest: floats or fractions."""
     size, exact_type = Fraction(max(abs(c) for c in form.values())), middle.dtype
     line = np.zeros(_degree(form) + 1, dtype=exact_type)
     for m, c in form.items():
@@ -356,9 +356,9 @@ def _square_free(line: np.ndarray) -> np.ndarray:
 def _nonnegative(term: Integers, domain: Domain) -> bool:
     """Whether an affine term is proved to be ≥ 0 on the domain, in exact arithmetic.
 
-    On the box its least value is in a corner. A row a·θ ≤ b of the domain with a multiplier y ≥ 0 proves it where
-    constant − y b plus the least value of (slope + y a)·θ on the box is not negative; y is chosen such that a slope
-    cancels, which is enough for the facets themselves.
+    On the box its least value is in a corner. A row a·θ ≤ b of the domain with a multiplier y ≥ 0 proves it if
+    constant − y b plus the least value of (slope + y a)·θ on the box is not negative; y is chosen to cancel a
+    slope, which is enough for the facets themselves.
     """
     constant, *slope = (Fraction(term.get(unit, 0)) for unit in _units(domain.dimension))
     lower, upper = [exact(v) for v in domain.lower.tolist()], [exact(v) for v in domain.upper.tolist()]

@@ -1,14 +1,14 @@
-"""Ranges of polynomials over boxes of parameters, with how far rounding may have moved them.
+"""Ranges of polynomials over boxes of parameters, with bounds on the rounding error.
 
 On a box, a polynomial lies between its least and its largest Bernstein coefficient. That is far tighter than adding
-up ranges of monomials (p − p² over [0, 1] gets [0, 0.5], not [−1, 1]), and exact where an extremum lies at a corner, as
+up ranges of monomials (p − p² over [0, 1] gets [0, 0.5], not [−1, 1]), and exact if an extremum lies at a corner, as
 for affine and multilinear expressions. With θ = lower + width·t, t ∈ [0, 1]^d, and degrees n per parameter,
 θ_j^p = Σ_q C(p, q) lower^(p−q) width^q t^q, and t^q has the Bernstein coefficients C(i, q) / C(n_j, q), i = 0 … n_j.
 
-Around a point, expressions are known to second order, with a bound on all that is left (`taylor_table`): with
+Around a point, expressions are expanded to second order, with a bound on the remainder (`taylor_table`): with
 θ = c + t and f(θ) = Σ_m a_m θ^m, f(c + t) = Σ_α f_α t^α, f_α = Σ_m a_m C(m, α) c^(m − α), where α runs through the
 exponents below some m. For |t_j| ≤ r_j the terms of degree three and more add up to at most Σ_{|α| ≥ 3} |f_α| r^α. The
-f_α are the derivatives of f over α!: what cancels between monomials has cancelled before sizes are added.
+f_α are the derivatives of f over α!: cancellation between monomials happens before magnitudes are added.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.expressions import ExpressionTable
 
-#: tensor Bernstein coefficients up to this many per expression; beyond, monomials are bounded one by one
+#: tensor Bernstein coefficients up to this many per expression; beyond that, monomials are bounded one by one
 MAX_BERNSTEIN = 4096
-#: more than products that underflow can lose; the smallest normal number
+#: more than underflowing products can lose; the smallest normal number
 UNDERFLOW = float(np.finfo(float).tiny)
-#: coefficients held at a time
+#: coefficients in memory at a time
 MAX_NUMBERS = 4_000_000
 
 
 class RangeEnclosure(NamedTuple):
-    """lower − slack ≤ f ≤ upper + slack on the box, for each of F expressions; slack is more than all rounding.
+    """lower − slack ≤ f ≤ upper + slack on the box, for each of F expressions; slack exceeds all rounding errors.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class RangeEnclosure(NamedTuple):
 
 
 def enclosure(table: ExpressionTable, lower: np.ndarray, upper: np.ndarray) -> RangeEnclosure:
-    """Bounds of every expression over a box of parameters (d,), (d,); of constants the nearest floats."""
+    """Bounds on every expression over a box of parameters (d,), (d,); the nearest floats for constants."""
     least, most = table.constant_bounds
     if table.num_monomials == 1:
         return RangeEnclosure(least.copy(), most.copy(), np.zeros(table.num_expressions))
@@ -66,7 +66,7 @@ def enclosure(table: ExpressionTable, lower: np.ndarray, upper: np.ndarray) -> R
 
 
 def range_on_box(table: ExpressionTable, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds (F,) of every expression over a box of parameters, moved outward past rounding and cut with [0, 1]."""
+    """Bounds (F,) on every expression over a box of parameters, rounded outward and intersected with [0, 1]."""
     found = enclosure(table, lower, upper)
     return np.clip(found.lower - found.slack, 0.0, 1.0), np.clip(found.upper + found.slack, 0.0, 1.0)
 
@@ -77,9 +77,9 @@ def fits(monomials: np.ndarray, most: int | None = None) -> bool:
 
 
 def range_of_one(table: ExpressionTable, f: int, lower: np.ndarray, upper: np.ndarray) -> tuple[float, float] | None:
-    """The range of one expression by the Bernstein coefficients of its own parameters; None where they are too many.
+    """The range of one expression by the Bernstein coefficients of its own parameters; None if there are too many.
 
-    Not moved outward. It helps where those of all parameters of the table are too many.
+    Not rounded outward. Helps if there are too many coefficients for all parameters of the table.
     """
     row = table.coefficients[[f]]
     monomials = table.monomials[row.indices]
@@ -106,7 +106,7 @@ def monomial_range(exponents: np.ndarray, lower: np.ndarray, upper: np.ndarray) 
 
 
 def _combined(table: ExpressionTable, low: np.ndarray, high: np.ndarray) -> RangeEnclosure:
-    """The table's expressions, where its monomials but the constant one lie between low and high (M - 1,)."""
+    """The table's expressions, if its monomials except the constant lie between low and high (M - 1,)."""
     weights = table.coefficients[:, np.arange(1, table.num_monomials)]
     positive, negative = weights.maximum(0), weights.minimum(0)
     slack = _slack(table.coefficients, np.append(1.0, np.maximum(np.abs(low), np.abs(high))))
@@ -133,7 +133,7 @@ def _bernstein(
 def _basis(
     coefficients: scipy.sparse.csr_array, monomials: np.ndarray, lower: np.ndarray, upper: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """((M, n) Bernstein coefficients of the monomials, (F,) the rounding of what is made of them)."""
+    """((M, n) Bernstein coefficients of the monomials, (F,) the rounding error of expressions built from them)."""
     basis = np.ones((len(monomials), 1))
     for j, n in enumerate(monomials.max(axis=0, initial=0).tolist()):
         powers = _powers(lower[j], upper[j] - lower[j], n)
@@ -144,7 +144,7 @@ def _basis(
 
 
 def bernstein(table: ExpressionTable, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """((F, n) Bernstein coefficients of all expressions over a box, (F,) how far rounding may have moved them).
+    """((F, n) Bernstein coefficients of all expressions over a box, (F,) bounds on their rounding errors).
 
     A sum of expressions lies between the least and the largest of the sums of their coefficients.
     """
@@ -167,7 +167,7 @@ def _binomials(n: int) -> np.ndarray:
 
 
 def _underflow(table: ExpressionTable, reach: np.ndarray) -> np.ndarray:
-    """(F,) what products of tiny numbers may lose over parameters up to reach (d,); nothing where they are zero."""
+    """(F,) what products of tiny numbers may lose over parameters up to reach (d,); 0 where they are zero."""
     moves = np.append(True, reach > 0) if table.is_plain else ((reach > 0) | (table.monomials == 0)).all(axis=1)
     sizes = table.coefficients.copy()
     sizes.data = 1.0 + np.abs(sizes.data)
@@ -175,7 +175,7 @@ def _underflow(table: ExpressionTable, reach: np.ndarray) -> np.ndarray:
 
 
 def _slack(coefficients: scipy.sparse.csr_array, reach: np.ndarray) -> np.ndarray:
-    """(F,) more than the rounding of sums of coefficients (F, M) times numbers up to reach (M,)."""
+    """(F,) more than the rounding error of sums of coefficients (F, M) times numbers up to reach (M,)."""
     return (2 * len(reach) + 14) * UNIT_ROUNDOFF * (abs(coefficients) @ reach)
 
 
@@ -202,7 +202,7 @@ class TaylorTable(NamedTuple):
 
 
 class _Shifts(NamedTuple):
-    """What turns coefficients of monomials into those of the terms t^α.
+    """Converts coefficients of monomials into those of the terms t^α.
 
     Attributes
     ----------
@@ -248,7 +248,7 @@ def taylor_table(table: ExpressionTable, center: np.ndarray, reach: np.ndarray) 
         i, j = np.repeat(np.arange(d), shifts.alpha[k])
         curvature[:, i, j] += low[:, k] / 2
         curvature[:, j, i] += low[:, k] / 2
-    # no number on the way exceeds the sum of the sizes of all terms, which is that of all monomials at |c| + r
+    # No intermediate number exceeds the sum of the magnitudes of all terms, which is that of all monomials at |c| + r.
     total = abs(table.coefficients) @ _products(np.abs(center) + reach, table.monomials)
     operations = 4 * len(shifts.alpha) + 4 * table.degree + 2 * table.num_monomials + 32
     error = abs(coefficients[:, second:]) @ _products(reach, shifts.alpha[second:])

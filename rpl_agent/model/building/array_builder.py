@@ -20,7 +20,7 @@ from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP, Reward
 from rpl_agent.model.states import Codec, Columns
 
-#: Dense key → id tables up to this many entries; beyond it keys are looked up in a sorted array.
+#: Dense key → id tables up to this many entries; beyond that, keys are looked up in a sorted array.
 DENSE_KEYS = 400_000_000
 
 
@@ -59,7 +59,7 @@ def build_vectorized(
     initial, bounds : initial value and inclusive range of every state variable.
     expand : columns of a frontier (variable -> (n,) int64) -> blocks of transitions.
     monomials : (M, d) exponents, first row zero; ``denominators`` one per monomial.
-    action_names : the actions as blocks call them, in the order of the environment's action space.
+    action_names : the actions as used in blocks, in the order of the environment's action space.
     labels, state_rewards : columns of all states -> (S,) array. ``action_rewards`` also get the action, as in
         ``action_names``.
 
@@ -111,7 +111,7 @@ def build_vectorized(
 
 @dataclass
 class _Transitions:
-    """All transitions that were found, ordered by source, action and successor.
+    """All transitions found, ordered by source, action and successor.
 
     keys : (S,) int64 of the states; numerators : (F, M) int64 of the distinct expressions; the others are (T,).
     """
@@ -135,7 +135,7 @@ def _explore(
     codec: Codec, frontier: np.ndarray, expand: Callable[[Columns], Iterable[Block]], actions: tuple[Hashable, ...],
     width: int,
 ) -> _Transitions:  # fmt: skip
-    """Breadth-first from the keys of a frontier; states are numbered level by level, by key within a level."""
+    """Explore breadth-first from the keys of a frontier; states are numbered level by level, by key within a level."""
     action_id = {a: i for i, a in enumerate(actions)}
     interner, ids = _Interner(width), _StateIds(codec.size)
     ids.add(frontier)
@@ -243,7 +243,7 @@ class _Interner:
             hashes = (mixed * self.multipliers[::-1]).sum(axis=1, dtype=np.uint64)
         _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
         representatives = rows[first]
-        if not np.array_equal(representatives[inverse], rows):  # a collision: fall back to the exact way
+        if not np.array_equal(representatives[inverse], rows):  # a collision: fall back to exact comparison
             representatives, inverse = np.unique(rows, axis=0, return_inverse=True)
         ids = np.array(
             [self.index.setdefault(row.tobytes(), len(self.index)) for row in representatives], dtype=np.int32

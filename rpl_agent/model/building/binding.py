@@ -1,4 +1,4 @@
-"""`Binding`: how an environment that knows nothing of models is explained by one."""
+"""`Binding`: a model for an environment that does not provide one."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from rpl_agent.model.pmdp import ParametricMDP
 
 @dataclass(frozen=True)
 class Binding:
-    """A model of an environment, and which of its states the environment is in.
+    """A model of an environment, and rules for the state that the environment is in.
 
     first : observation after a reset -> value of a state.
     next : (value of the state before, action, observation, reward, terminated) -> value of the state after a step;
-        the reward is None where somebody only acts.
-    objective : what plays without a time limit are asked for; None where they never end.
-    returns : the return as the environment pays it, where that is another question; its horizon is the time limit.
-    paid : (T,) what the environment pays for each transition; None: what the objective counts (costs negative).
-    method : (confidence, relaxation) that suits the model, where the agent's defaults do not.
+        the reward is None when only acting.
+    objective : for plays without a time limit; None if they never end.
+    returns : the return as the environment pays it, if it differs from the objective; its horizon is the time limit.
+    paid : (T,) what the environment pays for each transition; None for what the objective counts (costs negative).
+    method : (confidence, relaxation) that suits the model, if the agent's defaults do not.
     """
 
     pmdp: ParametricMDP
@@ -34,6 +34,6 @@ class Binding:
     returns: Objective | None = None
 
     def question(self, limit: int | None) -> Objective | None:
-        """What the environment itself asks for: its undiscounted return, within its time limit where it has one."""
+        """The environment's own objective: its undiscounted return, within its time limit if it has one."""
         asked = self.returns or self.objective
         return self.objective if limit is None or asked is None else replace(asked, horizon=limit)

@@ -4,18 +4,18 @@
 explore breadth-first, number the states level by level (sorted within a level), merge equal successors, drop zero
 polynomials and sort Λ by coefficients, so equal descriptions give equal models.
 
-An action's *key* is what a user wrote: a name, a number, an enum's member, anything hashable. User code gets the key
-back, messages and files show its *name*, ``str(key)``. Equal keys are one action, whatever their types.
+An action's *key* is what the user wrote: a name, a number, an enum member, anything hashable. User code gets the key
+back; messages and files show its *name*, ``str(key)``. Equal keys are one action, whatever their types.
 
 Random starts and successor rewards are encoded with extra *silent* states that the environment never shows and that
 take no step:
 
-- a random start is one state before the first, whose only row draws the state that is seen after a reset;
+- a random start is one state before the first, whose only row draws the first visible state;
 - rewards r(s, a, s') that differ within a row: the row pays the least of them, and the rest is paid by a state between
-  the row and its successor. Its expectation then needs no new mathematics, also where probabilities are unknown. Where
+  the row and its successor. Its expectation then needs no new theory, even if probabilities are unknown. If
   one row of a model needs that, all transitions get such a state, most of which pay nothing: then every step of an
-  environment is two steps of the solver, and discounts and horizons can be said in the solver's time. (Left out are
-  states that are never left and pay nothing, whose value no time changes.)
+  environment is two solver steps, so that discounts and horizons can be expressed in solver time. (Exceptions are
+  states that are never left and pay nothing, whose value does not depend on time.)
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from rpl_agent.model.states import START, Paid
 class ActionOrder:
     """``keys`` and ``names`` (A,) in the order of the environment's action space.
 
-    is_known : whether that order is the only possible one; if not, which action of an environment is meant is open.
+    is_known : whether that order is the only possible one; if not, the match with an environment's actions is open.
     """
 
     keys: tuple[Hashable, ...]
@@ -73,7 +73,7 @@ def action_order(listed: Iterable[Sequence[Hashable]], declared: Sequence[Hashab
     except CycleError:
         found = named_actions(keys, is_known=False)
         warnings.warn(
-            f"{model}: states list their actions in different orders, the model takes {found.names}: pass "
+            f"{model}: states list their actions in different orders; the model uses {found.names}: pass "
             "action_names=[...] in the order of the environment's action space",
             RPLWarning, stacklevel=3,
         )  # fmt: skip
@@ -83,7 +83,7 @@ def action_order(listed: Iterable[Sequence[Hashable]], declared: Sequence[Hashab
 
 
 def named_actions(keys: Iterable[Hashable], is_known: bool = True) -> ActionOrder:
-    """Keys in a given order, called by their texts; two keys of one text are an error."""
+    """Keys in a given order, named by their texts; two keys with one text are an error."""
     keys = tuple(keys)
     first: dict[str, Hashable] = {}
     for key in keys:
@@ -93,7 +93,7 @@ def named_actions(keys: Iterable[Hashable], is_known: bool = True) -> ActionOrde
 
 
 def whole_numbers(keys: Sequence[Hashable]) -> list[int] | None:
-    """The keys as integers, if all of them are (truth values are not); None otherwise."""
+    """The keys as integers, if all of them are (booleans are not); None otherwise."""
     if not keys or not all(isinstance(key, (int, np.integer)) and not isinstance(key, bool) for key in keys):
         return None
     return [int(key) for key in keys]  # type: ignore[call-overload]
@@ -144,9 +144,9 @@ def build(
     rewards : name -> function of (state, action), paid on leaving the state, or of (state, action, successor). It gets
         states and actions exactly as ``actions`` wrote them.
     variables : names of the components when states are tuples.
-    action_names : all actions in the order of the environment's action space; needed where the orders in which states
-        list them leave open which action is which, and the environment does not name its actions itself. For actions
-        that are the numbers 0, 1, … these may be names to show.
+    action_names : all actions in the order of the environment's action space; needed if the orders in which states
+        list them are ambiguous, and the environment does not name its actions itself. For actions
+        that are the numbers 0, 1, … these may be display names.
 
     >>> def actions(state):
     ...     return {"flip": {"heads": "p", "tails": "1 - p"}} if state == "start" else {"stay": {state: 1}}
@@ -168,7 +168,7 @@ def build(
         rank[np.array(pieces.expressions, dtype=np.int64)], table, domain, 0,
         {k: np.array([not quiet and bool(f(s)) for s, quiet in zip(order, silent)]) for k, f in (labels or {}).items()},
         payments.arrays(pieces), order_of_actions.names, columns, name,
-        None if columns and integers and not silent.any() else tuple(order),  # columns of integers take less memory
+        None if columns and integers and not silent.any() else tuple(order),  # integer columns take less memory
         silent if silent.any() else None, order_of_actions.is_known, order_of_actions.keys,
     )  # fmt: skip
     if validate:
@@ -190,7 +190,7 @@ class _Explorer:
     def run(self, initial: Any) -> None:
         random = isinstance(initial, Mapping)
         if any(isinstance(state, Paid) for state in (initial if random else [initial])):
-            raise ModelError("nothing is paid before the first step: the start is a state, not paying(...)")
+            raise ModelError("the start must be a state, not paying(...): nothing is paid before the first step")
         level = [START if random else initial]
         self._add(level)
         while level:
@@ -202,7 +202,7 @@ class _Explorer:
                 raise ModelError(f"more than {self._max_states} states: raise max_states or use build_vectorized")
             for rows in described:
                 self.rows.append([(a, {self.number[s]: p for s, p in ps.items() if p.terms}) for a, ps in rows])
-        raise_problems(self._name, self._problems)  # of single expressions; those of whole rows are found later
+        raise_problems(self._name, self._problems)  # of single expressions; whole rows are checked later
 
     def _choices(self, state: Any, initial: Any) -> Any:
         if state is START:
@@ -254,8 +254,8 @@ class DescribedRows:
     """CSR arrays of the rows, sorted by action and successor."""
 
     def __init__(self, rows: Described, actions: tuple[Hashable, ...]):
-        action_id = {a: i for i, a in enumerate(actions)} | {_NO_ACTION: 0}  # silent rows need no action of their own
-        self.key: list[Hashable] = []  # of each row, as its state wrote it
+        action_id = {a: i for i, a in enumerate(actions)} | {_NO_ACTION: 0}  # silent rows need no action
+        self.key: list[Hashable] = []  # of each row, as written
         self.distinct: dict[Polynomial, int] = {}
         self.state_ptr, self.row_ptr = [0], [0]
         self.action: list[int] = []
@@ -273,7 +273,7 @@ class DescribedRows:
 
 
 class _Payments:
-    """Rewards of rows; what a successor pays above the least of its row is paid by a silent state in between."""
+    """Rewards of rows; a silent state in between pays what a successor pays above the least of its row."""
 
     def __init__(self, explorer: _Explorer, rewards: Mapping[str, Callable[..., float]]):
         self._rewards = {name: (function, _takes_successor(function)) for name, function in rewards.items()}
@@ -299,7 +299,7 @@ class _Payments:
                 successors.update(passed)
 
     def _pay(self, index: int, action: Hashable, successors: dict[int, Polynomial]) -> dict[int, Paid]:
-        """Notes the least reward of each name; successor -> the silent state that pays the rest."""
+        """Record the least reward of each name; return successor -> the silent state that pays the rest."""
         state, order = self._explorer.order[index], self._explorer.order
         ends = {s: order[s] for s in successors}
         extras = {s: dict(end.extra) if isinstance(end, Paid) else {} for s, end in ends.items()}
@@ -368,6 +368,6 @@ def _variables(order: list, names: Sequence[str] | None) -> dict[str, np.ndarray
         return {}
     shown: list[Any] = [s.successor if isinstance(s, Paid) else s for s in order]
     if any(s is not START and (not isinstance(s, tuple) or len(s) != len(names)) for s in shown):
-        raise ModelError(f"states must be tuples of {len(names)} components to carry the variables {tuple(names)}")
+        raise ModelError(f"states must be tuples of {len(names)} components to have the variables {tuple(names)}")
     first = next(s for s in shown if s is not START)
     return {n: np.array([(first if s is START else s)[i] for s in shown]) for i, n in enumerate(names)}

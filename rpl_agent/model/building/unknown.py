@@ -1,7 +1,7 @@
-"""`hide_parameters`: from a known MDP to a parametric one, by saying what shall be unknown.
+"""`hide_parameters`: turn a known MDP into a parametric one by declaring what is unknown.
 
-The numbers of the known MDP become the simulator's truth θ. The learner gets the parametric model alone: its graph, and
-which rows are one and the same unknown distribution.
+The numbers of the known MDP become the simulator's truth θ. The learner gets only the parametric model: its graph, and
+which rows share an unknown distribution.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rpl_agent.model.pmdp import MDP, ParametricMDP
 
 @dataclass(frozen=True)
 class Unknown:
-    """What `hide_parameters` gives: the model for the learner, and the truth for the simulator."""
+    """The result of `hide_parameters`: the model for the learner, and the truth for the simulator."""
 
     pmdp: ParametricMDP
     theta: np.ndarray  # (d,)
@@ -37,15 +37,15 @@ def hide_parameters(
     rows: Sequence[int] | np.ndarray | None = None,
     outcomes: Sequence[int] | np.ndarray | None = None,
 ) -> Unknown:
-    """The parametric model in which the distributions of a known MDP are unknown.
+    """The parametric model with unknown distributions of a known MDP.
 
     Parameters
     ----------
     mdp : a known MDP, or a parametric one without parameters.
-    rows : (R,) which distribution each row has: rows with one number share it, −1 keeps a row's probabilities known.
+    rows : (R,) the distribution of each row: rows with one number share it, −1 keeps a row's probabilities known.
         By default every row of two or more successors has its own (only the graph is known).
-    outcomes : (T,) which outcome of its row's distribution each transition is, 0, 1, …; transitions of one row with one
-        outcome number are an error. By default outcomes are numbered in the order of the successors.
+    outcomes : (T,) the outcome of each transition in its row's distribution, 0, 1, …; two transitions of one row with
+        the same number are an error. By default outcomes are numbered in the order of the successors.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def hide_parameters(
     truth = _pooled_truth(mdp, free, which, len(outcome))
     of_outcome = np.zeros(len(outcome), dtype=np.int64)
     of_outcome[which] = group
-    last = np.append(np.diff(of_outcome) != 0, True)  # outcomes are sorted by distribution: the last has the rest
+    last = np.append(np.diff(of_outcome) != 0, True)  # outcomes are sorted by distribution: the last one has the rest
     parameter = np.where(last, -1, np.cumsum(~last) - 1)
     names = [f"r{g}_{k}" for g, k in zip(of_outcome[~last], (outcome % (place.max(initial=0) + 1))[~last])]
     table, expression = _table(mdp, names, parameter, of_outcome, free, which)
@@ -116,7 +116,7 @@ def _places(pmdp: ParametricMDP, owner: np.ndarray, outcomes: Sequence[int] | np
 
 
 def _pooled_truth(mdp: MDP, free: np.ndarray, which: np.ndarray, count: int) -> np.ndarray:
-    """(count,) true probability of every outcome; rows of one distribution must agree."""
+    """(count,) true probability of every outcome; rows that share a distribution must agree."""
     probability = mdp.probability[free]
     low, high = np.full(count, np.inf), np.zeros(count)
     np.minimum.at(low, which, probability)
@@ -125,7 +125,7 @@ def _pooled_truth(mdp: MDP, free: np.ndarray, which: np.ndarray, count: int) -> 
     if len(bad):
         t = int(free[np.flatnonzero(which == bad[0])[0]])
         raise ModelError(
-            f"rows that shall share one distribution differ: probabilities {low[bad[0]]:.6g} and {high[bad[0]]:.6g} "
+            f"rows that should share one distribution differ: probabilities {low[bad[0]]:.6g} and {high[bad[0]]:.6g} "
             f"of one outcome, at {mdp.pmdp.transition_name(t)}"
         )
     return high
@@ -145,7 +145,7 @@ def _table(
     old = pmdp.table
     q = old.denominators[0]
     numerators = [int(old.data[old.indptr[c]]) if old.indptr[c + 1] > old.indptr[c] else 0 for c in constants]
-    shared = math.gcd(q, *numerators) if q > 2**60 else 1  # what hidden rows were written with no longer counts
+    shared = math.gcd(q, *numerators) if q > 2**60 else 1  # drop common factors that only hidden rows needed
     q, numerators = q // shared, [n // shared for n in numerators]
     # numerators of outcomes: θ_j, or 1 − Σ of its distribution's parameters
     own, rest = np.flatnonzero(parameter >= 0), np.flatnonzero(parameter < 0)
@@ -158,7 +158,7 @@ def _table(
     packed = (indptr, columns[order].astype(np.int32), data)
     monomials = None if d else np.zeros((1, 0), dtype=np.int32)
     table = ExpressionTable(names, monomials, packed, [q] + [1] * d)
-    if d + 1 <= DENSE_COLUMNS:  # small tables are in canonical order, as the builders make them
+    if d + 1 <= DENSE_COLUMNS:  # small tables are in canonical order, as from the builders
         table, rank = ExpressionTable(names, table.monomials, packed, table.denominators).sorted()
         expression = rank[expression]
     return table, expression

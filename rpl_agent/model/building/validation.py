@@ -1,6 +1,6 @@
 """`validate` collects every problem of a model; each message names the state, action and expression.
 
-`normalised` scales rows that sum to nearly 1 because the numbers of a file are rounded, on request and exactly.
+`normalised` scales rows that sum to nearly 1 because the numbers of a file are rounded; on request, and exactly.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from rpl_agent.model.expressions import INT64_SAFE, ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.model.polynomial import Polynomial
 
-#: Expressions may leave [0, 1] on the domain by this much (rounding of LP solutions, never of the model).
+#: Tolerance for expressions outside [0, 1] on the domain (rounding of LP solutions, never of the model).
 RANGE_TOLERANCE = 1e-9
-#: Polytopes with at most this many candidate bases are handled by their vertices.
+#: Polytopes with at most this many candidate bases are handled by enumerating vertices.
 MANY_BASES = 5_000
-#: So many problems of one kind are listed in an error; the rest is counted.
+#: Number of problems of one kind listed in an error; the rest are counted.
 LISTED = 8
 
 
@@ -44,7 +44,7 @@ class Defect:
 def validate(pmdp: ParametricMDP, *, ranges_too: bool = True) -> list[Defect]:
     """All problems of a model; empty if it is well formed on its whole domain.
 
-    Without ``ranges_too`` the ranges of expressions are not looked at: `restrict_domain` has seen to them.
+    Without ``ranges_too`` the ranges of expressions are skipped, because `restrict_domain` enforces them.
 
     >>> import rpl_envs
     >>> validate(rpl_envs.benchmark("Betting-25").pmdp)
@@ -104,7 +104,7 @@ def reachable(pmdp: ParametricMDP) -> np.ndarray:
 def rows_off(pmdp: ParametricMDP) -> list[int]:
     """The rows that do not sum to 1 as polynomials: decided exactly, monomial by monomial.
 
-    Numbers that do not fit 64 bits are added modulo pairwise coprime numbers. A sum that is 0 modulo all of them is 0,
+    Numbers beyond 64 bits are added modulo pairwise coprime numbers. A sum that is 0 modulo all of them is 0,
     because their product is larger than any sum.
     """
     table = pmdp.table
@@ -125,7 +125,7 @@ def rows_off(pmdp: ParametricMDP) -> list[int]:
 
 
 def _is_off(pmdp: ParametricMDP, numerators: np.ndarray, one: int, modulus: int | None) -> np.ndarray:
-    """(R,) bool: rows whose numerators, as those of the table, do not sum to ``one`` times the monomial 1."""
+    """(R,) bool: rows whose numerators do not sum to ``one`` times the monomial 1."""
     table, rows = pmdp.table, pmdp.num_rows
     ones = np.ones(pmdp.num_transitions, dtype=np.int64)
     weights = scipy.sparse.csr_array((numerators, table.indices, table.indptr), shape=(len(table), table.num_monomials))
@@ -149,7 +149,7 @@ def row_sum(pmdp: ParametricMDP, row: int) -> Polynomial:
 
 
 def _shown(*polynomials: Polynomial) -> str:
-    """The text of polynomials, cut where nobody would read on."""
+    """The text of polynomials, truncated."""
     text = " ; ".join(map(str, polynomials[:LISTED]))
     return text if len(text) <= 200 and len(polynomials) <= LISTED else f"{text[:200]} …"
 
@@ -169,17 +169,17 @@ def _ranges(pmdp: ParametricMDP) -> list[Defect]:
             Defect(
                 "range",
                 f"{where}: expression {shown} ranges over [{low[f]:.6g}, {high[f]:.6g}] "
-                "on the domain; restrict the domain or mend the expression",
+                "on the domain; restrict the domain or correct the expression",
             )
         )
     return problems
 
 
 def _proved(pmdp: ParametricMDP, low: np.ndarray) -> np.ndarray:
-    """(F,) bool: expressions in [0, 1] although rounding hides it (large coefficients, powers beyond the tenth).
+    """(F,) bool: expressions in [0, 1] although rounding hides it (large coefficients, powers above ten).
 
-    Products of terms that are ≥ 0 on the domain are, and in a row without negative ones none exceeds the sum, which is
-    1. ``low`` (F,) are lower bounds.
+    Products of terms that are ≥ 0 on the domain are ≥ 0, and in a row without negative ones none exceeds the sum,
+    which is 1. ``low`` (F,) are lower bounds.
     """
     found = factors(pmdp)
     unsure = expression_range(found.forms, pmdp.domain)[0] < -1e-15
@@ -194,7 +194,7 @@ def expression_range(table: ExpressionTable, domain: Domain) -> tuple[np.ndarray
     """(F,), (F,) enclosures of every expression on the domain, up to rounding; callers compare with a tolerance.
 
     Exact at box corners for multilinear expressions; affine ones for which the box is too wide are optimised over
-    the polytope: at its vertices where they are few, by LPs otherwise.
+    the polytope: at its vertices if they are few, otherwise by LPs.
     """
     low, high, _ = ranges.enclosure(table, domain.lower, domain.upper)
     outside = (low < -RANGE_TOLERANCE) | (high > 1 + RANGE_TOLERANCE)
@@ -229,7 +229,7 @@ def linear_part(table: ExpressionTable) -> np.ndarray:
 
 
 def _vertices(domain: Domain) -> np.ndarray | None:
-    """(k, d) vertices of a small polytope; None where there are too many bases or one is nearly singular."""
+    """(k, d) vertices of a small polytope; None if there are too many bases or one is nearly singular."""
     A, b = domain.constraints()
     if comb(len(b), domain.dimension) > MANY_BASES:
         return None
@@ -263,14 +263,14 @@ def restrict_domain(table: ExpressionTable, domain: Domain) -> Domain:
     return domain.with_constraints(A, b) if len(b) else domain
 
 
-#: the farthest from 1 that a sum is taken for a rounded one
+#: largest deviation of a sum from 1 that is attributed to rounding
 TOLERANCE = Fraction(1, 10**5)
 
 
 def normalised(pmdp: ParametricMDP, tolerance: Fraction = TOLERANCE) -> tuple[ParametricMDP, list[Fraction]]:
     """The model with every row that sums to a number within the tolerance of 1 divided by it, and those sums.
 
-    Rows that are farther off, or whose sum depends on a parameter, stay as they are: validation refuses them.
+    Rows that deviate more, or whose sum depends on a parameter, stay unchanged: validation refuses them.
     """
     off = rows_off(pmdp)
     if not off:
@@ -294,16 +294,16 @@ def normalised(pmdp: ParametricMDP, tolerance: Fraction = TOLERANCE) -> tuple[Pa
 
 
 def tell(source: str, sums: Sequence[Fraction]) -> None:
-    """Say how many rows were scaled, and by how much at most."""
+    """Warn how many rows were scaled, and the largest deviation."""
     if sums:
         worst = max(sums, key=lambda total: abs(total - 1))
         warnings.warn(
-            f"{source}: {len(sums)} row(s) scaled to sum to 1; the farthest off summed to {float(worst):.15g}",
+            f"{source}: {len(sums)} row(s) scaled to sum to 1; the worst summed to {float(worst):.15g}",
             RPLWarning, stacklevel=3,
         )  # fmt: skip
 
 
 def hint(sums_off: Sequence[Polynomial]) -> str:
-    """What to do about rows that do not sum to 1, where rounding may be the reason."""
+    """A suggestion for rows that do not sum to 1, if rounding may be the reason."""
     rounded = all(t.is_constant and abs(t.constant_value() - 1) <= TOLERANCE for t in sums_off)
     return "\nrounded in the file? --normalise scales rows within 1e-5 of 1" if sums_off and rounded else ""
