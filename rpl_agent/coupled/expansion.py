@@ -155,8 +155,9 @@ class PolicyChain:
         n = len(self.solved)
         entries = np.concatenate([np.ones(n), -p[self.inner]])
         data = np.bincount(self.place, entries, len(self.indices))
-        try:
-            return scipy.sparse.linalg.splu(scipy.sparse.csc_array((data, self.indices, self.indptr), shape=(n, n)))
+        matrix = scipy.sparse.csc_array((data, self.indices, self.indptr), shape=(n, n))
+        try:  # rows have few entries: no supernodes (half the fill in crowds, a twelfth less in grids)
+            return scipy.sparse.linalg.splu(matrix, relax=1, panel_size=1)
         except RuntimeError:  # singular
             return None
 
