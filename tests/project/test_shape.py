@@ -37,7 +37,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/agent": 7_078,
     "rpl_agent/baselines": 1_091,
     "rpl_agent/cli": 1_687,
-    "rpl_agent/coupled": 1_983,
+    "rpl_agent/coupled": 1_984,
     "rpl_agent/evidence": 1_235,
     "rpl_agent/experiments": 2_101,
     "rpl_agent/formats": 5_885,
