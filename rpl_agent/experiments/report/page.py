@@ -120,7 +120,10 @@ def write_run_report(
     run = Path(folder)
     certificate = Certificate.from_json(run / "certificate.json")
     points = _progress(run / "progress.csv")
-    drawn = [_bounds(points, certificate), _gap(points), _time(seconds)]
+    bar = {"type": "bar", "x": list(seconds), "y": list(seconds.values()), "marker": {"color": "#0072B2"}}
+    time = {"run": panel([bar], "", "seconds")}
+    drawn = [_bounds(points, certificate), _gap(points)]
+    drawn.append(ReportChart("time", "Where the time went", "Seconds of the whole run.", time))
     if estimate is not None:
         shown = policy_map(pmdp.instantiate(estimate), certificate.policy)
         if shown is not None:
@@ -171,11 +174,6 @@ def _gap(points: dict[str, np.ndarray]) -> ReportChart:
     shown = panel([trace], "episodes", "upper − lower", log_x=True, log_y=True)
     note = "Both axes logarithmic; the raw numbers, without smoothing."
     return ReportChart("gap", "How the gap closes", note, {"run": shown})
-
-
-def _time(seconds: Mapping[str, float]) -> ReportChart:
-    bar = {"type": "bar", "x": list(seconds), "y": list(seconds.values()), "marker": {"color": "#0072B2"}}
-    return ReportChart("time", "Where the time went", "Seconds of the whole run.", {"run": panel([bar], "", "seconds")})
 
 
 def _figures(certificate: Certificate) -> Table:
