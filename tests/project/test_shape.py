@@ -39,7 +39,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/cli": 1_687,
     "rpl_agent/coupled": 1_984,
     "rpl_agent/evidence": 1_235,
-    "rpl_agent/experiments": 2_101,
+    "rpl_agent/experiments": 2_099,
     "rpl_agent/formats": 5_885,
     "rpl_agent/likelihood": 3_385,
     "rpl_agent/model": 4_189,
@@ -181,7 +181,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 40_586
+    assert sum(LINES_OF_PACKAGE.values()) <= 40_585
 
 
 def test_folders_are_not_crowded():
