@@ -43,3 +43,21 @@ void value_sweep(const point_model *m, const double *v, const double *g, double 
         }
     }
 }
+
+static double largest(const double *x, int64_t n)
+{
+    double found = 0.0;
+    for (int64_t k = 0; k < n; k++)
+        found = fabs(x[k]) > found ? fabs(x[k]) : found;
+    return found;
+}
+
+void value_sweeps(const point_model *m, int64_t most, double settled, double *v, double *g, double *sum, int64_t *rows,
+                  double *change)
+{
+    for (int64_t k = 0; k < most; k++) {
+        value_sweep(m, v, g, v, g, sum, rows, change);
+        if (change[0] <= settled * largest(v, m->num_states) && change[1] <= settled * largest(g, m->num_states * m->d))
+            return;
+    }
+}

@@ -180,11 +180,10 @@ def _sweeps(rows: Rows, task: Task, p: np.ndarray, slope: np.ndarray, v: np.ndar
         sign=1.0 if task.objective.sense is Sense.MAX else -1.0, tie=TIE,
     )  # fmt: skip
     g_now, taken, scratch, change = np.ascontiguousarray(g), state_ptr[:-1].copy(), np.empty(d), np.empty(2)
-    for _ in range(sweeps):
-        # With a horizon each sweep reads the previous step's values, otherwise the newest ones.
-        before = (v, g_now) if horizon is None else (v.copy(), g_now.copy())
-        core.value_sweep(model, *before, v, g_now, scratch, taken, change)
-        if horizon is None and (change <= SETTLED * np.array([np.abs(v).max(), np.abs(g_now).max(initial=0.0)])).all():
-            break
+    if horizon is None:
+        core.value_sweeps(model, sweeps, SETTLED, v, g_now, scratch, taken, change)
+    else:  # each sweep reads the previous step's values
+        for _ in range(sweeps):
+            core.value_sweep(model, v.copy(), g_now.copy(), v, g_now, scratch, taken, change)
     g[:] = g_now
     return taken

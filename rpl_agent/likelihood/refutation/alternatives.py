@@ -36,6 +36,8 @@ KEPT = 8
 Part = tuple[str, int, float, dict[int, float]]
 #: Skip parts of the data before or after a mark that are smaller than this share of all.
 EARLIEST = 0.01
+#: Windows that gain fewer nats than this are left out: they add next to nothing where the likelihood is largest.
+NEGLIGIBLE = -2.0
 
 
 @dataclass(frozen=True)
@@ -153,26 +155,24 @@ class Alternatives:
             likelihood = scipy.special.xlogy(self._hits, p) + scipy.special.xlogy(self._trials - self._hits, 1.0 - p)
         return self.weights.expression + self._event_marginal - np.where(np.isnan(likelihood), np.inf, likelihood)
 
-    def window_scores(self, x: np.ndarray) -> float:
-        """The most that ln w and a window's own parameters gain over x (by the score test), minus one per parameter.
+    def window_scores(self, x: np.ndarray) -> list[float]:
+        """What ln w and each window's own parameters gain over x (by the score test), minus one per parameter.
 
         A mixture pays more than that per parameter from a dozen steps on.
         """
-        if not len(self.columns):
-            return -np.inf
         steps = self._slopes[self.columns] / self._values(x)[self.columns, None]
         gains = []
         for kind, _, successes in self._windows():
             slope, curvature = successes @ steps, (steps * successes[:, None]).T @ steps
             gain = 0.5 * float(slope @ np.linalg.lstsq(curvature, slope, rcond=None)[0])
-            gains.append(getattr(self.weights, kind) + gain)
-        return max(gains) - len(x)
+            gains.append(getattr(self.weights, kind) + gain - len(x))
+        return gains
 
     def evidence(self) -> float:
         """An approximate upper bound on ln A at the best point: 0 or less if nothing speaks against the model."""
         rows, events = self.row_scores(self.best), self.event_scores(self.best)
         together = self.weights.rows + float((rows - self.weights.row).sum())
-        windows = self.window_scores(self.best)
+        windows = max(self.window_scores(self.best), default=-np.inf)
         return max(rows.max(initial=-np.inf), events.max(initial=-np.inf), together, windows)
 
     # ------------------------------------------------------------------ all of them together
@@ -243,7 +243,8 @@ class Alternatives:
         if chart is None or not chart.has_interior:
             return []
         prior, parts = cached_on(chart, "uniform prior", uniform_prior), list[Part]()
-        for kind, mark, successes in self._windows():
+        scored = zip(self.window_scores(self.best), self._windows())
+        for kind, mark, successes in (window for gain, window in scored if gain >= NEGLIGIBLE):
             data = chart.seen(self._of_all(successes))
             center = fit(data, chart)
             if chart.reduction is None:
