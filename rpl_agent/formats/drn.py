@@ -1,6 +1,6 @@
-"""Storm's explicit format (DRN) as a model: MDPs and DTMCs with numbers, intervals, or polynomials of parameters.
+"""Models in Storm's explicit format (DRN): MDPs and DTMCs with numbers, intervals, or polynomials of parameters.
 
-`load_drn` makes of a file a model that properties can be asked of, like one in the PRISM language; `export` writes DRN.
+`load_drn` turns a file into a model that accepts properties, like one in the PRISM language; `export` writes DRN.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rpl_agent.model.building.validation import (
 )
 from rpl_agent.relaxations.umdp import UncertainMDP
 
-#: how far doubles that stand for a distribution are off a sum of 1
+#: tolerance for sums of doubles that represent a distribution
 ROUNDING = Fraction(1, 10**12)
 
 
@@ -46,14 +46,14 @@ def load_drn(
     """Read a DRN file, and the properties file beside it.
 
     Properties may use the file's labels and, as in PRISM's explicit models, the variable ``x``, the number of a state.
-    Of a file with intervals the model's ``pmdp`` has one parameter per transition but the last of each row, within the
-    bounds of the file; of one with numbers or polynomials it has the file's parameters.
+    For a file with intervals the model's ``pmdp`` has one parameter per transition except the last of each row, within
+    the bounds of the file; for one with numbers or polynomials it has the file's parameters.
 
     Parameters
     ----------
     parameters : ranges of the file's parameters; [0, 1] for those without one.
-    normalise : scale rows that sum to 1 up to 1e-5 because their numbers are rounded; a warning says how many.
-    hide_rows : the probabilities of a file without parameters are unknown to the learner, each row by itself.
+    normalise : scale rows whose rounded numbers sum to 1 only up to 1e-5; a warning says how many.
+    hide_rows : hide the probabilities of a file without parameters from the learner, each row separately.
     """
     path, file = Path(path), DrnFile(path)
     states = np.arange(file.num_states)
@@ -62,7 +62,7 @@ def load_drn(
         given = file.uncertain()
         pmdp, bounds = given.pmdp, FileBounds(*given.relaxation().bounds())
         if parameters or hide_rows:
-            raise ModelError(f"{file.name}: a model of intervals has no parameters and no known rows")
+            raise ModelError(f"{file.name}: an interval model has no parameters and no known rows")
     else:
         pmdp = _exact(file, parameters or {}, normalise)
         if hide_rows:
@@ -89,7 +89,7 @@ def _exact(file: DrnFile, ranges: Mapping[str, tuple[float, float]], normalise: 
     def polynomial(text: str) -> Polynomial:
         known[text] = Polynomial.parse(text.replace("^", "**"))
         if strange := known[text].parameters - named:
-            raise ModelError(f"{text} contains {listed(sorted(strange))}: no parameter of the file")
+            raise ModelError(f"{text} contains {listed(sorted(strange))}, not a parameter of the file")
         return known[text]
 
     transitions = [low for low, _ in file.bounds]
@@ -104,7 +104,7 @@ def _exact(file: DrnFile, ranges: Mapping[str, tuple[float, float]], normalise: 
     expression_ids = ids([transitions[t] for t in file.order[1]])
     table, expression, rewards = with_unknown_rewards(pool, file.parameters, domain, expression_ids, file.rewards(ids))
     pmdp = ParametricMDP(**file.structure(), expression=expression, table=table, domain=domain, rewards=rewards)
-    # numbers of a file that says "double" are floats, and sum to 1 up to their rounding only
+    # numbers of type "double" are floats, and sum to 1 only up to rounding
     pmdp, sums = normalised(pmdp, TOLERANCE if normalise else ROUNDING if file.is_double else Fraction(0))
     tell(file.name, [total for total in sums if abs(total - 1) > ROUNDING])
     low, high = expression_range(pmdp.table, pmdp.domain)
@@ -120,7 +120,7 @@ def _exact(file: DrnFile, ranges: Mapping[str, tuple[float, float]], normalise: 
 
 
 def _program(kind: str, states: int, rewards: Iterable[str]) -> Program:
-    """What properties may speak of: the number of the state and the names of the rewards."""
+    """The names that properties may use: the number of the state and the rewards."""
     lines = [kind.lower(), "module states", f"  x : [0..{max(states - 1, 1)}];", "endmodule"]
     for name in rewards:
         lines += [f'rewards "{name}"', "  true : 0;", "endrewards"]
@@ -135,18 +135,18 @@ _ACTION = re.compile(r"action\s+(\S+)\s*(?:\[([^\]]*)\])?\s*$")
 
 
 def read_drn(path: str | Path) -> UncertainMDP:
-    """Read an MDP or a DTMC with probabilities or intervals of them; every problem names its line."""
+    """Read an MDP or a DTMC with probabilities or intervals; every problem names its line."""
     return DrnFile(path).uncertain()
 
 
 class DrnFile:
-    """The file, line by line: structure as arrays, probabilities and rewards as they are written.
+    """The file, line by line: structure as arrays, probabilities and rewards as text.
 
     Attributes
     ----------
     parameters : names under @parameters.
-    bounds : (low, high) of every transition as text; twice the same where it is no interval.
-    order : rows of a state by action, and transitions of a row by successor, as models have them.
+    bounds : (low, high) of every transition as text; equal if it is not an interval.
+    order : rows of a state by action, and transitions of a row by successor, as in models.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -202,11 +202,11 @@ class DrnFile:
         if self.section == "type":
             self.type = value
             if self.type not in ("MDP", "DTMC"):
-                raise ModelError(f"models of type {self.type} are not read, only MDP and DTMC")
+                raise ModelError(f"models of type {self.type} are not supported, only MDP and DTMC")
         elif self.section == "value_type":
             self.is_double = value == "double"
             if value not in _VALUES:
-                raise ModelError(f"values of type {value} are not read, only {', '.join(_VALUES)}")
+                raise ModelError(f"values of type {value} are not supported, only {', '.join(_VALUES)}")
 
     def _model(self, line: str, number: int) -> None:
         if match := _STATE.match(line):
@@ -258,19 +258,19 @@ class DrnFile:
         state = np.repeat(np.arange(self.num_states), np.diff(self.state_ptr))
         rows = np.lexsort((np.asarray(self.action), state))
         if len(np.unique(np.stack([state, self.action]), axis=1).T) != len(rows):
-            raise ModelError(f"{self.name}: a state has two actions of one name")
+            raise ModelError(f"{self.name}: a state has two actions with the same name")
         place = np.empty(len(rows), dtype=np.int64)
         place[rows] = np.arange(len(rows))
         row = np.repeat(place, np.diff(self.row_ptr))
         transitions = np.lexsort((np.asarray(self.successor), row))
         pairs = np.stack([row, self.successor])
         if len(np.unique(pairs, axis=1).T) != len(transitions):
-            raise ModelError(f"{self.name}: an action names a successor twice")
+            raise ModelError(f"{self.name}: an action lists a successor twice")
         return rows, transitions
 
     # ------------------------------------------------------------------ as a model
     def structure(self) -> dict[str, Any]:
-        """What every kind of model is made of."""
+        """The arguments shared by every kind of model."""
         rows, transitions = self.order
         masks = {name: np.zeros(self.num_states, dtype=bool) for name in self.labels if name != "init"}
         for name, mask in masks.items():
@@ -287,12 +287,12 @@ class DrnFile:
         }
 
     def rewards(self, of: Callable[[list[str]], np.ndarray]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """(states, rows) of every reward, from a function of texts."""
+        """(states, rows) of every reward, by a function of texts."""
         kinds = (self.state_rewards, [self.row_rewards[r] for r in self.order[0]])
         return {name: (of(_column(kinds[0], k)), of(_column(kinds[1], k))) for k, name in enumerate(self.reward_names)}
 
     def values(self, texts: Sequence[str], of: Callable[[str], Any]) -> list[Any]:
-        """A function of every transition's text, in the order of the file; an error names the line."""
+        """Apply a function to every transition's text, in file order; an error names the line."""
         known: dict[str, Any] = {}
         for text, line in zip(texts, self._lines, strict=True):
             if text not in known:
@@ -305,7 +305,7 @@ class DrnFile:
     def uncertain(self) -> UncertainMDP:
         """The file with its numbers or intervals."""
         if self.parameters:
-            raise ModelError(f"{self.name}: a parametric model has no numbers: load_drn reads it")
+            raise ModelError(f"{self.name}: a parametric model has no numbers: use load_drn")
         lower, upper = (np.array(self.values(texts, _number)) for texts in zip(*self.bounds, strict=True))
         order = self.order[1]
         rewards = self.rewards(lambda texts: np.array([_number(text) for text in texts]))

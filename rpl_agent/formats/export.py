@@ -1,4 +1,4 @@
-"""Write a learned uncertain model or a policy; the ending of the file name decides the format.
+"""Write a learned uncertain model or a policy; the file's suffix determines the format.
 
 ========== ==========================================================================================
 ``.drn``   Storm's explicit format, value type double-interval (double if every bound is a point)
@@ -8,9 +8,9 @@
 ``.strat`` policy as a PRISM strategy: ``(values of the variables):action``
 ========== ==========================================================================================
 
-Models get names that other tools accept (`ExplicitModel`). Bounds are written as they are. A lower bound 0 means that
-nature may delete the transition; Storm refuses such models, and replacing 0 by a small number would be unsound, so that
-is not done here.
+Models get names that other tools accept (`ExplicitModel`). Bounds are written unchanged. A lower bound 0 means that
+nature may delete the transition; Storm refuses such models, and replacing 0 by a small number would be unsound, so
+this is not done.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rpl_agent.model import Objective, ParametricMDP, Policy
 
 
 def identifiers(names: Iterable[str], reserved: Iterable[str] = ()) -> dict[str, str]:
-    """Names made into identifiers, distinct ones into distinct ones: ``"bet 0"`` becomes ``bet_0``."""
+    """Turn names into identifiers, keeping them distinct: ``"bet 0"`` becomes ``bet_0``."""
     taken, result = set(reserved), {}
     names = list(names)
     for name in sorted(names, key=lambda n: not n.isidentifier()):  # proper identifiers keep their names
@@ -50,7 +50,7 @@ class ExplicitModel:
     Attributes
     ----------
     lower, upper : (T,) bounds of every transition.
-    is_point : every bound is a single number: an ordinary MDP.
+    is_point : whether every bound is a single number: an ordinary MDP.
     actions, labels, rewards : name in the model -> name in the file.
     """
 
@@ -70,12 +70,12 @@ class ExplicitModel:
         self.lower, self.upper = lower[pmdp.expression], upper[pmdp.expression]
         self.is_point = bool((lower == upper).all())
         self.actions = identifiers(pmdp.action_names)
-        # "init" and "deadlock" are every tool's own labels: ours are written from the structure
+        # "init" and "deadlock" are labels of the tools: ours are written from the structure
         shown = [name for name in pmdp.labels if name not in ("init", "deadlock")]
         self.labels = identifiers(shown, reserved=("init", "deadlock"))
         for name, reward in pmdp.rewards.items():
             if not reward.is_known:
-                raise ModelError(f"the reward {name!r} depends on the parameters: there are no numbers to write")
+                raise ModelError(f"the reward {name!r} depends on the parameters and cannot be written as numbers")
         self.rewards = identifiers(pmdp.rewards)
 
     def label_mask(self, name: str) -> np.ndarray:
@@ -182,7 +182,7 @@ def write_uncertain(
     """Write the interval MDP with bounds (F,) per expression; returns the files written.
 
     The objective's target and avoid labels are part of the file like all labels; the property itself is written
-    beside it (``.props``), with the names as the file has them.
+    to a ``.props`` file beside it, with the file's names.
     """
     path = Path(path)
     writers = {".drn": write_drn, ".umb": write_umb}
@@ -209,12 +209,12 @@ def write_policy(path: str | Path, pmdp: ParametricMDP, policy: Policy) -> Path:
 
 
 # -- policies --------------------------------------------------------------------------------------------------------
-#: Columns with a meaning of their own; a state variable of such a name gets an underscore.
+#: Reserved column names; a state variable with such a name gets an underscore.
 COLUMNS = ("time_step", "state", "value", "action", "probability")
 
 
 def _decisions(pmdp: ParametricMDP, policy: Policy) -> Iterator[tuple[int | None, int, int, float]]:
-    """(step, state, row, probability) wherever the probability is positive; step is None for a stationary policy."""
+    """(step, state, row, probability) for every positive probability; step is None for a stationary policy."""
     rules = (
         [(None, policy)]
         if policy.rows is None or policy.rows.ndim == 1
@@ -227,7 +227,7 @@ def _decisions(pmdp: ParametricMDP, policy: Policy) -> Iterator[tuple[int | None
 
 
 def write_csv(path: Path, pmdp: ParametricMDP, policy: Policy) -> None:
-    """Columns: [time_step,] state, its variables (or its value, where it has none), action, probability."""
+    """Columns: [time_step,] state, its variables (or its value if it has none), action, probability."""
     stationary = policy.rows is None or policy.rows.ndim == 1
     columns = {f"{n}_" if n in COLUMNS else n: np.asarray(values).tolist() for n, values in pmdp.variables.items()}
     if not columns and pmdp.state_values is not None:
@@ -258,7 +258,7 @@ def write_json(path: Path, pmdp: ParametricMDP, policy: Policy) -> None:
 def write_strategy(path: Path, pmdp: ParametricMDP, policy: Policy) -> None:
     """PRISM's list of actions, ``(1,0):go`` by the values of the variables (the state's number without any)."""
     if policy.rows is None or policy.rows.ndim != 1:
-        raise ModelError("a PRISM strategy file holds deterministic stationary policies; write .csv or .json instead")
+        raise ModelError("a PRISM strategy file needs a deterministic stationary policy; write .csv or .json instead")
     columns = [np.asarray(values).tolist() for values in pmdp.variables.values()]
     with open(path, "w", encoding="utf-8") as file:
         for state, row in enumerate(policy.rows.tolist()):

@@ -1,7 +1,7 @@
-"""Where logged transitions come from: CSV, Parquet and Minari, each as a stream of blocks of bounded size.
+"""Sources of logged transitions: CSV, Parquet and Minari, each as a stream of blocks of bounded size.
 
-A block holds one list or array per column, and can say where its k-th row stands in the source. `RepeatedRows` finds
-steps that a log holds more than once: `evidence.repetition` with the contexts that a sequence of rows has.
+A block has one list or array per column, and the place of its k-th row in the source. `RepeatedRows` finds
+steps that occur in a log more than once: `evidence.repetition` with the contexts of a sequence of rows.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from rpl_agent.evidence.repetition import (
 )
 from rpl_agent.model import ParametricMDP
 
-#: Lengths of the windows that are looked for elsewhere in the log: short ones where rows carry much chance.
+#: Lengths of the windows to search for elsewhere in the log: short ones if rows carry much chance.
 WIDTHS = (16, 64, 256)
-#: Rows are looked at in pieces of at least this size, and whole copies are compared in logs of at most this many rows.
+#: Rows are tested in pieces of at least this size, and whole copies are compared in logs of at most this many rows.
 PIECE = 1 << 14
 ORDERED = 1 << 20
 _MEANING = {
@@ -38,7 +38,7 @@ _MEANING = {
 
 
 class RepeatedRows:
-    """Looks through a log as it is read."""
+    """Tests a log for repetitions while it is read."""
 
     def __init__(self, pmdp: ParametricMDP):
         self._pmdp = pmdp
@@ -48,13 +48,13 @@ class RepeatedRows:
         self._order: list[np.ndarray] = []
 
     def add(self, transitions: np.ndarray, starts: np.ndarray) -> None:
-        """The next usable rows (n,) as transitions; ``starts`` (n,) is true where an episode begins."""
+        """Add the next usable rows (n,) as transitions; ``starts`` (n,) is true where an episode begins."""
         self._waiting.append((transitions, starts))
         if sum(len(piece) for piece, _ in self._waiting) >= PIECE:
             self._look()
 
     def finish(self) -> None:
-        """The log is over."""
+        """Finish the tests at the end of the log."""
         self._look()
         if self._test.total <= ORDERED and self._test.total:
             copies = equal_parts(self._pmdp, np.concatenate(self._order))
@@ -81,10 +81,10 @@ class RepeatedRows:
             )
 
 
-_REASON = "the same chance counted twice is not more data, or the next state depends on more than state and action"
+_REASON = "the same chance is counted twice, or the next state depends on more than state and action"
 
 
-#: Rows held in memory at a time.
+#: Rows in memory at a time.
 BLOCK = 1 << 16
 
 
@@ -114,7 +114,7 @@ def open_log(source: str | Path) -> Iterator[LogRows]:
 
 
 def length(source: str | Path) -> int:
-    """Number of rows, without holding them."""
+    """Number of rows, without loading them."""
     text = str(source)
     if text.startswith("minari:"):
         return int(_minari_dataset(text.removeprefix("minari:")).total_steps)

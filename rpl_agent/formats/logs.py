@@ -2,16 +2,16 @@
 
 A log has one row per step, in the order in which the steps happened:
 
-- ``state, action, next_state`` with the values of the model's states, or their numbers where it has none, or
+- ``state, action, next_state`` with the values of the model's states, or their numbers if it has none, or
 - the state variables and the same names with ``next_``: ``level, broken, action, next_level, next_broken``.
 
-Actions are names or numbers, those of the model where its actions are numbers. Each row must begin where the row before
-led, or where plays of the model begin; a column ``episode`` says where plays begin elsewhere. Other columns are
+Actions are names or numbers (those of the model if its actions are numbers). Each row must start where the previous
+row led, or where plays of the model start; a column ``episode`` marks other starts. Other columns are
 ignored. The behaviour policy may be adaptive and need not be logged.
 
 Rows are read in blocks, so memory does not grow with the log. A row that the model forbids is never skipped silently:
 either nothing is used and the error lists the places, or (on request) such rows go to a quarantine file with their
-reasons. Rows that repeat what was there before (a log read twice, overlapping files joined) are an error.
+reasons. Rows that repeat earlier ones (a log read twice, overlapping files joined) are an error.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from rpl_agent.model import ParametricMDP, Policy
 from rpl_agent.model.building.builder import whole_numbers
 from rpl_agent.model.states import VariableStates
 
-#: So many forbidden rows are listed in an error; the rest is counted.
+#: Number of forbidden rows listed in an error; the rest are counted.
 LISTED = 10
 _UNKNOWN = -1
 
 
 @dataclass(frozen=True)
 class Log:
-    """A log that was read.
+    """The result of reading a log.
 
     counts : with marks for the likelihood region.
     rows : rows in the log; quarantined : how many of them the model forbids.
@@ -59,9 +59,9 @@ def read_log(
     Parameters
     ----------
     quarantine : write rows that the model forbids to this CSV file (with their place and reason) instead of failing.
-        A certificate from the other rows is right only if the forbidden ones are recording errors, not behaviour.
+        A certificate from the other rows is valid only if the forbidden ones are recording errors, not behaviour.
     schedule : when to take marks, a rule that never looks at outcomes. "geometric" is valid however the end of the log
-        was decided. "split", at shares of its length, allows bets on the value and is far tighter, and right only if
+        was decided. "split", at shares of its length, allows bets on the value and is far tighter, but valid only if
         that length was fixed in advance.
 
     Raises
@@ -107,7 +107,7 @@ def read_log(
             stacklevel=2,
         )
     if not counts.total:
-        raise DataError(f"{source}: the log holds no transition of the model")
+        raise DataError(f"{source}: the log contains no transition of the model")
     return Log(counts, rows, forbidden.count)
 
 
@@ -119,7 +119,7 @@ def _refuse_repetitions(source: str | Path, look: Callable[..., None], *rows: np
 
 
 class _Chain:
-    """Whether each row begins where the one before led, and where episodes begin."""
+    """Checks that each row starts where the previous one led, and finds the starts of episodes."""
 
     def __init__(self, pmdp: ParametricMDP):
         self._pmdp, self._last, self._episode = pmdp, _UNKNOWN, None
@@ -130,7 +130,7 @@ class _Chain:
             self._is_start[pmdp.successor[pmdp.row_ptr[row] : pmdp.row_ptr[row + 1]]] = True
 
     def follow(self, block: LogRows, states: np.ndarray, found: np.ndarray, reasons: dict[int, str]) -> np.ndarray:
-        """(n,) bool, rows with which an episode begins; rows that follow from nothing get a reason."""
+        """(n,) bool, rows that begin an episode; rows that do not follow get a reason."""
         if not block.size:
             return np.zeros(0, dtype=bool)
         led = np.where(found >= 0, self._pmdp.visible_successor[found], _UNKNOWN)
@@ -145,14 +145,14 @@ class _Chain:
         for k in np.flatnonzero(wrong).tolist():
             here, there = self._pmdp.state_name(int(states[k])), self._pmdp.state_name(int(before[k]))
             reasons.setdefault(
-                k, f"begins in {here}, the row before led to {there}: rows of one episode follow each other, and a "
-                "column 'episode' says where one begins",
+                k, f"begins in {here}, but the previous row led to {there}: rows of an episode must be consecutive; a "
+                "column 'episode' marks where one begins",
             )  # fmt: skip
         return starts
 
 
 class _Forbidden:
-    """Rows that cannot be used: listed for an error, or written to a file."""
+    """Rows that cannot be used: listed in an error, or written to a file."""
 
     def __init__(self, path: str | Path | None):
         self.path = path
@@ -182,7 +182,7 @@ class _Forbidden:
 
 
 class _Decoder:
-    """Rows of a block to state numbers, action numbers and successor numbers, with reasons for those that have none."""
+    """Decodes rows of a block to state, action and successor numbers, with reasons for invalid rows."""
 
     def __init__(self, pmdp: ParametricMDP):
         self.pmdp = pmdp
@@ -225,10 +225,10 @@ class _Decoder:
         raise DataError(f"the log has the columns {listed(columns)}; needed are {wanted}")
 
     def _numbers(self, column: Sequence[Any], name: str, reasons: dict[int, str]) -> np.ndarray:
-        """(n,) int64; what is not a whole number gets a reason and -1."""
+        """(n,) int64; values that are not integers get a reason and -1."""
         if isinstance(column, np.ndarray) and column.dtype.kind in "iu":
             return column.astype(np.int64)
-        if len(column) and isinstance(column[0], str):  # int() would cut off what a number has behind its point
+        if len(column) and isinstance(column[0], str):  # int() would truncate decimals
             try:
                 return np.array([int(v) for v in column], dtype=np.int64)
             except (TypeError, ValueError, OverflowError):
@@ -236,12 +236,12 @@ class _Decoder:
         return _each(column, _whole, lambda value: f"{name} = {value!r} is not a whole number", reasons)
 
     def _valued(self, column: Sequence[Any], name: str, reasons: dict[int, str]) -> np.ndarray:
-        """(n,) the states with these values, or with values of these texts."""
+        """(n,) the states with these values, or with values that print as these texts."""
         known = self._state_named or {}
         return _each(column, lambda v: known[str(v)], lambda v: f"{name}: the model has no state {v!r}", reasons)
 
     def _actions(self, column: Sequence[Any], reasons: dict[int, str]) -> np.ndarray:
-        """(n,) actions by name, by the model's own numbers, or by their places."""
+        """(n,) actions by name, by the model's own numbers, or by position."""
         numbered, named = self._action_numbered, self._action_named
         if isinstance(column, np.ndarray):
             if column.dtype.kind in "iu" and numbered is None:
@@ -267,7 +267,7 @@ class _Decoder:
 
     @cached_property
     def _shown(self) -> tuple[np.ndarray, VariableStates]:
-        """The states that are not silent (those have the variables of a state that is shown), by their variables."""
+        """The visible states by their variables (silent ones share those of a visible state)."""
         shown = np.flatnonzero(~self.pmdp.is_silent)
         return shown, VariableStates({name: np.asarray(c)[shown] for name, c in self.pmdp.variables.items()})
 
@@ -283,7 +283,7 @@ class _Decoder:
         if not 0 <= successor < p.num_states:
             return f"the model has no state {successor} (it has {p.num_states})"
         if found == AMBIGUOUS:
-            return f"{shown} leads to {p.state_name(successor)} on several ways, and only the reward tells them apart"
+            return f"{shown} leads to {p.state_name(successor)} in several ways that only the reward distinguishes"
         return f"{shown} never leads to {p.state_name(successor)}"
 
 
@@ -301,7 +301,7 @@ def _each(
 
 
 def _whole(value: Any) -> int:
-    """An int from an int, a boolean word or the text of a whole number (``"3.0"`` included)."""
+    """An int from an int, a boolean word or the text of an integer (``"3.0"`` included)."""
     if isinstance(value, str):
         word = value.strip().lower()
         if word in ("true", "false"):
@@ -319,7 +319,7 @@ def simulate_log(
     path: str | Path, pmdp: ParametricMDP, theta: np.ndarray, *, episodes: int, max_steps: int, seed: int = 0,
     stop: np.ndarray | None = None, policy: Policy | None = None,
 ) -> int:  # fmt: skip
-    """Write a CSV log of simulated episodes (state variables, action names), as a plant would; returns its rows.
+    """Write a CSV log of simulated episodes (state variables, action names), as a plant would; return its rows.
 
     ``stop`` (S,) bool are states in which an episode ends; ``policy`` is uniform by default.
     """
@@ -342,7 +342,7 @@ def simulate_log(
                 row = _pick(draw[0], weights, int(pmdp.state_ptr[state]), int(pmdp.state_ptr[state + 1]))
                 t = _pick(draw[1], mdp.probability, int(pmdp.row_ptr[row]), int(pmdp.row_ptr[row + 1]))
                 successor = int(pmdp.visible_successor[t])
-                if not pmdp.is_silent[state]:  # the draw of a random start is not a step
+                if not pmdp.is_silent[state]:  # drawing a random start is not a step
                     action = pmdp.action_names[pmdp.action[row]]
                     writer.writerow([*(c[state] for c in columns), action, *(c[successor] for c in columns)])
                     rows += 1
@@ -351,7 +351,7 @@ def simulate_log(
 
 
 def _pick(draw: float, weights: np.ndarray, first: int, last: int) -> int:
-    """The index in first..last-1 at which the running sum of weights passes ``draw`` (never one of weight 0)."""
+    """The index in first..last-1 at which the running sum of weights exceeds ``draw`` (never one of weight 0)."""
     chosen = first
     for k in range(first, last):
         if weights[k] > 0:

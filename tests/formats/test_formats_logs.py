@@ -197,7 +197,7 @@ def test_many_forbidden_rows_are_counted(pmdp, tmp_path):
         ("a,a\n1,2\n", "names a column twice"),
         ("state,next_state\n0,1\n", "no column 'action'"),
         ("state,action\n0,1\n", "needed are state, next_state, or level, broken, shift with next_level"),
-        (HEADER, "the log holds no transition"),
+        (HEADER, "the log contains no transition"),
         (HEADER + '0,0,0,"full,0,0,1\n', "unexpected end of data"),
     ],
 )
@@ -298,7 +298,7 @@ def test_rows_of_an_episode_follow_each_other(pmdp, steps, tmp_path):
     path = tmp_path / "log.csv"
     write_numbers(path, np.delete(table, 45, axis=0))
     with pytest.raises(
-        DataError, match=r"1 of 1199 rows contradict(.|\n)*log.csv:47: begins in .*, the row before led to"
+        DataError, match=r"1 of 1199 rows contradict(.|\n)*log.csv:47: begins in .*, but the previous row led to"
     ):
         read_log(pmdp, path)
     with pytest.warns(RPLWarning, match="1 of 1199 rows contradict"):

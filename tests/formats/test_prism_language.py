@@ -187,7 +187,7 @@ def test_parameters_in_bounds_are_taken_at_their_widest_where_they_have_no_value
     model = prism.loads(INTERVAL, parameters={"e": (0.3, 0.7)})
     robust, optimistic = prism.answer(model, "Pmax=? [ F x=1 ]")
     assert robust.lower == pytest.approx(0.5) and optimistic.upper == pytest.approx(0.7)
-    with pytest.raises(prism.PrismError, match="nothing to learn"):
+    with pytest.raises(prism.PrismError, match="nothing is learned"):
         model.objective("Pmax=? [ F x=1 ]")
 
 

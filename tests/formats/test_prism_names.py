@@ -45,7 +45,7 @@ def test_a_filter_without_states_is_about_all_states():
     assert prism.answer(model, "filter(forall, P>=0.4 [ X x=0 ])")[0].verdict == "no"
     assert prism.answer(model, 'filter(forall, P>=0.4 [ X x=0 ], "init")')[0].verdict == "yes"
     assert prism.answer(model, "filter(exists, P>=1 [ X x=3 ])")[0].verdict == "yes"
-    with pytest.raises(prism.PrismError, match="needs one state, 4 satisfy it"):
+    with pytest.raises(prism.PrismError, match="needs one state, but 4 satisfy it"):
         prism.answer(model, "filter(state, P=? [ X x=0 ])")
 
 

@@ -134,7 +134,7 @@ def test_constraints_of_the_file_and_parameters_elsewhere_stay():
     assert model.pmdp.table.parameters == ("p", "p/(p+q)")
     # p + q <= 1.2 with q >= 0.2, projected on p
     assert model.pmdp.domain.contains(np.array([0.9, 0.6]))
-    with pytest.warns(RPLWarning, match=r"p/\(p\+q\): learned as unknowns of their own.* to p elsewhere"):
+    with pytest.warns(RPLWarning, match=r"p/\(p\+q\): learned as separate unknowns.* to p elsewhere"):
         model.objective("Pmax=? [F x=3]")
 
 
@@ -147,7 +147,7 @@ def test_a_lost_connection_is_said_once_and_only_then(first, second, is_loose):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.objective("Pmax=? [F x=3]")
-    assert [("unknowns of their own" in str(w.message)) for w in caught] == [True] * is_loose
+    assert [("separate unknowns" in str(w.message)) for w in caught] == [True] * is_loose
 
 
 def test_the_range_of_a_quotient_is_sound_and_exact_at_corners():

@@ -1,4 +1,4 @@
-"""`answer`: a property of a model with known parameters, or with intervals, as certified bounds or as yes and no."""
+"""`answer`: certified bounds, or yes or no, for a property of a model with known parameters or with intervals."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ YES, NO = "yes", "no"
 class Answer:
     """The answer to a query for one nature.
 
-    lower, upper : certified bounds of the number that was asked for, after filter and complement. For the filter
-        ``range`` the least lower and the largest upper bound. For a comparison: of the number that is compared, over
-        all states of the filter; for ``count`` of the number of states.
+    lower, upper : certified bounds on the requested number, after filter and complement. For the filter
+        ``range`` the least lower and the largest upper bound. For a comparison: on the compared number, over
+        all states of the filter; for ``count`` on the number of states.
     verdict : "yes", "no" or "not decided at this precision" for a comparison, else None.
-    problems : what the independent check of the solution found; empty means certified.
+    problems : findings of the independent check of the solution; empty means certified.
     """
 
     query: Query
@@ -58,10 +58,10 @@ class Answer:
 def answer(
     model: PrismModel, text: str | Property | None = None, theta: np.ndarray | None = None, *, precision: float = 1e-6
 ) -> list[Answer]:
-    """Answer a property: one answer, or two (robust, optimistic) for an interval model where it names no nature.
+    """Answer a property: one answer, or two (robust, optimistic) for an interval model if it names no nature.
 
     theta : values of the parameters. Needed unless the model has none; an interval model without them is solved for
-        the widest intervals over the domain, which hold every value.
+        the widest intervals over the domain, which contain every value.
     """
     query = model.query(text, theta)
     natures = [query.nature or Nature.COOPERATIVE]
@@ -74,13 +74,13 @@ def _relaxation(model: PrismModel, theta: np.ndarray | None, pmdp: ParametricMDP
     if model.bounds is not None:
         return Intervals(pmdp, *model.bounds.at(theta))
     if theta is None and pmdp.num_parameters:
-        raise ModelError(f"values of the parameters {listed(pmdp.table.parameters)} are needed")
+        raise ModelError(f"the parameters {listed(pmdp.table.parameters)} need values")
     return Point(pmdp.instantiate(np.zeros(0) if theta is None else theta))
 
 
 def _answer(query: Query, relax: Callable[[ParametricMDP], Relaxation], nature: Nature, precision: float) -> Answer:
     with warnings.catch_warnings():
-        if query.comparison:  # a wide bracket may decide all the same
+        if query.comparison:  # even a wide bracket may decide
             warnings.simplefilter("ignore", RPLWarning)
         solution = solve(relax(query.pmdp), query.objective, nature, precision=precision)
     low, high = (v if v.ndim == 1 else v[-1] for v in (solution.lower_values, solution.upper_values))
@@ -98,9 +98,9 @@ def _answer(query: Query, relax: Callable[[ParametricMDP], Relaxation], nature: 
 
 
 def _surely(query: Query, relax: Callable[[ParametricMDP], Relaxation], nature: Nature, precision: float) -> np.ndarray:
-    """(S,) where the target is reached with probability one: no bracket of an iteration can say that.
+    """(S,) where the target is reached with probability one, which no bracket of an iteration can show.
 
-    It is exactly where a cost of nothing until the target, infinite where it is missed, is finite; the graph decides.
+    That is where a zero cost until the target, infinite if it is missed, is finite; the graph decides.
     """
     pmdp, objective = query.pmdp, query.objective
     if objective.kind is not Kind.REACH or objective.horizon is not None or objective.avoid is not None:
@@ -127,7 +127,7 @@ def _combined(name: str, low: np.ndarray, high: np.ndarray) -> tuple[float, floa
         return float(low.min()), float(high.max())
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         return (math.inf if np.isinf(low).any() else 0.0), math.inf
-    # a sum rounded once, and a quotient rounded once: two steps outward cover both
+    # A sum and a quotient are each rounded once: two steps outward cover both.
     number = len(low) if name == "avg" else 1
     lower, upper = math.fsum(low.tolist()) / number, math.fsum(high.tolist()) / number
     if len(low) == 1:
@@ -155,8 +155,8 @@ def _compared(query: Query, low: np.ndarray, high: np.ndarray) -> tuple[str | No
 class RegionAnswer:
     """The answer to a query for all parameters of a region.
 
-    lower, upper : certified bounds of the number that was asked for, or that is compared, for every parameter.
-    least, most : points of the region where it is about its least and its largest.
+    lower, upper : certified bounds on the requested or compared number, for every parameter.
+    least, most : points of the region where it is approximately least and largest.
     verdict : for a comparison, else None.
     """
 
@@ -169,7 +169,7 @@ class RegionAnswer:
     solution: RegionSolution
 
     def partition(self, undecided: float, max_boxes: int) -> Partition:
-        """Where the comparison holds and where not, box by box."""
+        """Where the comparison holds and where it fails, box by box."""
         comparison, threshold = _without_complement(self.query)
         return partition(
             self.query.pmdp, self.query.objective, comparison, threshold, self.solution.region, undecided=undecided,
@@ -181,14 +181,14 @@ def answer_region(
     model: PrismModel, text: str | Property | None = None, *, precision: float = 0.01, max_boxes: int = DEFAULT_BOXES,
     time_limit: float = math.inf,
 ) -> RegionAnswer:  # fmt: skip
-    """Answer a property for all parameters of the model's domain (the ranges given when it was loaded)."""
+    """Answer a property for all parameters of the model's domain (the ranges given when loading it)."""
     if model.bounds is not None:
-        raise ModelError("an interval model is solved for all its intervals at once: ask without a region")
+        raise ModelError("an interval model is solved for all its intervals at once, without a region")
     if model.derived.found:
-        raise ModelError(f"region questions are for polynomials: {listed(model.derived.found)} divide by parameters")
+        raise ModelError(f"region questions need polynomials: {listed(model.derived.found)} divide by parameters")
     query = model.query(text)
     if len(query.states) != 1 or query.filter == "count":
-        raise ModelError("a region question is about one state: give --theta, or a property of the initial state")
+        raise ModelError("a region question needs a single state: give --theta, or a property of the initial state")
     threshold = _without_complement(query)[1] if query.comparison else None
     found = solve_region(
         query.pmdp, query.objective, precision=precision, threshold=threshold, max_boxes=max_boxes,
@@ -205,7 +205,7 @@ def answer_region(
 
 
 def _without_complement(query: Query) -> tuple[str, Fraction]:
-    """The comparison as one of the objective's value."""
+    """The comparison in terms of the objective's value."""
     assert query.threshold is not None
     if not query.complement:
         return query.comparison, query.threshold
@@ -213,7 +213,7 @@ def _without_complement(query: Query) -> tuple[str, Fraction]:
 
 
 def _sure_everywhere(query: Query, found: RegionSolution) -> RegionSolution:
-    """With a lower bound of one where the target is reached almost surely, whatever the parameters."""
+    """Raise the lower bound to one if the target is reached almost surely for all parameters."""
     if not found.lower < 1.0 <= found.upper:
         return found
     nature = Nature.COOPERATIVE if query.objective.sense is Sense.MIN else Nature.ADVERSARIAL

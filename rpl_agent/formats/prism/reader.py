@@ -1,4 +1,4 @@
-"""`load`: a PRISM file, values for its constants and ranges for its parameters, to a `ParametricMDP`.
+"""`load`: from a PRISM file, values for its constants and ranges for its parameters to a `ParametricMDP`.
 
 Ranges come from the caller (``parameters={"p": (0.1, 0.9)}``, on the command line ``--param p=0.1:0.9``) or from
 comments in the file, so that the file stays readable by PRISM and Storm::
@@ -49,14 +49,14 @@ class PrismModel:
 
     Attributes
     ----------
-    pmdp : the parametric MDP; of an interval model only the skeleton: see ``bounds``.
+    pmdp : the parametric MDP; for an interval model only the skeleton: see ``bounds``.
     program : the resolved file, for further properties.
     properties : those of the properties file beside the model or given to `load_properties`; one that cannot be read
-        is the error that says why, raised when it is asked for.
+        is replaced by its error, which is raised when it is used.
     bounds : of the probabilities of an interval model, else None.
-    parametric_rewards : of an interval model, reward structures that contain a parameter, as functions of them.
-    truth : (d,) the file's own numbers where parts of it were made unknown; for a simulator, never for a learner.
-    derived : parameters of ``pmdp`` that stand for quotients of the file's.
+    parametric_rewards : for an interval model, reward structures that contain a parameter, as functions of them.
+    truth : (d,) the file's own numbers if parts of it were made unknown; for a simulator, never for a learner.
+    derived : parameters of ``pmdp`` that represent quotients of the file's.
     """
 
     pmdp: ParametricMDP
@@ -78,10 +78,10 @@ class PrismModel:
         return self.pmdp.domain if self.bounds is None else self.bounds.domain
 
     def theta(self, values: Mapping[str, float]) -> np.ndarray:
-        """(d,) the point of the model's parameters at values of the file's."""
+        """(d,) the point of the model's parameters for values of the file's."""
         names = self._domain.parameters
         if set(values) not in (set(names), set(self.parameters)):
-            raise ModelError(f"a value is needed for each parameter ({listed(self.parameters)}), and for no other")
+            raise ModelError(f"give a value for each parameter ({listed(self.parameters)}), and for no other")
         if set(values) != set(names):
             values = {**values, **{name: float(value) for name, value in self.derived.values(values).items()}}
         return np.array([values[name] for name in names], dtype=float)
@@ -95,7 +95,7 @@ class PrismModel:
         return UncertainMDP.from_intervals(self.pmdp, *self.bounds.at(theta))
 
     def query(self, text: str | ast.Property | PrismError | None = None, theta: np.ndarray | None = None) -> Query:
-        """What a property asks: its text, or one of ``properties`` (without, the first of these).
+        """Translate a property: its text, or one of ``properties`` (by default the first of these).
 
         ``theta`` gives values to rewards that contain parameters.
         """
@@ -110,7 +110,7 @@ class PrismModel:
         found = parse_properties(text)
         if len(found) != 1:
             raise PrismError(
-                f"one property expected, {len(found)} found",
+                f"expected one property, found {len(found)}",
                 found[1].position if found else NOWHERE,
                 "<property>",
                 text,
@@ -135,16 +135,16 @@ class PrismModel:
         return query
 
     def objective(self, text: str | None = None) -> tuple[ParametricMDP, Objective]:
-        """The model and the objective of a property, to be learned; without one, the first of the properties file.
+        """The model and the objective of a property, for learning; by default the first of the properties file.
 
-        State formulas that are no label of the model are labels of the one that is returned, named by their text.
+        State formulas that are not labels of the model become labels of the returned one, named by their text.
         A property that is answered through another one (``G`` through the probability of leaving, linear-time formulas
-        through a product with an automaton) gives that one, with a warning.
+        through a product with an automaton) yields that one, with a warning.
         """
         query = self.query(text)
         if self.bounds is not None and not self.bounds.is_learnable:
             raise PrismError(
-                "this is an interval model: its uncertainty is given, there is nothing to learn (rpl solve gives its "
+                "this is an interval model: its uncertainty is given, nothing is learned (rpl solve gives its "
                 "robust and optimistic values)", NOWHERE, self.source,
             )  # fmt: skip
         if query.comparison:
@@ -158,13 +158,13 @@ class PrismModel:
             )  # fmt: skip
         if self.derived.loose:
             warnings.warn(
-                f"{listed(self.derived.found)}: learned as unknowns of their own; what ties them to each other or "
+                f"{listed(self.derived.found)}: learned as separate unknowns; what ties them to each other or "
                 f"to {listed(self.derived.loose)} elsewhere is not used, so guarantees hold but may be wider",
                 RPLWarning, stacklevel=3,
             )  # fmt: skip
         if query.complement:
             warnings.warn(
-                f"the property is answered as 1 - v with v = {query.objective.describe()}: all values are those of v",
+                f"the property is answered as 1 - v with v = {query.objective.describe()}; all values are those of v",
                 RPLWarning, stacklevel=3,
             )  # fmt: skip
         if len(query.states) > 1:
@@ -242,13 +242,13 @@ def loads(
     constants : values for constants without one. An undefined ``const double`` that gets none is a parameter.
     parameters : ranges (low, high) for parameters; they take precedence over ``// range`` comments.
     max_states : refuse larger models (by default, those that do not fit in half of the free memory).
-    progress : called now and then with the numbers of states expanded and found.
-    unknown : what the learner shall not know: ``"commands"`` (each probabilistic command is one unknown distribution),
+    progress : called occasionally with the numbers of states expanded and found.
+    unknown : what to hide from the learner: ``"commands"`` (each probabilistic command is one unknown distribution),
         ``"rows"`` (each row of each state is), or names of constants. The file's numbers become ``truth``.
     tie_modules : commands of renamed modules share the distributions of their base.
-    normalise : scale rows that sum to 1 up to 1e-5, because the file rounds its numbers; a warning says how many.
+    normalise : scale rows whose rounded numbers sum to 1 only up to 1e-5; a warning says how many.
 
-    What is wrong or not supported is a `PrismError` with line and column.
+    Anything wrong or unsupported is a `PrismError` with line and column.
     """
     try:
         program, unknowns = link_unknown(
@@ -327,7 +327,7 @@ def _ranges_needed(names: Sequence[str]) -> str:
 
 
 def _first_row_without_distribution(model: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> int | None:
-    """The first row with bounds (F,) outside [0, 1], or within which no distribution lies."""
+    """The first row with bounds (F,) outside [0, 1], or which no distribution satisfies."""
     low, high = lower[model.expression], upper[model.expression]
     outside = np.logical_or.reduceat((low < 0.0) | (high > 1.0) | (low > high), model.row_ptr[:-1])
     least, most = np.add.reduceat(low, model.row_ptr[:-1]), np.add.reduceat(high, model.row_ptr[:-1])

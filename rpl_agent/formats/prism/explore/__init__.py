@@ -1,1 +1,1 @@
-"""A linked program to a `ParametricMDP`: states, transitions, probabilities, labels and rewards."""
+"""From a linked program to a `ParametricMDP`: states, transitions, probabilities, labels and rewards."""

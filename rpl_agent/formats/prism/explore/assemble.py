@@ -1,6 +1,6 @@
-"""Explored graph to `ParametricMDP`: rows sorted, equal successors merged, labels and rewards evaluated.
+"""From an explored graph to a `ParametricMDP`: rows sorted, equal successors merged, labels and rewards evaluated.
 
-Rewards are numbers of states and rows, or polynomials in the parameters (`model.reward`).
+Rewards of states and rows are numbers, or polynomials in the parameters (`model.pmdp`).
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class UnknownNumbers:
         ]
         self._table = ExpressionTable.from_polynomials(self._shares, parameters)
         self._is_linked = np.array([bool(p.terms) and p.parameters <= learned for p in self._shares])
-        self.linked_ids = np.zeros(0, dtype=np.int32)  # of what shall stand in the model's table
+        self.linked_ids = np.zeros(0, dtype=np.int32)  # ids of expressions to add to the model's table
         if self._is_linked.any():
             self.linked_ids = pool.intern([p for p, is_one in zip(self._shares, self._is_linked) if is_one])
 
@@ -109,9 +109,9 @@ class UnknownNumbers:
 
 
 def _scale(polynomial: Polynomial, box: Box, learned: frozenset[str]) -> tuple[Fraction, Fraction]:
-    """(least, width), floats, so that the polynomial lies between least and least + width on the box.
+    """(least, width), floats, such that the polynomial lies between least and least + width on the box.
 
-    A share that data say something about gets short numbers, because it stands in the table of expressions.
+    An expression that data inform gets short numbers, because it is part of the table of expressions.
     """
     if polynomial.is_constant:
         return polynomial.constant_value(), Fraction(0)
@@ -133,7 +133,7 @@ def with_unknown_rewards(
     pool: Pool, parameters: Sequence[str], domain: Domain, ids: np.ndarray,
     rewards: Mapping[str, tuple[np.ndarray, np.ndarray]],
 ) -> tuple[ExpressionTable, np.ndarray, dict[str, Reward]]:  # fmt: skip
-    """Λ, (T,) expressions of the transitions with these pool ids, and the rewards with these of states and rows."""
+    """Λ, (T,) expressions of the transitions with these pool ids, and the rewards with these ids of states and rows."""
     learned = pool.occurring(ids)
     numbers = {
         key: [UnknownNumbers(part, pool, parameters, domain, learned) for part in parts]
@@ -155,12 +155,12 @@ DEADLOCK_ACTION = "deadlock"
 
 @dataclass(frozen=True)
 class Assembled:
-    """The model and what the reader needs beside it.
+    """The model and what the reader needs besides.
 
-    program : with the parameters of the model, derived ones among them.
+    program : with the parameters of the model, including derived ones.
     row_combination : (R,) combination of commands that gave each row (DEADLOCK for added self-loops).
     bounds : of an interval model.
-    parametric_rewards : of an interval model, structures that contain a parameter, as functions of the parameters.
+    parametric_rewards : for an interval model, structures that contain a parameter, as functions of the parameters.
     """
 
     model: ParametricMDP
@@ -173,7 +173,7 @@ class Assembled:
 def assemble(
     program: Program, graph: Graph, machine: Machine, pool: Pool, ends: list[np.ndarray], domain: Domain, name: str
 ) -> Assembled:
-    """Put a model together; `ends` are the pool ids of the transitions, or of both ends of their intervals."""
+    """Assemble a model; `ends` are the pool ids of the transitions, or of both ends of their intervals."""
     states = len(graph.keys)
     base_names, base_label = _actions(program, machine)
     transition_choice = graph.transition_choice
@@ -200,7 +200,7 @@ def assemble(
     if len(used) < len(names):  # actions that no reachable state enables
         row_action = np.searchsorted(used, row_action)
         names = [names[i] for i in used]
-    # rows of one state are sorted by action; names given to duplicates come last, so sort once more
+    # Rows of one state are sorted by action; new names of duplicates come last, so sort once more.
     rows = np.lexsort((row_action, row_state))
     place = np.empty(len(rows), dtype=np.int64)
     place[rows] = np.arange(len(rows))
@@ -284,7 +284,7 @@ def _uniform(
 
 
 def _distinguish(state: np.ndarray, action: np.ndarray, names: list[str]) -> tuple[np.ndarray, list[str]]:
-    """Several choices of one state under one action name become a, a#2, a#3 …: an agent must be able to pick each."""
+    """Name several choices of one state under one action a, a#2, a#3 …, so that an agent can pick each."""
     same = np.concatenate([[False], (np.diff(state) == 0) & (np.diff(action) == 0)])
     if not same.any():
         return action, names
@@ -322,6 +322,6 @@ def _merge(
 
 
 def row_position(row: int, row_combination: np.ndarray, graph: Graph, machine: Machine) -> Position | None:
-    """Where the command behind a row stands in the file."""
+    """The position of a row's command in the file."""
     combination = int(row_combination[row])
     return None if combination == DEADLOCK else machine.commands[graph.combinations[combination][0]].position

@@ -1,10 +1,10 @@
-"""Expressions evaluated over many states at once, exactly: straight-line programs over scaled integers, free of
+"""Exact evaluation of expressions over many states at once: straight-line programs over scaled integers, without
 overflow.
 
-A number is held as an int64 numerator over a denominator that is known before any state is (literals and fixed divisors
-give it), together with bounds from the ranges of the variables. Where the bounds do not prove that 62 bits suffice, or
-where an operation is partial (division by a variable, ``mod`` by a possible zero), `NotVectorisable` sends the
-expression to the plain evaluator, which is asked once per distinct combination of the variables it depends on.
+A number is an int64 numerator over a denominator that is known in advance (from literals and fixed divisors),
+together with bounds from the ranges of the variables. If the bounds do not prove that 62 bits suffice, or
+if an operation is partial (division by a variable, ``mod`` by a possible zero), `NotVectorisable` sends the
+expression to the plain evaluator, which is called once per distinct combination of the variables it depends on.
 
 Bytecode is a list of steps (operation, a, b, c). An argument is the index of an earlier step, or a plain number where
 the operation says so (core.h). The compiled core runs it: here over columns of states, in `explorer` state by state.
@@ -45,7 +45,7 @@ class NotVectorisable(Exception):
 
 @dataclass(frozen=True)
 class Scaled:
-    """A value in the bytecode: its step, its denominator, and inclusive bounds of the numerator."""
+    """A value in the bytecode: its step, its denominator, and inclusive bounds on the numerator."""
 
     slot: int
     denominator: int
@@ -227,7 +227,7 @@ class Bytecode:
             raise NotVectorisable
 
 
-#: combinations of variables that are marked in a table, beyond it they are sorted
+#: combinations of variables that are marked in a table; more are sorted
 DENSE = 1 << 18
 _KINDS: dict[Type, type] = {Type.BOOL: bool, Type.INT: int, Type.DOUBLE: float}
 
@@ -245,11 +245,11 @@ class Projection:
         return Codec({i: (self.variables[i].low, self.variables[i].high) for i in self.indices})
 
     def columns(self, key: np.ndarray) -> list[np.ndarray]:
-        """One column per state variable; those outside the support hold their initial value (never read)."""
+        """One column per state variable; those outside the support have their initial value (never read)."""
         return self._filled(self._codec.decode(key), len(key))
 
     def distinct(self, columns: Columns, n: int) -> tuple[list[np.ndarray], np.ndarray]:
-        """Columns of one state for each combination that occurs, and (n,) which of them each state has."""
+        """Columns of one state per combination that occurs, and (n,) the combination of each state."""
         if self.size >= LIMIT:  # too wide for a key
             part, inverse = np.unique(np.column_stack([columns[i] for i in self.indices]), axis=0, return_inverse=True)
             return self._filled(dict(zip(self.indices, part.T)), len(part)), inverse.reshape(-1)

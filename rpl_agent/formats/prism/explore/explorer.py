@@ -1,8 +1,8 @@
 """Reachable states and transitions of a resolved program.
 
-The compiled explorer (explore.c) walks breadth-first; this file feeds it: it makes room, answers what needs
-the plain evaluator, ends what would not fit in memory, and gives the transitions their polynomials afterwards, many at
-a time. States are numbered by breadth-first level, and by variables within a level.
+The compiled explorer (explore.c) searches breadth-first; this file feeds it: it reserves memory, calls
+the plain evaluator where needed, stops before memory runs out, and computes the transitions' polynomials afterwards,
+in batches. States are numbered by breadth-first level, and by variables within a level.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from rpl_agent.formats.prism.language.grammar import NOWHERE, PrismError
 from rpl_agent.formats.prism.language.scope import Program
 from rpl_agent.formats.prism.language.typed import Node
 
-#: bytes that one state, choice or transition needs at the peak of reading, arrays of the finished model included
+#: peak bytes per state, choice or transition, including arrays of the finished model
 BYTES_PER_STATE, BYTES_PER_CHOICE, BYTES_PER_TRANSITION = 120, 150, 130
-#: states expanded between two looks at the clock
+#: states expanded between two checks of the clock
 PAUSE = 1 << 17
-#: answers of the plain evaluator are asked for all at once up to this many combinations of variables
+#: the plain evaluator is called for all combinations at once up to this many
 EAGER = 1 << 12
 #: limits of what a thread finds before it is numbered: states, choices and transitions
 SLAB_STATES, SLAB = 1 << 10, 1 << 14
 DEADLOCK: int = core.DEADLOCK
-#: arrays that grow, with what they count
+#: arrays that grow, with the counter of each
 FOUND = {
     "level": ("states", np.int32), "choice_state": ("choices", np.int32), "choice_combination": ("choices", np.int32),
     "choice_end": ("choices", np.int64), "successor": ("transitions", np.int32), "branch": ("transitions", np.int64),
@@ -41,10 +41,10 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Graph:
-    """What exploration found; states are numbered, choices and transitions are not yet sorted or merged.
+    """The result of exploration; states are numbered, choices and transitions are not yet sorted or merged.
 
-    The transitions of choice c are ``choice_ptr[c]:choice_ptr[c+1]``; ``branch`` says which update of each command of
-    the combination a transition takes (mixed radix, last command fastest).
+    The transitions of choice c are ``choice_ptr[c]:choice_ptr[c+1]``; ``branch`` has the update that a transition takes
+    in each command of the combination (mixed radix, last command fastest).
     """
 
     keys: np.ndarray  # (S, W) in the final numbering
@@ -63,7 +63,7 @@ class Graph:
 
 
 def default_limit() -> int:
-    """Bytes that reading a model may take: half of what the machine has free and this process may use."""
+    """Bytes for reading a model: half of the free memory that this process may use."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             free = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
@@ -76,7 +76,7 @@ def default_limit() -> int:
 
 
 def _allowed() -> int:
-    """Bytes that this process may still ask for: what `ulimit -v` and the control group leave."""
+    """Bytes that this process may still allocate under `ulimit -v` and the control group."""
     left = sys.maxsize
     try:
         import resource
@@ -91,13 +91,13 @@ def _allowed() -> int:
         with open("/sys/fs/cgroup/memory.max", encoding="ascii") as bound:
             with open("/sys/fs/cgroup/memory.current", encoding="ascii") as used:
                 left = min(left, int(bound.read()) - int(used.read()))
-    except (OSError, ValueError):  # no control group, or one without a bound ("max")
+    except (OSError, ValueError):  # no control group, or one without a limit ("max")
         pass
     return left
 
 
 class KeyTable:
-    """Distinct rows of integers, numbered as they come (`key_table` of core.h)."""
+    """Distinct rows of integers, numbered in order of arrival (`key_table` of core.h)."""
 
     def __init__(self, width: int, rows: np.ndarray | None = None):
         self.rows = np.zeros((0, width), dtype=np.int64) if rows is None else np.ascontiguousarray(rows)
@@ -127,14 +127,14 @@ class KeyTable:
 
 
 def _longer(array: np.ndarray, size: int) -> np.ndarray:
-    """A copy at least twice as long, of which only the beginning is filled."""
+    """A copy at least twice as long, with only the beginning filled."""
     copy = np.empty((max(2 * len(array), size), *array.shape[1:]), dtype=array.dtype)
     copy[: len(array)] = array
     return copy
 
 
 class _StateSearch:
-    """The arrays that the compiled explorer fills, and what happens where it stops."""
+    """The arrays that the compiled explorer fills, and the handling of its stops."""
 
     def __init__(self, machine: Machine, initial: np.ndarray, max_states: int | None, progress: Progress | None):
         self.machine, self.progress = machine, progress
@@ -186,11 +186,11 @@ class _StateSearch:
         return {"states": len(self.states), "choices": self.choices, "transitions": self.transitions}[FOUND[name][0]]
 
     def found(self, name: str) -> np.ndarray:
-        """The part of an array that is filled."""
+        """The filled part of an array."""
         return self.arrays[name][: self._used(name)]
 
     def _reserve(self, more: int) -> None:
-        """Make room for this many more states, combinations, choices and transitions."""
+        """Reserve room for this many more states, combinations, choices and transitions."""
         self.states.reserve(more)
         self.combinations.reserve(more)
         for name, array in self.arrays.items():
@@ -198,7 +198,7 @@ class _StateSearch:
                 self.arrays[name] = _longer(array, self._used(name) + more)
 
     def _allocate(self, size: int) -> None:
-        """What threads write to, with room for this many choices and transitions each."""
+        """Allocate the threads' output, with room for this many choices and transitions each."""
         code, chunks = self.machine.code, threads()
 
         def ints(*shape: int) -> np.ndarray:
@@ -219,18 +219,18 @@ class _StateSearch:
         width, arrays = 8 * self.machine.codec.words, self.arrays
         needed = (BYTES_PER_STATE + width) * len(arrays["level"]) + BYTES_PER_CHOICE * len(arrays["choice_end"])
         needed += BYTES_PER_TRANSITION * len(arrays["branch"]) + 40 * self.combinations.rows.size
-        if self.slabs.transitions > SLAB:  # one state has that many
+        if self.slabs.transitions > SLAB:  # a single state has that many
             needed += self.slabs.choice.nbytes + self.slabs.transition.nbytes
         if needed > self.max_bytes:
             raise PrismError(
                 f"the model does not fit in memory: {len(self.states)} states, {self.choices} choices and "
                 f"{self.transitions} transitions after {int(self.counts[core.COUNT_NEXT])} states were expanded, and "
-                f"{self.max_bytes >> 20} MiB to use: make the ranges smaller",
+                f"{self.max_bytes >> 20} MiB available: make the ranges smaller",
                 NOWHERE,
             )
 
     def _answer(self, number: int, key: int) -> None:
-        """Ask the plain evaluator, for all combinations of the variables if they are few and it has all answers."""
+        """Call the plain evaluator, for all combinations of the variables if they are few and all evaluate."""
         lookup = self.machine.lookups[number]
         values = {key: lookup.value(key)}
         if lookup.projection.size <= EAGER:
@@ -261,7 +261,7 @@ class _StateSearch:
 def explore(
     program: Program, initial: np.ndarray, max_states: int | None = None, progress: Progress | None = None
 ) -> tuple[Graph, Machine]:
-    """The part of a program that can be reached from the initial states, (n, V) values of the variables."""
+    """The part of a program that is reachable from the initial states, (n, V) values of the variables."""
     machine = Machine(program)
     search = _StateSearch(machine, machine.codec.encode(initial), max_states, progress)
     search.run()

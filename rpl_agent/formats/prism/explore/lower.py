@@ -19,7 +19,7 @@ WORD = LIMIT
 
 
 class BitFields:
-    """States as rows of W int64 words, and back: bit fields, so that rows sort as the variables do."""
+    """Encodes states as rows of W int64 words, in bit fields that preserve the order of the variables."""
 
     def __init__(self, variables: Sequence[StateVariable]):
         self.variables = variables
@@ -63,7 +63,7 @@ class BitFields:
 
 @dataclass(frozen=True)
 class Lookup:
-    """An expression that the plain evaluator answers; for a probability the answer is whether it is not zero."""
+    """An expression for the plain evaluator; for a probability the answer is whether it is nonzero."""
 
     node: Node
     projection: Projection
@@ -76,11 +76,11 @@ class Lookup:
 
 
 class Machine:
-    """The arrays, and what they mean.
+    """The arrays, and their meaning.
 
     commands : all commands, module by module.
-    actions : names in order of appearance; None for an unlabelled command, which is an action of its own.
-    alphabet : per action one list of commands per module that takes part.
+    actions : names in order of appearance; None for an unlabelled command, which is its own action.
+    alphabet : per action one list of commands per participating module.
     """
 
     def __init__(self, program: Program):
@@ -124,12 +124,12 @@ class Machine:
     def _lookup(self, node: Node, bytecode: Bytecode, is_chance: bool) -> int:
         projection = Projection(node.support, self.program.variables)
         if projection.size >= LIMIT:
-            raise PrismError("this expression needs exact arithmetic over too many variables at once", node.position)
+            raise PrismError("this expression needs exact arithmetic over too many variables", node.position)
         self.lookups.append(Lookup(node, projection, is_chance))
         return bytecode.emit(core.OP_LOOKUP, len(self.lookups) - 1)
 
     def _chance(self, update: Update, bytecode: Bytecode) -> list[int]:
-        """Steps that are all zero where the update's probability is; none if it never is."""
+        """Steps that are all zero iff the update's probability is zero; none if it never is."""
         node = update.probability if update.upper is None else update.upper
         if node is None or (node.is_literal and node.value != 0):
             return []
@@ -141,7 +141,7 @@ class Machine:
 
 
 def _synchronise(program: Program) -> tuple[list[str | None], list[list[list[int]]]]:
-    """Actions in order of appearance, each with one list of commands per module that takes part."""
+    """Actions in order of appearance, each with one list of commands per participating module."""
     actions: list[str | None] = []
     groups: list[list[list[int]]] = []
     place: dict[str, int] = {}
@@ -182,7 +182,7 @@ def _pointers(groups: Sequence[Sequence]) -> np.ndarray:
 
 
 # -- initial states --------------------------------------------------------------------------------------------------
-#: partial assignments held at a time while the initial states are found
+#: partial assignments in memory while searching for initial states
 MAX_CANDIDATES = 1 << 23
 
 
@@ -190,13 +190,13 @@ def initial_states(program: Program) -> np.ndarray:
     """(n, V) values of the variables in the initial states, sorted.
 
     Variables get their values one after the other; each conjunct of the predicate is tested as soon as its variables
-    have values, so that a predicate over many variables does not mean trying all their combinations.
+    have values, which avoids trying all combinations of many variables.
     """
     variables = program.variables
     if program.initial is None:
         return np.array([[v.initial for v in variables]], dtype=np.int64).reshape(1, -1)
     conjuncts = _conjuncts(program.initial)
-    # the most constrained first: variables of conjuncts with few variables
+    # most constrained first: variables of conjuncts with few variables
     weight = {v.index: min((len(c.support) for c in conjuncts if v.index in c.support), default=99) for v in variables}
     order = sorted((v.index for v in variables), key=lambda i: (weight[i], variables[i].size))
     found = np.array([[v.low for v in variables]], dtype=np.int64)

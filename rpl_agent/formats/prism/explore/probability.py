@@ -1,12 +1,12 @@
 """Probabilities: polynomials in the parameters whose coefficients depend on the state, evaluated exactly and interned.
 
 Each is evaluated once per combination of its variables, and is an id into a `Pool` of distinct polynomials. Products
-(synchronisation) and sums (equal successors) of pooled polynomials are taken once per distinct pair.
+(synchronisation) and sums (equal successors) of pooled polynomials are computed once per distinct pair.
 
 An interval model (``[low, high] : update``) is an uncertain MDP that is given, not learned. Synchronised intervals
-multiply, intervals of equal successors add, bound by bound, as in PRISM. The skeleton has one made-up parameter per
-distinct interval; it says where the intervals stand and is no parametric MDP to learn (its rows sum to one only for
-some of its parameters). Bounds may contain the file's own parameters.
+multiply, intervals of equal successors add, bound by bound, as in PRISM. The skeleton has one artificial parameter per
+distinct interval; it only marks where the intervals are, and is not a parametric MDP to learn (its rows sum to one
+only for some of its parameters). Bounds may contain the file's own parameters.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rpl_agent.model.polynomial import ONE, Monomial
 
 @dataclass(frozen=True)
 class IntervalBounds:
-    """Bounds of the skeleton's F expressions as polynomials in the file's parameters; data may not narrow them."""
+    """Bounds on the skeleton's F expressions as polynomials in the file's parameters; data may not narrow them."""
 
     low: ExpressionTable
     high: ExpressionTable
@@ -42,7 +42,7 @@ class IntervalBounds:
     is_learnable = False
 
     def at(self, theta: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """(lower, upper) bounds (F,) at parameters; without, the hull over their domain, rounded outward."""
+        """(lower, upper) bounds (F,) at parameters; without them, the hull over their domain, rounded outward."""
         if theta is None and self.domain.parameters:
             box = self.domain.lower, self.domain.upper
             least, most = _outward(enclosure(self.low, *box))[0], _outward(enclosure(self.high, *box))[1]
@@ -57,7 +57,7 @@ class IntervalBounds:
 
 @dataclass(frozen=True)
 class FileBounds:
-    """Bounds (F,) of the probabilities as a file without parameters gives them; data may narrow them."""
+    """Bounds (F,) on the probabilities, as given in a file without parameters; data may narrow them."""
 
     lower: np.ndarray
     upper: np.ndarray
@@ -73,7 +73,7 @@ Bounds = IntervalBounds | FileBounds
 
 
 def _outward(found: RangeEnclosure) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds past rounding, which may not leave [0, 1] by rounding alone."""
+    """Bounds rounded outward, kept within [0, 1]."""
     lower, upper = found.lower - found.slack, found.upper + found.slack
     lower = np.where((lower < 0.0) & (found.lower >= -RANGE_TOLERANCE), 0.0, lower)
     return lower, np.where((upper > 1.0) & (found.upper <= 1.0 + RANGE_TOLERANCE), 1.0, upper)
@@ -124,7 +124,7 @@ class Pool:
         return np.array(ids, dtype=np.int32)
 
     def occurring(self, ids: np.ndarray | None = None) -> frozenset[str]:
-        """The names that stand in some of these polynomials, or in any."""
+        """The names that occur in these polynomials, or in any."""
         some = self._polynomials if ids is None else [self._polynomials[i] for i in np.unique(ids)]
         return frozenset().union(*(p.parameters for p in some))
 

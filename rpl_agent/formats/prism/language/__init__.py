@@ -1,1 +1,1 @@
-"""Text to a linked program: grammar, syntax tree, types, names and their meanings."""
+"""From text to a linked program: grammar, syntax tree, types, names and their meanings."""

@@ -1,13 +1,13 @@
-"""Quotients of polynomials, such as p/(p+q), and the parameters that stand for them: unknown numbers of their own.
+"""Quotients of polynomials, such as p/(p+q), and the derived parameters that represent them.
 
-1/g is a factor with a name of its own (`Reciprocal`). The terms of g obey g · (1/g) = 1, so the largest of them,
-divided by g, is written by the others: q/(p+q) = 1 − p/(p+q). With that rule applied wherever it can be (`reduced`),
+1/g is a named factor (`Reciprocal`). The terms of g satisfy g · (1/g) = 1, so the largest of them,
+divided by g, is expressed by the others: q/(p+q) = 1 − p/(p+q). With that rule applied wherever possible (`reduced`),
 rows of quotients sum to one as polynomials, and equal quotients of one divisor are equal polynomials.
 
 With a parameter for each quotient, probabilities stay polynomials. Its domain is the range of the quotient over the box
-of the file's parameters, rounded outward, so the domain holds every point of the file's: each guarantee stays one. What
-the file's parameters say beyond that (that p stands elsewhere too) is not used. A parameter that occurs in quotients
-only is no parameter of the model any more.
+of the file's parameters, rounded outward, so it contains every point of the file's domain: guarantees stay valid.
+Further ties between the file's parameters (such as p occurring elsewhere too) are not used. A parameter that occurs
+in quotients only is no longer a parameter of the model.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from rpl_agent.model.polynomial import ONE, Monomial, Number, divided, exact, ou
 from rpl_agent.model.unused import projection
 
 if TYPE_CHECKING:
-    from rpl_agent.formats.prism.language.scope import Program  # expressions divide: it needs this file
+    from rpl_agent.formats.prism.language.scope import Program  # it needs this file, because expressions divide
 
-#: Divisors and quotients of more terms are mistakes, not probabilities; so are longer reductions.
+#: Divisors and quotients with more terms are mistakes, not probabilities; so are longer reductions.
 MAX_DIVISOR, MAX_TERMS, MAX_STEPS = 50, 500, 20_000
 
 
 class Reciprocal(str):
-    """The name of 1/g, to stand in monomials beside the names of parameters.
+    """The name of 1/g, used in monomials beside the names of parameters.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ def parenthesised(polynomial: Polynomial) -> str:
 
 
 def quotient(left: Polynomial, right: Polynomial, position: Position) -> Polynomial:
-    """left / right, right not zero: a polynomial in the parameters where it comes out even."""
+    """left / right, right not zero: a polynomial in the parameters if the division is exact."""
     right, below = as_fraction(right)  # (a/b) / (c/d) = (a d / b) / c
     if len(right.terms) > MAX_DIVISOR:
         raise PrismError(f"a divisor with more than {MAX_DIVISOR} terms is too large", position)
@@ -75,7 +75,7 @@ def quotient(left: Polynomial, right: Polynomial, position: Position) -> Polynom
     whole = divided(left, right)
     if whole is not None:
         return whole
-    for name in sorted(right.parameters):  # a parameter that divides the divisor is a divisor by itself
+    for name in sorted(right.parameters):  # a parameter that divides the divisor becomes its own divisor
         alone = Polynomial.parameter(name)
         while (rest := divided(right, alone)) is not None:
             left, right = left * Reciprocal(alone, position).polynomial, rest
@@ -92,7 +92,7 @@ def reciprocals(polynomial: Polynomial) -> list[Reciprocal]:
 
 
 def as_fraction(value: Polynomial) -> tuple[Polynomial, Polynomial]:
-    """(top, bottom) over the parameters alone."""
+    """(numerator, denominator) over the parameters alone."""
     highest: dict[Reciprocal, int] = {}
     for monomial in value.terms:
         for name, power in monomial:
@@ -111,7 +111,7 @@ def as_fraction(value: Polynomial) -> tuple[Polynomial, Polynomial]:
 
 
 def reduced(value: Any) -> Any:
-    """The normal form of a polynomial with reciprocals; every other value as it is."""
+    """The normal form of a polynomial with reciprocals; other values unchanged."""
     if not isinstance(value, Polynomial) or not reciprocals(value):
         return value
     done: dict[Monomial, Fraction] = {}
@@ -156,7 +156,7 @@ def without(powers: dict[str, int], divisor: Monomial) -> Monomial:
 
 
 def _content(polynomial: Polynomial) -> Fraction:
-    """The number that leaves coprime integers with a positive leading one."""
+    """The factor that leaves coprime integers with a positive leading one."""
     coefficients = polynomial.terms.values()
     size = Fraction(gcd(*(c.numerator for c in coefficients)), lcm(*(c.denominator for c in coefficients)))
     return size if polynomial.terms[max(polynomial.terms, key=by_last(polynomial))] > 0 else -size
@@ -178,7 +178,7 @@ class Derived:
 
     @property
     def parameters(self) -> frozenset[str]:
-        """Those of the file that it depends on."""
+        """The file's parameters that it depends on."""
         return self.top.parameters | self.over.divisor.parameters
 
     def value(self, point: Mapping[str, Number]) -> Fraction:
@@ -189,16 +189,16 @@ class Derived:
 
 
 class DerivedParameters:
-    """Collects the quotients of a file and gives them names."""
+    """Collects the quotients of a file and names them."""
 
     def __init__(self) -> None:
         self.found: dict[str, Derived] = {}
-        self._several: dict[Polynomial, Polynomial] = {}  # named -> meaning, of those with two or more in them
-        #: the file's parameters whose connection to something else is lost by this
+        self._several: dict[Polynomial, Polynomial] = {}  # named -> meaning, for those with two or more
+        #: the file's parameters whose ties to others are lost by this
         self.loose: list[str] = []
 
     def named(self, value: Polynomial | Number) -> Polynomial:
-        """A probability over the file's parameters and derived ones, from one with reciprocals."""
+        """A probability over the file's and the derived parameters, from one with reciprocals."""
         if not isinstance(value, Polynomial) or not reciprocals(value):
             return as_polynomial(value)
         result = Polynomial({})
@@ -209,7 +209,7 @@ class DerivedParameters:
         return result
 
     def _named(self, monomial: Monomial, coefficient: Fraction) -> Polynomial:
-        """One term: each reciprocal takes the largest monomial of its divisor that is there."""
+        """One term: each reciprocal takes the largest monomial of its divisor that is present."""
         powers = {name: power for name, power in monomial if not isinstance(name, Reciprocal)}
         factors: list[str] = []
         for over, power in monomial:
@@ -233,9 +233,9 @@ class DerivedParameters:
         return {name: derived.value(point) for name, derived in self.found.items()}
 
     def extended(self, program: Program, domain: Domain, occurring: Iterable[str]) -> tuple[Program, Domain]:
-        """Program and domain with the derived parameters, less those of the file that occur in quotients only.
+        """Program and domain with the derived parameters, without those of the file that occur in quotients only.
 
-        occurring : parameters that stand somewhere by themselves.
+        occurring : parameters that occur outside quotients.
         """
         if not self.found:
             return program, domain
@@ -257,7 +257,7 @@ class DerivedParameters:
         return replace(program, parameters=names), self._constrained(wide, box)
 
     def _loose(self, divided: Iterable[str], alone: set[str]) -> list[str]:
-        """Parameters that stand below several divisors, or below one and alone, or in more quotients than there are."""
+        """Parameters that occur in several divisors, or in one and alone, or in more quotients than there are."""
         groups: dict[str, list[Derived]] = {}
         for d in self.found.values():
             groups.setdefault(d.over, []).append(d)
@@ -269,7 +269,7 @@ class DerivedParameters:
         ]  # fmt: skip
 
     def _constrained(self, domain: Domain, box: Box) -> Domain:
-        """With the range of every probability that is linear in several derived parameters of their own."""
+        """Add the range of every probability that is linear in several derived parameters of its own."""
         rows: list[np.ndarray] = []
         right: list[float] = []
         reach = np.maximum(np.abs(domain.lower), np.abs(domain.upper))
@@ -287,7 +287,7 @@ class DerivedParameters:
 
 
 def exact_box(domain: Domain) -> Box:
-    """The bounds of the parameters, as floats and as the decimals that they are written as."""
+    """The bounds of the parameters, as the decimals in which they are written."""
     return {
         name: (min(Fraction(low), exact(low)), max(Fraction(high), exact(high)))
         for name, low, high in zip(domain.parameters, domain.lower.tolist(), domain.upper.tolist())
@@ -295,20 +295,20 @@ def exact_box(domain: Domain) -> Box:
 
 
 def quotient_range(top: Polynomial, bottom: Polynomial, box: Box, position: Position) -> tuple[Fraction, Fraction]:
-    """Exact bounds of top / bottom on a box, where the bottom keeps its sign.
+    """Exact bounds on top / bottom over a box on which the bottom keeps its sign.
 
-    In Bernstein form both are mixtures of their coefficients with the same weights, so the quotient lies between the
+    In Bernstein form both are averages of their coefficients with the same weights, so the quotient lies between the
     least and the largest quotient of coefficients; at corners of the box these are its values.
     """
     names = sorted(top.parameters | bottom.parameters)
     degrees = [max(dict(m).get(name, 0) for part in (top, bottom) for m in part.terms) for name in names]
     if np.prod([n + 1.0 for n in degrees]) > MAX_BERNSTEIN:
-        raise PrismError(f"the quotient ({top}) / ({bottom}) is of too high a degree", position)
+        raise PrismError(f"the quotient ({top}) / ({bottom}) has too high a degree", position)
     above, below = (_bernstein(part, names, degrees, box) for part in (top, bottom))
     if not ((below > 0).all() or (below < 0).all()):
         places = ", ".join(f"{name} in [{float(box[name][0]):g}, {float(box[name][1]):g}]" for name in names)
         raise PrismError(
-            f"the divisor {bottom} may be 0 for {places}: give ranges that keep it away from 0 (--param NAME=LO:HI)",
+            f"the divisor {bottom} may be 0 for {places}: give ranges that exclude 0 (--param NAME=LO:HI)",
             position,
         )
     quotients = above / below

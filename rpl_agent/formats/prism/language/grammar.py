@@ -1,4 +1,4 @@
-"""The words that the PRISM language reserves, how tokens of grammar.lark are called in messages, and the one error
+"""The reserved words of the PRISM language, names of grammar.lark's tokens for messages, and the one error
 of the reader: what is wrong, and at which line and column of the file.
 """
 
@@ -12,7 +12,7 @@ from rpl_agent.errors import ModelError
 
 
 class Position(NamedTuple):
-    """A place in the source text, both numbers counted from one as editors do."""
+    """A place in the source text; line and column count from one, as in editors."""
 
     line: int
     column: int
@@ -47,7 +47,7 @@ class PrismError(ModelError):
 GRAMMAR = files("rpl_agent.formats.prism.language").joinpath("grammar.lark").read_text()
 
 # Words with a meaning in the grammar: the lexer turns a NAME with this spelling into the token of that name. Those that
-# begin with an underscore are not shown to the tree builder.
+# begin with an underscore are hidden from the tree builder.
 _SILENT = ("const", "formula", "label", "global", "endinit", "module", "endmodule", "endrewards", "func", "filter")
 KEYWORDS = {
     word: f"_{word.upper()}" if word in _SILENT else word.upper()
@@ -58,7 +58,7 @@ KEYWORDS = {
     ).split()
 }
 
-# Words of the PRISM language that are refused by name, with the reason.
+# Words of the PRISM language that are refused, with the reason.
 UNSUPPORTED = {
     "ctmc": "continuous-time Markov chains are not supported (only mdp and dtmc)",
     "stochastic": "continuous-time Markov chains are not supported (only mdp and dtmc)",
@@ -83,10 +83,10 @@ UNSUPPORTED = {
     "multi": "multi-objective properties are not supported",
 }
 
-# Operators of properties that are names everywhere else.
+# Property operators that are names everywhere else.
 UNSUPPORTED_OPERATORS = ("A", "E", "LTL")
 
-# How a token is called in an error message; those with a fixed spelling by that.
+# Names of tokens in error messages; tokens with a fixed spelling use it.
 TOKEN_NAMES = {
     "NAME": "a name", "NUMBER": "a number", "STRING": 'a quoted name like "goal"', "PRIMED": "an assignment x'=…",
     "FUNCTION": "a function", "$END": "the end of the text",
@@ -96,5 +96,5 @@ TOKEN_NAMES |= {token: f"'{word}'" for word, token in KEYWORDS.items()}
 
 
 def declared_keywords() -> str:
-    """The ``%declare`` line for the tokens that the lexer makes out of names."""
+    """The ``%declare`` line for the tokens that the lexer makes from names."""
     return "%declare " + " ".join(sorted(set(KEYWORDS.values()))) + "\n"

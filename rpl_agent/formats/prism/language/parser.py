@@ -1,4 +1,4 @@
-"""Text to syntax tree, by an LALR parser of lark. Every failure is a `PrismError` with line and column.
+"""From text to a syntax tree, by lark's LALR parser. Every failure is a `PrismError` with line and column.
 
 A properties file that cannot be read is split into statements, so that one bad property does not hide the others.
 """
@@ -30,7 +30,7 @@ from rpl_agent.formats.prism.language.grammar import (
 )
 
 _PIECE = re.compile(r'//[^\n]*|"[^"\n]*"|[;()\[\]{}]|\s+|[A-Za-z_]\w*|.', re.DOTALL)
-#: what a statement begins with, on a line of its own, where the one before has no semicolon
+#: beginnings of a statement on its own line, if the previous one has no semicolon
 _BEGINS = re.compile(r'(P|R|S|A|E)(max|min){0,2}\b(?=\s*[=<>\[{])|(filter|multi|const|label|formula)\b|"\w+"\s*:')
 _UNFINISHED = "&|+-*/=<>!?:,("
 
@@ -47,13 +47,13 @@ class Statement:
         return re.match(r"(const|label|formula)\b", self.text) is not None
 
     def padded(self, file: str) -> str:
-        """The text at its own place, so that lines and columns are those of the file."""
+        """The text padded to its place, so that lines and columns are those of the file."""
         before = file[: self.start]
         return "\n" * before.count("\n") + " " * (self.start - before.rfind("\n") - 1) + self.text
 
 
 def statements(text: str) -> list[Statement]:
-    """The statements of a properties file, in their order."""
+    """The statements of a properties file, in order."""
     found: list[Statement] = []
     begin, end, depth, is_new_line = -1, 0, 0, True
 
@@ -86,7 +86,7 @@ def statements(text: str) -> list[Statement]:
 # A literal such as 1e999999999 would be an exact integer of a billion digits.
 MAX_EXPONENT = 300
 MAX_DIGITS = 300
-#: the least and the largest number of arguments of functions
+#: least and largest number of arguments of functions
 ARGUMENTS = {"pow": (2, 2), "mod": (2, 2), "min": (1, 10**6), "max": (1, 10**6)}
 ARGUMENTS |= dict.fromkeys(("floor", "ceil", "round"), (1, 1))
 _SENSES = ("max", "min", "maxmax", "maxmin", "minmax", "minmin")
@@ -105,7 +105,7 @@ def parse_properties(text: str, source: str = "<property>") -> list[ast.Property
 def parse_property_file(text: str, source: str = "<properties>") -> ast.File:
     """Parse a properties file: properties, and constants, formulas and labels for them.
 
-    A property that cannot be read is kept as the error that says why, in its place among the others.
+    A property that cannot be read is replaced by its error, in its place among the others.
     """
     try:
         return _parse("property_file", text, source)
@@ -114,7 +114,7 @@ def parse_property_file(text: str, source: str = "<properties>") -> ast.File:
 
 
 def _statement(statement: Statement, text: str, source: str) -> tuple[object, ...]:
-    """What one statement of a properties file holds, or why it holds nothing."""
+    """The items of one statement of a properties file, or its error."""
     try:
         found = _parse("property_file", statement.padded(text), source)
     except PrismError as error:
@@ -149,7 +149,7 @@ def _unexpected(error: UnexpectedToken) -> str:
     if token in UNSUPPORTED_OPERATORS:
         return f"'{token}': the operator {token} is not supported"
     if token.type in ("X", "F", "G") and "LEFT_PAREN" in accepted:
-        return f"unexpected '{token}': a path operator within a formula stands in brackets of its own, ({token} …)"
+        return f"unexpected '{token}': a path operator within a formula needs its own brackets, ({token} …)"
     if token.type in ("U", "W", "R") and "RIGHT_BRACKET" in accepted:
         return f"unexpected '{token}': put brackets around one of the two path operators, as in (a {token} b) {token} c"
     got = "end of the text" if token.type == "$END" else f"'{token}'"
@@ -167,7 +167,7 @@ def _end_aware(error: UnexpectedToken, text: str) -> Position:
 
 
 def _word(token: Token) -> Token:
-    """Turn reserved words into their tokens, and refuse by name those that have no meaning here."""
+    """Turn reserved words into their tokens, and refuse those that are unsupported."""
     word = str(token)
     if word in UNSUPPORTED:
         raise PrismError(f"'{word}': {UNSUPPORTED[word]}", at(token))
@@ -189,22 +189,22 @@ def _lark() -> Lark:
 
 
 def at(child: Any) -> Position:
-    """Where a token or a node stands."""
+    """The position of a token or a node."""
     return Position(child.line or 1, child.column or 1) if isinstance(child, Token) else child.position
 
 
 def _plain(child: Any) -> Any:
-    """A token as its text, without quotes and primes."""
+    """The text of a token, without quotes and primes."""
     return child.strip("\"'").strip() if isinstance(child, Token) else child
 
 
 def _placed(kind: Callable[..., Any]) -> Callable[..., Any]:
-    """A rule whose children are the fields of its node, which stands where the first of them does."""
+    """A rule whose children are the fields of its node, positioned at the first of them."""
     return lambda _builder, *children: kind(at(children[0]), *map(_plain, children))
 
 
 def _marked(kind: Callable[..., Any]) -> Callable[..., Any]:
-    """The same where the first child only says where the node stands."""
+    """The same if the first child only marks the position of the node."""
     return lambda _builder, mark, *children: kind(at(mark), *map(_plain, children))
 
 
@@ -248,7 +248,7 @@ class _Builder(Transformer):
         return ast.Apply(at(items[1]), "+", tuple(terms))
 
     def scaled(self, *items: Any) -> ast.Expression:
-        # a * b / c * d: flat products, each division closing what stands to its left.
+        # a * b / c * d: flat products, each division applies to everything to its left.
         factors, position = [items[0]], at(items[1])
         for operator, factor in zip(items[1::2], items[2::2], strict=True):
             if operator == "*":
@@ -290,7 +290,7 @@ class _Builder(Transformer):
         return at(left), _plain(name)
 
     def assignments(self, *items: Any) -> tuple[ast.Assignment, ...]:
-        return tuple(i for i in items if not isinstance(i, Token))  # the word true stands for none
+        return tuple(i for i in items if not isinstance(i, Token))  # the word true means none
 
     def certain_update(self, assignments: tuple[ast.Assignment, ...]) -> ast.ParsedUpdate:
         return ast.ParsedUpdate(at(assignments[0]) if assignments else NOWHERE, None, None, assignments)
@@ -346,7 +346,7 @@ class _Builder(Transformer):
 
     def reward_until(self, path: Any) -> ast.RewardPath:
         if not (isinstance(path, ast.Temporal) and path.operator == "F" and path.low is path.high is None):
-            raise PrismError("a reward is asked for until a target: F target, Fc target, C, C<=k or I=k", path.position)
+            raise PrismError("a reward needs one of: F target, Fc target, C, C<=k or I=k", path.position)
         return ast.RewardPath("F", path.right)
 
     def named_reward_until(self, name: Token, target: Any) -> ast.RewardPath:
@@ -369,7 +369,7 @@ class _Builder(Transformer):
         index = next((i for i in items if isinstance(i, ast.Expression)), None)
         reward = getattr(index, "name" if isinstance(index, ast.LabelName) else "value", None)
         if index is not None and type(reward) not in (str, int):
-            raise PrismError("a reward structure is given by its name or its number", index.position)
+            raise PrismError("a reward structure must be given by name or number", index.position)
         return {"quantity": "R", "reward": reward, "position": at(tokens[0]), **_senses(tokens)}
 
     def question(self, operator: Token, *threshold: Any) -> dict[str, Any]:
@@ -388,13 +388,13 @@ class _Builder(Transformer):
     def filtered_implication(
         self, name: Token, premise: Any, sign: Token, found: Any, more: Any = None
     ) -> ast.Property:
-        """Of all states: those that satisfy the premise have the property."""
+        """For all states: those that satisfy the premise have the property."""
         if name not in ("forall", "&"):
             raise PrismError(f"the filter '{name}' of an implication is not supported (forall is)", at(sign))
         return self.filtered(name, found, premise if more is None else ast.Apply(at(sign), "&", (premise, more)))
 
     def filtered_formula(self, name: Token, formula: Any, states: Any = None) -> ast.Property:
-        """A formula holds where it is reached, surely, within no step."""
+        """A formula holds iff it is surely reached within zero steps."""
         path = ast.Temporal(formula.position, "F", (formula,), high=ast.Literal(formula.position, 0))
         found = ast.Property(formula.position, "P", "", "", None, path, ">=", ast.Literal(formula.position, 1))
         return self.filtered(name, found, states)
@@ -404,7 +404,7 @@ class _Builder(Transformer):
 
 
 def _old_filter(items: tuple[Any, ...], question: dict[str, Any]) -> tuple[str, Any] | None:
-    """``{states}{min}`` at the end of a path, as older files have it."""
+    """``{states}{min}`` at the end of a path, as in older files."""
     if not items:
         return None
     states = next((i for i in items if isinstance(i, ast.Expression)), None)

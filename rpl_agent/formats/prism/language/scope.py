@@ -1,4 +1,4 @@
-"""Names to meanings: constants, parameters, formulas, variables, renaming. Makes a `Program` ready to explore."""
+"""From names to meanings: constants, parameters, formulas, variables, renaming. Makes a `Program` to explore."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class StateVariable:
 
 @dataclass(frozen=True)
 class Update:
-    """One probabilistic branch; probability None is one; `upper` is the right end of an interval of probabilities."""
+    """One probabilistic branch; probability None means one; `upper` is the upper end of a probability interval."""
 
     probability: Node | None
     assignments: tuple[tuple[int, Node], ...]  # by variable index
@@ -80,7 +80,7 @@ class RewardItem:
 
 @dataclass(frozen=True)
 class Program:
-    """A resolved model: everything typed, nothing left to look up."""
+    """A resolved model: everything is typed, no names are left."""
 
     kind: str
     parameters: tuple[str, ...]
@@ -93,7 +93,7 @@ class Program:
 
     @property
     def reward_parameters(self) -> frozenset[str]:
-        """The parameters that stand in some reward."""
+        """The parameters that occur in some reward."""
         return frozenset().union(*(parameters_of(i.value) for items in self.rewards.values() for i in items))
 
     @property
@@ -102,7 +102,7 @@ class Program:
 
 
 class Scope:
-    """What names mean. Formulas are expanded where they are used, after a module's renaming, as PRISM does."""
+    """The meanings of names. Formulas are expanded where they are used, after a module's renaming, as in PRISM."""
 
     def __init__(self, model: ast.File, constants: Mapping[str, Number]):
         self.constants: dict[str, ast.Constant] = {}
@@ -115,7 +115,7 @@ class Scope:
         self._given = dict(constants)
         self._memo: dict[tuple[str, int], Node] = {}
         self._open: list[str] = []
-        self.of_the_model: Scope | None = None  # of a properties file: the names without it
+        self.of_the_model: Scope | None = None  # for a properties file: the names without it
         for item in (*model.constants, *model.formulas):
             self.declare(item)
         for name in constants:
@@ -125,7 +125,7 @@ class Scope:
             self._name(constant.name, constant.position, {})
 
     def declare(self, item: Any) -> None:
-        """A variable, constant or formula, whose name nothing else has."""
+        """Declare a variable, constant or formula with a unique name."""
         homes: dict[type, dict] = {
             StateVariable: self.variables, ast.Constant: self.constants, ast.Formula: self.formulas
         }  # fmt: skip
@@ -181,7 +181,7 @@ class Scope:
             if constant.type == "double":
                 return parameter(constant.name, constant.position)
             raise PrismError(
-                f"the constant '{constant.name}' of type {constant.type} has no value: give one (only undefined "
+                f"the constant '{constant.name}' of type {constant.type} has no value: define it (only undefined "
                 "constants of type double become parameters)",
                 constant.position,
             )
@@ -281,7 +281,7 @@ def link(model: ast.File, constants: Mapping[str, Number]) -> Program:
 
 
 def _initial(model: ast.File, scope: Scope) -> Node | None:
-    """The predicate of init … endinit, which takes the place of all initial values of variables."""
+    """The predicate of init … endinit, which replaces all initial values of variables."""
     if not model.initial:
         return None
     if len(model.initial) > 1:
@@ -289,12 +289,12 @@ def _initial(model: ast.File, scope: Scope) -> Node | None:
     declared = [v for m in model.modules if isinstance(m, ast.Module) for v in m.variables]
     for v in (*model.variables, *declared):
         if v.initial is not None:
-            raise PrismError(f"'{v.name}' has an initial value, and the model init … endinit", v.position)
+            raise PrismError(f"'{v.name}' has an initial value, but the model has init … endinit", v.position)
     return _typed(model.initial[0].predicate, Type.BOOL, "init … endinit", scope, {})
 
 
 def _expand(modules: tuple[ast.Module | ast.Renaming, ...]) -> list[tuple[ast.Module, dict[str, str]]]:
-    """Each module with the renaming under which its text is read."""
+    """Each module with its renaming."""
     known: dict[str, tuple[ast.Module, dict[str, str]]] = {}
     for module in modules:
         if module.name in known:
@@ -313,7 +313,7 @@ def _expand(modules: tuple[ast.Module | ast.Renaming, ...]) -> list[tuple[ast.Mo
         for v in base.variables:
             if inner.get(v.name, v.name) not in pairs:
                 raise PrismError(f"variable '{inner.get(v.name, v.name)}' must be renamed", module.position)
-        # names of the base text pass through the inner renaming first
+        # names of the base text first pass through the inner renaming
         renaming = {old: pairs.get(new, new) for old, new in inner.items()} | {
             o: n for o, n in pairs.items() if o not in inner
         }
@@ -322,7 +322,7 @@ def _expand(modules: tuple[ast.Module | ast.Renaming, ...]) -> list[tuple[ast.Mo
 
 
 def _warn_of_renamings(model: ast.File, scope: Scope, actions: Collection[str]) -> None:
-    """PRISM and Storm accept a renaming of a name that the model does not have: it may be a slip, so say it."""
+    """Warn of renamed names that the model does not have: PRISM and Storm accept them, but they may be typos."""
     known = {*scope.variables, *scope.constants, *scope.formulas, *actions}
     known |= {c.action for m in model.modules if isinstance(m, ast.Module) for c in m.commands if c.action}
     for module in model.modules:

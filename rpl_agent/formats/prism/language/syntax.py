@@ -1,8 +1,8 @@
 """The syntax tree of a PRISM file, as written: names are not resolved and nothing is evaluated.
 
 Nodes compare by identity, so that later passes can share and memoise them. Chains of ``+``, ``*``, ``&`` and ``|``
-are one node with many arguments: a label with a thousand alternatives is then flat, and `MAX_DEPTH` only meets real
-nesting. Fields stand in the order of the grammar's rules, which `parser` relies on.
+are one node with many arguments: a label with a thousand alternatives is flat, and `MAX_DEPTH` only limits real
+nesting. Fields are in the order of the grammar's rules, on which `parser` relies.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from rpl_agent.formats.prism.language.grammar import Position, PrismError
 
-# Later passes recurse over expressions; Python's own limit is 1000 frames, of which each level uses up to three.
+# Later passes recurse over expressions; Python's limit is 1000 frames, of which each level uses up to three.
 MAX_DEPTH = 150
 
 
@@ -26,7 +26,7 @@ class Expression:
 
 @dataclass(frozen=True, eq=False)
 class Literal(Expression):
-    """A boolean, an integer, or a decimal as the fraction that it is."""
+    """A boolean, an integer, or a decimal as an exact fraction."""
 
     value: bool | int | Fraction
 
@@ -79,7 +79,7 @@ class Temporal(Apply):
 
 
 def is_temporal(expression: Expression) -> bool:
-    """Whether a path operator occurs in it."""
+    """Whether it contains a path operator."""
     if isinstance(expression, Temporal):
         return True
     return isinstance(expression, Apply) and any(is_temporal(a) for a in expression.arguments)
@@ -87,7 +87,7 @@ def is_temporal(expression: Expression) -> bool:
 
 @dataclass(frozen=True)
 class Declared:
-    """What has a place in the file."""
+    """Anything with a position in the file."""
 
     position: Position
 
@@ -183,7 +183,7 @@ class InitialStates(Declared):
 
 @dataclass(frozen=True)
 class RewardPath:
-    """What an R operator is about: "F" (a target), "Fc" (the same, but plays may miss it), "C" or "I"."""
+    """The kind of an R operator: "F" (a target), "Fc" (the same, but plays may miss it), "C" or "I"."""
 
     kind: str
     target: Expression | None = None
@@ -196,9 +196,9 @@ class Property(Declared):
     """A parsed property.
 
     quantity : "P" or "R".
-    sense, nature : "max", "min" or "" (not said); nature is the second word of ``Pmaxmin``.
+    sense, nature : "max", "min" or "" (unspecified); nature is the second word of ``Pmaxmin``.
     comparison : "" for ``=?``, else ``<``, ``<=``, ``>`` or ``>=`` with a threshold.
-    filter : name of a filter and the states it is about (None: all of them); without a filter the initial ones.
+    filter : name of a filter and its states (None: all of them); without a filter the initial ones.
     """
 
     quantity: str
@@ -218,7 +218,7 @@ class File:
 
     kind : "mdp" or "dtmc", of a model.
     variables : global ones.
-    properties : of a properties file; one that cannot be read is the error that says why.
+    properties : of a properties file; one that cannot be read is replaced by its error.
     """
 
     kind: str

@@ -1,7 +1,7 @@
 """Typed expressions: names resolved to variables, parameters and values; types checked; constants folded.
 
-Numbers are exact (int or Fraction), so a decimal literal means what it says. An expression that uses a parameter has a
-polynomial as its value (`Polynomial`; see `derived` for divisions); everything that decides the *structure* of the
+Numbers are exact (int or Fraction), so a decimal literal means what it says. The value of an expression with a
+parameter is a polynomial (`Polynomial`; see `derived` for divisions); everything that determines the *structure* of the
 model (guards, updates, bounds, conditions) must not depend on parameters.
 
 `evaluate` is the slow, obvious meaning of an expression in one state; `explore.code` compiles the same expressions.
@@ -22,7 +22,7 @@ from rpl_agent.formats.prism.language.grammar import Position, PrismError
 from rpl_agent.formats.prism.language.syntax import MAX_DEPTH
 from rpl_agent.model import Polynomial
 
-# Exact arithmetic grows without end (x*x*x…): beyond this many bits a number is a mistake, not a probability.
+# Exact arithmetic can grow without end (x*x*x…): with more bits than this a number is a mistake, not a probability.
 MAX_BITS = 20_000
 MAX_TERMS = 2_000
 MAX_POWER = 64
@@ -73,7 +73,7 @@ def parameter(name: str, position: Position) -> Node:
 
 
 def parameters_of(node: Node) -> frozenset[str]:
-    """The parameters that stand in an expression."""
+    """The parameters in an expression."""
     if not node.parametric:
         return frozenset()
     return frozenset([str(node.value)] if node.operator == "parameter" else []).union(
@@ -82,9 +82,9 @@ def parameters_of(node: Node) -> frozenset[str]:
 
 
 def apply(operator: str, arguments: tuple[Node, ...], position: Position) -> Node:
-    """Check types, forbid parameters where they would decide structure, and fold constants."""
+    """Check types, forbid parameters that would determine structure, and fold constants."""
     if operator == "/" and arguments[1].parametric:
-        *others, last = _factors(arguments[1])  # a / (b c) = (a / b) / c: the divisors p+q and (p+q)^2 have one name
+        *others, last = _factors(arguments[1])  # a / (b c) = (a / b) / c: the divisors p+q and (p+q)^2 share a name
         left = arguments[0]
         for other in others:
             left = apply("/", (left, other), position)
@@ -102,7 +102,7 @@ def apply(operator: str, arguments: tuple[Node, ...], position: Position) -> Nod
         try:
             return literal(evaluate(node, ()), position, kind)
         except PrismError:
-            # 1/0 in a branch that is never taken is not an error; a branch that is taken reports it then.
+            # 1/0 in a branch that is never taken is not an error; if it is taken, it reports the error then.
             return node
     return node
 
@@ -116,7 +116,7 @@ def _factors(node: Node) -> list[Node]:
     return [node]
 
 
-#: what operators need, and the type that they give (None: int if all arguments are, else double)
+#: argument types of operators, and their result type (None: int if all arguments are, else double)
 _RULES: dict[str, tuple[str, Type | None]] = {
     **dict.fromkeys(("+", "*", "neg", "min", "max", "pow"), ("numbers", None)),
     **dict.fromkeys(("floor", "ceil", "round"), ("a number", Type.INT)),
@@ -149,7 +149,7 @@ def _require(holds: bool, operator: str, wanted: str, arguments: tuple[Node, ...
 
 
 def _check_polynomial(operator: str, arguments: tuple[Node, ...], position: Position) -> None:
-    """Parameters may be added, multiplied, divided and raised to powers that states decide; nothing else."""
+    """Parameters may be added, multiplied, divided and raised to state-dependent powers; nothing else."""
     if operator in ("+", "*", "neg", "/"):
         return
     if operator == "?:" and not arguments[0].parametric:
@@ -168,7 +168,7 @@ def _check_polynomial(operator: str, arguments: tuple[Node, ...], position: Posi
 def evaluate(node: Node, state: Sequence[int]) -> Any:
     """The exact value of an expression in one state (variables by index, booleans as 0/1).
 
-    A bool, an int, a Fraction, or a Polynomial where parameters occur.
+    A bool, an int, a Fraction, or a Polynomial if parameters occur.
     """
     return _evaluate(node, state, {})
 
@@ -261,7 +261,7 @@ def _bits(value: int | Fraction) -> int:
     return max(abs(value.numerator).bit_length(), value.denominator.bit_length())
 
 
-#: operators that may fail, with the node that says where
+#: operators that may fail, with the node for the position
 _WITH_POSITION: dict[str, Callable[..., Any]] = {"*": _product, "/": _quotient, "mod": _remainder, "pow": _power}
 _PLAIN: dict[str, Callable[..., Any]] = {
     "+": lambda first, *rest: sum(rest, first), "neg": operator.neg, "!": operator.not_,

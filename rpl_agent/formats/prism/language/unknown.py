@@ -1,13 +1,13 @@
-"""Parameters of a file: where its own may lie, and its probabilities as parameters, with its numbers as their truth.
+"""Parameters of a file: their domain, and hidden probabilities as parameters, with the file's numbers as their truth.
 
-Ranges and constraints are given by the caller, or in comments of these forms (others may contain the words):
+Ranges and constraints are given by the caller, or in comments of these forms (other comments may contain the words):
 
     // range p 0.1 0.9
     // constraint p + q <= 1
 
-Made unknown are *commands*: every command with several updates is one unknown distribution over them, tied over all
-states in which it fires (one per combination of the variables that its probabilities depend on); *names*: chosen
-constants lose their value; or *rows*: see `model.building.unknown`.
+What can be hidden: *commands*, where every command with several updates is one unknown distribution, tied over all
+states in which it fires (one per combination of the variables that its probabilities depend on); *names*, where chosen
+constants lose their value; or *rows*, see `model.building.unknown`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def parameter_domain(text: str, program: Program, given: Mapping[str, tuple[floa
             name, low, high = match.groups()
             if name not in names:
                 if name in program.scope.constants or not (_is_number(low) and _is_number(high)):
-                    continue  # given a value this time; or an ordinary comment with the word "range" in it
+                    continue  # has a value this time; or an ordinary comment with the word "range"
                 raise PrismError(f"'{name}' in a range comment is not a constant of the model", position)
             try:
                 ranges[name] = (float(low), float(high))
@@ -123,7 +123,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-#: A command whose probabilities depend on the state has one distribution per combination, up to this many.
+#: A command with state-dependent probabilities has one distribution per combination, up to this many.
 MAX_COMBINATIONS = 100
 
 COMMANDS, ROWS = "commands", "rows"
@@ -133,10 +133,10 @@ def link_unknown(
     model: ast.File, constants: Mapping[str, Number], unknown: str | Sequence[str] | None, tie_modules: bool,
     tolerance: Fraction = Fraction(0),
 ) -> tuple[Program, UnknownCommands]:  # fmt: skip
-    """The program with what shall be unknown as parameters, and what is known about those."""
+    """The program with hidden numbers as parameters, and facts about those."""
     commands = UnknownCommands(model, tie_modules, tolerance)
     if tie_modules and unknown != COMMANDS:
-        raise PrismError("modules are tied with unknown commands only", NOWHERE)
+        raise PrismError("modules can be tied only with unknown commands", NOWHERE)
     if unknown is None or unknown == ROWS:
         return link(model, constants), commands
     if unknown == COMMANDS:
@@ -147,14 +147,14 @@ def link_unknown(
 
 
 class UnknownCommands:
-    """Gives commands parameters in place of numbers; collects their truth and simplices.
+    """Replaces numbers of commands by parameters; collects their true values and simplices.
 
     Attributes
     ----------
     truth : parameter -> value in the file
     simplices : names of the parameters of one distribution, each tuple summing to at most 1
-    scaled : sums of distributions within the tolerance of 1, which were divided by them
-    kept : whether some command is as it stands in the file, for some values of variables
+    scaled : sums of distributions within the tolerance of 1 that were scaled
+    kept : whether some command is unchanged for some values of variables
     """
 
     def __init__(self, model: ast.File, tie_modules: bool, tolerance: Fraction):
@@ -183,9 +183,9 @@ class UnknownCommands:
         if len(command.updates) < 2 or len(nodes) < len(command.updates):
             return command
         if any(u.upper is not None for u in command.updates):
-            raise PrismError("an interval command is not known: there is nothing to make unknown", command.position)
+            raise PrismError("an interval command cannot be made unknown", command.position)
         if any(node.parametric for node in nodes):
-            raise PrismError("an unknown command may not depend on a parameter: give it a value", command.position)
+            raise PrismError("an unknown command may not depend on a parameter: give that a value", command.position)
         support = sorted(frozenset().union(*(node.support for node in nodes)))
         variables = [program.variables[i] for i in support]
         combinations = list(product(*(range(v.low, v.high + 1) for v in variables)))
@@ -211,12 +211,12 @@ class UnknownCommands:
         return replace(command, updates=tuple(kept))
 
     def _distribution(self, base: str, given: list[Node], position: Position, state: list[int]) -> list[Node]:
-        """Nodes for the updates in one combination of variables; what cannot happen stays at 0."""
+        """Nodes for the updates in one combination of variables; impossible updates stay at 0."""
         numbers: list[Fraction] = []
         try:
             numbers = [Fraction(evaluate(node, state)) for node in given]
         except PrismError:
-            pass  # a combination for which the file gives no distribution: no state may reach it
+            pass  # the file gives no distribution for this combination: no state may reach it
         total = sum(numbers, Fraction(0))
         if not numbers or any(n < 0 for n in numbers) or abs(total - 1) > self.tolerance:
             self.kept = True
@@ -235,7 +235,7 @@ class UnknownCommands:
             self.truth |= {name: numbers[k] / total for name, k in zip(names, possible)}
             self.simplices.append(tuple(names))
         elif known != tuple(numbers):
-            raise PrismError("renamed modules have other probabilities than their base: do not tie them", position)
+            raise PrismError("renamed modules have different probabilities than their base: do not tie them", position)
         rest: Node = literal(Fraction(1), position, Type.DOUBLE)
         for name, k in zip(names, possible):
             nodes[k] = parameter(name, position)
@@ -244,7 +244,7 @@ class UnknownCommands:
         return nodes
 
     def theta(self, parameters: Sequence[str], derived: DerivedParameters) -> np.ndarray | None:
-        """(d,) the file's numbers, None where a parameter has none."""
+        """(d,) the file's numbers; None if some parameter has none."""
         needed = {name for d in derived.found.values() for name in d.parameters}
         if not parameters or (needed | set(parameters)) - set(derived.found) - set(self.truth):
             return None
@@ -267,7 +267,7 @@ class UnknownCommands:
 
 
 def _equals(variables: Sequence[StateVariable], values: Sequence[int], position: Position) -> Node | None:
-    """That all variables have these values; None where there are none."""
+    """The condition that all variables have these values; None if there are none."""
     found = None
     for v, value in zip(variables, values):
         kind = Type.BOOL if v.is_boolean else Type.INT

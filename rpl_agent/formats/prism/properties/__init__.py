@@ -1,1 +1,1 @@
-"""Properties of a model: state formulas, path formulas as automata, and the objectives they ask for."""
+"""Properties of a model: state formulas, path formulas as automata, and the corresponding objectives."""

@@ -1,12 +1,12 @@
 """Linear-time formulas that are decided in finite time, as deterministic automata, and their products with models.
 
 A formula is kept in negation normal form: atoms and their negations, and, or, X, U[i,j] and R[i,j] (F, G and W are
-cases of these). Reading one letter *progresses* it: what has to hold from the next letter on is a positive combination
-of formulas, kept as the antichain of its smallest sets of obligations. Positive combinations have exactly one such
-antichain, so equal obligations are equal states and the automaton is finite and deterministic.
+special cases). Reading one letter *progresses* it: what has to hold from the next letter on is a positive combination
+of formulas, kept as the antichain of its smallest sets of obligations. That antichain is unique,
+so equal obligations are equal states and the automaton is finite and deterministic.
 
 A formula without unbounded R is co-safe: a word satisfies it exactly if some prefix progresses it to true. The negation
-of a formula without unbounded U is co-safe. Both questions become reachability of one automaton state in the product
+of a formula without unbounded U is co-safe. Both become reachability of one automaton state in the product
 with the model. Formulas that are neither (G F a) need acceptance conditions on infinite words and are refused.
 
 Why not a library: the packages that translate all of LTL (Spot) are not on PyPI; this needs no dependency.
@@ -105,7 +105,7 @@ def _progress(f: Formula, letter: Sequence[bool]) -> Clauses:
 
 @dataclass(frozen=True)
 class Automaton:
-    """State 0 has read nothing.
+    """A deterministic automaton; state 0 is the initial one.
 
     step : (Q, letters) int32, the state after reading a letter.
     accepting : the state from which everything is accepted, or -1 if it is never reached.
@@ -159,7 +159,7 @@ MAX_TRANSITIONS = 2**31 - 2
 def product(
     pmdp: ParametricMDP, automaton: Automaton, letter: np.ndarray, starts: np.ndarray, label: str
 ) -> tuple[ParametricMDP, np.ndarray]:
-    """The part of the product that can be reached from the start states, and where these are in it.
+    """The part of the product that is reachable from the start states, and where these are in it.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def _reachable(pmdp: ParametricMDP, automaton: Automaton, letter: np.ndarray, st
     before = np.tile(np.arange(number), (len(source), 1))
     tails = (source[:, None] * number + before).ravel()
     heads = (target[:, None] * number + automaton.step[before, letter[target][:, None]]).ravel()
-    size = states * number + 1  # one extra node in front of all starts
+    size = states * number + 1  # one extra node before all starts
     begin = starts * number + automaton.step[0, letter[starts]]
     tails = np.concatenate([tails, np.full(len(begin), size - 1)])
     heads = np.concatenate([heads, begin])

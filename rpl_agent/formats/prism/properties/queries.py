@@ -1,6 +1,6 @@
-"""PRISM properties to queries: an objective of the solver, and how its value answers the property.
+"""From PRISM properties to queries: an objective for the solver, and how its value answers the property.
 
-State formulas become masks and labels, path formulas become automata, and both can be shown as text.
+State formulas become masks and labels, path formulas become automata, and both can be printed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rpl_agent.model import Kind, Nature, Objective, ParametricMDP, Sense, Unrea
 from rpl_agent.model.building.validation import expression_range
 from rpl_agent.solver.graph import ANY_ROW, model_graph, moves
 
-#: how operators are written, from weak to strong
+#: spelling of operators, from weak to strong
 _TEXT = {
     "?:": "{} ? {} : {}", "=>": " => ", "<=>": " <=> ", "|": " | ", "&": " & ", "!": "!{}", "=": "=", "!=": "!=",
     "<": "<", "<=": "<=", ">": ">", ">=": ">=", "+": " + ", "*": "*", "/": "/", "neg": "-{}",
@@ -49,7 +49,7 @@ def labelled(expression: ast.Expression, program: Program, pmdp: ParametricMDP) 
     mask = mask_of(expression, program, pmdp)
     if isinstance(expression, ast.LabelName):
         name = expression.name
-    else:  # a label, a formula and a variable may have one name, and one text two meanings (constants of properties)
+    else:  # a label, a formula and a variable may share a name, and one text two meanings (constants of properties)
         name = f"({expression.name})" if isinstance(expression, ast.Name) else unparse(expression)
         while name in pmdp.labels and not np.array_equal(pmdp.labels[name], mask):
             name = f"({name})"
@@ -65,7 +65,7 @@ def mask_of(expression: ast.Expression, program: Program, pmdp: ParametricMDP) -
 
 
 def _mask(expression: ast.Expression, program: Program, pmdp: ParametricMDP, columns: list[np.ndarray]) -> np.ndarray:
-    """Boolean structure is followed here because "init" and "deadlock" are not expressions over variables."""
+    """Follows the Boolean structure itself, because "init" and "deadlock" are not expressions over variables."""
     if isinstance(expression, ast.LabelName):
         if expression.name in pmdp.labels:
             return pmdp.labels[expression.name]
@@ -154,7 +154,7 @@ def _until(
 
 # -- text -------------------------------------------------------------------------------------------------------------
 def unparse(expression: ast.Expression, outer: int = -1) -> str:
-    """PRISM text of an expression: the name of the label made for it."""
+    """PRISM text of an expression, which names the label made for it."""
     if isinstance(expression, ast.Literal):
         value = expression.value
         if isinstance(value, bool):
@@ -194,13 +194,13 @@ _FILTER_SIGNS = {"&": "forall", "|": "exists", "+": "sum"}
 
 @dataclass(frozen=True)
 class Query:
-    """What a property asks, in terms of an objective on a model.
+    """A property in terms of an objective on a model.
 
-    pmdp : the model, with labels for the property's formulas; a product with an automaton where the path needs memory.
-    objective : solved on ``pmdp``. Its value v answers the property as v, or as 1 - v where ``complement`` is set.
-    nature : which way nature pulls in an uncertain model; None where the property does not say.
+    pmdp : the model, with labels for the property's formulas; a product with an automaton if the path needs memory.
+    objective : solved on ``pmdp``. Its value v answers the property as v, or as 1 - v if ``complement`` is set.
+    nature : its direction in an uncertain model; None if the property does not specify it.
     comparison, threshold : for ``P>=0.9 [ … ]``: the answer is yes, no, or not decided.
-    filter, states : over which states of ``pmdp`` the answer is combined, and how; by default the initial ones.
+    filter, states : how the answer is combined, and over which states of ``pmdp``; by default the initial ones.
     """
 
     pmdp: ParametricMDP
@@ -220,7 +220,7 @@ class Query:
 
 
 def query_of(found: ast.Property, program: Program, pmdp: ParametricMDP) -> Query:
-    """A parsed property on a model."""
+    """Translate a parsed property for a model."""
     threshold = None
     if found.threshold is not None:
         node = program.scope.resolve(found.threshold)
@@ -252,10 +252,10 @@ def query_of(found: ast.Property, program: Program, pmdp: ParametricMDP) -> Quer
 
 
 def _senses(found: ast.Property, program: Program) -> tuple[Sense, Nature | None]:
-    """The agent's sense, and nature's part.
+    """The agent's sense, and nature's direction.
 
     A comparison must hold for every policy and every nature; with a sense it is about the best value, as in Storm:
-    ``Pmax>=0.5`` says that some policy reaches 0.5, whatever nature does.
+    ``Pmax>=0.5`` means that some policy reaches 0.5, whatever nature does.
     """
     nature = found.nature
     if found.comparison:
@@ -284,7 +284,7 @@ def _filter(found: ast.Property, program: Program, pmdp: ParametricMDP) -> tuple
     if (name in ("forall", "exists", "count")) != bool(found.comparison) and name not in ("first", "state"):
         what = "yes or no" if found.comparison else "a number"
         raise PrismError(f"the filter '{name}' does not fit a property whose answer is {what}", found.position)
-    # without a formula the filter is about all states, in PRISM's order: by the values of their variables
+    # without a formula the filter applies to all states, in PRISM's order: by the values of their variables
     columns = [np.asarray(values) for values in pmdp.variables.values()]
     states = np.lexsort(columns[::-1]) if columns else np.arange(pmdp.num_states)
     if found.filter[1] is not None:
@@ -292,7 +292,7 @@ def _filter(found: ast.Property, program: Program, pmdp: ParametricMDP) -> tuple
     if not len(states):
         raise PrismError("the filter's states do not occur in the model", found.position)
     if name == "state" and len(states) != 1:
-        raise PrismError(f"the filter 'state' needs one state, {len(states)} satisfy it", found.position)
+        raise PrismError(f"the filter 'state' needs one state, but {len(states)} satisfy it", found.position)
     if name == "first":
         name, states = "forall" if found.comparison else "state", states[:1]
     return name, states
@@ -309,7 +309,7 @@ def _steps(bound: ast.Expression, strict: bool, program: Program) -> int:
 def _direct(
     path: ast.Expression, program: Program, pmdp: ParametricMDP
 ) -> tuple[str, str | None, int | None, bool, ParametricMDP] | None:
-    """(target, avoid, horizon, complement, model) where reachability of labels is all that is asked; else None."""
+    """(target, avoid, horizon, complement, model) if the property is plain reachability of labels; else None."""
     if not isinstance(path, ast.Temporal) or path.operator == "X" or path.low is not None:
         return None
     if any(map(ast.is_temporal, path.arguments)):
@@ -391,7 +391,7 @@ def _reward_name(found: ast.Property, program: Program, pmdp: ParametricMDP) -> 
         raise PrismError(f'unknown reward structure "{reward}" (known: {known})', found.position)
     if reward not in pmdp.rewards:
         raise PrismError(
-            f'the reward structure "{reward}" contains a parameter: it has no value until the parameters have '
+            f'the reward structure "{reward}" contains a parameter: give the parameters values '
             "(--theta in rpl solve, or --const)",
             found.position,
         )
