@@ -195,7 +195,7 @@ def test_a_missing_file_is_a_clear_error(tmp_path):
         ("R{x+1}max=? [ F x=1 ]", "by name or number", 4),
         ("filter(state, Pmax=? [ F x=1 ], x<=1)", "needs one state, but 2 satisfy it", 15),
         ("P>=x [ F x=1 ]", "must be a constant number", 4),
-        ('Pmax=? [ F ("top" & X "top") ]', r"'X': a path operator within a formula needs its own brackets.* \(X …\)", 21),
+        ('Pmax=? [ F ("top" & X "top") ]', r"'X': a path operator within a formula needs its own .* \(X …\)", 21),
         ('Pmax=? [ G !F "top" ]', r"needs its own brackets, \(F …\)", 13),
         ('Pmax=? [ "top" U "top" U "top" ]', r"put brackets around one of the two .* \(a U b\) U c", 24),
         ("A [ F x=1 ]", "the operator A is not supported", 1),
