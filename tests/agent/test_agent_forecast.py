@@ -55,7 +55,7 @@ def test_forecasts_agree_with_runs(world):
 
 def test_the_price_is_that_of_the_set_in_use():
     """Intervals per expression cost more than the joint set; a smaller δ costs more than a larger one."""
-    world = benchmark("ParallelBetting-5")
+    world = benchmark("ParallelBetting", n=3)
     gaps = [
         forecast(world.pmdp, world.objective, np.array(world.theta), config, Sampler(10), episodes=[300], draws=1).gap
         for config in (Config(delta=0.1), Config(), Config(confidence="anytime", relaxation="tied"))

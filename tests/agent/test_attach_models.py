@@ -194,7 +194,7 @@ def test_silent_states_in_our_own_environments():
         for compiled in (True, False):
             agent = RPLAgent(seed=0, compiled=compiled)
             agent.set_env(env)
-            found = monte_carlo(agent, env, 3000, policy=uniform)
+            found = monte_carlo(agent, env, 1000, policy=uniform)
             assert found.values.mean() == pytest.approx(exact, abs=6 * found.standard_error)
             assert found.lengths.min() >= 1 and found.cut == 0
             if model is start:

@@ -180,7 +180,8 @@ def test_public_names_are_there_whatever_was_imported_first():
 
 def test_the_default_path_loads_neither_scipy_stats_nor_torch(tmp_path):
     loaded = _run(
-        "import sys\n"
+        "import sys, gymnasium, rpl_envs\n"
+        "gymnasium.registry['rpl/Aircraft-20x10-v0'].kwargs.update(X=6, Y=4)  # its proof is short\n"
         "from rpl_agent.cli import main\n"
         "line = ['train', 'rpl/Aircraft-20x10-v0', '--budget', '30', '--quiet', '--log-dir']\n"
         f"assert main([*line, {str(tmp_path)!r}]) == 0\n"

@@ -12,6 +12,7 @@ import rpl_envs
 from rpl_agent.agent import RPLAgent
 from rpl_agent.cli import main
 from tests.reference.policies import read_csv
+from tests.small_worlds import make_worlds_small
 
 ID = "rpl/Glider-11x9-v0"
 
@@ -58,7 +59,14 @@ def test_export_of_a_run(run, certificate, tmp_path, capsys):
     assert read_drn(model).pmdp.num_states == agent.pmdp.num_states
 
 
-def test_plot_of_a_run(run, tmp_path, capsys, monkeypatch):
+@pytest.fixture
+def small_worlds():
+    with pytest.MonkeyPatch.context() as patch:
+        make_worlds_small(patch)
+        yield
+
+
+def test_plot_of_a_run(small_worlds, tmp_path, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
     seen = {}
     monkeypatch.setattr(
