@@ -1,6 +1,6 @@
-"""Learn a certified policy for a system whose structure is known and whose parameters are not.
+"""Learn a certified policy for a system with known structure and unknown parameters.
 
-The public names are the imports below. They are loaded when they are first used: importing the package costs nothing,
+The public names are the imports below. They are loaded on first use: importing the package is cheap,
 so that `rpl --help` and programs that need one part of it start at once.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # the agent
     from rpl_agent.agent.schedule import Never as Never
     from rpl_agent.agent.world.check import check_model as check_model
     from rpl_agent.agent.world.check import sketch as sketch
-if TYPE_CHECKING:  # models and what is wanted of them
+if TYPE_CHECKING:  # models and objectives
     from rpl_agent.model import Domain as Domain
     from rpl_agent.model import Nature as Nature
     from rpl_agent.model import Objective as Objective

@@ -17,7 +17,7 @@ from rpl_agent.model import Objective, Policy, Sense
 from rpl_agent.schema import Positive, Share, Whole, jsonable, read, read_json
 
 FORMAT = "rpl-certificate/1"
-#: Differences of rewards below this are rounding: the bounds allow for them without a word.
+#: Deviations of rewards below this are rounding: the bounds allow for them silently.
 ROUNDING = 1e-12
 #: stages of `timings` that come after the confidence set
 SOLVING = ("solve", "coupled")
@@ -25,7 +25,7 @@ SOLVING = ("solve", "coupled")
 
 @dataclass(frozen=True)
 class Certificate:
-    """With probability ≥ 1 − delta over the data, for every time it is asked for (see docs/guarantees.md):
+    """With probability ≥ 1 − delta over the data, at all times simultaneously (see docs/guarantees.md):
 
     maximising: ``lower`` ≤ V^π(s0) for the returned policy π and V*(s0) ≤ ``upper``;
     minimising: V^π(s0) ≤ ``upper`` and ``lower`` ≤ V*(s0).
@@ -46,7 +46,7 @@ class Certificate:
     confidence: str
     relaxation: str
     samples: Whole
-    estimate: float = math.nan  # value of the policy at the point estimate: informative, no guarantee
+    estimate: float = math.nan  # value of the policy at the point estimate: not a guarantee
     evaluated: bool = False
     anytime: bool = True  # valid at data-dependent times (False for fixed-N intervals)
     log_e_value: float = 0.0  # largest evidence so far against the model's structure; enough refutes it
@@ -54,10 +54,10 @@ class Certificate:
     empty: bool = False  # no parameter fits all constraints
     fallback: str | None = None  # what was used instead of the configured set, and why
     edge: str | None = None  # parameters whose most likely value lies outside their domain
-    reward_error: Positive = 0.0  # how far rewards are off the model's, inside lower and upper: a share, or per step
-    basis: str = ""  # of a likelihood set: "bets" on the value, "windows" alone, a "table" of counts without an order
+    reward_error: Positive = 0.0  # deviation of rewards from the model's, inside lower and upper: a share, or per step
+    basis: str = ""  # of a likelihood set: "bets" on the value, "windows" alone, a "table" of counts without order
     truncation: str | None = None  # what a time limit of the environment means for the guarantee
-    momentary_lower: float = math.nan  # of the last data alone, where this is the best of a run so far
+    momentary_lower: float = math.nan  # of the latest data alone, if this is the best of a run so far
     momentary_upper: float = math.nan
     attribution: dict[str, float] = field(default_factory=dict)  # estimate: share of the gap per parameter
     episodes_for: dict[str, int] = field(default_factory=dict)  # estimate: further episodes until "half the gap"
@@ -68,8 +68,8 @@ class Certificate:
     iterations: Whole = 0
     versions: dict[str, str] = field(default_factory=dict)
     checked: bool = False  # both bounds passed the solver's independent check
-    proved: bool = False  # `rpl_agent.checker` proves lower and upper, these numbers, from the file beside this one
-    unproved_lower: float = math.nan  # computed, and more than the proof shows; no number where it shows the same
+    proved: bool = False  # `rpl_agent.checker` proves exactly these numbers, from the file beside this one
+    unproved_lower: float = math.nan  # computed, but better than proved; nan if equal
     unproved_upper: float = math.nan
 
     @property
@@ -78,25 +78,25 @@ class Certificate:
 
     @property
     def computed(self) -> tuple[float, float]:
-        """(lower, upper) as they were computed, before what a proof does not show was taken away."""
+        """(lower, upper) as computed, before they were weakened to what is proved."""
         low, high = self.unproved_lower, self.unproved_upper
         return self.lower if math.isnan(low) else low, self.upper if math.isnan(high) else high
 
     @property
     def guarantee(self) -> float:
-        """The robust side: what the policy is promised to achieve."""
+        """The robust side: what the policy is guaranteed to achieve."""
         return self.lower if self.objective.sense is Sense.MAX else self.upper
 
     @property
     def sentence(self) -> str:
-        """What holds with probability ≥ 1 − δ, in words."""
+        """What holds with probability ≥ 1 − δ, as a sentence."""
         if self.objective.sense is Sense.MAX:
             return f"this policy achieves at least {self.lower:.6g}; no policy achieves more than {self.upper:.6g}"
         return f"this policy costs at most {self.upper:.6g}; no policy costs less than {self.lower:.6g}"
 
     @property
     def explanation(self) -> str:
-        """Where the gap comes from, in words; an estimate, empty where there is none."""
+        """Where the gap comes from, as text; an estimate, empty if there is none."""
         parts = []
         if self.episodes_for:
             parts.append(f"half the gap: ≈ {self.episodes_for['half the gap']:,} more episodes")
@@ -107,12 +107,12 @@ class Certificate:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader has to know beside the numbers."""
+        """What a reader has to know besides the numbers."""
         unchecked = None if self.checked else "these bounds have not passed the solver's independent check"
         per = "of each" if self.objective.is_open_ended else "per step"
         rewards = f"rewards are not exactly the model's: bounds allow for {self.reward_error:.3g} {per}"
         rewards = rewards if self.reward_error > ROUNDING else ""
-        table = "the counts have no order; steps in their order (Counts.add_many) give tighter bounds"
+        table = "the counts have no order; steps in order (Counts.add_many) give tighter bounds"
         order = table if self.basis == "table" else None
         return [note for note in (self.fallback, self.edge, order, rewards, self.truncation, unchecked) if note]
 
@@ -175,8 +175,8 @@ class Certificate:
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions that decide numbers, for the record."""
-    own = sys.modules[__name__.partition(".")[0]]  # the code that runs: an editable install may remember an older one
+    """Versions that affect the numbers, for the record."""
+    own = sys.modules[__name__.partition(".")[0]]  # the running code: an editable install may report an older version
     found = {"python": platform.python_version(), "rpl-agent": own.__version__}
     for package in ("numpy", "scipy", "highspy", "gymnasium"):
         try:

@@ -1,8 +1,8 @@
-"""Confidence sets: where θ can be, given the data. One protocol, one registry.
+"""Confidence sets for θ, given the data. One protocol, one registry.
 
 Theorem 1 of the paper is the contract of every set: the truth lies in it with probability at least 1 − δ.
-A set spends the δ that `evidence.ledger` gives it, and nothing else. Its `region` gets every relaxation that asks a
-region, its `intervals` the tied one. A new set is one class here or anywhere, and `register`.
+A set spends the δ that `evidence.ledger` gives it, and nothing else. Its `region` supports every relaxation based on a
+region, its `intervals` the tied one. To add a set, write a class here or anywhere and call `register`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Bounds = tuple[np.ndarray, np.ndarray]
 
 
 class ConfidenceSet(Protocol):
-    """A set of parameters that holds the truth except with probability δ.
+    """A set of parameters that contains the truth except with probability δ.
 
     Attributes
     ----------
     name : in configurations and certificates
-    anytime : whether the statement holds at all times together, under any sampling
+    anytime : whether the statement holds at all times simultaneously, under any sampling
     region_of_intervals : whether `region` is a function of `intervals`, so that both hold on one event
-    untied : the method of intervals to fall back to, see `evidence.intervals.untied_intervals`
+    untied : the interval method to fall back to, see `evidence.intervals.untied_intervals`
     """
 
     @property
@@ -47,7 +47,7 @@ class ConfidenceSet(Protocol):
     def untied(self) -> str: ...
 
     def intervals(self, pmdp: ParametricMDP, counts: Counts, delta: float) -> Bounds:
-        """Simultaneous intervals (lower (F,), upper (F,)) of the expressions; ModelError where there are none."""
+        """Simultaneous intervals (lower (F,), upper (F,)) for the expressions; ModelError if there are none."""
 
     def region(
         self, pmdp: ParametricMDP, counts: Counts, delta: float, warm: np.ndarray | None, bounds: Bounds | None,
@@ -56,7 +56,7 @@ class ConfidenceSet(Protocol):
         """The set as a region in reduced coordinates.
 
         ``warm`` is a point estimate (d,) to start searches from; ``bounds`` are this set's own `intervals` for the
-        same data where they are known already. ``objective`` was chosen before the data: a set may be tight in the
+        same data if they are known already. ``objective`` was chosen before the data: a set may be tight in the
         direction of its value.
         """
 
@@ -106,16 +106,14 @@ class Likelihood:
 
 
 class _ParameterSet:
-    """A set in parameter space that is made without intervals."""
+    """A set in parameter space that is built without intervals."""
 
     name: ClassVar[str]
     region_of_intervals: ClassVar[bool] = False
     untied: ClassVar[str] = "anytime"
 
     def intervals(self, pmdp: ParametricMDP, counts: Counts, delta: float) -> Bounds:
-        raise ModelError(
-            f"{self.name!r} is a set in parameter space: it has no tied intervals; choose another relaxation"
-        )
+        raise ModelError(f"{self.name!r} is a set in parameter space without tied intervals; choose another relaxation")
 
 
 @dataclass(frozen=True)
@@ -152,7 +150,7 @@ _registry: dict[str, ConfidenceSet] = {}
 
 
 def register(kind: ConfidenceSet) -> None:
-    """Make a confidence set known by its name.
+    """Register a confidence set under its name.
 
     >>> from rpl_agent.confidence import IntervalSet
     >>> register_confidence_set(IntervalSet("clopper-pearson"))
@@ -166,7 +164,7 @@ def register(kind: ConfidenceSet) -> None:
 
 
 def confidence_set(name: str) -> ConfidenceSet:
-    """The set of that name."""
+    """The set with that name."""
     if name not in _registry:
         raise ModelError(f"confidence {name!r} is not one of {confidence_names()}")
     return _registry[name]

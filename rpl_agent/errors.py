@@ -1,10 +1,10 @@
-"""The errors and warnings that users see; each message names the place that is wrong."""
+"""Errors and warnings for users; each message names the place that is wrong."""
 
 from collections.abc import Iterable
 
 
 def listed(items: Iterable[object], most: int = 8) -> str:
-    """Names for a message: the first of them, and how many more there are."""
+    """Names for a message: the first few, and how many more there are."""
     names = [str(item) for item in items]
     rest = len(names) - most
     return ", ".join(names[:most] + ([f"… and {rest} more"] if rest > 0 else [])) or "none"
@@ -21,7 +21,7 @@ class ModelError(ValueError):
 
 
 class DataError(ValueError):
-    """Data contradict the model or have the wrong shape; nothing of them was used.
+    """Data contradict the model or have the wrong shape; none of them were used.
 
     >>> import rpl_envs
     >>> Counts(rpl_envs.benchmark("Betting-25").pmdp).add_transitions([-1])
@@ -32,7 +32,7 @@ class DataError(ValueError):
 
 
 class RPLWarning(UserWarning):
-    """A result is sound but weaker than asked for (for example: an iteration limit, an empty region).
+    """A result is sound but weaker than requested (for example: an iteration limit, an empty region).
 
     >>> issubclass(RPLWarning, UserWarning)
     True
@@ -40,7 +40,7 @@ class RPLWarning(UserWarning):
 
 
 class PrecisionWarning(RPLWarning):
-    """A bracket is sound but wider than the precision asked for."""
+    """A bracket is sound but wider than the requested precision."""
 
 
 class RefutedWarning(RPLWarning):

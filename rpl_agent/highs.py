@@ -1,7 +1,7 @@
 """HiGHS, the linear programming solver: the one file that imports it.
 
-`regions.lp` turns its answers into certified bounds; `minimiser` is for points whose quality is a matter of taste or
-is checked by the caller (a centre to start from, the ends of a range).
+`regions.lp` turns its answers into certified bounds; `minimiser` is for points that need no certificate: starting
+points, or points that the caller verifies.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def is_optimal(solver: Any) -> bool:
 
 
 def tight(solver: Any) -> tuple[list[int], list[int], list[int]]:
-    """Rows at their bound, columns at their upper and columns at their lower bound, in the basis it ended with."""
+    """Rows at their bound, columns at their upper and columns at their lower bound, in the final basis."""
     import highspy
 
     kind, basis = highspy.HighsBasisStatus, solver.getBasis()
@@ -53,7 +53,7 @@ def tight(solver: Any) -> tuple[list[int], list[int], list[int]]:
 
 
 def minimiser(c: np.ndarray, A: np.ndarray, b: np.ndarray) -> np.ndarray | None:
-    """HiGHS' x (n,) of min c·x over {A x ≤ b} with dense A (m, n); None unless it says optimal."""
+    """HiGHS' x (n,) of min c·x over {A x ≤ b} with dense A (m, n); None unless the status is optimal."""
     m, n = A.shape
     dense = (np.arange(0, m * n + 1, n), np.tile(np.arange(n), m), np.ascontiguousarray(A, dtype=float).ravel())
     solver = new_solver(dense, np.asarray(b, dtype=float), np.full(n, -np.inf), np.full(n, np.inf), 60.0)

@@ -4,19 +4,19 @@
               (evidence)       (where θ   (what nature    (adversarial: the guarantee,
                                 can be)    may do)          cooperative: the bound on every policy)
 
-Theorem 1 (the set holds the truth with probability ≥ 1 − δ, hence robust values bound true ones) is why the two numbers
-of a certificate are bounds; Theorem 2 (inclusion hierarchy) orders the relaxations by tightness.
+Theorem 1 (the set contains the truth with probability ≥ 1 − δ, hence robust values bound true ones) is why the two
+numbers of a certificate are bounds; Theorem 2 (inclusion hierarchy) orders the relaxations by tightness.
 
-The life of the lower bound (the upper bound is its mirror image), in the order in which it is decided:
+The life of the lower bound (the upper bound is its mirror image), in order:
 
-1. `solver`: a value for every state, by one pass backward without cycles (`solve`), by `component` with them.
-2. `solver.solution.finish`: the value of the initial state, less the rounding of the objective's numbers.
-3. `_proved`: `solver.check` proves the values again without knowing how they were found. What fails is widened by
-   1e-7 of itself at most, solved once more without a warm start, and then dropped (`_claiming_nothing`).
-4. `_rectangular_bounds`: of the robust solution where we maximise, of the optimistic one where we minimise.
-5. `_better_bounds`: the maximum with the coupled bound. `coupled.find` proposes an affine value function,
+1. `solver`: a value for every state, by one backward pass without cycles (`solve`), by `component` with them.
+2. `solver.solution.finish`: the value of the initial state, minus the rounding of the objective's numbers.
+3. `_proved`: `solver.check` proves the values independently of how they were found. What fails is widened by
+   at most 1e-7 of itself, solved once more without a warm start, and then dropped (`_claiming_nothing`).
+4. `_rectangular_bounds`: of the robust solution if we maximise, of the optimistic one if we minimise.
+5. `_better_bounds`: the maximum with the coupled bound. `coupled.bounds` proposes an affine value function,
    `coupled.affine` proves it, `regions.frame` takes its minimum over the region, or `coupled.pieces` over its pieces.
-6. `agent.session.best_so_far`: the maximum over the run, with the policy it is about, for sets valid at all times.
+6. `agent.session.best_so_far`: the maximum over the run, with its policy, for sets valid at all times.
 
 `uncertainty_from` does the part that depends on the data only; `certify_uncertainty` adds the two solves. The agent
 calls the same two functions: nature COOPERATIVE explores, nature ADVERSARIAL certifies.
@@ -59,9 +59,9 @@ from rpl_agent.relaxations.umdp import UncertainMDP
 from rpl_agent.solver import Solution, solve_at, solve_both
 
 CONFIDENCES = confidence_names()
-#: Rows of three or more successors that may be bounded by one support query each, at about a millisecond.
+#: Most rows of three or more successors to bound by one support query each, at about a millisecond.
 QUERIED_ROWS = 500
-#: Relative widths by which bounds are widened, one after the other, until they pass their check.
+#: Relative widths by which bounds are widened, in turn, until they pass their check.
 WIDENED = (0.0, 1e-11, 1e-9, 1e-7)
 
 
@@ -79,7 +79,7 @@ class Config:
     precision: float = 1e-6
     intersect_tied: bool = False  # parameter-wise relaxation: also keep the tied intervals
     pieces: int = 8  # coupled relaxation: pieces of the region to try on a side where the whole falls short
-    bets: bool = True  # bet on the value; without, certificates of any number of objectives hold together
+    bets: bool = True  # bet on the value; without bets, certificates for any number of objectives hold simultaneously
 
     def __post_init__(self) -> None:
         check_delta(self.delta, LEAST_DELTA)
@@ -96,12 +96,12 @@ class Config:
 
 @dataclass
 class Uncertainty:
-    """What the data say: the relaxation for the solver, and where it came from."""
+    """The result of the data: the relaxation for the solver, and its origin."""
 
     relaxation: Relaxation
     region: Region | None
-    estimate: np.ndarray | None  # (d,) point estimate of θ, None where none exists
-    doubt: Doubt  # what speaks most against the model
+    estimate: np.ndarray | None  # (d,) point estimate of θ, None if there is none
+    doubt: Doubt  # the strongest evidence against the model
     refuted: bool
     empty: bool
     fallback: str | None
@@ -123,7 +123,7 @@ class Solutions:
 
 @contextmanager
 def timed(timings: dict[str, float], stage: str) -> Iterator[None]:
-    """Add the seconds of what is done inside to those of a stage."""
+    """Add the time of the enclosed code to that of a stage."""
     start = time.perf_counter()
     try:
         yield
@@ -140,7 +140,7 @@ def uncertainty_from(
 
     ``objective`` is whose value will be bounded, chosen before the data: the set may be tight where that matters.
     ``start`` (d,) is an earlier estimate, from which the search for the new one starts. ``evidence`` is the
-    strongest doubt about this data set so far: it is valid at all times together, so a refuted model stays refuted.
+    strongest doubt about this data set so far: valid at all times simultaneously, so a refuted model stays refuted.
     """
     if counts.pmdp is not pmdp and counts.pmdp.content_hash != pmdp.content_hash:
         raise DataError("the counts belong to another model")
@@ -152,7 +152,7 @@ def uncertainty_from(
     with timed(timings, "e-value"):
         found = strongest(evidence, doubt(pmdp, counts, estimate))
     refuted = bool(found.log_e_value >= math.log(1.0 / ledger.refutation))
-    # what rows leave to each other is lost by a relaxation row by row: only coupled bounds are worth a bet
+    # a row-by-row relaxation loses the coupling of rows: only coupled bounds are worth a bet
     bet_on = objective if config.relaxation == "coupled" and config.bets else None
     basis = basis_of(pmdp, counts, bet_on) if config.confidence == "likelihood" else ""
     data = ConfidenceData(pmdp, counts, kind, ledger.main, estimate, bet_on, timings)
@@ -161,7 +161,7 @@ def uncertainty_from(
     if relaxation is None:
         reason = found.text(pmdp, counts) if refuted else "no parameter fits all constraints"
         changed = refuted and found.kind in (*IN_TIME, REPEATED)  # then untied intervals are as wrong as the model
-        trusted = "the model's graph and no data" if changed else "untied intervals, which trust the model's graph only"
+        trusted = "the model's graph and no data" if changed else "untied intervals, which use only the model's graph"
         fallback = f"{reason}: bounds come from {trusted}"
         category = RepeatedChanceWarning if found.kind == REPEATED else RefutedWarning if refuted else RPLWarning
         warnings.warn(fallback, category, stacklevel=3)
@@ -173,7 +173,7 @@ def uncertainty_from(
 
 @dataclass
 class ConfidenceData:
-    """The confidence set of the data at error ``delta``; intervals and region are made when a relaxation asks."""
+    """The confidence set of the data at error ``delta``; intervals and region are built on demand."""
 
     pmdp: ParametricMDP
     counts: Counts
@@ -205,7 +205,7 @@ def _tied(data: ConfidenceData, config: Config) -> Relaxation | None:
 
 
 def _parameter_wise(data: ConfidenceData, config: Config) -> Relaxation | None:
-    # intervals may cut the result only if they hold on the event that the region holds on
+    # intervals may cut the result only if they hold on the same event as the region
     keep = data.intervals if config.intersect_tied and data.kind.region_of_intervals else None
     return _of_region(data, lambda region: parameter_wise(region, data.pmdp, intersect_with=keep))
 
@@ -225,10 +225,10 @@ def _rectangular(data: ConfidenceData, config: Config) -> Relaxation | None:
 
 
 def _queries_pay(pmdp: ParametricMDP) -> bool:
-    """Whether rows are bounded one query at a time: one pass over not too many rows of a model without cycles.
+    """Whether to bound rows by one query each: one pass over not too many rows of a model without cycles.
 
-    On cycles the interval hull of such rows is taken instead. It is a few percent wider, but has compiled sweeps, and
-    the engine for them closes the brackets of cyclic models, which matters more.
+    On cycles the interval hull of such rows is used instead. It is a few percent wider, but has compiled sweeps, and
+    their engine closes the brackets of cyclic models, which matters more.
     """
 
     def decide(pmdp: ParametricMDP) -> bool:
@@ -252,10 +252,10 @@ def _of_region(data: ConfidenceData, relax: Callable[[Region], Relaxation]) -> R
         return None if region.is_empty else relax(region)
 
 
-#: What nature may do, by name; None where no parameter is left.
+#: Relaxations by name; None if no parameter is left.
 RELAXERS: dict[str, Callable[[ConfidenceData, Config], Relaxation | None]] = {
     "tied": _tied, "parameter": _parameter_wise, "expression": _expression_wise, "rectangular": _rectangular,
-    "coupled": _rectangular,  # and then better bounds for one common parameter, where there are any
+    "coupled": _rectangular,  # and then better bounds for one common parameter, if any
 }  # fmt: skip
 RELAXATIONS = tuple(RELAXERS)
 
@@ -276,7 +276,7 @@ def certify(
 
     Without ``policy`` the robust policy is synthesised: the robust side bounds its value, the optimistic side bounds
     the optimum. With ``policy`` both sides bound the value of that policy (the paper's Tables 2 to 5).
-    ``settings`` replace fields of ``config``. ``warm`` carries solutions from call to call on the same model and is
+    ``settings`` replace fields of ``config``. ``warm`` carries solutions between calls on the same model and is
     updated in place. The counts of an `UncertainMDP` are those of its ``pmdp``; its bounds are known before any data.
 
     >>> import rpl_envs
@@ -306,9 +306,9 @@ def certify_uncertainty(
     warm: Solutions | None = None,
     reward_error: float = 0.0,
 ) -> Certificate:
-    """The two solves of `certify`, for an uncertainty that is already there.
+    """The two solves of `certify`, for a given uncertainty.
 
-    ``reward_error`` is how far what is really paid may be off the model's rewards, see `Objective.with_reward_error`.
+    ``reward_error`` bounds the deviation of actual rewards from the model's, see `Objective.with_reward_error`.
     """
     warm = warm if warm is not None else Solutions()
     timings = dict(uncertainty.timings)
@@ -323,8 +323,8 @@ def certify_uncertainty(
             known = (lower, upper)
             lower, upper, chosen, gradient = _better_bounds(uncertainty, objective, config, policy, known, chosen)
     lower, upper = objective.with_reward_error(lower, upper, reward_error)
-    if not lower <= upper:  # bounds of one set cannot cross, nor be no numbers: nothing of this may leave
-        raise ModelError(f"the bounds [{lower!r}, {upper!r}] contradict each other: this is a defect, please report it")
+    if not lower <= upper:  # bounds of one set cannot cross or be NaN: never report that
+        raise ModelError(f"the bounds [{lower!r}, {upper!r}] contradict each other: this is a bug, please report it")
     estimate, at_edge = math.nan, edge(pmdp, counts)
     if at_edge is not None and at_edge.gain >= TELLING_GAIN:
         warnings.warn(at_edge.note, RPLWarning, stacklevel=3)
@@ -347,7 +347,7 @@ def certify_uncertainty(
 def _explained(
     pmdp: ParametricMDP, counts: Counts, estimate: np.ndarray | None, gradient: np.ndarray | None
 ) -> dict[str, Any]:
-    """The fields of a certificate that say where its gap comes from, by the local Gaussian model."""
+    """The fields of a certificate that explain its gap, by the local Gaussian model."""
     if estimate is None or gradient is None or counts.total == 0:
         return {}
     episodes = episodes_seen(pmdp, counts)
@@ -359,10 +359,10 @@ def _checked_solutions(
     relaxation: Relaxation, objective: Objective, policy: Policy | None, precision: float, warm: Solutions,
     timings: dict[str, float],
 ) -> tuple[Solution, Solution]:  # fmt: skip
-    """(robust, optimistic), each proved on the side that a certificate takes from it.
+    """(robust, optimistic), each proved on the side that a certificate uses.
 
-    The proof knows nothing of how bounds were found. What does not pass is solved once more without a warm start; a
-    side that still does not pass claims nothing.
+    The proof does not depend on how bounds were found. What fails is solved once more without a warm start; a
+    side that still fails claims nothing.
     """
     upward = objective.sense is Sense.MIN  # of the robust side; the optimistic one is opposite
     for start in ((warm.robust, warm.optimistic), (None, None)):
@@ -378,7 +378,7 @@ def _checked_solutions(
 
 
 def _proved(solution: Solution, upward: bool) -> Solution | None:
-    """The solution, widened by a little if only rounding keeps one side from passing its check; None if it does not.
+    """The solution, slightly widened if only rounding keeps one side from passing its check; None if it fails.
 
     The check proves whatever passes it: how the bounds were obtained does not matter.
     """
@@ -395,7 +395,7 @@ def _proved(solution: Solution, upward: bool) -> Solution | None:
 
 
 def _claiming_nothing(solution: Solution, upward: bool) -> Solution:
-    """The solution with bounds on one side that hold whatever the model does."""
+    """The solution with trivial bounds on one side."""
     objective = solution.objective
     if upward:
         value = 1.0 if objective.kind is Kind.REACH else math.inf
@@ -405,7 +405,7 @@ def _claiming_nothing(solution: Solution, upward: bool) -> Solution:
 
 
 def _rectangular_bounds(robust: Solution, optimistic: Solution, policy: Policy | None) -> tuple[float, float, Policy]:
-    """(lower, upper, the policy that they are about)."""
+    """(lower, upper, the policy that they refer to)."""
     chosen = policy if policy is not None else robust.policy
     if robust.objective.sense is Sense.MAX:
         return robust.lower, optimistic.upper, chosen
@@ -431,7 +431,7 @@ def _better_bounds(
     one, other = found.lower - rounding, found.upper + rounding
     better = one > lower if objective.sense is Sense.MAX else other < upper
     low, high = max(lower, one), min(upper, other)
-    if low > high:  # possible only where the region has missed the truth, or by rounding of equal bounds
+    if low > high:  # possible only if the region has missed the truth, or by rounding of equal bounds
         return lower, upper, chosen, gradient
     return low, high, found.policy if better else chosen, gradient
 

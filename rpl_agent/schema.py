@@ -1,5 +1,5 @@
-"""What a file of ours may hold: `jsonable` makes plain JSON of dataclasses, numpy and numbers that JSON does not have;
-`read` makes dataclasses of JSON, whose types and ranges are checked once.
+"""The format of our files: `jsonable` makes plain JSON from dataclasses, numpy and numbers that JSON lacks;
+`read` makes dataclasses from JSON, checking types and ranges once.
 
 Fields that a class does not have are ignored, so that newer files stay readable; fields with a default may be missing.
 """
@@ -22,10 +22,10 @@ from rpl_agent.errors import DataError
 
 
 def jsonable(value: Any, arrays: dict[str, np.ndarray] | None = None, place: str = "") -> Any:
-    """The same value as JSON has it; infinities and NaN become the strings "inf", "-inf" and "nan".
+    """A JSON-able version of a value; infinities and NaN become the strings "inf", "-inf" and "nan".
 
-    Arrays become lists. With ``arrays`` they are put there, under the names of their places, and ``{"array": name}``
-    stands for them. An object with a method ``stored_parts()`` is what that returns. `schema.read` is the way back.
+    Arrays become lists. With ``arrays`` they are put there, under the names of their places, and replaced by
+    ``{"array": name}``. An object with a method ``stored_parts()`` becomes what that returns. Inverse: `schema.read`.
     """
     if hasattr(value, "stored_parts"):
         value = value.stored_parts()
@@ -64,7 +64,7 @@ Natural = Annotated[int, msgspec.Meta(ge=0)]
 Whole = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Positive = Annotated[float, msgspec.Meta(ge=0.0)]
-#: What values of the wrong kind make constructors raise.
+#: Exceptions of constructors for values of the wrong kind.
 UNREADABLE = (
     msgspec.ValidationError, KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError, RecursionError,
 )  # fmt: skip
@@ -74,9 +74,9 @@ def read(
     data: Any, kind: type[Stored], place: str, arrays: Mapping[str, np.ndarray] | None = None,
     error: type[DataError] = DataError, makers: Mapping[type, Callable[[Any], Any]] | None = None,
 ) -> Stored:  # fmt: skip
-    """An object of a dataclass from what `jsonable` made of it; ``error`` names the first field that does not fit.
+    """A dataclass object from the output of `jsonable`; ``error`` names the first field that does not fit.
 
-    ``makers`` are functions for types that are no dataclasses, from JSON.
+    ``makers`` are functions from JSON for types that are not dataclasses.
     """
 
     def make(wanted: type, value: Any) -> Any:
@@ -90,7 +90,7 @@ def read(
 
 
 def read_array(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """The numbers that `jsonable` wrote: a list of them, or the name of an array or of those of a sparse matrix."""
+    """The numbers that `jsonable` wrote: a list, or the name of an array or of the arrays of a sparse matrix."""
     if isinstance(value, Mapping) and "shape" in value:
         import scipy
 

@@ -1,8 +1,8 @@
-"""Contracts that any region, relaxation, confidence set or agent has to keep, as checks for classes of your own.
+"""Contracts of regions, relaxations, confidence sets and agents, as checks for your own classes.
 
 Like Gymnasium's ``check_env``: call the check on an object (agents: on a function that makes one from a seed). It
-returns None, or raises `ContractError` with a sentence that says what does not hold. A check that passes is no proof;
-one that fails is a defect. Checks look for what would make a certificate wrong first, and for crashes second.
+returns None, or raises `ContractError` with a sentence that says what is violated. A passing check is not a proof;
+a failing one is a bug. Checks look first for what would make a certificate wrong, then for crashes.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from rpl_agent.solver import solve, solve_at
 
 __all__ = ["ContractError", "check_agent", "check_confidence_set", "check_region", "check_relaxation"]
 
-#: what floating-point points may miss, relative to the size of the numbers involved
+#: tolerance for floating-point points, relative to the size of the numbers
 TOLERANCE = 1e-8
-#: a set that keeps its promise fails the check of its coverage with less than this probability
+#: probability that a correct set fails the check of its coverage
 FALSE_ALARM = 1e-6
 
 
 class ContractError(AssertionError):
-    """The object breaks its contract; the message says how."""
+    """The object violates its contract; the message says how."""
 
 
 def _require(holds: Any, message: str) -> None:
@@ -45,19 +45,19 @@ def _require(holds: Any, message: str) -> None:
 def _require_array(array: Any, shape: tuple[int, ...], what: str) -> np.ndarray:
     found = np.asarray(array)
     _require(found.shape == shape, f"{what} has shape {found.shape}, not {shape}")
-    _require(not np.isnan(found.astype(float)).any(), f"{what} holds nan")
+    _require(not np.isnan(found.astype(float)).any(), f"{what} contains NaN")
     return found
 
 
 # ---------------------------------------------------------------------- regions
 def check_region(region: Region, points: np.ndarray | None = None, *, seed: int = 0) -> None:
-    """Every answer of a `Region` is a bound for the points that it contains.
+    """Check that every answer of a `Region` is a bound for the points that it contains.
 
     Parameters
     ----------
     points : (n, r) array, optional
-        Points that must lie in the region. Others are drawn from its box; give some where the region is so thin that
-        none of them would hit it.
+        Points that must lie in the region. Others are drawn from its box; give some if the region is so thin that
+        none of those would hit it.
     """
     r = region.dimension
     _require(isinstance(r, int | np.integer) and r >= 0, f"dimension is {r!r}, not a number of coordinates")
@@ -77,12 +77,12 @@ def check_region(region: Region, points: np.ndarray | None = None, *, seed: int 
     )
     drawn = np.vstack([(lower + upper)[None] / 2, rng.uniform(lower, np.maximum(lower, upper), size=(200, r))])
     inside = np.vstack([known, drawn[_require_array(region.contains(drawn), (len(drawn),), "contains(points)")]])
-    _require(len(inside), "no point of the region was found: it says that it is not empty; give points that lie in it")
+    _require(len(inside), "no point of the region was found, but it claims to be nonempty; give points that lie in it")
     values = inside @ directions.T
     slack = TOLERANCE * (1e-300 + np.abs(directions) @ np.maximum(1.0, np.abs(inside).max(axis=0)))
     wrong = np.flatnonzero(least > values.min(axis=0) + slack)
     _require(not len(wrong), f"minimize is not a lower bound in direction {directions[wrong[:1]].tolist()}")
-    _require((inside >= lower - TOLERANCE).all() and (inside <= upper + TOLERANCE).all(), "box() does not hold a point")
+    _require((inside >= lower - TOLERANCE).all() and (inside <= upper + TOLERANCE).all(), "box() misses a point")
     outside = inside[:1] + 10.0 * (1.0 + upper - lower)
     _require(not r or not region.contains(outside).any(), "contains accepts a point far outside box()")
     try:
@@ -90,12 +90,12 @@ def check_region(region: Region, points: np.ndarray | None = None, *, seed: int 
     except ModelError:
         pass
     else:
-        raise ContractError(f"minimize takes directions of {r + 1} coordinates in a region of {r}: raise ModelError")
+        raise ContractError(f"minimize accepts directions of {r + 1} coordinates in a region of {r}: raise ModelError")
     _check_kernel(region.kernel(), inside)
 
 
 def _check_kernel(kernel: RegionKernel | None, inside: np.ndarray) -> None:
-    """The arrays for compiled queries describe a set that holds the points, too."""
+    """Check that the arrays for compiled queries describe a set that contains the points."""
     if kernel is None:
         return
     if kernel.ellipsoid is not None:
@@ -116,7 +116,7 @@ def _check_kernel(kernel: RegionKernel | None, inside: np.ndarray) -> None:
 def check_relaxation(
     relaxation: Relaxation, thetas: np.ndarray, objective: Objective | None = None, *, seed: int = 0
 ) -> None:
-    """What a `Relaxation` says about nature holds for parameters that nature may choose.
+    """Check that the bounds of a `Relaxation` hold for parameters that nature may choose.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def _check_values(relaxation: Relaxation, thetas: Sequence[np.ndarray], objectiv
 
 # ---------------------------------------------------------------------- a small world
 def _two_coins() -> tuple[ParametricMDP, Objective, np.ndarray]:
-    """Win with one of two coins, one of which has to be tossed twice; both are biased alike."""
+    """Win with one of two coins, one of which has to be tossed twice; both have the same bias."""
 
     start, middle, won, lost = ((k,) for k in range(4))
 
@@ -197,7 +197,7 @@ def _two_coins() -> tuple[ParametricMDP, Objective, np.ndarray]:
 
 
 class _TwoCoins(gym.Env):
-    """The small world as an environment that refuses to show its parameters."""
+    """The small world as an environment that refuses to reveal its parameters."""
 
     observation_to_state = StateIndex
 
@@ -233,9 +233,9 @@ class _TwoCoins(gym.Env):
 
 # ---------------------------------------------------------------------- confidence sets
 def check_confidence_set(kind: ConfidenceSet, *, data_sets: int = 60, delta: float = 0.1, seed: int = 0) -> None:
-    """A `ConfidenceSet` holds the truth except with probability δ, on a small model with simulated data.
+    """Check that a `ConfidenceSet` contains the truth except with probability δ, on a small model with simulated data.
 
-    Sets that are ``anytime`` must hold it at several sizes of the same data together.
+    ``anytime`` sets must contain it at several sizes of the same data simultaneously.
     """
     _require(isinstance(kind.name, str) and kind.name, "name is not a string")
     for name in ("anytime", "region_of_intervals"):
@@ -270,7 +270,7 @@ def check_confidence_set(kind: ConfidenceSet, *, data_sets: int = 60, delta: flo
 def _intervals(
     kind: ConfidenceSet, pmdp: ParametricMDP, counts: Counts, delta: float
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """The set's intervals; None where it says by a ModelError that it has none."""
+    """The set's intervals; None if it raises ModelError because it has none."""
     try:
         found = kind.intervals(pmdp, counts, delta)
     except ModelError:
@@ -282,12 +282,12 @@ def _intervals(
 
 # ---------------------------------------------------------------------- agents
 def check_agent(make: Callable[[int], Any], *, episodes: int = 60) -> None:
-    """An agent has the surface that runs, comparisons and Stable-Baselines3's tools need.
+    """Check that an agent has the interface that runs, comparisons and Stable-Baselines3's tools need.
 
     Parameters
     ----------
     make : function
-        From a seed to a new agent. It learns a small world twice with one seed, which must give the same.
+        From a seed to a new agent. It learns a small world twice with one seed, with equal results.
     """
     first, second = (make(5) for _ in range(2))
     for agent in (first, second):
@@ -304,12 +304,12 @@ def check_agent(make: Callable[[int], Any], *, episodes: int = 60) -> None:
         path = Path(folder) / "agent.zip"
         second.save(path)
         loaded = type(second).load(path, _TwoCoins())
-    _require(_choices(loaded) == choices, "a loaded agent chooses other actions than the saved one")
+    _require(_choices(loaded) == choices, "a loaded agent chooses different actions than the saved one")
     _require(loaded.num_episodes == episodes, f"a loaded agent counts {loaded.num_episodes} episodes, not {episodes}")
 
 
 def _choices(agent: Any) -> list[int]:
-    """Actions in the states where there is one to choose: of single observations, and of a batch."""
+    """Actions in the states with a choice: for single observations, and for a batch."""
     world = _TwoCoins()
     open_states = np.flatnonzero(~world._over & ~world.pmdp.is_silent).tolist()
     chosen = []
@@ -318,7 +318,7 @@ def _choices(agent: Any) -> list[int]:
         _require(isinstance(answer, tuple) and len(answer) == 2, "predict does not return (action, state)")
         action = int(np.asarray(answer[0]).item())
         enabled = world.pmdp.find_row(state, action) >= 0
-        _require(enabled, f"predict gives action {action} in state {state}, where it is not enabled")
+        _require(enabled, f"predict returns action {action} in state {state}, where it is not enabled")
         chosen.append(action)
     batch = agent.predict(np.array(open_states), deterministic=True)[0]
     _require(np.asarray(batch).shape == (len(open_states),), f"a batch of observations gives actions {batch!r}")

@@ -1,7 +1,7 @@
-"""A stored certificate, checked from scratch as a third party would: against the model and the data, not against us.
+"""Check a stored certificate from scratch, as a third party would: against the model and the data.
 
-The confidence set is made anew from the counts and their marks, the stored policy is evaluated on it and the optimum
-bounded, without a warm start, and both pass the solver's own check. What the new bounds do not support is named.
+The confidence set is rebuilt from the counts and their marks, the stored policy is evaluated on it and the optimum
+bounded, without a warm start, and both pass the solver's own check. Unsupported claims are named.
 """
 
 from __future__ import annotations
@@ -50,30 +50,30 @@ class StoredData:
     marks: list[StoredMark]
 
 
-#: A claim may exceed the new bound by this share of it: another start ends in other last digits.
+#: A claim may exceed the new bound by this share of it: another start ends with different last digits.
 ALLOWED = 4e-6
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a check from scratch found; no problems means that the claims hold on the data."""
+    """The result of a check from scratch; no problems means that the claims hold on the data."""
 
     problems: list[str]
     notes: list[str]
     lower: float
     upper: float
-    proved: str | None = None  # what the checker says
+    proved: str | None = None  # the checker's answer
 
 
 def with_proof(
     found: Verdict, certificate: Certificate, pmdp: ParametricMDP, counts: Counts, path: Path,
     earlier: Mapping[str, Counts] | None = None,
 ) -> Verdict:  # fmt: skip
-    """The verdict with that of the checker, where a certificate says that it is proved: these numbers, these data."""
+    """The verdict with the checker's, if a certificate claims to be proved: these numbers, these data."""
     if not certificate.proved:
-        return replace(found, notes=[*found.notes, "the certificate does not say that it is proved"])
+        return replace(found, notes=[*found.notes, "the certificate does not claim to be proved"])
     if not path.is_file():
-        return replace(found, problems=[*found.problems, f"the proof {path.name} does not lie beside it"])
+        return replace(found, problems=[*found.problems, f"the proof {path.name} is missing"])
     proof = read_proof(path)
     problems = belongs(proof, pmdp, counts, certificate, earlier or {})
     if problems:
@@ -87,9 +87,9 @@ def with_proof(
 def verify(
     certificate: Certificate, pmdp: ParametricMDP, counts: Counts, earlier: Mapping[str, Counts] | None = None
 ) -> Verdict:
-    """Check a certificate against the model and the data that it is said to come from.
+    """Check a certificate against the model and the data that it claims to come from.
 
-    ``earlier`` has the data that "lower" or "upper" rests on, where that is the best of a run and not of all its data.
+    ``earlier`` has the data that "lower" or "upper" is based on, if that is the best of a run and not of all its data.
     """
     problems = _identity(certificate, pmdp, counts) or _contradictions(certificate)
     if problems:
@@ -114,7 +114,7 @@ def verify(
 
 
 class _Again:
-    """The bounds of a certificate, computed anew from data."""
+    """The bounds of a certificate, recomputed from data."""
 
     def __init__(self, certificate: Certificate, pmdp: ParametricMDP, counts: Counts):
         self._certificate, self._pmdp, self._counts = certificate, pmdp, counts
@@ -130,7 +130,7 @@ class _Again:
         )
         evidence = Doubt(certificate.log_e_value) if certificate.refuted else NO_DOUBT
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RPLWarning)  # what it says is compared
+            warnings.simplefilter("ignore", RPLWarning)  # its content is compared
             self._uncertainty = uncertainty_from(pmdp, counts, self._config, certificate.objective, evidence=evidence)
         self._found: dict[bool, Certificate] = {}
 
@@ -147,7 +147,7 @@ class _Again:
         return self._found[given]
 
     def bound(self, side: str, policy: Policy | None) -> float:
-        """Of the policy's value on the side that it is about, of the optimum on the other; None: of the best policy."""
+        """The bound on the policy's value on its own side, on the optimum on the other; None for the best policy."""
         own = "lower" if self._certificate.objective.sense is Sense.MAX else "upper"
         is_own = policy is not None and (side == own or self._certificate.evaluated)
         return float(getattr(self._certify(policy if is_own else None), side))
@@ -159,7 +159,7 @@ class _Again:
         return [] if good else [f"the {side} bound {what}{claim:.9g} is claimed, the data support {found:.9g}"]
 
     def silences(self) -> list[str]:
-        """What the data say against the model and the certificate does not."""
+        """What the data say against the model but the certificate does not."""
         claimed, uncertainty, problems = self._certificate, self._uncertainty, []
         found = self._certify(claimed.policy)
         if not found.checked:
@@ -176,13 +176,13 @@ class _Again:
         return problems
 
     def earlier_than(self, counts: Counts) -> list[str]:
-        """Whether these data are where ``counts`` began."""
+        """Check that ``counts`` began with these data."""
         marks = [
             (m.total, m.weight, m.progress, m.successes.tolist()) for m in counts.marks if m.total <= self._counts.total
         ]
         own = [(m.total, m.weight, m.progress, m.successes.tolist()) for m in self._counts.marks]
         same = own == marks and (self._counts.transitions <= counts.transitions).all()
-        return [] if same else ["the data that a bound of the run rests on are not where its data began"]
+        return [] if same else ["the data behind a bound of the run are not the beginning of its data"]
 
 
 def _contradictions(certificate: Certificate) -> list[str]:
@@ -190,23 +190,23 @@ def _contradictions(certificate: Certificate) -> list[str]:
     kind = Config(certificate.confidence, certificate.relaxation, certificate.delta)
     numbers = (certificate.lower, certificate.upper, certificate.delta, certificate.reward_error)
     if any(math.isnan(number) for number in numbers):
-        return ["a bound of the certificate is not a number"]
+        return ["a bound of the certificate is NaN"]
     if certificate.lower > certificate.upper:
         return [f"the lower bound {certificate.lower:.9g} exceeds the upper bound {certificate.upper:.9g}"]
     low, high = certificate.computed
     if not certificate.lower <= low <= high <= certificate.upper:
-        return ["bounds that are not proved are weaker than those that are"]
+        return ["the unproved bounds are weaker than the proved ones"]
     if certificate.anytime and not kind.is_anytime:
-        return [f"{certificate.confidence} sets hold for a fixed amount of data, not at all times as is claimed"]
+        return [f"{certificate.confidence} sets hold for a fixed amount of data, not at all times as claimed"]
     return []
 
 
 def _identity(certificate: Certificate, pmdp: ParametricMDP, counts: Counts) -> list[str]:
-    """Whether certificate, model and data belong together."""
+    """Check that certificate, model and data belong together."""
     if certificate.model_hash != pmdp.content_hash:
-        return [f"the certificate is about another model than {pmdp!r}"]
+        return [f"the certificate is for another model than {pmdp!r}"]
     if certificate.samples != counts.total:
-        return [f"the certificate is about {certificate.samples:,} transitions, the data hold {counts.total:,}"]
+        return [f"the certificate is for {certificate.samples:,} transitions, but the data have {counts.total:,}"]
     try:
         certificate.objective.resolve(pmdp)
         certificate.policy.check(pmdp)
@@ -217,7 +217,7 @@ def _identity(certificate: Certificate, pmdp: ParametricMDP, counts: Counts) -> 
 
 # ---------------------------------------------------------------------- data inside a certificate file
 def data_from_json(pmdp: ParametricMDP, data: Mapping[str, Any]) -> Counts:
-    """Inverse of `data_to_json`; data that do not fit the model are an error."""
+    """Inverse of `data_to_json`; raises DataError if data do not fit the model."""
     found = read(data, StoredData, "the certificate's data")
     marks, size = found.marks, pmdp.num_expressions
     try:
@@ -235,22 +235,22 @@ def data_from_json(pmdp: ParametricMDP, data: Mapping[str, Any]) -> Counts:
 
 
 def write_with_data(path: Path, certificate: Certificate, counts: Counts, source: Mapping[str, Any]) -> None:
-    """A certificate file that can be verified by itself: with the data, and with how to make the model again."""
+    """Write a certificate file that can be verified by itself: with the data, and with how to remake the model."""
     data = certificate.to_dict() | {"data": data_to_json(counts), "source": dict(source)}
     path.write_text(json.dumps(data, allow_nan=False))
 
 
 def read_with_data(path: Path) -> tuple[Certificate, dict[str, Any] | None, dict[str, Any] | None]:
-    """(certificate, its data or None, how to make the model or None)."""
+    """(certificate, its data or None, how to remake the model or None)."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read: {error}") from None
     found = read_json(text, str(path))
     certificate = Certificate.from_json(text)
-    for name in ("gap", "guarantee"):  # of the bounds, for readers
+    for name in ("gap", "guarantee"):  # derived from the bounds, for readers
         if name in found and found[name] != certificate.to_dict()[name]:
-            raise DataError(f"{path}: the {name} is {found[name]}, by the bounds it is {certificate.to_dict()[name]}")
+            raise DataError(f"{path}: the {name} is {found[name]}, by the bounds {certificate.to_dict()[name]}")
     for name in ("data", "source"):
         if not isinstance(found.get(name), dict | None):
             raise DataError(f"{path}: {name} is not an object")
@@ -261,6 +261,6 @@ def _dense(pairs: Pairs, size: int) -> np.ndarray:
     counts = np.zeros(size, dtype=np.int64)
     for pair in pairs:
         if pair[0] >= size:
-            raise DataError(f"the certificate's data hold {pair}, which does not fit the model")
+            raise DataError(f"the certificate's data contain {pair}, which does not fit the model")
         counts[pair[0]] = pair[1]
     return counts

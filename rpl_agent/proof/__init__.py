@@ -1,4 +1,4 @@
-"""Proofs of certificates, for `rpl_agent.checker`: everything that it needs stands in one file."""
+"""Proofs of certificates, for `rpl_agent.checker`: self-contained in one file."""
 
 from rpl_agent.proof.content import data_to_json
 from rpl_agent.proof.write import as_proved, belongs, proof_path, prove, read_proof, write_proof

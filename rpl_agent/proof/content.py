@@ -22,9 +22,9 @@ MOST_COORDINATES = checker.MOST_COORDINATES
 
 
 def model_content(pmdp: ParametricMDP, objective: Objective, graph: bool) -> dict[str, Any]:
-    """The model with the labels and the reward that the objective speaks of; of its expressions only what is trusted.
+    """The model with the labels and the reward of the objective, and those of its expressions that are trusted.
 
-    Where only the ``graph`` is, every row has a distribution of its own.
+    If only the ``graph`` is trusted, every row has its own distribution.
     """
     labels = {name: np.flatnonzero(pmdp.labels[name]).tolist() for name in (objective.target, objective.avoid) if name}
     rewards = {}
@@ -50,7 +50,7 @@ def model_content(pmdp: ParametricMDP, objective: Objective, graph: bool) -> dic
 
 
 def _free_rows(pmdp: ParametricMDP) -> dict[str, Any]:
-    """One parameter for each successor of a row but the last."""
+    """One parameter for each successor of a row except the last."""
     expressions: list[list[Any]] = []
     number = 0
     for begin, end in pairwise(pmdp.row_ptr.tolist()):
@@ -100,7 +100,7 @@ def _whole(number: Fraction) -> int | str:
 
 
 def _expressions(pmdp: ParametricMDP) -> list[list[Any]]:
-    """Per expression its terms (coefficient, [[parameter, power], …]); coefficients are whole or "p/q"."""
+    """The terms of each expression (coefficient, [[parameter, power], …]); coefficients are integers or "p/q"."""
     table = pmdp.table
     if table.is_plain:
         monomials: list[list[list[int]]] = [[], *([[i, 1]] for i in range(table.num_parameters))]
@@ -119,7 +119,7 @@ def _expressions(pmdp: ParametricMDP) -> list[list[Any]]:
 
 
 def data_to_json(counts: Counts) -> dict[str, Any]:
-    """Counts and marks as JSON; only what was seen takes room."""
+    """Counts and marks as sparse JSON."""
     return {
         "schedule": counts.schedule or "", "planned": counts.planned or 0, "transitions": _sparse(counts.transitions),
         "marks": [
@@ -133,7 +133,7 @@ def data_to_json(counts: Counts) -> dict[str, Any]:
 
 
 def data_content(counts: Counts, graph: bool) -> dict[str, Any]:
-    """The same with plain numbers, under the name of the schedule that gave the weights of likelihood windows."""
+    """The same with plain numbers, under the name of the schedule that determined the weights of likelihood windows."""
     weights, data = {"shares": "split", "table": "geometric"}, data_to_json(counts)
     schedule = counts.schedule or "geometric"
     marks = [m | {name: float.fromhex(m[name]) for name in ("weight", "progress")} for m in data["marks"]]

@@ -1,4 +1,4 @@
-"""What a proof rests on: the set that the data leave, as `rpl_agent.checker` finds it again."""
+"""The basis of a proof: the set that the data leave, as `rpl_agent.checker` recomputes it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rpl_agent.regions.frame import Frame
 
 
 class JointProof:
-    """The parts of a proof that speak of the likelihood, for one model and its data."""
+    """The likelihood's part of a proof, for one model and its data."""
 
     def __init__(self, coordinates: checker.Coordinates, data: checker.Data, alpha: Fraction):
         self.coordinates, self.data, self.alpha = coordinates, data, alpha
@@ -22,7 +22,7 @@ class JointProof:
         self.constant, self.weights = terms[:, 0], np.ascontiguousarray(terms[:, 1:])
 
     def window(self) -> tuple[int, checker.Likelihood]:
-        """The number of the window that leaves least, and its set."""
+        """The number of the window with the smallest set, and its set."""
         found = []
         for number, weight in enumerate([self.data.origin_weight, *(mark[0] for mark in self.data.marks)]):
             if weight > 0:
@@ -33,7 +33,7 @@ class JointProof:
         return min(found, key=lambda item: item[0])[1:]
 
     def _fit(self, level: checker.Likelihood) -> np.ndarray:
-        """(r,) the likeliest point: counts are so large that τ does not matter."""
+        """(r,) the maximum-likelihood point: counts are so large that τ does not matter."""
         return np.array(self.coordinates.fit([n << 20 for n in level.K], self.coordinates.start))
 
     def _value(self, x: np.ndarray, counts: np.ndarray) -> float:
@@ -100,7 +100,7 @@ class Foundation:
         return {str(f): [a, b] for (f, _, _), a, b in zip(seen, low.tolist(), high.tolist())}
 
     def _likelihood(self) -> dict[str, Any] | None:
-        """The window, cuts, and the ball around what is left; None where there is none."""
+        """The window, cuts, and the ball around the remaining set; None if there is none."""
         assert self.joint is not None
         try:
             window, self.level = self.joint.window()
@@ -114,7 +114,7 @@ class Foundation:
         return part | {"ball": {"center": center.tolist(), "factor": factor.tolist()}}
 
     def _ends_of_one(self, part: dict[str, Any], center: float, half: float) -> tuple[float, float]:
-        """The interval of the only coordinate, and the cuts that make it."""
+        """The interval of the only coordinate, and the cuts that imply it."""
         cuts: list[tuple[Any, checker.Cut]] = list(enumerate(self.bet_cuts))
         for point in (center - half, center + half):
             for _ in range(8):  # Newton's method from outside
@@ -129,7 +129,7 @@ class Foundation:
         return low[0], high[0]
 
     def sharpened(self, claim: checker.Claim, values: dict[str, Any], bound: Fraction) -> Fraction:
-        """The bound with a cut of the likelihood at its far end, or of a bet, where that is better than the ball."""
+        """The bound after a cut of the likelihood at its far end, or of a bet, if that is better than the ball."""
         assert self.joint is not None and self.frame is not None
         slope = claim.sign * np.array(values["gradient"], dtype=float)
         slope = slope[-1][claim.model.initial] if slope.ndim == 3 else slope[claim.model.initial]

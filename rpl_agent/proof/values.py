@@ -1,4 +1,4 @@
-"""Value functions for a proof: candidates of the solver and of the coupled bounds, and ranks for plays that end."""
+"""Value functions for a proof: candidates from the solver and the coupled bounds, and ranks for plays that end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.solver import solve
 from rpl_agent.solver.problem import Problem
 
-#: Relative widths by which numbers are moved outward, one after the other, until they are proved.
+#: Relative widths by which numbers are moved outward, in turn, until they are proved.
 WIDENED = (0.0, 1e-13, 1e-10, 1e-7)
 PRECISION = 1e-9
 
@@ -28,7 +28,7 @@ PRECISION = 1e-9
 def candidates(
     relaxation: Relaxation, frame: Frame | None, objective: Objective, policy: Policy, own: bool, upper: bool
 ) -> Iterator[dict[str, Any]]:
-    """Value functions of one side, for the policy (``own``) or for all, the most promising ones first."""
+    """Value functions of one side, for the policy (``own``) or for all, most promising first."""
     found = []
     if frame is not None:
         found.append(_affine(relaxation, frame, objective, policy, own, upper))
@@ -40,7 +40,7 @@ def candidates(
 
 
 def _time_scale(pmdp: ParametricMDP, objective: Objective) -> np.ndarray:
-    """(S,) what the solver's discounted values are multiplied with, whose silent states take a step (`Task`)."""
+    """(S,) factor for the solver's discounted values, whose silent states take a step (`Task`)."""
     late = int(pmdp.has_random_start) + pmdp.is_silent.astype(int)
     if pmdp.has_random_start:
         late[pmdp.initial_state] = 0
@@ -80,7 +80,7 @@ def _affine(
 
 
 def _shown(found: dict[str, Any], scale: np.ndarray, share: float) -> dict[str, Any]:
-    """As in the file, the values moved outward by a share of themselves (of the largest one, for affine functions)."""
+    """In file format, with values moved outward by a share of themselves (of the largest one, for affine functions)."""
     values = found["values"] * scale
     finite = np.where(np.isfinite(values), np.abs(values), 0.0)
     values = values + share * (finite if found["kind"] == "intervals" else finite.max())
@@ -89,14 +89,14 @@ def _shown(found: dict[str, Any], scale: np.ndarray, share: float) -> dict[str, 
 
 
 def _numbers(values: np.ndarray) -> list[Any]:
-    """Numbers, and None where nothing is claimed."""
+    """Numbers, or None where nothing is claimed."""
     if values.ndim == 2:
         return [_numbers(row) for row in values]
     return [v if np.isfinite(v) else None for v in values.tolist()]
 
 
 def ranks(claim: checker.Claim, spent: dict[int, bool], active: set[int]) -> list[int | None]:
-    """Ranks along which rows that are not spent lead (every row, of a policy one); None where there are none."""
+    """Ranks that decrease along unspent rows (all rows, or one row of a policy); None if there are none."""
     model, free = claim.model, claim.policy is None
     counts = claim.counts_spent(active)
     missing: dict[int, int] = {}

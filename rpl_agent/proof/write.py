@@ -1,6 +1,6 @@
-"""`prove`: the proof of a certificate, as `rpl_agent.checker` reads it; `as_proved`: the certificate that says no more.
+"""`prove`: the proof of a certificate, for `rpl_agent.checker`; `as_proved`: the certificate limited to what is proved.
 
-The proof has a confidence set of its own, made of what the checker can recompute.
+The proof has its own confidence set, made of what the checker can recompute.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from rpl_agent.schema import jsonable
 
 #: What a proof holds of a certificate's confidence set.
 COVERED = ("likelihood", "anytime")
-#: Bounds that differ by this share are one number to a reader.
+#: Relative difference below which bounds count as equal.
 SAME = 1e-6
-#: What a fallback says where chance itself is in doubt: then no count means anything.
+#: Fallback reason if chance itself is in doubt: then counts are meaningless.
 NO_DATA = "no data"
 
 
 def prove(
     pmdp: ParametricMDP, counts: Counts, certificate: Certificate, earlier: Mapping[str, Counts] | None = None
 ) -> dict[str, Any]:
-    """The proof of a certificate's kind of claim: for its policy, objective and δ, from these data.
+    """Prove claims of a certificate's kind: for its policy, objective and δ, from these data.
 
-    ``earlier`` has the data that "lower" or "upper" rests on, where that is the best of a run and not of all its data.
-    Where something is not covered the result says so under "refused", and the checker refuses it by that name.
+    ``earlier`` has the data that "lower" or "upper" is based on, if that is the best of a run and not of all its data.
+    If something is not covered, the result says so under "refused", and the checker refuses it with that reason.
     """
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")  # brackets that stay wide are seen in what is proved
+            warnings.simplefilter("ignore")  # brackets that stay wide show in what is proved
             return _Proof(pmdp, counts, certificate, earlier or {}).made()
     except checker.Refused as refused:
         return {"format": checker.FORMAT, "refused": str(refused)}
@@ -57,14 +57,14 @@ def prove(
 
 
 def proof_path(certificate: Path) -> Path:
-    """Where the proof of a stored certificate lies: beside it."""
+    """The path of the proof of a stored certificate, beside it."""
     if certificate.name == "certificate.json":
         return certificate.with_name("proof.json.gz")
     return certificate.with_suffix(".proof.json.gz")
 
 
 def as_proved(certificate: Certificate, proof: dict[str, Any]) -> Certificate:
-    """The certificate with the numbers that are proved; a bound that was computed and is better gets another name."""
+    """The certificate with the proved numbers; a better bound that was only computed is kept under another name."""
     if "refused" in proof:
         return certificate
     bounds = {"lower": -math.inf, "upper": math.inf} | {k: v for k, v in proof["claim"].items() if v is not None}
@@ -77,7 +77,7 @@ def as_proved(certificate: Certificate, proof: dict[str, Any]) -> Certificate:
 
 
 def write_proof(path: Path, proof: dict[str, Any]) -> None:
-    """Write a proof, gzipped where the name says so."""
+    """Write a proof, gzipped if the name ends with .gz."""
     text = json.dumps(proof, allow_nan=False, separators=(",", ":")).encode()
     path.write_bytes(gzip.compress(text, 6, mtime=0) if path.suffix == ".gz" else text)
 
@@ -93,16 +93,16 @@ def read_proof(path: Path) -> dict[str, Any]:
 def belongs(
     proof: dict[str, Any], pmdp: ParametricMDP, counts: Counts, certificate: Certificate, earlier: Mapping[str, Counts]
 ) -> list[str]:
-    """What of a proof is not about this certificate, or not about this model and these data."""
+    """The ways in which a proof is not about this certificate, this model or these data."""
     graph = certificate.fallback is not None
     wanted = json.loads(json.dumps(_statement(pmdp, counts, certificate)))
     known = [None, *(json.loads(json.dumps(data_content(then, graph))) for then in earlier.values())]
     problems = [f"the proof is about another {part}" for part, value in wanted.items() if proof.get(part) != value]
     if not all(region.get("data") in known for region in proof.get("regions", [])):
-        problems.append("the proof is about other data of an earlier moment")
+        problems.append("the proof is about other data of an earlier time")
     bounds = [None if math.isinf(bound) else bound for bound in (certificate.lower, certificate.upper)]
     if proof.get("claim") != dict(zip(("lower", "upper"), bounds)):
-        problems.append("the bounds are not the numbers that are proved")
+        problems.append("the bounds are not the proved numbers")
     return problems
 
 
@@ -123,7 +123,7 @@ def _statement(pmdp: ParametricMDP, counts: Counts, certificate: Certificate) ->
 
 
 def method(pmdp: ParametricMDP, counts: Counts, certificate: Certificate) -> str:
-    """How δ is divided, and what is bet on: decided by the model, the objective and the way in which data come."""
+    """How δ is divided, and whether bets are placed: decided by the model, the objective and the source of the data."""
     if certificate.fallback is not None:
         return "graph"
     if certificate.confidence == "likelihood" and counts.has_plan:
@@ -133,7 +133,7 @@ def method(pmdp: ParametricMDP, counts: Counts, certificate: Certificate) -> str
 
 
 class _Proof:
-    """A proof while it is made."""
+    """A proof in the making."""
 
     def __init__(
         self, pmdp: ParametricMDP, counts: Counts, certificate: Certificate, earlier: Mapping[str, Counts]
@@ -173,7 +173,7 @@ class _Proof:
         return self.content | {"regions": regions, "claim": claim} | sides
 
     def _side(self, base: Foundation, upper: bool) -> tuple[float, dict[str, Any]] | None:
-        """(claimed number, value function) of one side; None where nothing was proved."""
+        """(claimed number, value function) of one side; None if nothing was proved."""
         own = self.certificate.evaluated or upper == (self.objective.sense is Sense.MIN)
         model, intervals = base.model, base.region.intervals
         low, high = (_outward(numbers, up) for numbers, up in ((intervals.low, False), (intervals.high, True)))
@@ -203,7 +203,7 @@ class _Proof:
 
 
 def _outward(numbers: list[int], upward: bool) -> np.ndarray:
-    """(n,) floats that are at most, or at least, numbers / 2^BITS."""
+    """(n,) floats that are at most (upward: at least) numbers / 2^BITS."""
     return np.array([_rounded(Fraction(n, checker.ONE), upward) for n in numbers])
 
 

@@ -231,7 +231,7 @@ def test_bad_settings_are_named():
     with pytest.raises(ModelError, match="relaxation 'none'"):
         Config(relaxation="none")
     model = small_model("affine")
-    with pytest.raises(ModelError, match="no tied intervals"):
+    with pytest.raises(ModelError, match="without tied intervals"):
         certify(model, Counts(model), Objective.reach("done"), Config("ellipsoid", "tied"))
     with pytest.raises(DataError, match="another model"):
         certify(small_model("polynomial"), Counts(model), Objective.reach("done"))

@@ -403,4 +403,4 @@ def test_the_number_on_the_certificate_is_what_is_proved(tmp_path):
     problems = with_proof(verdict, stated_more, pmdp, counts, path).problems
     assert stated_more.lower <= float(found["lower proved"]) or any("refuses" in text for text in problems)
     path.unlink()
-    assert with_proof(verdict, stated, pmdp, counts, path).problems == ["the proof c.proof.json does not lie beside it"]
+    assert with_proof(verdict, stated, pmdp, counts, path).problems == ["the proof c.proof.json is missing"]

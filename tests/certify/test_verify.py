@@ -138,7 +138,7 @@ def test_every_claim_is_compared(world, counts):
         ({"lower": good.upper - 1e-9}, "lower bound"),
         ({"upper": good.lower + 1e-9}, "upper bound"),
         ({"lower": good.upper, "upper": good.lower}, "exceeds"),
-        ({"lower": math.nan}, "not a number"),
+        ({"lower": math.nan}, "NaN"),
         ({"momentary_lower": good.lower + 0.01}, "of the last data"),
         ({"momentary_upper": good.upper - 0.01}, "of the last data"),
         ({"log_e_value": good.log_e_value - 1.0}, "log e-value"),

@@ -57,7 +57,7 @@ BROKEN_REGIONS = {
     "minimize is not a lower bound": {"minimize": lambda c: Box.minimize(Broken(), c) + 1e-3},
     "shape": {"minimize": lambda c: Box.minimize(Broken(), c)[:, None]},
     "nan": {"minimize": lambda c: np.full(len(c), np.nan)},
-    "does not hold a point": {"box": lambda: (np.zeros(2), np.array([0.5, 1.0])), "contains": lambda x: x[:, 0] >= 0.2,
+    "misses a point": {"box": lambda: (np.zeros(2), np.array([0.5, 1.0])), "contains": lambda x: x[:, 0] >= 0.2,
                               "minimize": lambda c: np.full(len(Broken().minimize(c)), -np.inf)},
     "far outside": {"contains": lambda x: np.ones(len(x), dtype=bool)},
     "no point": {"contains": lambda x: np.zeros(len(x), dtype=bool)},
@@ -70,7 +70,7 @@ BROKEN_REGIONS = {
 @pytest.mark.parametrize("message", BROKEN_REGIONS)
 def test_a_broken_region_is_found_out(message):
     region = Broken(**BROKEN_REGIONS[message])
-    points = np.array([[0.9, 0.9]]) if message == "does not hold a point" else None
+    points = np.array([[0.9, 0.9]]) if message == "misses a point" else None
     with pytest.raises(ContractError, match=message):
         check_region(region, points)
 
@@ -226,7 +226,7 @@ class Wild(QLearning):
 
 @pytest.mark.parametrize(
     ("kind", "message"),
-    [(Overspends, "ends after 31 episodes"), (Forgets, "loaded agent chooses other"), (Peeks, "true probabilities"),
+    [(Overspends, "ends after 31 episodes"), (Forgets, "loaded agent chooses different"), (Peeks, "true probabilities"),
      (Wild, "not enabled")],
 )  # fmt: skip
 def test_a_broken_agent_is_found_out(kind, message):

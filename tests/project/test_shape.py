@@ -32,7 +32,7 @@ C_LINES, C_ARGUMENTS, C_FILE_LINES = 70, 13, 600
 #: commit what goes out. Lines may move between packages, so what may only fall is the sum.
 LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_865,
-    "rpl_agent": 1_679,
+    "rpl_agent": 1_677,
     "rpl_agent/_core": 296,
     "rpl_agent/agent": 7_078,
     "rpl_agent/baselines": 1_091,
@@ -181,7 +181,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 40_585
+    assert sum(LINES_OF_PACKAGE.values()) <= 40_583
 
 
 def test_folders_are_not_crowded():
