@@ -56,7 +56,7 @@ class Broken(Box):
 BROKEN_REGIONS = {
     "minimize is not a lower bound": {"minimize": lambda c: Box.minimize(Broken(), c) + 1e-3},
     "shape": {"minimize": lambda c: Box.minimize(Broken(), c)[:, None]},
-    "nan": {"minimize": lambda c: np.full(len(c), np.nan)},
+    "NaN": {"minimize": lambda c: np.full(len(c), np.nan)},
     "misses a point": {"box": lambda: (np.zeros(2), np.array([0.5, 1.0])), "contains": lambda x: x[:, 0] >= 0.2,
                               "minimize": lambda c: np.full(len(Broken().minimize(c)), -np.inf)},
     "far outside": {"contains": lambda x: np.ones(len(x), dtype=bool)},
@@ -131,7 +131,7 @@ def deaf_to_rows(values, extremum, out, rows=None):
 BROKEN_RELAXATIONS = {
     "is not a bound": {"expectation": inward},
     "of some rows differs": {"expectation": deaf_to_rows},
-    "nan": {"expectation": lambda values, extremum, out, rows=None: None},
+    "NaN": {"expectation": lambda values, extremum, out, rows=None: None},
     "shape": {"bounds": lambda: (LOWER[:1], UPPER[:1])},
     "exclude the probabilities": {"bounds": lambda: (LOWER, LOWER)},
     "not probabilities": {"bounds": lambda: (LOWER - 1.0, UPPER)},
