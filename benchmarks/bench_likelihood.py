@@ -41,8 +41,7 @@ from rpl_agent.model import Domain, Nature, ParametricMDP, Policy
 from rpl_agent.model.algebra.ranges import taylor_table
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.lifting import build_region
-from rpl_agent.relaxations.interval import Point
-from rpl_agent.relaxations.projections import tied
+from rpl_agent.relaxations.interval import Point, tied
 from rpl_agent.relaxations.rectangular import Rectangular
 from rpl_agent.solver import solve
 from rpl_envs.benchmark import Benchmark, benchmark

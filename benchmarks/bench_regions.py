@@ -16,7 +16,7 @@ from rpl_agent._core import core
 from rpl_agent.model import Sense
 from rpl_agent.regions import Ellipsoid, Polytope, build_region
 from rpl_agent.regions.lp import LinearProgram
-from rpl_agent.relaxations.projections import expression_wise, parameter_wise, tied
+from rpl_agent.relaxations.interval import expression_wise, parameter_wise, tied
 from rpl_agent.relaxations.rectangular import Rectangular
 from rpl_envs import benchmark
 

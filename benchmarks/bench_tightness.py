@@ -32,7 +32,7 @@ from rpl_agent.errors import RPLWarning
 from rpl_agent.evidence.counts import BET_SHARES, Counts
 from rpl_agent.evidence.ledger import MAIN_SHARE, WITH_BETS
 from rpl_agent.evidence.sampling import uniform_counts
-from rpl_agent.likelihood.bets.payoffs import derivatives, stake
+from rpl_agent.likelihood.bets.slabs import derivatives, stake
 from rpl_agent.pipeline import Config, certify
 from rpl_agent.solver import solve_at
 from rpl_envs.benchmark import Benchmark, benchmark

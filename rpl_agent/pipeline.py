@@ -52,8 +52,7 @@ from rpl_agent.model import Kind, Objective, ParametricMDP, Policy, Sense, cache
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.product import Product
 from rpl_agent.relaxations.base import Relaxation
-from rpl_agent.relaxations.interval import Intervals, untied
-from rpl_agent.relaxations.projections import expression_wise, parameter_wise, tied
+from rpl_agent.relaxations.interval import Intervals, expression_wise, parameter_wise, tied, untied
 from rpl_agent.relaxations.rectangular import Rectangular
 from rpl_agent.relaxations.umdp import UncertainMDP
 from rpl_agent.solver import Solution, solve_at, solve_both

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rpl_agent.agent.evaluation import exact_value, monte_carlo, optimal_value
+from rpl_agent.agent.evaluation import monte_carlo, optimal_value
 from rpl_agent.agent.sampling.interrupt import interruptible
 from rpl_agent.agent.storage.checkpoint import CheckpointError
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import ModelError, RPLWarning
+from rpl_agent.pipeline import true_value
 
 if TYPE_CHECKING:
     from rpl_agent.agent.rpl import RPLAgent  # for types only: the agent imports this file
@@ -327,7 +328,7 @@ class OracleCallback(BaseCallback):
 
     def _on_certificate(self, certificate: Certificate) -> bool:
         pmdp, objective = self.agent.pmdp, self.agent.objective
-        self.logger.record("oracle/value", exact_value(pmdp, objective, certificate.policy, self._theta))
+        self.logger.record("oracle/value", true_value(pmdp, objective, certificate.policy, self._theta))
         if self._optimum:
             if self._best is None:
                 self._best = optimal_value(pmdp, objective, self._theta)

@@ -18,7 +18,7 @@ from rpl_agent.likelihood.refutation.alternatives import NO_DOUBT
 from rpl_agent.model import Nature, Policy
 from rpl_agent.pipeline import Config, Solutions, Uncertainty, certify_uncertainty
 from rpl_agent.relaxations.interval import Intervals, untied_model
-from rpl_agent.relaxations.projections import tied as tied_relaxation
+from rpl_agent.relaxations.interval import tied as tied_relaxation
 from rpl_agent.solver import Solution, solve
 
 #: The sampling policy needs no certified digits.

@@ -126,19 +126,26 @@ def run_info(arguments: argparse.Namespace) -> None:
 def _info_of_a_file(arguments: argparse.Namespace, model: PrismModel) -> None:
     pairs(arguments.theta, "--theta", float)
     if model.bounds is not None:
-        _info_of_intervals(arguments, model)
+        facts, names = _sizes(arguments.model, model.pmdp), model.bounds.domain.parameters
+        facts |= {"intervals": model.pmdp.num_expressions, "parameters": len(names), "parameter_names": list(names)}
+        emit(arguments, facts | {"hash": model.pmdp.content_hash}, "interval model")
     elif arguments.property is None and not model.properties:
         emit(arguments, _facts(arguments.model, model.pmdp, None), "model")
     else:
         emit(arguments, _facts(arguments.model, *model.objective(arguments.property)), "model")
 
 
-def _facts(name: str, pmdp: ParametricMDP, objective: Objective | None) -> dict[str, Any]:
+def _sizes(name: str, pmdp: ParametricMDP) -> dict[str, Any]:
     return {
         "model": name,
         "states": pmdp.num_states,
         "state_actions": pmdp.num_rows,
         "transitions": pmdp.num_transitions,
+    }
+
+
+def _facts(name: str, pmdp: ParametricMDP, objective: Objective | None) -> dict[str, Any]:
+    return _sizes(name, pmdp) | {
         "parameters": pmdp.num_parameters,
         "parameter_names": list(pmdp.table.parameters),
         "expressions": pmdp.num_expressions,
@@ -147,26 +154,6 @@ def _facts(name: str, pmdp: ParametricMDP, objective: Objective | None) -> dict[
         "objective": None if objective is None else objective.describe(),
         "hash": pmdp.content_hash,
     }
-
-
-def _info_of_intervals(arguments: argparse.Namespace, model: PrismModel) -> None:
-    """Print facts about an interval model: sizes, and the parameters in its bounds (it has no polynomials to learn)."""
-    pmdp, bounds = model.pmdp, model.bounds
-    assert bounds is not None
-    emit(
-        arguments,
-        {
-            "model": arguments.model,
-            "states": pmdp.num_states,
-            "state_actions": pmdp.num_rows,
-            "transitions": pmdp.num_transitions,
-            "intervals": pmdp.num_expressions,
-            "parameters": len(bounds.domain.parameters),
-            "parameter_names": list(bounds.domain.parameters),
-            "hash": pmdp.content_hash,
-        },
-        "interval model",
-    )
 
 
 def _only_for_regions(arguments: argparse.Namespace) -> None:

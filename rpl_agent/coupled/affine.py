@@ -19,9 +19,7 @@ import numpy as np
 
 from rpl_agent._core import UNIT_ROUNDOFF, Struct, core
 from rpl_agent.coupled.box_frame import BoxFrame, cube_sizes
-from rpl_agent.model.csr import gather
-from rpl_agent.model.objective import Sense
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import Policy, Sense, gather
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.frame import Frame
 from rpl_agent.regions.parameter_region import curvature_sizes

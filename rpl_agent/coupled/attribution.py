@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from rpl_agent.evidence.counts import Counts
+from rpl_agent.model import ParametricMDP, without_unused
 from rpl_agent.model.algebra.ranges import taylor_table
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.unused import used_parameters, without_unused
+from rpl_agent.model.unused import used_parameters
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.frame import Frame
 from rpl_agent.regions.parameter_region import ParameterRegion

@@ -20,9 +20,7 @@ from rpl_agent.coupled.affine import AffineBound, AffineProof, Side, excess, row
 from rpl_agent.coupled.expansion import ValueExpansion, expansion_of, known_chain
 from rpl_agent.coupled.horizon import StepExpansion, greedy_rules
 from rpl_agent.coupled.pieces import worst_of_pieces
-from rpl_agent.model.csr import best_rows
-from rpl_agent.model.objective import Nature, Objective
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import Nature, Objective, Policy, best_rows
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.frame import Frame, frame_of
 from rpl_agent.regions.parameter_region import ParameterRegion

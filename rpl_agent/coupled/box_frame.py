@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rpl_agent._core import UNIT_ROUNDOFF
+from rpl_agent.model import ExpressionTable
 from rpl_agent.model.algebra.ranges import taylor_table
-from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.frame import FrameForms
 

@@ -18,12 +18,7 @@ from rpl_agent.coupled.box_frame import BoxFrame
 from rpl_agent.coupled.expansion import ValueExpansion, expansion_of, visits
 from rpl_agent.coupled.horizon import StepExpansion, greedy_rules
 from rpl_agent.errors import ModelError, RPLWarning
-from rpl_agent.model.algebra.ranges import range_on_box
-from rpl_agent.model.csr import gather
-from rpl_agent.model.domain import Domain
-from rpl_agent.model.objective import Nature, Objective, Sense
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import Domain, Nature, Objective, ParametricMDP, Policy, Sense, gather, range_on_box
 from rpl_agent.regions.box import Box
 from rpl_agent.regions.polytope import Polytope
 from rpl_agent.relaxations.interval import Intervals

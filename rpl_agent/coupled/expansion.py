@@ -19,9 +19,7 @@ import scipy
 from rpl_agent._core import Struct, core
 from rpl_agent.coupled.affine import chances_of, choice_of
 from rpl_agent.coupled.box_frame import BoxFrame
-from rpl_agent.model.csr import best_rows, gather
-from rpl_agent.model.objective import Sense
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import Policy, Sense, best_rows, gather
 from rpl_agent.regions.frame import Frame
 from rpl_agent.solver.graph import ALL_ROWS, held_states, moves, usable_rows
 from rpl_agent.solver.problem import Problem

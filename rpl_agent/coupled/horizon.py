@@ -9,8 +9,7 @@ import numpy as np
 from rpl_agent._core import core
 from rpl_agent.coupled.affine import AffineBound, Side, chances_of, rules_of
 from rpl_agent.coupled.box_frame import BoxFrame
-from rpl_agent.model.objective import Sense
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import Policy, Sense
 from rpl_agent.regions.frame import Frame
 from rpl_agent.solver.problem import Problem
 from rpl_agent.solver.solve import from_the_end

@@ -22,10 +22,7 @@ import numpy as np
 from rpl_agent.coupled.affine import Side
 from rpl_agent.coupled.boxes import BoxBounds, BoxPiece
 from rpl_agent.errors import ModelError, PrecisionWarning
-from rpl_agent.model.domain import Domain
-from rpl_agent.model.objective import Objective
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import Domain, Objective, ParametricMDP, Policy
 
 DEFAULT_PRECISION = 0.01
 DEFAULT_BOXES = 2_000

@@ -33,10 +33,10 @@ from itertools import combinations
 import numpy as np
 
 from rpl_agent.errors import ModelError
-from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.ledger import check_delta, per_event
 from rpl_agent.model import ParametricMDP, gather
+from rpl_agent.model.algebra.ranges import coordinate_box
 
 MAX_FACETS = 6
 
@@ -85,8 +85,7 @@ def l1_rows(pmdp: ParametricMDP, counts: Counts, delta: float) -> tuple[np.ndarr
         epsilon = np.sqrt(2.0 * (outcomes * np.log(2.0) + np.log1p(-(2.0 ** (1 - outcomes))) - np.log(gamma)) / n)
         share = hits[member] / n[:, None]
         constant = table.constant[expression[member]] * multiplicity[member]
-        weights = table.reduction.weights[expression[member].ravel()]
-        weights = np.asarray(weights.todense() if hasattr(weights, "todense") else weights)
+        weights = table.reduction.dense(expression[member].ravel())
         weights = weights.reshape(len(types), outcomes, -1) * multiplicity[member][:, :, None]
         for chosen in _subsets(outcomes):
             index = np.array(chosen)
@@ -140,8 +139,7 @@ def least_squares(
     visits = counts.row_totals[pmdp.transition_row]
     trials = np.bincount(pmdp.expression, weights=visits, minlength=table.num_expressions)
     used = np.flatnonzero((trials > 0) & ~table.is_constant)
-    weights = table.reduction.weights[used]
-    weights = np.asarray(weights.todense() if hasattr(weights, "todense") else weights)
+    weights = table.reduction.dense(used)
     V = ridge * np.eye(rank) + (weights * trials[used, None]).T @ weights
     center = np.linalg.solve(V, weights.T @ (counts.successes[used] - trials[used] * table.constant[used]))
     lower, upper = coordinate_box(pmdp.table, pmdp.domain)

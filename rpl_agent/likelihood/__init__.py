@@ -9,11 +9,11 @@ C = {v : ln Σ_j w_j Q_j e^{g_j(v)} ≤ ln 1/α} contains the truth at all times
 
 docs/guarantees.md has the theorem with its proof. Modules, in the order in which they are used:
 
-- `chart`: the data that a likelihood is a function of, and the coordinates of the mixtures;
-- `fit`: points of large likelihood; `mixture`: the likelihood around them, and lower bounds on ln Q;
+- `chart`: the data that a likelihood is a function of, the coordinates of the mixtures, points of large likelihood;
+- `mixture`: the likelihood around them, and lower bounds on ln Q;
 - `windows`: which windows, with which priors;
 - `level_set`: C and its outer approximations; `region`: C as a `Region`;
-- `bets`: slabs in the direction of the value, at the price of one dimension (`payoffs` chooses the bets), and
+- `bets`: slabs in the direction of the value, at the price of one dimension (`slabs`), and
   confidence sequences for a mean without any model (`mean`);
 - `estimate`: the point estimate, and edges of the domain that it touches;
 - `refutation`: e-values against the model itself.

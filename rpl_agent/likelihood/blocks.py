@@ -16,13 +16,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import scipy
 
-from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts, Mark
-from rpl_agent.model.caching import cached_on
-from rpl_agent.model.csr import gather
-from rpl_agent.model.domain import Domain
-from rpl_agent.model.expressions import ExpressionTable, Reduction
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, Reduction, cached_on, gather
+from rpl_agent.model.algebra.ranges import coordinate_box
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.product import Product
 

@@ -13,14 +13,11 @@ import scipy
 
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.likelihood.blocks import blocks_pay, factorisation, is_blockwise
-from rpl_agent.likelihood.chart import ParameterChart, domain_chart, parameter_chart, wider_chart
-from rpl_agent.likelihood.fit import BARRIER as PRIOR
-from rpl_agent.likelihood.fit import fit
+from rpl_agent.likelihood.chart import BARRIER as PRIOR
+from rpl_agent.likelihood.chart import ParameterChart, domain_chart, fit, parameter_chart, wider_chart
 from rpl_agent.likelihood.polynomial.parameters import parameter_blocks
-from rpl_agent.model.caching import cached_on
-from rpl_agent.model.domain import Domain
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.unused import used_parameters, without_unused
+from rpl_agent.model import Domain, ParametricMDP, cached_on, without_unused
+from rpl_agent.model.unused import used_parameters
 
 MAX_RANK = 64
 MAX_PARAMETERS = 200

@@ -16,8 +16,7 @@ import numpy as np
 import scipy
 
 from rpl_agent._core import core
-from rpl_agent.likelihood.chart import Observations, ParameterChart
-from rpl_agent.likelihood.fit import Fit, fit, inverse_factor
+from rpl_agent.likelihood.chart import Fit, Observations, ParameterChart, fit, inverse_factor
 from rpl_agent.likelihood.mixture import LikelihoodExpansion, expand, rounding
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.ellipsoid import Ellipsoid

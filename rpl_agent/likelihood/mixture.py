@@ -19,9 +19,8 @@ import numpy as np
 import scipy
 
 from rpl_agent._core import Struct, core
-from rpl_agent.likelihood.chart import Observations, ParameterChart
-from rpl_agent.likelihood.fit import Fit, fit, inverse_factor
-from rpl_agent.model.caching import cached_on
+from rpl_agent.likelihood.chart import Fit, Observations, ParameterChart, fit, inverse_factor
+from rpl_agent.model import cached_on
 
 #: Expand up to this rank (there are rank³ coefficients). Particles count up to this squared distance from
 #: the centre in units of the information, and expansions are used if they bound the likelihood of all of these.

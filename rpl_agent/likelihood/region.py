@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import confidence_intervals, event_intervals
 from rpl_agent.evidence.ledger import check_delta, per_event, split_main
@@ -21,9 +20,8 @@ from rpl_agent.likelihood.chart import Observations, parameter_chart
 from rpl_agent.likelihood.level_set import SHALLOW, outer_region
 from rpl_agent.likelihood.polynomial.parameters import curved_region
 from rpl_agent.likelihood.windows import MAX_RANK, likelihood_set, supports
-from rpl_agent.model.caching import cached_on
-from rpl_agent.model.objective import Objective
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import Objective, ParametricMDP, cached_on
+from rpl_agent.model.algebra.ranges import coordinate_box
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.lifting import build_region, lies_inside, linear_dimension
 from rpl_agent.regions.parameter_region import interval_parameters

@@ -11,12 +11,10 @@ import weakref
 import numpy as np
 
 from rpl_agent.evidence.counts import Counts, Mark
-from rpl_agent.likelihood.chart import ParameterChart, parameter_chart
-from rpl_agent.likelihood.fit import Fit, fit
+from rpl_agent.likelihood.chart import Fit, ParameterChart, fit, parameter_chart
 from rpl_agent.likelihood.level_set import LevelSet, recentred
 from rpl_agent.likelihood.mixture import Gaussian, Uniform, bounding_box, expand, log_mixture
-from rpl_agent.model.caching import cached_on
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import ParametricMDP, cached_on
 
 #: Inflation of the prior covariance: costs 0.008 nats per dimension on average and damps bad luck by a sixth;
 #: averaging over windows damps it further.

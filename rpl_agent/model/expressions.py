@@ -47,6 +47,11 @@ class Reduction:
     def rank(self) -> int:
         return len(self.pivots)
 
+    def dense(self, expressions: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """(n, r) the weights of some expressions, or of all, as a contiguous array."""
+        part: Any = self.weights[expressions]
+        return np.ascontiguousarray(part.toarray() if scipy.sparse.issparse(part) else part, dtype=float)
+
     def coordinates(self, theta: np.ndarray) -> np.ndarray:
         """x (n, r) of parameter vectors θ (n, d)."""
         theta = np.atleast_2d(np.asarray(theta, dtype=float))
@@ -350,11 +355,7 @@ class ExpressionTable:
                 rows, found = _rational_row_echelon(self)
                 matrix, pivots = np.array(rows, dtype=float).reshape(-1, len(exponents)), tuple(found)
             weights = np.ascontiguousarray(self.coefficients[:, [p + 1 for p in pivots]].todense())
-        identity = (
-            len(pivots) == len(exponents) == self.num_parameters
-            and bool((exponents.sum(axis=1) == 1).all())
-            and bool((exponents[np.arange(len(exponents)), np.arange(len(exponents))] == 1).all())
-        )
+        identity = len(pivots) == len(exponents) and np.array_equal(exponents, np.eye(self.num_parameters))
         return Reduction(matrix, pivots, weights, identity, exponents)
 
 

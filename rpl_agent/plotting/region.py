@@ -17,7 +17,7 @@ from rpl_agent.regions.intersection import Image
 from rpl_agent.regions.lifting import linear_chart
 from rpl_agent.regions.lp import LinearProgram
 from rpl_agent.regions.parameter_region import ParameterRegion
-from rpl_agent.relaxations.projections import affine_program, parameter_box
+from rpl_agent.relaxations.interval import affine_program, parameter_box
 
 #: support lines around an outline, enough to look smooth
 DIRECTIONS = 180

@@ -11,8 +11,7 @@ import numpy as np
 
 from rpl_agent import checker
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.model.objective import Objective
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import Objective, ParametricMDP
 
 #: A monomial is ((parameter, power), …).
 Monomial = tuple[tuple[int, int], ...]

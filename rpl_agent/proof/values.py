@@ -12,9 +12,7 @@ from rpl_agent import checker
 from rpl_agent.coupled.affine import Side
 from rpl_agent.coupled.bounds import expansion_of, find_bound
 from rpl_agent.coupled.horizon import StepExpansion, greedy_rules
-from rpl_agent.model.objective import Nature, Objective, Sense
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.policy import Policy
+from rpl_agent.model import Nature, Objective, ParametricMDP, Policy, Sense
 from rpl_agent.regions.frame import Frame
 from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.solver import solve

@@ -22,8 +22,7 @@ from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.likelihood.bets.slabs import bets_apply
-from rpl_agent.model.objective import Sense
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import ParametricMDP, Sense
 from rpl_agent.proof.content import data_content, model_content
 from rpl_agent.proof.foundation import Foundation
 from rpl_agent.proof.values import candidates, ranks

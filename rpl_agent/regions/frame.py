@@ -21,9 +21,8 @@ from typing import NamedTuple
 import numpy as np
 
 from rpl_agent._core import UNIT_ROUNDOFF
+from rpl_agent.model import ExpressionTable, cached_on
 from rpl_agent.model.algebra.ranges import taylor_table
-from rpl_agent.model.caching import cached_on
-from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.product import Product
 

@@ -19,11 +19,7 @@ import numpy as np
 
 from rpl_agent._core import UNIT_ROUNDOFF, core
 from rpl_agent.errors import ModelError
-from rpl_agent.model.caching import cached_on
-from rpl_agent.model.domain import Domain
-from rpl_agent.model.expressions import ExpressionTable
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.unused import without_unused
+from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, cached_on, without_unused
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.box import Box
 from rpl_agent.regions.ellipsoid import Ellipsoid

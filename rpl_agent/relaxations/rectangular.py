@@ -29,7 +29,7 @@ from rpl_agent.relaxations.base import (
     RowForms,
     compiled_set,
 )
-from rpl_agent.relaxations.projections import beyond_mccormick, clip_bounds, expression_bounds
+from rpl_agent.relaxations.interval import beyond_mccormick, clip_bounds, expression_bounds
 
 #: how far below the exact minimum a support bound may lie, relative to the span of the row's values: for a table whose
 #: entries are vertices, and for one that is incomplete or degenerate

@@ -21,9 +21,8 @@ from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.relaxations.base import CURVED, INTERVAL
 from rpl_agent.solver.check import Witness
 from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, DRAWN_ROW, played_rows, staying_rows, usable_rows
-from rpl_agent.solver.local import Local
+from rpl_agent.solver.local import Local, Quotient, collapse
 from rpl_agent.solver.problem import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Problem
-from rpl_agent.solver.quotient import Quotient, collapse
 from rpl_agent.solver.strategies import Play, can_hold, improve, play, scale_of
 
 #: the first extra cost per step, relative to the values, its growth and the number of attempts

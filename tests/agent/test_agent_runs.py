@@ -168,7 +168,7 @@ def test_names_and_folders(run, tmp_path):
 # ---------------------------------------------------------------------- what people see
 def status(**changes):
     values = {
-        "title": "t", "unit": "episodes", "done": 50, "goal": 100, "episodes": 50, "steps": 500, "updates": 7,
+        "title": "t", "unit": "episodes", "done": 50, "goal": 100, "steps": 500, "updates": 7,
         "seconds": 10.0, "steps_per_second": 50.0, "lower": 0.25, "upper": 0.5, "shares": {"solve": 3.0, "region": 1.0},
     }  # fmt: skip
     return Status(**(values | changes))

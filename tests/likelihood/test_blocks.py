@@ -25,8 +25,7 @@ from rpl_agent.model.simulate import Simulator
 from rpl_agent.pipeline import CONFIDENCES, RELAXATIONS, uncertainty_from
 from rpl_agent.regions import Product
 from rpl_agent.regions.parameter_region import ParameterRegion
-from rpl_agent.relaxations.interval import Intervals, Point
-from rpl_agent.relaxations.projections import expression_bounds
+from rpl_agent.relaxations.interval import Intervals, Point, expression_bounds
 from rpl_agent.relaxations.rectangular import Rectangular
 
 

@@ -9,8 +9,7 @@ from scipy import integrate
 from rpl_agent._core import core
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.likelihood import mixture, windows
-from rpl_agent.likelihood.chart import Observations, domain_chart
-from rpl_agent.likelihood.fit import fit
+from rpl_agent.likelihood.chart import Observations, domain_chart, fit
 from rpl_agent.likelihood.mixture import Gaussian, Uniform, closed_form, expand, particle_set, particles
 from rpl_agent.model import Domain, build
 from tests.reference import evidence as slow

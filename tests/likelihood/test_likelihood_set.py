@@ -11,8 +11,7 @@ from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.ledger import WITHOUT_BETS, split_main
 from rpl_agent.likelihood import level_set as level_sets
 from rpl_agent.likelihood import windows
-from rpl_agent.likelihood.chart import Observations, domain_chart, parameter_chart
-from rpl_agent.likelihood.fit import fit, inverse_factor
+from rpl_agent.likelihood.chart import Observations, domain_chart, fit, inverse_factor, parameter_chart
 from rpl_agent.likelihood.level_set import cut_directions
 from rpl_agent.likelihood.region import likelihood_region
 from rpl_agent.model import Domain, Policy, Simulator, build

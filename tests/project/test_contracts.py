@@ -12,8 +12,7 @@ from rpl_agent.model import Domain, Objective, Sense, build
 from rpl_agent.regions import Box, Ellipsoid, Image, Intersection, Polytope, Product, build_region
 from rpl_agent.regions.base import EllipsoidData, RegionKernel
 from rpl_agent.relaxations import Intervals, Point
-from rpl_agent.relaxations.interval import untied
-from rpl_agent.relaxations.projections import expression_wise, parameter_wise, tied
+from rpl_agent.relaxations.interval import expression_wise, parameter_wise, tied, untied
 from rpl_agent.relaxations.rectangular import Rectangular
 from rpl_agent.testing import ContractError, check_agent, check_confidence_set, check_region, check_relaxation
 

@@ -32,22 +32,22 @@ C_LINES, C_ARGUMENTS, C_FILE_LINES = 70, 13, 600
 #: commit what goes out. Lines may move between packages, so what may only fall is the sum.
 LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_865,
-    "rpl_agent": 1_677,
+    "rpl_agent": 1_676,
     "rpl_agent/_core": 296,
-    "rpl_agent/agent": 7_078,
+    "rpl_agent/agent": 7_074,
     "rpl_agent/baselines": 1_091,
-    "rpl_agent/cli": 1_687,
-    "rpl_agent/coupled": 1_984,
-    "rpl_agent/evidence": 1_235,
+    "rpl_agent/cli": 1_674,
+    "rpl_agent/coupled": 1_969,
+    "rpl_agent/evidence": 1_213,
     "rpl_agent/experiments": 2_099,
-    "rpl_agent/formats": 5_885,
-    "rpl_agent/likelihood": 3_385,
-    "rpl_agent/model": 4_189,
+    "rpl_agent/formats": 5_879,
+    "rpl_agent/likelihood": 3_324,
+    "rpl_agent/model": 4_203,
     "rpl_agent/plotting": 470,
-    "rpl_agent/proof": 659,
-    "rpl_agent/regions": 2_098,
-    "rpl_agent/relaxations": 1_164,
-    "rpl_agent/solver": 2_721,
+    "rpl_agent/proof": 655,
+    "rpl_agent/regions": 2_089,
+    "rpl_agent/relaxations": 1_154,
+    "rpl_agent/solver": 2_708,
 }
 #: Files a folder may have, and folders that have more, with how many.
 FILES = 12
@@ -181,7 +181,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 40_583
+    assert sum(LINES_OF_PACKAGE.values()) <= 40_439
 
 
 def test_folders_are_not_crowded():

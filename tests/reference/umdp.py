@@ -10,7 +10,7 @@ from rpl_agent.model.pmdp import ParametricMDP
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.intersection import Intersection
 from rpl_agent.regions.polytope import Polytope
-from rpl_agent.relaxations.projections import expression_bounds
+from rpl_agent.relaxations.interval import expression_bounds
 from rpl_agent.relaxations.umdp import UncertainMDP
 
 

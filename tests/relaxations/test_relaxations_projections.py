@@ -16,8 +16,8 @@ from rpl_agent.model.algebra.ranges import range_on_box
 from rpl_agent.pipeline import Config, certify
 from rpl_agent.plotting.region import parameter_support
 from rpl_agent.regions import Box, Ellipsoid, Intersection, Polytope, build_region
-from rpl_agent.relaxations.interval import Intervals
-from rpl_agent.relaxations.projections import (
+from rpl_agent.relaxations.interval import (
+    Intervals,
     expression_bounds,
     expression_wise,
     parameter_box,

@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Nature, Objective, Sense, validate
 from rpl_agent.regions import build_region
-from rpl_agent.relaxations.projections import expression_wise
+from rpl_agent.relaxations.interval import expression_wise
 from rpl_agent.relaxations.rectangular import Rectangular
 from rpl_agent.relaxations.umdp import UncertainMDP, to_pmdp
 from rpl_agent.solver import solve

@@ -53,9 +53,6 @@ class Logger:
                 writer.write(self.name_to_value, step)
         self.name_to_value = {}
 
-    def get_dir(self) -> str | None:
-        return None if self.dir is None else str(self.dir)
-
     @property
     def tensorboard(self) -> TensorBoardWriter | None:
         """The writer for texts and figures, if any."""

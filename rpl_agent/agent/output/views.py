@@ -40,7 +40,6 @@ class Status:
     unit: str
     done: int
     goal: int
-    episodes: int
     steps: int
     updates: int
     seconds: float
@@ -212,7 +211,6 @@ def status(session: Session) -> Status:
         unit=target.unit,
         done=session.episodes if target.unit == "episodes" else session.steps,
         goal=target.goal,
-        episodes=session.episodes,
         steps=session.steps,
         updates=session.updates,
         seconds=clock.elapsed,

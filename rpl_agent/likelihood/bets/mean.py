@@ -16,7 +16,7 @@ import numpy as np
 from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.errors import DataError
 from rpl_agent.evidence.ledger import check_delta
-from rpl_agent.likelihood.bets.payoffs import LARGEST, stake
+from rpl_agent.likelihood.bets.slabs import LARGEST, stake
 
 
 def mean_interval(

@@ -23,8 +23,8 @@ import scipy
 from rpl_agent.errors import RPLWarning
 from rpl_agent.likelihood.chart import ParameterChart
 from rpl_agent.likelihood.level_set import LevelSet
+from rpl_agent.model import cached_on
 from rpl_agent.model.algebra.ranges import taylor_terms
-from rpl_agent.model.caching import cached_on
 
 #: Boxes are split down to this half-width, in standard deviations of the likelihood and as a share of the domain, by d.
 FINEST = {1: (0.05, 0.005), 2: (0.2, 0.02), 3: (0.5, 0.04)}

@@ -24,14 +24,10 @@ from rpl_agent.likelihood.chart import JOINT_DIMENSION, ParameterChart, forms_ch
 from rpl_agent.likelihood.level_set import EXACT_DIMENSION, SHALLOW, LevelSet, cut_directions, outer_region
 from rpl_agent.likelihood.polynomial.cover import around, cover
 from rpl_agent.likelihood.windows import likelihood_set
+from rpl_agent.model import Domain, ExpressionTable, Objective, ParametricMDP, cached_on, without_unused
 from rpl_agent.model.algebra.factors import Factors, factors
 from rpl_agent.model.algebra.ranges import enclosure
-from rpl_agent.model.caching import cached_on
-from rpl_agent.model.domain import Domain
-from rpl_agent.model.expressions import ExpressionTable
-from rpl_agent.model.objective import Objective
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.unused import used_parameters, without_unused
+from rpl_agent.model.unused import used_parameters
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.ellipsoid import Ellipsoid
 from rpl_agent.regions.intersection import Intersection

@@ -15,18 +15,15 @@ import numpy as np
 import scipy
 
 from rpl_agent._core import core
-from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import MAX_MARKS, Counts
 from rpl_agent.evidence.intervals import multiplicities
-from rpl_agent.likelihood.chart import Observations, ParameterChart, observed_expressions, wider_chart
+from rpl_agent.likelihood.chart import Observations, ParameterChart, fit, observed_expressions, wider_chart
 from rpl_agent.likelihood.estimate import edge
-from rpl_agent.likelihood.fit import fit
 from rpl_agent.likelihood.mixture import closed_form, particles
 from rpl_agent.likelihood.refutation.infimum import lowest_tangent
 from rpl_agent.likelihood.windows import uniform_prior
-from rpl_agent.model.caching import cached_on
-from rpl_agent.model.csr import gather
-from rpl_agent.model.pmdp import ParametricMDP
+from rpl_agent.model import ParametricMDP, cached_on, gather
+from rpl_agent.model.algebra.ranges import coordinate_box
 
 #: Shares of the kinds of alternatives; members of one kind have equal weights.
 SHARE = 0.2
@@ -127,8 +124,7 @@ class Alternatives:
         self.pmdp, self.counts, self.weights = pmdp, counts, weights
         table = pmdp.table
         self._constant = table.constant
-        dense = table.reduction.weights
-        self._slopes = np.asarray(dense.todense() if hasattr(dense, "todense") else dense, dtype=float)
+        self._slopes = table.reduction.dense()
         seen = np.flatnonzero(counts.transitions)
         self._expression, self._count = pmdp.expression[seen], counts.transitions[seen].astype(float)
         self._rows, self._row_ptr = _visited(pmdp, seen)

@@ -19,12 +19,10 @@ from dataclasses import replace
 import numpy as np
 import scipy
 
-from rpl_agent.evidence.coordinates import coordinate_box
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.likelihood.blocks import Factorisation, JointBlock, blocks_pay, factorisation, single_block
-from rpl_agent.likelihood.chart import Observations, ParameterChart, observed_expressions, parameter_chart
+from rpl_agent.likelihood.chart import Observations, ParameterChart, fit, observed_expressions, parameter_chart
 from rpl_agent.likelihood.estimate import MAX_RANK, excess, point_estimate
-from rpl_agent.likelihood.fit import fit
 from rpl_agent.likelihood.mixture import rounding
 from rpl_agent.likelihood.polynomial.parameters import ParameterBlock, parameter_blocks
 from rpl_agent.likelihood.refutation.alternatives import (
@@ -35,12 +33,10 @@ from rpl_agent.likelihood.refutation.alternatives import (
     row_marginals,
     rows_marginal,
 )
+from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, cached_on, without_unused
 from rpl_agent.model.algebra.factors import factors
-from rpl_agent.model.caching import cached_on
-from rpl_agent.model.domain import Domain
-from rpl_agent.model.expressions import ExpressionTable
-from rpl_agent.model.pmdp import ParametricMDP
-from rpl_agent.model.unused import used_parameters, without_unused
+from rpl_agent.model.algebra.ranges import coordinate_box
+from rpl_agent.model.unused import used_parameters
 
 #: Barrier of the inner optimisation; each of the 2r box rows costs at most this many nats.
 BARRIER = 1e-2

@@ -24,6 +24,7 @@ import scipy
 
 from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.model.caching import cached_on
+from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 
 #: tensor Bernstein coefficients up to this many per expression; beyond that, monomials are bounded one by one
@@ -286,3 +287,15 @@ def _shifts(table: ExpressionTable) -> _Shifts:
     rows = table.monomials.tolist()
     binomial = np.array([float(prod(comb(p, q) for p, q in zip(rows[m], a))) for m, a in pairs])
     return _Shifts(alpha, alpha.sum(axis=1), monomial, term, binomial, table.monomials[monomial] - alpha[term])
+
+
+def coordinate_box(table: ExpressionTable, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
+    """(lower, upper), each (r,): interval arithmetic over the parameters' bounds, rounded outward."""
+    reduction = table.reduction
+    if table.is_plain:
+        return domain.lower.copy(), domain.upper.copy()
+    low, high = monomial_range(reduction.exponents, domain.lower, domain.upper)
+    matrix = reduction.matrix
+    middle, radius = matrix @ ((low + high) / 2), abs(matrix) @ ((high - low) / 2)
+    margin = 1e-12 * (1.0 + abs(middle) + radius)
+    return middle - radius - margin, middle + radius + margin

@@ -211,12 +211,6 @@ class Query:
     threshold: Fraction | None
     filter: str
     states: np.ndarray
-    is_product: bool
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the objective's value at the initial state is the answer."""
-        return not self.complement and not self.comparison and self.filter == "state" and len(self.states) == 1
 
 
 def query_of(found: ast.Property, program: Program, pmdp: ParametricMDP) -> Query:
@@ -229,7 +223,7 @@ def query_of(found: ast.Property, program: Program, pmdp: ParametricMDP) -> Quer
         threshold = Fraction(node.value)
     sense, nature = _senses(found, program)
     name, states = _filter(found, program, pmdp)
-    is_product = complement = False
+    complement = False
     if isinstance(found.path, ast.RewardPath):
         objective, pmdp = _reward(found, found.path, sense, program, pmdp)
     else:
@@ -239,7 +233,7 @@ def query_of(found: ast.Property, program: Program, pmdp: ParametricMDP) -> Quer
         direct = _direct(path, program, pmdp)
         if direct is None:
             pmdp, label, negative, states = _memory(path, program, pmdp, states)
-            complement, is_product = complement != negative, True
+            complement = complement != negative
             objective = Objective.reach(label, sense=sense.opposite if complement else sense)
         else:
             target, avoid, horizon, negative, pmdp = direct
@@ -248,7 +242,7 @@ def query_of(found: ast.Property, program: Program, pmdp: ParametricMDP) -> Quer
             objective = Objective(Kind.REACH, chosen, target, avoid=avoid, horizon=horizon)
     if len(states):
         pmdp = replace(pmdp, initial_state=int(states[0]))
-    return Query(pmdp, objective, complement, nature, found.comparison, threshold, name, states, is_product)
+    return Query(pmdp, objective, complement, nature, found.comparison, threshold, name, states)
 
 
 def _senses(found: ast.Property, program: Program) -> tuple[Sense, Nature | None]:
