@@ -1,24 +1,24 @@
 """A checker for certificates of learned Markov decision processes: `python checker.py PROOF.json[.gz]`.
 
-One file, Python's standard library, exact arithmetic (big integers and `fractions`), nothing imported of the package.
-It reads a model M with unknown parameters θ, what was counted, a policy π and a claim, and proves
+One file, Python's standard library, exact arithmetic (big integers and `fractions`), no imports from the package.
+It reads a model M with unknown parameters θ, counted data, a policy π and a claim, and proves
 
     with probability ≥ 1 − δ over the data:   lower ≤ V(π)  and  V(best policy) ≤ upper       (maximising),
                                               lower ≤ V(best policy)  and  V(π) ≤ upper       (minimising),
-                                              lower ≤ V(π) ≤ upper                            (a policy that was given),
+                                              lower ≤ V(π) ≤ upper                            (a given policy),
 
-or names the first inequality that fails. It does not search: all values, centres and ranks stand in the file, and
+or names the first inequality that fails. It does not search: all values, centres and ranks are in the file, and
 how they were found does not matter.
 
 Trusted: this file; that `model`, `objective`, `delta`, `confidence` (the method, chosen before any data),
 `reward_error` and `data` in the proof are the reader's; and the reader's assumptions: the data come from M[u] with one
 u in the domain, at which every expression is a probability; given state and action the successor is drawn
-independently of everything before; marks were taken when their data arrived, with their weight and the share of the
-plan that was over. Nothing is assumed about which actions were chosen, or when sampling stopped.
+independently of everything before; marks were taken when their data arrived, with their weight and the completed
+share of the plan. Nothing is assumed about which actions were chosen, or when sampling stopped.
 
-Floats in the file are the exact dyadic numbers that they are. Irrational numbers (logarithms, roots) are enclosed.
+Floats in the file are exact dyadic numbers. Irrational numbers (logarithms, roots) are enclosed.
 The proof is in five steps: model and objective (1), intervals of expressions (2), the likelihood (3), value functions
-(4), plays that never end (5). What is not covered is refused with a sentence.
+(4), infinite plays (5). Anything not covered is refused with a sentence.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from math import factorial, fsum, isfinite, isqrt, lcm, sqrt
 from typing import Any
 
 FORMAT = "rpl-proof/2"
-#: Scale of enclosures: a number t stands for t / 2^BITS.
+#: Scale of enclosures: a number t means t / 2^BITS.
 BITS = 128
 ONE = 1 << BITS
-#: What bets, the joint likelihood and intervals may spend, in δ / 10,000, by the method ("anytime" for models without
-#: coordinates) and for a graph whose expressions are not trusted; the rest pays for the rounding of 1/13 + 1/13 + …
+#: The shares of bets, the joint likelihood and intervals, in δ / 10,000, by method ("anytime" for models without
+#: coordinates) and for a graph whose expressions are not trusted; the rest covers the rounding of 1/13 + 1/13 + …
 SHARES = {"likelihood with bets": (7220, 2090, 190), "likelihood": (0, 9215, 285)}
 SHARES |= {"anytime": (0, 0, 9500), "graph": (0, 0, 400)}
 MOST_COORDINATES = 12  # of a joint likelihood
 
 
 class Refused(Exception):
-    """A sentence: what is false, or not covered."""
+    """A sentence saying what is false, or not covered."""
 
 
-#: What a file that is no proof leads to.
+#: Exceptions caused by a file that is not a proof.
 MALFORMED = (KeyError, TypeError, IndexError, ValueError, AttributeError, ArithmeticError, AssertionError)
 
 
@@ -58,7 +58,7 @@ def need(holds: bool, sentence: str) -> None:
 
 # ====================================================================== numbers
 def exact(number: Any) -> Fraction:
-    """The rational number that stands in the file: a whole number, a float (a dyadic number), or "p/q"."""
+    """The rational number in the file: an integer, a float (a dyadic number), or "p/q"."""
     need(isinstance(number, int | float | str) and not isinstance(number, bool), f"{number!r} is not a number")
     try:
         return Fraction(number)
@@ -82,7 +82,7 @@ def down(x: Fraction) -> int:
 
 
 def _atanh_series(n: int, d: int, bits: int) -> int:
-    """2 atanh(n/d) · 2^bits for |n/d| ≤ 1/3, off by less than 2^10: every term is rounded by less than 2 units."""
+    """2 atanh(n/d) · 2^bits for |n/d| ≤ 1/3, with error below 2^10: every term is rounded by less than 2 units."""
     power, total, k = (n << bits) // d, 0, 1
     square = power * power >> bits
     while power not in (0, -1):  # rounding towards −∞ never ends at 0
@@ -109,12 +109,12 @@ def ln(x: Fraction) -> tuple[int, int]:
 
 
 def root_up(square: int) -> int:
-    """A whole number that is at least the root of a whole number."""
+    """An integer that is at least the square root of an integer."""
     return isqrt(square) + 1 if square > 0 else 0
 
 
 def norm_up(vector: list[Fraction]) -> Fraction:
-    """At least the length of a vector."""
+    """An upper bound on the length of a vector."""
     whole, den = over_one_denominator(vector)
     return Fraction(root_up(sum(x * x for x in whole)), den)
 
@@ -129,7 +129,7 @@ def shifted(matrix: list[list[Any]], amount: Any) -> list[list[Any]]:
 
 
 def solved(matrix: list[list[Any]], right: list[Any]) -> list[Any] | None:
-    """x with matrix x = right for a matrix that is positive definite, None for any other: by elimination."""
+    """x with matrix x = right for a positive definite matrix, None for any other: by elimination."""
     rows = [[*row, y] for row, y in zip(matrix, right)]
     for k, pivot in enumerate(rows):
         if not pivot[k] > 0:
@@ -202,7 +202,7 @@ class Model:
         self._check_rows()
 
     def _check_rows(self) -> None:
-        """Every row sums to 1 identically, so that M[v] is a decision process wherever its expressions are ≥ 0."""
+        """Check that every row sums to 1 identically: M[v] is a decision process wherever its expressions are ≥ 0."""
         for row, moves in enumerate(self.moves):
             total = combined([(Fraction(1), self.table[f]) for _, f in moves])
             need(total == {(): 1}, f"the probabilities of {self.name[row]} do not sum to 1")
@@ -220,7 +220,7 @@ class Model:
 
 
 class Objective:
-    """What a play is worth. `decided` states end it, with a value; without a target it never ends."""
+    """The value of a play. `decided` states end it, with a value; without a target it never ends."""
 
     def __init__(self, model: Model, data: dict[str, Any]) -> None:
         kind, sense = data["kind"], data["sense"]
@@ -235,7 +235,7 @@ class Objective:
         self._times(model, data.get("horizon"))
         summed = not self.is_reach and self.discount == 1 and self.horizon is None
         need(not summed or all(r >= 0 for r in self.reward), "a reward is negative, without a discount or a horizon")
-        #: whether no value is negative, and whether a play that never ends is worth infinity, or what it collects
+        #: whether no value is negative, and whether an infinite play is worth infinity, or what it collects
         self.is_positive = self.is_reach or summed
         unreached = data.get("unreached")
         need(unreached in (None, "infinite", "accumulate"), f"unreached = {unreached!r} is not covered")
@@ -279,19 +279,19 @@ class Objective:
         self.horizon = int(start) + (2 if between else 1) * horizon
 
     def off(self, bound: Fraction, error: Fraction, upper: bool) -> Fraction:
-        """The bound where rewards miss the model's: by a share of each (all are ≥ 0), or by an amount per step."""
+        """The bound if rewards deviate from the model's: by a share of each (all are ≥ 0), or by an amount per step."""
         steps = self.steps + ([1 / (1 - self.discount)] if self.discount < 1 else [])
         amount = error * (bound if self.is_positive else min(steps)) if self.pays else Fraction(0)
         return bound + amount if upper else bound - amount
 
     def factor(self, state: int, target: int) -> int:
-        """What a successor's value is multiplied with, over the discount's denominator."""
+        """The factor of a successor's value, over the discount's denominator."""
         takes_time = self.visible[target] and state != self.undiscounted
         return self.discount.numerator if takes_time else self.discount.denominator
 
 
 class Policy:
-    """What is played: one row per state, one per step and state, or weights of rows."""
+    """The policy: one row per state, one per step and state, or weights of rows."""
 
     def __init__(self, model: Model, data: dict[str, Any]) -> None:
         self.model, self.rules, self.weights = model, data["rules"], data["weights"]
@@ -320,7 +320,7 @@ class Data:
             row, k = places[t]
             need(self.rows[row][k] == 0, f"transition {t} is counted twice")
             self.rows[row][k] = n
-        #: per expression how often it happened, and how often it could have
+        #: per expression how often it occurred, and how often it could have
         self.successes, self.trials = [0] * len(model.table), [0] * len(model.table)
         for moves, counts in zip(model.moves, self.rows):
             visits = sum(counts)
@@ -349,13 +349,13 @@ class Data:
             self.marks.append((weight, share, last["successes"], last["trials"] if share else []))
 
     def is_start_of(self, other: Data) -> bool:
-        """Whether these data are those of an earlier moment, as far as counts and marks tell."""
+        """Whether these data are the beginning of others, as far as counts and marks show."""
         same = self.marks == [mark for mark in other.marks if sum(mark[2]) <= self.total]
         grown = all(a <= b for one, two in zip(self.rows, other.rows) for a, b in zip(one, two))
         return same and grown and self.origin_weight == other.origin_weight
 
     def fits(self, line: Coordinates) -> list[list[float]]:
-        """x of every mark, and before them of the start: a function of the data before the mark."""
+        """x at every mark, and at the start before them: a function of the data before the mark."""
         found, known = [line.start], 0
         for _, _, counts, _ in self.marks:
             due = 4 * sum(counts) >= 5 * known
@@ -364,7 +364,7 @@ class Data:
         return found
 
     def _check_weights(self, data: dict[str, Any]) -> None:
-        """Weights of windows sum to ≤ 1; all but those of a plan, told at the mark, were fixed before any data."""
+        """Check that windows' weights sum to ≤ 1; all but a plan's, given at the mark, were fixed before any data."""
         schedule, planned = data["schedule"], data["planned"]
         need(schedule in ("geometric", "planned", "split"), f"the schedule of marks {schedule!r} is not covered")
         need(isinstance(planned, int) and planned >= 0, f"{planned!r} transitions were planned")
@@ -374,7 +374,7 @@ class Data:
             usual, due = exact((1.0 - 0.01) / 3), [max(1, round(share * planned)) for share in (0.04, 0.08, 0.16)]
         weights, totals = [mark[0] for mark in self.marks if mark[0]], [sum(mark[2]) for mark in self.marks if mark[0]]
         need(sum(weights, self.origin_weight) <= 1 + Fraction(1, 2**40), "the marks' weights exceed 1")
-        if schedule == "geometric" or planned:  # else marks are the reader's own
+        if schedule == "geometric" or planned:  # otherwise marks are the reader's own
             need(all(w == usual for w in weights), "the weights of the marks are not those of their schedule")
             for last, now in zip([0, *totals], totals):
                 need(any(last < d <= now for d in due), f"no mark is due after {now} transitions")
@@ -412,7 +412,7 @@ class Intervals:
         """Expressions f = c + k d with one polynomial d: an interval of each is one of d, and so of all others."""
         bounds: dict[frozenset[tuple[Monomial, Fraction]], list[Fraction]] = {}
         free = [(f, terms) for f, terms in enumerate(self.model.table) if self.model.constant[f] is None]
-        for f, terms in 2 * free:  # the second time with what the first one has found
+        for f, terms in 2 * free:  # the second time with the results of the first
             c, k = terms.get((), Fraction(0)), terms[min(m for m in terms if m)]
             d = frozenset((m, x / k) for m, x in terms.items() if m)
             ends = sorted((Fraction(x, ONE) - c) / k for x in (self.low[f], self.high[f]))
@@ -425,7 +425,7 @@ class Intervals:
         both = ln_factorial(2 * K)[0] + ln_factorial(2 * J)[0] - (K + J) * ln(Fraction(4))[1]
         both -= ln_factorial(K)[1] + ln_factorial(J)[1] + ln_factorial(K + J)[1]
         need(low * (K + J) <= K <= high * (K + J), f"the interval of expression {f} does not hold {K}/{K + J}")
-        for end in ([low] if low > 0 else []) + ([high] if high < 1 else []):  # 0 and 1 say nothing
+        for end in ([low] if low > 0 else []) + ([high] if high < 1 else []):  # 0 and 1 claim nothing
             excluded = 0 < end < 1 and both - (K * ln(end)[1] + J * ln(1 - end)[1]) >= threshold
             need(excluded, f"the end {float(end):.9g} of expression {f} is not excluded by the data")
 
@@ -457,7 +457,7 @@ class Intervals:
             need(fits, f"no distribution is left for {self.model.name[row]}: the data contradict the model")
 
     def is_possible(self, f: int) -> bool:
-        """Whether f[u] > 0: its interval says so, or it was seen to happen (almost surely nothing else is seen)."""
+        """Whether f[u] > 0: by its interval, or because it was observed (impossible events almost surely are not)."""
         return self.low[f] > 0 or self.seen[f] > 0
 
 
@@ -466,8 +466,8 @@ class Coordinates:
     """f[θ] = c_f + w_f·x with x polynomials of θ, chosen with the model; c_f and w_f are numerators over `den`.
 
     Expressions see θ only through x, so the likelihood is a function of x. Rows sum to 1 for every x, so each x at
-    which all f ≥ 0 makes a Markov decision process, whether or not it is one of some θ: the theorems below ask for no
-    more, and polynomials need no other treatment than affine expressions.
+    which all f ≥ 0 makes a Markov decision process, whether or not it is one of some θ: the theorems below need no
+    more, so polynomials are treated like affine expressions.
     """
 
     def __init__(self, data: dict[str, Any]) -> None:
@@ -487,8 +487,8 @@ class Coordinates:
     def fit(self, counts: list[int], x: list[float]) -> list[float]:
         """Near the minimiser of −Σ (K_f + τ) ln f, by Newton steps s from x.
 
-        With m = max |w_f·s| / f, steps of length 1/(1 + m) keep all f > 0 and go down. Nothing here has to be right:
-        all that is asked for is a function of the counts, and floats that are added (`fsum` rounds once), multiplied,
+        With m = max |w_f·s| / f, steps of length 1/(1 + m) keep all f > 0 and descend. Validity does not depend on the
+        result: it only has to be a function of the counts, and floats that are added (`fsum` rounds once), multiplied,
         divided and rooted give the same numbers everywhere.
         """
         for _ in range(64):
@@ -530,12 +530,12 @@ class Frame:
         self.s = [[sum(w[k] * rows[k][j] for k in range(r)) for j in range(r)] for _, *w in coordinates.terms]
 
     def length(self, f: int) -> int:
-        """At least |s_f|: how far f moves over the unit ball."""
+        """An upper bound on |s_f|: how far f moves over the unit ball."""
         return root_up(sum(x * x for x in self.s[f]))
 
 
 class Likelihood:
-    """C: a convex set of x that holds the truth at all times together, except with probability α.
+    """C: a convex set of x that contains the truth at all times simultaneously, except with probability α.
 
     Theorem. Let x_k be points with all f ≥ 0, each a function of the data before step k, and w_j weights of marks,
     Σ w_j ≤ 1. For the steps k after mark j let L_j(u) = Π f_k[u] and Q_j = Π f_k[x_k], f_k the label of step k. Then
@@ -602,9 +602,9 @@ class Likelihood:
 
 
 class Bets:
-    """Cuts a·x ≤ b of slabs that hold the truth at all marks together, except with probability α.
+    """Cuts a·x ≤ b of slabs that contain the truth at all marks simultaneously, except with probability α.
 
-    Theorem. At a mark payoffs u_f ∈ (−1, 1) are told, a function of the data before it. From then on a step labelled f
+    Theorem. At a mark payoffs u_f ∈ (−1, 1) are fixed, a function of the data before it. From then on a step labelled f
     multiplies M by (1 + u_f) exp(−Σ_i u_i f_i[x]), i over the successors of its row. At the truth the mean of this,
     given the past and the row, is m e^(1−m) ≤ 1, m = 1 + Σ u_i f_i: so P(M ever ≥ 2/α) ≤ α/2 (Ville), and the same for
     −u. With K_f the steps labelled f between a mark and the next, N_f those that could have been (visits of rows, once
@@ -612,14 +612,14 @@ class Bets:
 
         Σ K ln(1 + u) − ln 2/α  <  Σ_f (Σ_marks N_f u_f) f[truth]  <  ln 2/α − Σ K ln(1 − u).
 
-    Any payoffs will do. These test x against a shift along I⁻¹G, I the curvature and G the gradient of the best value
-    at the `fit` of the data before the mark: found here, so that nobody can choose them afterwards.
+    Any payoffs are valid. These test x against a shift along I⁻¹G, I the curvature and G the gradient of the best value
+    at the `fit` of the data before the mark: computed here, so that nobody can choose them afterwards.
     """
 
     def __init__(self, model: Model, objective: Objective, line: Coordinates, data: Data, alpha: Fraction) -> None:
         self.model, self.objective, self.line = model, objective, line
         self.cuts: list[Cut] = []
-        self.aimed = self.found_with = 0  # transitions with which direction and gradient were found
+        self.aimed = self.found_with = 0  # transitions with which direction and gradient were computed
         level, grid = ln(2 / alpha)[1], 1 << 26
         z2 = max(2 * (level / ONE - 2), 1.0)
         sums, gain, loss = [0] * (line.dimension + 1), 0, 0  # Σ N u f = sums[0] + sums[1:]·x over `den`; ln of u and −u
@@ -628,7 +628,7 @@ class Bets:
         for (x, share, K, N), (_, _, later, tried) in pairwise([*marks, now]):
             if 4 * sum(K) >= 5 * self.aimed:
                 self._aim(x, K, N)
-            late = sqrt(z2 + 2.5464790894703255 / max(1 - float(share), 2.0**-20))  # more, the less is left of the plan
+            late = sqrt(z2 + 2.5464790894703255 / max(1 - float(share), 2.0**-20))  # more, the less of the plan is left
             early = sqrt(sqrt(sqrt(max(0.5 / float(share), 1.0))))
             stake = min((sqrt(z2) + late) / 2 * early, 2 * sqrt(z2)) * sqrt(float(share))
             for f, unit in zip(line.free, self.unit):
@@ -642,7 +642,7 @@ class Bets:
                 self.cuts.append(([Fraction(sign * a, den) for a in sums[1:]], b))
 
     def _aim(self, x: list[float], K: list[int], N: list[int]) -> None:
-        """unit: payoffs of a shift by one standard deviation of the value."""
+        """unit: payoffs for a shift by one standard deviation of the value."""
         free, self.aimed = self.line.free, sum(K)
         p = [max(q, (K[f] + 0.5) / (4 * N[f] + 4)) for f, q in zip(free, self.line.chances(x))]
         information = self.line.information([N[f] / q for f, q in zip(free, p)])
@@ -684,13 +684,13 @@ class Bets:
 
 # ====================================================================== 4. value functions
 def shares(model: Model, method: str, delta: Fraction) -> list[Fraction]:
-    """What bets, joint likelihood and intervals may spend."""
+    """The shares of bets, joint likelihood and intervals."""
     joint = model.coordinates is not None or method == "graph"
     return [delta * Fraction(part, 10_000) for part in SHARES[method if joint and model.box else "anytime"]]
 
 
 class Region:
-    """What is known of u: intervals of expressions; where the likelihood is used also a ball, and cuts a·x ≤ b."""
+    """Constraints on u: intervals of expressions; with a likelihood also a ball, and cuts a·x ≤ b."""
 
     def __init__(
         self, model: Model, objective: Objective, data: Data, delta: Fraction, method: str, proof: dict[str, Any]
@@ -736,8 +736,8 @@ class Claim:
     """One side of the claim: U(s, y) = v + g·y for every state (and number of steps to go); g = 0 for plain numbers.
 
     Lower bounds are upper bounds of the negated problem: everything below is about U ≥ r + γ P U. At the truth, which
-    the region holds, U then bounds the value by induction over steps (horizon), by contraction (discount), or as
-    said in `plays_end`. States without a number claim nothing, and no play that counts may get there.
+    the region contains, U then bounds the value by induction over steps (horizon), by contraction (discount), or as
+    shown in `plays_end`. States without a number claim nothing, and no play that counts may get there.
     """
 
     def __init__(
@@ -774,7 +774,7 @@ class Claim:
         return v - root_up(sum(x * x for x in g))
 
     def bound(self) -> Fraction | None:
-        """The proved bound of the initial state's value; None: nothing is claimed."""
+        """The proved bound on the initial state's value; None if nothing is claimed."""
         last = len(self.U) - 1
         if self.U[last][self.model.initial] is None:
             return None
@@ -801,7 +801,7 @@ class Claim:
 
     # ------------------------------------------------------------------ U ≥ r + γ P U
     def inequalities(self, k: int, after: int, step: int) -> tuple[dict[int, bool], set[int]]:
-        """Check every state with k steps to go, for every u of the region; (rows that lose something, active states).
+        """Check every state with k steps to go, for every u of the region; return (spent rows, active states).
 
         Not active: decided states, states without a claim, probabilities bounded by 1, lower bounds ≤ 0 of values ≥ 0.
         """
@@ -888,11 +888,11 @@ class Claim:
 
         and the last term must not be negative in the limit.
         - Upper bounds where a play that never ends is worth what it collects: enough that U ≥ 0 everywhere.
-        - Lower bounds where such a play is worth infinity (U = −L): plays that do not end need no proof.
+        - Lower bounds where such a play is worth infinity (U = −L): infinite plays need no proof.
         - Otherwise plays must leave the active states almost surely. It is enough that in every active state each row
           (of a policy: one row that is played) is spent, i.e. its inequality is strict or it pays, or has a successor
           of positive probability that is not active or of smaller rank: rows that are not spent lead out with a
-          probability bounded from below, and rows are spent for ever with positive probability only where the rewards
+          probability bounded from below, and rows are spent forever with positive probability only where the rewards
           are infinite, and then L is below them; for upper bounds U ≥ 0 is used, and without it no row is spent.
         """
         model = self.model
@@ -904,10 +904,10 @@ class Claim:
             ends = [(counts and spent[row]) or self.leads_out(s, row, active) for row in played]
             name = model.name[played[ends.index(False)]] if False in ends else ""
             holds = all(ends) if self.policy is None else any(ends)
-            need(holds, f"{name}: plays may stay for ever, and the {self.side} bound fails")
+            need(holds, f"{name}: plays may stay forever, and the {self.side} bound fails")
 
     def is_harmless(self, active: set[int]) -> bool:
-        """Whether plays that never end need no further proof."""
+        """Whether infinite plays need no further proof."""
         return self.objective.must_reach != self.upper and (not self.upper or self.counts_spent(active))
 
     def counts_spent(self, active: set[int]) -> bool:
@@ -925,7 +925,7 @@ class Claim:
 
 # ====================================================================== the statement
 def check(proof: dict[str, Any]) -> dict[str, Any]:
-    """What the file proves; `Refused` names what fails."""
+    """What the file proves; raises `Refused` with the reason if something fails."""
     need(proof.get("format") == FORMAT, f"not a proof: format {proof.get('format')!r}")
     need("refused" not in proof, str(proof.get("refused")))
     model = Model(proof["model"])
@@ -939,7 +939,7 @@ def check(proof: dict[str, Any]) -> dict[str, Any]:
     regions = []
     for part in proof["regions"]:
         then = data if part["data"] is None else Data(model, part["data"])
-        need(then.is_start_of(data), "the data that a bound rests on are not where the data began")
+        need(then.is_start_of(data), "the data behind a bound are not the beginning of the data")
         regions.append(Region(model, objective, then, delta, method, part))
     found: dict[str, Any] = {"objective": objective, "data": data, "evaluated": given}
     for side, upper in (("lower", False), ("upper", True)):
@@ -955,12 +955,12 @@ def check(proof: dict[str, Any]) -> dict[str, Any]:
         if claimed is not None:
             holds = known is not None and (exact(claimed) >= known if upper else exact(claimed) <= known)
             proved = "nothing" if known is None else float(known)
-            need(holds, f"the {side} bound {claimed!r} is claimed, and {proved!r} is proved")
+            need(holds, f"the {side} bound {claimed!r} is claimed, but {proved!r} is proved")
     return found
 
 
 def sentence(proof: dict[str, Any], found: dict[str, Any]) -> str:
-    """What was proved, in words."""
+    """What was proved, as a sentence."""
     low, high = ("unknown" if found[side] is None else found[side] for side in ("lower", "upper"))
     if found["evaluated"]:
         text = f"the value of the policy lies in [{low}, {high}]"
@@ -968,7 +968,7 @@ def sentence(proof: dict[str, Any], found: dict[str, Any]) -> str:
         text = f"the policy achieves at least {low}; no policy achieves more than {high}"
     else:
         text = f"the policy costs at most {high}; no policy costs less than {low}"
-    graph = "" if proof["confidence"] != "graph" else " (of the model only its graph is trusted)"
+    graph = "" if proof["confidence"] != "graph" else " (only the model's graph is trusted)"
     return f"proved with probability ≥ 1 − {proof['delta']} over {found['data'].total:,} transitions: {text}{graph}"
 
 
@@ -980,7 +980,7 @@ def read(path: str) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> int:
-    """0: proved, 1: refused, 2: no file to read."""
+    """Return 0 if proved, 1 if refused, 2 if there is no file to read."""
     if len(arguments) != 1:
         print(__doc__)
         return 2

@@ -261,7 +261,7 @@ class Counts:
         return progress >= SPLIT_MARKS[len(begun)] if len(begun) < len(SPLIT_MARKS) else self.total >= LATER * begun[-1]
 
     def _bet_due(self, progress: float) -> tuple[bool, float]:
-        """Whether bets are told, and the share of the plan that they are sized for."""
+        """Whether to place new bets, and the share of the plan that they are sized for."""
         before = [mark for mark in self.marks if mark.progress > 0.0]
         if not before:
             due = progress >= next_share(self.pmdp, 0.0)
