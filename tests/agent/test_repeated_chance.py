@@ -57,7 +57,7 @@ def test_copies_with_one_seed():
 
 def test_an_environment_that_seeds_itself():
     for env, words in (
-        (SeedsItself(), "seeds its generator anew"),
+        (SeedsItself(), "reseeds its generator"),
         (OwnChance(3, in_reset=True), "reset() must not seed"),
     ):
         with pytest.warns(RepeatedChanceWarning, match="same chance"):
@@ -73,7 +73,7 @@ def test_it_stays_so_after_loading(tmp_path):
     agent = RPLAgent.load(tmp_path / "a.zip", CorridorEnv())
     with pytest.warns(RepeatedChanceWarning):
         agent.learn(budget=200)
-    assert_nothing_is_certified(agent, "seeds its generator anew")
+    assert_nothing_is_certified(agent, "reseeds its generator")
 
 
 @pytest.mark.filterwarnings("error")

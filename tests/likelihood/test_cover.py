@@ -95,7 +95,7 @@ def test_a_cover_that_ends_early_says_what_to_do(monkeypatch):
     level_set = windows.likelihood_set(counts, 0.05, parameter_chart(pmdp))
     fine = cover(level_set, np.eye(3))
     monkeypatch.setattr(cover_module, "MOST_BOXES", 40)
-    with pytest.warns(RPLWarning, match="no product of affine terms.*3 parameters.*Split such a step in two"):
+    with pytest.warns(RPLWarning, match="not a product of affine terms.*3 parameters.*Split such a step in two"):
         coarse = cover(level_set, np.eye(3))
     assert (coarse >= fine - 1e-12).all() and coarse[2] > fine[2]
 

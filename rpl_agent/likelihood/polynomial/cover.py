@@ -121,7 +121,7 @@ def _warn(chart: ParameterChart) -> bool:
     forms = chart.forms
     worst = str(forms.polynomial(int(np.diff(forms.indptr).argmax())))
     warnings.warn(
-        f"slow and wider than necessary:{worst if len(worst) <= 80 else worst[:79] + '…'}  is not a product of affine"
+        f"slow and wider than necessary: {worst if len(worst) <= 80 else worst[:79] + '…'} is not a product of affine "
         f"terms, so the likelihood in {chart.dimension} parameters is covered by boxes. Split such a step in two, "
         "one draw each, or give the parameters narrower bounds", RPLWarning, stacklevel=2,
     )  # fmt: skip
