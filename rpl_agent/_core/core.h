@@ -984,4 +984,41 @@ void raise_steps(const step_rules *rules, const bool *decided, const row_chances
                  double gamma, double sign, double rounding, const double *v, const double *g, double *slack, double *u,
                  double *scratch);
 
+/* ---------------------------------------------------------------------- cover.c: level sets that are not convex */
+
+/* The forms that were observed, as polynomials in d parameters, and what is known of the mixture of windows. Form i is the
+ * sum of coefficient[e] times monomial[e], entry_ptr[i] <= e < entry_ptr[i + 1]; a monomial m around another point is the sum
+ * of binomial[q] times the power rest[q] of that point times the power alpha[term[q]] of the step, pair_ptr[m] <= q <
+ * pair_ptr[m + 1]. */
+typedef struct likelihood_cover {
+    int64_t d;
+    int64_t n; /* forms */
+    int64_t windows;
+    int64_t monomials;
+    int64_t terms;
+    int64_t highest; /* exponent of a parameter */
+    int64_t rows;
+    double level; /* rounding included */
+    const int64_t *entry_ptr;
+    const int64_t *monomial;
+    const double *coefficient;
+    const int64_t *exponents; /* (monomials, d) */
+    const int64_t *pair_ptr;
+    const int64_t *term;
+    const double *binomial;
+    const int64_t *rest; /* (pairs, d) */
+    const int64_t *alpha; /* (terms, d) */
+    const double *counts; /* (windows, n) */
+    const double *offsets;
+    const double *A; /* (rows, d): A theta <= b is the domain */
+    const double *b;
+} likelihood_cover;
+
+/* Of boxes center +- half (count, d): whether they may meet the set; there (y - ball)'shape (y - ball) <= radius2 holds, inf
+ * says nothing, and reach (count, directions) bounds a.theta from above. Scratch: 3 d (highest + 1) + pairs + terms + windows
+ * + n (5 + d + t) + t + d + 2 d d, t = d (d + 1) / 2. */
+void cover_boxes(const likelihood_cover *set, int64_t count, const double *center, const double *half,
+                 int64_t directions, const double *a, bool *kept, double *ball, double *shape, double *radius2,
+                 double *reach, double *memory);
+
 #endif

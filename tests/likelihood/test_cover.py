@@ -11,6 +11,7 @@ from rpl_agent.likelihood.polynomial import cover as cover_module
 from rpl_agent.likelihood.polynomial.cover import around, cover
 from rpl_agent.likelihood.polynomial.parameters import parameter_blocks
 from rpl_agent.likelihood.region import likelihood_region
+from tests.reference import cover as reference
 
 SAME = "(p*q+(1-p)*(1-q))"
 #: rows of a coin each: the probability of heads
@@ -79,6 +80,25 @@ def test_no_parameter_of_the_set_is_left_out(name, trials):
         assert (np.einsum("ij,jk,ik->i", points - center, H, points - center) <= radius2).all()
     region = likelihood_region(pmdp, counts, 0.05)  # at less than 0.05: a larger set, cut with anytime intervals
     assert region.contains(theta[None]).all()
+
+
+@pytest.mark.parametrize("trials", [20, 100_000])
+@pytest.mark.parametrize("name", COINS)
+def test_boxes_are_those_of_the_slow_twin(name, trials):
+    pmdp, rng = coins(name), np.random.default_rng(trials)
+    counts = tossed(pmdp, rng.uniform(0.2, 0.8, pmdp.num_parameters), trials, seed=2)
+    level_set = windows.likelihood_set(counts, 0.05, parameter_chart(pmdp))
+    d, directions = pmdp.num_parameters, rng.normal(size=(5, pmdp.num_parameters))
+    center = np.vstack([rng.uniform(0.02, 0.98, (60, d)), level_set.center.z + 0.02 * rng.normal(size=(60, d))])
+    half = rng.choice([0.3, 0.05, 0.005], size=(120, 1)) * rng.uniform(0.5, 1.0, (120, d))
+    wanted = reference.kept(level_set, center, half)
+    found = cover_module._Cover(level_set, directions).kept(center, half)
+    assert np.array_equal(found.center, wanted.center) and 0 < len(wanted.center) < 120 + (trials == 20)
+    bowls = np.isfinite(wanted.radius2)
+    assert np.array_equal(np.isfinite(found.radius2), bowls)
+    for one, other in zip((found.shape, found.ball, found.radius2), (wanted.shape, wanted.ball, wanted.radius2)):
+        assert np.allclose(one[bowls], other[bowls], rtol=1e-6, atol=1e-9)
+    assert np.allclose(found.reach, wanted.support(directions), rtol=1e-6, atol=1e-9)
 
 
 def test_both_parts_of_a_set_are_kept():

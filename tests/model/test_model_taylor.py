@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from rpl_agent.model import Polynomial
-from rpl_agent.model.algebra.ranges import taylor_table, taylor_terms
+from rpl_agent.model.algebra.ranges import taylor_table
 from rpl_agent.model.expressions import ExpressionTable
+from tests.reference.cover import taylor_terms
 
 
 def random_table(rng: np.random.Generator, d: int, degree: int, count: int = 5) -> ExpressionTable:

@@ -23,6 +23,7 @@ CARDS = range(1, 11)
 ONE, NONE = Polynomial.constant(1), Polynomial({})
 
 
+@lru_cache
 def card(value: int) -> Polynomial:
     ten = Polynomial.parameter("ten")
     return ten if value == 10 else (1 - ten) / 9
@@ -57,7 +58,8 @@ def blackjack_model(natural: bool = False, sab: bool = False) -> tuple[Parametri
     def actions(state: Any) -> Mapping[str, Row]:
         if state == OVER:
             return {name: {OVER: ONE} for name in ACTIONS}
-        return {"stick": stick(*state), "hit": hit(*state)}
+        total, dealer, _, is_natural = state
+        return {"stick": stick(max(total, 16), dealer, is_natural), "hit": hit(*state)}  # the dealer has 17 or more
 
     def hit(total: int, dealer: int, ace: int, _: int) -> Row:
         row: Row = {}
@@ -67,7 +69,8 @@ def blackjack_model(natural: bool = False, sab: bool = False) -> tuple[Parametri
             row[successor] = row.get(successor, NONE) + card(value)
         return row
 
-    def stick(total: int, dealer: int, ace: int, is_natural: int) -> Row:
+    @lru_cache
+    def stick(total: int, dealer: int, is_natural: int) -> Row:
         row: Row = {}
         for score, chance in dealer_ends(*add(0, 0, dealer)).items():
             gain = 1.0 if total > score else 0.0 if total == score else -1.0

@@ -23,7 +23,6 @@ from math import gcd, lcm, log
 
 import numpy as np
 import scipy
-from numpy.polynomial.polynomial import polydiv
 
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.domain import Domain
@@ -184,9 +183,9 @@ class _Divisions:
 def _integers(terms: dict[tuple[int, ...], Fraction]) -> tuple[Integers, Fraction]:
     """(form, scale): the polynomial is scale · form, and the coefficients of the form have no common divisor."""
     multiple = lcm(*(c.denominator for c in terms.values()))
-    divisor = gcd(*(int(c * multiple) for c in terms.values())) or 1
-    scale = Fraction(divisor, multiple)
-    return {m: int(c / scale) for m, c in terms.items() if c}, scale
+    whole = {m: c.numerator * (multiple // c.denominator) for m, c in terms.items() if c}
+    divisor = gcd(*whole.values()) or 1
+    return {m: c // divisor for m, c in whole.items()}, Fraction(divisor, multiple)
 
 
 def _expression(table: ExpressionTable, f: int) -> dict[tuple[int, ...], Fraction]:
@@ -319,37 +318,58 @@ def _affine_divisors(form: Integers, middle: list[Fraction]) -> Iterator[Integer
 
 def _reciprocals(form: Integers, middle: list[Fraction], direction: list[int]) -> set[Fraction]:
     """−1/t for likely rational roots t of the polynomial on the line middle + t·direction, and 0."""
-    line = _line(form, np.array(middle, dtype=float), direction)
-    line = np.trim_zeros(np.where(np.abs(line) > 1e-14 * np.abs(line).max(), line, 0.0), "b")
-    roots = np.roots(line[::-1])
+    line = _line(form, middle, direction)
+    if not len(line):
+        return {Fraction(0)}
+    roots = np.roots((line[::-1] / max(map(abs, line))).astype(float))
     apart = np.abs(roots[:, None] - roots[None, :]) + np.diag(np.full(len(roots), np.inf))
     if apart.min(initial=np.inf) < CLOSE_ROOTS * np.abs(roots).max(initial=0.0):  # multiple roots are inaccurate
-        exact_line = _square_free(np.trim_zeros(_line(form, np.array(middle, dtype=object), direction), "b"))
-        roots = np.roots((exact_line[::-1] / max(map(abs, exact_line))).astype(float))
+        line = _square_free(line)
+        roots = np.roots((line[::-1] / max(map(abs, line))).astype(float))
     real = roots[np.abs(roots.imag) <= 1e-6 * (1.0 + np.abs(roots.real))].real.tolist()
     tries = {Fraction(root).limit_denominator(most) for root in real for most in DENOMINATORS}
     return {Fraction(0)} | {-1 / t for t in tries if t}
 
 
-def _line(form: Integers, middle: np.ndarray, direction: list[int]) -> np.ndarray:
-    """Coefficients of the polynomial on the line, the constant first, divided by the largest: floats or fractions."""
-    size, exact_type = Fraction(max(abs(c) for c in form.values())), middle.dtype
-    line = np.zeros(_degree(form) + 1, dtype=exact_type)
+def _line(form: Integers, middle: list[Fraction], direction: list[int]) -> np.ndarray:
+    """Integer coefficients of a multiple of the polynomial on the line middle + t·direction, the constant first."""
+    common, degree = lcm(*(m.denominator for m in middle)), _degree(form)
+    places = [
+        np.array([int(place * common), common][: 1 + step], dtype=object) for place, step in zip(middle, direction)
+    ]
+    line = np.zeros(degree + 1, dtype=object)
     for m, c in form.items():
-        term = np.array([c / size], dtype=exact_type)
-        for power, place, step in zip(m, middle, direction):
+        term = np.array([c * common ** (degree - sum(m))], dtype=object)
+        for place, power in zip(places, m):
             for _ in range(power):
-                term = np.convolve(term, np.array([place, step], dtype=exact_type)) if step else term * place
+                term = np.convolve(term, place)
         line[: len(term)] += term
-    return line
+    return _trimmed(line)
+
+
+def _trimmed(line: np.ndarray) -> np.ndarray:
+    """Without zeros at its end and a common divisor."""
+    line = np.trim_zeros(line, "b")
+    return line // gcd(*line) if len(line) else line
 
 
 def _square_free(line: np.ndarray) -> np.ndarray:
     """The polynomial in one variable divided by its common divisor with its derivative: the same roots, each once."""
-    common, other = line, np.array([k * c for k, c in enumerate(line)][1:], dtype=object)
-    while other.any():
-        common, other = other, polydiv(common, other)[1]
-    return polydiv(line, common)[0]
+    common, other = line, _trimmed((line * range(len(line)))[1:])
+    while len(other):
+        common, other = other, _divided(common, other)[1]
+    return _divided(line, common)[0]
+
+
+def _divided(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Quotient and remainder of integer polynomials in one variable, each without its content."""
+    quotient = np.zeros(len(left) - len(right) + 1, dtype=object)
+    for k in range(len(quotient) - 1, -1, -1):
+        top = left[k + len(right) - 1]
+        left, quotient = right[-1] * left, right[-1] * quotient
+        quotient[k] = top
+        left[k : k + len(right)] -= top * right
+    return _trimmed(quotient), _trimmed(left)
 
 
 # ---------------------------------------------------------------------- signs on the domain

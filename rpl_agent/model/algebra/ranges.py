@@ -228,7 +228,7 @@ class _Shifts(NamedTuple):
 
 def taylor_table(table: ExpressionTable, center: np.ndarray, reach: np.ndarray) -> TaylorTable:
     """All expressions around ``center`` (d,), for steps of at most ``reach`` (d,) in each parameter."""
-    shifts = cached_on(table, "taylor shifts", _shifts)
+    shifts = taylor_shifts(table)
     center, reach = np.asarray(center, dtype=float), np.asarray(reach, dtype=float)
     entries = shifts.binomial * _products(center, shifts.rest)
     size = (table.num_monomials, len(shifts.alpha))
@@ -266,13 +266,9 @@ def _products(theta: np.ndarray, exponents: np.ndarray) -> np.ndarray:
     return found
 
 
-def taylor_terms(table: ExpressionTable, chosen: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(exponents α (A, d), f_α (k, n, A)) of n chosen expressions around each of the centers (k, d), without bounds."""
-    shifts = cached_on(table, "taylor shifts", _shifts)
-    matrix = np.zeros((len(centers), table.num_monomials, len(shifts.alpha)))
-    powers = np.prod(centers[:, None, :] ** shifts.rest, axis=2)
-    matrix[:, shifts.monomial, shifts.term] = shifts.binomial * powers
-    return shifts.alpha, np.asarray(table.coefficients[chosen].todense()) @ matrix
+def taylor_shifts(table: ExpressionTable) -> _Shifts:
+    """What expressions around other points are made of, found once."""
+    return cached_on(table, "taylor shifts", _shifts)
 
 
 def _shifts(table: ExpressionTable) -> _Shifts:
