@@ -3,7 +3,7 @@
  * A polytope is *simple* if exactly n constraints are tight at every vertex. Then each vertex has n edges, one per
  * constraint that it may leave, and cutting by a new half-space touches only the vertices it removes: every edge from a
  * removed to a kept vertex yields one new vertex, and two new vertices are joined when they share all but one of their
- * constraints. Perturbing the right sides makes every polytope simple, so no degenerate case is left to treat. */
+ * constraints. Perturbing the right sides makes every polytope simple, so there are no degenerate cases. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -157,7 +157,7 @@ static int compare_rows(const void *first, const void *second)
     return (a->number > b->number) - (a->number < b->number);
 }
 
-/* One look at every row that is not ROW_REDUNDANT, over all vertices. worst (m) becomes the largest violation over its
+/* Check every row that is not ROW_REDUNDANT at all vertices. worst (m) becomes the largest violation over its
  * tolerance. A row that no vertex violates is ROW_REDUNDANT, one that is the most violated row of some vertex
  * ROW_CHOSEN; whether there is one of the latter. Scratch, one per vertex: its worst violation and the row of it. */
 static bool most_violated(const vertex_graph *graph, const new_rows *rows, double *best, int32_t *row_of, double *worst)
@@ -184,7 +184,7 @@ static bool most_violated(const vertex_graph *graph, const new_rows *rows, doubl
             continue;
         const double *row = rows->rows + i * n;
         double largest = -rows->loose[i];
-        for (int64_t j = 0; j < n; j++) /* rows beyond the box of all vertices, usually most, need no look at each */
+        for (int64_t j = 0; j < n; j++) /* rows beyond the box of all vertices, usually most, need no check at each */
             largest += row[j] * (row[j] > 0.0 ? high[j] : low[j]);
         if (largest <= 0.0) {
             rows->status[i] = ROW_REDUNDANT;

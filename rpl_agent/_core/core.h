@@ -16,19 +16,19 @@
 #define UNIT_ROUNDOFF 0x1p-53
 /* Added to rounding terms so that an underflowed product never yields an upper bound of 0. */
 #define FAINT 1e-291
-/* Sums of squares above this have lost nothing that counts to underflow; below it, scale the numbers first. */
+/* Sums of squares above this lose nothing significant to underflow; below it, scale the numbers first. */
 #define SAFE_SQUARES 1e-280
 
-/* ---------------------------------------------------------------------- rounding.c: a look at the compiler */
+/* ---------------------------------------------------------------------- rounding.c: checks of the compiler */
 
 /* fused[i] = a[i] b[i] - c[i], quotient[i] = a[i] / c[0], reordered = (b[0] + b[1] + ..., (a[0] + b[0]) - a[0]), each
- * operation rounded by itself and in this order: bounds rely on it, and tests/core/test_core_rounding.py looks. */
+ * operation rounded by itself and in this order: bounds rely on it, and tests/core/test_core_rounding.py checks it. */
 void rounded_once(int64_t count, const double *a, const double *b, const double *c, double *fused, double *quotient,
                   double *reordered);
 
 /* ---------------------------------------------------------------------- support.c: min c.x over a region */
 
-/* Of the coordinates of a polytope with a vertex graph: what a query needs fits on the stack. */
+/* Most coordinates of a polytope with a vertex graph, so that a query's scratch fits on the stack. */
 #define MAX_DIMENSION 16
 
 /* The vertex graph of {x : rows x <= rhs, lower <= x <= upper}, dimension n, m rows, see PolytopeData. Queries only
@@ -69,7 +69,7 @@ void support_polytope_many(const polytope *data, int64_t count, const double *di
 /* Puts the vertex with this basis (n) into an empty table; false if the basis is singular. */
 bool first_vertex(const polytope *data, const int32_t *basis);
 
-/* Walks to the optimum of every direction (count, n) and remembers the vertices and edges met on the way, until the
+/* Walks to the optimum of every direction (count, n) and stores the vertices and edges on the way, until the
  * table is full. One thread only. */
 void grow_table(const polytope *data, int64_t count, const double *directions);
 
@@ -82,7 +82,7 @@ void mccormick(int64_t count, int64_t n, const int64_t *products, const double *
 /* Tightens bounds of z in place by z_k = z_i z_j in interval arithmetic, products (count, 3) in `order` (count). */
 void propagate_products(int64_t count, const int64_t *products, const int64_t *order, double *lower, double *upper);
 
-/* ---------------------------------------------------------------------- rows.c: what nature may do in a row */
+/* ---------------------------------------------------------------------- rows.c: nature's choices in a row */
 
 /* Kinds of sets: a known MDP, bounds per expression, or a region: a polytope, an ellipsoid, the better of both per row,
  * or a region of parameters, in which expressions are not linear. */
@@ -92,11 +92,11 @@ void propagate_products(int64_t count, const int64_t *products, const int64_t *o
 #define ELLIPSOID 3
 #define BEST 4
 #define CURVED 5
-/* Coordinates of a CURVED set, at most. */
+/* Most coordinates of a CURVED set. */
 #define MAX_BENT 24
 /* Bounds of a whole row may miss a distribution by this much: rounding of data, never used to decide between sets. */
 #define FEASIBILITY_TOLERANCE 1e-9
-/* Masses up to this in a computed distribution are taken for rounding. */
+/* Masses up to this in a computed distribution count as rounding errors. */
 #define TRACE 1e-12
 
 /* Rows and their transitions, of a model or a part of one: row_ptr (count + 1), successor and expression (T). */
@@ -120,7 +120,7 @@ typedef struct bend {
     const double *rest;    /* (F) */
 } bend;
 
-/* What nature may do in every row; of a region (kinds above INTERVAL): expressions f = constant + weights x (F, n)
+/* Nature's choices in every row; for a region (kinds above INTERVAL): expressions f = constant + weights x (F, n)
  * of reduced coordinates x. */
 typedef struct row_set {
     int64_t kind;
@@ -137,7 +137,7 @@ typedef struct row_set {
     double radius;
     int64_t length;
     /* (length) where the last walk of row i ended, at i % length; -1: it starts where that of the row before it
-     * ended. Any vertex is right: this decides about speed and last digits only. */
+     * ended. Any vertex is valid: this affects only speed and last digits. */
     int32_t *memory OPTIONAL;
     const bend *bend OPTIONAL; /* of CURVED sets, which have a polytope, an ellipsoid or both */
 } row_set;
@@ -166,7 +166,7 @@ void row_bounds(int64_t first, int64_t last, const double *values, bool maximise
 void hull_strategies(const double *values, bool maximise, const row_arrays *model, const double *played,
                      const row_set *set, const scratch *space, double *totals, double *p);
 
-/* The same over a region: p holds the hull's distributions on entry; rows of which the region tells more are
+/* The same over a region: p has the hull's distributions on entry; rows where the region is tighter are
  * overwritten. */
 void region_strategies(const double *values, bool maximise, const row_arrays *model, const double *played,
                        const row_set *set, const scratch *space, const double *totals, double *p);
@@ -177,7 +177,7 @@ void region_strategies(const double *values, bool maximise, const row_arrays *mo
 #define MIN_AGENT -1
 #define FIXED_AGENT 0
 
-/* Who moves where, for what: states with rows state_ptr[s] to state_ptr[s + 1] - 1. */
+/* The players and their rewards: states with rows state_ptr[s] to state_ptr[s + 1] - 1. */
 typedef struct game {
     int64_t agent;        /* MAX_AGENT, MIN_AGENT, or FIXED_AGENT to play `weights` */
     bool maximise;        /* the direction of nature */
@@ -203,13 +203,13 @@ void backward(const game *play, int64_t count, const int64_t *order, double *low
 /* out (count) = bounds of reward + gamma * q, for row expectations q that may be infinite. */
 void row_totals(int64_t count, const double *q, const double *reward, double gamma, bool upward, double *out);
 
-/* out (count) = what the agent makes of the totals of its rows: rows state_ptr[i] to state_ptr[i + 1] - 1 belong to
+/* out (count) = the agent's value from the totals of its rows: rows state_ptr[i] to state_ptr[i + 1] - 1 belong to
  * state i. FIXED_AGENT draws them by weights, which sum to 1 in every state up to a relative error of (rows + 2) u
  * each. */
 void state_images(int64_t count, const double *totals, const int64_t *state_ptr, int64_t agent,
                   const double *weights OPTIONAL, bool upward, double *out);
 
-/* Numbers nearer to 0 than this are no bounds: products of such numbers are rounded by more than they are. */
+/* Numbers closer to 0 than this are not bounds: products of them are rounded by more than their size. */
 #define SMALLEST 1e-290
 
 /* out[k] (S) = bounds of T values[k] from one side for k < steps, of states that are not decided. The agent is free, draws
@@ -219,7 +219,7 @@ void horizon_images(const game *play, int64_t states, int64_t steps, bool upward
                     const scratch *space);
 
 /* values[k] (S) = bounds from one side with k <= steps steps to go, from values[0], which decided states keep. rules[k]
- * (S), if asked for: the best rows of a free agent with k + 1 steps to go. Otherwise as `horizon_images`. */
+ * (S), if requested: the best rows of a free agent with k + 1 steps to go. Otherwise as `horizon_images`. */
 void horizon_backward(const game *play, int64_t states, int64_t steps, bool upward, const bool *decided,
                       const int64_t *given OPTIONAL, int64_t stride, double *values, int64_t *rules OPTIONAL,
                       double *numbers, const scratch *space);
@@ -249,8 +249,8 @@ void chain_residual(int64_t n, const int32_t *indptr, const int32_t *indices, co
 int64_t relax_chain(int64_t n, const int32_t *indptr, const int32_t *indices, const double *data, const double *rhs,
                     double *x, int64_t sweeps, double tolerance);
 
-/* Makes p (T), nature's greedy answer to values, stand for an exact one. Rounding leaves traces on successors that
- * the row can do without: they are dropped. It also hides the speck that must leave a support whose upper bounds
+/* Makes p (T), nature's greedy response to values, represent an exact one. Rounding leaves traces on successors that
+ * the row does not need: they are dropped. It also hides the tiny mass that must leave a support whose upper bounds
  * miss 1 by less than an ulp: it is given to the next best successor. */
 void tidy(const row_arrays *model, const row_set *set, const double *values, bool maximise, double *p);
 
@@ -285,7 +285,7 @@ typedef struct graph {
     const int32_t *sources OPTIONAL; /* (T) */
 } graph;
 
-/* States to look at: a ring of `count` places, and marks of those that wait in it. */
+/* A queue of states: a ring buffer of `count` places, and marks of its members. */
 typedef struct queue {
     int64_t head;
     int64_t length;
@@ -293,8 +293,8 @@ typedef struct queue {
     bool *waiting;
 } queue;
 
-/* What nature may do, as the graph sees it. lo, hi (T): bounds of a nature that wants to hold the play; lo NULL: of
- * one that does not, and stays where hi leaves it no way out. Of a region also the set, which knows more than its hull,
+/* Nature's choices, as used by the graph. lo, hi (T): bounds of a nature that wants to hold the play; lo NULL: of
+ * one that does not, and stays only if hi leaves it no way out. For a region also the set, tighter than its hull,
  * with the expressions (T) of the graph's transitions. Scratch: outside (size), space. */
 typedef struct moves {
     const double *lo OPTIONAL;
@@ -316,8 +316,8 @@ void attainable(const row_arrays *model, const double *lower, const double *uppe
 void staying_rows(int64_t count, const int64_t *row_ptr, const bool *inside, const double *lo, const double *hi,
                   bool *out);
 
-/* Shrinks `inside` (size) to its largest subset in which the play can be held for ever. usable (R): 2, the row may be
- * used for holding; 1, it is played but never holds (it pays); 0, it is not played. ANY_ROW: one usable row per state
+/* Shrinks `inside` (size) to its largest subset in which the play can be held forever. usable (R): 2, the row may be
+ * used for holding; 1, it is played but cannot hold (it pays); 0, it is not played. ANY_ROW: one usable row per state
  * suffices; ALL_ROWS: every played row must stay. */
 void hold_set(const graph *g, const moves *of, const int8_t *usable, int64_t quantifier, bool *inside, queue *q);
 
@@ -473,7 +473,7 @@ typedef struct {
 #define COUNT_CHOICES 1
 #define COUNT_TRANSITIONS 2
 
-/* What was found. */
+/* The result of exploration so far. */
 typedef struct {
     const key_table *states;
     const key_table *combinations; /* of commands taken together: (action, commands, padded with -1) */
@@ -490,7 +490,7 @@ typedef struct {
     int64_t *branch;               /* which update of each command, mixed radix, last command fastest */
 } store;
 
-/* What threads write before it is numbered: for each of `chunks` threads at most this many states, choices,
+/* Output of threads before it is numbered: for each of `chunks` threads at most this many states, choices,
  * transitions. */
 typedef struct {
     int64_t chunks;
@@ -588,7 +588,7 @@ typedef struct {
     int64_t horizon;
 } worth;
 
-/* The lanes of a vector environment, each with a random state of its own: `rng` (count, 4). They are cut after
+/* The lanes of a vector environment, each with its own random state: `rng` (count, 4). They are cut after
  * max_steps, if that is positive. */
 typedef struct {
     int64_t count;
@@ -700,14 +700,14 @@ void minimize_interval_blocks(const interval_blocks *blocks, int64_t count, cons
 
 /* ---------------------------------------------------------------------- clipping.c: vertex graphs */
 
-/* What a half-space does to a polytope: it is redundant; it cuts; no vertex satisfies it; the table is too small;
- * rounding has spoilt the combinatorics. */
+/* Effect of a half-space on a polytope: it is redundant; it cuts; no vertex satisfies it; the table is too small;
+ * rounding spoils the combinatorics. */
 #define CLIP_UNCHANGED 0
 #define CLIP_CUT 1
 #define CLIP_EMPTY 2
 #define CLIP_FULL 3
 #define CLIP_INCONSISTENT 4
-/* What becomes of a row: never look at it again, later, next. */
+/* Status of a row: redundant, to be checked later, to be cut next. */
 #define ROW_REDUNDANT 0
 #define ROW_VIOLATED 1
 #define ROW_CHOSEN 2
@@ -898,7 +898,7 @@ double enclose(const observations *seen, const double *m, double room, double re
 /* ---------------------------------------------------------------------- residual.c: affine value functions */
 
 /* What is played in a state: its row of `rows` (S), or all of its rows by their weights (R), or, where both are NULL,
- * whichever the agent likes, so that every row is judged by itself. */
+ * any row of a free agent, so that every row is checked separately. */
 typedef struct choice {
     const int64_t *state_ptr;
     const int64_t *rows OPTIONAL;

@@ -1,4 +1,4 @@
-/* The evidence: which transition a record is, pooled counts of events, and intervals that hold at all times. */
+/* The evidence: the transition of a record, pooled counts of events, and intervals valid at all times. */
 #include <math.h>
 
 #include "core.h"

@@ -1,4 +1,4 @@
-/* The ellipsoid around a level set of the likelihood, its rounding paid for (the theorem: likelihood/level_set.py).
+/* The ellipsoid around a level set of the likelihood, rounding included (the theorem: likelihood/level_set.py).
  *
  * m is the centre of the expansion, e_f = f[x]/f[m] - 1, g(x) = g(m) + grad.(x-m) - sum K_f (ln(1+e_f) - e_f),
  * u = 2**-53, r the number of coordinates, n of expressions. */
@@ -6,7 +6,7 @@
 
 /* Bounds on expressions that move by less than this share do not move the ellipsoid. */
 #define SETTLED 1e-4
-/* Beyond these the data leave a direction unbounded, up to rounding: no ellipsoid. */
+/* Beyond these the data do not bound some direction, up to rounding: no ellipsoid. */
 #define MAX_CONDITION 1e10
 #define MAX_DEFECT 0.1
 
@@ -170,7 +170,7 @@ double enclose(const observations *seen, const double *m, double room, double re
     room += reach * first_order(seen, m, at, upper, gradient);
     for (int64_t round = 0; round < rounds; round++) {
         for (int64_t f = 0; f < n; f++) {
-            at.scale[f] = 0.0; /* no curvature is sound, and all that is known where rounding is as large as f[m] */
+            at.scale[f] = 0.0; /* zero curvature is sound, and the best known if rounding is as large as f[m] */
             if (at.doubt[f] < 0.25) {
                 double excess = upper[f] / (at.values[f] * (1.0 - at.doubt[f])) - 1.0;
                 at.scale[f] = seen->counts[f] * curvature(excess) * (1.0 - 2.0 * at.doubt[f]);

@@ -1,7 +1,7 @@
 /* Breadth-first exploration of a program whose guards and updates are bytecode.
  *
  * A round has two parts. Threads expand states, each a range of its own, into a slab of its own: they only read what was
- * known before the round. Then one thread goes through the slabs in the order of the states and numbers what is new. So
+ * known before the round. Then one thread goes through the slabs in the order of the states and numbers new items. So
  * numbers do not depend on how many threads there are, and a state that cannot be expanded leaves no trace. */
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * A *local model* has states 0..count-1 with rows and exits count..size-1 without. Graph questions see nature
  * through bounds per transition, lo and hi (T): it *can stay* in a set X at a row if lo is 0 outside X and the sum of
  * hi inside X is at least 1; both are decided exactly, which is right for intervals. For regions the bounds are the
- * hull, which may allow what no point of the region does; so where it lets nature stay the region is asked, too:
+ * hull, which may allow what no point of the region does; so if it lets nature stay the region is queried too:
  * nature cannot stay if the least mass outside X is proved to be positive. A nature that does not want to stay is
  * given by lo = NULL: it stays only where hi leaves it no way out. */
 #include <string.h>
@@ -109,7 +109,7 @@ static bool stays(int64_t a, int64_t b, const bool *inside, const int32_t *succe
         return only(a, b, inside, successor, of->hi);
     if (!hull_stays(a, b, inside, successor, of->lo, of->hi, &leaves))
         return false;
-    if (!of->set || !leaves || b - a <= 2) /* of two, f and 1 - f, the hull tells all */
+    if (!of->set || !leaves || b - a <= 2) /* for two, f and 1 - f, the hull is exact */
         return true;
     const interval_rows in = {successor, of->expression, of->set->lower, of->set->upper};
     const work memory = work_of(of->space, 0);
@@ -142,7 +142,7 @@ void predecessors(const graph *g, int64_t *first, int32_t *sources)
 static void enqueue_all(const graph *g, const bool *members, queue *q)
 {
     q->head = q->length = 0;
-    for (int64_t s = g->count - 1; s >= 0; s--) { /* models are mostly numbered along the play: look at its end first */
+    for (int64_t s = g->count - 1; s >= 0; s--) { /* models are mostly numbered along the play: start at its end */
         q->waiting[s] = members[s];
         if (members[s])
             q->states[q->length++] = s;
@@ -158,7 +158,7 @@ static int64_t pop(const graph *g, queue *q)
     return s;
 }
 
-/* The members that lead to s must be looked at again. */
+/* The members that lead to s must be checked again. */
 static void enqueue_sources(const graph *g, int64_t s, const bool *members, queue *q)
 {
     for (int64_t e = g->first[s]; e < g->first[s + 1]; e++) {
@@ -195,7 +195,7 @@ void hold_set(const graph *g, const moves *of, const int8_t *usable, int64_t qua
     }
 }
 
-/* A minimiser that wants its total finite: see `finite_set`. */
+/* A minimiser that keeps its total finite: see `finite_set`. */
 typedef struct growth {
     const moves *nature, *unwilling; /* the second does not want to stay */
     const bool *played, *pays;
@@ -203,7 +203,7 @@ typedef struct growth {
     bool nature_helps, must_reach;
 } growth;
 
-/* Whether a state stays in X and comes nearer to Y or, where that suffices, loops in Z (which holds Y) unpaid. */
+/* Whether a state stays in X and gets closer to Y or, if that suffices, loops in Z (which contains Y) unpaid. */
 static bool keeps_finite(const graph *g, int64_t s, const growth *of, const bool *X, const bool *Y, const bool *Z,
                          const bool *elsewhere)
 {

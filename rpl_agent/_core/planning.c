@@ -31,7 +31,7 @@ void postorder(int64_t states, const int64_t *state_ptr, const int64_t *row_ptr,
     }
 }
 
-/* Whether nature's friend prefers the value a to b. */
+/* Whether an optimistic nature prefers the value a to b. */
 static bool better(double a, double b, bool maximise)
 {
     return maximise ? a > b : a < b;

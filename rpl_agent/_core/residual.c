@@ -1,4 +1,4 @@
-/* Residuals of affine value functions: by how much a row can miss its Bellman inequality on the unit ball or cube.
+/* Residuals of affine value functions: by how much a row can violate its Bellman inequality on the unit ball or cube.
  *
  * U(s, y) = u(s) + g(s).y     the affine function; u, g of the state itself, next_u, next_g of its successors
  * p + beta.y                  the probability of a transition, up to an error per expression (coupled/frame.py)
@@ -94,7 +94,7 @@ INLINE double pair_curve(const int64_t r, int64_t t, const row_chances *chances,
         dd += d * d;
         b_sizes += fabs(b[j]);
         d_sizes += fabs(d);
-        rest += fabs(b[j] + c[j]); /* as good as 0: probabilities sum to 1 */
+        rest += fabs(b[j] + c[j]); /* practically 0: probabilities sum to 1 */
         turn += fabs(other[j] - g[j]);
     }
     double lengths = length(bb, b_sizes) * length(dd, d_sizes);

@@ -5,7 +5,7 @@
 
 #include "rows.h"
 
-/* Rows up to this length are sorted by counting how many come before each: no branch hangs on the values. */
+/* Rows up to this length are sorted by counting how many come before each: no branch depends on the values. */
 #define RANK_LIMIT 8
 /* Rows up to this length are sorted by insertion. */
 #define INSERTION_LIMIT 48
@@ -564,7 +564,7 @@ void region_strategies(const double *values, bool maximise, const row_arrays *mo
     int64_t last = 0;
     for (int64_t row = 0; row < model->count; row++) {
         int64_t a = model->row_ptr[row], b = model->row_ptr[row + 1];
-        if (b - a < 3 || played[row] == 0.0 || !(totals[row] < INFINITY)) /* of two, f and 1 - f, the hull tells all */
+        if (b - a < 3 || played[row] == 0.0 || !(totals[row] < INFINITY)) /* for two, f and 1 - f, the hull is exact */
             continue;
         double *direction = memory.direction, *point = memory.other;
         double offset = direction_of(a, b, values, sign, &in, set, direction);

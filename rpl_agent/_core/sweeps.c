@@ -1,4 +1,4 @@
-/* Bellman sweeps in three levels: states (the agent), rows (rewards), and what nature may do in a row (`row_bound`).
+/* Bellman sweeps in three levels: states (the agent), rows (rewards), and nature's choices in a row (`row_bound`).
  *
  * The backward pass over acyclic parts finds both bounds at once. Lower and upper values differ by rounding only.
  * Intervals: nature's distribution is found once per row, for the side on which it must be optimal (the outward
@@ -32,7 +32,7 @@ typedef struct mixture {
 } mixture;
 
 #define NO_MIXTURE {0.0, 0.0, INFINITY, -INFINITY, 0}
-/* How often the rounding of a mean is added to it: what a sweep says, a look with another order of sums must confirm. */
+/* How often the rounding of a mean is added to it: a check with another order of sums must confirm a sweep. */
 #define SWEPT 3.0
 #define LOOKED_AT 1.0
 
@@ -57,7 +57,7 @@ INLINE double mean_of(const mixture *mix, double side, double times)
     double mean = mix->base + mix->total;
     mean += side * times * UNIT_ROUNDOFF
             * ((2.0 * mix->drawn + 8.0) * (mix->most - mix->least) + 2.0 * fabs(mean) + FAINT);
-    if (side > 0.0) /* what is not a number says nothing */
+    if (side > 0.0) /* NaN is no bound */
         return mean < mix->most ? mean : mix->most;
     return mean > mix->least ? mean : mix->least;
 }
@@ -193,7 +193,7 @@ static double far_side(int64_t a, int64_t b, const double *low, const double *hi
     return top < INFINITY ? far : INFINITY;
 }
 
-/* Both bounds of a row that needs a look from each side, the outward one first. */
+/* Both bounds of a row that needs a query for each side, the outward one first. */
 INLINE bracket in_turn(int kind, int64_t a, int64_t b, const double *low, const double *high, bool maximise,
                        const interval_rows *in, const row_set *set, const work *memory, int64_t *vertex)
 {
@@ -313,7 +313,7 @@ INLINE double row_total(double q, double reward, double gamma, bool upward)
         return upward ? INFINITY : -INFINITY;
     if (!(fabs(q) < INFINITY))
         return q;
-    double total = paid(q, reward, gamma, upward ? 1.0 : -1.0); /* to the last bit what a sweep says */
+    double total = paid(q, reward, gamma, upward ? 1.0 : -1.0); /* bit for bit the result of a sweep */
     return fabs(total) < INFINITY ? total : rounded(reward + gamma * q, 9.0 * UNIT_ROUNDOFF * DBL_MAX, upward);
 }
 
@@ -323,7 +323,7 @@ void row_totals(int64_t count, const double *q, const double *reward, double gam
         out[i] = row_total(q[i], reward[i], gamma, upward);
 }
 
-/* What the agent makes of the totals a..b of its rows. */
+/* The agent's value from the totals a..b of its rows. */
 INLINE double state_image(int64_t a, int64_t b, const double *totals, int64_t agent, const double *weights, bool upward)
 {
     double best = totals[a];
@@ -346,7 +346,7 @@ void state_images(int64_t count, const double *totals, const int64_t *state_ptr,
 
 /* ---------------------------------------------------------------------- finite horizons */
 
-/* Whether a row may lead to a value of -inf, a bound that says nothing: then its own says nothing. */
+/* Whether a row may lead to a value of -inf, a trivial bound: then its own is trivial. */
 static bool meets_nothing(const interval_rows *in, int64_t a, int64_t b, const double *values)
 {
     for (int64_t t = a; t < b; t++)
@@ -454,7 +454,7 @@ void horizon_backward(const game *play, int64_t states, int64_t steps, bool upwa
         double *image = values + states;
         step(&all, k, values, image, rules ? rules + k * states : NULL, &memory);
         for (int64_t s = 0; s < states; s++) {
-            if (image[s] != image[s]) /* differences beyond the largest float: a bound that says nothing */
+            if (image[s] != image[s]) /* differences beyond the largest float: a trivial bound */
                 image[s] = upward ? INFINITY : -INFINITY;
             if (!decided[s] && image[s] != 0.0 && fabs(image[s]) < SMALLEST && (image[s] > 0.0 || upward))
                 image[s] = upward ? SMALLEST : 0.0;
