@@ -306,7 +306,7 @@ def _hull_chart(vertices: np.ndarray, table: ExpressionTable, start: np.ndarray 
     return ParameterChart(A, b - 1e-9 * (1.0 + np.abs(b)), start, constant=table.constant, weights=weights)
 
 
-#: Weight of the barrier: as strong as one pseudo-observation per domain row.
+#: Weight of the barrier: equivalent to one pseudo-observation per row of the domain.
 BARRIER = 1.0
 MAX_STEPS = 100
 #: Newton stops when the predicted decrease (nats) is below this, far less than what moves a region.
