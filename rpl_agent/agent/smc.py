@@ -24,6 +24,7 @@ from rpl_agent.agent.evaluation import contradiction_of, play
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.sampling.experience import SampledBatch
 from rpl_agent.agent.schedule import Doubling
+from rpl_agent.agent.session import require
 from rpl_agent.agent.world.observations import is_vector
 from rpl_agent.agent.world.plays import longest_play, model_rewards, settled, value_range
 from rpl_agent.certificate import Certificate
@@ -241,10 +242,9 @@ def check(env: Any, config: Config, epsilon: float, *, budget: int, seed: int = 
     if isinstance(callback, PolicyPaths) and callback.is_due:
         steps, episodes = callback.play(agent, env, budget - agent.num_timesteps)
         left = budget - agent.num_timesteps - steps
-        if left > 0 and callback.on_certificate(agent.certify()):
+        if left > 0 and callback.on_certificate(require(agent.certificate)):
             agent.learn(env, left, unit="steps", stop_when_gap=epsilon, callback=callback)
-    certificate = agent.certificate
-    assert certificate is not None
+    certificate = require(agent.certificate)
     found: Bounds | str = reason
     played = None
     if isinstance(callback, ChainPaths):
