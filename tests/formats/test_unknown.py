@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -186,8 +187,9 @@ def test_smc_of_a_model_without_chance_says_so(tmp_path, capsys):
 
 def test_long_denominators_of_hidden_rows_are_forgotten():
     """Their common multiple had more digits than Python prints, so that the model had no hash."""
-    primes = [n for n in range(2, 11_000) if all(n % k for k in range(2, int(n**0.5) + 1))]
-    rows = {f"a{n}": {"left": Fraction(1, n), "right": 1 - Fraction(1, n)} for n in primes}
+    denominators = [10**12 + 2 * k + 1 for k in range(450)]
+    assert math.lcm(*denominators) > 10**4300
+    rows = {f"a{n}": {"left": Fraction(1, n), "right": 1 - Fraction(1, n)} for n in denominators}
     known = build("start", lambda s: rows if s == "start" else {"stay": {s: 1}}, domain={})
     found = hide_parameters(known)
     assert found.pmdp.table.denominators[0] == 1
