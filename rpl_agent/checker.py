@@ -10,11 +10,11 @@ It reads a model M with unknown parameters θ, counted data, a policy π and a c
 or names the first inequality that fails. It does not search: all values, centres and ranks are in the file, and
 how they were found does not matter.
 
-Trusted: this file; that `model`, `objective`, `delta`, `confidence` (the method, chosen before any data),
-`reward_error` and `data` in the proof are the reader's; and the reader's assumptions: the data come from M[u] with one
-u in the domain, at which every expression is a probability; given state and action the successor is drawn
-independently of everything before; marks were taken when their data arrived, with their weight and the completed
-share of the plan. Nothing is assumed about which actions were chosen, or when sampling stopped.
+Trusted: this file; that `model` (with the `start` of estimates), `objective`, `delta`, `confidence` (the method, chosen
+before any data), `reward_error` and `data`, also those of earlier times in `regions`, are the reader's; and the
+reader's assumptions: the data come from M[u] with one u in the domain, at which every expression is a probability;
+given state and action the successor is drawn independently of everything before; marks were taken when their data
+arrived, with their weight and the completed share of the plan. Actions and stopping may depend on the past.
 
 Floats in the file are exact dyadic numbers. Irrational numbers (logarithms, roots) are enclosed.
 The proof is in five steps: model and objective (1), intervals of expressions (2), the likelihood (3), value functions
@@ -202,10 +202,12 @@ class Model:
         self._check_rows()
 
     def _check_rows(self) -> None:
-        """Check that every row sums to 1 identically: M[v] is a decision process wherever its expressions are ≥ 0."""
+        """Check that every row sums to 1 for all θ and all coordinates x: each is a decision process where f ≥ 0."""
         for row, moves in enumerate(self.moves):
             total = combined([(Fraction(1), self.table[f]) for _, f in moves])
-            need(total == {(): 1}, f"the probabilities of {self.name[row]} do not sum to 1")
+            terms = [self.coordinates.terms[f][1:] for _, f in moves] if self.coordinates else []
+            cancel = not any(map(sum, zip(*terms)))  # also where the coordinates depend on each other
+            need(total == {(): 1} and cancel, f"the probabilities of {self.name[row]} do not sum to 1")
 
     def range_over_box(self, f: int) -> tuple[int, int]:
         """An expression over the parameters' bounds, term by term, in units of 2^-BITS."""
@@ -704,10 +706,8 @@ class Region:
             return
         if line is None or not joint:
             raise Refused("the joint likelihood is part of the proof, and not of its model and method")
-        likelihood, any_bet = (
-            Likelihood(line, data, joint, part["window"]),
-            any(isinstance(k, int) for k in part["cuts"]),
-        )
+        likelihood = Likelihood(line, data, joint, part["window"])
+        any_bet = any(isinstance(k, int) for k in part["cuts"])
         need(bets > 0 or not any_bet, "bets are part of the proof, and not of its method")
         bet_cuts = Bets(model, objective, line, data, bets).cuts if any_bet else []
         self.cuts = [bet_cuts[name] if isinstance(name, int) else likelihood.cut(name) for name in part["cuts"]]

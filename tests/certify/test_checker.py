@@ -404,3 +404,18 @@ def test_the_number_on_the_certificate_is_what_is_proved(tmp_path):
     assert stated_more.lower <= float(found["lower proved"]) or any("refuses" in text for text in problems)
     path.unlink()
     assert with_proof(verdict, stated, pmdp, counts, path).problems == ["the proof c.proof.json is missing"]
+
+
+def test_rows_sum_to_one_in_coordinates_that_depend_on_each_other():
+    """Two coordinates that are both p: p and 1 − p sum to 1, x₁ and 1 − x₂ do not, and estimates are made of x."""
+    rows = {"s": {"a": {"t": "p", "s": "1 - p"}}, "t": {"a": {"t": 1}}}
+    pmdp = build("s", rows.__getitem__, domain=["p"], labels={"t": lambda s: s == "t"})
+    content = model_content(pmdp, Objective.reach("t"), False)
+    checker.Model(content)
+    forms = content["coordinates"]
+    first, second = (k for k, terms in enumerate(forms["terms"]) if terms[1])
+    forms["x"], forms["start"] = 2 * forms["x"], [0.9, 0.1]
+    forms["terms"] = [[c, w, 0] if k == first else [c, 0, w] for k, (c, w) in enumerate(forms["terms"])]
+    assert second != first
+    with pytest.raises(checker.Refused, match="do not sum to 1"):
+        checker.Model(content)
