@@ -221,8 +221,8 @@ void horizon_images(const game *play, int64_t states, int64_t steps, bool upward
 /* values[k] (S) = bounds from one side with k <= steps steps to go, from values[0], which decided states keep. rules[k]
  * (S), if requested: the best rows of a free agent with k + 1 steps to go. Otherwise as `horizon_images`. */
 void horizon_backward(const game *play, int64_t states, int64_t steps, bool upward, const bool *decided,
-                      const int64_t *given OPTIONAL, int64_t stride, double *values, int64_t *rules OPTIONAL,
-                      double *numbers, const scratch *space);
+                      const int64_t *given OPTIONAL, int64_t stride, double *values, const double *other OPTIONAL,
+                      int64_t *rules OPTIONAL, double *numbers, const scratch *space);
 
 /* ---------------------------------------------------------------------- chain.c: both players fixed */
 

@@ -445,19 +445,22 @@ void horizon_images(const game *play, int64_t states, int64_t steps, bool upward
 }
 
 void horizon_backward(const game *play, int64_t states, int64_t steps, bool upward, const bool *decided,
-                      const int64_t *given, int64_t stride, double *values, int64_t *rules, double *numbers,
-                      const scratch *space)
+                      const int64_t *given, int64_t stride, double *values, const double *other, int64_t *rules,
+                      double *numbers, const scratch *space)
 {
     const work memory = work_of(space, 0);
     const steps_of all = {play, states, upward, decided, given, stride, numbers, numbers + play->rows->count};
     for (int64_t k = 0; k < steps; k++, values += states) {
         double *image = values + states;
+        const double *limit = other ? other + (k + 1) * states : NULL;
         step(&all, k, values, image, rules ? rules + k * states : NULL, &memory);
         for (int64_t s = 0; s < states; s++) {
             if (image[s] != image[s]) /* differences beyond the largest float: a trivial bound */
                 image[s] = upward ? INFINITY : -INFINITY;
             if (!decided[s] && image[s] != 0.0 && fabs(image[s]) < SMALLEST && (image[s] > 0.0 || upward))
                 image[s] = upward ? SMALLEST : 0.0;
+            if (limit)
+                image[s] = upward ? larger(image[s], limit[s]) : smaller(image[s], limit[s]);
         }
     }
 }

@@ -29,13 +29,14 @@ from rpl_agent.solver.solution import Solution, finish
 
 def solve_horizon(problem: Problem, precision: float, began: float) -> Solution:
     """Bounds with k = 0..H steps to go; the policy has one decision rule per step."""
-    (lower, by_lower), (upper, by_upper) = (horizon_side(problem, upward) for upward in (False, True))
+    lower, by_lower = horizon_side(problem, False)
+    upper, by_upper = horizon_side(problem, True, lower)
     # Rounding is part of the bounds: among rows that differ by rounding only, take the one whose bound is reported.
     policy = problem.policy or (by_lower if problem.objective.sense is Sense.MAX else by_upper)
     return finish(problem, lower, upper, policy, len(lower) - 1, precision, began, None)
 
 
-def horizon_side(problem: Problem, upward: bool) -> tuple[np.ndarray, Policy]:
+def horizon_side(problem: Problem, upward: bool, other: np.ndarray | None = None) -> tuple[np.ndarray, Policy]:
     """Bounds (H + 1, S) from one side by steps to go, and the policy: the given one, or the best by these bounds."""
     values, pmdp, given = from_the_end(problem), problem.pmdp, problem.policy
     rules = np.empty((max(steps := len(values) - 1, 1), pmdp.num_states), dtype=np.int64)
@@ -45,7 +46,7 @@ def horizon_side(problem: Problem, upward: bool) -> tuple[np.ndarray, Policy]:
     else:
         core.horizon_backward(
             problem.game, pmdp.num_states, steps, upward, problem.task.decided, *step_rows(given, steps), values,
-            rules if given is None else None, *step_scratch(problem),
+            other, rules if given is None else None, *step_scratch(problem),
         )  # fmt: skip
     return values, given or Policy.deterministic(rules[::-1].copy())
 
