@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import pytest
 
+from tests.reference import polynomials
 from tests.reference.fuzz import round_of
 from tests.reference.oracle import Question, best_values
 
@@ -108,3 +109,9 @@ def test_the_check_rounds_as_the_sweeps_do(seed):
 def test_a_row_that_is_not_a_number_supports_nothing(seed):
     """A row's query overflowed near the largest float, and the check let the agent choose another row."""
     assert round_of(seed).failures == []
+
+
+@pytest.mark.parametrize("seed", [7_200_945, 7_203_139])
+def test_the_two_sides_of_a_horizon_do_not_cross(seed):
+    """Two looks at a curved row may differ by more than rounding: a lower bound was above the upper one."""
+    assert polynomials.round_of(seed).failures == []
