@@ -53,10 +53,9 @@ def horizon_side(problem: Problem, upward: bool, other: np.ndarray | None = None
 
 def from_the_end(problem: Problem) -> np.ndarray:
     """(H + 1, S) whose first row is the value with no steps to go."""
-    assert (horizon := problem.objective.horizon) is not None
-    values = np.empty((horizon + 1, problem.pmdp.num_states))
-    values[0] = problem.boundary()
-    return values
+    horizon = problem.objective.horizon
+    assert horizon is not None
+    return np.tile(problem.boundary(), (horizon + 1, 1))
 
 
 def _by_expectations(problem: Problem, upward: bool, values: np.ndarray, rules: np.ndarray) -> None:

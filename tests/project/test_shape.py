@@ -47,7 +47,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/proof": 655,
     "rpl_agent/regions": 2_089,
     "rpl_agent/relaxations": 1_154,
-    "rpl_agent/solver": 2_708,
+    "rpl_agent/solver": 2_707,
 }
 #: Files a folder may have, and folders that have more, with how many.
 FILES = 12
@@ -181,7 +181,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 40_361
+    assert sum(LINES_OF_PACKAGE.values()) <= 40_360
 
 
 def test_folders_are_not_crowded():
