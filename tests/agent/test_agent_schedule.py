@@ -66,7 +66,7 @@ def test_own_schedules_need_to_be_given_again():
             return Limits(episodes=(progress.updates + 1) ** 2)
 
     assert isinstance(Squares(), Schedule)
-    with pytest.raises(ModelError, match=r"own schedule \(Squares\): pass schedule"):
+    with pytest.raises(ModelError, match=r"custom schedule \(Squares\): pass schedule"):
         schedule_from_dict(schedule_to_dict(Squares()))
     for bad in ({"kind": "no"}, {"kind": "every-n", "m": 3}):
         with pytest.raises(ModelError):

@@ -127,5 +127,5 @@ def test_a_broken_solution_claims_nothing(broken):
 def test_bounds_that_cross_never_leave_even_without_the_check(broken, monkeypatch):
     monkeypatch.setattr(MODULE, "_proved", lambda solution, upward: solution)
     model = eight_parameters()
-    with pytest.raises(ModelError, match="defect"):
+    with pytest.raises(ModelError, match="contradict each other: this is a bug"):
         certify(model, expected_counts(model), COST, Config("anytime", "tied"))

@@ -103,7 +103,7 @@ def test_parameters_of_a_drn_file_have_ranges_and_bad_ones_are_named(tmp_path):
                             .replace("1 - p", "1-2*p")))  # fmt: skip
     assert half.pmdp.domain.contains(np.array([0.5, 0.5])) and not half.pmdp.domain.contains(np.array([0.6, 0.5]))
     for old, new, words in [
-        ("1 : p\n", "1 : r\n", "coins.drn:15: r contains r: no parameter"),
+        ("1 : p\n", "1 : r\n", "coins.drn:15: r contains r, not a parameter"),
         ("1 : p\n", "1 : p/q\n", "coins.drn:15: .*divi"),
         ("1 : p\n", "1 : p*p\n", "row-sum|sum to"),
         ("$0 : (-1)", "$0 = (-1)", "coins.drn:7: cannot read"),

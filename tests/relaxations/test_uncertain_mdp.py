@@ -147,7 +147,7 @@ def test_bad_requests_about_drn_files_end_in_one_line(tmp_path, capsys, monkeypa
         ("@type: MDP", "@type: CTMC", "m.drn:2: models of type CTMC"), ("\t\t7 :", "\t\t99 :", "no state 99"),
         ("state 3", "state 4", "state 4 where state 3"), ("[0.5, 0.7]", "[nan, 0.7]", "finite"),
         ("[0.5, 0.7]", "[0.7, 0.5]", "not an interval"), ("action walk", "axion walk", "cannot read"),
-        ("double-interval", "complex", "not read"),
+        ("double-interval", "complex", "complex are not supported"),
     ],
 )  # fmt: skip
 def test_damaged_files_are_named_by_line(tmp_path, old, new, words):
