@@ -114,6 +114,21 @@ def test_resume_goes_on_to_a_new_total(run, tmp_path):
         assert [point.step for point in events.Scalars(tag)] == [size * k for k in range(1, 7)]
 
 
+def test_runs_continued_in_the_same_second_keep_their_events(tmp_path, monkeypatch):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    from rpl_agent.agent.output.events import TensorBoardWriter
+
+    for clock, step in ((2e9, 100), (2e9, 200), (2e9 - 3600, 300)):  # the clock may also be set back
+        monkeypatch.setattr("rpl_agent.agent.output.events.time.time", lambda clock=clock: clock)
+        TensorBoardWriter(tmp_path, resume_at=step - 100).write({"guarantee/gap": 1.0, "samples/steps": step}, step)
+    assert [point.step for point in EventAccumulator(str(tmp_path)).Reload().Scalars("guarantee/gap")] == [
+        100,
+        200,
+        300,
+    ]
+
+
 def test_resumed_logs_hide_what_came_after_the_checkpoint(run, tmp_path):
     from rpl_agent.agent.output.logger import CSVWriter
 

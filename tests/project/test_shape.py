@@ -34,7 +34,7 @@ LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_868,
     "rpl_agent": 1_676,
     "rpl_agent/_core": 296,
-    "rpl_agent/agent": 7_074,
+    "rpl_agent/agent": 7_070,
     "rpl_agent/baselines": 1_091,
     "rpl_agent/cli": 1_674,
     "rpl_agent/coupled": 1_969,
@@ -181,7 +181,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 40_360
+    assert sum(LINES_OF_PACKAGE.values()) <= 40_356
 
 
 def test_folders_are_not_crowded():

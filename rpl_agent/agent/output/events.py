@@ -19,14 +19,8 @@ from typing import Any
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.plugins.custom_scalar import layout_pb2 as layout
 from tensorboard.plugins.custom_scalar import metadata as custom_scalar
-from tensorboard.plugins.custom_scalar.layout_pb2 import (
-    Category,
-    Chart,
-    Layout,
-    MarginChartContent,
-    MultilineChartContent,
-)
 from tensorboard.plugins.hparams import api_pb2
 from tensorboard.plugins.hparams import metadata as hparams
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo
@@ -52,7 +46,10 @@ class EventFile:
     """
 
     def __init__(self, folder: Path, purge_step: int | None = None):
-        self._path = folder / f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}"
+        # the board reads files by name: one made in the same second, or under a clock set back, must still come last
+        earlier = (path.name.split(".")[3] for path in folder.glob("events.out.tfevents.*"))
+        second = max([int(time.time()), *(1 + int(text) for text in earlier if text.isdecimal())])
+        self._path = folder / f"events.out.tfevents.{second:010d}.{socket.gethostname()}.{os.getpid()}"
         self._size = 0  # bytes of complete records
         self._purge_step = purge_step
 
@@ -175,18 +172,17 @@ def _hparams(tag: str, **content: Any) -> Any:
 
 
 def _margin(value: str, lower: str, upper: str) -> dict[str, Any]:
-    return {"margin": MarginChartContent(series=[MarginChartContent.Series(value=value, lower=lower, upper=upper)])}
+    band = layout.MarginChartContent.Series(value=value, lower=lower, upper=upper)
+    return {"margin": layout.MarginChartContent(series=[band])}
 
 
 def _lines(*tags: str) -> dict[str, Any]:
-    return {"multiline": MultilineChartContent(tag=tags)}
+    return {"multiline": layout.MultilineChartContent(tag=tags)}
 
 
 def _layout(with_optimum: bool) -> Any:
     """The charts for the CUSTOM SCALARS tab."""
-    groups = charts(with_optimum).items()
-    found = Layout(
-        category=[Category(title=g, chart=[Chart(title=n, **c) for n, c in part.items()]) for g, part in groups]
-    )
+    groups = {g: [layout.Chart(title=n, **c) for n, c in part.items()] for g, part in charts(with_optimum).items()}
+    found = layout.Layout(category=[layout.Category(title=g, chart=part) for g, part in groups.items()])
     tensor, kind = make_tensor_proto(found.SerializeToString()), custom_scalar.create_summary_metadata()
     return Summary(value=[Summary.Value(tag=custom_scalar.CONFIG_SUMMARY_TAG, tensor=tensor, metadata=kind)])
