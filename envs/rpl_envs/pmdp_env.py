@@ -78,7 +78,7 @@ class PMDPEnv(PublicKnowledge, gym.Env[Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self._state, _ = self._world.pass_silent(self.pmdp.initial_state, self.np_random)
-        self._over = bool(self._world.terminal[self._state])
+        self._over = False
         self._trail = [self._state]
         return self._observe()
 
@@ -90,13 +90,16 @@ class PMDPEnv(PublicKnowledge, gym.Env[Any, Any]):
         row = pmdp.find_row(self._state, int(action))
         if row < 0:
             raise here.disabled(self._state, int(action))
-        low, high = pmdp.row_ptr[row], pmdp.row_ptr[row + 1]
-        t = low + int(np.searchsorted(here._cumulative[low:high], self.np_random.random(), side="right"))
-        self._state, extra = here.pass_silent(int(pmdp.successor[t]), self.np_random)
+        paid = 0.0
+        if not here.terminal[self._state]:  # else the start is an end: the first step stays there
+            low, high = pmdp.row_ptr[row], pmdp.row_ptr[row + 1]
+            t = low + int(np.searchsorted(here._cumulative[low:high], self.np_random.random(), side="right"))
+            self._state, paid = here.pass_silent(int(pmdp.successor[t]), self.np_random)
+            paid += float(here.reward[row])
+            if self.render_mode is not None:  # an episode may be long: keep its way only where it is drawn
+                self._trail.append(self._state)
         self._over = bool(here.terminal[self._state])
-        if self.render_mode is not None:  # an episode may be long: keep its way only where it is drawn
-            self._trail.append(self._state)
-        reward = float(here.reward[row] + extra + here.arrival[self._state])
+        reward = paid + float(here.arrival[self._state])
         observation, info = self._observe()
         return observation, reward, self._over, False, info
 

@@ -96,7 +96,7 @@ int64_t run_episodes(const world *w, const double *policy, int64_t max_steps, in
             steps += !w->silent[s];
             s = w->successor[t];
         }
-        if (w->stop[s] && steps > 0) {
+        if (w->stop[s]) {
             total += w->arrival[s];
             if (!asked->gain && steps <= asked->horizon)
                 value += weight * w->arrival[s];
@@ -179,9 +179,13 @@ static void step_part(void *context, int64_t begin, int64_t end)
             continue;
         }
         double paid = 0.0;
-        int64_t s = pass_silent(w, w->successor[draw_transition(w, r, next_double(rng))], rng, &paid);
+        int64_t s = l->state[i];
+        if (!w->stop[s]) { /* else the start is an end: the first step stays there */
+            s = pass_silent(w, w->successor[draw_transition(w, r, next_double(rng))], rng, &paid);
+            paid += w->reward[r];
+        }
         l->steps[i]++;
-        step->rewards[i] = w->reward[r] + paid + w->arrival[s];
+        step->rewards[i] = paid + w->arrival[s];
         step->terminations[i] = w->stop[s];
         step->truncations[i] = l->max_steps > 0 && l->steps[i] >= l->max_steps;
         l->over[i] = step->terminations[i] || step->truncations[i];

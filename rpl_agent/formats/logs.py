@@ -125,9 +125,7 @@ class _Chain:
         self._pmdp, self._last, self._episode = pmdp, _UNKNOWN, None
         self._is_start = np.zeros(pmdp.num_states, dtype=bool)
         self._is_start[pmdp.initial_state] = True
-        if pmdp.has_random_start:
-            row = int(pmdp.state_ptr[pmdp.initial_state])
-            self._is_start[pmdp.successor[pmdp.row_ptr[row] : pmdp.row_ptr[row + 1]]] = True
+        self._is_start[pmdp.first_states] = True
 
     def follow(self, block: LogRows, states: np.ndarray, found: np.ndarray, reasons: dict[int, str]) -> np.ndarray:
         """(n,) bool, rows that begin an episode; rows that do not follow get a reason."""

@@ -242,6 +242,13 @@ class ParametricMDP:
         """Whether the initial state is a silent one whose only row draws the first visible state."""
         return bool(self.is_silent[self.initial_state])
 
+    @property
+    def first_states(self) -> np.ndarray:
+        """(n,) the visible states in which plays may begin."""
+        row = self.state_ptr[self.initial_state]
+        drawn = self.successor[self.row_ptr[row] : self.row_ptr[row + 1]]
+        return drawn if self.has_random_start else np.array([self.initial_state])
+
     @cached_property
     def has_payments(self) -> bool:
         """Whether silent states pay rewards r(s, a, s') on the way to all successors (see builder.py)."""

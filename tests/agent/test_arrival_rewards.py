@@ -8,9 +8,10 @@ from itertools import product
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.error import ResetNeeded
 
 import rpl_envs
-from rpl_agent import Objective, RPLAgent, Sense, build
+from rpl_agent import Objective, RPLAgent, Sense, build, check_model
 from rpl_agent.agent.evaluation import exact_value, monte_carlo, optimal_value
 from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatch
 from rpl_agent.agent.sampling.stream import open_source
@@ -20,6 +21,9 @@ from rpl_agent.evidence.counts import Counts
 from rpl_agent.model import Policy, paying
 from rpl_agent.pipeline import Config, certify
 from rpl_agent.verify import verify
+from rpl_envs.benchmark import Benchmark
+from rpl_envs.rendering.scene import StateRenderer
+from rpl_envs.vector_env import PMDPVectorEnv
 
 P = Fraction(3, 8)
 
@@ -177,6 +181,50 @@ def test_a_play_may_begin_at_the_target():
     agent = RPLAgent(env, seed=0).learn(budget=20)
     found = agent.evaluate(env, 400, seed=1)
     assert found.lower <= 0.75 <= found.upper and found.contradiction is None
+
+
+@pytest.mark.parametrize("goal_stays", [True, False])
+@pytest.mark.parametrize("kind", ["compiled", "stepped", "NextStep", "SameStep", "Disabled"])
+def test_a_play_that_begins_at_its_end_is_one_of_no_step(kind, goal_stays):
+    """Half of the plays: compiled, stepped and in lanes. Their rate of p is that of the others."""
+    rows = {"away": {"goal": "p", "lost": "1-p"}, "goal": {"goal": 1} if goal_stays else {"away": "p", "lost": "1-p"}}
+    pmdp = build(
+        {"goal": "1/2", "away": "1/2"}, lambda s: {"go": rows.get(s, {s: 1})}, domain=["p"],
+        labels={"goal": lambda s: s == "goal"},
+    )  # fmt: skip
+    objective, episodes = Objective.reach("goal"), 400
+    env = rpl_envs.make_own(pmdp, objective, [0.25], max_episode_steps=9)
+    if kind not in ("compiled", "stepped"):
+        source = Benchmark(pmdp, objective, (0.25,), 9, StateRenderer())
+        env = PMDPVectorEnv(3, source, autoreset_mode=kind)
+    world, done, experience = attach(env, compiled=kind == "compiled"), SampledBatch(), Experience(pmdp)
+    source = open_source(world, experience, np.random.default_rng(1), 5)
+    source.collect(Request(Policy.uniform(pmdp), Limits(), episodes, episodes), done)
+    returns, lengths, values = (np.array(column) for column in (done.returns, done.lengths, done.values))
+    assert set(lengths.tolist()) == {0, 1} and (values[lengths == 0] == 1).all() and (returns == values).all()
+    assert abs((lengths == 0).mean() - 0.5) < 0.1 and abs(values[lengths == 1].mean() - 0.25) < 0.1
+    away = experience.rows[pmdp.row_state == pmdp.state_index("away")]
+    assert away.sum() == done.steps == lengths.sum()
+
+
+def test_stepping_an_environment_that_begins_at_its_end():
+    """The first step stays there, pays the arrival and ends: Stable-Baselines3 and a loop of one's own need no more."""
+    pmdp = build(
+        {"goal": "1/2", "away": "1/2"}, lambda s: {"go": {"goal": "p", "lost": "1-p"} if s == "away" else {s: 1}},
+        domain=["p"], labels={"goal": lambda s: s == "goal"},
+    )  # fmt: skip
+    env = rpl_envs.make_own(pmdp, Objective.reach("goal"), [0.25], max_episode_steps=9)
+    returns = []
+    for seed in range(400):
+        start, _ = env.reset(seed=seed)
+        after, reward, terminated, truncated, _ = env.step(0)
+        assert terminated and not truncated
+        assert start == pmdp.state_index("away") or (after == start and reward == 1.0)
+        returns.append(reward)
+        with pytest.raises(ResetNeeded):
+            env.step(0)
+    assert abs(np.mean(returns) - 0.625) < 0.1
+    assert check_model(env, episodes=50).problems == []
 
 
 # ---------------------------------------------------------------------- Gymnasium's table of FrozenLake

@@ -18,7 +18,7 @@ import numpy as np
 from rpl_agent.agent.sampling.experience import Experience
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.world.observations import StateReader
-from rpl_agent.agent.world.plays import gains, settled
+from rpl_agent.agent.world.plays import gains, over_at_once, settled
 from rpl_agent.errors import DataError, RPLWarning
 from rpl_agent.model import Objective, Policy, Sense
 
@@ -44,9 +44,10 @@ class StepChecker:
         self.reader = reader
         self.paid = None if paid is None else list(zip(*paid.tolist()))  # plain numbers: looked up in every step
         self.task = objective.resolve(self.pmdp)
+        self.over_at_once = over_at_once(self.pmdp, self.task)
         self.horizon = objective.horizon
         self._gain = None if self.task.depends_on_parameters else gains(self.pmdp, self.task)
-        self._sign = 1.0 if objective.sense is Sense.MAX else -1.0
+        self.sign = 1.0 if objective.sense is Sense.MAX else -1.0
         self._discount = objective.discount
         # of `ParametricMDP.solver_step`, read in every step
         self._solver_steps = self.pmdp.solver_step(0), self.pmdp.solver_steps_per_step
@@ -108,14 +109,14 @@ class StepChecker:
         self, state: int, row: int, observation: Any, reward: Any, terminated: bool, where: Where,
         step: int = 0, info: Any = None,
     ) -> tuple[int, int]:  # fmt: skip
-        """(successor, transition) of an observed step, number ``step`` (from 0) of its episode.
+        """(successor, transition) of an observed step, number ``step`` (from 0) of its episode; -1 after its end.
 
         A step that the model cannot make is an error that names it. An environment may end where the horizon does.
         """
-        action = int(self.pmdp.action[row])
-        successor = self._read(
-            lambda: self.reader.next(state, action, observation, reward, terminated, info), observation, where
-        )
+        seen = state, int(self.pmdp.action[row]), observation, reward, terminated, info
+        successor = self._read(lambda: self.reader.next(*seen), observation, where)
+        if not step and self.over_at_once[state]:
+            return successor, -1
         t = self._transition(row, successor, reward, where)
         at_horizon = self.horizon is not None and step + 1 >= self.horizon
         if terminated and not at_horizon and not self.ends(successor):
@@ -225,7 +226,7 @@ class StepChecker:
         """
         if self.horizon is not None and step >= self.horizon:
             return 0.0
-        earned = self._sign * reward if self._gain is None else float(self._gain[t])
+        earned = self.sign * reward if self._gain is None else float(self._gain[t])
         return earned * self._discount**step
 
     def count(self, row: int, t: int, limits: Limits) -> bool:

@@ -95,8 +95,9 @@ class EnvSource:
         try:
             while done.episodes < min(request.pause, request.episodes_left) and done.steps < request.steps_left:
                 ended = done.episodes
-                self._start(request, request.episodes_left - done.episodes, seen)
-                self._step(request, done, seen)
+                self._start(request, done, seen)
+                if done.episodes == ended:  # else some were over at once, and may need a reset before the next step
+                    self._step(request, done, seen)
                 if request.interrupted():
                     deadline = deadline or time.monotonic() + GRACE_SECONDS
                     done.interrupted = done.episodes > ended or time.monotonic() >= deadline
@@ -110,7 +111,7 @@ class EnvSource:
                 self._checker.experience.add_steps(seen)
 
     # ------------------------------------------------------------------ beginning episodes
-    def _start(self, request: Request, episodes_left: int, seen: list[int]) -> None:
+    def _start(self, request: Request, done: SampledBatch, seen: list[int]) -> None:
         """Reset where necessary, and start episodes while the budget has room."""
         waiting = (Phase.OVER, Phase.OUTSIDE)
         if not self._begun or all(lane.phase in waiting for lane in self._lanes):
@@ -119,17 +120,20 @@ class EnvSource:
         elif over := [i for i, lane in enumerate(self._lanes) if lane.phase is Phase.OVER]:
             self._records = False  # such a reset cannot be replayed
             self._reset({"options": {"reset_mask": np.isin(np.arange(len(self._lanes)), over)}}, over)
-        room = episodes_left - sum(lane.phase is Phase.ACTIVE for lane in self._lanes)
+        room = request.episodes_left - done.episodes - sum(lane.phase is Phase.ACTIVE for lane in self._lanes)
         checker = self._checker
         for i, lane in enumerate(self._lanes):
             if lane.phase is Phase.FRESH and room > 0:
                 room -= 1
-                lane.phase, lane.length, lane.total, lane.value = Phase.ACTIVE, 0, 0.0, 0.0
+                lane.phase, lane.total, lane.value = Phase.ACTIVE, 0.0, 0.0
                 if lane.drawn is not None:  # the draw of a random start is the episode's first transition
                     lane.value = checker.gain(lane.drawn, 0, 0.0)
                     seen.append(lane.drawn)
                     checker.experience.watch.add(lane.drawn, i, True, lane.draws)
                     checker.count(checker.pmdp.transition_row[lane.drawn], lane.drawn, request.limits)
+                if checker.over_at_once[lane.state]:
+                    done.end(checker.sign * lane.value, 0, lane.value, False)
+                    lane.phase = Phase.OVER if self._mode == "DISABLED" else Phase.OUTSIDE
 
     def _reset(self, keywords: dict[str, Any], lanes: Any) -> None:
         self._resets += 1
@@ -149,7 +153,7 @@ class EnvSource:
         where = lambda: f"{self._place(i)}reset"  # noqa: E731
         info = self._info if self._single else None
         lane.state, lane.drawn = self._checker.begin(self._part(observations, i), where, info)
-        lane.phase = Phase.FRESH
+        lane.phase, lane.length = Phase.FRESH, 0
         lane.draws += lane.drawn is not None
 
     # ------------------------------------------------------------------ steps
@@ -188,18 +192,10 @@ class EnvSource:
     ) -> None:  # fmt: skip
         """Process one transition of a lane; it counts if it belongs to one of our episodes."""
         checker, lane, (terminated, truncated) = self._checker, self._lanes[i], ends
-        lane.state, t = checker.follow(
-            lane.state,
-            row,
-            observation,
-            reward,
-            terminated,
-            self._wheres[i],
-            lane.length,
-            self._info if self._single else None,
-        )
-        lane.draws += 1
-        if lane.phase is not Phase.ACTIVE or done.steps >= request.steps_left:
+        info, where = self._info if self._single else None, self._wheres[i]
+        lane.state, t = checker.follow(lane.state, row, observation, reward, terminated, where, lane.length, info)
+        lane.draws += t >= 0
+        if t < 0 or lane.phase is not Phase.ACTIVE or done.steps >= request.steps_left:
             lane.phase = Phase.OUTSIDE
             return
         seen.append(t)

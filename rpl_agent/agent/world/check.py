@@ -20,7 +20,7 @@ import numpy as np
 
 from rpl_agent.agent.world.attach import Attachment, attach
 from rpl_agent.agent.world.observations import is_vector, name_of, time_limit
-from rpl_agent.agent.world.plays import settled
+from rpl_agent.agent.world.plays import over_at_once, settled
 from rpl_agent.errors import ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.likelihood.estimate import point_estimate
@@ -60,6 +60,7 @@ class _Seen:
 
     def __init__(self, world: Attachment):
         self.world, self.pmdp = world, world.pmdp
+        self.over_at_once = over_at_once(world.pmdp, world.objective.resolve(world.pmdp))
         self.starts: Counter[int] = Counter()
         self.ways: dict[int, Counter[tuple[int, float]]] = defaultdict(Counter)  # row -> (successor, reward) -> times
         self.ended: Counter[int] = Counter()  # states in which the environment terminated
@@ -81,11 +82,10 @@ class _Seen:
         env, reader, pmdp = self.world.env, self.world.reader, self.pmdp
         observation, info = env.reset(seed=seed)
         state = self.read(observation, lambda: reader.first(observation, info))
-        if state is not None:
-            self.starts[state] += 1
-        for _ in range(LONGEST):
-            if state is None:
-                return
+        if state is None:
+            return
+        self.starts[state] += 1
+        for _ in range(0 if self.over_at_once[state] else LONGEST):
             row = int(rng.integers(pmdp.state_ptr[state], pmdp.state_ptr[state + 1]))
             action, before = int(pmdp.action[row]), state
             observation, reward, over, cut, info = env.step(int(self.world.actions[action]))
@@ -198,16 +198,11 @@ def _transition(seen: _Seen, row: int, after: int, reward: float, times: int) ->
 
 def _starts(seen: _Seen) -> list[str]:
     pmdp = seen.pmdp
-    if pmdp.has_random_start:
-        row = int(pmdp.state_ptr[pmdp.initial_state])
-        known = set(pmdp.visible_successor[pmdp.row_ptr[row] : pmdp.row_ptr[row + 1]].tolist())
-    else:
-        known = {pmdp.initial_state}
     return [
         f"{times} episodes start in {pmdp.state_name(state)}, but the model does not: name all starts, "
         "build({state: probability, …}, …)"
         for state, times in seen.starts.items()
-        if state not in known
+        if state not in pmdp.first_states
     ]
 
 

@@ -11,6 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from rpl_agent.model import Kind, Objective, ParametricMDP, Sense, Task, gather, reached
+from rpl_agent.model.building.validation import reachable
+from rpl_agent.model.simulate import absorbing_states
 
 #: Transitions to examine before assuming that a limit cuts plays; a spurious note is harmless.
 MOST_WORK = 20_000_000
@@ -64,6 +66,13 @@ def settled(pmdp: ParametricMDP, task: Task) -> np.ndarray:
     return ~reached(pmdp.successor, source, np.flatnonzero(useful), pmdp.num_states)
 
 
+def over_at_once(pmdp: ParametricMDP, task: Task) -> np.ndarray:
+    """(S,) bool, states in which a play with a random start may begin and is over before its first step."""
+    if not pmdp.has_random_start:
+        return np.zeros(pmdp.num_states, dtype=bool)
+    return task.decided | (absorbing_states(pmdp) & settled(pmdp, task))
+
+
 def longest_episode(pmdp: ParametricMDP, task: Task, horizon: int | None) -> int:
     """Steps after which we end an episode of an environment that has no time limit.
 
@@ -71,9 +80,7 @@ def longest_episode(pmdp: ParametricMDP, task: Task, horizon: int | None) -> int
     """
     if horizon is not None:
         return horizon
-    source = pmdp.row_state[pmdp.transition_row]
-    seen = reached(source, pmdp.visible_successor, np.array([pmdp.initial_state]), pmdp.num_states)
-    return LONGEST if (task.decided | settled(pmdp, task))[seen].any() else LONGEST_ENDLESS
+    return LONGEST if (task.decided | settled(pmdp, task))[reachable(pmdp)].any() else LONGEST_ENDLESS
 
 
 def longest_play(pmdp: ParametricMDP, task: Task, most: int) -> int | None:
@@ -82,11 +89,9 @@ def longest_play(pmdp: ParametricMDP, task: Task, most: int) -> int | None:
     None if some play lasts more than ``most`` steps (a play with more steps than states contains a cycle).
     """
     first = pmdp.row_ptr[pmdp.state_ptr]
-    rests = np.ones(pmdp.num_states, dtype=bool)  # states that no action leaves
-    source = pmdp.row_state[pmdp.transition_row]
-    rests[source[pmdp.visible_successor != source]] = False
-    rests[source[pmdp.on_transitions(task.reward) != 0.0]] = False
-    over = task.decided | rests
+    over = absorbing_states(pmdp)
+    over[pmdp.row_state[pmdp.transition_row[pmdp.on_transitions(task.reward) != 0.0]]] = False
+    over |= task.decided
     here = np.array([pmdp.initial_state])
     work, start = 0, int(pmdp.has_random_start)
     for step in range(most + start + 1):
@@ -127,25 +132,19 @@ def value_range(pmdp: ParametricMDP, objective: Objective, limit: int | None) ->
     rounds = min(pmdp.num_states, MOST_WORK // len(pmdp.successor)) + 1 if steps is None else steps
     if rounds * len(pmdp.successor) > MOST_WORK and steps is not None:  # at most the best step again and again
         return steps * min(float(earned[0].min()), 0.0), steps * max(float(earned[1].max()), 0.0)
-    start = np.array([pmdp.initial_state])
-    if pmdp.has_random_start:
-        start = pmdp.visible_successor[
-            pmdp.row_ptr[pmdp.state_ptr[start[0]]] : pmdp.row_ptr[pmdp.state_ptr[start[0] + 1]]
-        ]
     ends = []
     for one, best in zip(earned, (np.minimum, np.maximum)):
         worth = np.zeros(pmdp.num_states)
         for _ in range(rounds):
             after = best(best.reduceat(one + objective.discount * worth[pmdp.visible_successor], first), 0.0)
             after[decided] = 0.0
-            settled_now = np.array_equal(after, worth)
-            worth = after
-            if settled_now:
+            if np.array_equal(after, worth):
                 break
+            worth = after
         else:
             if steps is None:
                 worth[:] = np.inf if best is np.maximum else -np.inf
-        ends.append(float(best.reduce(worth[start])))
+        ends.append(float(best.reduce(worth[pmdp.first_states])))
     slack = 1e-12 * max(map(abs, ends), default=0.0)
     return ends[0] - slack, ends[1] + slack
 
