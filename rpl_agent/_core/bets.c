@@ -52,12 +52,12 @@ static double largest(const double *x, int64_t n)
     return found;
 }
 
-void value_sweeps(const point_model *m, int64_t most, double settled, double *v, double *g, double *sum, int64_t *rows,
+void value_sweeps(const point_model *m, int64_t most, double share, double *v, double *g, double *sum, int64_t *rows,
                   double *change)
 {
     for (int64_t k = 0; k < most; k++) {
         value_sweep(m, v, g, v, g, sum, rows, change);
-        if (change[0] <= settled * largest(v, m->num_states) && change[1] <= settled * largest(g, m->num_states * m->d))
+        if (change[0] <= share * largest(v, m->num_states) && change[1] <= share * largest(g, m->num_states * m->d))
             return;
     }
 }

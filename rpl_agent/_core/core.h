@@ -423,8 +423,8 @@ typedef struct point_model {
 void value_sweep(const point_model *m, const double *v, const double *g, double *v_out, double *g_out, double *sum,
                  int64_t *rows, double *change);
 
-/* Sweeps in place until nothing changes by more than a share `settled` of the largest number, at most `most`. */
-void value_sweeps(const point_model *m, int64_t most, double settled, double *v, double *g, double *sum, int64_t *rows,
+/* Sweeps in place until nothing changes by more than `share` of the largest number, at most `most`. */
+void value_sweeps(const point_model *m, int64_t most, double share, double *v, double *g, double *sum, int64_t *rows,
                   double *change);
 
 /* ---------------------------------------------------------------------- explore.c: states of a program */

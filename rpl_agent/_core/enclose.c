@@ -5,7 +5,7 @@
 #include "likelihood.h"
 
 /* Bounds on expressions that move by less than this share do not move the ellipsoid. */
-#define SETTLED 1e-4
+#define MIN_CHANGE 1e-4
 /* Beyond these the data do not bound some direction, up to rounding: no ellipsoid. */
 #define MAX_CONDITION 1e10
 #define MAX_DEFECT 0.1
@@ -188,7 +188,7 @@ double enclose(const observations *seen, const double *m, double room, double re
         if (!(radius < INFINITY))
             return -1.0;
         radius2 = radius * radius;
-        if (tighten(seen, at, center, factor, radius * enlarged, upper) < SETTLED)
+        if (tighten(seen, at, center, factor, radius * enlarged, upper) < MIN_CHANGE)
             break;
     }
     return radius2 * (1.0 + 1e-12);

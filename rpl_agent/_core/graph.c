@@ -197,7 +197,7 @@ void hold_set(const graph *g, const moves *of, const int8_t *usable, int64_t qua
 
 /* A minimiser that keeps its total finite: see `finite_set`. */
 typedef struct growth {
-    const moves *nature, *unwilling; /* the second does not want to stay */
+    const moves *nature, *leaving; /* the second does not want to stay */
     const bool *played, *pays;
     int64_t quantifier;
     bool nature_helps, must_reach;
@@ -221,7 +221,7 @@ static bool keeps_finite(const graph *g, int64_t s, const growth *of, const bool
             hits = !stays(a, b, elsewhere, g->successor, of->nature);
         }
         if (!of->must_reach && !of->pays[row])
-            loops = stays(a, b, Z, g->successor, of->nature_helps ? of->nature : of->unwilling);
+            loops = stays(a, b, Z, g->successor, of->nature_helps ? of->nature : of->leaving);
         if (of->quantifier == DRAWN_ROW) { /* a policy that draws rows: all safe; one hits, or all are quiet */
             good = good && safe;
             progress = progress || hits;
@@ -277,9 +277,9 @@ void finite_set(const graph *g, const moves *nature, const bool *played, const b
                 bool nature_helps, bool must_reach, const bool *goal, bool *X, int8_t *usable,
                 bool *sets, queue *q)
 {
-    moves unwilling = *nature;
-    unwilling.lo = NULL;
-    const growth of = {nature, &unwilling, played, pays, quantifier, nature_helps, must_reach};
+    moves leaving = *nature;
+    leaving.lo = NULL;
+    const growth of = {nature, &leaving, played, pays, quantifier, nature_helps, must_reach};
     const int64_t size = g->size;
     bool *Y = sets, *Z = sets + size, *open = sets + 2 * size, *elsewhere = sets + 3 * size;
     for (int64_t row = 0; row < g->state_ptr[g->count]; row++)
@@ -293,7 +293,7 @@ void finite_set(const graph *g, const moves *nature, const bool *played, const b
         if (same)
             return;
         /* states that cannot stay in X go at once, not layer by layer */
-        hold_set(g, nature_helps ? nature : &unwilling, usable, quantifier == ANY_ROW ? ANY_ROW : ALL_ROWS, X, q);
+        hold_set(g, nature_helps ? nature : &leaving, usable, quantifier == ANY_ROW ? ANY_ROW : ALL_ROWS, X, q);
     }
 }
 

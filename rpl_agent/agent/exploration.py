@@ -36,7 +36,7 @@ from rpl_agent.solver.problem import Problem
 from rpl_agent.solver.solve import horizon_side
 
 #: Sweeps stop when no value changes by more than this fraction of the largest, or after this many sweeps.
-SETTLED = 1e-4
+SWEEP_TOLERANCE = 1e-4
 MAX_SWEEPS = 100
 #: Precision of the solver, where it is called.
 PRECISION = 1e-3
@@ -95,8 +95,8 @@ def explore(relaxation: Relaxation, objective: Objective, previous: Exploration 
         return Exploration(policy, values)
     if relaxation.compiled() is not None:
         cyclic = any(len(part) for _, part in problem.structure.rounds)
-        settles = problem.must_reach or problem.discounted
-        if not cyclic or (settles and previous is not None):
+        converges = problem.must_reach or problem.discounted
+        if not cyclic or (converges and previous is not None):
             return _sweep(problem, previous)
     solution = solve(relaxation, objective, Nature.COOPERATIVE, precision=PRECISION * _scale(previous))
     side = solution.upper_values if objective.sense is Sense.MAX else solution.lower_values
@@ -121,7 +121,7 @@ def _sweep(problem: Problem, previous: Exploration | None) -> Exploration:
             assert previous is not None
             values[cyclic] = previous.values[cyclic]
             for _ in range(MAX_SWEEPS):
-                if bellman_sweep(cyclic) <= SETTLED * max(_largest(values[cyclic]), 1e-12):
+                if bellman_sweep(cyclic) <= SWEEP_TOLERANCE * max(_largest(values[cyclic]), 1e-12):
                     break
     return Exploration(Policy.deterministic(rows), values)
 

@@ -34,7 +34,7 @@ from rpl_agent.solver import solve_at
 #: Episodes of the first block, and how fast blocks grow.
 FIRST, GROWTH = 4, 1.25
 #: Beyond this many episodes the plan is kept: it has converged.
-SETTLED = 200_000
+PLAN_KEPT = 200_000
 #: Steps for which a play is followed if nothing cuts it.
 FOLLOWED = 10_000
 #: Marks are taken between slices of the data: at blocks, and at this many shares of the plan.
@@ -200,7 +200,7 @@ class _Imagined:
             end = max(FIRST, int(done * GROWTH))
             if self.sampler.policy is not None:
                 end, visits = MOST, self._followed(self.sampler.policy)
-            elif done >= SETTLED:  # a run samples a mixture along the way, and so do later blocks
+            elif done >= PLAN_KEPT:  # a run samples a mixture along the way, and so do later blocks
                 recent = [v for v, e in zip(self._visits, self._ends) if e > done / 2]
                 end, visits = MOST, np.mean(recent, axis=0)
             else:

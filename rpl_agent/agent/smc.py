@@ -26,7 +26,7 @@ from rpl_agent.agent.sampling.experience import SampledBatch
 from rpl_agent.agent.schedule import Doubling
 from rpl_agent.agent.session import require
 from rpl_agent.agent.world.observations import is_vector
-from rpl_agent.agent.world.plays import longest_play, model_rewards, settled, value_range
+from rpl_agent.agent.world.plays import finished, longest_play, model_rewards, value_range
 from rpl_agent.certificate import Certificate
 from rpl_agent.evidence.ledger import POLICY_SHARE, split_paths
 from rpl_agent.likelihood.bets.mean import mean_interval
@@ -115,7 +115,7 @@ class PathWorth:
         if self._objective.must_reach:
             source = pmdp.row_state[pmdp.transition_row]
             seen = reached(source, pmdp.successor, np.array([pmdp.initial_state]), pmdp.num_states)
-            missed = (settled(pmdp, task) & ~task.target)[seen].any()
+            missed = (finished(pmdp, task) & ~task.target)[seen].any()
             if missed or longest_play(pmdp, task, pmdp.num_states) is None:
                 return "a path may miss the target, which is worth infinity"
         return "the question is decided in the initial state" if task.decided[pmdp.initial_state] else ""

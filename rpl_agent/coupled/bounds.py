@@ -36,7 +36,7 @@ MOST_LEFT = 0.9
 #: added to that, relative to the values: more than the rounding error of one step
 ROUNDING = 1e-14
 #: an excess below this share of the first one is left to the factor
-SETTLED = 1e-6
+NEGLIGIBLE = 1e-6
 #: a slack above this multiple of the values is useless
 MOST_SLACK = 4.0
 #: a slack above this multiple of the first payment does not converge
@@ -112,7 +112,7 @@ def _with_slack(
         missed = excess(problem, bound.policy, expansion.chances, bound.side, (u, bound.gradient), open_states)
         missed = np.maximum(missed, 0.0)
         worst = float(missed.max())
-        if worst == 0.0 or (leave_rest and worst < SETTLED * first):
+        if worst == 0.0 or (leave_rest and worst < NEGLIGIBLE * first):
             return replace(bound, slack=slack)
         # Each payment leaves a share of itself to be paid: sum the geometric series at once.
         share = min(worst / before, MOST_LEFT)

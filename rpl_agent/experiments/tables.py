@@ -254,7 +254,7 @@ def remark(rows: Sequence[Row]) -> str:
     return "; ".join(remarks)
 
 
-def _beside_the_paper(
+def _compared_with_paper(
     rows: Sequence[Row], ours: Callable[[Sequence[Row]], float], theirs: Callable[[Published], float | None]
 ) -> tuple[list[str], list[list[str]], list[float]]:
     """(columns, lines, totals) in the layout of Table 2: one line per instance, ours / the paper's for every set."""
@@ -275,12 +275,12 @@ def _beside_the_paper(
 
 
 def gaps_table(rows: Sequence[Row]) -> Table:
-    columns, lines, _ = _beside_the_paper(rows, lambda some: _mean(some, "relative_gap"), lambda paper: paper.gap)
+    columns, lines, _ = _compared_with_paper(rows, lambda some: _mean(some, "relative_gap"), lambda paper: paper.gap)
     return Table("table2_gaps", "Relative gaps, ours / the paper's", columns, lines, "TO: time-out after 2 hours.")
 
 
 def times_table(rows: Sequence[Row]) -> Table:
-    columns, lines, totals = _beside_the_paper(
+    columns, lines, totals = _compared_with_paper(
         rows, lambda some: _mean(some, "build", "timing") + _mean(some, "solve", "timing"), lambda paper: paper.total
     )
     lines.append(["all", *(short(t) for t in totals)])

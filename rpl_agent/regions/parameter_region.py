@@ -156,7 +156,7 @@ def _affine_slopes(table: ExpressionTable) -> tuple[np.ndarray, np.ndarray]:
 
 
 #: Rounds in which bounds on expressions and on parameters tighten each other, and the least gain of one.
-ROUNDS, SETTLED = 12, 0.01
+ROUNDS, MIN_GAIN = 12, 0.01
 
 
 def interval_parameters(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> ParameterRegion:
@@ -191,6 +191,6 @@ def interval_parameters(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarra
         new_low, new_high = (np.clip(end, low, high) for end in region.box())
         gain = ((high - low) - (new_high - new_low)).max() / max(float((high - low).max()), 1e-300)
         low, high = new_low, new_high
-        if gain < SETTLED:
+        if gain < MIN_GAIN:
             break
     return ParameterRegion(region, table)

@@ -17,7 +17,7 @@ from rpl_agent.solver.check import prove
 from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, model_graph, played_rows, usable_rows
 from rpl_agent.solver.operator import generic_bounds, state_bounds
 from rpl_agent.solver.problem import FIXED_AGENT, MAX_AGENT, Problem
-from rpl_agent.solver.solution import Solution, finish, without_faint
+from rpl_agent.solver.solution import Solution, finish, without_tiny
 
 #: initial relative distance of an optimistic guess, its growth, and the sweeps to verify it
 GUESS, GUESS_GROWTH, GUESS_SWEEPS, GUESSES = 1e-8, 16.0, 200, 9
@@ -96,7 +96,7 @@ def solve_batch(
     above = (fixed, own) if problem.objective.sense is Sense.MIN else (free, graph)
     high, more = _above(problem, blocks, above[0], above[1], low, max_iterations)
     below = fixed if problem.agent == MAX_AGENT else free
-    low, high = without_faint(problem, low, high)
+    low, high = without_tiny(problem, low, high)
     if prove(problem, low, False, below):
         low = _nothing(problem, False)
     if prove(problem, high, True, above[0]):

@@ -179,7 +179,7 @@ def _worthless(problem: Problem, local: Local) -> np.ndarray:
     """(n,) states where the minimiser can hold the play without reward against every strategy: value 0."""
     played = played_rows(local.weights if local.agent == FIXED_AGENT else None, len(local.reward))
     usable = usable_rows(played, local.reward != 0.0)
-    nature = local.unwilling if problem.nature_proper else local.moves
+    nature = local.leaving_moves if problem.nature_proper else local.moves
     start = np.concatenate([np.ones(local.n, dtype=bool), np.zeros(local.m, dtype=bool)])
     quantifier = ANY_ROW if local.agent == MIN_AGENT else ALL_ROWS
     return local.graph.hold_set(nature, usable, quantifier, start)[: local.n]

@@ -119,7 +119,7 @@ class Local:
         return moves(self.lo, self.hi, self.cs, self.rows, self.n + self.m)
 
     @cached_property
-    def unwilling(self) -> Struct:
+    def leaving_moves(self) -> Struct:
         """A nature that does not want to hold the play."""
         return moves(None, self.hi)
 

@@ -81,7 +81,7 @@ class Solution:
         return check(self, sides)
 
 
-def without_faint(problem: Problem, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def without_tiny(problem: Problem, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Replace bounds (S,) so small that their rounding error is unknown (see `SMALLEST`).
 
     Adding one constant to all positive upper bounds keeps U >= T U. Lower bounds close to the small ones also become
@@ -101,7 +101,7 @@ def finish(
 ) -> Solution:  # fmt: skip
     """Assemble a solution; warn if it is wider than requested."""
     if lower.ndim == 1:
-        lower, upper = without_faint(problem, lower, upper)
+        lower, upper = without_tiny(problem, lower, upper)
     start = problem.pmdp.initial_state
     rounding = problem.task.rounding
     low, high = float(lower[..., start].flat[-1]) - rounding, float(upper[..., start].flat[-1]) + rounding

@@ -166,7 +166,7 @@ def test_payoffs_that_look_ahead_win_on_average(make, theta):
 @pytest.mark.parametrize("kind", OBJECTIVES)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_gradient_is_that_of_the_optimum(name, kind, monkeypatch):
-    monkeypatch.setattr("rpl_agent.likelihood.bets.slabs.SETTLED", 1e-13)
+    monkeypatch.setattr("rpl_agent.likelihood.bets.slabs.SWEEP_TOLERANCE", 1e-13)
     monkeypatch.setattr("rpl_agent.likelihood.bets.slabs.TIE", 1e-12)
     make, theta = MODELS[name]
     model, objective, step = make(), OBJECTIVES[kind], 1e-4

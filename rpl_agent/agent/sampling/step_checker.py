@@ -18,7 +18,7 @@ import numpy as np
 from rpl_agent.agent.sampling.experience import Experience
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.world.observations import StateReader
-from rpl_agent.agent.world.plays import gains, over_at_once, settled
+from rpl_agent.agent.world.plays import finished, gains, over_at_once
 from rpl_agent.errors import DataError, RPLWarning
 from rpl_agent.model import Objective, Policy, Sense
 
@@ -51,7 +51,7 @@ class StepChecker:
         self._discount = objective.discount
         # of `ParametricMDP.solver_step`, read in every step
         self._solver_steps = self.pmdp.solver_step(0), self.pmdp.solver_steps_per_step
-        self._settled: np.ndarray | None = None
+        self._finished: np.ndarray | None = None
         self._ways: dict[tuple[int, int], list[int]] = {}  # transitions from a row to a state
         self._choices: dict[int, tuple[int, list[float]]] = {}
         self._masked: set[int] = set()  # states whose mask has been compared
@@ -200,9 +200,9 @@ class StepChecker:
         """Whether nothing after this state can change the objective."""
         if self.task.decided[state]:
             return True
-        if self._settled is None:
-            self._settled = settled(self.pmdp, self.task)
-        return bool(self._settled[state])
+        if self._finished is None:
+            self._finished = finished(self.pmdp, self.task)
+        return bool(self._finished[state])
 
     def is_too_long(self, length: int) -> bool:
         """Whether to cut an episode that has not ended after this many steps; warns the first time."""

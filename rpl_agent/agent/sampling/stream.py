@@ -27,7 +27,7 @@ from rpl_agent.agent.sampling.stepping import EnvSource, plays_again
 from rpl_agent.agent.schedule import NEVER
 from rpl_agent.agent.world.attach import Attachment
 from rpl_agent.agent.world.observations import attribute
-from rpl_agent.agent.world.plays import gains, settled
+from rpl_agent.agent.world.plays import finished, gains
 from rpl_agent.errors import DataError, ModelError, RPLWarning
 from rpl_agent.model import Objective, Sense, Simulator
 from rpl_agent.model.simulate import seed_state
@@ -46,7 +46,7 @@ class SimulatorSource:
         simulator.ask(gains(pmdp, task) if known else None, objective.discount, objective.horizon)
         # environments pay costs as negative rewards
         self._sign = 1.0 if known or objective.sense is Sense.MAX else -1.0
-        self._ends = task.decided | settled(pmdp, task)
+        self._ends = task.decided | finished(pmdp, task)
         self._horizon = NEVER if objective.horizon is None else objective.horizon
         self._experience = experience
         self._batch = np.zeros(experience.pmdp.num_transitions, dtype=np.int64)

@@ -20,7 +20,7 @@ import numpy as np
 
 from rpl_agent.agent.world.attach import Attachment, attach
 from rpl_agent.agent.world.observations import is_vector, name_of, time_limit
-from rpl_agent.agent.world.plays import over_at_once, settled
+from rpl_agent.agent.world.plays import finished, over_at_once
 from rpl_agent.errors import ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.likelihood.estimate import point_estimate
@@ -209,7 +209,7 @@ def _starts(seen: _Seen) -> list[str]:
 def _ends(seen: _Seen) -> list[str]:
     pmdp, objective = seen.pmdp, seen.world.objective
     task = objective.resolve(pmdp)
-    over = task.decided | settled(pmdp, task)
+    over = task.decided | finished(pmdp, task)
     return [
         f"the environment ended {times} times in {pmdp.state_name(state)}, where the model continues: make that state "
         "absorbing, label it as the target, or pass end=... for the state that an end means"

@@ -58,7 +58,7 @@ def distinguishing_rewards(pmdp: ParametricMDP, objective: Objective) -> np.ndar
     return pmdp.on_transitions(pmdp.row_reward(next(iter(pmdp.rewards))))
 
 
-def settled(pmdp: ParametricMDP, task: Task) -> np.ndarray:
+def finished(pmdp: ParametricMDP, task: Task) -> np.ndarray:
     """(S,) bool, states from which neither the target nor any reward can be reached."""
     useful = task.target.copy()
     useful[pmdp.row_state[task.reward != 0.0]] = True
@@ -70,7 +70,7 @@ def over_at_once(pmdp: ParametricMDP, task: Task) -> np.ndarray:
     """(S,) bool, states in which a play with a random start may begin and is over before its first step."""
     if not pmdp.has_random_start:
         return np.zeros(pmdp.num_states, dtype=bool)
-    return task.decided | (absorbing_states(pmdp) & settled(pmdp, task))
+    return task.decided | (absorbing_states(pmdp) & finished(pmdp, task))
 
 
 def longest_episode(pmdp: ParametricMDP, task: Task, horizon: int | None) -> int:
@@ -80,7 +80,7 @@ def longest_episode(pmdp: ParametricMDP, task: Task, horizon: int | None) -> int
     """
     if horizon is not None:
         return horizon
-    return LONGEST if (task.decided | settled(pmdp, task))[reachable(pmdp)].any() else LONGEST_ENDLESS
+    return LONGEST if (task.decided | finished(pmdp, task))[reachable(pmdp)].any() else LONGEST_ENDLESS
 
 
 def longest_play(pmdp: ParametricMDP, task: Task, most: int) -> int | None:

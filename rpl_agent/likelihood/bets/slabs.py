@@ -50,7 +50,7 @@ FIRST_STEPS, STEPS = 8, 2
 #: gradient, which takes a solution of the model, only after more growth.
 REFRESH, REPLAN, REGROWTH = 1.25, 0.1, 5.0
 #: Sweeps stop when no value changes by more than this share of the largest, or after this many transitions.
-SETTLED, MOST_WORK = 2.0**-8, 2.0**27
+SWEEP_TOLERANCE, MOST_WORK = 2.0**-8, 2.0**27
 FEWEST_SWEEPS, MOST_SWEEPS = 16, 1024
 #: A later action is taken only if it is better by this share, so that rounding does not decide between equal actions.
 TIE = 2.0**-12
@@ -113,7 +113,7 @@ def payoffs(direction: BetDirection, level: float, progress: float) -> np.ndarra
     return np.rint(np.clip(stake(level, progress) * direction.unit, -LARGEST, LARGEST) / GRID) * GRID
 
 
-def hardest_ray(pmdp: ParametricMDP, counts: Counts, direction: BetDirection) -> tuple[np.ndarray, np.ndarray]:
+def least_informed_ray(pmdp: ParametricMDP, counts: Counts, direction: BetDirection) -> tuple[np.ndarray, np.ndarray]:
     """f (F,) at the estimate, and its change along the ray I⁻¹G, in which the data say least about the value."""
     value, slope, floored = _at(pmdp, direction.theta, counts.successes.astype(float), counts.trials.astype(float))
     return value, slope @ np.linalg.solve(_information(slope, counts.trials / floored), direction.gradient)
@@ -194,7 +194,7 @@ def _sweeps(rows: ModelRows, task: Task, p: np.ndarray, slope: np.ndarray, v: np
     )  # fmt: skip
     g_now, taken, scratch, change = np.ascontiguousarray(g), state_ptr[:-1].copy(), np.empty(d), np.empty(2)
     if horizon is None:
-        core.value_sweeps(model, sweeps, SETTLED, v, g_now, scratch, taken, change)
+        core.value_sweeps(model, sweeps, SWEEP_TOLERANCE, v, g_now, scratch, taken, change)
     else:  # each sweep reads the previous step's values
         for _ in range(sweeps):
             core.value_sweep(model, v.copy(), g_now.copy(), v, g_now, scratch, taken, change)
@@ -291,7 +291,7 @@ def tightest_slabs(
     if not slabs:
         return None
     direction = _bets_at[next(mark for mark in reversed(counts.marks) if mark.progress > 0.0)][objective, alpha][0]
-    middle, along = hardest_ray(pmdp, counts, direction)
+    middle, along = least_informed_ray(pmdp, counts, direction)
     c = np.array([slab.coefficients for slab in slabs])
     here, slope = c @ middle, c @ along
     with np.errstate(divide="ignore", invalid="ignore"):
