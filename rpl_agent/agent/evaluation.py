@@ -25,7 +25,6 @@ from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.likelihood.bets.mean import mean_interval
 from rpl_agent.model import Objective, ParametricMDP, Policy, Sense
-from rpl_agent.pipeline import true_value
 from rpl_agent.solver import solve_at
 
 
@@ -50,18 +49,10 @@ class Evaluation:
         return float(self.returns.mean())
 
     @property
-    def standard_error(self) -> float:
-        """Standard error of the mean return."""
-        return _error(self.returns)
-
-    @property
     def value_error(self) -> float:
         """Standard error of the mean value."""
-        return _error(self.values)
-
-
-def _error(values: np.ndarray) -> float:
-    return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+        n = len(self.values)
+        return float(self.values.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan
 
 
 def monte_carlo(agent: Any, env: Any, episodes: int, *, seed: int = 0, policy: Policy | None = None) -> Evaluation:
@@ -162,10 +153,6 @@ def _play(env: Any, policy: Any, episodes: int, seed: int, objective: Objective)
             start, over = False, bool(terminated or truncated)
         cut += bool(truncated and not terminated and (objective.horizon is None or lengths[k] < objective.horizon))
     return Evaluation(returns, lengths, values, cut)
-
-
-#: The value of a policy at the true parameters.
-exact_value = true_value
 
 
 def optimal_value(pmdp: ParametricMDP, objective: Objective, theta: np.ndarray) -> float:

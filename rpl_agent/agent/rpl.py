@@ -151,7 +151,7 @@ class RPLAgent(Queries):
         elif session.pmdp.content_hash != world.pmdp.content_hash:
             raise ModelError(f"the environment's model {world.pmdp!r} is not the one learned so far, {session.pmdp!r}")
         self.world = world
-        session.env_spec, session.time_limit, session.limit_cuts = world.spec, world.limit, world.cuts
+        session.env_spec, session.time_limit = world.spec, world.limit
         if self._source is not None:
             session.opening = self._source.opening
         self._source = session.source_state = None

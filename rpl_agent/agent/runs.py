@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.callbacks import CheckpointCallback, OracleCallback
-from rpl_agent.agent.evaluation import exact_value, optimal_value
+from rpl_agent.agent.evaluation import optimal_value
 from rpl_agent.agent.output.logger import write_proved
 from rpl_agent.agent.output.views import duration, shares_text, tensorboard_command
 from rpl_agent.agent.rpl import RPLAgent
@@ -27,7 +27,7 @@ from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model import ParametricMDP
-from rpl_agent.pipeline import Config
+from rpl_agent.pipeline import Config, true_value
 from rpl_agent.proof import proof_path
 from rpl_agent.schema import jsonable
 from rpl_agent.verify import read_with_data, verify, with_proof
@@ -164,7 +164,7 @@ def evaluate(
             f"  the guarantee is for plays without the time limit, which cut {sampled.cut:,} of these episodes"
         )
     if theta is not None:
-        result["exact"] = exact_value(agent.pmdp, agent.objective, certificate.policy, theta)
+        result["exact"] = true_value(agent.pmdp, agent.objective, certificate.policy, theta)
         result["optimum"] = optimal_value(agent.pmdp, agent.objective, theta)
         lines.append(f"  exact: {result['exact']:.6g}; the optimum at the true parameters is {result['optimum']:.6g}")
     result["text"] = "\n".join(lines)
@@ -263,7 +263,7 @@ def _finish(agent: RPLAgent, folder: Path, theta: np.ndarray | None) -> dict[str
         + (f", {planner.skipped:,} of them skipped, because little was new" if planner.skipped else ""),
     ]
     if theta is not None:
-        summary["oracle_value"] = exact_value(agent.pmdp, agent.objective, certificate.policy, theta)
+        summary["oracle_value"] = true_value(agent.pmdp, agent.objective, certificate.policy, theta)
         lines.append(
             f"  at the simulator's true parameters this policy achieves {summary['oracle_value']:.6g} (oracle)"
         )

@@ -37,8 +37,7 @@ class SessionRecord:
     steps: Whole = 0
     updates: Whole = 0
     cut: Whole = 0  # episodes that a time limit ended before the objective was decided
-    time_limit: Whole | None = None  # of the environment, and whether it can end a play too early
-    limit_cuts: bool = False
+    time_limit: Whole | None = None  # of the environment
     interrupted: bool = False
     target: Target | None = None
     certificate: Certificate | None = None

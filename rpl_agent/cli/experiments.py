@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
+from importlib import import_module
 from typing import Any
 
 from rpl_agent.cli.common import emit
 from rpl_agent.cli.parser import Options, add_call, call, output_file
 
-#: options of both kinds of sweeps
+API = "rpl_agent.experiments.api"
+#: options of each kind of sweep, and of both
+HELP: dict[str, dict[str, Any]] = {
+    "reproduce": {
+        "suite": "parts to run: sizes uniform online (default: all)", "seeds": "runs of each learning curve",
+        "quick": "small instances and budgets: minutes instead of hours",
+        "budget": "episodes per run (default: the paper's 10^5)",
+    },
+    "compare": {"agents": "whom to compare", "seeds": "runs of each agent", "budget": "episodes per run"},
+}  # fmt: skip
 SWEEP: dict[str, Any] = {
     "output": "folder for rows, tables and figures; a sweep found there is resumed", "jobs": "parallel runs",
     "executor": ("ray uses RAY_ADDRESS, or starts a local one", {"choices": ("joblib", "ray")}),
@@ -17,13 +28,12 @@ SWEEP: dict[str, Any] = {
 
 def register(commands: Any) -> None:
     reproduce = commands.add_parser(
-        "reproduce", run=run_reproduce, help="the paper's tables and figures, beside our own sets"
+        "reproduce", run=run_sweep, help="the paper's tables and figures, beside our own sets"
     )
-    reproduce.later(lambda: _add_reproduce(reproduce))
-    compare = commands.add_parser("compare", run=run_compare, help="agents side by side on the same worlds and budgets")
+    compare = commands.add_parser("compare", run=run_sweep, help="agents side by side on the same worlds and budgets")
     compare.add_argument("ids", nargs="+", metavar="ID")
-    compare.later(lambda: _add_compare(compare))
-    for sweep in (reproduce, compare):
+    for sweep, name in ((reproduce, "reproduce"), (compare, "compare")):
+        sweep.later(partial(_add_sweep, sweep, name))
         sweep.add_argument("--no-progress", action="store_true")
     report = commands.add_parser(
         "report", run=run_report, help="one self-contained, interactive HTML page of a run or of a sweep"
@@ -36,36 +46,14 @@ def register(commands: Any) -> None:
     )  # fmt: skip
 
 
-def _add_reproduce(parser: Options) -> None:
-    from rpl_agent.experiments.api import reproduce
-
-    add_call(parser, reproduce, {
-        "suite": "parts to run: sizes uniform online (default: all)", "seeds": "runs of each learning curve",
-        "quick": "small instances and budgets: minutes instead of hours",
-        "budget": "episodes per run (default: the paper's 10^5)", **SWEEP,
-    })  # fmt: skip
+def _add_sweep(parser: Options, name: str) -> None:
+    """The options of a function in `experiments.api`, which is imported when its command is chosen."""
+    add_call(parser, getattr(import_module(API), name), HELP[name] | SWEEP)
 
 
-def _add_compare(parser: Options) -> None:
-    from rpl_agent.experiments.api import compare
-
-    named = {"agents": "whom to compare", "seeds": "runs of each agent", "budget": "episodes per run"}
-    add_call(parser, compare, named | SWEEP)
-
-
-def run_reproduce(arguments: argparse.Namespace) -> int:
-    from rpl_agent.experiments.api import reproduce
-
-    result = call(reproduce, arguments, progress=not (arguments.no_progress or arguments.json))
-    emit(arguments, result, "reproduction")
-    return 0
-
-
-def run_compare(arguments: argparse.Namespace) -> int:
-    from rpl_agent.experiments.api import compare
-
-    result = call(compare, arguments, progress=not (arguments.no_progress or arguments.json))
-    emit(arguments, result, "comparison")
+def run_sweep(arguments: argparse.Namespace) -> int:
+    sweep = getattr(import_module(API), arguments.command)
+    emit(arguments, call(sweep, arguments, progress=not (arguments.no_progress or arguments.json)), "sweep")
     return 0
 
 

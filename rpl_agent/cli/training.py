@@ -38,14 +38,14 @@ def register(commands: Any) -> None:
     _add_view(train)
 
     resume = commands.add_parser("resume", run=run_resume, help="continue an interrupted run")
-    _add_folder(resume, env=True)
+    _add_folder(resume)
     resume.add_argument("--budget", type=count, metavar="N", help="a new total budget (default: the old one)")
     _add_view(resume)
 
     evaluate = commands.add_parser(
         "evaluate", run=run_evaluate, help="the learned policy's value: by Monte Carlo and exactly"
     )
-    _add_folder(evaluate, env=True)
+    _add_folder(evaluate)
     evaluate.add_argument("--episodes", type=count, default=10_000, metavar="N", help="to simulate (default 10000)")
     evaluate.add_argument(
         "--worth", dest="bounds", type=float, nargs=2, metavar=("LEAST", "MOST"),
@@ -54,7 +54,7 @@ def register(commands: Any) -> None:
     add_seed(evaluate, 1)
 
     watch = commands.add_parser("watch", run=run_watch, help="see the policy act: in the terminal, or as .gif")
-    _add_folder(watch, env=True)
+    _add_folder(watch)
     watch.add_argument("--episodes", type=count, default=1, metavar="N", help="to show (default 1)")
     watch.add_argument(
         "--output", type=output_file(".gif"), metavar="FILE",
@@ -67,10 +67,9 @@ def register(commands: Any) -> None:
     add_seed(watch, 1)
 
 
-def _add_folder(parser: argparse.ArgumentParser, env: bool = False) -> None:
+def _add_folder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_folder", metavar="RUN", help="a run folder, e.g. logs/demo")
-    if env:
-        parser.add_argument("--env", help=f"{OWN_ENV} (default: the run's own, if it has a known id)")
+    parser.add_argument("--env", help=f"{OWN_ENV} (default: the run's own, if it has a known id)")
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:

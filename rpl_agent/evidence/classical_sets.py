@@ -28,7 +28,7 @@ as independent and fails. The statement holds at all times under any sampling.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 
@@ -45,22 +45,9 @@ def row_types(pmdp: ParametricMDP) -> tuple[np.ndarray, np.ndarray]:
     """(type of each row (R,), one row of each type): rows are of one type if they carry the same expressions."""
     pair = pmdp.transition_row * np.int64(pmdp.num_expressions) + pmdp.expression
     ordered = np.sort(pair) % pmdp.num_expressions  # the expressions of every row in ascending order
-    rng = np.random.default_rng(7)
-    salts = rng.integers(1, 2**63, size=(2, pmdp.num_expressions), dtype=np.uint64)
-    length = np.diff(pmdp.row_ptr)
-    keys = np.empty((pmdp.num_rows, 2), dtype=np.uint64)
-    for k in range(2):  # sums of random numbers per expression distinguish multisets
-        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(salts[k][ordered], dtype=np.uint64)])
-        keys[:, k] = sums[pmdp.row_ptr[1:]] - sums[pmdp.row_ptr[:-1]]
-    _, first, kind = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    kind = np.ravel(kind)
-    representative = first[kind]
-    if (length[representative] != length).any():
-        raise ModelError("row types collide")
-    shift = np.repeat(pmdp.row_ptr[:-1][representative] - pmdp.row_ptr[:-1], length)
-    if (ordered[np.arange(pmdp.num_transitions) + shift] != ordered).any():
-        raise ModelError("row types collide")
-    return kind, first
+    number: dict[bytes, int] = {}
+    kind = [number.setdefault(ordered[a:b].tobytes(), len(number)) for a, b in pairwise(pmdp.row_ptr.tolist())]
+    return np.array(kind), np.unique(kind, return_index=True)[1]
 
 
 def l1_rows(pmdp: ParametricMDP, counts: Counts, delta: float) -> tuple[np.ndarray, np.ndarray]:

@@ -76,12 +76,12 @@ class Estimate(NamedTuple):
     high: float
 
 
-def interquartile_mean(values: Sequence[float] | np.ndarray, axis: int = -1) -> np.ndarray:
-    """Mean of the middle half; fractional weights at its ends treat every sample size alike.
+def interquartile_mean(values: Sequence[float] | np.ndarray) -> np.ndarray:
+    """Mean of the middle half along the last axis; fractional weights at its ends treat every sample size alike.
 
     An infinite value inside the middle half makes the mean infinite; outside it has no effect.
     """
-    ordered = np.sort(np.moveaxis(np.asarray(values, dtype=float), axis, -1), axis=-1)
+    ordered = np.sort(np.asarray(values, dtype=float), axis=-1)
     n = ordered.shape[-1]
     if n == 0:
         raise ValueError("no values to average")
@@ -91,7 +91,7 @@ def interquartile_mean(values: Sequence[float] | np.ndarray, axis: int = -1) -> 
     return (ordered[..., inside] * weights[inside]).sum(axis=-1) / weights[inside].sum()
 
 
-def bootstrap(values: Sequence[float], seed: int = 0, samples: int = BOOTSTRAP_SAMPLES) -> Estimate:
+def bootstrap(values: Sequence[float]) -> Estimate:
     """Interquartile mean with a percentile bootstrap interval over runs; seeded, so tables are reproducible."""
     data = np.asarray([v for v in values if not math.isnan(v)], dtype=float)
     if len(data) == 0:
@@ -99,8 +99,8 @@ def bootstrap(values: Sequence[float], seed: int = 0, samples: int = BOOTSTRAP_S
     point = float(interquartile_mean(data))
     if len(data) == 1:
         return Estimate(point, point, point)
-    rng = np.random.default_rng(seed)
-    means = interquartile_mean(data[rng.integers(0, len(data), (samples, len(data)))])
+    rng = np.random.default_rng(0)
+    means = interquartile_mean(data[rng.integers(0, len(data), (BOOTSTRAP_SAMPLES, len(data)))])
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(means, [tail, 1 - tail], method="inverted_cdf")  # no arithmetic between infinities
     return Estimate(point, float(low), float(high))

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 import time
-import warnings
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -22,7 +21,7 @@ from rpl_agent.agent.callbacks import BaseCallback
 from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.schedule import NAMED, Schedule
 from rpl_agent.baselines import PSRL, UCBVI, UCRL2, CertaintyEquivalence, IntervalLearning, QLearning, RMax
-from rpl_agent.errors import DataError, ModelError, RPLWarning
+from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.experiments.suites import Task, checkpoints
@@ -207,19 +206,6 @@ def data(instance: str, seed: int, episodes: int) -> tuple[Counts, float]:
     return counts, time.perf_counter() - start
 
 
-@cache
-def warm_up(confidence: str, relaxation: str) -> None:
-    """Certify three tiny models once per process: late imports are not part of anybody's measured time."""
-    for family, size in (("Betting", {"n": 2}), ("Engagement", {"L": 8}), ("ParallelBetting", {"n": 2})):
-        world = rpl_envs.benchmark(family, **size)
-        counts = uniform_counts(world.pmdp, world.objective, np.asarray(world.theta), 100, 50, 0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RPLWarning)
-            certify(
-                world.pmdp, counts, world.objective, Config(confidence, relaxation), policy=Policy.uniform(world.pmdp)
-            )
-
-
 def sizes(task: Task) -> Outcome:
     """Table 1: the model's sizes, and its optimal value."""
     start = time.perf_counter()
@@ -240,7 +226,6 @@ def uniform(task: Task) -> Outcome:
     name = task["instance"]
     world, best = rpl_envs.benchmark(name), truth(name)
     counts, sampling = data(name, task["seed"], task["episodes"])
-    warm_up(task["confidence"], task["relaxation"])
     config = Config(task["confidence"], task["relaxation"], task["delta"], PRECISION)
     found = certify(world.pmdp, counts, world.objective, config, policy=best.policy)
     result = {

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -123,18 +122,6 @@ def length(source: str | Path) -> int:
     return sum(block.size for block in open_log(source))
 
 
-def _line(name: str, lines: list[int], k: int) -> str:
-    return f"{name}:{lines[k]}"
-
-
-def _row(name: str, first: int, k: int) -> str:
-    return f"{name} row {first + k + 1}"
-
-
-def _step(name: str, episode: int, k: int) -> str:
-    return f"{name} episode {episode}, step {k}"
-
-
 def _csv(path: Path, separator: str) -> Iterator[LogRows]:
     with open(path, encoding="utf-8", newline="") as file:
         reader = csv.reader(file, delimiter=separator, strict=True)
@@ -150,7 +137,7 @@ def _csv(path: Path, separator: str) -> Iterator[LogRows]:
                 if not rows:
                     return
                 columns = dict(zip(names, zip(*rows, strict=True), strict=True))
-                yield LogRows(columns, len(rows), partial(_line, path.name, lines), broken)
+                yield LogRows(columns, len(rows), lambda k, lines=lines: f"{path.name}:{lines[k]}", broken)
         except (csv.Error, UnicodeDecodeError) as error:
             raise DataError(f"{path}:{reader.line_num}: {error}") from None
 
@@ -190,7 +177,7 @@ def _parquet(path: Path) -> Iterator[LogRows]:
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             whole = str(column.type).startswith(("int", "uint")) and column.null_count == 0
             columns[name] = column.to_numpy(zero_copy_only=False) if whole else column.to_pylist()
-        yield LogRows(columns, batch.num_rows, partial(_row, path.name, first))
+        yield LogRows(columns, batch.num_rows, lambda k, first=first: f"{path.name} row {first + k + 1}")
         first += batch.num_rows
 
 
@@ -222,4 +209,4 @@ def _minari(name: str) -> Iterator[LogRows]:
         else:
             for j in range(observations.shape[1]):
                 columns |= {f"#{j}": observations[:-1, j], f"next_#{j}": observations[1:, j]}
-        yield LogRows(columns, steps, partial(_step, name, number))
+        yield LogRows(columns, steps, lambda k, number=number: f"{name} episode {number}, step {k}")

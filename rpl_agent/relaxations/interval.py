@@ -115,7 +115,7 @@ class Point(CompiledRelaxation):
         A row whose probabilities are not a distribution.
     """
 
-    def __init__(self, mdp: MDP, name: str = "point") -> None:
+    def __init__(self, mdp: MDP) -> None:
         pmdp = mdp.pmdp
         if not (np.isfinite(mdp.probability).all() and (mdp.probability >= 0).all()):
             t = int(np.flatnonzero(~(mdp.probability >= 0) | ~np.isfinite(mdp.probability))[0])
@@ -127,7 +127,7 @@ class Point(CompiledRelaxation):
             raise ModelError(f"probabilities sum to {total[row]:.12g} at {pmdp.row_name(row)}")
         probability = np.zeros(pmdp.num_expressions)
         probability[pmdp.expression] = mdp.probability
-        super().__init__(pmdp, compiled_set(POINT, probability, probability), name)
+        super().__init__(pmdp, compiled_set(POINT, probability, probability), "point")
         self.mdp = mdp
 
 
@@ -140,20 +140,9 @@ def tied(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> Intervals
     return Intervals(pmdp, *clip_bounds(pmdp, *checked_bounds(pmdp, lower, upper)), name="tied")
 
 
-def expression_wise(
-    region: Region, pmdp: ParametricMDP, intersect_with: tuple[np.ndarray, np.ndarray] | None = None
-) -> Intervals:
-    """P_Lambda: the range of every expression over the region, two support queries each.
-
-    Parameters
-    ----------
-    region : Region
-        In the reduced coordinates of ``pmdp.table``.
-    intersect_with : (lower (F,), upper (F,)), optional
-        Further bounds known to hold.
-    """
-    lower, upper = expression_bounds(region, pmdp)
-    return Intervals(pmdp, *clip_bounds(pmdp, *_meet(lower, upper, intersect_with)), name="expression-wise")
+def expression_wise(region: Region, pmdp: ParametricMDP) -> Intervals:
+    """P_Lambda: the range of every expression over the region (in reduced coordinates), two support queries each."""
+    return Intervals(pmdp, *clip_bounds(pmdp, *expression_bounds(region, pmdp)), name="expression-wise")
 
 
 def parameter_wise(

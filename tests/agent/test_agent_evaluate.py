@@ -6,11 +6,11 @@ import pytest
 
 import rpl_envs
 from rpl_agent import DataError, ModelError, Objective, RPLAgent
-from rpl_agent.agent.evaluation import exact_value
 from rpl_agent.agent.runs import evaluate, train
 from rpl_agent.agent.world.plays import value_range
 from rpl_agent.formats import prism
 from rpl_agent.model import Policy
+from rpl_agent.pipeline import true_value
 from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor
 from tests.attach_worlds import Machine, machine_model
 
@@ -24,7 +24,7 @@ def test_the_interval_holds_the_value_and_agrees(agent):
     theta = np.array([TRUE_P])
     for policy in (None, Policy.uniform(agent.pmdp)):
         found = agent.evaluate(FastCorridorEnv(), 1500, policy=policy, seed=5)
-        exact = exact_value(agent.pmdp, agent.objective, policy or agent.certificate.policy, theta)
+        exact = true_value(agent.pmdp, agent.objective, policy or agent.certificate.policy, theta)
         assert found.lower <= exact <= found.upper < found.lower + 0.15
         assert found.contradiction is None and found.delta == 0.05
 
@@ -48,7 +48,7 @@ class Runner:
 
 def test_anything_that_predicts_is_a_policy(agent):
     run = Policy.deterministic(agent.pmdp.state_ptr[:-1].copy())
-    exact = exact_value(agent.pmdp, agent.objective, run, np.array([TRUE_P]))
+    exact = true_value(agent.pmdp, agent.objective, run, np.array([TRUE_P]))
     found = agent.evaluate(CorridorEnv(), 400, policy=Runner(), seed=1)
     assert found.lower <= exact <= found.upper and np.array_equal(found.returns, found.values)
     assert agent.evaluate(CorridorEnv(p=0.99), 400, policy=Runner()).contradiction
@@ -82,7 +82,7 @@ def test_ranges_of_values():
 def test_costs_discounts_and_bounds_of_the_user():
     pmdp, cost = machine_model()
     agent = RPLAgent(pmdp=pmdp, objective=cost, seed=0).learn(Machine(), 300, log_interval=5000)
-    exact = exact_value(pmdp, agent.objective, agent.certificate.policy, np.array([0.1, 0.9]))
+    exact = true_value(pmdp, agent.objective, agent.certificate.policy, np.array([0.1, 0.9]))
     found = agent.evaluate(Machine(), 800)
     assert found.lower <= exact <= found.upper < found.lower + 0.6
     wide = agent.evaluate(Machine(), 800, bounds=(0.0, 100.0))

@@ -24,10 +24,11 @@ from rpl_agent.agent import (
     RPLAgent,
     StopOnGap,
 )
-from rpl_agent.agent.evaluation import exact_value, monte_carlo, optimal_value
+from rpl_agent.agent.evaluation import monte_carlo, optimal_value
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError, RPLWarning
 from rpl_agent.model import Objective, StateIndex
+from rpl_agent.pipeline import true_value
 from tests.agent.test_agent_sampling import PATHS, Teleport
 from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor, corridor_law
 
@@ -55,7 +56,7 @@ def test_the_certificate_holds_on_every_path(path):
     agent = RPLAgent(seed=1).learn(PATHS[path](), budget=150, log_interval=150)
     certificate = agent.certificate
     assert agent.num_episodes == 150 and certificate.samples == agent.num_timesteps == agent.counts.total
-    assert certificate.lower <= exact_value(pmdp, objective, certificate.policy, THETA) + 1e-9
+    assert certificate.lower <= true_value(pmdp, objective, certificate.policy, THETA) + 1e-9
     assert optimal_value(pmdp, objective, THETA) <= certificate.upper + 1e-9
     assert certificate.gap < 0.5
 
@@ -88,7 +89,7 @@ def test_cost_objectives_and_other_models_of_an_environment():
         CorridorEnv(own_model=False), budget=100, log_interval=99
     )
     assert agent.certificate.lower <= optimal_value(pmdp, objective, THETA) <= agent.certificate.upper
-    assert exact_value(pmdp, objective, agent.certificate.policy, THETA) <= agent.certificate.upper + 1e-9
+    assert true_value(pmdp, objective, agent.certificate.policy, THETA) <= agent.certificate.upper + 1e-9
 
 
 # ---------------------------------------------------------------------- schedules
@@ -261,7 +262,7 @@ def test_sb3_evaluate_policy_and_sb3_callbacks():
     env = CorridorEnv()
     env.reset(seed=1)
     mean, deviation = evaluate_policy(agent, env, n_eval_episodes=200, warn=False)
-    exact = exact_value(*corridor(), agent.certificate.policy, THETA)
+    exact = true_value(*corridor(), agent.certificate.policy, THETA)
     assert abs(mean - exact) < 0.12 and deviation > 0
 
 
@@ -286,7 +287,7 @@ def test_exact_and_monte_carlo_values_agree():
     agent = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=60, log_interval=60)
     sampled = monte_carlo(agent, FastCorridorEnv(), 20_000, seed=1)
     stepped = monte_carlo(agent, CorridorEnv(), 400, seed=1)
-    exact = exact_value(*corridor(), agent.certificate.policy, THETA)
+    exact = true_value(*corridor(), agent.certificate.policy, THETA)
     assert abs(sampled.mean - exact) < 5 * sampled.standard_error
     assert abs(stepped.mean - exact) < 5 * stepped.standard_error
 

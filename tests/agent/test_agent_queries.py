@@ -13,9 +13,9 @@ import pytest
 
 import rpl_envs  # noqa: F401  (registers the worlds)
 from rpl_agent import RPLAgent
-from rpl_agent.agent.evaluation import exact_value
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Nature, Policy
+from rpl_agent.pipeline import true_value
 from rpl_agent.relaxations.interval import Point
 from rpl_agent.solver import solve
 from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor
@@ -134,4 +134,4 @@ def test_the_same_lines_for_all_agents():
 def test_the_certified_policy_is_worth_its_bound(agent):
     pmdp, objective = corridor()
     assert isinstance(agent.policy, Policy)
-    assert exact_value(pmdp, objective, agent.policy, THETA) >= agent.certificate.lower - 1e-9
+    assert true_value(pmdp, objective, agent.policy, THETA) >= agent.certificate.lower - 1e-9

@@ -12,14 +12,14 @@ from gymnasium.error import ResetNeeded
 
 import rpl_envs
 from rpl_agent import Objective, RPLAgent, Sense, build, check_model
-from rpl_agent.agent.evaluation import exact_value, monte_carlo, optimal_value
+from rpl_agent.agent.evaluation import monte_carlo, optimal_value
 from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatch
 from rpl_agent.agent.sampling.stream import open_source
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.world.attach import attach
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model import Policy, paying
-from rpl_agent.pipeline import Config, certify
+from rpl_agent.pipeline import Config, certify, true_value
 from rpl_agent.verify import verify
 from rpl_envs.benchmark import Benchmark
 from rpl_envs.rendering.scene import StateRenderer
@@ -165,7 +165,7 @@ def test_episodes_are_worth_what_was_asked_for(random_start, compiled):
         source = open_source(world, Experience(pmdp), np.random.default_rng(1), 5)
         source.collect(Request(policy, Limits(), episodes, episodes), done)
         values = np.array(done.values)
-        exact = exact_value(pmdp, objective, policy, truth)
+        exact = true_value(pmdp, objective, policy, truth)
         assert values.mean() == pytest.approx(exact, abs=5 * values.std() / episodes**0.5 + 1e-6), objective
         if objective.discount == 1.0:
             assert not any(done.undecided)
@@ -278,7 +278,7 @@ def test_frozen_lake_pays_on_entering_the_goal(kind, plays):
     assert pmdp.has_payments and optimal_value(pmdp, objective, theta) == pytest.approx(best, abs=1e-6)
     agent = RPLAgent(pmdp=pmdp, objective=objective, seed=0).learn(env, budget=150, log_interval=1000)
     certificate = agent.certificate
-    value = exact_value(pmdp, objective, certificate.policy, theta)
+    value = true_value(pmdp, objective, certificate.policy, theta)
     assert certificate.checked and not certificate.refuted
     assert certificate.lower - 1e-6 <= value <= best + 1e-6 and best <= certificate.upper + 1e-6
     sampled = monte_carlo(agent, gym.make("FrozenLake-v1").unwrapped if kind == "discount" else env, plays, seed=4)
@@ -295,7 +295,7 @@ def test_the_horizon_of_the_environment_and_its_natural_loop(tmp_path):
     agent.learn(env, budget=200, log_interval=1000)
     assert agent.objective.horizon == 30 and agent.certificate.truncation is None
     best = by_value_iteration(env.unwrapped.P, 1, 30)
-    value = exact_value(pmdp, agent.objective, agent.certificate.policy, np.array([1 / 3]))
+    value = true_value(pmdp, agent.objective, agent.certificate.policy, np.array([1 / 3]))
     assert agent.certificate.lower <= value <= best + 1e-9 <= agent.certificate.upper + 1e-6
     policy, returns = agent.as_policy(), []
     for episode in range(150):
@@ -364,7 +364,7 @@ def test_all_paths_and_baselines_count_the_same():
     pmdp = build(0, actions, domain=["p"], rewards={"r": reward}, labels={"end": lambda s: s > 0})
     objective = Objective.discounted("r", 0.5, target="end")
     env = rpl_envs.make_own(pmdp, objective, {"p": 0.75}, max_episode_steps=3)
-    exact = exact_value(pmdp, objective, Policy.uniform(pmdp), np.array([0.75]))
+    exact = true_value(pmdp, objective, Policy.uniform(pmdp), np.array([0.75]))
     assert exact == pytest.approx((2 + 0.75 * 8 - 0.25 * 4) / 2)
     for compiled in (True, False):
         agent = RPLAgent(seed=0, compiled=compiled)

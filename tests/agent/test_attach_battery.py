@@ -13,10 +13,11 @@ import pytest
 
 from rpl_agent import DataError, ModelError, RPLAgent, build
 from rpl_agent.agent import EveryN
-from rpl_agent.agent.evaluation import exact_value, monte_carlo, optimal_value
+from rpl_agent.agent.evaluation import monte_carlo, optimal_value
 from rpl_agent.agent.world.plays import model_rewards
 from rpl_agent.errors import RPLWarning
 from rpl_agent.model import Objective, Sense
+from rpl_agent.pipeline import true_value
 from rpl_envs.toy import bind
 from rpl_envs.toy.table import bind_table
 from tests.agent_worlds import CorridorEnv
@@ -64,7 +65,7 @@ def test_certificates_hold_in_the_unmodified_worlds(name, wrapper, plays):
     schedule = EveryN(20 if "blackjack" not in name else 100)
     agent = RPLAgent(seed=3, schedule=schedule).learn(made(name, wrapper), budget=episodes, log_interval=10_000)
     certificate, pmdp, objective = agent.certificate, agent.pmdp, agent.objective
-    value, best = exact_value(pmdp, objective, certificate.policy, theta), optimal_value(pmdp, objective, theta)
+    value, best = true_value(pmdp, objective, certificate.policy, theta), optimal_value(pmdp, objective, theta)
     assert not certificate.refuted and agent.num_episodes == episodes
     slack = 1e-4 * (1 + abs(best))
     assert certificate.lower - slack <= min(value, best) and max(value, best) <= certificate.upper + slack
@@ -93,7 +94,7 @@ def test_the_large_lake_with_its_time_limit(plays):
     env = gym.make("FrozenLake8x8-v1")
     agent = RPLAgent(seed=3, schedule=EveryN(100)).learn(env, budget=100, log_interval=10_000)
     certificate, best = agent.certificate, within(env.unwrapped.P, 200)[0]
-    value = exact_value(agent.pmdp, agent.objective, certificate.policy, np.array([1 / 3]))
+    value = true_value(agent.pmdp, agent.objective, certificate.policy, np.array([1 / 3]))
     assert agent.objective.horizon == 200 and certificate.truncation is None and not certificate.refuted
     assert optimal_value(agent.pmdp, agent.objective, np.array([1 / 3])) == pytest.approx(best, abs=1e-9)
     assert certificate.lower <= value <= best + 1e-9 <= certificate.upper + 1e-9 and certificate.upper < 1.0
@@ -133,7 +134,7 @@ def test_an_observation_wrapper_and_its_mapping(name, plays):
         RPLAgent().set_env(wrapped(made(name)))
     agent.learn(wrapped(made(name)), budget=60, log_interval=10_000)
     certificate = agent.certificate
-    value = exact_value(agent.pmdp, agent.objective, certificate.policy, theta)
+    value = true_value(agent.pmdp, agent.objective, certificate.policy, theta)
     best = optimal_value(agent.pmdp, agent.objective, theta)
     slack = 1e-4 * (1 + abs(best))
     assert certificate.lower - slack <= min(value, best) and max(value, best) <= certificate.upper + slack
@@ -241,7 +242,7 @@ def test_a_table_gives_the_graph_and_no_number():
     point = np.array([theta[name] for name in pmdp.table.parameters])
     best = optimal_value(pmdp, agent.objective, point)
     assert agent.certificate.lower <= best <= agent.certificate.upper
-    value = exact_value(pmdp, agent.objective, agent.certificate.policy, point)
+    value = true_value(pmdp, agent.objective, agent.certificate.policy, point)
     sampled = monte_carlo(agent, Tabular(), 1000)
     assert sampled.values.mean() == pytest.approx(value, abs=5 * sampled.value_error)
     changed = Tabular()

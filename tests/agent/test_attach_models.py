@@ -8,8 +8,9 @@ import pytest
 
 import rpl_envs
 from rpl_agent import DataError, ModelError, Objective, RPLAgent, build
-from rpl_agent.agent.evaluation import exact_value, monte_carlo, optimal_value
+from rpl_agent.agent.evaluation import monte_carlo, optimal_value
 from rpl_agent.model import Policy, StateIndex, paying
+from rpl_agent.pipeline import true_value
 
 CARDS = {2: "1/2", 5: "1/3", 9: "1/6"}
 
@@ -143,7 +144,7 @@ def test_rewards_of_the_successor_are_expected_and_compared():
     assert pmdp.has_payments and not pmdp.has_random_start
     hit = Policy.deterministic(pmdp.state_ptr[:-1])
     # E = 0.3·5 + 0.7·(1 + E)
-    assert exact_value(pmdp, objective, hit, np.array([0.3])) == pytest.approx(2.2 / 0.3, abs=1e-4)
+    assert true_value(pmdp, objective, hit, np.array([0.3])) == pytest.approx(2.2 / 0.3, abs=1e-4)
     assert optimal_value(pmdp, objective, np.array([0.3])) == pytest.approx(3.0)
     agent = RPLAgent(pmdp=pmdp, objective=objective, seed=0).learn(Paying(), budget=300, log_interval=500)
     assert agent.certificate.lower <= 3.0 <= agent.certificate.upper + 1e-9
@@ -190,7 +191,7 @@ def test_silent_states_in_our_own_environments():
     ):
         env = rpl_envs.make_own(model, goal, theta, max_episode_steps=steps)
         uniform = Policy.uniform(model)
-        exact = exact_value(model, goal, uniform, np.array(list(theta.values())))
+        exact = true_value(model, goal, uniform, np.array(list(theta.values())))
         for compiled in (True, False):
             agent = RPLAgent(seed=0, compiled=compiled)
             agent.set_env(env)

@@ -12,9 +12,10 @@ from gymnasium.vector import AsyncVectorEnv
 
 import rpl_envs  # noqa: F401
 from rpl_agent import ModelError, Objective, RPLAgent, RPLWarning
-from rpl_agent.agent.evaluation import exact_value, monte_carlo
+from rpl_agent.agent.evaluation import monte_carlo
 from rpl_agent.agent.runs import evaluate, train
-from rpl_agent.agent.world.plays import can_cut
+from rpl_agent.agent.world.plays import longest_play
+from rpl_agent.pipeline import true_value
 from tests.attach_worlds import Machine, machine_model
 
 
@@ -33,8 +34,7 @@ def test_limits_that_cannot_cut_are_not_mentioned():
     assert agent.certificate.truncation is None and agent.session.cut == 0
     pmdp, objective = machine_model()
     task = objective.resolve(pmdp)
-    assert [can_cut(pmdp, task, limit, None) for limit in (9, 10, None)] == [True, False, False]
-    assert not can_cut(pmdp, task, 9, 9) and can_cut(pmdp, task, 8, 9)
+    assert [longest_play(pmdp, task, limit) for limit in (9, 10, 11)] == [None, 10, 10]
 
 
 def test_the_limit_as_horizon():
@@ -43,7 +43,7 @@ def test_the_limit_as_horizon():
     agent = RPLAgent(pmdp=pmdp, objective=objective, horizon="env", seed=0).learn(short, budget=200, log_interval=500)
     assert agent.objective.horizon == 4 and agent.certificate.truncation is None and agent.session.cut == 0
     sampled = monte_carlo(agent, gym.wrappers.TimeLimit(Machine(), 4), 1000)
-    exact = exact_value(pmdp, agent.objective, agent.certificate.policy, np.array([0.1, 0.9]))
+    exact = true_value(pmdp, agent.objective, agent.certificate.policy, np.array([0.1, 0.9]))
     assert sampled.values.mean() == pytest.approx(exact, abs=5 * sampled.value_error)
     assert agent.certificate.lower <= exact <= agent.certificate.upper
     with pytest.raises(ModelError, match="no TimeLimit"):
@@ -111,7 +111,7 @@ def test_as_policy_counts_steps_itself():
             if over:
                 wins += 1
                 break
-    exact = exact_value(agent.pmdp, agent.objective, agent.policy, np.array([0.8, 0.5]))
+    exact = true_value(agent.pmdp, agent.objective, agent.policy, np.array([0.8, 0.5]))
     assert wins / 1500 == pytest.approx(exact, abs=0.05)
     assert agent.certificate.lower <= exact <= agent.certificate.upper
     policy.reset()

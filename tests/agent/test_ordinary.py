@@ -17,8 +17,9 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Text, Tuple
 
 from rpl_agent import Objective, RPLAgent, build
 from rpl_agent.agent import EveryN
-from rpl_agent.agent.evaluation import exact_value, monte_carlo, optimal_value
+from rpl_agent.agent.evaluation import monte_carlo, optimal_value
 from rpl_agent.model import Domain, Polynomial, paying
+from rpl_agent.pipeline import true_value
 
 OVER = "over"
 
@@ -310,7 +311,7 @@ def test_an_ordinary_world(name):
     best = world.best(300 if steps is None else steps)
     theta = np.array([world.theta[name] for name in pmdp.table.parameters])
     assert optimal_value(pmdp, agent.objective, theta) == pytest.approx(best, abs=1e-5)
-    value = exact_value(pmdp, agent.objective, certificate.policy, theta)
+    value = true_value(pmdp, agent.objective, certificate.policy, theta)
     assert certificate.lower - 1e-6 <= value <= best + 1e-6 <= certificate.upper + 2e-6 and not certificate.refuted
     if world.discount == 1.0:
         mean, deviation = world.paid(agent)

@@ -8,10 +8,11 @@ import pytest
 
 from rpl_agent import ModelError, Objective, RPLAgent, build
 from rpl_agent.agent import EveryN, Never
-from rpl_agent.agent.evaluation import exact_value, optimal_value
+from rpl_agent.agent.evaluation import optimal_value
 from rpl_agent.agent.output.views import status
 from rpl_agent.agent.schedule import Target
 from rpl_agent.model import paying
+from rpl_agent.pipeline import true_value
 from tests.agent.test_attach_battery import within
 from tests.attach_worlds import Machine, machine_model
 
@@ -40,7 +41,7 @@ def test_the_return_of_an_unmodified_environment(name):
     if name == "taxi":  # starts are drawn
         chances = make().unwrapped.initial_state_distrib
         assert best == pytest.approx(float(chances @ within(table, horizon)), abs=1e-6)
-    value = exact_value(agent.pmdp, agent.objective, certificate.policy, truth)
+    value = true_value(agent.pmdp, agent.objective, certificate.policy, truth)
     assert certificate.lower - 1e-9 <= value <= best + 1e-9 <= certificate.upper + 2e-9
     plays = {"blackjack": 400}.get(name, 50)
     env = make()

@@ -43,7 +43,6 @@ from rpl_agent.agent.world.observations import (
     time_limit,
 )
 from rpl_agent.agent.world.plays import (
-    can_cut,
     distinguishing_rewards,
     longest_episode,
     model_rewards,
@@ -193,7 +192,6 @@ class Attachment:
     compiled: bool
     limit: int | None = None  # steps after which episodes are cut
     longest: int | None = None  # steps after which we cut them, if there is no such limit
-    cuts: bool = False  # whether that can happen before the objective is decided
     reward_error: float = 0.0  # what bounds pay if rewards deviate by the tolerance
     method: tuple[str, str] | None = None  # (confidence, relaxation) better suited than the defaults
 
@@ -255,7 +253,6 @@ def attach(
     return Attachment(
         env, model, goal, is_vector(env), _spec(env), paid, reader, actions, fast, limit,
         longest=None if limit is not None else longest_episode(model, goal.resolve(model), goal.horizon),
-        cuts=can_cut(model, goal.resolve(model), limit, goal.horizon),
         reward_error=error, method=None if binding is None else binding.method,
     )  # fmt: skip
 

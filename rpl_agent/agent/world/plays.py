@@ -106,13 +106,6 @@ def longest_play(pmdp: ParametricMDP, task: Task, most: int) -> int | None:
     return None
 
 
-def can_cut(pmdp: ParametricMDP, task: Task, limit: int | None, horizon: int | None) -> bool:
-    """Whether some play is undecided after ``limit`` steps (and the objective's horizon is not over by then)."""
-    if limit is None or (horizon is not None and horizon <= limit):
-        return False
-    return longest_play(pmdp, task, limit) is None
-
-
 def value_range(pmdp: ParametricMDP, objective: Objective, limit: int | None) -> tuple[float, float]:
     """The least and the most value of one play, under any policy and any outcomes.
 
