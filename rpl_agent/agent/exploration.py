@@ -48,16 +48,11 @@ EXPLORATIONS = ("optimistic", "certificate")
 
 @dataclass(frozen=True)
 class SamplingGoal:
-    """Facts about a run that a sampling plan for the certificate needs.
+    """Facts about a run that a sampling plan for the certificate needs."""
 
-    amount : episodes (steps) to plan for.
-    per_step : whether the budget is in steps rather than episodes.
-    limit : steps after which the environment ends an episode; None if it need not.
-    """
-
-    amount: float
-    per_step: bool
-    limit: int | None
+    amount: float  # episodes (steps) to plan for
+    per_step: bool  # whether the budget is in steps rather than episodes
+    limit: int | None  # steps after which the environment ends an episode; None if it need not
 
 
 def block_of(episodes: int) -> tuple[bool, int]:
@@ -78,13 +73,10 @@ def optimistic_share(first: int, last: int) -> float:
 
 @dataclass(frozen=True)
 class Exploration:
-    """An (almost) optimistic policy with the values it was derived from.
-
-    values : (S,), or (H + 1, S) for a horizon; not bounds.
-    """
+    """An (almost) optimistic policy with the values it was derived from."""
 
     policy: Policy
-    values: np.ndarray
+    values: np.ndarray  # (S,), or (H + 1, S) for a horizon; not bounds
 
 
 def explore(relaxation: Relaxation, objective: Objective, previous: Exploration | None = None) -> Exploration:
@@ -146,18 +138,14 @@ GRADIENTS = 50_000_000
 
 @dataclass(frozen=True)
 class Plays:
-    """Episodes at one parameter vector: the best policy for a reward, and the visits of a policy.
-
-    steps : int
-        Solver steps in an episode. Without cycles plays end by themselves, and one rule is best throughout.
-    """
+    """Episodes at one parameter vector: the best policy for a reward, and the visits of a policy."""
 
     problem: Problem
     frame: Frame
     chances: Struct
     order: np.ndarray | None
     stopped: np.ndarray
-    steps: int
+    steps: int  # solver steps in an episode; without cycles plays end by themselves, and one rule is best throughout
 
     @classmethod
     def of(cls, problem: Problem, frame: Frame, limit: int | None) -> Plays | None:

@@ -42,15 +42,11 @@ Bounds = tuple[float, float]
 
 @dataclass(frozen=True)
 class SampledAnswer:
-    """The value of a property, estimated by sampling.
-
-    paths : (lower, upper) of whole paths, infinite on the side that they say nothing about, or why there are none.
-    played : the policy of an MDP that they are of.
-    """
+    """The value of a property, estimated by sampling."""
 
     certificate: Certificate
-    paths: Bounds | str
-    played: Policy | None
+    paths: Bounds | str  # (lower, upper) of whole paths, infinite where they say nothing; or why there are none
+    played: Policy | None  # the policy of an MDP that they are of
     epsilon: float
     samples: int  # transitions
     episodes: int

@@ -42,29 +42,15 @@ class Side(Enum):
 
 @dataclass(frozen=True)
 class AffineBound:
-    """v(s) + g(s)·y ± e(s) bounds the value of a state for every parameter of the frame.
-
-    Attributes
-    ----------
-    policy : Policy or None
-        Whose value is bounded; None for every policy.
-    values : (S,) float64
-        v; with a horizon (H + 1, S), row k for k steps to go. The same for the others.
-    gradient : (S, r) float64
-        g, in the coordinates y of the frame.
-    slack : (S,) float64
-        e ≥ 0.
-    scope : (S,) bool
-        The states that the bound covers.
-    """
+    """v(s) + g(s)·y ± e(s) bounds the value of a state for every parameter of the frame."""
 
     side: Side
-    policy: Policy | None
+    policy: Policy | None  # whose value is bounded; None for every policy
     frame: Frame | BoxFrame
-    values: np.ndarray
-    gradient: np.ndarray
-    slack: np.ndarray
-    scope: np.ndarray
+    values: np.ndarray  # (S,) v; with a horizon (H + 1, S), row k for k steps to go, and so are the others
+    gradient: np.ndarray  # (S, r) g, in the coordinates y of the frame
+    slack: np.ndarray  # (S,) e ≥ 0
+    scope: np.ndarray  # (S,) bool, the states that the bound covers
 
     @cached_property
     def moved(self) -> np.ndarray:

@@ -155,22 +155,12 @@ SPLIT = 0.1
 
 @dataclass(frozen=True)
 class CoupledBounds:
-    """Bounds that hold for every parameter of the region.
+    """Bounds that hold for every parameter of the region."""
 
-    Attributes
-    ----------
-    lower, upper : float
-        −inf and inf if nothing was proved.
-    policy : Policy
-        The policy whose value the agent's own side bounds: the given one, or the best one at the centre of the region.
-    gradient : (r,) float64
-        Of the policy's value at the initial state, in the coordinates x of the region.
-    """
-
-    lower: float
-    upper: float
-    policy: Policy
-    gradient: np.ndarray
+    lower: float  # −inf if nothing was proved
+    upper: float  # inf if nothing was proved
+    policy: Policy  # whose value the agent's own side bounds: the given one, or the best at the centre of the region
+    gradient: np.ndarray  # (r,) of the policy's value at the initial state, in the coordinates x of the region
 
 
 def coupled_bounds(

@@ -15,15 +15,10 @@ from rpl_agent.regions.frame import FrameForms
 
 @dataclass(frozen=True)
 class BoxFrame:
-    """{center + half · y : |y_j| ≤ 1}, whatever the degree of the model.
+    """{center + half · y : |y_j| ≤ 1}, whatever the degree of the model."""
 
-    Attributes
-    ----------
-    center, half : (d,) float64
-    """
-
-    center: np.ndarray
-    half: np.ndarray
+    center: np.ndarray  # (d,)
+    half: np.ndarray  # (d,)
 
     @classmethod
     def around(cls, lower: np.ndarray, upper: np.ndarray) -> BoxFrame:

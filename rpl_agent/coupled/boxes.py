@@ -34,33 +34,16 @@ POINT_WIDTH = 1e-6
 
 @dataclass(frozen=True)
 class BoxPiece:
-    """A box of parameters, and bounds on the value there on one side.
+    """A box of parameters, and bounds on the value there on one side."""
 
-    Attributes
-    ----------
-    lower, upper : (d,) float64
-    bound : float
-        No value in the box is beyond it.
-    axis : int
-        The best parameter to split along; -1 if the box cannot be split.
-    point : (d,) float64 or None
-        A point of the region in the box, where the value is near its extreme; None if none was found.
-    value : float
-        The approximate value there.
-    slope : (d,) float64 or None
-        The gradient of the value at the centre, times half the box; None if unknown.
-    failed : int
-        The number of boxes without an affine bound among this one and its ancestors.
-    """
-
-    lower: np.ndarray
-    upper: np.ndarray
-    bound: float
-    axis: int
-    point: np.ndarray | None
-    value: float
-    slope: np.ndarray | None
-    failed: int = 0
+    lower: np.ndarray  # (d,)
+    upper: np.ndarray  # (d,)
+    bound: float  # no value in the box is beyond it
+    axis: int  # the best parameter to split along; -1 if the box cannot be split
+    point: np.ndarray | None  # (d,) of the region in the box, where the value is near its extreme; None if not found
+    value: float  # the approximate value there
+    slope: np.ndarray | None  # (d,) the gradient of the value at the centre, times half the box; None if unknown
+    failed: int = 0  # the number of boxes without an affine bound among this one and its ancestors
 
     def halves(self, axis: int | None = None) -> list[tuple[np.ndarray, np.ndarray]]:
         """The two halves of the box, along ``axis``; by default along its own."""

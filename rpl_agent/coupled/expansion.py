@@ -38,30 +38,17 @@ IMPROVEMENT = 1e-12
 
 @dataclass(frozen=True)
 class ValueExpansion:
-    """v + g·y, the value of a policy to first order.
-
-    Attributes
-    ----------
-    values : (S,), gradient : (S, r) float64
-    scope : (S,) bool
-        Undecided states.
-    reached : (S,) bool
-        Undecided states that the policy can reach.
-    order : (n,) int64 or None
-        The undecided states of a model without cycles, successors first.
-    solved : (n,) int64
-        With cycles: states of the linear system; the others are decided, worthless or outside.
-    """
+    """v + g·y, the value of a policy to first order."""
 
     policy: Policy
     frame: Frame | BoxFrame
     chances: Struct  # row_chances
-    values: np.ndarray
-    gradient: np.ndarray
-    scope: np.ndarray
-    reached: np.ndarray
-    order: np.ndarray | None = None
-    solved: np.ndarray | None = None
+    values: np.ndarray  # (S,)
+    gradient: np.ndarray  # (S, r)
+    scope: np.ndarray  # (S,) bool, undecided states
+    reached: np.ndarray  # (S,) bool, undecided states that the policy can reach
+    order: np.ndarray | None = None  # (n,) the undecided states of a model without cycles, successors first
+    solved: np.ndarray | None = None  # (n,) with cycles: states of the linear system, the others are known
     factors: Any = None
 
     def spread(self, extra: np.ndarray) -> np.ndarray:

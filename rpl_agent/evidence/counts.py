@@ -60,23 +60,13 @@ NO_ROW, NO_SUCCESSOR, AMBIGUOUS = -1, -2, -3
 
 @dataclass(frozen=True, eq=False)  # compared by identity: what is derived from a mark is cached by it
 class Mark:
-    """Snapshot at a stopping time.
+    """Snapshot at a stopping time."""
 
-    Attributes
-    ----------
-    total : transitions so far
-    successes : (F,) transitions labelled with each expression
-    weight : of the likelihood window that starts here; 0 for none
-    progress : completed share of the planned data, for the bets placed here; 0 for none
-    trials : (F,) how often each expression could have been observed (successors with it, in the visited rows);
-        None without bets
-    """
-
-    total: int
-    successes: np.ndarray
-    weight: float
-    progress: float = 0.0
-    trials: np.ndarray | None = None
+    total: int  # transitions so far
+    successes: np.ndarray  # (F,) transitions labelled with each expression
+    weight: float  # of the likelihood window that starts here; 0 for none
+    progress: float = 0.0  # completed share of the planned data, for the bets placed here; 0 for none
+    trials: np.ndarray | None = None  # (F,) `Counts.trials`; None without bets
 
 
 class _Due(NamedTuple):

@@ -28,22 +28,13 @@ JOINT_RANK = 6
 
 @dataclass(frozen=True, eq=False)
 class JointBlock:
-    """One block that is not a single distribution, with its own small model.
+    """One block that is not a single distribution, with its own small model."""
 
-    Attributes
-    ----------
-    number : its place among all blocks
-    rows : (m,) ids of its rows
-    expressions : (n,) ids of the expressions of its rows, constants included
-    transitions : (t,) ids of its rows' transitions
-    model : the same rows over the same parameters, one state each
-    """
-
-    number: int
-    rows: np.ndarray
-    expressions: np.ndarray
-    transitions: np.ndarray
-    model: ParametricMDP
+    number: int  # its place among all blocks
+    rows: np.ndarray  # (m,) ids of its rows
+    expressions: np.ndarray  # (n,) ids of the expressions of its rows, constants included
+    transitions: np.ndarray  # (t,) ids of its rows' transitions
+    model: ParametricMDP  # the same rows over the same parameters, one state each
     _marks: weakref.WeakKeyDictionary[Mark, Mark] = field(default_factory=weakref.WeakKeyDictionary, repr=False)
 
     def counts(self, counts: Counts) -> Counts:
@@ -68,28 +59,16 @@ class JointBlock:
 
 @dataclass(frozen=True)
 class Factorisation:
-    """How a model's parameters fall into blocks; use `factorisation`.
+    """How a model's parameters fall into blocks; use `factorisation`."""
 
-    Attributes
-    ----------
-    num_blocks : B
-    order : (r,) coordinates, block after block
-    block_ptr : (B+1,) into ``order``
-    block_of_expression : (F,) −1 for constants
-    single : (B,) whether the block is one distribution
-    rest : (B,) id of the expression 1 − Σ x of such a block, −1 otherwise
-    first : (r,) id of the expression x_j of such a block, −1 otherwise
-    others : blocks that are not a single distribution
-    """
-
-    num_blocks: int
-    order: np.ndarray
-    block_ptr: np.ndarray
-    block_of_expression: np.ndarray
-    single: np.ndarray
-    rest: np.ndarray
-    first: np.ndarray
-    others: tuple[JointBlock, ...]
+    num_blocks: int  # B
+    order: np.ndarray  # (r,) coordinates, block after block
+    block_ptr: np.ndarray  # (B+1,) into ``order``
+    block_of_expression: np.ndarray  # (F,) −1 for constants
+    single: np.ndarray  # (B,) whether the block is one distribution
+    rest: np.ndarray  # (B,) id of the expression 1 − Σ x of such a block, −1 otherwise
+    first: np.ndarray  # (r,) id of the expression x_j of such a block, −1 otherwise
+    others: tuple[JointBlock, ...]  # blocks that are not a single distribution
 
     @property
     def num_sets(self) -> int:

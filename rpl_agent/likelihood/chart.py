@@ -27,18 +27,11 @@ from rpl_agent.model.building.validation import RANGE_TOLERANCE, expression_rang
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """Observed expressions f = constant_f + weights_f·x with their counts K_f; g(x) = −Σ K_f ln f[x].
+    """Observed expressions f = constant_f + weights_f·x with their counts K_f; g(x) = −Σ K_f ln f[x]."""
 
-    Attributes
-    ----------
-    constant : (n,) float64
-    weights : (n, r) float64, contiguous
-    counts : (n,) of one window, or (J, n) of several; real numbers, because mixtures of windows are allowed
-    """
-
-    constant: np.ndarray
-    weights: np.ndarray
-    counts: np.ndarray
+    constant: np.ndarray  # (n,)
+    weights: np.ndarray  # (n, r), contiguous
+    counts: np.ndarray  # (n,) of one window, or (J, n) of several; real numbers, because windows may be mixed
 
     @cached_property
     def struct(self) -> Struct:

@@ -98,13 +98,10 @@ def _parameters_of(pmdp: ParametricMDP, coordinates: np.ndarray) -> np.ndarray:
 # ---------------------------------------------------------------------- edges
 @dataclass(frozen=True)
 class Edge:
-    """Bounds of the domain that limit the likelihood.
+    """Bounds of the domain that limit the likelihood."""
 
-    about : the parameters, with their bounds and most likely values; gain : nats gained beyond the bounds
-    """
-
-    about: str
-    gain: float
+    about: str  # the parameters, with their bounds and most likely values
+    gain: float  # nats gained beyond the bounds
 
     @property
     def note(self) -> str:

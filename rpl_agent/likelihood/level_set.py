@@ -31,25 +31,15 @@ BOUNDARY_TOLERANCE = 0.2
 
 @dataclass(frozen=True)
 class LevelSet:
-    """C = {x : G(x) ≤ level}; only observed expressions are kept.
+    """C = {x : G(x) ≤ level}; only observed expressions are kept."""
 
-    Attributes
-    ----------
-    observed : the n expressions with K_f > 0 in some window, counts (J, n) per window
-    offsets : (J,) ln w_j + a lower bound on ln Q_j
-    level : ln 1/α
-    center : a fit to the data, in the interior of C unless C is empty
-    expressions : (n,) ids of the kept expressions in Λ
-    expansion : of the windows' g_j at the centre; None if it has too many coefficients
-    """
-
-    observed: Observations
-    offsets: np.ndarray
-    level: float
+    observed: Observations  # the n expressions with K_f > 0 in some window, counts (J, n) per window
+    offsets: np.ndarray  # (J,) ln w_j + a lower bound on ln Q_j
+    level: float  # ln 1/α
     chart: ParameterChart
-    center: Fit
-    expressions: np.ndarray
-    expansion: LikelihoodExpansion | None = None
+    center: Fit  # a fit to the data, in the interior of C unless C is empty
+    expressions: np.ndarray  # (n,) ids of the kept expressions in Λ
+    expansion: LikelihoodExpansion | None = None  # of the windows' g_j at the centre; None if it is too large
 
     @property
     def dimension(self) -> int:

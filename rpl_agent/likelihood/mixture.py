@@ -30,27 +30,18 @@ EXPANDED = 20.0
 
 @dataclass(frozen=True)
 class LikelihoodExpansion:
-    """Taylor coefficients at x of g_j for J windows, with bounds on the remainder.
-
-    Attributes
-    ----------
-    value (J,), linear (J, r), quadratic (J, r, r), cubic (J, r, r, r) : as `expand_likelihoods` writes them
-    metric (r, r), ratio : (x'−x)'metric(x'−x) · ratio ≥ (f[x']/f[x] − 1)² for every expression f
-    near (k, k) : the metric at the centre in the chart's coordinates z
-    error : bound on the rounding error of every g_j at x
-    drift : (r,) bound on the rounding error of the expansion per unit of |x' − x|
-    """
+    """Taylor coefficients at x of g_j for J windows, with bounds on the remainder."""
 
     x: np.ndarray
-    value: np.ndarray
-    linear: np.ndarray
-    quadratic: np.ndarray
-    cubic: np.ndarray
-    metric: np.ndarray
-    near: np.ndarray
+    value: np.ndarray  # (J,), as `expand_likelihoods` writes it and the next three
+    linear: np.ndarray  # (J, r)
+    quadratic: np.ndarray  # (J, r, r)
+    cubic: np.ndarray  # (J, r, r, r)
+    metric: np.ndarray  # (r, r): (x'−x)'metric(x'−x) · ratio ≥ (f[x']/f[x] − 1)² for every expression f
+    near: np.ndarray  # (k, k) the metric at the centre in the chart's coordinates z
     ratio: float
-    error: float
-    drift: np.ndarray
+    error: float  # bound on the rounding error of every g_j at x
+    drift: np.ndarray  # (r,) bound on the rounding error of the expansion per unit of |x' − x|
 
     @cached_property
     def struct(self) -> Struct:

@@ -29,20 +29,12 @@ from rpl_agent.model.states import NamedStates, StateIndex, named_states
 
 @dataclass(frozen=True)
 class Spread:
-    """The range of n rewards above their least value.
+    """The range of n rewards above their least value."""
 
-    Attributes
-    ----------
-    table : the expressions f of this reward, over the parameters of the model.
-    expression : (n,) int32 id of f in ``table``, −1 if the reward is known.
-    linked : (n,) int32 id of f in the model's Λ, −1 if it is not there: then f is anything in [0, 1].
-    width : (n,) float64, 0 if the reward is known.
-    """
-
-    table: ExpressionTable
-    expression: np.ndarray
-    linked: np.ndarray
-    width: np.ndarray
+    table: ExpressionTable  # the expressions f of this reward, over the parameters of the model
+    expression: np.ndarray  # (n,) int32 id of f in ``table``, −1 if the reward is known
+    linked: np.ndarray  # (n,) int32 id of f in the model's Λ, −1 if it is not there: then f is anything in [0, 1]
+    width: np.ndarray  # (n,), 0 if the reward is known
 
     def at(self, theta: np.ndarray) -> np.ndarray:
         """(n,) the amount above the least reward at parameters θ."""

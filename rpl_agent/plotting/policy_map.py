@@ -32,19 +32,14 @@ ARROWS = {
 
 @dataclass(frozen=True)
 class PolicyMap:
-    """Cells over two variables; arrays are (height, width).
-
-    action : id of the action played most often in a cell, −1 if the policy (almost) never visits it.
-    visits : expected number of visits per play.
-    symbols : an arrow (where the axes are coordinates) or a short label per cell.
-    """
+    """Cells over two variables; arrays are (height, width)."""
 
     axes: tuple[str, str]
     xs: np.ndarray
     ys: np.ndarray
-    action: np.ndarray
-    visits: np.ndarray
-    symbols: np.ndarray
+    action: np.ndarray  # id of the action played most often in a cell, −1 if the policy (almost) never visits it
+    visits: np.ndarray  # expected number of visits per play
+    symbols: np.ndarray  # an arrow (where the axes are coordinates) or a short label per cell
     action_names: tuple[str, ...]
 
     @property

@@ -22,18 +22,13 @@ NAMES = {-1: "fails", 0: "not decided", 1: "holds"}
 
 @dataclass(frozen=True)
 class ValuePicture:
-    """The content of a picture.
-
-    complement : whether the property's value is 1 minus that of the solution
-    question, answer : a comparison of the property's value, such as ("<=", 0.3), and where it holds, or None
-    parts : where it holds, box by box; None if the answer is the same everywhere
-    """
+    """The content of a picture."""
 
     solution: RegionSolution
-    complement: bool = False
-    question: tuple[str, float] | None = None
-    answer: str | None = None
-    parts: Partition | None = None
+    complement: bool = False  # whether the property's value is 1 minus that of the solution
+    question: tuple[str, float] | None = None  # a comparison of the property's value, such as ("<=", 0.3)
+    answer: str | None = None  # where it holds
+    parts: Partition | None = None  # where it holds, box by box; None if the answer is the same everywhere
 
     @property
     def ends(self) -> tuple[float, float]:

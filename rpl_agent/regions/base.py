@@ -19,36 +19,19 @@ CONTAINS_TOLERANCE = 1e-9
 
 
 class EllipsoidData(NamedTuple):
-    """{center + radius * factor z : |z| <= 1}.
+    """{center + radius * factor z : |z| <= 1}."""
 
-    Attributes
-    ----------
-    center : (r,) float64
-    factor : (r, r) float64
-    radius : float
-    """
-
-    center: np.ndarray
-    factor: np.ndarray
+    center: np.ndarray  # (r,)
+    factor: np.ndarray  # (r, r)
     radius: float
 
 
 class RegionKernel(NamedTuple):
-    """The parts of a region for compiled code; None for parts that the region lacks.
+    """The parts of a region for compiled code; None for parts that the region lacks."""
 
-    Attributes
-    ----------
-    polytope : PolytopeData or None
-        In coordinates z with x = embedding z.
-    ellipsoid : EllipsoidData or None
-        In coordinates x.
-    embedding : (r, n) float64 or None
-        None if z = x.
-    """
-
-    polytope: PolytopeData | None
-    ellipsoid: EllipsoidData | None
-    embedding: np.ndarray | None
+    polytope: PolytopeData | None  # in coordinates z with x = embedding z
+    ellipsoid: EllipsoidData | None  # in coordinates x
+    embedding: np.ndarray | None  # (r, n); None if z = x
 
 
 @runtime_checkable

@@ -37,41 +37,23 @@ MAX_DEFECT = 0.5
 
 
 class FrameForms(NamedTuple):
-    """|f(x) − p_f − slope_f·y − y'M_f y| ≤ error_f for every x of a frame; M is None if expressions are affine.
+    """|f(x) − p_f − slope_f·y − y'M_f y| ≤ error_f for every x of a frame; M is None if expressions are affine."""
 
-    Attributes
-    ----------
-    p : (F,), slope : (F, r), error : (F,) float64
-    curvature : (F, r (r + 1) / 2) float64 or None
-        The lower triangles of M, row by row.
-    """
-
-    p: np.ndarray
-    slope: np.ndarray
-    curvature: np.ndarray | None
-    error: np.ndarray
+    p: np.ndarray  # (F,)
+    slope: np.ndarray  # (F, r)
+    curvature: np.ndarray | None  # (F, r (r + 1) / 2) the lower triangles of M, row by row
+    error: np.ndarray  # (F,)
 
 
 @dataclass(frozen=True)
 class Frame:
-    """C ⊂ {center + radius · factor y : |y| ≤ 1}.
+    """C ⊂ {center + radius · factor y : |y| ≤ 1}."""
 
-    Attributes
-    ----------
-    center : (r,) float64
-    factor : (r, r) float64
-    radius : float
-    table : ExpressionTable, optional
-        Given if the coordinates are the parameters of these expressions, which are polynomials.
-    box : (lower (r,), upper (r,)), optional
-        Of the region.
-    """
-
-    center: np.ndarray
-    factor: np.ndarray
+    center: np.ndarray  # (r,)
+    factor: np.ndarray  # (r, r)
     radius: float
-    table: ExpressionTable | None = None
-    box: tuple[np.ndarray, np.ndarray] | None = None
+    table: ExpressionTable | None = None  # if the coordinates are the parameters of these polynomials
+    box: tuple[np.ndarray, np.ndarray] | None = None  # (lower (r,), upper (r,)) of the region
 
     @property
     def dimension(self) -> int:

@@ -36,24 +36,12 @@ OBBT_SETTLED = 5e-4
 
 @dataclass(frozen=True)
 class LinearChart:
-    """Coordinates z in which all expressions are linear.
+    """Coordinates z in which all expressions are linear."""
 
-    Attributes
-    ----------
-    exponents : (n, d) int
-        z_k = product of theta_j ** exponents[k, j]; the first d are the parameters.
-    products : (p, 3) int
-        (k, i, j) with z_k = z_i z_j identically; chains down to the parameters.
-    weights : (F, n) float64
-        f = constant + weights @ z.
-    embedding : (r, n) float64
-        Reduced coordinates x = embedding @ z.
-    """
-
-    exponents: np.ndarray
-    products: np.ndarray
-    weights: np.ndarray
-    embedding: np.ndarray
+    exponents: np.ndarray  # (n, d) int, z_k = product of theta_j ** exponents[k, j]; the first d are the parameters
+    products: np.ndarray  # (p, 3) int, (k, i, j) with z_k = z_i z_j identically; chains down to the parameters
+    weights: np.ndarray  # (F, n), f = constant + weights @ z
+    embedding: np.ndarray  # (r, n), reduced coordinates x = embedding @ z
 
     @property
     def dimension(self) -> int:
@@ -125,22 +113,12 @@ def _add_chain(monomial: tuple[int, ...], rows: list[tuple[int, ...]], index: di
 # ---------------------------------------------------------------------- rows
 @dataclass(frozen=True)
 class ExpressionRows:
-    """Rows of lower <= constant + weights z <= upper, ready for any bounds.
+    """Rows of lower <= constant + weights z <= upper, ready for any bounds."""
 
-    Attributes
-    ----------
-    rows : (2k, n) float64
-        weights and -weights of the k expressions that are not constant.
-    used : (k,) int
-    constant : (k,) float64
-    slack : (k,) float64
-        How far right-hand sides are moved outward, more than rounding.
-    """
-
-    rows: np.ndarray
-    used: np.ndarray
-    constant: np.ndarray
-    slack: np.ndarray
+    rows: np.ndarray  # (2k, n), weights and -weights of the k expressions that are not constant
+    used: np.ndarray  # (k,) int
+    constant: np.ndarray  # (k,)
+    slack: np.ndarray  # (k,), how far right-hand sides are moved outward, more than rounding
 
     @classmethod
     def of(cls, constant: np.ndarray, weights: np.ndarray, reach: np.ndarray) -> ExpressionRows:
@@ -260,24 +238,13 @@ def _tightened(
 # ---------------------------------------------------------------------- regions of a model
 @dataclass(frozen=True)
 class _Skeleton:
-    """The data-independent part of `build_region`; computed once per model.
+    """The data-independent part of `build_region`; computed once per model."""
 
-    Attributes
-    ----------
-    chart : Chart or None
-        Coordinates of the polytope; None if it lives in x.
-    lower, upper : (n,) float64
-        Bounds of the coordinates over the domain; crossing if the domain is empty.
-    rows : (m, n), rhs : (m,) float64
-        The domain.
-    expressions : ExpressionRows
-    """
-
-    chart: LinearChart | None
-    lower: np.ndarray
-    upper: np.ndarray
-    rows: np.ndarray
-    rhs: np.ndarray
+    chart: LinearChart | None  # coordinates of the polytope; None if it lives in x
+    lower: np.ndarray  # (n,) bounds of the coordinates over the domain; crossing if the domain is empty
+    upper: np.ndarray  # (n,)
+    rows: np.ndarray  # (m, n) of the domain
+    rhs: np.ndarray  # (m,)
     expressions: ExpressionRows
 
 

@@ -49,8 +49,6 @@ class Structure:
 class Problem:
     """The players, their directions and the objective.
 
-    agent : MAX_AGENT, MIN_AGENT or FIXED_AGENT (then ``weights`` (R,) is the policy)
-    maximise : direction of nature
     proper_max : whether the maximiser is the *proper* side, the one whose improper strategies are worthless: plays
         that never end give a maximiser nothing (reachability, rewards) and cost a minimiser infinity (costs).
     """
@@ -59,8 +57,8 @@ class Problem:
     task: Task
     nature: Nature
     policy: Policy | None
-    agent: int
-    maximise: bool
+    agent: int  # MAX_AGENT, MIN_AGENT or FIXED_AGENT (then ``weights`` (R,) is the policy)
+    maximise: bool  # direction of nature
     weights: np.ndarray
 
     @classmethod

@@ -129,15 +129,12 @@ class SampledBatch:
 
 @dataclass(frozen=True)
 class Request:
-    """How much to collect: stop at the first of these limits.
-
-    pause : completed episodes after which to return; episodes_left, steps_left : the remaining budget.
-    """
+    """How much to collect: stop at the first of these limits."""
 
     policy: Policy
     limits: Limits
-    pause: int = NEVER
-    episodes_left: int = NEVER
+    pause: int = NEVER  # completed episodes after which to return
+    episodes_left: int = NEVER  # of the budget
     steps_left: int = NEVER
     interrupted: Callable[[], bool] = lambda: False
 

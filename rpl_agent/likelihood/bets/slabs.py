@@ -67,19 +67,14 @@ EARLY, EARLY_POWER = 0.5, 0.125
 
 
 class BetDirection(NamedTuple):
-    """The direction to bet on, scaled to one standard deviation at the end of the plan.
+    """The direction to bet on, scaled to one standard deviation at the end of the plan."""
 
-    unit : (F,) payoffs for λ = 1; theta : (d,) the estimate; gradient : (d,) of the value
-    total, planned : transitions at the mark, and at the end of the plan
-    gradient_total : transitions that the gradient was computed from
-    """
-
-    unit: np.ndarray
-    theta: np.ndarray
-    gradient: np.ndarray
-    total: int
-    planned: float
-    gradient_total: int
+    unit: np.ndarray  # (F,) payoffs for λ = 1
+    theta: np.ndarray  # (d,) the estimate
+    gradient: np.ndarray  # (d,) of the value
+    total: int  # transitions at the mark
+    planned: float  # transitions at the end of the plan
+    gradient_total: int  # transitions that the gradient was computed from
 
 
 def next_direction(pmdp: ParametricMDP, task: Task, mark: Mark, before: BetDirection | None) -> BetDirection:
@@ -207,17 +202,12 @@ MARGIN = 2.0**-10
 
 
 class Wealth(NamedTuple):
-    """Log wealth so far, as an affine function of the probabilities f: gain − coefficients·f, loss + coefficients·f.
+    """Log wealth so far, as an affine function of the probabilities f: gain − coefficients·f, loss + coefficients·f."""
 
-    coefficients : (F,) Σ N_f u_f over the marks
-    gain, loss : Σ K ln(1 + u) from betting u, and Σ K ln(1 − u) from betting −u; both rounded down
-    error : bound on the total rounding error of the coefficients
-    """
-
-    coefficients: np.ndarray
-    gain: float = 0.0
-    loss: float = 0.0
-    error: float = 0.0
+    coefficients: np.ndarray  # (F,) Σ N_f u_f over the marks
+    gain: float = 0.0  # Σ K ln(1 + u) from betting u, rounded down
+    loss: float = 0.0  # Σ K ln(1 − u) from betting −u, rounded down
+    error: float = 0.0  # bound on the total rounding error of the coefficients
 
     def after(self, payoff: np.ndarray, successes: np.ndarray, trials: np.ndarray) -> Wealth:
         """Settle new successes and trials (F,) since the payoffs (F,) were fixed."""

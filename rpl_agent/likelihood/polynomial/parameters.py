@@ -38,18 +38,13 @@ from rpl_agent.regions.product import Product
 
 @dataclass(frozen=True)
 class ParameterBlock:
-    """Parameters (k,) of a model without unused ones, with the forms that involve them.
-
-    chart : z = θ of the block; its factors are the forms of the block
-    upper : (n,) bounds on its forms over the domain
-    coin : for a block of one parameter p with the forms p and 1 − p, their ids
-    """
+    """Parameters (k,) of a model without unused ones, with the forms that involve them."""
 
     parameters: np.ndarray
-    chart: ParameterChart
+    chart: ParameterChart  # z = θ of the block; its factors are the forms of the block
     domain: Domain
-    upper: np.ndarray
-    coin: tuple[int, int] | None
+    upper: np.ndarray  # (n,) bounds on its forms over the domain
+    coin: tuple[int, int] | None  # for a block of one parameter p with the forms p and 1 − p, their ids
 
 
 def curved_region(

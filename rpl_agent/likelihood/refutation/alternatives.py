@@ -62,14 +62,11 @@ class Weights:
 
 @dataclass(frozen=True)
 class Doubt:
-    """A lower bound on ln inf A, and the alternative that dominates there.
-
-    kind : as in docs/guarantees.md; number : of the row, expression or mark concerned, −1 for none
-    """
+    """A lower bound on ln inf A, and the alternative that dominates there."""
 
     log_e_value: float
-    kind: str = "rows"
-    number: int = -1
+    kind: str = "rows"  # as in docs/guarantees.md
+    number: int = -1  # of the row, expression or mark concerned, −1 for none
 
     def text(self, pmdp: ParametricMDP, counts: Counts) -> str:
         """What is wrong with the model, as a sentence."""

@@ -42,20 +42,11 @@ CLOSE_ROOTS = 0.1
 
 @dataclass(frozen=True)
 class Factors:
-    """f = exp(log_scale_f) · Π_i form_i ** powers[f, i] for every expression f of a table; forms are ≥ 0 on the domain.
+    """f = exp(log_scale_f) · Π_i form_i ** powers[f, i] for every expression f; forms are ≥ 0 on the domain."""
 
-    Attributes
-    ----------
-    forms : ExpressionTable
-        n distinct polynomials over the same parameters, scaled to a largest coefficient of 1. For an affine table,
-        the table itself.
-    powers : (F, n) int64, sparse
-    log_scale : (F,) float64
-    """
-
-    forms: ExpressionTable
-    powers: scipy.sparse.csr_array
-    log_scale: np.ndarray
+    forms: ExpressionTable  # n distinct polynomials with a largest coefficient of 1; for an affine table, the table
+    powers: scipy.sparse.csr_array  # (F, n) int64, sparse
+    log_scale: np.ndarray  # (F,)
 
     def counts(self, successes: np.ndarray) -> np.ndarray:
         """Counts (n,) or (J, n) of the forms, from counts (F,) or (J, F) of the expressions."""

@@ -36,16 +36,11 @@ MAX_NUMBERS = 4_000_000
 
 
 class RangeEnclosure(NamedTuple):
-    """lower − slack ≤ f ≤ upper + slack on the box, for each of F expressions; slack exceeds all rounding errors.
+    """lower − slack ≤ f ≤ upper + slack on the box, for each of F expressions; slack exceeds all rounding errors."""
 
-    Attributes
-    ----------
-    lower, upper, slack : (F,) float64
-    """
-
-    lower: np.ndarray
-    upper: np.ndarray
-    slack: np.ndarray
+    lower: np.ndarray  # (F,)
+    upper: np.ndarray  # (F,)
+    slack: np.ndarray  # (F,)
 
 
 def enclosure(table: ExpressionTable, lower: np.ndarray, upper: np.ndarray) -> RangeEnclosure:
@@ -185,45 +180,23 @@ DENSE = 2_000_000
 
 
 class TaylorTable(NamedTuple):
-    """|f(c + t) − value − slope·t − t'curvature t| ≤ error for all |t_j| ≤ reach_j, rounding included.
+    """|f(c + t) − value − slope·t − t'curvature t| ≤ error for all |t_j| ≤ reach_j, rounding included."""
 
-    Attributes
-    ----------
-    value : (F,) float64
-    slope : (F, d) float64
-    curvature : (F, d, d) float64
-        Symmetric: half the second derivatives.
-    error : (F,) float64
-    """
-
-    value: np.ndarray
-    slope: np.ndarray
-    curvature: np.ndarray
-    error: np.ndarray
+    value: np.ndarray  # (F,)
+    slope: np.ndarray  # (F, d)
+    curvature: np.ndarray  # (F, d, d), symmetric: half the second derivatives
+    error: np.ndarray  # (F,)
 
 
 class _Shifts(NamedTuple):
-    """Converts coefficients of monomials into those of the terms t^α.
+    """Converts coefficients of monomials into those of the terms t^α."""
 
-    Attributes
-    ----------
-    alpha : (A, d) int
-        By degree, the lowest first.
-    degree : (A,) int
-    monomial, term : (n,) int
-        Pairs of a monomial m and an α below it.
-    binomial : (n,) float64
-        C(m, α).
-    rest : (n, d) int
-        m − α.
-    """
-
-    alpha: np.ndarray
-    degree: np.ndarray
-    monomial: np.ndarray
-    term: np.ndarray
-    binomial: np.ndarray
-    rest: np.ndarray
+    alpha: np.ndarray  # (A, d) int, by degree, the lowest first
+    degree: np.ndarray  # (A,) int
+    monomial: np.ndarray  # (n,) int, m of pairs of a monomial m and an α below it
+    term: np.ndarray  # (n,) int, α of these pairs
+    binomial: np.ndarray  # (n,) C(m, α)
+    rest: np.ndarray  # (n, d) int, m − α
 
 
 def taylor_table(table: ExpressionTable, center: np.ndarray, reach: np.ndarray) -> TaylorTable:

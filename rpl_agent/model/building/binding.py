@@ -16,22 +16,17 @@ from rpl_agent.model.pmdp import ParametricMDP
 class Binding:
     """A model of an environment, and rules for the state that the environment is in.
 
-    first : observation after a reset -> value of a state.
     next : (value of the state before, action, observation, reward, terminated) -> value of the state after a step;
         the reward is None when only acting.
-    objective : for plays without a time limit; None if they never end.
-    returns : the return as the environment pays it, if it differs from the objective; its horizon is the time limit.
-    paid : (T,) what the environment pays for each transition; None for what the objective counts (costs negative).
-    method : (confidence, relaxation) that suits the model, if the agent's defaults do not.
     """
 
     pmdp: ParametricMDP
-    objective: Objective | None
-    first: Callable[[Any], Any]
+    objective: Objective | None  # for plays without a time limit; None if they never end
+    first: Callable[[Any], Any]  # observation after a reset -> value of a state
     next: Callable[[Any, int, Any, float | None, bool], Any]
-    paid: np.ndarray | None = None
-    method: tuple[str, str] | None = None
-    returns: Objective | None = None
+    paid: np.ndarray | None = None  # (T,) by transition; None for what the objective counts (costs negative)
+    method: tuple[str, str] | None = None  # (confidence, relaxation) that suits the model, if the defaults do not
+    returns: Objective | None = None  # as the environment pays, if that differs; its horizon is the time limit
 
     def question(self, limit: int | None) -> Objective | None:
         """The environment's own objective: its undiscounted return, within its time limit if it has one."""

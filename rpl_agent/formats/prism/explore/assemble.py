@@ -155,19 +155,13 @@ DEADLOCK_ACTION = "deadlock"
 
 @dataclass(frozen=True)
 class Assembled:
-    """The model and what the reader needs besides.
-
-    program : with the parameters of the model, including derived ones.
-    row_combination : (R,) combination of commands that gave each row (DEADLOCK for added self-loops).
-    bounds : of an interval model.
-    parametric_rewards : for an interval model, structures that contain a parameter, as functions of the parameters.
-    """
+    """The model and what the reader needs besides."""
 
     model: ParametricMDP
-    program: Program
-    row_combination: np.ndarray
-    bounds: IntervalBounds | None
-    parametric_rewards: dict[str, Callable[[np.ndarray], Reward]]
+    program: Program  # with the parameters of the model, including derived ones
+    row_combination: np.ndarray  # (R,) combination of commands that gave each row (DEADLOCK for added self-loops)
+    bounds: IntervalBounds | None  # of an interval model
+    parametric_rewards: dict[str, Callable[[np.ndarray], Reward]]  # as in `PrismModel`
 
 
 def assemble(

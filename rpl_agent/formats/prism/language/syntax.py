@@ -193,43 +193,32 @@ class RewardPath:
 
 @dataclass(frozen=True)
 class Property(Declared):
-    """A parsed property.
+    """A parsed property."""
 
-    quantity : "P" or "R".
-    sense, nature : "max", "min" or "" (unspecified); nature is the second word of ``Pmaxmin``.
-    comparison : "" for ``=?``, else ``<``, ``<=``, ``>`` or ``>=`` with a threshold.
-    filter : name of a filter and its states (None: all of them); without a filter the initial ones.
-    """
-
-    quantity: str
-    sense: str
-    nature: str
+    quantity: str  # "P" or "R"
+    sense: str  # "max", "min" or "" (unspecified)
+    nature: str  # the same: the second word of ``Pmaxmin``
     reward: str | int | None
     path: Expression | RewardPath
-    comparison: str = ""
+    comparison: str = ""  # "" for ``=?``, else ``<``, ``<=``, ``>`` or ``>=`` with a threshold
     threshold: Expression | None = None
-    filter: tuple[str, Expression | None] | None = None
+    filter: tuple[str, Expression | None] | None = None  # its name and states (None: all); without it the initial ones
     name: str | None = None
 
 
 @dataclass(frozen=True)
 class File:
-    """A model or a properties file, declarations in the order of the text.
+    """A model or a properties file, declarations in the order of the text."""
 
-    kind : "mdp" or "dtmc", of a model.
-    variables : global ones.
-    properties : of a properties file; one that cannot be read is replaced by its error.
-    """
-
-    kind: str
+    kind: str  # "mdp" or "dtmc", of a model
     constants: tuple[Constant, ...]
     formulas: tuple[Formula, ...]
     labels: tuple[Label, ...]
-    variables: tuple[Variable, ...]
+    variables: tuple[Variable, ...]  # global ones
     modules: tuple[Module | Renaming, ...]
     rewards: tuple[ParsedRewards, ...]
     initial: tuple[InitialStates, ...]
-    properties: tuple[Property | PrismError, ...]
+    properties: tuple[Property | PrismError, ...]  # one that cannot be read is replaced by its error
 
     @staticmethod
     def of(kind: str, items: tuple[object, ...]) -> File:

@@ -36,21 +36,15 @@ class Type(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A typed expression.
+    """A typed expression."""
 
-    operator : "literal", "variable", "parameter", or the operator of `syntax.Apply`.
-    value : the literal's value, the variable's index, or the parameter's name.
-    support : indices of the state variables it depends on.
-    parametric : whether it contains a parameter.
-    """
-
-    operator: str
+    operator: str  # "literal", "variable", "parameter", or the operator of `syntax.Apply`
     arguments: tuple[Node, ...]
     type: Type
     position: Position
-    value: Any = None
-    support: frozenset[int] = frozenset()
-    parametric: bool = False
+    value: Any = None  # the literal's value, the variable's index, or the parameter's name
+    support: frozenset[int] = frozenset()  # indices of the state variables it depends on
+    parametric: bool = False  # whether it contains a parameter
     depth: int = 1
 
     @property

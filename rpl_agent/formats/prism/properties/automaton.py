@@ -105,14 +105,10 @@ def _progress(f: Formula, letter: Sequence[bool]) -> Clauses:
 
 @dataclass(frozen=True)
 class Automaton:
-    """A deterministic automaton; state 0 is the initial one.
+    """A deterministic automaton; state 0 is the initial one."""
 
-    step : (Q, letters) int32, the state after reading a letter.
-    accepting : the state from which everything is accepted, or -1 if it is never reached.
-    """
-
-    step: np.ndarray
-    accepting: int
+    step: np.ndarray  # (Q, letters) int32, the state after reading a letter
+    accepting: int  # the state from which everything is accepted, or -1 if it is never reached
 
 
 def build(f: Formula, letters: Sequence[Sequence[bool]]) -> Automaton:
