@@ -55,9 +55,8 @@ def check_region(region: Region, points: np.ndarray | None = None, *, seed: int 
 
     Parameters
     ----------
-    points : (n, r) array, optional
-        Points that must lie in the region. Others are drawn from its box; give some if the region is so thin that
-        none of those would hit it.
+    points : (n, r) points that must lie in the region. Others are drawn from its box; give some if the region is so
+        thin that none of those would hit it.
     """
     r = region.dimension
     _require(isinstance(r, int | np.integer) and r >= 0, f"dimension is {r!r}, not a number of coordinates")
@@ -120,10 +119,8 @@ def check_relaxation(
 
     Parameters
     ----------
-    thetas : (n, d) array
-        Parameters whose distributions belong to the set.
-    objective : Objective, optional
-        Also solved: the bounds must hold for each of the parameters, and pass the solver's own check.
+    thetas : (n, d) parameters whose distributions belong to the set
+    objective : also solved: the bounds must hold for each of the parameters, and pass the solver's own check
     """
     pmdp = relaxation.pmdp
     _require(isinstance(relaxation.name, str) and relaxation.name, "name is not a string")
@@ -286,8 +283,7 @@ def check_agent(make: Callable[[int], Any], *, episodes: int = 60) -> None:
 
     Parameters
     ----------
-    make : function
-        From a seed to a new agent. It learns a small world twice with one seed, with equal results.
+    make : from a seed to a new agent. It learns a small world twice with one seed, with equal results.
     """
     first, second = (make(5) for _ in range(2))
     for agent in (first, second):

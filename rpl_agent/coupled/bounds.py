@@ -171,14 +171,10 @@ def coupled_bounds(
 
     Parameters
     ----------
-    relaxation : Relaxation
-        Rectangular, for the same region; determines where plays can be held.
-    start : Policy
-        Start of the search for the best policy at the centre.
-    known : (float, float)
-        Bounds that hold already: a side is skipped unless it may improve.
-    pieces : int
-        The most pieces of the region to try on a side where the whole region falls short.
+    relaxation : Rectangular, for the same region; determines where plays can be held
+    start : start of the search for the best policy at the centre
+    known : (float, float) bounds that hold already: a side is skipped unless it may improve
+    pieces : the most pieces of the region to try on a side where the whole region falls short
     """
     problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
     if problem.task.decided[problem.pmdp.initial_state]:

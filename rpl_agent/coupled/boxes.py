@@ -59,8 +59,7 @@ class BoxBounds:
 
     Parameters
     ----------
-    region : Domain
-        In the domain of the model.
+    region : in the domain of the model
     """
 
     def __init__(self, pmdp: ParametricMDP, objective: Objective, region: Domain, policy: Policy | None = None) -> None:

@@ -24,11 +24,9 @@ class Slab(Region):
 
     Parameters
     ----------
-    frame : Frame
-        Of the region.
-    normal : (r,) array
-    low, high : float
-        May be infinite.
+    frame : of the region
+    normal : (r,)
+    low, high : may be infinite
     """
 
     def __init__(self, region: Region, frame: Frame, normal: np.ndarray, low: float, high: float) -> None:
@@ -95,14 +93,11 @@ def worst_of_pieces(
 
     Parameters
     ----------
-    direction : (r,) array
-        Pieces are cut across it, in the coordinates x.
-    known : float
-        A bound of the whole region; larger is worse.
+    direction : (r,) pieces are cut across it, in the coordinates x
+    known : a bound of the whole region; larger is worse
     attempt : Region -> float
         A bound for one piece, inf if there is none.
-    budget : int
-        The most attempts.
+    budget : the most attempts
     """
     # The length of a direction does not matter, but squares of small numbers underflow.
     direction = np.ldexp(direction, -np.frexp(np.abs(direction).max())[1])

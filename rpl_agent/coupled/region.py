@@ -61,20 +61,13 @@ class RegionSolution:
 
     Attributes
     ----------
-    lower, upper : float
-        lower ≤ v(θ) ≤ upper for every θ of the region, v the optimum at θ.
-    least, most : RegionPoint
-        Points of the region where v is approximately least and largest.
-    policy : Policy
-        The best policy found against its own worst parameter; for a chain, the only one.
-    guarantee : float
-        A bound on that policy's value for every θ of the region, on the agent's side.
-    best_possible : float
-        No policy has a better guarantee.
-    boxes : int
-        The number of boxes that were bounded.
-    converged : bool
-        Whether the bounds are as close to attained values as requested.
+    lower, upper : lower ≤ v(θ) ≤ upper for every θ of the region, v the optimum at θ
+    least, most : points of the region where v is approximately least and largest
+    policy : the best policy found against its own worst parameter; for a chain, the only one
+    guarantee : a bound on that policy's value for every θ of the region, on the agent's side
+    best_possible : no policy has a better guarantee
+    boxes : the number of boxes that were bounded
+    converged : whether the bounds are as close to attained values as requested
 
     >>> flip = lambda s: {"flip": {1: "p", 2: "1 - p"}} if s == 0 else {"stay": {s: 1}}
     >>> coin = build(0, flip, domain={"p": (0.2, 0.6)}, labels={"won": lambda s: s == 1})
@@ -139,14 +132,10 @@ def solve_region(
     ----------
     region : Domain or mapping name -> (lower, upper), optional
         A box or polytope in the model's domain; parameters that are not named keep their range. Default: the domain.
-    precision : float
-        Allowed distance of a bound from an attained value, as a share of the range of attained values.
-    threshold : float, optional
-        A number to compare the values with: bounds that do not decide it are sharpened further.
-    max_boxes : int
-        The most boxes to bound on each side. A result that is wider because of it comes with a warning.
-    time_limit : float
-        Seconds after which no box is split: the bounds so far are the result.
+    precision : allowed distance of a bound from an attained value, as a share of the range of attained values
+    threshold : a number to compare the values with: bounds that do not decide it are sharpened further
+    max_boxes : the most boxes to bound on each side. A result that is wider because of it comes with a warning.
+    time_limit : seconds after which no box is split: the bounds so far are the result
 
     Raises
     ------
@@ -329,11 +318,9 @@ class Partition:
 
     Attributes
     ----------
-    lower, upper : (n, d) float64
-    holds : (n,) int8
-        1: the comparison holds for every parameter of the box; -1: for none; 0: not decided.
-    shares : (holds, fails) or None
-        Of the volume of the region, at least; None if the region is not a box.
+    lower, upper : (n, d)
+    holds : (n,) int8; 1: the comparison holds for every parameter of the box; -1: for none; 0: not decided
+    shares : (holds, fails) of the volume of the region, at least; None if the region is not a box
     """
 
     lower: np.ndarray
@@ -352,10 +339,8 @@ def partition(
     Parameters
     ----------
     region : as in `solve_region`
-    undecided : float
-        The share of the volume that may be left undecided.
-    max_boxes : int
-        The most boxes to bound.
+    undecided : the share of the volume that may be left undecided
+    max_boxes : the most boxes to bound
     """
     if not 0.0 < undecided < 1.0:
         raise ModelError(f"undecided {undecided} must be above 0 and below 1")

@@ -20,8 +20,7 @@ class Box:
 
     Parameters
     ----------
-    lower, upper : (r,) array
-        Finite. Crossing bounds make an empty region.
+    lower, upper : (r,) finite; crossing bounds make an empty region
     """
 
     def __init__(self, lower: np.ndarray, upper: np.ndarray) -> None:

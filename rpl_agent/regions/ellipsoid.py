@@ -28,11 +28,9 @@ class Ellipsoid(Region):
 
     Parameters
     ----------
-    center : (r,) array
-    H : (r, r) array
-        Symmetric and positive definite (see `regularised` if it is singular).
-    radius2 : float
-        Negative for the empty set.
+    center : (r,)
+    H : (r, r) symmetric and positive definite (see `regularised` if it is singular)
+    radius2 : negative for the empty set
     """
 
     def __init__(self, center: np.ndarray, H: np.ndarray, radius2: float) -> None:

@@ -66,10 +66,8 @@ class Image(Region):
 
     Parameters
     ----------
-    inner : Polytope
-        In n coordinates z.
-    embedding : (r, n) array
-        x = embedding z.
+    inner : in n coordinates z
+    embedding : (r, n) x = embedding z
     """
 
     def __init__(self, inner: Polytope, embedding: np.ndarray) -> None:

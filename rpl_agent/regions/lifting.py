@@ -283,13 +283,9 @@ def build_region(
 
     Parameters
     ----------
-    pmdp : ParametricMDP
-    lower, upper : (F,) array
-        Confidence bounds; [0, 1] is no constraint.
-    extra : (A (m, r), b (m,)), optional
-        Further rows A x <= b.
-    tolerance : float
-        Of OBBT.
+    lower, upper : (F,) confidence bounds; [0, 1] is no constraint
+    extra : (A (m, r), b (m,)) further rows A x <= b
+    tolerance : of OBBT
 
     Returns
     -------

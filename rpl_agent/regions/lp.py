@@ -33,11 +33,9 @@ class LinearProgram:
     Parameters
     ----------
     A : (m, n) array or sparse array
-    b : (m,) array
-    lower, upper : (n,) array
-        Finite, lower <= upper.
-    time_limit : float
-        Seconds for one query.
+    b : (m,)
+    lower, upper : (n,) finite, lower <= upper
+    time_limit : seconds for one query
     """
 
     def __init__(

@@ -35,9 +35,7 @@ class ParameterRegion:
 
     Parameters
     ----------
-    inner : Region
-        Of one dimension per parameter.
-    table : ExpressionTable
+    inner : of one dimension per parameter
     """
 
     def __init__(self, inner: Region, table: ExpressionTable) -> None:

@@ -37,21 +37,17 @@ class Polytope(Region):
 
     Parameters
     ----------
-    A : (m, r) array
-    b : (m,) array
-    lower, upper : (r,) array
-        Finite bounds; crossing bounds make an empty region.
-    graph_dimension : int
-        Largest dimension for a vertex graph.
-    max_vertices : int
-        Largest complete vertex table.
+    A : (m, r)
+    b : (m,)
+    lower, upper : (r,) finite bounds; crossing bounds make an empty region
+    graph_dimension : largest dimension for a vertex graph
+    max_vertices : largest complete vertex table
 
     Attributes
     ----------
     A, b : the constraints that are tight somewhere (all of them with HiGHS)
     lower, upper : (r,) the outer box, as given
-    method : str
-        "interval", "vertices" (complete graph), "walk" (growing graph) or "highs".
+    method : "interval", "vertices" (complete graph), "walk" (growing graph) or "highs"
     """
 
     def __init__(

@@ -25,9 +25,9 @@ class Hull(Region):
 
     Parameters
     ----------
-    constant : (n,) array
-    weights : (n, r) array
-    lower, upper : (n,) array
+    constant : (n,)
+    weights : (n, r)
+    lower, upper : (n,)
     box : (lower (r,), upper (r,))
     """
 
@@ -78,10 +78,8 @@ class Product(Region):
     Parameters
     ----------
     block_ptr : (B+1,) int array
-    lower, upper : (r,) array
-        Block after block.
-    rest_lower, rest_upper : (B,) array
-        Bounds on the probability left for the last successor.
+    lower, upper : (r,) block after block
+    rest_lower, rest_upper : (B,) bounds on the probability left for the last successor
     regions : mapping from block to Region
         Blocks that are not interval blocks; ``lower`` and ``upper`` are outer boxes there.
     order : (r,) int array, optional

@@ -45,16 +45,12 @@ class VertexGraph:
 
     Parameters
     ----------
-    lower, upper : (n,) float64
-        The box to start from, n >= 2.
-    perturbation : float
-        How far, relative to the box, right-hand sides are loosened against degeneracy.
-    max_vertices : int
+    lower, upper : (n,) the box to start from, n >= 2
+    perturbation : how far, relative to the box, right-hand sides are loosened against degeneracy
 
     Attributes
     ----------
-    empty : bool
-        True once a certified bound shows that no point satisfies all rows.
+    empty : true once a certified bound shows that no point satisfies all rows
     """
 
     def __init__(

@@ -65,15 +65,11 @@ def compiled_set(
 
     Parameters
     ----------
-    lower, upper : (F,) float64
-    forms : RowForms
-        For a region.
-    tightness : float
-        A bound from the inner side (above a minimum, below a maximum) adds tightness * span of the row's values.
-    bend : Struct
-        For a CURVED set.
-    rows : int
-        Number of rows that each store where their last walk over a polytope ended.
+    lower, upper : (F,)
+    forms : for a region
+    tightness : a bound from the inner side (above a minimum, below a maximum) adds tightness * span of the row's values
+    bend : for a CURVED set
+    rows : number of rows that each store where their last walk over a polytope ended
     """
     kind = RowKind(kind)
     lower, upper = read_only(lower), read_only(upper)
@@ -163,11 +159,10 @@ class Relaxation(Protocol):
 
         Parameters
         ----------
-        values : (S,) float64
-        extremum : Sense
-            Direction of nature. MIN: out <= true minimum; MAX: out >= true maximum.
+        values : (S,)
+        extremum : direction of nature. MIN: out <= true minimum; MAX: out >= true maximum.
         out : (R,) or (k,) float64
-        rows : (k,) int64, optional
+        rows : (k,) int64
         """
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:

@@ -38,10 +38,7 @@ class Intervals(CompiledRelaxation):
 
     Parameters
     ----------
-    pmdp : ParametricMDP
-    lower, upper : (F,) array
-        Bounds on every expression; 0 and 1 are allowed (a pair never sampled).
-    name : str
+    lower, upper : (F,) bounds on every expression; 0 and 1 are allowed (a pair never sampled)
 
     Raises
     ------
@@ -152,9 +149,7 @@ def parameter_wise(
 
     Parameters
     ----------
-    region : Region
-    intersect_with : (lower (F,), upper (F,)), optional
-        Usually the tied intervals; without them P_Theta and P_I are incomparable.
+    intersect_with : (lower (F,), upper (F,)) usually the tied intervals; without them P_Theta and P_I are incomparable
     """
     lower, upper = range_on_box(pmdp.table, *parameter_box(region, pmdp))
     return Intervals(pmdp, *clip_bounds(pmdp, *_meet(lower, upper, intersect_with)), name="parameter-wise")

@@ -48,9 +48,7 @@ class Rectangular(CompiledRelaxation):
 
     Parameters
     ----------
-    pmdp : ParametricMDP
-    region : Region
-        In the reduced coordinates of ``pmdp.table``; not empty.
+    region : in the reduced coordinates of ``pmdp.table``; not empty
     """
 
     def __init__(self, pmdp: ParametricMDP, region: Region) -> None:

@@ -35,11 +35,9 @@ class UncertainMDP:
     Attributes
     ----------
     state_ptr, action, row_ptr, successor : as in ParametricMDP
-    lower, upper : (T,) float64
-        Bounds on every probability.
-    A : (m, T) sparse array
-    b : (m,) float64
-        Further rows A p <= b.
+    lower, upper : (T,) bounds on every probability
+    A : (m, T) sparse
+    b : (m,) further rows A p <= b
 
     >>> import numpy as np
     >>> lower, upper = np.array([[[0.0, 0.4], [0.0, 1.0]]]), np.array([[[0.6, 1.0], [0.0, 1.0]]])

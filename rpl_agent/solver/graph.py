@@ -61,12 +61,10 @@ class ModelGraph:
 
         Parameters
         ----------
-        nature : Struct
-            `moves`
-        usable : (R,) int8
-            2: the row may be used for holding, 1: it is played but cannot hold (it pays), 0: it is not played.
-        quantifier : int
-            ANY_ROW: one usable row per state suffices; ALL_ROWS: every played row must stay.
+        nature : `moves`
+        usable : (R,) int8; 2: the row may be used for holding, 1: it is played but cannot hold (it pays), 0: it is not
+            played
+        quantifier : ANY_ROW: one usable row per state suffices; ALL_ROWS: every played row must stay
         """
         inside = start.copy()
         core.hold_set(self._struct_both_ways, nature, usable, quantifier, inside, self._queue())
@@ -83,14 +81,11 @@ class ModelGraph:
 
         Parameters
         ----------
-        nature : Struct
-            `moves`
-        played, pays : (R,) bool
-            Rows in play (all of them, or those of a fixed policy); rows with a positive reward.
-        quantifier : int
-            ANY_ROW: the minimiser chooses the row. ALL_ROWS: the other side does. DRAWN_ROW: a fixed policy draws it.
-        nature_helps : bool
-            Whether nature is the minimiser.
+        nature : `moves`
+        played, pays : (R,) bool, rows in play (all of them, or those of a fixed policy); rows with a positive reward
+        quantifier : ANY_ROW: the minimiser chooses the row. ALL_ROWS: the other side does. DRAWN_ROW: a fixed policy
+            draws it.
+        nature_helps : whether nature is the minimiser
         """
         inside, usable, sets = start.copy(), np.empty(len(played), np.int8), np.empty(4 * self.size, np.bool_)
         core.finite_set(
@@ -107,12 +102,9 @@ class ModelGraph:
 
         Parameters
         ----------
-        nature : Struct
-            `moves`; if nature is on the chooser's side, with its distribution as both bounds.
-        preferred, allowed, pays : (R,) bool
-            Rows that pay count as progress whatever follows.
-        adversary : bool
-            Whether nature may avoid the attractor.
+        nature : `moves`; if nature is on the chooser's side, with its distribution as both bounds
+        preferred, allowed, pays : (R,) bool, rows that pay count as progress whatever follows
+        adversary : whether nature may avoid the attractor
 
         Returns
         -------
@@ -208,11 +200,9 @@ def moves(
 
     Parameters
     ----------
-    lo, hi : (T,) float64
-        Bounds of a nature that wants to hold the play; lo None: of one that does not, and stays if hi leaves no way
-        out.
-    compiled, rows : CompiledSet and Struct, optional
-        Its set, for regions, and the rows of the graph.
+    lo, hi : (T,) bounds of a nature that wants to hold the play; lo None: of one that does not, and stays if hi leaves
+        no way out
+    compiled, rows : its set, for regions, and the rows of the graph
     """
     if compiled is None or rows is None or compiled.kind <= INTERVAL:
         return core.Moves(lo=lo, hi=hi, set=None, expression=None, outside=None, space=None)

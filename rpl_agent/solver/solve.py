@@ -92,18 +92,12 @@ def solve(
 
     Parameters
     ----------
-    relaxation : Relaxation or UncertainMDP
-    objective : Objective
-    nature : Nature
-        ADVERSARIAL gives the robust value, COOPERATIVE the optimistic one.
-    policy : Policy, optional
-        Evaluate this policy instead of the best one.
-    precision : float
-        Desired upper - lower at the initial state, relative to values above 1; a wider result comes with a warning.
-    max_iterations : int
-        Limit on sweeps and policy-iteration steps.
-    warm : Solution, optional
-        An earlier solution of the same model and objective: a start for the search, never a source of bounds.
+    nature : ADVERSARIAL gives the robust value, COOPERATIVE the optimistic one
+    policy : evaluate this policy instead of the best one
+    precision : desired upper - lower at the initial state, relative to values above 1; a wider result comes with a
+        warning
+    max_iterations : limit on sweeps and policy-iteration steps
+    warm : an earlier solution of the same model and objective: a start for the search, never a source of bounds
 
     Returns
     -------

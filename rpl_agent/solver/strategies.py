@@ -79,10 +79,8 @@ def can_hold(local: Local, proper_max: bool, fixed: Local, p: np.ndarray) -> np.
 
     Parameters
     ----------
-    fixed : Local
-        The model with the proper side's choices fixed.
-    p : (T,)
-        Nature's distributions if nature is on the proper side.
+    fixed : the model with the proper side's choices fixed
+    p : (T,) nature's distributions if nature is on the proper side
     """
     nature_proper = local.maximise == proper_max
     # A cost minimiser's opponents gain from every step, a maximiser's only from steps without reward.
@@ -101,10 +99,8 @@ def play(local: Local, proper_max: bool, values: np.ndarray, budget: int) -> Pla
 
     Parameters
     ----------
-    values : (n + m,) float64
-        A guess for the states, the true values for the exits.
-    budget : int
-        Limit on the number of chains solved.
+    values : (n + m,) a guess for the states, the true values for the exits
+    budget : limit on the number of chains solved
     """
     sign = 1.0 if proper_max else -1.0
     agent_proper = local.agent == int(sign)
