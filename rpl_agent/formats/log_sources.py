@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,7 @@ def _csv(path: Path, separator: str) -> Iterator[LogRows]:
                 if not rows:
                     return
                 columns = dict(zip(names, zip(*rows, strict=True), strict=True))
-                yield LogRows(columns, len(rows), lambda k, lines=lines: f"{path.name}:{lines[k]}", broken)
+                yield LogRows(columns, len(rows), partial(lambda lines, k: f"{path.name}:{lines[k]}", lines), broken)
         except (csv.Error, UnicodeDecodeError) as error:
             raise DataError(f"{path}:{reader.line_num}: {error}") from None
 
@@ -177,7 +178,7 @@ def _parquet(path: Path) -> Iterator[LogRows]:
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             whole = str(column.type).startswith(("int", "uint")) and column.null_count == 0
             columns[name] = column.to_numpy(zero_copy_only=False) if whole else column.to_pylist()
-        yield LogRows(columns, batch.num_rows, lambda k, first=first: f"{path.name} row {first + k + 1}")
+        yield LogRows(columns, batch.num_rows, partial(lambda first, k: f"{path.name} row {first + k + 1}", first))
         first += batch.num_rows
 
 
@@ -209,4 +210,4 @@ def _minari(name: str) -> Iterator[LogRows]:
         else:
             for j in range(observations.shape[1]):
                 columns |= {f"#{j}": observations[:-1, j], f"next_#{j}": observations[1:, j]}
-        yield LogRows(columns, steps, lambda k, number=number: f"{name} episode {number}, step {k}")
+        yield LogRows(columns, steps, partial(lambda number, k: f"{name} episode {number}, step {k}", number))
