@@ -23,8 +23,8 @@ import numpy as np
 
 from rpl_agent.errors import ModelError, RPLWarning, listed
 from rpl_agent.formats.prism.explore.assemble import assemble, row_position
-from rpl_agent.formats.prism.explore.explorer import Graph, Machine, Progress, explore, expressions
-from rpl_agent.formats.prism.explore.lower import initial_states
+from rpl_agent.formats.prism.explore.explorer import Graph, Progress, explore, expressions
+from rpl_agent.formats.prism.explore.lower import Machine, initial_states
 from rpl_agent.formats.prism.explore.probability import Bounds, IntervalBounds, Pool
 from rpl_agent.formats.prism.language import syntax as ast
 from rpl_agent.formats.prism.language.derived import DerivedParameters

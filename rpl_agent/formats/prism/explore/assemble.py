@@ -14,12 +14,12 @@ from math import floor
 import numpy as np
 
 from rpl_agent.formats.prism.explore.code import column_of
-from rpl_agent.formats.prism.explore.explorer import DEADLOCK, Graph, Machine
+from rpl_agent.formats.prism.explore.explorer import DEADLOCK, Graph
+from rpl_agent.formats.prism.explore.lower import Machine
 from rpl_agent.formats.prism.explore.probability import IntervalBounds, Pool, probability_ids, skeleton
 from rpl_agent.formats.prism.language.derived import Box, exact_box, quotient_range
 from rpl_agent.formats.prism.language.grammar import NOWHERE, Position, PrismError
 from rpl_agent.formats.prism.language.scope import Program, RewardItem
-from rpl_agent.formats.prism.language.typed import Node
 from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, Polynomial, Reward
 from rpl_agent.model.pmdp import Spread
 from rpl_agent.model.polynomial import outward
@@ -237,16 +237,11 @@ def _tables(program: Program, pool: Pool, ends: list[np.ndarray], domain: Domain
 
 def _labels(program: Program, graph: Graph, columns: list[np.ndarray]) -> dict[str, np.ndarray]:
     states = len(graph.keys)
-    labels = {key: state_mask(node, program, columns, states) for key, node in program.labels.items()}
+    labels = {key: column_of(node, program.variables, columns, states) for key, node in program.labels.items()}
     labels["init"] = np.isin(np.arange(states), graph.initial)
     labels["deadlock"] = np.zeros(states, dtype=bool)
     labels["deadlock"][graph.choice_state[graph.choice_combination == DEADLOCK]] = True
     return labels
-
-
-def state_mask(node: Node, program: Program, columns: list[np.ndarray], states: int) -> np.ndarray:
-    """(S,) bool: where a state formula holds."""
-    return column_of(node, program.variables, columns, states)
 
 
 def _actions(program: Program, machine: Machine) -> tuple[list[str], list[str | None]]:

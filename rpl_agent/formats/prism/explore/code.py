@@ -132,7 +132,7 @@ class Bytecode:
         if operator == "pow":
             return self._power(arguments)
         if operator == "?:":
-            return self._if(arguments[0], arguments[1], arguments[2])
+            return self.choose(*arguments)
         return self._boolean(operator, arguments)
 
     def _boolean(self, operator: str, arguments: list[Scaled]) -> Scaled:
@@ -169,11 +169,8 @@ class Bytecode:
         slot = self.emit(core.OP_MULTIPLY, left.slot, right.slot)
         return Scaled(slot, left.denominator * right.denominator, min(corners), max(corners))
 
-    def choose(self, condition: Node, yes: Scaled, no: Scaled) -> Scaled:
-        """``condition ? yes : no`` for values already compiled."""
-        return self._if(self.value(condition), yes, no)
-
-    def _if(self, condition: Scaled, yes: Scaled, no: Scaled) -> Scaled:
+    def choose(self, condition: Scaled, yes: Scaled, no: Scaled) -> Scaled:
+        """``condition ? yes : no``."""
         yes, no = self._aligned([yes, no])
         slot = self.emit(core.OP_IF, condition.slot, yes.slot, no.slot)
         return Scaled(slot, yes.denominator, min(yes.low, no.low), max(yes.high, no.high))

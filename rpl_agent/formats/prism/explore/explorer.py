@@ -338,6 +338,3 @@ def _ids(
         columns = machine.codec.columns(graph.keys[state[mine]])
         ids[mine] = probability_ids(nodes[u], variables, pool, columns, len(mine))
     return ids
-
-
-__all__ = ["DEADLOCK", "Graph", "Machine", "Progress", "default_limit", "explore", "expressions"]

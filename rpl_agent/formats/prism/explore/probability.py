@@ -15,6 +15,7 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial, reduce
 
 import numpy as np
 
@@ -177,12 +178,11 @@ def probability_ids(
     return pool.intern(found)[of.reshape(-1)[inverse]]
 
 
-def polynomial_terms(node: Node, bytecode: Bytecode) -> dict[Monomial, Scaled]:
+def polynomial_terms(
+    node: Node, bytecode: Bytecode, memo: dict[int, dict[Monomial, Scaled]] | None = None
+) -> dict[Monomial, Scaled]:
     """An expression compiled to one scaled integer per monomial of its parameters."""
-    return _polynomial(node, bytecode, {})
-
-
-def _polynomial(node: Node, bytecode: Bytecode, memo: dict[int, dict[Monomial, Scaled]]) -> dict[Monomial, Scaled]:
+    memo = {} if memo is None else memo
     if id(node) not in memo:
         memo[id(node)] = _terms(node, bytecode, memo)
         if len(memo[id(node)]) > MAX_TERMS:
@@ -195,41 +195,31 @@ def _terms(node: Node, bytecode: Bytecode, memo: dict[int, dict[Monomial, Scaled
         return {ONE: bytecode.value(node)}
     if node.operator == "parameter":
         return {((str(node.value), 1),): bytecode.constant(1)}
-    parts = [_polynomial(a, bytecode, memo) for a in node.arguments]
+    parts = [polynomial_terms(a, bytecode, memo) for a in node.arguments]
     if node.operator == "+":
         grouped: dict[Monomial, list[Scaled]] = {}
         for part in parts:
             for monomial, value in part.items():
                 grouped.setdefault(monomial, []).append(value)
         return {m: bytecode.add(values) for m, values in grouped.items()}
-    if node.operator == "neg":
-        minus = bytecode.constant(-1)
-        return {m: bytecode.multiply(minus, v) for m, v in parts[0].items()}
-    if node.operator == "*":
-        product = parts[0]
-        for part in parts[1:]:
-            product = _product(product, part, bytecode)
-        return product
-    if node.operator == "pow":
-        if not node.arguments[1].is_literal:
-            raise NotVectorisable  # which monomials occur depends on the state
-        product = {ONE: bytecode.constant(1)}
-        for _ in range(int(node.arguments[1].value)):
-            product = _product(product, parts[0], bytecode)
-        return product
-    if node.operator == "/":
-        divisor = node.arguments[1]
-        if not divisor.is_literal or divisor.value == 0:
-            raise NotVectorisable
-        inverse = bytecode.constant(1 / Fraction(divisor.value))
-        return {m: bytecode.multiply(v, inverse) for m, v in parts[0].items()}
+    if node.operator in ("neg", "*", "pow", "/"):
+        last = node.arguments[-1]
+        if node.operator in ("pow", "/") and (not last.is_literal or (node.operator == "/" and last.value == 0)):
+            raise NotVectorisable  # which monomials occur, or the denominator, depends on the state
+        if node.operator == "neg":
+            parts.insert(0, {ONE: bytecode.constant(-1)})
+        elif node.operator == "pow":
+            parts = [{ONE: bytecode.constant(1)}, *[parts[0]] * int(last.value)]
+        elif node.operator == "/":
+            parts[1] = {ONE: bytecode.constant(1 / Fraction(last.value))}
+        return reduce(partial(_product, bytecode), parts)
     assert node.operator == "?:"
-    zero = bytecode.constant(0)
+    condition, zero = bytecode.value(node.arguments[0]), bytecode.constant(0)
     monomials = dict.fromkeys([*parts[1], *parts[2]])
-    return {m: bytecode.choose(node.arguments[0], parts[1].get(m, zero), parts[2].get(m, zero)) for m in monomials}
+    return {m: bytecode.choose(condition, parts[1].get(m, zero), parts[2].get(m, zero)) for m in monomials}
 
 
-def _product(left: dict[Monomial, Scaled], right: dict[Monomial, Scaled], bytecode: Bytecode) -> dict[Monomial, Scaled]:
+def _product(bytecode: Bytecode, left: dict[Monomial, Scaled], right: dict[Monomial, Scaled]) -> dict[Monomial, Scaled]:
     grouped: dict[Monomial, list[Scaled]] = {}
     for m1, v1 in left.items():
         for m2, v2 in right.items():

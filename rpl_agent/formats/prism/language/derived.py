@@ -79,7 +79,9 @@ def quotient(left: Polynomial, right: Polynomial, position: Position) -> Polynom
         alone = Polynomial.parameter(name)
         while (rest := divided(right, alone)) is not None:
             left, right = left * Reciprocal(alone, position).polynomial, rest
-    scale = _content(right)
+    numbers = right.terms.values()  # leave coprime integers with a positive leading one
+    scale = Fraction(gcd(*(c.numerator for c in numbers)), lcm(*(c.denominator for c in numbers)))
+    scale = scale if right.terms[max(right.terms, key=by_last(right))] > 0 else -scale
     left, right = left * (1 / scale), right * (1 / scale)
     if not right.is_constant:
         left = left * Reciprocal(right, position).polynomial
@@ -153,13 +155,6 @@ def without(powers: dict[str, int], divisor: Monomial) -> Monomial:
     for name, power in divisor:
         left[name] -= power
     return tuple(sorted((name, power) for name, power in left.items() if power))
-
-
-def _content(polynomial: Polynomial) -> Fraction:
-    """The factor that leaves coprime integers with a positive leading one."""
-    coefficients = polynomial.terms.values()
-    size = Fraction(gcd(*(c.numerator for c in coefficients)), lcm(*(c.denominator for c in coefficients)))
-    return size if polynomial.terms[max(polynomial.terms, key=by_last(polynomial))] > 0 else -size
 
 
 Box = Mapping[str, tuple[Fraction, Fraction]]

@@ -93,8 +93,5 @@ TOKEN_NAMES = {
 }  # fmt: skip
 TOKEN_NAMES |= {name: f"'{text}'" for name, text in re.findall(r'^([A-Z_]+): "(.*)"$', GRAMMAR, re.M)}
 TOKEN_NAMES |= {token: f"'{word}'" for word, token in KEYWORDS.items()}
-
-
-def declared_keywords() -> str:
-    """The ``%declare`` line for the tokens that the lexer makes from names."""
-    return "%declare " + " ".join(sorted(set(KEYWORDS.values()))) + "\n"
+# With the ``%declare`` line for the tokens that the lexer makes from names.
+GRAMMAR += "%declare " + " ".join(sorted(set(KEYWORDS.values()))) + "\n"

@@ -26,7 +26,6 @@ from rpl_agent.formats.prism.language.grammar import (
     UNSUPPORTED_OPERATORS,
     Position,
     PrismError,
-    declared_keywords,
 )
 
 _PIECE = re.compile(r'//[^\n]*|"[^"\n]*"|[;()\[\]{}]|\s+|[A-Za-z_]\w*|.', re.DOTALL)
@@ -179,7 +178,7 @@ def _word(token: Token) -> Token:
 @cache
 def _lark() -> Lark:
     return Lark(
-        GRAMMAR + declared_keywords(),
+        GRAMMAR,
         parser="lalr",
         lexer="basic",
         start=["model", "properties", "property_file", "expression"],

@@ -159,15 +159,12 @@ def _check_polynomial(operator: str, arguments: tuple[Node, ...], position: Posi
     )
 
 
-def evaluate(node: Node, state: Sequence[int]) -> Any:
+def evaluate(node: Node, state: Sequence[int], memo: dict[int, Any] | None = None) -> Any:
     """The exact value of an expression in one state (variables by index, booleans as 0/1).
 
     A bool, an int, a Fraction, or a Polynomial if parameters occur.
     """
-    return _evaluate(node, state, {})
-
-
-def _evaluate(node: Node, state: Sequence[int], memo: dict[int, Any]) -> Any:
+    memo = {} if memo is None else memo
     if node.operator == "literal":
         return node.value
     if node.operator == "variable":
@@ -184,14 +181,14 @@ def _operate(node: Node, state: Sequence[int], memo: dict[int, Any]) -> Any:
     kind, arguments = node.operator, node.arguments
     # lazy operators first: the other side may be undefined, as in x>0 & 10/x>2
     if kind == "&":
-        return all(_evaluate(a, state, memo) for a in arguments)
+        return all(evaluate(a, state, memo) for a in arguments)
     if kind == "|":
-        return any(_evaluate(a, state, memo) for a in arguments)
+        return any(evaluate(a, state, memo) for a in arguments)
     if kind == "=>":
-        return not _evaluate(arguments[0], state, memo) or bool(_evaluate(arguments[1], state, memo))
+        return not evaluate(arguments[0], state, memo) or bool(evaluate(arguments[1], state, memo))
     if kind == "?:":
-        return _evaluate(arguments[1] if _evaluate(arguments[0], state, memo) else arguments[2], state, memo)
-    values = [_evaluate(a, state, memo) for a in arguments]
+        return evaluate(arguments[1] if evaluate(arguments[0], state, memo) else arguments[2], state, memo)
+    values = [evaluate(a, state, memo) for a in arguments]
     if kind in _WITH_POSITION:
         return _WITH_POSITION[kind](node, *values)
     return _PLAIN[kind](*values)

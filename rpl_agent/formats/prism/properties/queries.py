@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from rpl_agent.errors import listed
-from rpl_agent.formats.prism.explore.assemble import state_mask
+from rpl_agent.formats.prism.explore.code import column_of
 from rpl_agent.formats.prism.language import syntax as ast
 from rpl_agent.formats.prism.language.grammar import PrismError
 from rpl_agent.formats.prism.language.scope import Program
@@ -70,7 +70,7 @@ def _mask(expression: ast.Expression, program: Program, pmdp: ParametricMDP, col
         if expression.name in pmdp.labels:
             return pmdp.labels[expression.name]
         if expression.name in program.scope.labels:  # of the properties file
-            return state_mask(program.scope.labels[expression.name], program, columns, pmdp.num_states)
+            return column_of(program.scope.labels[expression.name], program.variables, columns, pmdp.num_states)
         known = listed(f'"{n}"' for n in sorted(pmdp.labels))
         raise PrismError(f'unknown label "{expression.name}" (known: {known})', expression.position)
     if isinstance(expression, ast.Apply) and expression.operator in _CONNECTIVES:
@@ -78,7 +78,7 @@ def _mask(expression: ast.Expression, program: Program, pmdp: ParametricMDP, col
     node = program.scope.resolve(expression)
     if node.type is not Type.BOOL:
         raise PrismError(f"type error: a state formula must be bool, this is {node.type.value}", expression.position)
-    return state_mask(node, program, columns, pmdp.num_states)
+    return column_of(node, program.variables, columns, pmdp.num_states)
 
 
 # -- linear time ------------------------------------------------------------------------------------------------------
