@@ -1,6 +1,6 @@
 """Bridges: from yearly inspections to a maintenance plan for 30 years, with bounds on its cost and on its risk.
 
-    python examples/bridges.py [--components 50 200 1000 5000] [--years 10] [--plot bridges.png]
+    python examples/bridges.py [--components 50 200 1000 5000] [--years 10] [--plot bridges.png] [--table table.csv]
 
 The model is examples/models/bridge.prism (its source and what is chosen by us stand there). Inspections are simulated
 at the book's rates: a table with one line per component and year, `condition, action, next_condition`, as an agency has
@@ -101,6 +101,7 @@ def main() -> None:
     parser.add_argument("--components", type=int, nargs="+", default=[50, 200, 1_000, 5_000])
     parser.add_argument("--years", type=int, default=10)
     parser.add_argument("--plot", metavar="FILE")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="keep the (last) table of inspections")
     arguments = parser.parse_args()
     pmdp, cost = prism.load(MODEL).objective()
     optimum, risk = value_iteration(pmdp, cost)
@@ -109,7 +110,7 @@ def main() -> None:
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for components in arguments.components:
-            table = Path(folder) / "inspections.csv"
+            table = arguments.table or Path(folder) / "inspections.csv"
             inspections(pmdp, components, arguments.years, table, seed=components)
             plan, failure = statements(pmdp, cost, table)
             true_cost, true_risk = value_iteration(pmdp, cost, plan.policy)

@@ -6,7 +6,10 @@ The model is examples/models/outbreak.prism, Reed and Frost's chain binomial: ea
 infectious one with probability 1 − p, so in a generation with k infectious people one is infected with probability 1
 − (1 − p)^k. The measures of the generation decide p, which nobody knows. People are looked at one by one, as in an
 attendance list, so every row is one person: escaped or infected. Beside each certificate stands plain value
-iteration, which knows the chances.
+iteration, which knows the chances. `ward` is a ward of eight as a Gymnasium environment, for an agent that chooses the
+measures itself:
+
+    rpl train examples/outbreak.py:ward --budget 200
 """
 
 from __future__ import annotations
@@ -14,8 +17,11 @@ from __future__ import annotations
 import argparse
 import math
 from pathlib import Path
+from typing import Any
 
+import gymnasium as gym
 import numpy as np
+from gymnasium import spaces
 
 from rpl_agent import Certificate, Config, Counts, Objective, ParametricMDP, Policy, Simulator, certify
 from rpl_agent.formats import prism
@@ -24,8 +30,56 @@ MODEL = Path(__file__).with_name("models") / "outbreak.prism"
 LEVELS = ("usual", "hygiene", "distance")
 #: The chance of infection by one infectious person, with each measure. Chosen, as the prices in the model are.
 CHANCE = {"usual": 0.12, "hygiene": 0.06, "distance": 0.02}
+#: What a generation with a measure costs, in cases; as in the model.
+PRICE = {"hygiene": 0.3, "distance": 1.0}
+ACTIONS = (*LEVELS, "next", "recover", "over")  # in the order of the model
 #: Of both statements together: each may fail with half of it.
 DELTA = 0.05
+
+
+class Ward(gym.Env[tuple[int, ...], int]):
+    """An outbreak in which every meeting of a healthy and an infectious person is drawn; it uses nothing of the model.
+
+    Observed are (level, k, left, escaped, infected): the measure of this generation (0 until it is chosen), the
+    infectious, those whom the attendance list has not reached, and what became of those whom it has.
+    """
+
+    def __init__(self, people: int = 8):
+        self.people = people
+        self.action_space = spaces.Discrete(len(ACTIONS))
+        self.observation_space = spaces.Tuple([spaces.Discrete(n) for n in (4, people + 1, people, people, people)])
+        self.seen = (0, 1, people - 1, 0, 0)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[tuple[int, ...], dict[str, Any]]:
+        super().reset(seed=seed)
+        self.seen = (0, 1, self.people - 1, 0, 0)
+        return self.seen, {"action_mask": self.action_masks()}
+
+    def action_masks(self) -> np.ndarray:
+        level, k, left, *_ = self.seen
+        allowed = ("next",) if level else ("over",) if k == 0 else LEVELS if left else ("recover",)
+        return np.isin(ACTIONS, allowed).astype(np.int8)
+
+    def step(self, action: int) -> tuple[tuple[int, ...], float, bool, bool, dict[str, Any]]:
+        (level, k, left, escaped, infected), name, cost = self.seen, ACTIONS[action], 0.0
+        if level == 0:
+            cost = k + PRICE.get(name, 0.0)
+            level, k = (0, 0) if name == "recover" else (1 + LEVELS.index(name), k)
+        else:
+            ill = bool((self.np_random.random(k) < CHANCE[LEVELS[level - 1]]).any())
+            left, escaped, infected = left - 1, escaped + (not ill), infected + ill
+            if left == 0:  # the generation is over
+                level, k, left, escaped, infected = 0, infected, escaped, 0, 0
+        self.seen = (level, k, left, escaped, infected)
+        return self.seen, -cost, level == k == 0, False, {"action_mask": self.action_masks()}
+
+
+def ward() -> tuple[Ward, dict[str, Any]]:
+    """A ward of eight people with its model, for `rpl train` and `rpl check`."""
+    env = Ward()
+    return env, {"pmdp": outbreak(env.people), "objective": Objective.cost("cost", target="over")}
 
 
 def outbreak(people: int) -> ParametricMDP:

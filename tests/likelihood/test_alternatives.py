@@ -439,3 +439,19 @@ def test_maximum_likelihood_is_what_the_search_finds():
     )
     exact = math.log(SHARE / 2) + marginal + best.fun
     assert exact - 0.2 <= log_e_value(pmdp, counts) <= exact + 1e-6
+
+
+def test_parts_without_data_are_left_alone():
+    """Of twenty blocks of two rows each, one was played: the others have marks, and nothing before or after them."""
+    names = [f"p{k}" for k in range(20)]
+
+    def actions(s):
+        if s in ("won", "lost"):
+            return {"stay": {s: 1}}
+        share, after = ("1", "again") if s == "first" else ("1/2", "won")
+        return {name: {after: f"{share}*{name}", "lost": f"1 - {share}*{name}"} for name in names}
+
+    pmdp = build("first", actions, domain=names, labels={"won": lambda s: s == "won"})
+    counts, row = Counts(pmdp), int(pmdp.state_ptr[pmdp.initial_state])
+    counts.add_transitions(np.random.default_rng(0).integers(pmdp.row_ptr[row], pmdp.row_ptr[row + 1], 2_000))
+    assert counts.marks and log_e_value(pmdp, counts) < 0.0

@@ -2,6 +2,7 @@
 
 import importlib.machinery
 import importlib.util
+import json
 import re
 import runpy
 import sys
@@ -10,8 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.stats
+from gymnasium.utils.env_checker import check_env
 
-from rpl_agent import certify
+from rpl_agent import RPLAgent, certify, check_model
+from rpl_agent.cli import main
 from rpl_agent.formats import prism
 from rpl_agent.formats.logs import simulate_log
 from rpl_agent.solver import solve_at
@@ -42,8 +45,13 @@ def storm(file: str, constants: dict[str, float], formula: str) -> float:
 
 
 def test_bridges(monkeypatch, capsys, tmp_path):
-    text = run("bridges", monkeypatch, capsys, "--components", "60", "--plot", str(tmp_path / "b.png"))
-    assert "To the agency" in text and (tmp_path / "b.png").stat().st_size > 10_000
+    table, picture = tmp_path / "inspections.csv", tmp_path / "b.png"
+    text = run("bridges", monkeypatch, capsys, "--components", "60", "--plot", str(picture), "--table", str(table))
+    assert "To the agency" in text and picture.stat().st_size > 10_000
+    model = ROOT / "examples" / "models" / "bridge.prism"
+    assert main(["certify", "--model", str(model), "--data", str(table), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["samples"] == 600 and found["lower"] <= 32.0 <= found["upper"]
 
 
 def test_bridges_have_the_optimum_of_others():
@@ -128,6 +136,16 @@ def test_bounds_of_an_outbreak_hold():
     true = names["value_iteration"](pmdp, "cost", rule.policy)
     assert rule.lower <= optimum <= true <= rule.upper
     assert cases.lower <= names["value_iteration"](pmdp, "cases", rule.policy) <= cases.upper
+
+
+def test_a_ward_is_an_environment():
+    """Meetings that are drawn one by one agree with the model, and a short run with the optimum."""
+    names = example("outbreak")
+    env, options = names["ward"]()
+    check_env(env)
+    assert check_model(env, **options, episodes=100).problems == []
+    agent = RPLAgent(env, seed=0, **options).learn(budget=40)
+    assert agent.certificate.lower <= names["value_iteration"](options["pmdp"], "cost") <= agent.certificate.upper < 8
 
 
 @pytest.fixture

@@ -227,7 +227,7 @@ class Alternatives:
         found: list[tuple[str, int, np.ndarray]] = [("domain", -1, total)]
         for j, mark in enumerate(self.counts.marks[:MAX_MARKS]):
             before = mark.successes[self.columns].astype(float)
-            if EARLIEST <= mark.total / self.counts.total <= 1.0 - EARLIEST:
+            if EARLIEST * self.counts.total <= mark.total <= (1.0 - EARLIEST) * self.counts.total:
                 found += [("before", j, before), ("after", j, total - before)]
         return [window for window in found if window[2].any()]
 
