@@ -16,9 +16,7 @@ reader's assumptions: the data come from M[u] with one u in the domain, at which
 given state and action the successor is drawn independently of everything before; marks were taken when their data
 arrived, with their weight and the completed share of the plan. Actions and stopping may depend on the past.
 
-Floats in the file are exact dyadic numbers. Irrational numbers (logarithms, roots) are enclosed.
-The proof is in five steps: model and objective (1), intervals of expressions (2), the likelihood (3), value functions
-(4), infinite plays (5). Anything not covered is refused with a sentence.
+Floats are exact dyadic numbers, irrational numbers are enclosed. Anything not covered is refused with a sentence.
 """
 
 from __future__ import annotations
@@ -28,11 +26,11 @@ import json
 import sys
 from fractions import Fraction
 from itertools import pairwise
-from math import factorial, fsum, isfinite, isqrt, lcm, sqrt
+from math import factorial, fsum, isqrt, lcm, sqrt
 from typing import Any
 
-FORMAT = "rpl-proof/2"
-#: Scale of enclosures: a number t means t / 2^BITS.
+FORMAT = "rpl-proof/3"
+#: Scale of enclosures: a number t stands for t / 2^BITS.
 BITS = 128
 ONE = 1 << BITS
 #: The shares of bets, the joint likelihood and intervals, in δ / 10,000, by method ("anytime" for models without
@@ -51,7 +49,6 @@ MALFORMED = (KeyError, TypeError, IndexError, ValueError, AttributeError, Arithm
 
 
 def need(holds: bool, sentence: str) -> None:
-    """Refuse unless a condition holds."""
     if not holds:
         raise Refused(sentence)
 
@@ -66,10 +63,8 @@ def exact(number: Any) -> Fraction:
         raise Refused(f"{number!r} is not a finite number") from None
 
 
-def over_one_denominator(numbers: list[Fraction]) -> tuple[list[int], int]:
-    """Numerators over the common denominator."""
-    den = lcm(1, *{x.denominator for x in numbers})
-    return [x.numerator * (den // x.denominator) for x in numbers], den
+def common_den(numbers: Any) -> int:
+    return lcm(1, *{x.denominator for x in numbers})
 
 
 def up(x: Fraction) -> int:
@@ -114,13 +109,9 @@ def root_up(square: int) -> int:
 
 
 def norm_up(vector: list[Fraction]) -> Fraction:
-    """An upper bound on the length of a vector."""
-    whole, den = over_one_denominator(vector)
-    return Fraction(root_up(sum(x * x for x in whole)), den)
-
-
-def dot(x: Any, y: Any) -> Fraction:
-    return sum((a * b for a, b in zip(x, y)), Fraction(0))
+    """At least the length of a vector."""
+    den = common_den(vector)
+    return Fraction(root_up(sum((x.numerator * (den // x.denominator)) ** 2 for x in vector)), den)
 
 
 def shifted(matrix: list[list[Any]], amount: Any) -> list[list[Any]]:
@@ -178,8 +169,8 @@ class Model:
     """States, rows (an action in a state), transitions, and for each transition an expression in the parameters."""
 
     def __init__(self, data: dict[str, Any]) -> None:
-        state_ptr, row_ptr, successor, expression = map(
-            data.__getitem__, "state_ptr row_ptr successor expression".split()
+        state_ptr, row_ptr, successor, expression = (
+            data[k] for k in ("state_ptr", "row_ptr", "successor", "expression")
         )
         self.states, self.rows, self.initial = len(state_ptr) - 1, len(row_ptr) - 1, data["initial"]
         self.silent, self.rewards = set(data["silent"]), data["rewards"]
@@ -199,20 +190,16 @@ class Model:
         self.name = [f"state {s}, action {data['actions'][a]!r}" for s, a in zip(self.row_state, data["action"])]
         self.moves = [list(zip(successor[i:j], expression[i:j])) for i, j in pairwise(row_ptr)]
         self.constant = [terms.get((), Fraction(0)) if not set(terms) - {()} else None for terms in self.table]
-        self._check_rows()
-
-    def _check_rows(self) -> None:
-        """Check that every row sums to 1 for all θ and all coordinates x: each is a decision process where f ≥ 0."""
-        for row, moves in enumerate(self.moves):
+        for name, moves in zip(self.name, self.moves):  # each row sums to 1, for all θ and for all coordinates x
             total = combined([(Fraction(1), self.table[f]) for _, f in moves])
             terms = [self.coordinates.terms[f][1:] for _, f in moves] if self.coordinates else []
             cancel = not any(map(sum, zip(*terms)))  # also where the coordinates depend on each other
-            need(total == {(): 1} and cancel, f"the probabilities of {self.name[row]} do not sum to 1")
+            need(total == {(): 1} and cancel, f"the probabilities of {name} do not sum to 1")
 
-    def range_over_box(self, f: int) -> tuple[int, int]:
-        """An expression over the parameters' bounds, term by term, in units of 2^-BITS."""
+    def range_over_box(self, terms: Polynomial) -> tuple[int, int]:
+        """A polynomial over the parameters' bounds, term by term, in units of 2^-BITS."""
         low = high = Fraction(0)
-        for monomial, c in self.table[f].items():
+        for monomial, c in terms.items():
             ends = [c]
             for i, power in monomial:
                 a, b = self.box[i]
@@ -329,15 +316,24 @@ class Data:
             for (_, f), n in zip(moves, counts):
                 self.successes[f] += n
                 self.trials[f] += visits
-        self.total = sum(self.successes)
-        self._read_marks(data["marks"])
-        self._check_weights(data)
+        self.total, self.fitted = sum(self.successes), list[list[float]]()
+        self._read_marks(data)
 
-    def _read_marks(self, marks: list[dict[str, Any]]) -> None:
-        """(weight, share of the plan, successes, trials): windows begin where weight > 0, bets where share > 0."""
-        self.marks: list[tuple[Fraction, Fraction, list[int], list[int]]] = []
+    def _read_marks(self, data: dict[str, Any]) -> None:
+        """(weight, share of the plan, successes, trials): windows begin where weight > 0, bets where share > 0.
+
+        The first mark is the start. Weights sum to ≤ 1; those of a plan are told at the mark, others before any data.
+        """
+        schedule, planned = data["schedule"], data["planned"]
+        need(schedule in ("geometric", "planned", "split"), f"the schedule of marks {schedule!r} is not covered")
+        need(isinstance(planned, int) and planned >= 0, f"{planned!r} transitions were planned")
+        first = usual = exact({"geometric": 1 / 13, "planned": 1 / 16, "split": 0.01}[schedule])
+        due = [64 * 4**j for j in range(12)]
+        if schedule == "split":
+            usual, due = exact((1.0 - 0.01) / 3), [max(1, round(share * planned)) for share in (0.04, 0.08, 0.16)]
         last = {"successes": [0] * len(self.trials), "trials": [0] * len(self.trials)}
-        for mark in marks:
+        self.marks = [(first, Fraction(0), last["successes"], list[int]())]
+        for mark in data["marks"]:
             weight, share = exact(mark["weight"]), exact(mark["progress"])
             need(weight >= 0 <= share <= 1, "the weight or the share of a mark is out of range")
             for name, now in (("successes", self.successes), ("trials", self.trials))[: 2 if share else 1]:
@@ -349,37 +345,28 @@ class Data:
                 last[name] = found
             need(sum(last["successes"]) == mark["total"], "the transitions of a mark are counted otherwise")
             self.marks.append((weight, share, last["successes"], last["trials"] if share else []))
+        windows = [(mark[0], sum(mark[2])) for mark in self.marks if mark[0]]
+        need(sum(weight for weight, _ in windows) <= 1 + Fraction(1, 2**40), "the marks' weights exceed 1")
+        if schedule == "geometric" or planned:  # else marks are the reader's own
+            need(all(w == usual for w, _ in windows[1:]), "the weights of the marks are not those of their schedule")
+            for (_, before), (_, total) in pairwise(windows):
+                need(any(before < d <= total for d in due), f"no mark is due after {total} transitions")
 
     def is_start_of(self, other: Data) -> bool:
         """Whether these data are the beginning of others, as far as counts and marks show."""
         same = self.marks == [mark for mark in other.marks if sum(mark[2]) <= self.total]
         grown = all(a <= b for one, two in zip(self.rows, other.rows) for a, b in zip(one, two))
-        return same and grown and self.origin_weight == other.origin_weight
+        return same and grown
 
     def fits(self, line: Coordinates) -> list[list[float]]:
-        """x at every mark, and at the start before them: a function of the data before the mark."""
-        found, known = [line.start], 0
-        for _, _, counts, _ in self.marks:
+        """x of every mark: a function of the data before it."""
+        found, known = self.fitted or [line.start], 0
+        for _, _, counts, _ in self.marks[len(found) :]:
             due = 4 * sum(counts) >= 5 * known
             found.append(line.fit(counts, found[-1]) if due else found[-1])
             known = sum(counts) if due else known
+        self.fitted = found
         return found
-
-    def _check_weights(self, data: dict[str, Any]) -> None:
-        """Check that windows' weights sum to ≤ 1; all but a plan's, given at the mark, were fixed before any data."""
-        schedule, planned = data["schedule"], data["planned"]
-        need(schedule in ("geometric", "planned", "split"), f"the schedule of marks {schedule!r} is not covered")
-        need(isinstance(planned, int) and planned >= 0, f"{planned!r} transitions were planned")
-        self.origin_weight = usual = exact({"geometric": 1 / 13, "planned": 1 / 16, "split": 0.01}[schedule])
-        due = [64 * 4**j for j in range(12)]
-        if schedule == "split":
-            usual, due = exact((1.0 - 0.01) / 3), [max(1, round(share * planned)) for share in (0.04, 0.08, 0.16)]
-        weights, totals = [mark[0] for mark in self.marks if mark[0]], [sum(mark[2]) for mark in self.marks if mark[0]]
-        need(sum(weights, self.origin_weight) <= 1 + Fraction(1, 2**40), "the marks' weights exceed 1")
-        if schedule == "geometric" or planned:  # otherwise marks are the reader's own
-            need(all(w == usual for w in weights), "the weights of the marks are not those of their schedule")
-            for last, now in zip([0, *totals], totals):
-                need(any(last < d <= now for d in due), f"no mark is due after {now} transitions")
 
 
 # ====================================================================== 2. intervals of single expressions
@@ -396,10 +383,14 @@ class Intervals:
     """
 
     def __init__(self, model: Model, data: Data, share: Fraction, ends: dict[str, Any]) -> None:
-        self.model, self.seen = model, data.successes
+        self.model, self.seen, self.lines = model, data.successes, dict[int, Any]()
         self.low, self.high = [0] * len(model.table), [ONE] * len(model.table)
-        for f in range(len(model.table)):
-            self.cut(f, *model.range_over_box(f))
+        for f, terms in enumerate(model.table):
+            self.cut(f, *model.range_over_box(terms))
+            if model.constant[f] is None:  # c + k d, d the terms without c over the first one's factor
+                k = terms[min(m for m in terms if m)]
+                d = frozenset((m, x / k) for m, x in terms.items() if m)
+                self.lines[f] = terms.get((), Fraction(0)), k, d
         self.events = self._events(data)
         threshold = ln(max(1, len(self.events)) / share)[1]
         for name, pair in ends.items():
@@ -411,12 +402,9 @@ class Intervals:
         self.check_rows()
 
     def _propagate(self) -> None:
-        """Expressions f = c + k d with one polynomial d: an interval of each is one of d, and so of all others."""
-        bounds: dict[frozenset[tuple[Monomial, Fraction]], list[Fraction]] = {}
-        free = [(f, terms) for f, terms in enumerate(self.model.table) if self.model.constant[f] is None]
-        for f, terms in 2 * free:  # the second time with the results of the first
-            c, k = terms.get((), Fraction(0)), terms[min(m for m in terms if m)]
-            d = frozenset((m, x / k) for m, x in terms.items() if m)
+        """f = c + k d with one polynomial d for several f: an interval of each is one of d, and so of all others."""
+        bounds: dict[Any, list[Fraction]] = {}
+        for f, (c, k, d) in 2 * list(self.lines.items()):  # the second time with what the first one has found
             ends = sorted((Fraction(x, ONE) - c) / k for x in (self.low[f], self.high[f]))
             known = bounds.get(d, ends)
             bounds[d] = [max(known[0], ends[0]), min(known[1], ends[1])]
@@ -432,19 +420,13 @@ class Intervals:
             need(excluded, f"the end {float(end):.9g} of expression {f} is not excluded by the data")
 
     def cut(self, f: int, low: int, high: int) -> None:
-        """Intersect with an interval."""
         self.low[f], self.high[f] = max(self.low[f], low), min(self.high[f], high)
         need(self.low[f] <= self.high[f], f"no value is left for expression {f}: the data contradict the model")
 
     def _events(self, data: Data) -> dict[int, tuple[int, int]]:
         """(successes, failures) of the event of f."""
-        events: dict[int, tuple[int, int]] = {}
-        known: set[frozenset[tuple[Monomial, Fraction]]] = set()
-        for f, terms in enumerate(self.model.table):
-            opposite = combined([(Fraction(1), {(): Fraction(1)}), (Fraction(-1), terms)])
-            if self.model.constant[f] is None and frozenset(opposite.items()) not in known:
-                events[f] = 0, 0
-            known.add(frozenset(terms.items()))
+        known = {line: f for f, line in reversed(self.lines.items())}
+        events = {f: (0, 0) for f, (c, k, d) in self.lines.items() if known.get((1 - c, -k, d), f) >= f}
         for moves, counts in zip(self.model.moves, data.rows):
             labels, total = [f for _, f in moves], sum(counts)
             for f, n in zip(labels, counts):
@@ -453,7 +435,6 @@ class Intervals:
         return events
 
     def check_rows(self) -> None:
-        """Every row must have a distribution left."""
         for row, moves in enumerate(self.model.moves):
             fits = sum(self.low[f] for _, f in moves) <= ONE <= sum(self.high[f] for _, f in moves)
             need(fits, f"no distribution is left for {self.model.name[row]}: the data contradict the model")
@@ -473,14 +454,14 @@ class Coordinates:
     """
 
     def __init__(self, data: dict[str, Any]) -> None:
-        x, given = [polynomial(terms) for terms in data["x"]], [[exact(y) for y in terms] for terms in data["terms"]]
-        self.dimension = len(x)
-        fits = 0 < self.dimension <= MOST_COORDINATES and {len(terms) for terms in given} == {self.dimension + 1}
-        need(fits, "coordinates of a wrong size")
-        self.table = [combined(list(zip(terms, [{(): Fraction(1)}, *x]))) for terms in given]
-        flat, self.den = over_one_denominator([y for terms in given for y in terms])
-        size = self.dimension + 1
-        self.terms = [flat[i : i + size] for i in range(0, len(flat), size)]
+        given, domain = ([[exact(y) for y in terms] for terms in data[name]] for name in ("terms", "domain"))
+        self.x, self.domain = [polynomial(terms) for terms in data["x"]], domain  # c + w·x ≥ 0 in the domain
+        self.dimension = len(self.x)
+        sizes = {len(terms) for terms in given + domain}
+        need(0 < self.dimension <= MOST_COORDINATES and sizes == {self.dimension + 1}, "coordinates of a wrong size")
+        self.table = [combined(list(zip(terms, [{(): Fraction(1)}, *self.x]))) for terms in given]
+        self.den = common_den(y for terms in given for y in terms)
+        self.terms = [[int(y * self.den) for y in terms] for terms in given]
         self.free = [f for f, (_, *w) in enumerate(self.terms) if any(w)]
         self.floats = [[y / self.den for y in self.terms[f]] for f in self.free]
         self.start = [float(y) for y in data["start"]]
@@ -512,9 +493,8 @@ class Coordinates:
 
     def information(self, weights: list[float]) -> list[list[float]]:
         """Σ weight · w_f w_f'."""
-        r = range(self.dimension)
-        half = [[fsum(y * w[i] * w[j] for y, (_, *w) in zip(weights, self.floats)) for j in r if j <= i] for i in r]
-        return [[half[max(i, j)][min(i, j)] for j in r] for i in r]
+        r, pairs = range(self.dimension), [(y, w[1:]) for y, w in zip(weights, self.floats)]
+        return [[fsum(y * w[i] * w[j] for y, w in pairs) for j in r] for i in r]
 
 
 class Frame:
@@ -525,15 +505,11 @@ class Frame:
         center, factor = data["center"], data["factor"]
         need(len(center) == r and len(factor) == r and all(len(row) == r for row in factor), "a frame of a wrong size")
         self.center, self.factor = [exact(x) for x in center], [[exact(x) for x in row] for row in factor]
-        flat, scale = over_one_denominator([*self.center, *(x for row in self.factor for x in row)])
-        rows = [flat[r + r * k : r + r * (k + 1)] for k in range(r)]
+        scale = common_den([*self.center, *(x for row in self.factor for x in row)])
+        start, *columns = ([int(x * scale) for x in column] for column in (self.center, *zip(*self.factor)))
         self.den = coordinates.den * scale
-        self.p = [c * scale + sum(a * b for a, b in zip(w, flat)) for c, *w in coordinates.terms]
-        self.s = [[sum(w[k] * rows[k][j] for k in range(r)) for j in range(r)] for _, *w in coordinates.terms]
-
-    def length(self, f: int) -> int:
-        """An upper bound on |s_f|: how far f moves over the unit ball."""
-        return root_up(sum(x * x for x in self.s[f]))
+        self.p = [c * scale + sum(a * b for a, b in zip(w, start)) for c, *w in coordinates.terms]
+        self.s = [[sum(a * b for a, b in zip(w, column)) for column in columns] for _, *w in coordinates.terms]
 
 
 class Likelihood:
@@ -550,9 +526,8 @@ class Likelihood:
     """
 
     def __init__(self, line: Coordinates, data: Data, alpha: Fraction, window: int) -> None:
-        start = (data.origin_weight, Fraction(0), [0] * len(data.successes), list[int]())
-        marks = [start, *data.marks, (Fraction(0), Fraction(0), data.successes, list[int]())]
-        need(0 <= window <= len(data.marks) and marks[window][0] > 0, "no window of the likelihood begins there")
+        marks = [*data.marks, (Fraction(0), Fraction(0), data.successes, list[int]())]
+        need(0 <= window < len(data.marks) and marks[window][0] > 0, "no window of the likelihood begins there")
         self.line, self.bound = line, Fraction(ln(1 / (alpha * marks[window][0]))[1], ONE)
         self.K = [n - m for n, m in zip(data.successes, marks[window][2])]
         self.used = [f for f in line.free if self.K[f] > 0]
@@ -593,8 +568,10 @@ class Likelihood:
             t = den // frame.p[f] + 1  # over 2^64
             e, *n = (Fraction(x, den) for x in (t * frame.p[f] - den, *(t * x for x in frame.s[f])))
             low, high = (Fraction(x, ONE) for x in ln(Fraction(t, 1 << 64)))
-            need(e < Fraction(1, 2**20), "a number of the likelihood is out of range")
-            level, height = level + self.K[f] * (low - e), height + self.K[f] * (high - e + e * e)  # ln(1+e) ≥ e − e²
+            level, height = (
+                level + self.K[f] * (low - e),
+                height + self.K[f] * (high - e + e * e),
+            )  # ln(1+e) ≥ e − e², e ≥ 0
             phi = Fraction(int((1 << 32) / (1 + (e + norm_up(n)) * 2 / 3)), 1 << 32)
             linear = [x + self.K[f] * (phi * e - 1) * y for x, y in zip(linear, n)]
             square = [[x + self.K[f] * phi / 2 * y * z for x, z in zip(row, n)] for row, y in zip(square, n)]
@@ -619,13 +596,12 @@ class Bets:
     """
 
     def __init__(self, model: Model, objective: Objective, line: Coordinates, data: Data, alpha: Fraction) -> None:
-        self.model, self.objective, self.line = model, objective, line
-        self.cuts: list[Cut] = []
-        self.aimed = self.found_with = 0  # transitions with which direction and gradient were computed
+        self.model, self.objective, self.line, self.cuts = model, objective, line, list[Cut]()
+        self.aimed = self.found_with = 0  # transitions with which direction and gradient were found
         level, grid = ln(2 / alpha)[1], 1 << 26
         z2 = max(2 * (level / ONE - 2), 1.0)
         sums, gain, loss = [0] * (line.dimension + 1), 0, 0  # Σ N u f = sums[0] + sums[1:]·x over `den`; ln of u and −u
-        marks = [(x, *mark[1:]) for x, mark in zip(data.fits(line)[1:], data.marks) if mark[1]]
+        marks = [(x, *mark[1:]) for x, mark in zip(data.fits(line), data.marks) if mark[1]]
         den, now = line.den * grid, (line.start, Fraction(1), data.successes, data.trials)
         for (x, share, K, N), (_, _, later, tried) in pairwise([*marks, now]):
             if 4 * sum(K) >= 5 * self.aimed:
@@ -650,38 +626,57 @@ class Bets:
         information = self.line.information([N[f] / q for f, q in zip(free, p)])
         ridge = fsum(information[i][i] for i in range(len(x))) * 2.0**-30 + 1e-300
         if self.aimed >= 5 * self.found_with:
-            base, near = self._value(x), [[y + 2.0**-20 * (i == k) for i, y in enumerate(x)] for k in range(len(x))]
-            self.gradient, self.found_with = [(self._value(y) - base) * 2.0**20 for y in near], self.aimed
+            self.gradient, self.found_with = self._slope(x), self.aimed
         shift = solved(shifted(information, ridge), self.gradient) or [0.0] * len(x)
         size = fsum(a * b for a, b in zip(self.gradient, shift))
         scale = 1 / sqrt(size) if 0 < size < 1e300 else 0.0
-        unit = [scale * fsum(a * b for a, b in zip(w, shift)) / q for q, (_, *w) in zip(p, self.line.floats)]
-        self.unit = [y if isfinite(y) else 0.0 for y in unit]
+        self.unit = [scale * fsum(a * b for a, b in zip(w, shift)) / q for q, (_, *w) in zip(p, self.line.floats)]
 
-    def _value(self, x: list[float]) -> float:
-        """The best value of the start at x, by sweeps over the states."""
-        model, objective = self.model, self.objective
-        den = objective.discount.denominator
-        chance = [float(c or 0) / den for c in model.constant]
+    def _slope(self, x: list[float]) -> list[float]:
+        """The gradient of the best value at x: Σ over transitions of expected passages · value behind them · w_f."""
+        model, horizon = self.model, self.objective.horizon
+        weight, mass = [0.0] * len(model.table), [float(s == model.initial) for s in range(model.states)]
+        chance = [float(c or 0) for c in model.constant]
         for f, q in zip(self.line.free, self.line.chances(x)):
-            chance[f] = max(0.0, min(1.0, q)) / den
-        v, order = [float(objective.decided.get(s, end)) for s, end in enumerate(objective.final)], []
-        for s in reversed([s for s in range(model.states) if s not in objective.decided]):
-            moves = [[(t, chance[f] * objective.factor(s, t)) for t, f in model.moves[row]] for row in model.rows_of[s]]
-            order.append((s, [(float(objective.reward[row]), m) for row, m in zip(model.rows_of[s], moves)]))
+            chance[f] = max(0.0, min(1.0, q))
+        for behind, rule in self._plan(chance):
+            moved = mass if horizon is None else [0.0] * model.states
+            for s, row in rule:
+                here, mass[s] = mass[s], 0.0
+                for t, f in model.moves[row] if here else ():
+                    passed = here * self.objective.factor(s, t) / self.objective.discount.denominator
+                    weight[f] += passed * behind[t]
+                    moved[t] += passed * chance[f]
+            mass = moved
+            if fsum(mass[s] for s, _ in rule) < 2.0**-8:
+                break
+        return [fsum(weight[f] * w[i] for f, (_, *w) in zip(self.line.free, self.line.floats)) for i in range(len(x))]
+
+    def _plan(self, chance: list[float]) -> list[tuple[list[float], list[tuple[int, int]]]]:
+        """Per step (values behind it, best rows), the first step first, by sweeps over the states."""
+        model, objective, rule, plan = self.model, self.objective, dict[int, int](), list[Any]()
+        den, best = objective.discount.denominator, max if objective.maximising else min
+        order = [s for s in reversed(range(model.states)) if s not in objective.decided]
+        rows = [(float(r), s, moves) for r, s, moves in zip(objective.reward, model.row_state, model.moves)]
+        steps = [(r, [(t, chance[f] * objective.factor(s, t) / den) for t, f in moves]) for r, s, moves in rows]
+        v = [float(objective.decided.get(s, end)) for s, end in enumerate(objective.final)]
         sweeps = objective.horizon or max(16, min(1024, 2**22 // sum(map(len, model.moves))))
         for _ in range(sweeps):
             old = list(v)
-            for s, choices in order:
+            behind = v if objective.horizon is None else old
+            for s in order:
                 found = []
-                for value, steps in choices:
-                    for t, q in steps:
-                        value += q * (v if objective.horizon is None else old)[t]
+                for value, moves in map(steps.__getitem__, model.rows_of[s]):
+                    for t, q in moves:
+                        value += q * behind[t]
                     found.append(value)
-                v[s] = max(found) if objective.maximising else min(found)
-            if v == old:
+                value = best(found)
+                if value != v[s] or s not in rule:  # of rows that are equally good the one that led there stays
+                    v[s], rule[s] = value, model.rows_of[s][found.index(value)]
+            plan = [(old, sorted(rule.items())), *plan] if objective.horizon is not None else []
+            if objective.horizon is None and all(abs(a - b) <= 2.0**-12 * abs(a) for a, b in zip(v, old)):
                 break
-        return v[model.initial]
+        return plan or [(v, sorted(rule.items()))] * sweeps
 
 
 # ====================================================================== 4. value functions
@@ -692,13 +687,13 @@ def shares(model: Model, method: str, delta: Fraction) -> list[Fraction]:
 
 
 class Region:
-    """Constraints on u: intervals of expressions; with a likelihood also a ball, and cuts a·x ≤ b."""
+    """What is known of u: intervals of expressions; where the likelihood is used also cuts a·x ≤ b, and a ball."""
 
     def __init__(
-        self, model: Model, objective: Objective, data: Data, delta: Fraction, method: str, proof: dict[str, Any]
+        self, model: Model, objective: Objective, data: Data, delta: Fraction, method: str, proof: Any
     ) -> None:
+        self.model, self.objective, self.cuts = model, objective, list[Cut]()
         self.ball: Frame | None = None
-        self.cuts: list[Cut] = []
         line, part = model.coordinates, proof["likelihood"]
         bets, joint, single = shares(model, method, delta)
         self.intervals = Intervals(model, data, single, proof["ends"])
@@ -706,30 +701,48 @@ class Region:
             return
         if line is None or not joint:
             raise Refused("the joint likelihood is part of the proof, and not of its model and method")
-        likelihood = Likelihood(line, data, joint, part["window"])
+        self.line, self.likelihood = line, Likelihood(line, data, joint, part["window"])
+        self.reach = [[Fraction(end, ONE) for end in model.range_over_box(x)] for x in line.x]
         any_bet = any(isinstance(k, int) for k in part["cuts"])
         need(bets > 0 or not any_bet, "bets are part of the proof, and not of its method")
-        bet_cuts = Bets(model, objective, line, data, bets).cuts if any_bet else []
-        self.cuts = [bet_cuts[name] if isinstance(name, int) else likelihood.cut(name) for name in part["cuts"]]
-        self.ball = Frame(line, part["ball"])
-        if line.dimension == 1:
-            self._check_interval(line, self.ball)
+        self.bet_cuts = Bets(model, objective, line, data, bets).cuts if any_bet else []
+        self.cuts = [self.cut(name) for name in part["cuts"]]
+        if part["ball"] is not None:
+            self.enclose(Frame(line, part["ball"]))
+
+    def enclose(self, ball: Frame) -> None:
+        """Use a ball that holds all that is left: by the likelihood, or, in one coordinate, by the cuts."""
+        if self.line.dimension == 1:
+            for way in (1, -1):
+                end = ball.center[0] + way * abs(ball.factor[0][0])
+                enforced = any(way * a > 0 and a * end >= b for (a,), b in self.cuts)
+                need(enforced, "the interval of the only coordinate is not enforced by its cuts")
         else:
-            likelihood.check_ball(self.ball)
-        for f in line.free:
-            p, width = self.ball.p[f], self.ball.length(f)
-            self.intervals.cut(f, down(Fraction(p - width, self.ball.den)), up(Fraction(p + width, self.ball.den)))
+            self.likelihood.check_ball(ball)
+        self.ball = ball
+        for f in self.line.free:
+            p, width = ball.p[f], root_up(sum(x * x for x in ball.s[f]))
+            self.intervals.cut(f, down(Fraction(p - width, ball.den)), up(Fraction(p + width, ball.den)))
         self.intervals.check_rows()
 
-    def _check_interval(self, line: Coordinates, ball: Frame) -> None:
-        """One coordinate: the ball is an interval, which cuts and intervals of expressions must enforce."""
-        ends = [(a[0], b) for a, b in self.cuts if a[0]]
-        for f in line.free:
-            c, w = (Fraction(x, line.den) for x in line.terms[f])
-            ends += [(w, Fraction(self.intervals.high[f], ONE) - c), (-w, c - Fraction(self.intervals.low[f], ONE))]
-        low, high = max(b / a for a, b in ends if a < 0), min(b / a for a, b in ends if a > 0)
-        holds = ball.center[0] - abs(ball.factor[0][0]) <= low and high <= ball.center[0] + abs(ball.factor[0][0])
-        need(holds, "the interval of the only coordinate is not enforced by likelihood, bets and intervals")
+    def cut(self, name: Any) -> Cut:
+        """Of a bet: its number; of the likelihood: a point; of an interval: "low 3", "high 3"; else "domain 3"."""
+        if not isinstance(name, str):
+            return self.bet_cuts[name] if isinstance(name, int) else self.likelihood.cut(name)
+        kind, k = name.split()[0], int(name.split()[1])
+        c, *w = self.line.domain[k] if kind == "domain" else [Fraction(y, self.line.den) for y in self.line.terms[k]]
+        if kind == "high":
+            return w, Fraction(self.intervals.high[k], ONE) - c
+        return [-y for y in w], c - (0 if kind == "domain" else Fraction(self.intervals.low[k], ONE))
+
+    def joined(self, multipliers: list[Any]) -> Cut:
+        """Σ m (a·x ≤ b), m ≥ 0."""
+        a, b = [Fraction(0)] * self.line.dimension, Fraction(0)
+        for i, given in multipliers:
+            m = exact(given)
+            need(m >= 0 and 0 <= i < len(self.cuts), "a multiplier is negative or belongs to no cut")
+            a, b = [x + m * y for x, y in zip(a, self.cuts[i][0])], b + m * self.cuts[i][1]
+        return a, b
 
 
 class Claim:
@@ -740,32 +753,26 @@ class Claim:
     shown in `plays_end`. States without a number claim nothing, and no play that counts may get there.
     """
 
-    def __init__(
-        self, model: Model, objective: Objective, region: Region, policy: Policy | None, upper: bool, proof: Any
-    ) -> None:
-        self.model, self.objective, self.region, self.policy = model, objective, region, policy
+    def __init__(self, region: Region, policy: Policy | None, upper: bool, proof: dict[str, Any]) -> None:
+        self.model, self.objective, self.region, self.policy = region.model, region.objective, region, policy
+        model, objective = self.model, self.objective
         self.upper, self.sign, self.side = upper, 1 if upper else -1, "upper" if upper else "lower"
-        values, slopes = proof["values"], proof["gradient"]
-        self.ball = None if slopes is None else region.ball
-        need(slopes is None or self.ball is not None, "affine functions need the ball of a likelihood")
-        r = len(self.ball.center) if self.ball else 0
-        if objective.horizon is None:
-            values, slopes = [values], [slopes]
-        need(len(values) == (objective.horizon or 0) + 1, "values of a wrong number of steps")
-        need(all(len(row) == model.states for row in values), "values of a wrong number of states")
-        zero = [[list[Any]()] * model.states] * len(values)
-        pairs = [list(zip(row, slope, strict=True)) for row, slope in zip(values, slopes if r else zero, strict=True)]
-        need(all(len(g) == r for row in pairs for _, g in row), "gradients of a wrong size")
-        known = {x: exact(x) for row in pairs for v, g in row for x in (v, *g) if x is not None}
-        numbers = [*known.values(), *objective.reward, *objective.decided.values(), *objective.final]
-        self.den = lcm(1, *{x.denominator for x in numbers})
-        whole = {x: self._scaled(number) for x, number in known.items()}
+        values = [proof["values"]] if objective.horizon is None else proof["values"]
+        self.ball = region.ball if max(len(U or ()) for row in values for U in row) > 1 else None
+        size = 1 + len(self.ball.center) if self.ball else 1
+        fits = len(values) == (objective.horizon or 0) + 1 and all(len(row) == model.states for row in values)
+        need(fits, "values of a wrong number of steps or states")
+        need(all(U is None or len(U) == size for row in values for U in row), "a function that does not fit its ball")
+        known = {x: exact(x) for row in values for U in row for x in U or ()}
+        self.den = common_den([*known.values(), *objective.reward, *objective.decided.values(), *objective.final])
+        whole = {x: self.scaled(number) for x, number in known.items()}
         #: (v, g) by steps to go and states, whole numbers over `den`
-        self.U = [[None if v is None else (whole[v], [whole[x] for x in g]) for v, g in row] for row in pairs]
-        self.rank: list[Any] = proof.get("rank") or [None] * model.states
-        self.multipliers = [(i, exact(m)) for i, m in proof.get("multipliers", [])]
+        self.U = [[None if U is None else (whole[U[0]], [whole[x] for x in U[1:]]) for U in row] for row in values]
+        self.rank: list[Any] = proof.get("rank") or [0] * model.states
+        #: multipliers of cuts, by "start" and by "steps to go after it, row"
+        self.duals: dict[str, list[Any]] = proof.get("duals", {})
 
-    def _scaled(self, x: Fraction) -> int:
+    def scaled(self, x: Fraction) -> int:
         return self.sign * x.numerator * (self.den // x.denominator)
 
     def _least(self, k: int, s: int) -> int:
@@ -773,11 +780,9 @@ class Claim:
         v, g = self.U[k][s] or (0, [])
         return v - root_up(sum(x * x for x in g))
 
-    def bound(self) -> Fraction | None:
-        """The proved bound on the initial state's value; None if nothing is claimed."""
+    def bound(self) -> Fraction:
+        """The proved bound of the initial state's value."""
         last = len(self.U) - 1
-        if self.U[last][self.model.initial] is None:
-            return None
         for k in range(last + 1):
             spent, active = self.inequalities(k, max(k - 1, 0), last - k)
         if self.objective.horizon is None and self.objective.discount == 1:
@@ -789,32 +794,29 @@ class Claim:
 
         v + g·y = v + Σ m (a·x − a·c) + (g − F'Σ m a)·y ≤ v + Σ m (b − a·c) + |g − F'Σ m a|.
         """
+        need(self.U[-1][self.model.initial] is not None, f"no {self.side} bound for the initial state")
         v, g = self.U[-1][self.model.initial] or (0, [])
         value, rest = Fraction(v, self.den), [Fraction(x, self.den) for x in g]
-        for i, m in self.multipliers:
-            need(m >= 0 and 0 <= i < len(self.region.cuts), "a multiplier is negative or belongs to no cut")
-            assert self.ball is not None, "only affine functions have multipliers"
-            (a, b), F = self.region.cuts[i], self.ball.factor
-            value += m * (b - dot(a, self.ball.center))
-            rest = [x - m * dot(a, column) for x, column in zip(rest, zip(*F))]
+        if self.ball is not None and "start" in self.duals:
+            a, b = self.region.joined(self.duals["start"])
+            value += b - sum(x * y for x, y in zip(a, self.ball.center))
+            rest = [x - sum(y * z for y, z in zip(a, column)) for x, column in zip(rest, zip(*self.ball.factor))]
         return self.sign * (value + norm_up(rest))
 
-    # ------------------------------------------------------------------ U ≥ r + γ P U
     def inequalities(self, k: int, after: int, step: int) -> tuple[dict[int, bool], set[int]]:
         """Check every state with k steps to go, for every u of the region; return (spent rows, active states).
 
         Not active: decided states, states without a claim, probabilities bounded by 1, lower bounds ≤ 0 of values ≥ 0.
         """
         model, objective = self.model, self.objective
-        spent: dict[int, bool] = {}
-        active: set[int] = set()
+        spent, active = dict[int, bool](), set[int]()
         settled = objective.is_reach if self.upper else objective.is_positive
         for s in range(model.states):
             if self.U[k][s] is None:
                 continue
             least = self._least(k, s)
             if s in objective.decided or (objective.horizon is not None and k == 0):
-                worth = self._scaled(objective.decided.get(s, objective.final[s]))
+                worth = self.scaled(objective.decided.get(s, objective.final[s]))
                 need(least >= worth, f"state {s}: the {self.side} bound of a play that is over is wrong")
             elif not (settled and least >= (self.den if self.upper else 0)):
                 active.add(s)
@@ -822,24 +824,22 @@ class Claim:
             every = [[(row, Fraction(1))] for row in model.rows_of[s]]
             for group in every if self.policy is None else [self.policy.at(s, step)]:
                 v, g = self.U[k][s] or (0, [])
-                excess = sum((w * self._scaled(objective.reward[row]) for row, w in group), Fraction(-v))
+                excess = sum((w * self.scaled(objective.reward[row]) for row, w in group), Fraction(-v))
                 if self.ball is None:
-                    excess += sum(w * self._most(row, after) for row, w in group)
+                    excess += sum(w * self.most(row, after) for row, w in group)
                 else:
                     excess = self._quadratic(group, excess, g, after)
                 if excess > 0:
-                    by = float(excess / self.den) if excess < self.den << 900 else float("inf")
-                    at = f", {k} steps to go" if objective.horizon is not None else ""
-                    name = model.name[group[0][0]]
-                    raise Refused(f"{name}{at}: the {self.side} bound misses its inequality by {by:.3g}")
+                    at = model.name[group[0][0]] + (f", {k} steps to go" if objective.horizon is not None else "")
+                    by = min(excess / self.den, Fraction(10**99))
+                    raise Refused(f"{at}: the {self.side} bound misses its inequality by {float(by):.3g}")
                 for row, _ in group:
                     spent[row] = excess < 0 or (objective.reward[row] > 0 and objective.is_positive)
         return spent, active
 
-    def _successors(self, row: int, after: int) -> list[tuple[int, int, list[int]]]:
+    def successors(self, row: int, after: int) -> list[tuple[int, int, list[int]]]:
         """(expression, v, g) of the successors, times γ over its denominator where a step ends there."""
-        model, objective = self.model, self.objective
-        found = []
+        model, objective, found = self.model, self.objective, []
         for target, f in model.moves[row]:
             if self.region.intervals.high[f] <= 0:
                 continue
@@ -850,15 +850,25 @@ class Claim:
             found.append((f, U[0], U[1]) if factor == 1 else (f, factor * U[0], [factor * x for x in U[1]]))
         return found
 
-    def _most(self, row: int, after: int) -> Fraction:
+    def most(self, row: int, after: int) -> Fraction:
         """max Σ p_i U_i over distributions with lo ≤ p ≤ hi: start at lo, then fill the largest first."""
         low, high = self.region.intervals.low, self.region.intervals.high
-        successors = self._successors(row, after)
+        successors = self.successors(row, after)
+        if (multipliers := self.duals.get(f"{after} {row}")) is not None:
+            return self._over_cuts(successors, multipliers) / self.objective.discount.denominator
         total, room = sum(low[f] * v for f, v, _ in successors), ONE - sum(low[f] for f, _, _ in successors)
         for v, width in sorted(((v, high[f] - low[f]) for f, v, _ in successors), reverse=True):
             part = min(room, width)
             total, room = total + part * v, room - part
         return Fraction(total, ONE * self.objective.discount.denominator)
+
+    def _over_cuts(self, successors: list[tuple[int, int, list[int]]], multipliers: list[Any]) -> Fraction:
+        """max Σ f_i[x] U_i = c + h·x over the cuts: h·x ≤ Σ m b + max (h − Σ m a)·x over the parameters' bounds."""
+        line = self.region.line
+        sums = [sum(v * line.terms[f][k] for f, v, _ in successors) for k in range(line.dimension + 1)]
+        (c, *h), (a, b) = (Fraction(x, line.den) for x in sums), self.region.joined(multipliers)
+        rest = [x - self.den * y for x, y in zip(h, a)]
+        return c + self.den * b + sum(max(x * low, x * high) for x, (low, high) in zip(rest, self.region.reach))
 
     def _quadratic(self, group: list[tuple[int, Fraction]], a: Fraction, here: list[int], after: int) -> Fraction:
         """a + l·y + y'My ≤ a + |l| + max(0, λ_max(M)) on the ball; λ_max < t where tI − M is positive definite."""
@@ -867,7 +877,7 @@ class Claim:
         l, M = [Fraction(-x) for x in here], [[Fraction(0)] * r for _ in range(r)]
         for row, weight in group:
             a0, l0, M0 = 0, [0] * r, [[0] * r for _ in range(r)]
-            for f, v, g in self._successors(row, after):
+            for f, v, g in self.successors(row, after):
                 p, slope = ball.p[f], ball.s[f]
                 a0, l0 = a0 + p * v, [x + p * y + v * z for x, y, z in zip(l0, g, slope)]
                 if any(g) and any(slope):
@@ -895,32 +905,25 @@ class Claim:
           probability bounded from below, and rows are spent forever with positive probability only where the rewards
           are infinite, and then L is below them; for upper bounds U ≥ 0 is used, and without it no row is spent.
         """
-        model = self.model
-        if self.is_harmless(active):
+        model, counts = self.model, self.counts_spent(active)
+        if self.objective.must_reach != self.upper and (not self.upper or counts):
             return
-        counts = self.counts_spent(active)
         for s in active:
             played = model.rows_of[s] if self.policy is None else [row for row, _ in self.policy.at(s, 0)]
-            ends = [(counts and spent[row]) or self.leads_out(s, row, active) for row in played]
+            ends = [(counts and spent[row]) or self.leads_out(row, active) for row in played]
             name = model.name[played[ends.index(False)]] if False in ends else ""
             holds = all(ends) if self.policy is None else any(ends)
             need(holds, f"{name}: plays may stay forever, and the {self.side} bound fails")
-
-    def is_harmless(self, active: set[int]) -> bool:
-        """Whether infinite plays need no further proof."""
-        return self.objective.must_reach != self.upper and (not self.upper or self.counts_spent(active))
 
     def counts_spent(self, active: set[int]) -> bool:
         """Whether rows that are spent need not lead out: U ≥ 0, or lower bounds."""
         return not self.upper or all(self._least(0, s) >= 0 for s in active)
 
-    def leads_out(self, s: int, row: int, active: set[int]) -> bool:
+    def leads_out(self, row: int, active: set[int]) -> bool:
         """Whether a successor of positive probability is not active or has a smaller rank."""
-        here, possible = self.rank[s], self.region.intervals.is_possible
-        return any(
-            possible(f) and (t not in active or (here is not None and self.rank[t] is not None and self.rank[t] < here))
-            for t, f in self.model.moves[row]
-        )
+        rank, here = self.rank, self.rank[self.model.row_state[row]]
+        likely = [t for t, f in self.model.moves[row] if self.region.intervals.is_possible(f)]
+        return any(t not in active or rank[t] < here for t in likely)
 
 
 # ====================================================================== the statement
@@ -946,10 +949,9 @@ def check(proof: dict[str, Any]) -> dict[str, Any]:
         known = Fraction(upper) if (objective.is_reach if upper else objective.is_positive) else None
         if proof[side] is not None:
             own, region = given or objective.maximising != upper, regions[proof[side]["region"]]
-            bound = Claim(model, objective, region, policy if own else None, upper, proof[side]).bound()
-            if bound is not None:
-                bound = objective.off(bound, error, upper)
-                known = bound if known is None else min(known, bound) if upper else max(known, bound)
+            bound = Claim(region, policy if own else None, upper, proof[side]).bound()
+            bound = objective.off(bound, error, upper)
+            known = bound if known is None else min(known, bound) if upper else max(known, bound)
         claimed = found[side] = proof["claim"][side]
         found[f"{side} proved"] = known
         if claimed is not None:
@@ -960,7 +962,6 @@ def check(proof: dict[str, Any]) -> dict[str, Any]:
 
 
 def sentence(proof: dict[str, Any], found: dict[str, Any]) -> str:
-    """What was proved, as a sentence."""
     low, high = ("unknown" if found[side] is None else found[side] for side in ("lower", "upper"))
     if found["evaluated"]:
         text = f"the value of the policy lies in [{low}, {high}]"
@@ -973,7 +974,6 @@ def sentence(proof: dict[str, Any], found: dict[str, Any]) -> str:
 
 
 def read(path: str) -> dict[str, Any]:
-    """A proof from a file, gzipped or not."""
     with open(path, "rb") as file:
         raw = file.read()
     return json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)  # type: ignore[no-any-return]

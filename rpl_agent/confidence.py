@@ -19,8 +19,7 @@ from rpl_agent.evidence.intervals import ANYTIME_METHODS, confidence_intervals
 from rpl_agent.likelihood.region import interval_region, likelihood_region
 from rpl_agent.model import Objective, ParametricMDP
 from rpl_agent.regions.base import Region
-from rpl_agent.regions.ellipsoid import Ellipsoid
-from rpl_agent.regions.intersection import Intersection
+from rpl_agent.regions.intersection import Ellipsoid, Intersection
 from rpl_agent.regions.lifting import build_region, domain_region
 
 Bounds = tuple[np.ndarray, np.ndarray]

@@ -15,7 +15,7 @@ The life of the lower bound (the upper bound is its mirror image), in order:
    at most 1e-7 of itself, solved once more without a warm start, and then dropped (`_claiming_nothing`).
 4. `_rectangular_bounds`: of the robust solution if we maximise, of the optimistic one if we minimise.
 5. `_better_bounds`: the maximum with the coupled bound. `coupled.bounds` proposes an affine value function,
-   `coupled.affine` proves it, `regions.frame` takes its minimum over the region, or `coupled.pieces` over its pieces.
+   `coupled.affine` proves it, `regions.frame` takes its minimum over the region, or `coupled.bounds` over its pieces.
 6. `agent.session.best_so_far`: the maximum over the run, with its policy, for sets valid at all times.
 
 `uncertainty_from` does the part that depends on the data only; `certify_uncertainty` adds the two solves. The agent

@@ -24,8 +24,7 @@ import numpy as np
 from rpl_agent._core import Struct, core
 from rpl_agent.coupled.affine import chances_of
 from rpl_agent.coupled.attribution import MIN_PROBABILITY, fisher_information, point_frame, slopes
-from rpl_agent.coupled.expansion import expand_without_cycles, expansion_of
-from rpl_agent.coupled.horizon import StepExpansion, greedy_rules
+from rpl_agent.coupled.expansion import StepExpansion, expand_without_cycles, expansion_of, greedy_rules
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model import Kind, Nature, Objective, ParametricMDP, Policy, Sense, Task
 from rpl_agent.model.simulate import absorbing_states

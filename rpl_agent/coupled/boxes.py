@@ -12,14 +12,12 @@ from functools import cached_property
 
 import numpy as np
 
-from rpl_agent.coupled.affine import AffineBound, AffineProof, Side
+from rpl_agent.coupled.affine import AffineBound, AffineProof, BoxFrame, Side
 from rpl_agent.coupled.bounds import find_bound
-from rpl_agent.coupled.box_frame import BoxFrame
-from rpl_agent.coupled.expansion import ValueExpansion, expansion_of, visits
-from rpl_agent.coupled.horizon import StepExpansion, greedy_rules
+from rpl_agent.coupled.expansion import StepExpansion, ValueExpansion, expansion_of, greedy_rules, visits
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.model import Domain, Nature, Objective, ParametricMDP, Policy, Sense, gather, range_on_box
-from rpl_agent.regions.box import Box
+from rpl_agent.regions.base import Box
 from rpl_agent.regions.polytope import Polytope
 from rpl_agent.relaxations.interval import Intervals
 from rpl_agent.solver.problem import Problem

@@ -17,12 +17,12 @@ import numpy as np
 import scipy
 
 from rpl_agent._core import Struct, core
-from rpl_agent.coupled.affine import chances_of, choice_of
-from rpl_agent.coupled.box_frame import BoxFrame
+from rpl_agent.coupled.affine import AffineBound, BoxFrame, Side, chances_of, choice_of, rules_of
 from rpl_agent.model import Policy, Sense, best_rows, gather
 from rpl_agent.regions.frame import Frame
 from rpl_agent.solver.graph import ALL_ROWS, held_states, moves, usable_rows
 from rpl_agent.solver.problem import Problem
+from rpl_agent.solver.solve import from_the_end
 
 #: cyclic parts with more states than this are not factorised: fill-in grows faster than their number
 FACTOR_LIMIT = 120_000
@@ -275,3 +275,52 @@ def _never_ending(
     edges = (np.concatenate([target, np.full(len(first), hub)]), np.concatenate([source, first]))
     found = _reachable(hub, *edges, hub + 1)
     return still & ~found[:hub], found[:hub]
+
+
+# ---------------------------------------------------------------------- finite horizons
+#: added per step to the excess, relative to the values
+ROUNDING = 1e-14
+
+
+def greedy_rules(problem: Problem, frame: Frame | BoxFrame) -> Policy:
+    """The best policy at the centre of the frame, one decision rule per step."""
+    pmdp, values = problem.pmdp, from_the_end(problem)
+    rules = np.empty((len(values) - 1, pmdp.num_states), np.int64)
+    sense = 1.0 if problem.objective.sense is Sense.MAX else -1.0
+    core.greedy_steps(
+        pmdp.num_states, len(rules), pmdp.state_ptr, problem.task.decided, chances_of(problem, frame), problem.reward,
+        problem.gamma, sense, values, rules,
+    )  # fmt: skip
+    return Policy.deterministic(rules[::-1].copy())
+
+
+@dataclass(frozen=True)
+class StepExpansion:
+    """Values (H + 1, S) and gradients (H + 1, S, r) of a policy at the centre of a frame, by steps to go."""
+
+    problem: Problem
+    frame: Frame | BoxFrame
+    policy: Policy
+    values: np.ndarray
+    gradient: np.ndarray
+
+    @classmethod
+    def of(cls, problem: Problem, frame: Frame | BoxFrame, policy: Policy) -> StepExpansion:
+        values = from_the_end(problem)
+        gradient = np.zeros((*values.shape, frame.dimension))
+        core.expand_steps(
+            rules_of(problem, policy), problem.task.decided, chances_of(problem, frame),
+            problem.reward, problem.gamma, values, gradient,
+        )  # fmt: skip
+        return cls(problem, frame, policy, values, gradient)
+
+    def bound(self, side: Side, every_policy: bool) -> AffineBound:
+        """A bound with these gradients, for the policy or for all, still to be checked."""
+        problem, policy, r = self.problem, None if every_policy else self.policy, self.frame.dimension
+        slack = np.empty_like(self.values)
+        core.raise_steps(
+            rules_of(problem, policy), problem.task.decided, chances_of(problem, self.frame), problem.reward,
+            problem.gamma, side.value, ROUNDING, self.values, self.gradient, slack, np.empty_like(slack),
+            np.empty(2 * r + 2 * r * r),
+        )  # fmt: skip
+        return AffineBound(side, policy, self.frame, self.values, self.gradient, slack, ~problem.task.decided)

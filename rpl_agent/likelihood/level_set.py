@@ -19,8 +19,7 @@ from rpl_agent._core import core
 from rpl_agent.likelihood.chart import Fit, Observations, ParameterChart, fit, inverse_factor
 from rpl_agent.likelihood.mixture import LikelihoodExpansion, expand, rounding
 from rpl_agent.regions.base import Region
-from rpl_agent.regions.ellipsoid import Ellipsoid
-from rpl_agent.regions.intersection import Intersection
+from rpl_agent.regions.intersection import Ellipsoid, Intersection
 from rpl_agent.regions.polytope import Polytope
 
 ELLIPSOID_ROUNDS = 15

@@ -11,8 +11,7 @@ import numpy as np
 from rpl_agent.errors import ModelError
 from rpl_agent.model import ParametricMDP, without_unused
 from rpl_agent.model.unused import used_parameters
-from rpl_agent.regions.base import Region
-from rpl_agent.regions.box import box_minimum
+from rpl_agent.regions.base import Region, box_minimum
 from rpl_agent.regions.intersection import Image
 from rpl_agent.regions.lifting import linear_chart
 from rpl_agent.regions.lp import LinearProgram

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import scipy
 
 from rpl_agent import checker
 from rpl_agent.evidence.counts import Counts
@@ -84,10 +85,24 @@ def _coordinates(pmdp: ParametricMDP, expressions: list[list[Any]]) -> dict[str,
             found = {
                 "x": [[[_whole(c), [list(pair) for pair in m]] for m, c in basis[p].items()] for p in pivots],
                 "terms": [[_whole(terms.get(m, Fraction(0))) for m in ((), *pivots)] for terms in table],
+                "domain": [[_whole(y) for y in row] for row in _domain_rows(pmdp, basis)],
                 "start": [float(y) for y in x],
             }
             return found if checker.Coordinates(found).table == table else None
     return None
+
+
+def _domain_rows(pmdp: ParametricMDP, basis: dict[Monomial, Terms]) -> list[list[Fraction]]:
+    """(c, w) with c + w·x ≥ 0 in the domain: its bounds and rows, as far as x tells."""
+    domain, eye, found = pmdp.domain, np.eye(pmdp.num_parameters), []
+    A: Any = scipy.sparse.csr_array(domain.A).toarray()
+    ends = np.concatenate([-domain.lower, domain.upper, domain.b])
+    for row, c in zip(np.vstack([eye, -eye, -A]).tolist(), ends.tolist()):
+        terms: Terms = {((i, 1),): Fraction(y) for i, y in enumerate(row) if y}
+        w = [terms.get(pivot, Fraction(0)) for pivot in basis]
+        if checker.combined(list(zip(w, basis.values()))) == terms:
+            found.append([Fraction(c), *w])
+    return found
 
 
 def _at(monomial: Monomial, point: list[Fraction]) -> Fraction:

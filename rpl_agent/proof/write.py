@@ -9,7 +9,7 @@ import gzip
 import json
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -19,16 +19,24 @@ import numpy as np
 
 from rpl_agent import checker
 from rpl_agent.certificate import Certificate
+from rpl_agent.coupled.affine import Side
+from rpl_agent.coupled.bounds import expansion_of, find_bound
+from rpl_agent.coupled.expansion import StepExpansion, greedy_rules
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.likelihood.bets.slabs import bets_apply
-from rpl_agent.model import ParametricMDP, Sense
+from rpl_agent.model import Nature, Objective, ParametricMDP, Policy, Sense
 from rpl_agent.proof.content import data_content, model_content
 from rpl_agent.proof.foundation import Foundation
-from rpl_agent.proof.values import candidates, ranks
+from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.relaxations.interval import Intervals, untied_model
 from rpl_agent.schema import jsonable
+from rpl_agent.solver import solve
+from rpl_agent.solver.problem import Problem
 
+#: Relative widths by which numbers are moved outward, one after the other, until they are proved.
+WIDENED = (0.0, 1e-13, 1e-10, 1e-7)
+PRECISION = 1e-9
 #: What a proof holds of a certificate's confidence set.
 COVERED = ("likelihood", "anytime")
 #: Relative difference below which bounds count as equal.
@@ -177,28 +185,33 @@ class _Proof:
         model, intervals = base.model, base.region.intervals
         low, high = (_outward(numbers, up) for numbers, up in ((intervals.low, False), (intervals.high, True)))
         relaxation = Intervals(untied_model(self.pmdp) if self.is_graph else self.pmdp, low, high)
-        policy = checker.Policy(model, self.content["policy"]) if own else None
-        for values in candidates(relaxation, base.frame, self.objective, self.certificate.policy, own, upper):
+        policy, kept = checker.Policy(model, self.content["policy"]) if own else None, len(base.region.cuts)
+        for values in candidates(relaxation, base, self.objective, self.certificate.policy, own, upper):
             try:
-                claim = checker.Claim(model, base.objective, base.region, policy, upper, values)
-                if self.objective.horizon is None and values["values"][model.initial] is not None:
-                    spent, active = claim.inequalities(0, 0, 0)
-                    if base.objective.discount == 1 and not claim.is_harmless(active):
-                        values["rank"] = claim.rank = ranks(claim, spent, active)
-                        claim.plays_end(spent, active)
-                    bound = claim.at_start()
-                else:
-                    found = claim.bound()
-                    if found is None:
-                        return None
-                    bound = found
+                claim = checker.Claim(base.region, policy, upper, values)
+                if "duals" in values and base.cuts is not None:
+                    values["duals"] = claim.duals = base.cuts.duals(claim)
+                self._check(claim, values)
+                bound = claim.at_start() if claim.ball is None else base.sharpened(claim, values)
             except checker.Refused:
+                if base.cuts is not None:
+                    base.cuts.keep(kept)
                 continue
-            if base.frame is not None and values["gradient"] is not None:
-                bound = base.sharpened(claim, values, bound)
             bound = base.objective.off(bound, Fraction(self.certificate.reward_error), upper)
             return _rounded(bound, upper), values
         return None
+
+    def _check(self, claim: checker.Claim, values: dict[str, Any]) -> None:
+        """`Refused` where the claim is not proved; with ranks where plays must be shown to end."""
+        if claim.objective.horizon is not None or claim.objective.discount < 1:
+            claim.bound()
+            return
+        spent, active = claim.inequalities(0, 0, 0)
+        try:
+            claim.plays_end(spent, active)
+        except checker.Refused:
+            values["rank"] = claim.rank = ranks(claim, spent, active)
+            claim.plays_end(spent, active)
 
 
 def _outward(numbers: list[int], upward: bool) -> np.ndarray:
@@ -212,3 +225,103 @@ def _rounded(number: Fraction, upward: bool) -> float:
     if (Fraction(found) < number) if upward else (Fraction(found) > number):
         return math.nextafter(found, math.inf if upward else -math.inf)
     return found
+
+
+# ---------------------------------------------------------------------- value functions
+def candidates(
+    relaxation: Relaxation, base: Foundation, objective: Objective, policy: Policy, own: bool, upper: bool
+) -> Iterator[dict[str, Any]]:
+    """Value functions of one side, for the policy (``own``) or for all, the most promising ones first."""
+    found = []
+    if base.frame is not None:
+        found.append(_affine(relaxation, base, objective, policy, own, upper))
+    found.append(_plain(relaxation, objective, policy, own, upper))
+    rows = None if base.cuts is None else base.cuts.relaxation(relaxation.pmdp)
+    if rows is not None:
+        found.append(_plain(rows, objective, policy, own, upper))
+    scale, sign = _time_scale(relaxation.pmdp, objective), 1.0 if upper else -1.0
+    for _, values in sorted((f for f in found if f is not None), key=lambda f: sign * f[0]):
+        for slack in WIDENED:
+            yield _shown(values, scale, sign * slack)
+
+
+def _time_scale(pmdp: ParametricMDP, objective: Objective) -> np.ndarray:
+    """(S,) what the solver's discounted values are multiplied with, whose silent states take a step (`Task`)."""
+    late = int(pmdp.has_random_start) + pmdp.is_silent.astype(int)
+    if pmdp.has_random_start:
+        late[pmdp.initial_state] = 0
+    return objective.resolve(pmdp).objective.discount ** late.astype(float)
+
+
+def _plain(
+    relaxation: Relaxation, objective: Objective, policy: Policy, own: bool, upper: bool
+) -> tuple[float, dict[str, Any]]:
+    """Bounds per state over the intervals of expressions."""
+    nature = Nature.ADVERSARIAL if upper == (objective.sense is Sense.MIN) else Nature.COOPERATIVE
+    solution = solve(relaxation, objective, nature, policy=policy if own else None, precision=PRECISION)
+    values = solution.upper_values if upper else solution.lower_values
+    return float(solution.upper if upper else solution.lower), {"kind": relaxation.name, "values": values}
+
+
+def _affine(
+    relaxation: Relaxation, base: Foundation, objective: Objective, policy: Policy, own: bool, upper: bool
+) -> tuple[float, dict[str, Any]] | None:
+    """Functions that are affine over the ball of the likelihood."""
+    frame = base.frame
+    assert frame is not None
+    problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
+    side, start = Side.UPPER if upper else Side.LOWER, problem.pmdp.initial_state
+    if problem.objective.horizon is not None:
+        rules = policy if own else greedy_rules(problem, frame)
+        bound = StepExpansion.of(problem, frame, rules).bound(side, not own)
+    else:
+        expansion = expansion_of(problem, frame, policy if own else None, policy)
+        found = None if expansion is None else find_bound(problem, expansion, side, not own)
+        if found is None:
+            return None
+        bound = found
+    values, gradient = bound.moved, bound.gradient
+    inside = bound.scope | problem.task.decided
+    slope = gradient[..., start, :].reshape(-1, frame.dimension)[-1]
+    predicted = float(values[..., start].flat[-1]) + side.value * base.farthest(side.value * slope)[0]
+    return predicted, {"kind": "affine", "values": np.where(inside, values, np.nan), "gradient": gradient}
+
+
+def _shown(found: dict[str, Any], scale: np.ndarray, share: float) -> dict[str, Any]:
+    """As in the file, the values moved outward by a share of themselves (of the largest one, for affine functions)."""
+    values = found["values"] * scale
+    finite = np.where(np.isfinite(values), np.abs(values), 0.0)
+    values = values + share * (finite.max() if "gradient" in found else finite)
+    parts = values[..., None]
+    if "gradient" in found:
+        parts = np.concatenate([parts, found["gradient"] * scale[:, None]], axis=-1)
+    return {"values": _functions(parts)} | ({"duals": {}} if found["kind"] == "rectangular" else {})
+
+
+def _functions(parts: np.ndarray) -> list[Any]:
+    """(v, g) of states, and None where nothing is claimed."""
+    if parts.ndim == 3:
+        return [_functions(row) for row in parts]
+    return [U if np.isfinite(U[0]) else None for U in parts.tolist()]
+
+
+def ranks(claim: checker.Claim, spent: dict[int, bool], active: set[int]) -> list[int]:
+    """Ranks along which rows that are not spent lead (every row, of a policy one); 0 where there are none."""
+    counts, left, rank = claim.counts_spent(active), set(active), [0] * claim.model.states
+    into: dict[int, set[int]] = {}
+    for s in active:
+        for t in {t for row in claim.model.rows_of[s] for t, _ in claim.model.moves[row]}:
+            into.setdefault(t, set()).add(s)
+    new, level = set(active), 0
+    while new:
+        level += 1
+        found = set()
+        for s in new & left:
+            rows = claim.model.rows_of[s] if claim.policy is None else [row for row, _ in claim.policy.at(s, 0)]
+            ends = [(counts and spent[row]) or claim.leads_out(row, left) for row in rows]
+            if all(ends) if claim.policy is None else any(ends):
+                found.add(s)
+                rank[s] = level
+        left -= found
+        new = set().union(*(into.get(s, ()) for s in found))
+    return rank

@@ -10,9 +10,10 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from rpl_agent._core import core
 from rpl_agent.errors import ModelError
 from rpl_agent.model.caching import cached_on
-from rpl_agent.regions.polytope_data import PolytopeData
+from rpl_agent.regions.polytope_data import PolytopeData, empty_polytope_data
 
 #: slack of `contains` for points that come from floating-point arithmetic
 CONTAINS_TOLERANCE = 1e-9
@@ -89,3 +90,48 @@ def checked_box(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.nd
     if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
         raise ModelError("regions must be bounded: give finite lower and upper bounds for every coordinate")
     return lower, upper
+
+
+class Box:
+    """{x : lower <= x <= upper}.
+
+    Parameters
+    ----------
+    lower, upper : (r,) finite; crossing bounds make an empty region
+    """
+
+    def __init__(self, lower: np.ndarray, upper: np.ndarray) -> None:
+        self.lower, self.upper = checked_box(lower, upper)
+
+    @property
+    def dimension(self) -> int:
+        return len(self.lower)
+
+    @property
+    def is_empty(self) -> bool:
+        return bool((self.lower > self.upper).any())
+
+    def minimize(self, directions: np.ndarray) -> np.ndarray:
+        """Closed form: each coordinate goes to the end given by its sign."""
+        directions = checked_directions(directions, self.dimension)
+        if self.is_empty:
+            return np.full(len(directions), np.inf)
+        return box_minimum(directions, self.lower, self.upper)
+
+    def contains(self, points: np.ndarray) -> np.ndarray:
+        points = checked_points(points, self.dimension)
+        inside = (points >= self.lower - CONTAINS_TOLERANCE) & (points <= self.upper + CONTAINS_TOLERANCE)
+        return np.asarray(inside.all(axis=1))
+
+    def box(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.lower.copy(), self.upper.copy()
+
+    def kernel(self) -> RegionKernel:
+        return RegionKernel(empty_polytope_data(self.lower, self.upper), None, None)
+
+
+def box_minimum(directions: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """Lower bounds (n,) on min c.x over [lower, upper] for contiguous directions (n, r), with a margin for rounding."""
+    values = np.empty(len(directions))
+    core.support_box_many(*directions.shape, lower, upper, directions, values)
+    return values

@@ -20,10 +20,8 @@ import numpy as np
 from rpl_agent._core import UNIT_ROUNDOFF, core
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, cached_on, without_unused
-from rpl_agent.regions.base import Region
-from rpl_agent.regions.box import Box
-from rpl_agent.regions.ellipsoid import Ellipsoid
-from rpl_agent.regions.intersection import Image
+from rpl_agent.regions.base import Box, Region
+from rpl_agent.regions.intersection import Ellipsoid, Image
 from rpl_agent.regions.polytope import GRAPH_DIMENSION, Polytope
 from rpl_agent.regions.vertex_graph import ATTEMPTS, PERTURBATION, GraphError, VertexGraph
 

@@ -21,7 +21,7 @@ import scipy
 from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.errors import RPLWarning
 from rpl_agent.highs import is_optimal, new_solver, tight
-from rpl_agent.regions.box import box_minimum
+from rpl_agent.regions.base import box_minimum
 
 #: seconds for one linear program; after that the bound of the box is used
 TIME_LIMIT = 60.0
@@ -116,6 +116,11 @@ class LinearProgram:
         rows, at_upper, at_lower = tight(self._solver())
         rows += sorted([m + 2 * j for j in at_upper] + [m + 2 * j + 1 for j in at_lower])
         return np.array(rows) if len(rows) == self.A.shape[1] else None
+
+    def optimum(self, c: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """(minimiser of c.x, multipliers (m,) y ≥ 0 of the rows); None for the latter if HiGHS does not say optimal."""
+        found = self._run(c)[:2]
+        return found if found[1] is not None else self._run(c)[:2]  # again, without the basis that led nowhere
 
     def _run(self, c: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, str]:
         """HiGHS' minimiser and multipliers y >= 0 of the rows; None for the latter if the status is not optimal."""

@@ -21,8 +21,8 @@ from rpl_agent.errors import ModelError
 from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, cached_on, without_unused
 from rpl_agent.model.algebra.ranges import taylor_table
 from rpl_agent.regions.base import Region, RegionKernel
-from rpl_agent.regions.ellipsoid import Ellipsoid
 from rpl_agent.regions.frame import Frame, FrameForms, frame_of
+from rpl_agent.regions.intersection import Ellipsoid
 from rpl_agent.regions.lifting import ExpressionRows
 from rpl_agent.regions.polytope import Polytope
 

@@ -18,11 +18,11 @@ from rpl_agent.regions.base import (
     CONTAINS_TOLERANCE,
     Region,
     RegionKernel,
+    box_minimum,
     checked_box,
     checked_directions,
     checked_points,
 )
-from rpl_agent.regions.box import box_minimum
 from rpl_agent.regions.lp import LinearProgram
 from rpl_agent.regions.polytope_data import PolytopeData, empty_polytope_data
 

@@ -14,8 +14,14 @@ import scipy
 
 from rpl_agent._core import UNIT_ROUNDOFF, core
 from rpl_agent.errors import ModelError
-from rpl_agent.regions.base import CONTAINS_TOLERANCE, Region, checked_box, checked_directions, checked_points
-from rpl_agent.regions.box import box_minimum
+from rpl_agent.regions.base import (
+    CONTAINS_TOLERANCE,
+    Region,
+    box_minimum,
+    checked_box,
+    checked_directions,
+    checked_points,
+)
 
 
 class Hull(Region):

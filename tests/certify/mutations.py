@@ -44,6 +44,9 @@ def sharpest(proof: dict[str, Any]) -> dict[str, Any]:
     claim = {}
     for side, way in (("lower", -math.inf), ("upper", math.inf)):
         bound = found[f"{side} proved"]
+        if bound is None:
+            claim[side] = None
+            continue
         number = float(bound)
         claim[side] = (
             number if (Fraction(number) - bound) * int(math.copysign(1, way)) >= 0 else math.nextafter(number, way)
@@ -56,7 +59,7 @@ def stronger(proof: dict[str, Any], draw: random.Random) -> tuple[str, dict[str,
     """(what was changed, the proof with a claim that is stronger, by one part in 10^9 or by much)."""
     size = draw.choice([1e-9, 1e-6, 1e-2, 1.0])
     kind = draw.choice(["claim", "delta", "values", "region", "values and claim"])
-    side, sign = draw.choice([("lower", 1.0), ("upper", -1.0)])
+    side, sign = draw.choice([(s, w) for s, w in (("lower", 1.0), ("upper", -1.0)) if proof["claim"][s] is not None])
     claim = proof["claim"][side]
     raised = {**proof["claim"], side: claim + sign * size * max(abs(claim), 1e-3)}
     if kind == "claim":
@@ -67,7 +70,7 @@ def stronger(proof: dict[str, Any], draw: random.Random) -> tuple[str, dict[str,
     if kind == "region":
         all_places = [("regions", *path) for path in places(proof["regions"])]
     else:
-        all_places = [(side, *path) for path in places(proof[side])]
+        all_places = [(side, *path) for path in places(proof[side] or {})] or [("claim", side)]
     path = draw.choice(all_places)
     change = draw.choice([1 - size, 1 + size, -1.0])
     found = changed(proof, path, change, draw.choice([0.0, sign * size]))
@@ -91,7 +94,8 @@ def mutated(
         except (checker.Refused, *checker.MALFORMED):
             continue
         claim = found["claim"]
-        is_true = claim["lower"] <= truth[0] + 1e-9 and claim["upper"] >= truth[1] - 1e-9
+        low, high = (math.nan if claim[side] is None else claim[side] for side in ("lower", "upper"))
+        is_true = not low > truth[0] + 1e-9 and not high < truth[1] - 1e-9
         if not (what.endswith("and claim") and is_true):
             accepted.append(what)
     return count, accepted

@@ -219,11 +219,11 @@ def test_plays_that_never_end_prove_nothing():
     with pytest.warns(RPLWarning, match="holds in no state"):
         proof, cost = known(loop, Objective.reach("b")), known(loop, Objective.cost("cost", target="b"))
     assert checker.check(proof)["lower"] == 0.0
-    values = {"region": 0, "values": [0.9], "gradient": None}
+    values = {"region": 0, "values": [[0.9]]}
     with pytest.raises(checker.Refused, match="plays may stay forever"):
         checker.check(proof | {"lower": values, "claim": {"lower": 0.9, "upper": 1.0}})
     with pytest.raises(checker.Refused, match="plays may stay forever"):
-        checker.check(cost | {"upper": values | {"values": [0.0]}, "claim": {"lower": 0.0, "upper": 0.0}})
+        checker.check(cost | {"upper": values | {"values": [[0.0]]}, "claim": {"lower": 0.0, "upper": 0.0}})
 
 
 @pytest.mark.parametrize(("success", "interval"), [(10, [1, 1]), (0, [0, 0]), (10, [0.99, 1]), (5, [0.45, 0.55])])
@@ -359,6 +359,36 @@ def test_a_method_does_not_spend_what_another_one_may(glider):
             checker.check(proof | {"confidence": method})
 
 
+@pytest.fixture(scope="module")
+def engagement():
+    return of_world("rpl/Engagement-50-v0", 300)
+
+
+def test_rows_are_proved_from_all_cuts_together(engagement):
+    """Three successors, badly identified parameters: intervals of single expressions give ten times the gap."""
+    *_, certificate, proof = engagement
+    found = checker.check(json.loads(json.dumps(proof)))
+    assert found["upper"] - found["lower"] <= 1.1 * certificate.gap
+    assert all(proof[side]["duals"] for side in ("lower", "upper"))
+    assert any(isinstance(cut, str) and cut.startswith("domain") for cut in cuts_of(proof))
+
+
+def test_multipliers_that_do_not_prove_a_row_are_refused(engagement):
+    proof = engagement[-1]
+    row, multipliers = next((row, m) for row, m in proof["upper"]["duals"].items() if m)
+    (number, m), *rest = multipliers
+    changes = {
+        "misses its inequality": [[[number, m / 2], *rest], rest, [[number, 2 * m], *rest]],
+        "is negative or belongs to no cut": [[[number, -m], *rest], [[999, m], *rest], [[-1, m], *rest]],
+        "not a finite number": [[[number, math.nan], *rest], [[number, math.inf], *rest]],
+    }
+    for problem, wrong in changes.items():
+        for found in wrong:
+            side = proof["upper"] | {"duals": proof["upper"]["duals"] | {row: found}}
+            with pytest.raises(checker.Refused, match=problem):
+                checker.check(proof | {"upper": side})
+
+
 def cuts_of(proof: dict) -> list:
     return [cut for region in proof["regions"] for cut in region["likelihood"]["cuts"]]
 
@@ -414,7 +444,7 @@ def test_rows_sum_to_one_in_coordinates_that_depend_on_each_other():
     checker.Model(content)
     forms = content["coordinates"]
     first, second = (k for k, terms in enumerate(forms["terms"]) if terms[1])
-    forms["x"], forms["start"] = 2 * forms["x"], [0.9, 0.1]
+    forms["x"], forms["start"], forms["domain"] = 2 * forms["x"], [0.9, 0.1], []
     forms["terms"] = [[c, w, 0] if k == first else [c, 0, w] for k, (c, w) in enumerate(forms["terms"])]
     assert second != first
     with pytest.raises(checker.Refused, match="do not sum to 1"):

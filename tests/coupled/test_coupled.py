@@ -12,13 +12,12 @@ import pytest
 from rpl_agent._core import core
 from rpl_agent.coupled import AffineProof, Frame, Side, coupled_bounds, frame_of
 from rpl_agent.coupled.affine import chances_of, choice_of, excess
-from rpl_agent.coupled.bounds import find_bound
+from rpl_agent.coupled.bounds import Slab, find_bound
 from rpl_agent.coupled.expansion import expansion_of
-from rpl_agent.coupled.pieces import Slab
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.model import Nature, Objective, Policy, Sense
 from rpl_agent.pipeline import Config, certify
-from rpl_agent.regions.ellipsoid import Ellipsoid
+from rpl_agent.regions.intersection import Ellipsoid
 from rpl_agent.regions.lifting import build_region
 from rpl_agent.relaxations.rectangular import Rectangular
 from rpl_agent.solver import solve_at, solve_both

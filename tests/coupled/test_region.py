@@ -12,15 +12,14 @@ import pytest
 
 from rpl_agent import Domain, ModelError, Objective, Sense, solve_region
 from rpl_agent.cli import main
-from rpl_agent.coupled.affine import AffineProof, Side
+from rpl_agent.coupled.affine import AffineProof, BoxFrame, Side, cube_sizes
 from rpl_agent.coupled.bounds import find_bound
-from rpl_agent.coupled.box_frame import BoxFrame, cube_sizes
 from rpl_agent.coupled.boxes import BoxBounds
 from rpl_agent.coupled.expansion import expand
 from rpl_agent.coupled.region import EVERYWHERE, NOT_DECIDED, NOWHERE, SOMEWHERE, partition
 from rpl_agent.errors import PrecisionWarning
 from rpl_agent.formats import prism
-from rpl_agent.regions.box import Box
+from rpl_agent.regions.base import Box
 from rpl_agent.solver import solve_at
 
 #: Knuth and Yao's die with two coins, p and q by turns

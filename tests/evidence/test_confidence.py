@@ -14,7 +14,7 @@ from rpl_agent import Config, Counts, Objective, build, certify, confidence
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence import ledger
 from rpl_agent.evidence.ledger import LEAST_DELTA, Ledger, per_event, split_main
-from rpl_agent.regions.box import Box
+from rpl_agent.regions.base import Box
 
 
 @given(st.floats(min_value=LEAST_DELTA, max_value=1.0, exclude_max=True))

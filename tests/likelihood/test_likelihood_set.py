@@ -15,7 +15,7 @@ from rpl_agent.likelihood.chart import Observations, domain_chart, fit, inverse_
 from rpl_agent.likelihood.level_set import cut_directions
 from rpl_agent.likelihood.region import likelihood_region
 from rpl_agent.model import Domain, Policy, Simulator, build
-from rpl_agent.regions.ellipsoid import Ellipsoid
+from rpl_agent.regions.intersection import Ellipsoid
 from tests.reference import evidence as slow
 from tests.reference.regions import coordinates_in
 

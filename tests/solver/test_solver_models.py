@@ -9,8 +9,7 @@ import pytest
 
 import rpl_envs  # noqa: F401
 from rpl_agent.model import Nature, Objective, Sense, build
-from rpl_agent.regions.base import EllipsoidData
-from rpl_agent.regions.box import Box
+from rpl_agent.regions.base import Box, EllipsoidData
 from rpl_agent.regions.polytope_data import empty_polytope_data
 from rpl_agent.relaxations import CompiledRelaxation, Intervals, Point
 from rpl_agent.relaxations.base import ELLIPSOID, POLYTOPE, RowForms, compiled_set, in_threads

@@ -29,8 +29,7 @@ from rpl_agent.model.algebra.factors import Factors, factors
 from rpl_agent.model.algebra.ranges import enclosure
 from rpl_agent.model.unused import used_parameters
 from rpl_agent.regions.base import Region
-from rpl_agent.regions.ellipsoid import Ellipsoid
-from rpl_agent.regions.intersection import Intersection
+from rpl_agent.regions.intersection import Ellipsoid, Intersection
 from rpl_agent.regions.parameter_region import ParameterRegion, ParameterRows, affine_rows
 from rpl_agent.regions.polytope import Polytope
 from rpl_agent.regions.product import Product
