@@ -568,10 +568,8 @@ class Likelihood:
             t = den // frame.p[f] + 1  # over 2^64
             e, *n = (Fraction(x, den) for x in (t * frame.p[f] - den, *(t * x for x in frame.s[f])))
             low, high = (Fraction(x, ONE) for x in ln(Fraction(t, 1 << 64)))
-            level, height = (
-                level + self.K[f] * (low - e),
-                height + self.K[f] * (high - e + e * e),
-            )  # ln(1+e) ≥ e − e², e ≥ 0
+            level += self.K[f] * (low - e)
+            height += self.K[f] * (high - e + e * e)  # ln(1+e) ≥ e − e² for e ≥ 0
             phi = Fraction(int((1 << 32) / (1 + (e + norm_up(n)) * 2 / 3)), 1 << 32)
             linear = [x + self.K[f] * (phi * e - 1) * y for x, y in zip(linear, n)]
             square = [[x + self.K[f] * phi / 2 * y * z for x, z in zip(row, n)] for row, y in zip(square, n)]

@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import scipy
 
 from rpl_agent import checker
 from rpl_agent.evidence.counts import Counts
@@ -94,11 +93,9 @@ def _coordinates(pmdp: ParametricMDP, expressions: list[list[Any]]) -> dict[str,
 
 def _domain_rows(pmdp: ParametricMDP, basis: dict[Monomial, Terms]) -> list[list[Fraction]]:
     """(c, w) with c + w·x ≥ 0 in the domain: its bounds and rows, as far as x tells."""
-    domain, eye, found = pmdp.domain, np.eye(pmdp.num_parameters), []
-    A: Any = scipy.sparse.csr_array(domain.A).toarray()
-    ends = np.concatenate([-domain.lower, domain.upper, domain.b])
-    for row, c in zip(np.vstack([eye, -eye, -A]).tolist(), ends.tolist()):
-        terms: Terms = {((i, 1),): Fraction(y) for i, y in enumerate(row) if y}
+    found = []
+    for row, c in zip(*(part.tolist() for part in pmdp.domain.constraints())):
+        terms: Terms = {((i, 1),): -Fraction(y) for i, y in enumerate(row) if y}
         w = [terms.get(pivot, Fraction(0)) for pivot in basis]
         if checker.combined(list(zip(w, basis.values()))) == terms:
             found.append([Fraction(c), *w])
