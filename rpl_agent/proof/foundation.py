@@ -48,6 +48,12 @@ class Cuts:
         self.b = np.array([float(b) for _, b in self.cuts])
         self.program = LinearProgram(self.A, self.b, self.low, self.high)
 
+    def touch(self, points: np.ndarray) -> None:
+        """Offer tangents of the likelihood at points (n, r), where it has some."""
+        for point in points.tolist():
+            with suppress(checker.Refused):
+                self.offer(point)
+
     def relaxation(self, pmdp: ParametricMDP) -> Rectangular | None:
         """One choice per row from a little more than the cuts leave; None where that is what intervals tell."""
         if len(self.low) > GRAPH_DIMENSION or not (np.diff(pmdp.row_ptr) > 2).any():
@@ -155,7 +161,7 @@ class Foundation:
         cuts.part["ball"], self.frame = ball, Frame(center, factor, 1.0)
         if len(center) > 1:
             points = center + cut_directions(len(center)) @ factor.T
-            self._touch(points[: MOST_LOGARITHMS // max(len(level.used), 1)].tolist())
+            cuts.touch(points[: MOST_LOGARITHMS // max(len(level.used), 1)])
 
     def _interval(self, cuts: Cuts, center: float, half: float) -> tuple[np.ndarray, np.ndarray]:
         """(center, factor) of the best interval of an only coordinate, by two cuts."""
@@ -224,12 +230,5 @@ class Foundation:
         size = float(np.linalg.norm(slope))
         if self.cuts is None or size == 0.0 or len(slope) == 1:
             return size, np.zeros(0)
-        self._touch([(self.frame.center + self.frame.factor @ slope / size).tolist()])
+        self.cuts.touch((self.frame.center + self.frame.factor @ slope / size)[None])
         return self.cuts.farthest(self.frame, slope)
-
-    def _touch(self, points: list[list[float]]) -> None:
-        """Offer tangents of the likelihood at points, where it has some."""
-        assert self.cuts is not None
-        for point in points:
-            with suppress(checker.Refused):
-                self.cuts.offer(point)

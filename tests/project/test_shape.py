@@ -44,7 +44,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/likelihood": 3_157,
     "rpl_agent/model": 4_177,
     "rpl_agent/plotting": 459,
-    "rpl_agent/proof": 724,
+    "rpl_agent/proof": 723,
     "rpl_agent/regions": 1_982,
     "rpl_agent/relaxations": 1_129,
     "rpl_agent/solver": 2_685,
