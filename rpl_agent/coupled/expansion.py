@@ -110,28 +110,19 @@ def expansion_of(
 
 @dataclass(frozen=True)
 class PolicyChain:
-    """The part of a policy's chain that does not depend on the parameters while the same probabilities are positive.
+    """The part of a policy's chain that does not depend on the parameters while the same probabilities are positive."""
 
-    Attributes
-    ----------
-    source, target, expression, weight : (n,) of the transitions of undecided states that are played, by state
-    first, states : where the transitions of each of these states begin
-    solved, reached, lost : as in `ValueExpansion`; where the value is infinite
-    inner : (n,) which transitions stay among the solved states
-    place, indices, indptr : the pattern of I − γ P, and where the entries of the identity and of P stand in it
-    """
-
-    source: np.ndarray
+    source: np.ndarray  # (n,) of the transitions of undecided states that are played, by state; the next three too
     target: np.ndarray
     expression: np.ndarray
     weight: np.ndarray
-    first: np.ndarray
+    first: np.ndarray  # where the transitions of each of `states` begin
     states: np.ndarray
-    solved: np.ndarray
+    solved: np.ndarray  # as in `ValueExpansion`, like `reached`
     reached: np.ndarray
-    lost: np.ndarray
-    inner: np.ndarray
-    place: np.ndarray
+    lost: np.ndarray  # where the value is infinite
+    inner: np.ndarray  # (n,) which transitions stay among the solved states
+    place: np.ndarray  # where the entries of the identity and of P stand in the pattern of I − γ P
     indices: np.ndarray
     indptr: np.ndarray
 

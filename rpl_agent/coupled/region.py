@@ -314,19 +314,12 @@ PARTITION_BOXES = 1_000
 
 @dataclass(frozen=True)
 class Partition:
-    """Boxes that cover a region.
+    """Boxes that cover a region."""
 
-    Attributes
-    ----------
-    lower, upper : (n, d)
-    holds : (n,) int8; 1: the comparison holds for every parameter of the box; -1: for none; 0: not decided
-    shares : (holds, fails) of the volume of the region, at least; None if the region is not a box
-    """
-
-    lower: np.ndarray
-    upper: np.ndarray
-    holds: np.ndarray
-    shares: tuple[float, float] | None
+    lower: np.ndarray  # (n, d)
+    upper: np.ndarray  # (n, d)
+    holds: np.ndarray  # (n,) int8; 1: the comparison holds for every parameter of the box; -1: for none; 0: undecided
+    shares: tuple[float, float] | None  # (holds, fails) of the region's volume, at least; None if it is not a box
 
 
 def partition(

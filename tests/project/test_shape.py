@@ -37,7 +37,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/agent": 7_017,
     "rpl_agent/baselines": 1_091,
     "rpl_agent/cli": 1_661,
-    "rpl_agent/coupled": 1_845,
+    "rpl_agent/coupled": 1_829,
     "rpl_agent/evidence": 1_190,
     "rpl_agent/experiments": 2_084,
     "rpl_agent/formats": 5_805,
@@ -181,7 +181,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 39_836
+    assert sum(LINES_OF_PACKAGE.values()) <= 39_827
 
 
 def test_folders_are_not_crowded():
