@@ -42,7 +42,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/experiments": 2_084,
     "rpl_agent/formats": 5_805,
     "rpl_agent/likelihood": 3_157,
-    "rpl_agent/model": 4_177,
+    "rpl_agent/model": 4_164,
     "rpl_agent/plotting": 459,
     "rpl_agent/proof": 723,
     "rpl_agent/regions": 1_982,
@@ -181,7 +181,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 39_827
+    assert sum(LINES_OF_PACKAGE.values()) <= 39_814
 
 
 def test_folders_are_not_crowded():

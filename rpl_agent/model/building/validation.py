@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
-from math import comb, gcd
+from math import comb
 
 import numpy as np
 import scipy
@@ -19,7 +19,7 @@ from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.highs import minimiser
 from rpl_agent.model.algebra import ranges
 from rpl_agent.model.algebra.factors import factors
-from rpl_agent.model.csr import reached
+from rpl_agent.model.csr import gather, reached
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import INT64_SAFE, ExpressionTable
 from rpl_agent.model.pmdp import ParametricMDP
@@ -102,39 +102,26 @@ def reachable(pmdp: ParametricMDP) -> np.ndarray:
 
 
 def rows_off(pmdp: ParametricMDP) -> list[int]:
-    """The rows that do not sum to 1 as polynomials: decided exactly, monomial by monomial.
-
-    Numbers beyond 64 bits are added modulo pairwise coprime numbers. A sum that is 0 modulo all of them is 0,
-    because their product is larger than any sum.
-    """
-    table = pmdp.table
-    if not pmdp.num_rows or (np.diff(pmdp.row_ptr) == 0).any():
+    """The rows that do not sum to 1 as polynomials: decided exactly, monomial by monomial."""
+    table, rows = pmdp.table, pmdp.num_rows
+    if not rows or (np.diff(pmdp.row_ptr) == 0).any():
         return []
     one, largest = table.denominators[0], max((abs(v) for v in table.data.tolist()), default=0)
-    most = int(np.diff(pmdp.row_ptr).max()) * largest + one
-    if most < INT64_SAFE:
-        return np.flatnonzero(_is_off(pmdp, table.data, one, None)).tolist()
-    off, product, modulus = np.zeros(pmdp.num_rows, dtype=bool), 1, 2**31
-    while product <= most:
-        if gcd(product, modulus) == 1:
-            residues = np.array([v % modulus for v in table.data.tolist()], dtype=np.int64)
-            off |= _is_off(pmdp, residues, one % modulus, modulus)
-            product *= modulus
-        modulus -= 1
-    return np.flatnonzero(off).tolist()
-
-
-def _is_off(pmdp: ParametricMDP, numerators: np.ndarray, one: int, modulus: int | None) -> np.ndarray:
-    """(R,) bool: rows whose numerators do not sum to ``one`` times the monomial 1."""
-    table, rows = pmdp.table, pmdp.num_rows
-    ones = np.ones(pmdp.num_transitions, dtype=np.int64)
-    weights = scipy.sparse.csr_array((numerators, table.indices, table.indptr), shape=(len(table), table.num_monomials))
-    totals = scipy.sparse.csr_array((ones, pmdp.expression, pmdp.row_ptr), shape=(rows, len(table))) @ weights
-    unit = (np.full(rows, one), np.zeros(rows, dtype=int), np.arange(rows + 1))
-    off = totals - scipy.sparse.csr_array(unit, shape=totals.shape)
-    off.data = off.data if modulus is None else off.data % modulus
-    off.eliminate_zeros()
-    return np.diff(off.indptr) > 0
+    if int(np.diff(pmdp.row_ptr).max()) * largest + one < INT64_SAFE:
+        ones = np.ones(pmdp.num_transitions, dtype=np.int64)
+        weights = scipy.sparse.csr_array((table.data, table.indices, table.indptr), (len(table), table.num_monomials))
+        totals = scipy.sparse.csr_array((ones, pmdp.expression, pmdp.row_ptr), shape=(rows, len(table))) @ weights
+        unit = (np.full(rows, one), np.zeros(rows, dtype=int), np.arange(rows + 1))
+        off = totals - scipy.sparse.csr_array(unit, shape=totals.shape)
+        off.eliminate_zeros()
+        return np.flatnonzero(np.diff(off.indptr)).tolist()
+    entries, own = gather(table.indptr, pmdp.expression)
+    places = np.repeat(pmdp.transition_row, np.diff(own)) * table.num_monomials + table.indices[entries]
+    places = np.concatenate([places, np.arange(rows) * table.num_monomials])  # of minus one for each row
+    numbers = np.concatenate([table.data[entries], np.full(rows, -one, dtype=object)])
+    order = np.argsort(places, kind="stable")
+    places, first = np.unique(places[order], return_index=True)
+    return np.unique(places[np.add.reduceat(numbers[order], first) != 0] // table.num_monomials).tolist()
 
 
 def _row_problem(pmdp: ParametricMDP, r: int) -> Defect:
