@@ -270,7 +270,7 @@ class Objective:
     def off(self, bound: Fraction, error: Fraction, upper: bool) -> Fraction:
         """The bound if rewards deviate from the model's: by a share of each (all are ≥ 0), or by an amount per step."""
         steps = self.steps + ([1 / (1 - self.discount)] if self.discount < 1 else [])
-        amount = error * (bound if self.is_positive else min(steps)) if self.pays else Fraction(0)
+        amount = error * (max(bound, Fraction(0)) if self.is_positive else min(steps)) if self.pays else Fraction(0)
         return bound + amount if upper else bound - amount
 
     def factor(self, state: int, target: int) -> int:
