@@ -167,7 +167,8 @@ class Certificate:
             lines.append("  proved: rpl_agent/checker.py checks both numbers, from the proof beside the certificate")
         low, high = self.computed
         if (low, high) != (self.lower, self.upper):
-            lines.append(f"  computed, but NOT PROVED: [{low:.6g}, {high:.6g}]")
+            share = f", {(high - low) / self.gap:.4g} of the proved gap" if math.isfinite(self.gap) else ""
+            lines.append(f"  computed, not proved: [{low:.6g}, {high:.6g}]{share}")
         if self.explanation:
             lines.append(f"  estimate: {self.explanation}")
         return "\n".join([*lines, *(f"  NOTE: {note}" for note in self.notes)])

@@ -71,7 +71,8 @@ def with_proof(
 ) -> Verdict:  # fmt: skip
     """The verdict with the checker's, if a certificate claims to be proved: these numbers, these data."""
     if not certificate.proved:
-        return replace(found, notes=[*found.notes, "the certificate does not claim to be proved"])
+        refused = read_proof(path).get("refused") if path.is_file() else f"there is no {path.name}"
+        return replace(found, notes=[*found.notes, f"NOT PROVED: {refused or 'the certificate does not claim to be'}"])
     if not path.is_file():
         return replace(found, problems=[*found.problems, f"the proof {path.name} is missing"])
     proof = read_proof(path)

@@ -59,16 +59,6 @@ class RegionVerdict:
 class RegionSolution:
     """Bounds for all parameters of a region.
 
-    Attributes
-    ----------
-    lower, upper : lower ≤ v(θ) ≤ upper for every θ of the region, v the optimum at θ
-    least, most : points of the region where v is approximately least and largest
-    policy : the best policy found against its own worst parameter; for a chain, the only one
-    guarantee : a bound on that policy's value for every θ of the region, on the agent's side
-    best_possible : no policy has a better guarantee
-    boxes : the number of boxes that were bounded
-    converged : whether the bounds are as close to attained values as requested
-
     >>> flip = lambda s: {"flip": {1: "p", 2: "1 - p"}} if s == 0 else {"stay": {s: 1}}
     >>> coin = build(0, flip, domain={"p": (0.2, 0.6)}, labels={"won": lambda s: s == 1})
     >>> isinstance(solve_region(coin, Objective.reach("won")), RegionSolution)
@@ -78,16 +68,16 @@ class RegionSolution:
     pmdp: ParametricMDP
     objective: Objective
     region: Domain
-    lower: float
+    lower: float  # lower ≤ v(θ) ≤ upper for every θ of the region, v the optimum at θ
     upper: float
-    least: RegionPoint
-    most: RegionPoint
-    policy: Policy
-    guarantee: float
-    best_possible: float
-    boxes: int
+    least: RegionPoint  # where v is approximately least
+    most: RegionPoint  # where v is approximately largest
+    policy: Policy  # the best one found against its own worst parameter; for a chain, the only one
+    guarantee: float  # a bound on that policy's value for every θ of the region, on the agent's side
+    best_possible: float  # no policy has a better guarantee
+    boxes: int  # how many were bounded
     seconds: float
-    converged: bool
+    converged: bool  # whether the bounds are as close to attained values as requested
 
     def verdict(self, comparison: str, threshold: float | Fraction) -> RegionVerdict:
         """Where the value compares (">=", ">", "<=", "<") with a threshold."""

@@ -46,14 +46,18 @@ NO_DATA = "no data"
 
 
 def prove(
-    pmdp: ParametricMDP, counts: Counts, certificate: Certificate, earlier: Mapping[str, Counts] | None = None
-) -> dict[str, Any]:
+    pmdp: ParametricMDP, counts: Counts, certificate: Certificate, earlier: Mapping[str, Counts] | None = None,
+    most: float = math.inf,
+) -> dict[str, Any]:  # fmt: skip
     """Prove claims of a certificate's kind: for its policy, objective and δ, from these data.
 
     ``earlier`` has the data that "lower" or "upper" is based on, if that is the best of a run and not of all its data.
-    If something is not covered, the result says so under "refused", and the checker refuses it with that reason.
+    If something is not covered, or takes more than ``most`` inequalities, the result says so under "refused", and the
+    checker refuses it with that reason.
     """
     try:
+        size = pmdp.num_rows * (certificate.objective.horizon or 1)
+        checker.need(size <= most, f"{size:,} inequalities, more than {most:,}, are left to rpl certify RUN")
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")  # brackets that stay wide show in what is proved
             return _Proof(pmdp, counts, certificate, earlier or {}).made()

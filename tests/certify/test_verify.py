@@ -122,6 +122,41 @@ def test_rpl_certify_verify(tmp_path, capsys, monkeypatch):
     assert main(["certify", str(path), "--verify"]) == 2 and "no data" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("confidence", ["clopper-pearson", "hoeffding", "l1"])
+def test_what_is_not_covered_is_refused_by_name(tmp_path, capsys, confidence):
+    """It passed as one that "does not claim to be proved"."""
+    path = tmp_path / "c.json"
+    made = ["certify", ID, "--episodes", "50", "--confidence", confidence, "--relaxation", "rectangular"]
+    assert main([*made, "--output", str(path)]) == 0
+    assert "proved" not in capsys.readouterr().out
+    assert main(["certify", str(path), "--verify"]) == 0
+    assert f"NOT PROVED: confidence '{confidence}' is not covered" in capsys.readouterr().out
+    (tmp_path / "c.proof.json.gz").unlink()
+    assert main(["certify", str(path), "--verify"]) == 0
+    assert "NOT PROVED: there is no c.proof.json.gz" in capsys.readouterr().out
+
+
+def test_long_proofs_are_refused_by_name(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("rpl_agent.agent.loop.PROVED", 10)
+    agent = RPLAgent(seed=0, tensorboard_log=tmp_path).learn(small_world(), budget=60, log_interval=60)
+    assert main(["certify", str(agent.run_folder), "--verify"]) == 0
+    assert "inequalities, more than 10, are left to rpl certify RUN" in capsys.readouterr().out
+    assert main(["certify", str(agent.run_folder)]) == 0
+    assert main(["certify", str(agent.run_folder), "--verify"]) == 0
+    assert "proved with probability" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("computed", "words"),
+    [((13.0, 14.0), None), ((13.0001, 13.9999), "[13.0001, 13.9999], 0.9998 of the"), ((13.2, 13.4), "0.2 of the")],
+)
+def test_the_size_of_what_is_not_proved_is_told(world, counts, computed, words):
+    found = dataclasses.replace(certify(world.pmdp, counts, world.objective), lower=13.0, upper=14.0, proved=True)
+    found = dataclasses.replace(found, unproved_lower=computed[0], unproved_upper=computed[1])
+    assert ("computed, not proved" in str(found)) == (words is not None)
+    assert words is None or f"{words} proved gap" in str(found)
+
+
 def test_runs_verify(tmp_path, capsys):
     agent = RPLAgent(seed=0, tensorboard_log=tmp_path).learn(small_world(), budget=60, log_interval=60)
     assert agent.certificate.checked

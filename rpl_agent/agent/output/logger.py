@@ -147,15 +147,14 @@ def write_proved(
 ) -> Certificate:  # fmt: skip
     """Write ``certificate.json`` with the proved numbers, and ``proof.json.gz`` beside it; return that certificate.
 
-    A proof of more than ``most`` inequalities is skipped: then the certificate does not claim to be proved.
+    A proof of more than ``most`` inequalities is refused: then the certificate does not claim to be proved.
     """
     path = proof_path(folder / "certificate.json")
     with dropping("the proof"):
         path.unlink(missing_ok=True)
-        if pmdp.num_rows * (certificate.objective.horizon or 1) <= most:
-            proof = prove(pmdp, counts, certificate, earlier)
-            write_proof(path, proof)
-            certificate = as_proved(certificate, proof)
+        proof = prove(pmdp, counts, certificate, earlier, most)
+        write_proof(path, proof)
+        certificate = as_proved(certificate, proof)
     write_certificate(folder, certificate)
     return certificate
 
