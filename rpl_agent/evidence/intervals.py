@@ -130,11 +130,6 @@ def event_table(pmdp: ParametricMDP) -> EventTable:
     return cached_on(pmdp, "event table", EventTable)
 
 
-def pool(counts: Counts) -> Evidence:
-    """Pooled successes and trials per event, and successes per expression."""
-    return event_table(counts.pmdp).pool(counts)
-
-
 def _simple_events(table: ExpressionTable, present: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Events if every multiplicity is 1: pair each expression with its complement."""
     ids = np.arange(table.num_expressions)

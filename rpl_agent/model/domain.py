@@ -109,25 +109,3 @@ class Domain:
         if found is None:
             raise ModelError(f"the domain of {listed(self.parameters)} is empty: its constraints contradict each other")
         return found[:-1]
-
-    def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """(n, d) points of D: rejection from the box, hit-and-run if that is hopeless."""
-        points: list[np.ndarray] = []
-        for _ in range(50):
-            proposal = rng.uniform(self.lower, self.upper, size=(4 * n, self.dimension))
-            points.extend(proposal[self.contains(proposal, tol=0.0)])
-            if len(points) >= n:
-                return np.array(points[:n]).reshape(n, self.dimension)
-        A, b = self.constraints()
-        x, found = self.center(), []
-        for k in range(n * 5):
-            direction = rng.normal(size=self.dimension)
-            slope, slack = A @ direction, b - A @ x
-            with np.errstate(divide="ignore"):
-                steps = slack / slope
-            high = steps[slope > 1e-12].min(initial=np.inf)
-            low = steps[slope < -1e-12].max(initial=-np.inf)
-            x = x + direction * rng.uniform(low, high)
-            if k % 5 == 4:
-                found.append(x)
-        return np.array(found)

@@ -34,7 +34,7 @@ class Ellipsoid(Region):
     Parameters
     ----------
     center : (r,)
-    H : (r, r) symmetric and positive definite (see `regularised` if it is singular)
+    H : (r, r) symmetric and positive definite
     radius2 : negative for the empty set
     """
 
@@ -51,19 +51,6 @@ class Ellipsoid(Region):
         self.H = (self.H + self.H.T) / 2
         self.radius2 = float(radius2)
         self._data = EllipsoidData(self.center, *_safe_factor(self.H, max(self.radius2, 0.0)))
-
-    @classmethod
-    def regularised(
-        cls, center: np.ndarray, H: np.ndarray, radius2: float, lower: np.ndarray, upper: np.ndarray
-    ) -> Ellipsoid:
-        """An ellipsoid that contains {x in [lower, upper] : (x - center)'H(x - center) <= radius2}, H singular or not.
-
-        Adding a small diagonal D to H and its largest value on the box to radius2 keeps every such point.
-        """
-        center, H = np.asarray(center, float), np.asarray(H, float)
-        half = np.maximum(np.maximum(np.abs(upper - center), np.abs(lower - center)), 1e-300)
-        share = 1e-9 * max(float(np.trace(H * np.outer(half, half))), radius2, 1e-300) / len(center)
-        return cls(center, H + np.diag(share / half**2), radius2 + share * len(center) * (1 + 1e-9))
 
     @property
     def dimension(self) -> int:
@@ -102,18 +89,18 @@ def _safe_factor(H: np.ndarray, radius2: float) -> tuple[np.ndarray, float]:
     r = len(H)
     diagonal = np.diag(H)
     if (diagonal <= 0).any():
-        raise ModelError("the matrix of an ellipsoid is not positive definite; use Ellipsoid.regularised")
+        raise ModelError("the matrix of an ellipsoid is not positive definite")
     scale = np.exp2(-np.round(0.5 * np.log2(diagonal)))  # powers of two: the scaling is exact
     scaled = H * np.outer(scale, scale)
     try:
         cholesky = np.linalg.cholesky(scaled)
     except np.linalg.LinAlgError:
-        raise ModelError("the matrix of an ellipsoid is not positive definite; use Ellipsoid.regularised") from None
+        raise ModelError("the matrix of an ellipsoid is not positive definite") from None
     factor = np.linalg.solve(cholesky.T, np.eye(r))  # scipy's solve_triangular starts threads for any size
     size = np.abs(factor).T @ np.abs(scaled) @ np.abs(factor)
     defect = np.linalg.norm(factor.T @ scaled @ factor - np.eye(r)) + (2 * r + 8) * UNIT_ROUNDOFF * size.sum()
     if not defect < MAX_DEFECT:
-        raise ModelError("the matrix of an ellipsoid is too ill-conditioned; use Ellipsoid.regularised")
+        raise ModelError("the matrix of an ellipsoid is too ill-conditioned")
     radius = np.sqrt(radius2 / (1.0 - defect)) * (1.0 + 1e-14)
     return np.ascontiguousarray(scale[:, None] * factor), float(radius)
 

@@ -154,17 +154,6 @@ class UncertainMDP:
         """(T,) the row of each transition."""
         return np.repeat(np.arange(len(self.row_ptr) - 1), np.diff(self.row_ptr))
 
-    @property
-    def is_rectangular(self) -> bool:
-        """Whether every constraint involves one state-action pair only."""
-        return bool((np.diff(_touched_rows(self).indptr) <= 1).all())
-
-    def contains(self, p: np.ndarray, tol: float = 1e-9) -> bool:
-        """Whether the kernel p (T,) is admissible."""
-        sums = np.bincount(self.row_of, p, len(self.row_ptr) - 1)
-        inside = (p >= self.lower - tol).all() and (p <= self.upper + tol).all() and np.abs(sums - 1).max() <= tol
-        return bool(inside and (self.A @ p <= self.b + tol).all())
-
 
 def _touched_rows(umdp: UncertainMDP) -> scipy.sparse.csr_array:
     """(m, R) which rows of the model each constraint involves."""

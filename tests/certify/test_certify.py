@@ -22,6 +22,7 @@ from rpl_agent.pipeline import (
 )
 from rpl_agent.relaxations.interval import Point
 from rpl_agent.solver import solve
+from tests.reference.domains import points_of
 from tests.reference.regions import coordinates_in
 
 COMBINATIONS = [(c, r) for c in CONFIDENCES for r in RELAXATIONS if not (r == "tied" and c in ("ellipsoid", "l1"))]
@@ -59,7 +60,7 @@ def truths(kind: str, number: int):
     """A model, an objective, and as many parameter vectors with data of each and the optimum there."""
     model, objective = small_model(kind), Objective.reach("done", avoid="dead")
     rng, found = np.random.default_rng(7), []
-    for theta in model.domain.sample(rng, 6)[:number]:
+    for theta in points_of(model.domain, rng, 6)[:number]:
         counts = uniform_counts(model, objective, theta, 300, 60, seed=int(rng.integers(1 << 30)))
         found.append((theta, counts, optimum(model, objective, theta).lower))
     return model, objective, found

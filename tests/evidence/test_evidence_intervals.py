@@ -9,7 +9,7 @@ from scipy import stats
 from rpl_agent.errors import DataError
 from rpl_agent.evidence import intervals
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.evidence.intervals import event_table, pool
+from rpl_agent.evidence.intervals import event_table
 from rpl_agent.model import build
 from tests.reference import evidence as slow
 
@@ -34,7 +34,7 @@ def model():
 def _agree(model, transitions):
     counts = Counts(model)
     counts.add_batch(transitions)
-    evidence = pool(counts)
+    evidence = event_table(counts.pmdp).pool(counts)
     expected = slow.pooled(model, transitions)
     assert event_table(model).num_events == len(expected)
     found = sorted((min(k, n - k), n) for k, n in zip(evidence.successes.tolist(), evidence.trials.tolist()))

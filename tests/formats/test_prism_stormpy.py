@@ -12,6 +12,7 @@ from rpl_agent.formats.export import write_uncertain
 from rpl_agent.model import Nature
 from rpl_agent.relaxations.interval import Intervals, Point
 from rpl_agent.solver import solve
+from tests.reference.domains import points_of
 
 stormpy = pytest.importorskip("stormpy", reason="the peer stormpy is not installed (extra 'peers')")
 
@@ -44,7 +45,7 @@ def test_storm_builds_the_same_model(file):
     pmdp, objective = model.objective()
     truth = np.array(TRUTH[file])
     # halfway to the truth: inside, away from zero probabilities; three digits are exact for both sides
-    points = [truth, *np.round((pmdp.domain.sample(np.random.default_rng(7), 2) + truth) / 2, 3)]
+    points = [truth, *np.round((points_of(pmdp.domain, np.random.default_rng(7), 2) + truth) / 2, 3)]
     for k, theta in enumerate(points):
         program, properties, names = storm_program(file, theta.tolist())
         assert tuple(names) == pmdp.table.parameters

@@ -21,6 +21,7 @@ from rpl_agent.model import (
 )
 from rpl_agent.model.building import validation
 from rpl_envs import benchmark
+from tests.reference.domains import points_of
 
 
 def walk(n):
@@ -241,7 +242,7 @@ def test_restrict_domain_adds_what_is_needed():
     box = Domain.box(pmdp.domain.parameters).with_simplex()
     restricted = restrict_domain(pmdp.table, box)
     rng = np.random.default_rng(0)
-    points = box.sample(rng, 3000)
+    points = points_of(box, rng, 3000)
     fine = (pmdp.table.evaluate(points).min(axis=1) >= -1e-9) & (pmdp.table.evaluate(points).max(axis=1) <= 1 + 1e-9)
     assert np.array_equal(restricted.contains(points), fine)
     assert 0 < fine.sum() < len(points)

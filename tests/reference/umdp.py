@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from scipy import sparse
 from scipy.linalg import qr
@@ -58,3 +60,16 @@ def to_umdp(pmdp: ParametricMDP, region: Region, slack: float = 1e-12) -> Uncert
         pmdp.state_ptr, pmdp.action, pmdp.row_ptr, pmdp.successor, lower[f], upper[f], A, b, pmdp.initial_state,
         pmdp.labels, pmdp.rewards, pmdp.action_names, pmdp.name,
     )  # fmt: skip
+
+
+def is_rectangular(umdp: UncertainMDP) -> bool:
+    """Whether every constraint involves one state-action pair only."""
+    rows = [set(umdp.row_of[umdp.A.indices[a:b]].tolist()) for a, b in pairwise(umdp.A.indptr.tolist())]
+    return all(len(some) <= 1 for some in rows)
+
+
+def contains(umdp: UncertainMDP, p: np.ndarray, tol: float = 1e-9) -> bool:
+    """Whether the kernel p (T,) is admissible."""
+    sums = np.bincount(umdp.row_of, p, len(umdp.row_ptr) - 1)
+    inside = (p >= umdp.lower - tol).all() and (p <= umdp.upper + tol).all() and np.abs(sums - 1).max() <= tol
+    return bool(inside and (umdp.A @ p <= umdp.b + tol).all())

@@ -14,6 +14,7 @@ from rpl_agent.errors import ModelError
 from rpl_agent.model import Domain, Polynomial, build
 from rpl_agent.regions import Image, Polytope, build_region, domain_region
 from rpl_agent.regions.lifting import initial_bounds, linear_chart, mccormick_rows, relax
+from tests.reference.domains import points_of
 from tests.reference.regions import affine_model, intervals_around, polynomial_model
 
 P = Polynomial.parameter
@@ -41,10 +42,10 @@ def lifted(chart, theta):
 def test_affine_region_is_exact(seed, d):
     pmdp = affine_model(seed, d)
     rng = np.random.default_rng(seed)
-    truth = pmdp.domain.sample(rng, 1)[0]
+    truth = points_of(pmdp.domain, rng, 1)[0]
     lower, upper = intervals_around(pmdp, truth, seed)
     region = build_region(pmdp, lower, upper)
-    points = np.vstack([truth, pmdp.domain.sample(rng, 200)])
+    points = np.vstack([truth, points_of(pmdp.domain, rng, 200)])
     f = pmdp.table.evaluate(points)
     inside = ((f >= lower) & (f <= upper)).all(axis=1)
     clear = inside | ((f < lower - 1e-6) | (f > upper + 1e-6)).any(axis=1)
@@ -60,7 +61,7 @@ def test_affine_region_is_exact(seed, d):
 def test_polynomial_region_contains_every_feasible_point(seed, degree):
     pmdp = polynomial_model(seed, degree)
     rng = np.random.default_rng(seed)
-    truth = pmdp.domain.sample(rng, 1)[0]
+    truth = points_of(pmdp.domain, rng, 1)[0]
     lower, upper = intervals_around(pmdp, truth, seed)
     region = build_region(pmdp, lower, upper)
     points = np.vstack([truth, rng.uniform(truth - 0.1, truth + 0.1, (300, 2)).clip(0, 1)])
@@ -151,7 +152,7 @@ def test_rank_between_one_and_the_number_of_parameters_is_projected_exactly():
     pmdp = model([a + b, b + c], Domain.box(["a", "b", "c"]).with_simplex())
     region = domain_region(pmdp)
     assert region.dimension == 2 and isinstance(region, Image)
-    coordinates = pmdp.table.reduction.coordinates(pmdp.domain.sample(np.random.default_rng(0), 2000))
+    coordinates = pmdp.table.reduction.coordinates(points_of(pmdp.domain, np.random.default_rng(0), 2000))
     directions = np.random.default_rng(1).normal(size=(50, 2))
     vertices = pmdp.table.reduction.coordinates(np.vstack([np.eye(3), np.zeros((1, 3))]))
     assert np.allclose(region.minimize(directions), (directions @ vertices.T).min(axis=1), atol=1e-9)

@@ -8,6 +8,7 @@ import pytest
 from rpl_agent.errors import ModelError
 from rpl_agent.plotting.region import outline, parameter_support, plot_region
 from rpl_agent.regions import Polytope, build_region
+from tests.reference.domains import points_of
 from tests.reference.regions import affine_model, intervals_around, polynomial_model
 
 MODELS = [("affine", affine_model(3, 3)), ("bilinear", polynomial_model(3, 2)), ("cubic", polynomial_model(3, 3))]
@@ -15,7 +16,7 @@ MODELS = [("affine", affine_model(3, 3)), ("bilinear", polynomial_model(3, 2)), 
 
 @pytest.mark.parametrize("pmdp", [m for _, m in MODELS], ids=[n for n, _ in MODELS])
 def test_outline_surrounds_the_feasible_points(pmdp):
-    theta = pmdp.domain.sample(np.random.default_rng(1), 1)[0]
+    theta = points_of(pmdp.domain, np.random.default_rng(1), 1)[0]
     lower, upper = intervals_around(pmdp, theta, 2)
     region = build_region(pmdp, lower, upper)
     points = theta + np.random.default_rng(0).normal(size=(500, len(theta))) * 0.05

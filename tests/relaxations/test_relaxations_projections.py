@@ -26,6 +26,7 @@ from rpl_agent.relaxations.interval import (
 )
 from rpl_agent.relaxations.rectangular import Rectangular
 from rpl_agent.solver import solve
+from tests.reference.domains import points_of
 from tests.reference.regions import affine_model, intervals_around, polynomial_model
 
 P = Polynomial.parameter
@@ -54,7 +55,7 @@ def robust_iterates(pmdp, relaxation, extremum, steps=40):
 
 def random_case(seed, kind):
     pmdp = affine_model(seed, 1 + seed % 3) if kind == "affine" else polynomial_model(seed, 2 + seed % 2)
-    theta = pmdp.domain.sample(np.random.default_rng(seed), 1)[0]
+    theta = points_of(pmdp.domain, np.random.default_rng(seed), 1)[0]
     return pmdp, theta, *intervals_around(pmdp, theta, seed, width=0.15)
 
 

@@ -14,8 +14,9 @@ from rpl_agent.relaxations.interval import expression_wise
 from rpl_agent.relaxations.rectangular import Rectangular
 from rpl_agent.relaxations.umdp import UncertainMDP, to_pmdp
 from rpl_agent.solver import solve
+from tests.reference.domains import points_of
 from tests.reference.regions import affine_model, intervals_around
-from tests.reference.umdp import to_umdp
+from tests.reference.umdp import contains, is_rectangular, to_umdp
 
 
 def interval_umdp(states=30, width=0.05, seed=0, branching=4):
@@ -52,7 +53,7 @@ def row_minima(umdp, values, sign=1.0):
 def test_interval_umdp_keeps_its_rows():
     umdp, p = interval_umdp()
     pmdp, region = to_pmdp(umdp)
-    assert umdp.is_rectangular and umdp.contains(p) and validate(pmdp) == []
+    assert is_rectangular(umdp) and contains(umdp, p) and validate(pmdp) == []
     assert pmdp.num_parameters == region.dimension == 28 * 3 and not region.is_empty
     relaxation = Rectangular(pmdp, region)
     values, out = np.random.default_rng(1).normal(size=30), np.empty(30)
@@ -83,7 +84,7 @@ def test_polytopic_rows():
         umdp.state_ptr, umdp.action, umdp.row_ptr, umdp.successor, umdp.lower, umdp.upper,
         sparse.csr_array(row[None]), np.zeros(1), labels=umdp.labels, action_names=umdp.action_names,
     )  # fmt: skip
-    assert polytopic.is_rectangular and polytopic.contains(p)
+    assert is_rectangular(polytopic) and contains(polytopic, p)
     pmdp, region = to_pmdp(polytopic)
     assert len(region.regions) == 1
     values, out = np.random.default_rng(1).normal(size=12), np.empty(12)
@@ -96,11 +97,11 @@ def test_coupled_round_trip_keeps_the_ranges():
     theta = np.array([0.3, 0.4])
     region = build_region(pmdp, *intervals_around(pmdp, theta, 1))
     umdp = to_umdp(pmdp, region)
-    assert not umdp.is_rectangular
-    kernels = pmdp.table.evaluate(np.vstack([theta, pmdp.domain.sample(np.random.default_rng(0), 300)]))
-    x = pmdp.table.reduction.coordinates(np.vstack([theta, pmdp.domain.sample(np.random.default_rng(0), 300)]))
+    assert not is_rectangular(umdp)
+    kernels = pmdp.table.evaluate(np.vstack([theta, points_of(pmdp.domain, np.random.default_rng(0), 300)]))
+    x = pmdp.table.reduction.coordinates(np.vstack([theta, points_of(pmdp.domain, np.random.default_rng(0), 300)]))
     inside = region.contains(x)
-    member = np.array([umdp.contains(f[pmdp.expression], tol=1e-8) for f in kernels])
+    member = np.array([contains(umdp, f[pmdp.expression], tol=1e-8) for f in kernels])
     assert inside[0] and (member[inside]).all() and (~member[~inside]).all() and not inside.all()
     back, product = to_pmdp(umdp)
     assert len(product.regions) == 1 and not product.is_empty and back.num_parameters > 2
@@ -118,7 +119,7 @@ def test_independent_parameters_give_a_rectangular_umdp():
         0, lambda s: {"go": rows[s]}, domain=Domain.box(["a", "b"], 0.1, 0.9), labels={"goal": lambda s: s == 2}
     )
     ones = np.ones(pmdp.num_expressions)
-    assert to_umdp(pmdp, build_region(pmdp, 0 * ones, ones)).is_rectangular
+    assert is_rectangular(to_umdp(pmdp, build_region(pmdp, 0 * ones, ones)))
 
 
 def test_bad_input_names_the_row():
