@@ -30,7 +30,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -76,7 +76,6 @@ class Config:
     relaxation: str = "coupled"
     delta: float = 1e-3
     precision: float = 1e-6
-    intersect_tied: bool = False  # parameter-wise relaxation: also keep the tied intervals
     pieces: int = 8  # coupled relaxation: pieces of the region to try on a side where the whole falls short
     bets: bool = True  # bet on the value; without bets, certificates for any number of objectives hold simultaneously
 
@@ -155,7 +154,7 @@ def uncertainty_from(
     bet_on = objective if config.relaxation == "coupled" and config.bets else None
     basis = basis_of(pmdp, counts, bet_on) if config.confidence == "likelihood" else ""
     data = ConfidenceData(pmdp, counts, kind, ledger.main, estimate, bet_on, timings)
-    relaxation = None if refuted else RELAXERS[config.relaxation](data, config)
+    relaxation = None if refuted else RELAXERS[config.relaxation](data)
     empty, fallback = relaxation is None and not refuted, None
     if relaxation is None:
         reason = found.text(pmdp, counts) if refuted else "no parameter fits all constraints"
@@ -197,30 +196,17 @@ class ConfidenceData:
         return self.known_region
 
 
-def _tied(data: ConfidenceData, config: Config) -> Relaxation | None:
+def _tied(data: ConfidenceData) -> Relaxation | None:
     lower, upper = data.intervals
     with timed(data.timings, "relaxation"):
         return tied(data.pmdp, lower, upper) if rows_feasible(data.pmdp, lower, upper) else None
 
 
-def _parameter_wise(data: ConfidenceData, config: Config) -> Relaxation | None:
-    # intervals may cut the result only if they hold on the same event as the region
-    keep = data.intervals if config.intersect_tied and data.kind.region_of_intervals else None
-    return _of_region(data, lambda region: parameter_wise(region, data.pmdp, intersect_with=keep))
-
-
-def _expression_wise(data: ConfidenceData, config: Config) -> Relaxation | None:
-    return _of_region(data, lambda region: expression_wise(region, data.pmdp))
-
-
-def _rectangular(data: ConfidenceData, config: Config) -> Relaxation | None:
-    def relax(region: Region) -> Relaxation:
-        found = Rectangular(data.pmdp, region)
-        # Rows of three or more successors over a joint block of a product have no compiled form: each is a query.
-        hull = isinstance(region, Product) and found.compiled() is None and not _queries_pay(data.pmdp)
-        return Intervals(data.pmdp, *found.bounds(), name="rectangular") if hull else found
-
-    return _of_region(data, relax)
+def _rectangular(region: Region, pmdp: ParametricMDP) -> Relaxation:
+    found = Rectangular(pmdp, region)
+    # Rows of three or more successors over a joint block of a product have no compiled form: each is a query.
+    hull = isinstance(region, Product) and found.compiled() is None and not _queries_pay(pmdp)
+    return Intervals(pmdp, *found.bounds(), name="rectangular") if hull else found
 
 
 def _queries_pay(pmdp: ParametricMDP) -> bool:
@@ -245,16 +231,17 @@ def _queries_pay(pmdp: ParametricMDP) -> bool:
     return cached_on(pmdp, "queried rows", decide)
 
 
-def _of_region(data: ConfidenceData, relax: Callable[[Region], Relaxation]) -> Relaxation | None:
+def _of_region(relax: Callable[[Region, ParametricMDP], Relaxation], data: ConfidenceData) -> Relaxation | None:
     region = data.region
     with timed(data.timings, "relaxation"):
-        return None if region.is_empty else relax(region)
+        return None if region.is_empty else relax(region, data.pmdp)
 
 
 #: Relaxations by name; None if no parameter is left.
-RELAXERS: dict[str, Callable[[ConfidenceData, Config], Relaxation | None]] = {
-    "tied": _tied, "parameter": _parameter_wise, "expression": _expression_wise, "rectangular": _rectangular,
-    "coupled": _rectangular,  # and then better bounds for one common parameter, if any
+RELAXERS: dict[str, Callable[[ConfidenceData], Relaxation | None]] = {
+    "tied": _tied, "parameter": partial(_of_region, parameter_wise), "expression": partial(_of_region, expression_wise),
+    "rectangular": partial(_of_region, _rectangular),
+    "coupled": partial(_of_region, _rectangular),  # and then better bounds for one common parameter, if any
 }  # fmt: skip
 RELAXATIONS = tuple(RELAXERS)
 

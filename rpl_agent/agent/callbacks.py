@@ -320,19 +320,17 @@ class OracleCallback(BaseCallback):
     True
     """
 
-    def __init__(self, theta: np.ndarray, optimum: bool = True):
+    def __init__(self, theta: np.ndarray):
         super().__init__()
         self._theta = np.asarray(theta, dtype=float)
-        self._optimum = optimum
         self._best: float | None = None
 
     def _on_certificate(self, certificate: Certificate) -> bool:
         pmdp, objective = self.agent.pmdp, self.agent.objective
         self.logger.record("oracle/value", true_value(pmdp, objective, certificate.policy, self._theta))
-        if self._optimum:
-            if self._best is None:
-                self._best = optimal_value(pmdp, objective, self._theta)
-            self.logger.record("oracle/optimum", self._best)
+        if self._best is None:
+            self._best = optimal_value(pmdp, objective, self._theta)
+        self.logger.record("oracle/optimum", self._best)
         return True
 
 

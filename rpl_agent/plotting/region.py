@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ from rpl_agent.relaxations.interval import affine_program, parameter_box
 
 #: support lines around an outline, enough to look smooth
 DIRECTIONS = 180
-
-Bounds = tuple[np.ndarray, np.ndarray]
+#: name and colour of the smallest box of parameters around U
+PROJECTION, BOX = "parameter-wise", "#D55E00"
 
 
 def plot_region(
@@ -29,43 +29,38 @@ def plot_region(
     pmdp: ParametricMDP,
     parameters: Sequence[int] = (0, 1),
     true_theta: np.ndarray | None = None,
-    boxes: Mapping[str, Bounds] | None = None,
     path: str | Path = "region.png",
 ) -> Path:
-    """Draw U in one or two parameters, with the domain, the true point (d,) and the relaxations' boxes.
+    """Draw U in one or two parameters, with the domain, the true point (d,) and the smallest box around U.
 
     Parameters
     ----------
     region : in the reduced coordinates of ``pmdp.table``.
     parameters : one or two parameter numbers.
-    boxes : (lower (d,), upper (d,)) of parameters to draw, by name; by default the parameter-wise projection of U.
     path : the file to write, which is returned; its suffix determines the format.
     """
-    figure = region_figure(region, pmdp, parameters, true_theta, boxes)
+    figure = region_figure(region, pmdp, parameters, true_theta)
     figure.savefig(path, dpi=130)
     return Path(path)
 
 
 def region_figure(
-    region: Region, pmdp: ParametricMDP, parameters: Sequence[int], true_theta: np.ndarray | None = None,
-    boxes: Mapping[str, Bounds] | None = None,
-) -> Any:  # fmt: skip
+    region: Region, pmdp: ParametricMDP, parameters: Sequence[int], true_theta: np.ndarray | None = None
+) -> Any:
     """The picture of `plot_region` as a matplotlib figure."""
     parameters = [int(p) for p in parameters][:2]
     if not parameters or not all(0 <= p < pmdp.num_parameters for p in parameters):
         raise ModelError(f"parameters {parameters} of a model with {pmdp.num_parameters}")
     if region.is_empty:
         raise ModelError("the region is empty: there is nothing to draw")
-    if boxes is None:
-        boxes = {"parameter-wise": parameter_box(region, pmdp)}
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6, 6 if len(parameters) == 2 else 2.5), layout="constrained")
     axes = figure.subplots()
     if len(parameters) == 1:
-        _draw_line(axes, region, pmdp, parameters[0], true_theta, boxes)
+        _draw_line(axes, region, pmdp, parameters[0], true_theta)
     else:
-        _draw_plane(axes, region, pmdp, parameters, true_theta, boxes)
+        _draw_plane(axes, region, pmdp, parameters, true_theta)
     axes.legend(loc="best", fontsize="small")
     axes.set_title(f"{pmdp.name}: confidence region")
     return figure
@@ -130,9 +125,8 @@ def parameter_support(region: Region | None, pmdp: ParametricMDP, directions: np
 
 
 def _draw_plane(
-    axes: Any, region: Region, pmdp: ParametricMDP, parameters: Sequence[int], true_theta: np.ndarray | None,
-    boxes: Mapping[str, Bounds],
-) -> None:  # fmt: skip
+    axes: Any, region: Region, pmdp: ParametricMDP, parameters: Sequence[int], true_theta: np.ndarray | None
+) -> None:
     from matplotlib.patches import Polygon, Rectangle
 
     names = pmdp.table.parameters
@@ -140,11 +134,9 @@ def _draw_plane(
     domain, corners = outline(None, pmdp, parameters), outline(region, pmdp, parameters)
     axes.add_patch(Polygon(domain, facecolor="#EEEEEE", edgecolor="#999999", label="domain"))
     axes.add_patch(Polygon(corners, facecolor="#56B4E9", edgecolor="#0072B2", alpha=0.8, label="U"))
-    shown = [corners]
-    for (name, (lower, upper)), colour in zip(boxes.items(), ("#D55E00", "#009E73", "#CC79A7", "#E69F00")):
-        low, size = (lower[i], lower[j]), (upper[i] - lower[i], upper[j] - lower[j])
-        axes.add_patch(Rectangle(low, *size, fill=False, edgecolor=colour, linestyle="--", label=name))
-        shown.append(np.array([low, (upper[i], upper[j])]))
+    lower, upper = (end[[i, j]] for end in parameter_box(region, pmdp))
+    axes.add_patch(Rectangle(lower, *(upper - lower), fill=False, edgecolor=BOX, linestyle="--", label=PROJECTION))
+    shown = [corners, lower[None], upper[None]]
     if true_theta is not None:
         axes.plot(true_theta[i], true_theta[j], "k*", markersize=12, label="truth")
         shown.append(np.array([[true_theta[i], true_theta[j]]]))
@@ -157,16 +149,12 @@ def _draw_plane(
     axes.set_ylabel(names[j])
 
 
-def _draw_line(
-    axes: Any, region: Region, pmdp: ParametricMDP, parameter: int, true_theta: np.ndarray | None,
-    boxes: Mapping[str, Bounds],
-) -> None:  # fmt: skip
+def _draw_line(axes: Any, region: Region, pmdp: ParametricMDP, parameter: int, true_theta: np.ndarray | None) -> None:
     direction = np.zeros((2, pmdp.num_parameters))
     direction[:, parameter] = (1.0, -1.0)
     ends = [parameter_support(r, pmdp, direction) * (1.0, -1.0) for r in (None, region)]
-    bars = {"domain": (ends[0], "#999999"), "U": (ends[1], "#0072B2")}
-    for (name, (lower, upper)), colour in zip(boxes.items(), ("#D55E00", "#009E73", "#CC79A7", "#E69F00")):
-        bars[name] = (np.array([lower[parameter], upper[parameter]]), colour)
+    box = np.array([end[parameter] for end in parameter_box(region, pmdp)])
+    bars = {"domain": (ends[0], "#999999"), "U": (ends[1], "#0072B2"), PROJECTION: (box, BOX)}
     for height, (name, (span, colour)) in enumerate(bars.items()):
         axes.plot(span, [height, height], color=colour, linewidth=6, solid_capstyle="butt", label=name)
     if true_theta is not None:

@@ -142,17 +142,10 @@ def expression_wise(region: Region, pmdp: ParametricMDP) -> Intervals:
     return Intervals(pmdp, *clip_bounds(pmdp, *expression_bounds(region, pmdp)), name="expression-wise")
 
 
-def parameter_wise(
-    region: Region, pmdp: ParametricMDP, intersect_with: tuple[np.ndarray, np.ndarray] | None = None
-) -> Intervals:
-    """P_Theta: the range of every expression over the smallest box of parameters around the region.
-
-    Parameters
-    ----------
-    intersect_with : (lower (F,), upper (F,)) usually the tied intervals; without them P_Theta and P_I are incomparable
-    """
-    lower, upper = range_on_box(pmdp.table, *parameter_box(region, pmdp))
-    return Intervals(pmdp, *clip_bounds(pmdp, *_meet(lower, upper, intersect_with)), name="parameter-wise")
+def parameter_wise(region: Region, pmdp: ParametricMDP) -> Intervals:
+    """P_Theta: the range of every expression over the smallest box of parameters around the region."""
+    bounds = range_on_box(pmdp.table, *parameter_box(region, pmdp))
+    return Intervals(pmdp, *clip_bounds(pmdp, *bounds), name="parameter-wise")
 
 
 # ---------------------------------------------------------------------- ranges
@@ -326,10 +319,8 @@ def _check_region(region: Region, pmdp: ParametricMDP) -> None:
         raise ModelError("the region is empty: no parameter vector satisfies all constraints")
 
 
-def _meet(
-    lower: np.ndarray, upper: np.ndarray, other: tuple[np.ndarray, np.ndarray] | None
-) -> tuple[np.ndarray, np.ndarray]:
-    return (lower, upper) if other is None else (np.maximum(lower, other[0]), np.minimum(upper, other[1]))
+def _meet(lower: np.ndarray, upper: np.ndarray, other: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    return np.maximum(lower, other[0]), np.minimum(upper, other[1])
 
 
 def _crossing_undone(

@@ -39,9 +39,7 @@ def test_picture_is_written(tmp_path, parameters):
     pmdp = affine_model(3, 2)
     theta = np.array([0.3, 0.4])
     region = build_region(pmdp, *intervals_around(pmdp, theta, 2))
-    written = plot_region(
-        region, pmdp, parameters, theta, boxes={"mine": (theta - 0.1, theta + 0.1)}, path=tmp_path / "u.png"
-    )
+    written = plot_region(region, pmdp, parameters, theta, path=tmp_path / "u.png")
     assert written.read_bytes()[:4] == b"\x89PNG" and written.stat().st_size > 5000
 
 

@@ -155,8 +155,6 @@ def test_counterexample_parameter_wise_leaves_the_tied_intervals():
     assert low[f] == pytest.approx(0.0, abs=1e-9) and high[f] == pytest.approx(1.0, abs=1e-9)
     low, high = expression_wise(region, pmdp).bounds()
     assert low[f] == pytest.approx(0.5, abs=1e-9) and high[f] == pytest.approx(0.5, abs=1e-9)
-    low, high = parameter_wise(region, pmdp, intersect_with=(lower, upper)).bounds()
-    assert low[f] == high[f] == 0.5
 
 
 def test_counterexample_tied_intervals_leave_the_parameter_wise_set():

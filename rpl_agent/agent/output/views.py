@@ -135,10 +135,6 @@ class View:
 class LinesView(View):
     """One line every few seconds, for logs and pipes."""
 
-    def __init__(self, stream: Any = None) -> None:
-        super().__init__()
-        self._stream = stream
-
     def show(self, status: Status) -> None:
         status = self._timed(status)
         if time.monotonic() - self._last >= LINE_SECONDS:
@@ -155,7 +151,7 @@ class LinesView(View):
         self.message(line(status))
 
     def message(self, text: str) -> None:
-        print(text, file=self._stream or sys.stdout, flush=True)
+        print(text, flush=True)
 
 
 def line(status: Status) -> str:
