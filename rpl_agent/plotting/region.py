@@ -135,7 +135,8 @@ def _draw_plane(
     axes.add_patch(Polygon(domain, facecolor="#EEEEEE", edgecolor="#999999", label="domain"))
     axes.add_patch(Polygon(corners, facecolor="#56B4E9", edgecolor="#0072B2", alpha=0.8, label="U"))
     lower, upper = (end[[i, j]] for end in parameter_box(region, pmdp))
-    axes.add_patch(Rectangle(lower, *(upper - lower), fill=False, edgecolor=BOX, linestyle="--", label=PROJECTION))
+    size = (upper - lower).tolist()
+    axes.add_patch(Rectangle(tuple(lower), *size, fill=False, edgecolor=BOX, linestyle="--", label=PROJECTION))
     shown = [corners, lower[None], upper[None]]
     if true_theta is not None:
         axes.plot(true_theta[i], true_theta[j], "k*", markersize=12, label="truth")
