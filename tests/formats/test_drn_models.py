@@ -95,6 +95,45 @@ def test_storm_reads_the_same_numbers(tmp_path):
         assert found.lower - 1e-6 <= value <= found.upper + 1e-6, text
 
 
+def test_questions_about_a_region_of_a_drn_file(tmp_path, capsys):
+    """Against the formulas of the two values, p²/(p² + (1 − p)²) and q (1 + p)/(p² + (1 − p)²)."""
+    path, box = written(tmp_path, COINS), {"p": (0.3, 0.6), "q": (0.2, 0.7)}
+    p = (10**0.5 - 2) / 2  # where the reward is largest
+    extremes = {
+        'P=? [ F "heads" ]': (0.09 / 0.58, 0.36 / 0.52),
+        'R=? [ F ("heads" | "tails") ]': (0.2 * 1.3 / 0.58, 0.7 * (1 + p) / (p**2 + (1 - p) ** 2)),
+    }
+    for text, (least, most) in extremes.items():
+        found = prism.answer_region(load_drn(path, box), text, precision=0.02).solution
+        assert found.lower <= least <= found.least.upper and found.most.lower <= most <= found.upper, text
+        assert found.converged and found.upper - found.lower <= 1.041 * (most - least)
+    words = [f"--param={name}={low}:{high}" for name, (low, high) in box.items()]
+    for limit, verdict in (("0.7", "everywhere"), ("0.1", "nowhere"), ("0.4", "in parts")):
+        question = ["--property", f'P<={limit} [ F "heads" ]', "--json"]
+        assert main(["solve", "--model", str(path), *words, *question]) == 0
+        assert json.loads(capsys.readouterr().out)["answer"] == verdict
+
+
+def test_storm_bounds_the_same_region_of_a_drn_file(tmp_path):
+    stormpy = pytest.importorskip("stormpy")
+    pars = pytest.importorskip("stormpy.pars")
+    plain = COINS.replace("@placeholders\n$0 : (-1)*p+1\n", "").replace("$0", "1-p").replace("heads [0]", "[0] heads")
+    path = written(tmp_path, plain.replace("@value_type: parametric\n", ""))
+    model = stormpy.build_model_from_drn[stormpy.RationalFunction](str(path))
+    question = stormpy.parse_properties('P=? [ F "heads" ]')[0]
+    number, box = pars.RationalFunctionCoefficient, {v: ("0.3", "0.6") for v in model.collect_all_parameters()}
+    region = pars.create_region({v: (number(low), number(high)) for v, (low, high) in box.items()})
+    found = prism.answer_region(load_drn(path, {"p": (0.3, 0.6), "q": (0.3, 0.6)}), 'P=? [ F "heads" ]').solution
+    for direction, ours in (
+        (pars.OptimizationDirection.MINIMIZE, found.lower),
+        (pars.OptimizationDirection.MAXIMIZE, found.upper),
+    ):
+        theirs = pars.compute_extremal_value(
+            model, question, region=region, direction=direction, precision=1e-4, absolute_precision=True
+        )[0]
+        assert ours == pytest.approx(float(theirs), abs=0.01)
+
+
 def test_parameters_of_a_drn_file_have_ranges_and_bad_ones_are_named(tmp_path):
     path = written(tmp_path, COINS)
     domain = load_drn(path, {"p": (0.2, 0.4)}).pmdp.domain
