@@ -5,7 +5,8 @@ answer), the boxes that were bounded, and CPU seconds of ours and of Storm's ref
 `stormpy.pars.compute_extremal_value`) to the same precision: each bound within 2.5 % of the range of values. The models
 come with stormpy (so do the MDPs two_dice and coin, for which it has no such question); zeroconf and kydie stand here,
 so that there are some without it. Reading is not counted. `python -m benchmarks.bench_boxes FOLDER` adds the files of a
-folder that are listed below and not shipped (nand-5-2.pm).
+folder that are listed below and not shipped: nand-5-2.pm (Storm's tests) and virus.pm (18 parameters, of the repository
+prmc-sensitivity), whose values at random points of the box fill about half of the range that corners attain.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ endmodule
 rewards "throws" s<7 : 1; endrewards
 """
 OWN = {"zeroconf": ZEROCONF, "kydie": KYDIE}
+VIRUS = [f"{name}{i}{j}" for name in ("infect", "detect") for i in (1, 2, 3) for j in (1, 2, 3)]
 #: file, property, centre, constants
 MODELS: dict[str, tuple[str, str, dict[str, float], dict[str, str]]] = {
     "die": ("pdtmc/parametric_die.pm", "P=? [ F s=7&d=2 ]", {"p": 0.5, "q": 0.5}, {}),
@@ -62,6 +64,7 @@ MODELS: dict[str, tuple[str, str, dict[str, float], dict[str, str]]] = {
     "kydie": ("", 'R{"throws"}=? [ F s=7 ]', {"p": 0.5, "q": 0.5}, {}),
     "two_dice": ("pmdp/two_dice.nm", 'Pmax=? [ F "seven" ]', {"p1": 0.5, "p2": 0.5}, {}),
     "coin": ("pmdp/coin2_2.pm", 'Pmax=? [ F "finished"&"all_coins_equal_1" ]', {"p1": 0.5, "p2": 0.5}, {}),
+    "virus": ("virus.pm", 'R{"attacks"}max=? [ F s11=2 ]', dict.fromkeys(VIRUS, 0.2), {}),
     "nand": ("nand-5-2.pm", 'P=? [ F "target" ]', {"perr": 0.2, "prob1": 0.8}, {}),
 }
 WIDTHS = (0.02, 0.05, 0.1)
