@@ -139,7 +139,7 @@ def value_range(pmdp: ParametricMDP, objective: Objective, limit: int | None) ->
                 worth[:] = np.inf if best is np.maximum else -np.inf
         ends.append(float(best.reduce(worth[pmdp.first_states])))
     slack = 1e-12 * max(map(abs, ends), default=0.0)
-    return ends[0] - slack, ends[1] + slack
+    return ends[0] - slack if earned[0].min() < 0.0 else 0.0, ends[1] + slack if earned[1].max() > 0.0 else 0.0
 
 
 def with_certain_end(pmdp: ParametricMDP, objective: Objective, limit: int | None) -> Objective:
