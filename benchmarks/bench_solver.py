@@ -78,7 +78,7 @@ def sweep_against_product(name: str) -> Row:
     scratch = workspace(compiled, longest_row(pmdp))
 
     def sweep() -> None:
-        core.row_bounds(0, pmdp.num_rows, values, False, False, model, compiled, scratch, None, out)
+        core.row_bounds(pmdp.num_rows, values, False, False, model, compiled, scratch, None, out)
 
     matrix = csr_array(
         (pmdp.instantiate(np.array(world.theta)).probability, pmdp.successor, pmdp.row_ptr),

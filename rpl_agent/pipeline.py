@@ -51,7 +51,7 @@ from rpl_agent.likelihood.refutation.misspecification import doubt
 from rpl_agent.model import Kind, Objective, ParametricMDP, Policy, Sense, cached_on
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.product import Product
-from rpl_agent.relaxations.base import Relaxation
+from rpl_agent.relaxations.base import Relaxation, row_sums
 from rpl_agent.relaxations.interval import Intervals, expression_wise, parameter_wise, tied, untied
 from rpl_agent.relaxations.rectangular import Rectangular
 from rpl_agent.relaxations.umdp import UncertainMDP
@@ -248,8 +248,7 @@ RELAXATIONS = tuple(RELAXERS)
 
 def rows_feasible(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> bool:
     """Whether every row has a distribution within its intervals (tied counts can contradict each other)."""
-    least = np.add.reduceat(lower[pmdp.expression], pmdp.row_ptr[:-1])
-    most = np.add.reduceat(upper[pmdp.expression], pmdp.row_ptr[:-1])
+    least, most = row_sums(pmdp, lower), row_sums(pmdp, upper)
     return bool((lower <= upper).all() and (least <= 1.0 + 1e-12).all() and (most >= 1.0 - 1e-12).all())
 
 

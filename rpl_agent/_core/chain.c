@@ -6,6 +6,16 @@
 
 /* ---------------------------------------------------------------------- means and linear systems */
 
+void sum_rows(const row_arrays *model, const double *values, double *out)
+{
+    for (int64_t row = 0; row < model->count; row++) {
+        double total = 0.0;
+        for (int64_t t = model->row_ptr[row]; t < model->row_ptr[row + 1]; t++)
+            total += values[model->expression[t]];
+        out[row] = total;
+    }
+}
+
 void row_means(const row_arrays *model, const double *values, double gamma, const double *reward, const double *p,
                double *q)
 {

@@ -154,10 +154,9 @@ typedef struct scratch {
 /* Whether n non-negative numbers sum to at least 1, without rounding. */
 bool at_least_one(int64_t n, const double *terms);
 
-/* out[i] = bound of the extremum of sum_j p_j values[successor_j] in row chosen[i] (row i where it is NULL), first
- * <= i < last. `maximise`: the direction of nature; `upward`: the side of the bound, false <= the extremum, true >=
- * it. */
-void row_bounds(int64_t first, int64_t last, const double *values, bool maximise, bool upward, const row_arrays *model,
+/* out[i] = bound of the extremum of sum_j p_j values[successor_j] in row chosen[i] (row i where it is NULL), i <
+ * count. `maximise`: the direction of nature; `upward`: the side of the bound, false <= the extremum, true >= it. */
+void row_bounds(int64_t count, const double *values, bool maximise, bool upward, const row_arrays *model,
                 const row_set *set, const scratch *space, const int64_t *chosen OPTIONAL, double *out);
 
 /* p (T) = nature's best distribution of every row within the interval hull, without rounding margins (to find
@@ -228,6 +227,9 @@ void horizon_backward(const game *play, int64_t states, int64_t steps, bool upwa
 
 /* Mass for a successor that must get some, but less than an ulp of the others'. */
 #define SPECK 0x1p-60
+
+/* out (R) = the sums of values (F) over the transitions of each row. */
+void sum_rows(const row_arrays *model, const double *values, double *out);
 
 /* q[row] = reward + gamma * sum p v under nature's distributions p (T), as min v + sum p (v - min v); successors
  * without mass do not count. */
@@ -337,13 +339,15 @@ void finite_set(const graph *g, const moves *nature, const bool *played, const b
 int64_t progress_rows(const graph *g, const moves *nature, const bool *preferred, const bool *allowed,
                       const bool *pays, bool adversary, int64_t *rows, bool *sets, queue *q);
 
-/* Whether plays within `members` (count) by rows with usable (R) == 2 only move to larger ranks (count; NULL: to larger
- * numbers): none stays. */
+/* Whether every state of `members` (count) has a row with usable (R) > 0, and plays within them by rows where it is 2 only
+ * move to larger ranks (count; NULL: to larger numbers): none stays. */
 bool runs_forward(const graph *g, const bool *members, const int8_t *usable, const int32_t *rank OPTIONAL);
 
-/* Whether every transition leads to a larger number (loops of states that only loop aside): the numbers are then a
- * topological order, as in models built step by step, and no search is needed. */
-bool numbered_forward(const graph *g, const bool *decided);
+/* order (count): the undecided states without those that only loop, successors first; how many, or -1 if a play can come
+ * back. Kahn's algorithm from the states that nothing leads to, by their numbers where it has a choice: the sweeps then go
+ * through the arrays almost in their order, where that of a depth-first search jumps. Scratch: next, waits
+ * (count). */
+int64_t forward_order(const graph *g, const bool *decided, int64_t *order, int64_t *next, int32_t *waits);
 
 /* Strongly connected components (Tarjan, iterative); decided states have no edges. order (count): states, components
  * consecutive, successors first. component (count): their numbers, successors have smaller or equal ones. Returns

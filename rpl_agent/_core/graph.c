@@ -335,7 +335,9 @@ bool runs_forward(const graph *g, const bool *members, const int8_t *usable, con
     for (int64_t s = 0; s < g->count; s++) {
         if (!members[s])
             continue;
+        bool played = false;
         for (int64_t row = g->state_ptr[s]; row < g->state_ptr[s + 1]; row++) {
+            played = played || usable[row] > 0;
             if (usable[row] != 2)
                 continue;
             for (int64_t t = g->row_ptr[row]; t < g->row_ptr[row + 1]; t++) {
@@ -344,27 +346,65 @@ bool runs_forward(const graph *g, const bool *members, const int8_t *usable, con
                     return false;
             }
         }
+        if (!played)
+            return false;
     }
     return true;
 }
 
 /* ---------------------------------------------------------------------- components and levels */
 
-bool numbered_forward(const graph *g, const bool *decided)
+/* States after which an order turns back to those that became ready behind it. */
+#define PART 4096
+/* The mark of a state that is not to be put in order (again). Others count the transitions into them. */
+#define NO_WAIT -1
+
+/* Writes `waits` (count); how many states there are to order, or -1 if one loops and may also leave. */
+static int64_t count_waits(const graph *g, const bool *decided, int32_t *waits)
 {
+    int64_t open = 0;
     for (int64_t s = 0; s < g->count; s++) {
-        if (decided[s])
-            continue;
         int64_t loops = 0, first = g->row_ptr[g->state_ptr[s]], last = g->row_ptr[g->state_ptr[s + 1]];
-        for (int64_t e = first; e < last; e++) {
-            if (g->successor[e] < s)
-                return false;
+        for (int64_t e = first; e < last && !decided[s]; e++)
             loops += g->successor[e] == s;
-        }
         if (loops > 0 && loops < last - first)
-            return false;
+            return -1;
+        waits[s] = decided[s] || loops > 0 ? NO_WAIT : 0;
+        open += waits[s] == 0;
     }
-    return true;
+    for (int64_t s = 0; s < g->count; s++)
+        for (int64_t e = g->row_ptr[g->state_ptr[s]]; waits[s] != NO_WAIT && e < g->row_ptr[g->state_ptr[s + 1]]; e++)
+            waits[g->successor[e]] += waits[g->successor[e]] != NO_WAIT;
+    return open;
+}
+
+/* Puts state i in its place; states that become ready by that and have numbers below `passed` are added to `next`. */
+static void put_in_order(const graph *g, int64_t i, int64_t passed, int32_t *waits, int64_t *next, int64_t *tail)
+{
+    waits[i] = NO_WAIT;
+    for (int64_t e = g->row_ptr[g->state_ptr[i]]; e < g->row_ptr[g->state_ptr[i + 1]]; e++) {
+        int32_t t = g->successor[e];
+        if (waits[t] != NO_WAIT && --waits[t] == 0 && t < passed)
+            next[(*tail)++] = t;
+    }
+}
+
+int64_t forward_order(const graph *g, const bool *decided, int64_t *order, int64_t *next, int32_t *waits)
+{
+    int64_t open = count_waits(g, decided, waits), left = open;
+    for (int64_t begin = 0; begin < g->count && open >= 0; begin += PART) {
+        int64_t end = begin + PART < g->count ? begin + PART : g->count, tail = 0;
+        for (int64_t s = begin; s < end; s++)
+            if (waits[s] == 0) {
+                put_in_order(g, s, s, waits, next, &tail);
+                order[--left] = s;
+            }
+        for (int64_t head = 0; head < tail; head++) {
+            put_in_order(g, next[head], end, waits, next, &tail);
+            order[--left] = next[head];
+        }
+    }
+    return left == 0 ? open : -1;
 }
 
 int64_t components(const graph *g, const bool *decided, int64_t *order, int64_t *component, int64_t *space)

@@ -197,6 +197,13 @@ INLINE group played_in(const choice *agent, int64_t s)
     return (group){agent->state_ptr[s], agent->state_ptr[s + 1], agent->weights};
 }
 
+INLINE void fetch_states(int64_t at, int64_t count, const int64_t *order, const choice *agent,
+                         const row_chances *chances, const double *g)
+{
+    fetch_ahead(at, count, order, agent->rows ? agent->rows : agent->state_ptr, chances->row_ptr, chances->successor,
+                chances->expression, g, chances->r);
+}
+
 /* The worst residual of what may be played in state s. */
 static double state_residual(int64_t s, const choice *agent, const row_chances *chances, const double *reward,
                              double gamma, double sign, bool checked, const affine_functions *functions,
@@ -243,6 +250,7 @@ static void residual_part(void *context, int64_t begin, int64_t end)
     double *scratch = p->scratch + begin / p->grain * (2 * r + 2 * r * r);
     for (int64_t at = begin; at < end; at++) {
         int64_t s = p->order[at];
+        fetch_states(at, end, p->order, p->agent, p->chances, p->functions->next_g);
         double worst = state_residual(s, p->agent, p->chances, p->reward, p->gamma, p->sign, false,
                                       p->functions, scratch);
         p->out[s] = worst;
@@ -261,10 +269,9 @@ void residuals(int64_t count, const int64_t *order, const choice *agent, const r
     const affine_functions functions = {u, g, u, g};
     if (margin >= 0.0 || count < threads)
         threads = 1;
-    residual_pass pass = {order, agent, chances, reward, gamma, sign, margin, &functions, (count + threads - 1) / threads,
+    residual_pass pass = {order, agent, chances, reward, gamma, sign, margin, &functions, share_of(count, threads),
                           scratch, out};
-    if (count)
-        parallel_for(count, pass.grain, threads, residual_part, &pass);
+    parallel_for(count, pass.grain, threads, residual_part, &pass);
 }
 
 /* reward + gamma sum p v of a row at the centre. */
@@ -323,6 +330,7 @@ void expand_backward(int64_t count, const int64_t *order, const choice *agent, c
     for (int64_t at = 0; at < count; at++) {
         int64_t s = order[at];
         group played = played_in(agent, s);
+        fetch_states(at, count, order, agent, chances, g);
         if (sense != 0.0) {
             best[s] = best_row(played.first, played.last, chances, reward, 1.0, sense, v, &v[s]);
             played = (group){best[s], best[s] + 1, NULL};

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "rows.h"
+#include "threads.h"
 
 /* Rows up to this length are sorted by counting how many come before each: no branch depends on the values. */
 #define RANK_LIMIT 8
@@ -302,13 +303,32 @@ INLINE void bounds_of_kind(int kind, int64_t first, int64_t last, const double *
     }
 }
 
-void row_bounds(int64_t first, int64_t last, const double *values, bool maximise, bool upward, const row_arrays *model,
+/* What the threads of a pass over rows share. */
+typedef struct row_pass {
+    const double *values;
+    bool maximise, upward;
+    const row_arrays *model;
+    const row_set *set;
+    const scratch *space;
+    const int64_t *chosen;
+    double *out;
+    int64_t grain;
+} row_pass;
+
+static void bounds_part(void *context, int64_t begin, int64_t end)
+{
+    const row_pass *p = context;
+    const work memory = work_of(p->space, begin / p->grain);
+#define BODY(kind, max, up) bounds_of_kind(kind, begin, end, p->values, max, up, p->model, p->set, &memory, p->chosen, p->out)
+    FOR_SET(p->set, p->maximise, p->upward, BODY);
+#undef BODY
+}
+
+void row_bounds(int64_t count, const double *values, bool maximise, bool upward, const row_arrays *model,
                 const row_set *set, const scratch *space, const int64_t *chosen, double *out)
 {
-    const work memory = work_of(space, 0);
-#define BODY(kind, max, up) bounds_of_kind(kind, first, last, values, max, up, model, set, &memory, chosen, out)
-    FOR_SET(set, maximise, upward, BODY);
-#undef BODY
+    row_pass pass = {values, maximise, upward, model, set, space, chosen, out, share_of(count, space->threads)};
+    parallel_for(count, pass.grain, space->threads, bounds_part, &pass);
 }
 
 /* ---------------------------------------------------------------------- distributions that attain the extremum */

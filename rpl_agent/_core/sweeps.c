@@ -9,6 +9,7 @@
 #include <float.h>
 
 #include "rows.h"
+#include "threads.h"
 
 /* Rows up to this length share one distribution in the backward pass. */
 #define SHARED_LIMIT 48
@@ -252,6 +253,7 @@ INLINE void backward_of_kind(int kind, bool maximise, const game *play, int64_t 
     const double *reward = play->reward, *weights = play->weights, gamma = play->gamma;
     int64_t vertex = 0; /* a row is asked once: its walk starts where that of the row before it ended */
     for (int64_t i = 0; i < count; i++) {
+        fetch_ahead(i, count, order, state_ptr, row_ptr, in.successor, in.expression, low, 1);
         int64_t s = order[i];
         double worst = agent == MIN_AGENT ? INFINITY : -INFINITY;
         bracket best = {worst, worst};
@@ -375,29 +377,39 @@ INLINE bool moved(const interval_rows *in, int64_t a, int64_t b, const double *v
     return false;
 }
 
-/* out (S) = bounds of T values for step k; `rules` (S), if any: the best rows, the first among equals. `before`: the values
- * of step k - 1, NULL: none. */
-INLINE void step_of_kind(int kind, bool maximise, bool upward, const steps_of *all, int64_t k, const double *values,
-                         const double *before, double *out, int64_t *rules, const work *memory)
+/* Step k: out (S) = bounds of T values; `rules` (S), if any: the best rows, the first among equals. `before`: the values of
+ * step k - 1, NULL: none. */
+typedef struct one_step {
+    const steps_of *all;
+    int64_t k, grain;
+    const double *values, *before;
+    double *out;
+    int64_t *rules;
+    const scratch *space;
+    bool nothing, kept; /* whether some value is -inf, and whether some are as before */
+} one_step;
+
+/* The states from `begin` to `end`. */
+INLINE void step_of_kind(int kind, bool maximise, bool upward, const one_step *now, int64_t begin, int64_t end,
+                         const work *memory)
 {
+    const steps_of *all = now->all;
     const game *play = all->play;
     const row_set *set = play->set;
+    const int64_t k = now->k;
+    const double *values = now->values, *before = now->before;
+    double *out = now->out;
+    int64_t *rules = now->rules;
     const interval_rows in = intervals_of(play->rows, set);
     const int64_t *state_ptr = play->state_ptr, *row_ptr = play->rows->row_ptr;
     const int64_t *given = all->given ? all->given + k * all->stride : NULL;
     const double *weights = play->agent == FIXED_AGENT && !given ? play->weights : NULL;
     const double *reward = play->reward, gamma = play->gamma, sign = play->agent == MAX_AGENT ? 1.0 : -1.0;
     double *totals = all->totals, *safe = all->safe, width;
-    bool nothing = false, kept = false;
     int64_t vertex = 0;
-    for (int64_t s = 0; s < all->states; s++) {
-        nothing = nothing || values[s] == -INFINITY;
-        kept = kept || (before && values[s] == before[s]);
-        safe[s] = values[s] == -INFINITY ? 0.0 : values[s];
-    }
-    for (int64_t s = 0; s < all->states; s++) {
+    for (int64_t s = begin; s < end; s++) {
         int64_t first = given ? given[s] : state_ptr[s], last = given ? first + 1 : state_ptr[s + 1], best = first;
-        const bool known = kept && (!given || given[s] == given[s - all->stride]);
+        const bool known = now->kept && (!given || given[s] == given[s - all->stride]);
         if (rules)
             rules[s] = first;
         if (all->decided[s]) {
@@ -414,7 +426,7 @@ INLINE void step_of_kind(int kind, bool maximise, bool upward, const steps_of *a
             double q = row_bound(kind, a, b, safe, maximise, upward, &in, set, memory, &vertex, &width);
             if (start)
                 *start = (int32_t)vertex;
-            if (nothing && meets_nothing(&in, a, b, values))
+            if (now->nothing && meets_nothing(&in, a, b, values))
                 q = -INFINITY;
             totals[row] = row_total(q, reward[row], gamma, upward);
         }
@@ -426,34 +438,46 @@ INLINE void step_of_kind(int kind, bool maximise, bool upward, const steps_of *a
     }
 }
 
-static void step(const steps_of *all, int64_t k, const double *values, double *out, int64_t *rules, const work *memory)
+static void step_part(void *context, int64_t begin, int64_t end)
 {
-    const double *before = k > 0 ? values - all->states : NULL;
-#define BODY(kind, max, up) step_of_kind(kind, max, up, all, k, values, before, out, rules, memory)
-    FOR_SET(all->play->set, all->play->maximise, all->upward, BODY);
+    const one_step *now = context;
+    const work memory = work_of(now->space, begin / now->grain);
+#define BODY(kind, max, up) step_of_kind(kind, max, up, now, begin, end, &memory)
+    FOR_SET(now->all->play->set, now->all->play->maximise, now->all->upward, BODY);
 #undef BODY
+}
+
+static void step(const steps_of *all, int64_t k, const double *values, double *out, int64_t *rules, const scratch *space)
+{
+    const int64_t threads = space->threads;
+    one_step now = {all, k, share_of(all->states, threads), values, k > 0 ? values - all->states : NULL, out, rules, space,
+                    false, false};
+    for (int64_t s = 0; s < all->states; s++) {
+        now.nothing = now.nothing || values[s] == -INFINITY;
+        now.kept = now.kept || (now.before && values[s] == now.before[s]);
+        all->safe[s] = values[s] == -INFINITY ? 0.0 : values[s];
+    }
+    parallel_for(all->states, now.grain, threads, step_part, &now);
 }
 
 void horizon_images(const game *play, int64_t states, int64_t steps, bool upward, const bool *decided,
                     const int64_t *given, int64_t stride, const double *values, double *out, double *numbers,
                     const scratch *space)
 {
-    const work memory = work_of(space, 0);
     const steps_of all = {play, states, upward, decided, given, stride, numbers, numbers + play->rows->count};
     for (int64_t k = 0; k < steps; k++)
-        step(&all, k, values + k * states, out + k * states, NULL, &memory);
+        step(&all, k, values + k * states, out + k * states, NULL, space);
 }
 
 void horizon_backward(const game *play, int64_t states, int64_t steps, bool upward, const bool *decided,
                       const int64_t *given, int64_t stride, double *values, const double *other, int64_t *rules,
                       double *numbers, const scratch *space)
 {
-    const work memory = work_of(space, 0);
     const steps_of all = {play, states, upward, decided, given, stride, numbers, numbers + play->rows->count};
     for (int64_t k = 0; k < steps; k++, values += states) {
         double *image = values + states;
         const double *limit = other ? other + (k + 1) * states : NULL;
-        step(&all, k, values, image, rules ? rules + k * states : NULL, &memory);
+        step(&all, k, values, image, rules ? rules + k * states : NULL, space);
         for (int64_t s = 0; s < states; s++) {
             if (image[s] != image[s]) /* differences beyond the largest float: a trivial bound */
                 image[s] = upward ? INFINITY : -INFINITY;

@@ -10,14 +10,13 @@ of steps to go, each bounding the next.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
 import numpy as np
 
-from rpl_agent._core import UNIT_ROUNDOFF, Struct, core
+from rpl_agent._core import UNIT_ROUNDOFF, Struct, core, threads
 from rpl_agent.model import Policy, Sense, gather
 from rpl_agent.model.algebra.ranges import taylor_table
 from rpl_agent.model.expressions import ExpressionTable
@@ -188,10 +187,10 @@ def sweep(
     pmdp, r = problem.pmdp, chances.r
     u, g = (np.ascontiguousarray(a) for a in here)
     out = np.zeros(pmdp.num_states)
-    threads = (os.cpu_count() or 1) if len(order) >= THREADED else 1
+    helpers = threads() if len(order) >= THREADED else 1
     core.residuals(
         len(order), order, choice_of(problem, policy), chances, problem.reward, problem.gamma, side.value, margin,
-        u, g, threads, np.empty(threads * (2 * r + 2 * r * r)), out,
+        u, g, helpers, np.empty(helpers * (2 * r + 2 * r * r)), out,
     )  # fmt: skip
     return out
 

@@ -123,5 +123,7 @@ def episodes_seen(pmdp: ParametricMDP, counts: Counts) -> int:
     start = pmdp.initial_state
     first, last = pmdp.row_ptr[pmdp.state_ptr[start]], pmdp.row_ptr[pmdp.state_ptr[start + 1]]
     visits = int(counts.transitions[first:last].sum())
-    back = (pmdp.visible_successor == start) & ~pmdp.is_silent[pmdp.row_state[pmdp.transition_row]]
-    return max(visits - int(counts.transitions[back].sum()), 0)
+    seen = np.flatnonzero(counts.transitions)
+    source = pmdp.row_state[np.searchsorted(pmdp.row_ptr, seen, "right") - 1]
+    back = (pmdp.visible_successor[seen] == start) & ~pmdp.is_silent[source]
+    return max(visits - int(counts.transitions[seen[back]].sum()), 0)

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 
 from rpl_agent._core import core
 from rpl_agent.errors import DataError
-from rpl_agent.model import ParametricMDP
+from rpl_agent.model import ParametricMDP, owners
 
 #: Geometric schedule: a mark the first time the total reaches FIRST_MARK · RATIO^j, j = 0..MAX_MARKS-1.
 FIRST_MARK = 64
@@ -182,8 +182,17 @@ class Counts:
     @property
     def row_totals(self) -> np.ndarray:
         """(R,) visits of every enabled state-action pair."""
-        sums = np.concatenate([[0], np.cumsum(self.transitions)])
-        return sums[self.pmdp.row_ptr[1:]] - sums[self.pmdp.row_ptr[:-1]]
+        found = np.zeros(self.pmdp.num_rows, np.int64)
+        rows, visits = self.visited
+        found[rows] = visits
+        return found
+
+    @property
+    def visited(self) -> tuple[np.ndarray, np.ndarray]:
+        """(rows (k,) with data, in order, and how often each was visited (k,))."""
+        seen = np.flatnonzero(self.transitions)
+        rows, first = owners(self.pmdp.row_ptr, seen)
+        return rows, np.add.reduceat(self.transitions[seen], first[:-1])
 
     @property
     def trials(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Compressed rows (CSR): the entries of some rows, the best row of every state, reachability."""
+"""Compressed rows (CSR): the entries of some rows, the best row of every state, reachability; bytes to hash."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ def gather(ptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     first = ptr[rows]
     own = np.concatenate([[0], np.cumsum(ptr[rows + 1] - first)])
     return np.repeat(first - own[:-1], np.diff(own)) + np.arange(own[-1]), own
+
+
+def owners(ptr: np.ndarray, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(rows (k,), first (k + 1,)): the rows of sorted entries (n,), and where those of each row begin."""
+    row = np.searchsorted(ptr, entries, "right") - 1
+    first = np.flatnonzero(np.diff(row, prepend=-1))
+    return row[first], np.append(first, len(entries))
 
 
 def best_rows(q: np.ndarray, state_ptr: np.ndarray, row_state: np.ndarray) -> np.ndarray:
@@ -33,3 +40,11 @@ def reached(tails: np.ndarray, heads: np.ndarray, starts: np.ndarray, nodes: int
     found = np.zeros(size, dtype=bool)
     found[scipy.sparse.csgraph.breadth_first_order(graph, nodes, return_predecessors=False)] = True
     return found[:nodes]
+
+
+def compact_bytes(array: np.ndarray) -> bytes:
+    """What to hash of an array: type, shape and numbers, integers in the smallest type that holds all of them."""
+    array = np.ascontiguousarray(array)
+    if array.dtype.kind in "iu" and array.size:
+        array = array.astype(np.promote_types(*(np.min_scalar_type(end) for end in (array.min(), array.max()))))
+    return b"".join((f"{array.dtype.str}{array.shape}".encode(), array.data))

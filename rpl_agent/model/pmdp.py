@@ -22,6 +22,7 @@ import scipy
 
 from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.errors import ModelError, listed
+from rpl_agent.model.csr import compact_bytes
 from rpl_agent.model.domain import Domain
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.model.states import NamedStates, StateIndex, named_states
@@ -258,6 +259,8 @@ class ParametricMDP:
     @cached_property
     def visible_successor(self) -> np.ndarray:
         """(T,) int32 the visible state after each transition, behind a silent state if there is one."""
+        if not self.is_silent.any():
+            return self.successor
         first = self.successor[self.row_ptr[self.state_ptr[:-1]]]  # of each state; silent ones have no other
         visible = np.where(self.is_silent[self.successor], first[self.successor], self.successor)
         visible.setflags(write=False)  # read-only like the other arrays
@@ -369,30 +372,28 @@ class ParametricMDP:
     @cached_property
     def content_hash(self) -> str:
         """Hash of everything that determines the meaning of data and policies for this model."""
-        digest = hashlib.sha256()
+        digest = hashlib.blake2b(digest_size=16)
         table = self.table
         A: Any = self.domain.A
         for array in (
-            self.state_ptr, self.action, self.row_ptr, self.successor, self.expression,
+            np.diff(self.state_ptr), self.action, np.diff(self.row_ptr), self.successor, self.expression,
             np.zeros(0) if table.is_plain else table.monomials,
             table.indptr, table.indices, self.domain.lower, self.domain.upper,
             *((A.indptr, A.indices, A.data) if scipy.sparse.issparse(A) else (A,)), self.domain.b,
         ):  # fmt: skip
-            digest.update(np.ascontiguousarray(array).tobytes())
+            digest.update(compact_bytes(array))
         digest.update(repr((table.data.tolist(), table.denominators, table.parameters, self.initial_state)).encode())
         digest.update(repr(self.action_names).encode())
         if self.silent is not None:
-            digest.update(self.is_silent.tobytes())
+            digest.update(compact_bytes(self.is_silent))
         if self.states is not None:
             digest.update(self.states.fingerprint())  # they determine the state of an observation
         for kind in (self.labels, self.rewards):
             for key in sorted(kind):
                 value = kind[key]
                 digest.update(key.encode())
-                digest.update(
-                    value.fingerprint() if isinstance(value, Reward) else np.ascontiguousarray(value).tobytes()
-                )
-        return digest.hexdigest()[:32]
+                digest.update(value.fingerprint() if isinstance(value, Reward) else compact_bytes(value))
+        return digest.hexdigest()
 
     def __repr__(self) -> str:
         names = self.table.parameters

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from rpl_agent.errors import ModelError
+from rpl_agent.model.csr import compact_bytes
 
 UNKNOWN = -1
 Columns = Mapping[str, np.ndarray]
@@ -196,7 +197,7 @@ class VariableStates:
 
     def fingerprint(self) -> bytes:
         parts = [repr(self.names).encode()]
-        return b"".join(parts + [np.ascontiguousarray(c, dtype=np.int64).tobytes() for c in self.columns.values()])
+        return b"".join(parts + [compact_bytes(c) for c in self.columns.values()])
 
 
 def named_states(

@@ -4,18 +4,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from enum import IntEnum
-from functools import lru_cache
-from itertools import pairwise
-from threading import current_thread
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from rpl_agent._core import Struct, core, read_only
+from rpl_agent._core import Struct, core, read_only, threads
 from rpl_agent.model import ParametricMDP, Sense, cached_on
 from rpl_agent.regions.base import EllipsoidData
 from rpl_agent.regions.polytope_data import PolytopeData
@@ -110,37 +104,31 @@ def model_rows(pmdp: ParametricMDP) -> Struct:
     return cached_on(pmdp, "rows", lambda _: row_arrays(pmdp.row_ptr, pmdp.successor, pmdp.expression))
 
 
+def row_sums(pmdp: ParametricMDP, values: np.ndarray) -> np.ndarray:
+    """(R,) sums over the successors of each row of numbers (F,) of their expressions."""
+    out = np.empty(pmdp.num_rows)
+    core.sum_rows(model_rows(pmdp), np.ascontiguousarray(values, np.float64), out)
+    return out
+
+
 def longest_row(pmdp: ParametricMDP) -> int:
     """The largest number of successors."""
     return cached_on(pmdp, "longest row", lambda _: int(np.diff(pmdp.row_ptr).max(initial=1)))
 
 
-def workspace(compiled: CompiledSet, longest: int) -> Struct:
-    """Scratch space of one thread for rows of at most ``longest`` successors."""
-    size = compiled.n
+def workspace(compiled: CompiledSet, longest: int, rows: int = 0) -> Struct:
+    """Scratch space for passes over ``rows`` rows of at most ``longest`` successors, in as many threads as pay.
+
+    Rows of regions keep state from walk to walk: one thread, so that results do not depend on their number.
+    """
+    size, helpers = compiled.n, 1 if compiled.kind > INTERVAL else max(1, min(threads(), rows // WORTH_A_THREAD))
     if compiled.bend is not None:
         size += size * (size + 1) // 2 + compiled.bend.corners
-    return core.Scratch(threads=1, longest=longest, n=size, memory=np.empty(4 * longest + 3 * size))
+    return core.Scratch(threads=helpers, longest=longest, n=size, memory=np.empty(helpers * (4 * longest + 3 * size)))
 
 
 #: number of rows that is worth a thread
-_BLOCK = 20_000
-_WORKER = "rpl-worker"
-Result = TypeVar("Result")
-
-
-@lru_cache(maxsize=1)
-def _workers(process: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix=_WORKER)
-
-
-def in_threads(*calls: Callable[[], Result]) -> list[Result]:
-    """Run calls that release the interpreter lock in parallel (in one thread if there is one core)."""
-    # A worker waiting for its own pool would deadlock: within one, calls run sequentially.
-    if len(calls) == 1 or (os.cpu_count() or 1) == 1 or current_thread().name.startswith(_WORKER):
-        return [call() for call in calls]
-    # Keyed by process: a pool does not survive a fork.
-    return [future.result() for future in [_workers(os.getpid()).submit(call) for call in calls]]
+WORTH_A_THREAD = 100_000
 
 
 @runtime_checkable
@@ -187,16 +175,9 @@ class CompiledRelaxation:
         self, values: np.ndarray, extremum: Sense, upward: bool, out: np.ndarray, rows: np.ndarray | None = None
     ) -> None:
         """Like `expectation`, with the side of the bound chosen: <= the extremum, or (upward) >= it."""
-        model, compiled = model_rows(self.pmdp), self._set
+        model, space = model_rows(self.pmdp), workspace(self._set, longest_row(self.pmdp), len(out))
         values = np.ascontiguousarray(values, dtype=np.float64)
-        blocks = max(1, min(os.cpu_count() or 1, len(out) // _BLOCK))
-        ends = np.linspace(0, len(out), blocks + 1).astype(np.int64)
-
-        def block(first: int, last: int) -> None:
-            scratch = workspace(compiled, longest_row(self.pmdp))
-            core.row_bounds(first, last, values, extremum is Sense.MAX, upward, model, compiled, scratch, rows, out)
-
-        in_threads(*(lambda a=a, b=b: block(a, b) for a, b in pairwise(ends)))
+        core.row_bounds(len(out), values, extremum is Sense.MAX, upward, model, self._set, space, rows, out)
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         return self._set.lower, self._set.upper

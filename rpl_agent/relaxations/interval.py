@@ -28,7 +28,7 @@ from rpl_agent.regions.lifting import checked_bounds, linear_chart
 from rpl_agent.regions.lp import LinearProgram
 from rpl_agent.regions.parameter_region import ParameterRegion, least_eigenvalues
 from rpl_agent.regions.polytope import Polytope
-from rpl_agent.relaxations.base import INTERVAL, POINT, CompiledRelaxation, compiled_set
+from rpl_agent.relaxations.base import INTERVAL, POINT, CompiledRelaxation, compiled_set, row_sums
 
 FEASIBILITY_TOLERANCE = core.FEASIBILITY_TOLERANCE
 
@@ -71,9 +71,7 @@ def _checked(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> tuple
             f = int(np.flatnonzero(bad)[0])
             raise ModelError(f"{what} ([{lower[f]}, {upper[f]}]) at {place(f)}")
     lower, upper = np.clip(lower, 0.0, 1.0), np.clip(upper, 0.0, 1.0)
-    starts = pmdp.row_ptr[:-1]
-    least = np.add.reduceat(lower[pmdp.expression], starts)
-    most = np.add.reduceat(upper[pmdp.expression], starts)
+    least, most = row_sums(pmdp, lower), row_sums(pmdp, upper)
     for bad, total, what in (
         (least > 1 + FEASIBILITY_TOLERANCE, least, "lower bounds sum to more than 1"),
         (most < 1 - FEASIBILITY_TOLERANCE, most, "upper bounds sum to less than 1"),
@@ -114,16 +112,16 @@ class Point(CompiledRelaxation):
 
     def __init__(self, mdp: MDP) -> None:
         pmdp = mdp.pmdp
-        if not (np.isfinite(mdp.probability).all() and (mdp.probability >= 0).all()):
+        if not (mdp.probability.min(initial=0.0) >= 0.0 and mdp.probability.max(initial=0.0) < np.inf):
             t = int(np.flatnonzero(~(mdp.probability >= 0) | ~np.isfinite(mdp.probability))[0])
             raise ModelError(f"probability {mdp.probability[t]} at {pmdp.transition_name(t)}")
-        total = np.add.reduceat(mdp.probability, pmdp.row_ptr[:-1])
+        probability = np.zeros(pmdp.num_expressions)
+        probability[pmdp.expression] = mdp.probability
+        total = row_sums(pmdp, probability)
         bad = np.abs(total - 1.0) > 1e-9
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
             raise ModelError(f"probabilities sum to {total[row]:.12g} at {pmdp.row_name(row)}")
-        probability = np.zeros(pmdp.num_expressions)
-        probability[pmdp.expression] = mdp.probability
         super().__init__(pmdp, compiled_set(POINT, probability, probability), "point")
         self.mdp = mdp
 

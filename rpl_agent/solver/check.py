@@ -52,8 +52,8 @@ import numpy as np
 
 from rpl_agent._core import Struct, core, read_only
 from rpl_agent.relaxations.base import INTERVAL, POINT, compiled_set, longest_row, model_rows, row_arrays, workspace
-from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, played_rows, usable_rows
-from rpl_agent.solver.operator import better_bounds, row_bounds, state_bounds, step_images, total_bounds
+from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, model_graph, played_rows, usable_rows
+from rpl_agent.solver.operator import better_bounds, images, row_bounds, state_bounds, step_images, total_bounds
 from rpl_agent.solver.problem import MIN_AGENT, Problem, policy_issues, side_policy, side_weights
 
 if TYPE_CHECKING:
@@ -226,11 +226,10 @@ class _Claim:
         found = self._boundary() + self._infinite()
         if found:
             return found
-        q = row_bounds(self.problem, self.values, self.upward)
-        found = self._proof(q, None)
+        found = self._proof(*images(self.problem, self.values, self.upward, self.weights), None)
         if found and self.is_region:
-            q = better_bounds(self.problem, self.values, self.upward, q)
-            found = self._proof(q, None)
+            q = row_bounds(self.problem, self.values, self.upward)
+            found = self._proof_by_rows(better_bounds(self.problem, self.values, self.upward, q), None)
         if found and self.must_end and self.problem.nature_proper and self.witness is not None:
             return self._with_witness()
         return found
@@ -246,14 +245,18 @@ class _Claim:
             return [f"upper is negative in {_name(problem, bad)}"]
         return []
 
-    def _proof(self, q: np.ndarray, support: np.ndarray | None) -> list[str]:
-        """Check the inequality, from bounds q (R,) on nature's choices, and that the play ends where it must.
+    def _proof_by_rows(self, q: np.ndarray, support: np.ndarray | None) -> list[str]:
+        """The same from bounds q (R,) on nature's choices."""
+        image = state_bounds(self.problem, q, self.upward, self.weights)
+        return self._proof(image, total_bounds(self.problem, q, self.upward), support)
 
-        ``support`` (T,) says in which rows nature is fixed and where it then puts mass: 1 yes, 0 no, -1 free.
+    def _proof(self, image: np.ndarray, totals: np.ndarray, support: np.ndarray | None) -> list[str]:
+        """Check the inequality, from bounds on T values (S,), and that the play ends where it must.
+
+        ``totals`` (R,) bound what rows pay in all. ``support`` (T,) says in which rows nature is fixed and where it
+        then puts mass: 1 yes, 0 no, -1 free.
         """
         problem = self.problem
-        totals = total_bounds(problem, q, self.upward)
-        image = state_bounds(problem, q, self.upward, self.weights)
         if problem.is_reach:
             image = np.minimum(image, 1.0)
         bad = self.active & _fails(self.values, image, self.upward)
@@ -266,10 +269,13 @@ class _Claim:
     def _endless(self, totals: np.ndarray, image: np.ndarray, support: np.ndarray | None) -> list[str]:
         """Whether the play can stay where it must not, by rows that are not spent."""
         problem, pmdp = self.problem, self.problem.pmdp
+        played = played_rows(self.weights, pmdp.num_rows)
+        moving, graph = usable_rows(played, False), model_graph(pmdp).forward
+        if problem.rank is not None and core.runs_forward(graph, self.active, moving, problem.rank):
+            return []  # whatever rows pay
         here = self.values[pmdp.row_state]
         result = totals if self.weights is None else image[pmdp.row_state]
         strict = (here > result) if self.upward else (here < result)
-        played = played_rows(self.weights, pmdp.num_rows)
         usable = usable_rows(played, strict | (problem.reward > 0.0))
         quantifier = ANY_ROW if self.weights is None else ALL_ROWS
         held = problem.held_states(usable, quantifier, self.active, support=support)
@@ -294,7 +300,7 @@ class _Claim:
             fixed, each = compiled_set(POINT, p, p), read_only(np.arange(pmdp.num_transitions), np.int32)
             means = np.empty(len(rows))
             core.row_bounds(
-                0, len(rows), self.values, problem.maximise, self.upward,
+                len(rows), self.values, problem.maximise, self.upward,
                 row_arrays(pmdp.row_ptr, pmdp.successor, each), fixed, workspace(fixed, longest_row(pmdp)), rows, means,
             )  # fmt: skip
             charge = witness.charges(self.values)[rows]
@@ -302,7 +308,7 @@ class _Claim:
             charged = np.nextafter(means + np.copysign(charge, side), side)
             q[rows] = np.where(charge > 0.0, charged, means)
         support = np.where(usable[pmdp.transition_row], (p > 0.0).astype(float), -1.0)
-        return self._proof(q, support)
+        return self._proof_by_rows(q, support)
 
     def _infinite(self) -> list[str]:
         """Point 5."""

@@ -59,12 +59,7 @@ class ModelGraph:
     def hold_set(self, nature: Struct, usable: np.ndarray, quantifier: int, start: np.ndarray) -> np.ndarray:
         """(n+m,) the largest subset of ``start`` (n+m,) in which the play can be held forever.
 
-        Parameters
-        ----------
-        nature : `moves`
-        usable : (R,) int8; 2: the row may be used for holding, 1: it is played but cannot hold (it pays), 0: it is not
-            played
-        quantifier : ANY_ROW: one usable row per state suffices; ALL_ROWS: every played row must stay
+        ``nature`` is made by `moves`; core.h says what ``usable`` (R,) int8 and ``quantifier`` mean, here and below.
         """
         inside = start.copy()
         core.hold_set(self._struct_both_ways, nature, usable, quantifier, inside, self._queue())
@@ -76,16 +71,8 @@ class ModelGraph:
     ) -> np.ndarray:  # fmt: skip
         """(n+m,) the states of ``start`` (n+m,) from which the minimiser keeps the total finite.
 
-        With ``must_reach``: it can reach the goal (n+m,) almost surely. Without: it can almost surely reach the goal
-        or, from some point on, loop without paying.
-
-        Parameters
-        ----------
-        nature : `moves`
-        played, pays : (R,) bool, rows in play (all of them, or those of a fixed policy); rows with a positive reward
-        quantifier : ANY_ROW: the minimiser chooses the row. ALL_ROWS: the other side does. DRAWN_ROW: a fixed policy
-            draws it.
-        nature_helps : whether nature is the minimiser
+        ``played`` (R,) are the rows in play, ``pays`` (R,) those with a positive reward; ``nature_helps`` if nature is
+        the minimiser.
         """
         inside, usable, sets = start.copy(), np.empty(len(played), np.int8), np.empty(4 * self.size, np.bool_)
         core.finite_set(
@@ -100,16 +87,7 @@ class ModelGraph:
     ) -> int:  # fmt: skip
         """Choose rows (n,) that leave: extend an attractor of the exits, preferred rows first.
 
-        Parameters
-        ----------
-        nature : `moves`; if nature is on the chooser's side, with its distribution as both bounds
-        preferred, allowed, pays : (R,) bool, rows that pay count as progress whatever follows
-        adversary : whether nature may avoid the attractor
-
-        Returns
-        -------
-        int
-            The number of states that were not attracted; they keep their rows.
+        Returns the number of states that were not attracted; they keep their rows.
         """
         sets = np.empty(2 * self.size, np.bool_)
         return core.progress_rows(
@@ -117,9 +95,11 @@ class ModelGraph:
         )
 
     # ------------------------------------------------------------------ components
-    def is_numbered_forward(self, decided: np.ndarray) -> bool:
-        """Whether the numbering is a topological order (apart from self-loops of absorbing states)."""
-        return core.numbered_forward(self.forward, decided)
+    def forward_order(self, decided: np.ndarray) -> np.ndarray | None:
+        """(k,) the undecided states that do not only loop, successors first; None if a play can come back."""
+        order, following = np.empty(self.n, np.int64), np.empty(self.n, np.int64)
+        count = core.forward_order(self.forward, decided, order, following, np.empty(self.n, np.int32))
+        return None if count < 0 else order[:count]
 
     def components(self, decided: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
         """(order (n,), component (n,), their number): successors come first; decided states (n,) have no edges."""
@@ -196,13 +176,9 @@ def moves(
     lo: np.ndarray | None, hi: np.ndarray, compiled: CompiledSet | None = None, rows: Struct | None = None,
     size: int = 0,
 ) -> Struct:  # fmt: skip
-    """Nature for a graph of ``size`` states and exits.
+    """Nature for a graph of ``size`` states and exits, by bounds lo, hi (T,); for regions also by its set and the rows.
 
-    Parameters
-    ----------
-    lo, hi : (T,) bounds of a nature that wants to hold the play; lo None: of one that does not, and stays if hi leaves
-        no way out
-    compiled, rows : its set, for regions, and the rows of the graph
+    lo None: a nature that does not want to hold the play, and stays if hi leaves no way out.
     """
     if compiled is None or rows is None or compiled.kind <= INTERVAL:
         return core.Moves(lo=lo, hi=hi, set=None, expression=None, outside=None, space=None)
@@ -233,11 +209,9 @@ def held_states(
 ) -> np.ndarray:
     """(S,) the largest part of ``start`` in which the play can stay, in the sense of `hold_set`.
 
-    nature : returns `moves`; not called if some row is played in every state and those that may hold only
-        move to larger ranks (S,), or state numbers, so that no play can stay.
+    nature : returns `moves`; not called if the play runs forward by ranks (S,), or state numbers: then it cannot stay.
     """
     graph = model_graph(pmdp)
-    is_played = usable.all() or (np.maximum.reduceat(usable, pmdp.state_ptr[:-1]) > 0)[start].all()
-    if is_played and core.runs_forward(graph.forward, start, usable, rank):
+    if core.runs_forward(graph.forward, start, usable, rank):
         return np.zeros_like(start)
     return graph.hold_set(nature(), usable, quantifier, start)

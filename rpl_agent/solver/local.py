@@ -222,7 +222,7 @@ class Local:
     def least_outside(self, states: np.ndarray) -> np.ndarray:
         """(R,) a lower bound on the mass that nature must put outside ``states`` (n,)."""
         values, out = np.append(np.where(states, 0.0, 1.0), np.ones(self.m)), np.empty(len(self.row_of))
-        core.row_bounds(0, len(out), values, False, False, self.rows, self.cs, self._scratch, None, out)
+        core.row_bounds(len(out), values, False, False, self.rows, self.cs, self._scratch, None, out)
         return out
 
     def means(self, values: np.ndarray, p: np.ndarray) -> np.ndarray:

@@ -123,6 +123,21 @@ def total_bounds(problem: Problem, q: np.ndarray, upward: bool, rows: np.ndarray
     return out
 
 
+def images(
+    problem: Problem, values: np.ndarray, upward: bool, weights: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds on T values (S,) in open states and on what rows that are played pay in all (R,), in one pass."""
+    if problem.relaxation.compiled() is None:
+        q = row_bounds(problem, values, upward)
+        return state_bounds(problem, q, upward, weights), total_bounds(problem, q, upward)
+    pmdp, play = problem.pmdp, problem.game if weights is None else problem.game_of(weights)
+    image, numbers = np.empty(pmdp.num_states), np.zeros(pmdp.num_rows + pmdp.num_states)
+    core.horizon_images(
+        play, len(image), 1, upward, problem.task.decided, None, 0, values, image, numbers, problem.scratch()
+    )
+    return image, numbers[: pmdp.num_rows]
+
+
 def step_images(problem: Problem, values: np.ndarray, upward: bool, policy: Policy | None) -> np.ndarray:
     """(H, S) bounds on T values[k] for values (H + 1, S) in open states, with the agent fixed to a policy or free."""
     steps, states = len(values) - 1, problem.pmdp.num_states

@@ -147,7 +147,7 @@ class Problem:
         """(n,) undecided states, successors first, without sinks; None with cycles or a discount."""
         if self.discounted or any(len(cyclic) for _, cyclic in self.structure.rounds):
             return None
-        return np.concatenate([trivial for trivial, _ in self.structure.rounds]).astype(np.int64)
+        return np.concatenate([trivial for trivial, _ in self.structure.rounds])
 
     @cached_property
     def rank(self) -> np.ndarray | None:
@@ -232,8 +232,8 @@ class Problem:
         )  # fmt: skip
 
     def scratch(self) -> Struct:
-        """Scratch space of one thread's sweeps."""
-        return workspace(self.cs, longest_row(self.pmdp))
+        """Scratch space of sweeps."""
+        return workspace(self.cs, longest_row(self.pmdp), self.pmdp.num_rows)
 
     def boundary(self) -> np.ndarray:
         """(S,) values of decided states, 0 elsewhere; for instantaneous rewards, values of all states."""
@@ -264,11 +264,11 @@ def structures(pmdp: ParametricMDP) -> dict[tuple[bytes, bool], Structure]:
 
 def _build_structure(pmdp: ParametricMDP, decided: np.ndarray, discounted: bool) -> Structure:
     graph = model_graph(pmdp)
-    if not discounted and graph.is_numbered_forward(decided):
-        loops = ~decided & (pmdp.successor[pmdp.row_ptr[pmdp.state_ptr[:-1]]] == np.arange(pmdp.num_states))
-        order = np.flatnonzero(~decided & ~loops)[::-1].copy()
-        empty = np.zeros(0, dtype=np.int64)
-        return Structure(np.flatnonzero(loops), ((order, empty),))
+    forward = None if discounted else graph.forward_order(decided)
+    if forward is not None:
+        loops = ~decided
+        loops[forward] = False
+        return Structure(np.flatnonzero(loops), ((forward, np.zeros(0, dtype=np.int64)),))
     order, component, _ = graph.components(decided)
     # With a discount a loop is worth r / (1 - gamma): an ordinary fixpoint.
     kind, depth = graph.layers(decided, order, component, not discounted)

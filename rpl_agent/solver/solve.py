@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
 
-from rpl_agent._core import core
+from rpl_agent._core import core, threads
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Nature, Objective, ParametricMDP, Policy, Sense, best_rows
-from rpl_agent.relaxations.base import Relaxation, in_threads
+from rpl_agent.relaxations.base import Relaxation
 from rpl_agent.relaxations.interval import Point
 from rpl_agent.relaxations.umdp import UncertainMDP
 from rpl_agent.solver.batch import solve_batch
@@ -168,12 +169,12 @@ def solve_both(
 
     calls = [partial(one, nature, start) for nature, start in zip((Nature.ADVERSARIAL, Nature.COOPERATIVE), warm)]
     # Sets that are queried through the protocol may keep state (such as a linear program): one at a time.
-    if relaxation.pmdp.num_transitions < TWO_CORES or relaxation.compiled() is None:
-        robust, optimistic = (call() for call in calls)
-    else:
-        _ = Problem.of(relaxation, objective, Nature.ADVERSARIAL, policy).structure  # needed by both, computed once
-        robust, optimistic = in_threads(*calls)
-    return robust, optimistic
+    if relaxation.pmdp.num_transitions < TWO_CORES or relaxation.compiled() is None or threads() == 1:
+        return calls[0](), calls[1]()
+    _ = Problem.of(relaxation, objective, Nature.ADVERSARIAL, policy).structure  # needed by both, computed once
+    with ThreadPoolExecutor(1) as helper:
+        other = helper.submit(calls[1])
+        return calls[0](), other.result()
 
 
 def warm_values(problem: Problem, warm: Solution | None) -> np.ndarray:

@@ -32,22 +32,22 @@ C_LINES, C_ARGUMENTS, C_FILE_LINES = 70, 13, 600
 #: commit what goes out. Lines may move between packages, so what may only fall is the sum.
 LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_871,
-    "rpl_agent": 1_660,
+    "rpl_agent": 1_659,
     "rpl_agent/_core": 296,
     "rpl_agent/agent": 7_010,
     "rpl_agent/baselines": 1_091,
     "rpl_agent/cli": 1_661,
-    "rpl_agent/coupled": 1_819,
-    "rpl_agent/evidence": 1_185,
+    "rpl_agent/coupled": 1_820,
+    "rpl_agent/evidence": 1_194,
     "rpl_agent/experiments": 2_084,
     "rpl_agent/formats": 5_805,
-    "rpl_agent/likelihood": 3_157,
-    "rpl_agent/model": 4_142,
+    "rpl_agent/likelihood": 3_150,
+    "rpl_agent/model": 4_159,
     "rpl_agent/plotting": 448,
     "rpl_agent/proof": 727,
     "rpl_agent/regions": 1_969,
-    "rpl_agent/relaxations": 1_109,
-    "rpl_agent/solver": 2_685,
+    "rpl_agent/relaxations": 1_088,
+    "rpl_agent/solver": 2_681,
 }
 #: Files a folder may have, and folders that have more, with how many.
 FILES = 12
@@ -181,7 +181,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 39_719
+    assert sum(LINES_OF_PACKAGE.values()) <= 39_713
 
 
 def test_folders_are_not_crowded():

@@ -117,6 +117,36 @@ def test_components_are_those_of_scipy_in_topological_order(seed):
     assert (level[source][across] > level[pmdp.successor][across]).all()
 
 
+@pytest.mark.parametrize("backward", [0, 1, 3])  # this many transitions lead anywhere
+@pytest.mark.parametrize("states", [1, 5, 40, 10_000])  # the last is more than the core looks at in one go
+@pytest.mark.parametrize("seed", range(5))
+def test_states_that_never_come_back_are_ordered_successors_first(seed, states, backward):
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    rng = np.random.default_rng(seed)
+    rank = rng.permutation(states) if seed % 2 else np.arange(states)
+    steps = rng.integers(1, 4, size=states)
+    source = np.repeat(np.arange(states), steps)
+    # forward by up to 30 ranks; the last state can only loop
+    successor = np.argsort(rank)[np.minimum(rank[source] + rng.integers(1, 30, size=len(source)), states - 1)]
+    successor[rng.integers(0, len(source), size=backward)] = rng.integers(0, states, size=backward)
+    decided = rng.random(states) < 0.1
+    row_ptr = read_only(np.concatenate([[0], np.cumsum(steps)]), np.int64)
+    graph = ModelGraph(read_only(np.arange(states + 1), np.int64), row_ptr, read_only(successor, np.int32), states)
+    order = graph.forward_order(decided)
+    moving = ~decided & (np.bincount(source, successor != source, minlength=states) > 0)
+    edges = moving[source] & moving[successor]
+    joined = coo_array((np.ones(edges.sum()), (source[edges], successor[edges])), shape=(states, states))
+    is_acyclic = connected_components(joined, connection="strong")[0] == states and not joined.diagonal().any()
+    assert (order is not None) == is_acyclic
+    if order is not None:
+        place = np.empty(states)
+        place[order] = np.arange(len(order))
+        assert sorted(order.tolist()) == np.flatnonzero(moving).tolist()
+        assert (place[source][edges] > place[successor][edges]).all()
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_hold_set_is_the_largest_set_nature_can_stay_in(seed):
     pmdp, _ = random_graph(seed)

@@ -22,7 +22,7 @@ from rpl_agent.likelihood.estimate import edge
 from rpl_agent.likelihood.mixture import closed_form, particles
 from rpl_agent.likelihood.refutation.infimum import lowest_tangent
 from rpl_agent.likelihood.windows import uniform_prior
-from rpl_agent.model import ParametricMDP, cached_on, gather
+from rpl_agent.model import ParametricMDP, cached_on, gather, owners
 from rpl_agent.model.algebra.ranges import coordinate_box
 
 #: Shares of the kinds of alternatives; members of one kind have equal weights.
@@ -124,8 +124,8 @@ class Alternatives:
         self._slopes = table.reduction.dense()
         seen = np.flatnonzero(counts.transitions)
         self._expression, self._count = pmdp.expression[seen], counts.transitions[seen].astype(float)
-        self._rows, self._row_ptr = _visited(pmdp, seen)
-        self._row_marginal = row_marginals(pmdp, counts)[self._rows]
+        self._rows, self._row_ptr = owners(pmdp.row_ptr, seen)
+        self._row_marginal = row_marginals(pmdp, counts, self._rows)
         self._tried, self._hits, self._trials = _single_events(pmdp, counts)
         self._event_marginal = scipy.special.betaln(self._hits + 0.5, self._trials - self._hits + 0.5) - np.log(np.pi)
         self.columns = observed_expressions(pmdp, counts.successes)  # of every likelihood
@@ -294,17 +294,10 @@ def _marginal_error(counts: Counts) -> float:
     return 1e-13 * counts.total * (1.0 + float(np.log1p(counts.total))) + 1e-9
 
 
-def _visited(pmdp: ParametricMDP, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(rows (R',), pointers (R'+1,) into ``seen``) of observed transitions, which are sorted by row."""
-    row = pmdp.transition_row[seen]
-    starts = np.flatnonzero(np.diff(row, prepend=-1))
-    return row[starts], np.append(starts, len(seen))
-
-
-def row_marginals(pmdp: ParametricMDP, counts: Counts) -> np.ndarray:
-    """(R,) ln of the Dirichlet(½)-multinomial probability of each row's sequence of successors."""
-    found = np.empty(pmdp.num_rows)
-    core.dirichlet_log_marginals(pmdp.num_rows, pmdp.row_ptr, counts.transitions, found)
+def row_marginals(pmdp: ParametricMDP, counts: Counts, rows: np.ndarray) -> np.ndarray:
+    """(k,) ln of the Dirichlet(½)-multinomial probability of the successors' sequence of rows (k,)."""
+    found, (moves, first) = np.empty(len(rows)), gather(pmdp.row_ptr, rows)
+    core.dirichlet_log_marginals(len(rows), first, counts.transitions[moves], found)
     return found
 
 
@@ -313,11 +306,11 @@ def _single_events(pmdp: ParametricMDP, counts: Counts) -> tuple[np.ndarray, np.
 
     Omits expressions that equal 1 or were never tried.
     """
-    totals, size = counts.row_totals, pmdp.num_expressions
-    moves, first = gather(pmdp.row_ptr, np.flatnonzero(totals))
+    (rows, totals), size = counts.visited, pmdp.num_expressions
+    moves, first = gather(pmdp.row_ptr, rows)
     once = multiplicities(first, pmdp.expression[moves], size) == 1
     expression = pmdp.expression[moves[once]]
-    totals = np.repeat(totals[totals > 0], np.diff(first))[once]
+    totals = np.repeat(totals, np.diff(first))[once]
     hits = np.bincount(expression, counts.transitions[moves[once]], size)
     trials = np.bincount(expression, totals, size)
     certain = pmdp.table.is_constant & (pmdp.table.constant >= 1.0)
@@ -327,7 +320,7 @@ def _single_events(pmdp: ParametricMDP, counts: Counts) -> tuple[np.ndarray, np.
 
 def rows_marginal(pmdp: ParametricMDP, counts: Counts) -> float:
     """A lower bound on ln of the Dirichlet(½)-multinomial probability of all rows together."""
-    return float(row_marginals(pmdp, counts).sum()) - _marginal_error(counts)
+    return float(row_marginals(pmdp, counts, counts.visited[0]).sum()) - _marginal_error(counts)
 
 
 def known_rows(pmdp: ParametricMDP, counts: Counts, weights: Weights) -> list[Doubt]:
@@ -336,9 +329,9 @@ def known_rows(pmdp: ParametricMDP, counts: Counts, weights: Weights) -> list[Do
     seen = np.flatnonzero((counts.transitions > 0) & known[pmdp.transition_row])
     if not len(seen):
         return []
-    rows, row_ptr = _visited(pmdp, seen)
+    rows, row_ptr = owners(pmdp.row_ptr, seen)
     count = counts.transitions[seen].astype(float)
     terms = count * np.log(pmdp.table.constant[pmdp.expression[seen]])
-    scores = weights.row + row_marginals(pmdp, counts)[rows] - np.add.reduceat(terms, row_ptr[:-1])
+    scores = weights.row + row_marginals(pmdp, counts, rows) - np.add.reduceat(terms, row_ptr[:-1])
     total = float(np.logaddexp.reduce(scores)) - _marginal_error(counts)
     return [Doubt(total, "row", int(rows[scores.argmax()]))] if total > 0.0 else []

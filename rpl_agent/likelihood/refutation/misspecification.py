@@ -187,7 +187,7 @@ def _suspicious(pmdp: ParametricMDP, blocks: Factorisation, counts: Counts, weig
         terms = scipy.special.xlogy(part, part) - part * log_share[own]
         return np.bincount(of, terms, size) - scipy.special.xlogy(steps, steps)
 
-    score = row_marginals(pmdp, counts)
+    score = row_marginals(pmdp, counts, np.arange(pmdp.num_rows))
     score -= np.add.reduceat(counts.transitions * log_share[pmdp.expression], pmdp.row_ptr[:-1])
     of_row = label[pmdp.expression[pmdp.row_ptr[:-1]]]
     rows = np.flatnonzero(of_row >= 0)
