@@ -263,7 +263,7 @@ void mass_to_move(const row_arrays *model, const double *lower, const double *up
 /* costs (R) = how much moving `mass` (R) within the support of p (T) can change the mean of finite values. */
 void moving_costs(const row_arrays *model, const double *values, const double *p, const double *mass, double *costs);
 
-/* ---------------------------------------------------------------------- graph.c: where a play can be held,
+/* ---------------------------------------------------------------------- graph.c, order.c: where a play can be held,
  * components */
 
 /* Who chooses the row of a state: the other side, oneself, or a fixed policy that draws it. */

@@ -14,6 +14,56 @@
 /* Rows up to this length share one distribution in the backward pass. */
 #define SHARED_LIMIT 48
 
+/* ---------------------------------------------------------------------- rows alone */
+
+INLINE void bounds_of_kind(int kind, int64_t first, int64_t last, const double *values, bool maximise, bool upward,
+                           const row_arrays *model, const row_set *set, const work *memory, const int64_t *chosen,
+                           double *out)
+{
+    const interval_rows in = intervals_of(model, set);
+    const int64_t *row_ptr = model->row_ptr;
+    int64_t vertex = 0;
+    double width;
+    for (int64_t i = first; i < last; i++) {
+        int64_t row = chosen ? chosen[i] : i;
+        int32_t *start = kind > INTERVAL ? memory_of(set, row) : NULL;
+        if (start && *start >= 0)
+            vertex = *start;
+        out[i] = row_bound(kind, row_ptr[row], row_ptr[row + 1], values, maximise, upward, &in, set, memory, &vertex,
+                           &width);
+        if (start)
+            *start = (int32_t)vertex;
+    }
+}
+
+/* What the threads of a pass over rows share. */
+typedef struct row_pass {
+    const double *values;
+    bool maximise, upward;
+    const row_arrays *model;
+    const row_set *set;
+    const scratch *space;
+    const int64_t *chosen;
+    double *out;
+    int64_t grain;
+} row_pass;
+
+static void bounds_part(void *context, int64_t begin, int64_t end)
+{
+    const row_pass *p = context;
+    const work memory = work_of(p->space, begin / p->grain);
+#define BODY(kind, max, up) bounds_of_kind(kind, begin, end, p->values, max, up, p->model, p->set, &memory, p->chosen, p->out)
+    FOR_SET(p->set, p->maximise, p->upward, BODY);
+#undef BODY
+}
+
+void row_bounds(int64_t count, const double *values, bool maximise, bool upward, const row_arrays *model,
+                const row_set *set, const scratch *space, const int64_t *chosen, double *out)
+{
+    row_pass pass = {values, maximise, upward, model, set, space, chosen, out, share_of(count, space->threads)};
+    parallel_for(count, pass.grain, space->threads, bounds_part, &pass);
+}
+
 /* ---------------------------------------------------------------------- what a row pays, what a policy draws */
 
 /* reward + gamma q, rounded to a side (1.0: up, -1.0: down). */

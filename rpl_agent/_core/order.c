@@ -1,0 +1,153 @@
+/* In which order states are solved: successors first; components, layers and levels where plays can come back. */
+#include "core.h"
+
+/* States after which an order turns back to those that became ready behind it. */
+#define PART 4096
+/* The mark of a state that is not to be put in order (again). Others count the transitions into them. */
+#define NO_WAIT -1
+
+/* Writes `waits` (count); how many states there are to order, or -1 if one loops and may also leave. */
+static int64_t count_waits(const graph *g, const bool *decided, int32_t *waits)
+{
+    int64_t open = 0;
+    for (int64_t s = 0; s < g->count; s++) {
+        int64_t loops = 0, first = g->row_ptr[g->state_ptr[s]], last = g->row_ptr[g->state_ptr[s + 1]];
+        for (int64_t e = first; e < last && !decided[s]; e++)
+            loops += g->successor[e] == s;
+        if (loops > 0 && loops < last - first)
+            return -1;
+        waits[s] = decided[s] || loops > 0 ? NO_WAIT : 0;
+        open += waits[s] == 0;
+    }
+    for (int64_t s = 0; s < g->count; s++)
+        for (int64_t e = g->row_ptr[g->state_ptr[s]]; waits[s] != NO_WAIT && e < g->row_ptr[g->state_ptr[s + 1]]; e++)
+            waits[g->successor[e]] += waits[g->successor[e]] != NO_WAIT;
+    return open;
+}
+
+/* Puts state i in its place; states that become ready by that and have numbers below `passed` are added to `next`. */
+static void put_in_order(const graph *g, int64_t i, int64_t passed, int32_t *waits, int64_t *next, int64_t *tail)
+{
+    waits[i] = NO_WAIT;
+    for (int64_t e = g->row_ptr[g->state_ptr[i]]; e < g->row_ptr[g->state_ptr[i + 1]]; e++) {
+        int32_t t = g->successor[e];
+        if (waits[t] != NO_WAIT && --waits[t] == 0 && t < passed)
+            next[(*tail)++] = t;
+    }
+}
+
+int64_t forward_order(const graph *g, const bool *decided, int64_t *order, int64_t *next, int32_t *waits)
+{
+    int64_t open = count_waits(g, decided, waits), left = open;
+    for (int64_t begin = 0; begin < g->count && open >= 0; begin += PART) {
+        int64_t end = begin + PART < g->count ? begin + PART : g->count, tail = 0;
+        for (int64_t s = begin; s < end; s++)
+            if (waits[s] == 0) {
+                put_in_order(g, s, s, waits, next, &tail);
+                order[--left] = s;
+            }
+        for (int64_t head = 0; head < tail; head++) {
+            put_in_order(g, next[head], end, waits, next, &tail);
+            order[--left] = next[head];
+        }
+    }
+    return left == 0 ? open : -1;
+}
+
+int64_t components(const graph *g, const bool *decided, int64_t *order, int64_t *component, int64_t *space)
+{
+    const int64_t S = g->count;
+    int64_t *index = space, *low = space + S, *stack = space + 2 * S, *path = space + 3 * S, *edge = space + 4 * S;
+    int64_t emitted = 0, count = 0, clock = 0, top = 0;
+    for (int64_t s = 0; s < S; s++)
+        index[s] = component[s] = -1;
+    for (int64_t root = 0; root < S; root++) {
+        if (index[root] >= 0)
+            continue;
+        int64_t depth = 0, entered = root;
+        for (;;) {
+            if (entered >= 0) { /* a state that is seen for the first time */
+                path[depth] = stack[top++] = entered;
+                edge[entered] = g->row_ptr[g->state_ptr[entered]];
+                index[entered] = low[entered] = clock++;
+                entered = -1;
+            }
+            int64_t s = path[depth], end = decided[s] ? 0 : g->row_ptr[g->state_ptr[s + 1]];
+            while (edge[s] < end && entered < 0) {
+                int64_t t = g->successor[edge[s]++];
+                if (index[t] < 0)
+                    entered = t;
+                else if (component[t] < 0 && index[t] < low[s])
+                    low[s] = index[t];
+            }
+            if (entered >= 0) {
+                depth++;
+                continue;
+            }
+            if (low[s] == index[s]) {
+                int64_t t;
+                do {
+                    t = stack[--top];
+                    component[t] = count;
+                    order[emitted++] = t;
+                } while (t != s);
+                count++;
+            }
+            if (depth-- == 0)
+                break;
+            if (low[s] < low[path[depth]])
+                low[path[depth]] = low[s];
+        }
+    }
+    return count;
+}
+
+void layers(const graph *g, const bool *decided, const int64_t *order, const int64_t *component, bool sinks,
+            int8_t *kind, int64_t *depth)
+{
+    for (int64_t i = 0, j; i < g->count; i = j) {
+        int64_t c = component[order[i]], below = 0;
+        for (j = i; j < g->count && component[order[j]] == c; j++)
+            ;
+        bool loops = j - i > 1, sink = j - i == 1;
+        for (int64_t k = i; k < j; k++) {
+            int64_t s = order[k];
+            if (decided[s]) {
+                sink = false;
+                continue;
+            }
+            for (int64_t e = g->row_ptr[g->state_ptr[s]]; e < g->row_ptr[g->state_ptr[s + 1]]; e++) {
+                int32_t t = g->successor[e];
+                if (component[t] == c) {
+                    loops = true;
+                    continue;
+                }
+                sink = false;
+                int64_t d = depth[t] + (kind[t] == CYCLIC);
+                below = d > below ? d : below;
+            }
+        }
+        for (int64_t k = i; k < j; k++) {
+            int64_t s = order[k];
+            depth[s] = below;
+            kind[s] = sink && loops && sinks ? SINK : loops && !decided[s] ? CYCLIC : TRIVIAL;
+        }
+    }
+}
+
+void levels(const graph *g, const bool *decided, const int64_t *order, const int64_t *component, int64_t *level)
+{
+    for (int64_t i = 0, j; i < g->count; i = j) {
+        int64_t c = component[order[i]], highest = 0;
+        for (j = i; j < g->count && component[order[j]] == c; j++) {
+            int64_t s = order[j];
+            for (int64_t e = g->row_ptr[g->state_ptr[s]]; !decided[s] && e < g->row_ptr[g->state_ptr[s + 1]]; e++) {
+                int32_t t = g->successor[e];
+                if (component[t] != c && level[t] + 1 > highest)
+                    highest = level[t] + 1;
+            }
+        }
+        for (int64_t k = i; k < j; k++)
+            level[order[k]] = highest;
+    }
+}
