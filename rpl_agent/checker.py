@@ -898,10 +898,10 @@ class Claim:
         - Upper bounds where a play that never ends is worth what it collects: enough that U ≥ 0 everywhere.
         - Lower bounds where such a play is worth infinity (U = −L): infinite plays need no proof.
         - Otherwise plays must leave the active states almost surely. It is enough that in every active state each row
-          (of a policy: one row that is played) is spent, i.e. its inequality is strict or it pays, or has a successor
-          of positive probability that is not active or of smaller rank: rows that are not spent lead out with a
-          probability bounded from below, and rows are spent forever with positive probability only where the rewards
-          are infinite, and then L is below them; for upper bounds U ≥ 0 is used, and without it no row is spent.
+          (of a policy: one row that is played) is spent, i.e. its inequality is strict or it pays, or leads out: some
+          successor of positive probability, or every one, is not active or of smaller rank. Rows that are not spent
+          lead out with a probability bounded from below, and rows are spent forever with positive chance only where the
+          rewards are infinite, and then L is below them; for upper bounds U ≥ 0 is used; without it no row is spent.
         """
         model, counts = self.model, self.counts_spent(active)
         if self.objective.must_reach != self.upper and (not self.upper or counts):
@@ -918,10 +918,10 @@ class Claim:
         return not self.upper or all(self._least(0, s) >= 0 for s in active)
 
     def leads_out(self, row: int, active: set[int]) -> bool:
-        """Whether a successor of positive probability is not active or has a smaller rank."""
-        rank, here = self.rank, self.rank[self.model.row_state[row]]
-        likely = [t for t, f in self.model.moves[row] if self.region.intervals.is_possible(f)]
-        return any(t not in active or rank[t] < here for t in likely)
+        """Whether all successors, or one of positive probability, are not active or have a smaller rank."""
+        rank, here, moves = self.rank, self.rank[self.model.row_state[row]], self.model.moves[row]
+        out = [f for t, f in moves if t not in active or rank[t] < here]
+        return len(out) == len(moves) or any(map(self.region.intervals.is_possible, out))
 
 
 # ====================================================================== the statement

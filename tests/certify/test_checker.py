@@ -211,6 +211,17 @@ def test_a_refuted_model_is_proved_from_its_graph():
     checker.check(proof)
 
 
+def test_plays_without_cycles_end_whatever_the_parameters_are():
+    """A row that pays nothing and was never seen: neither successor is known to be possible, but one of them comes."""
+    rows = {"a": {"b": "p", "c": "1 - p"}, "b": {"end": 1}, "c": {"end": 1}}
+    pmdp = build("a", lambda s: {"go": rows.get(s, {s: 1})}, domain=["p"], labels={"end": lambda s: s == "end"},
+                 rewards={"cost": lambda s, a: {"b": 1.0, "c": 3.0}.get(s, 0.0)})  # fmt: skip
+    counts = Counts(pmdp)
+    proof = prove(pmdp, counts, certify(pmdp, counts, Objective.cost("cost", target="end")))
+    found = checker.check(proof)
+    assert found["lower"] == pytest.approx(1.0) and found["upper"] == pytest.approx(3.0)
+
+
 # ---------------------------------------------------------------------- and nothing stronger
 def test_plays_that_never_end_prove_nothing():
     """L ≤ r + P L holds for L = 0.9 on a loop that is worth 0; U ≥ r + P U for U = 0 on one that costs infinity."""
