@@ -202,6 +202,7 @@ def _worker(pipe: Any, max_states: int) -> None:
     prism.loads("mdp module m x:[0..1]; [] true -> true; endmodule")  # tables of the parser and kernels, made once
     for stream in (1, 2):  # where Storm says what it refuses; the rows say it too
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+    pipe.send([])  # ready: the start counts for no file
     while (path := pipe.recv()) is not None:
         try:
             rows = judge(Path(path), max_states)
@@ -222,6 +223,7 @@ def run(folder: Path, max_states: int, seconds: float, only: str = "") -> Iterat
             worker = context.Process(target=_worker, args=(there, max_states), daemon=True)
             worker.start()
             there.close()
+            pipe.recv()
         rows: list[dict[str, Any]] = [{"file": str(path), "constants": {}, "crashed": f"no answer in {seconds:g} s"}]
         try:
             pipe.send(str(path))
