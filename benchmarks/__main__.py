@@ -26,7 +26,7 @@ import benchmarks
 #: options that only some benchmarks take
 OPTIONS = {
     "fuzz": ("minutes", "problems", "jobs", "first", "polynomial"), "faults": ("only",), "tightness": ("jobs",),
-    "bets": ("jobs", "first"),
+    "bets": ("jobs", "first"), "polynomial": ("only", "first", "problems"), "solver": ("only",),
 }  # fmt: skip
 
 

@@ -115,7 +115,7 @@ def needed(name: str, episodes: int, seeds: tuple[int, ...]) -> dict[str, Any]:
 class Truth(BaseCallback):
     """Whether every certificate of a run was right about the true model."""
 
-    def __init__(self, world: Benchmark, optimum: float) -> None:
+    def __init__(self, world: Any, optimum: float) -> None:  # with its pmdp, objective and theta
         super().__init__()
         self.world, self.optimum, self.right = world, optimum, True
 

@@ -6,6 +6,8 @@ direction of the value's gradient: nobody who looks once, at the value alone, ha
 
 Second table: certificates from the same counts as version 0.2, which lifted polynomials to a polytope over their
 monomials; its gaps are stored below.
+
+``--only coverage``: whole runs at random parameters, and in how many some certificate missed the truth.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import numpy as np
 from scipy.special import ndtri
 
 import rpl_envs
+from benchmarks.bench_coupled import Truth
 from rpl_agent import Domain, Objective, ParametricMDP, RPLAgent, build
 from rpl_agent.coupled.attribution import coordinate_jacobian, fisher_information
 from rpl_agent.evidence.counts import Counts
@@ -230,9 +233,54 @@ def width(world: str, episodes: int, seed: int, before: tuple[float, float]) -> 
     return row
 
 
-def rows(smoke: bool = False, full: bool = False) -> list[Row]:
+def two_coins() -> Case:
+    """Which coin is tossed is drawn: probabilities are sums of products, whose likelihood is no product."""
+    draw, first, second = (Polynomial.parameter(name) for name in ("draw", "first", "second"))
+    heads, own = draw * first + (1 - draw) * second, draw * first
+    actions = {
+        0: {"either": {1: heads, 0: 1 - heads}, "first": {2: own, 0: 1 - own}},
+        1: {"either": {2: heads, 0: 1 - heads}}, 2: {"stay": {2: 1}},
+    }  # fmt: skip
+    pmdp = build(
+        0, actions.__getitem__, domain=Domain.box(dict.fromkeys(("draw", "first", "second"), (0.1, 0.9))),
+        labels={"done": lambda s: s == 2}, rewards={"steps": lambda s, a: float(s != 2)}, name="two coins",
+    )  # fmt: skip
+    return Case(pmdp, Objective.cost("steps", target="done"), np.array([0.5, 0.4, 0.7]), 200)
+
+
+#: models of the third table, episodes of a run and of a certificate
+COVERED = (lambda: sir(3), lambda: ring(3, 2), two_coins, lambda: disk(1))
+COVERED_EPISODES, COVERED_INTERVAL = 30, 10
+
+
+def covered(first: int, runs: int, delta: float = 0.1) -> list[Row]:
+    """Runs at random parameters that miss: some certificate, at any time of the run, did not contain the truth."""
+    cases = [make() for make in COVERED]
+    missed, seen = [0] * len(cases), [0] * len(cases)
+    for seed in range(first, first + runs):
+        which, rng = seed % len(cases), np.random.default_rng(seed)
+        case, domain = cases[which], cases[which].pmdp.domain
+        theta = domain.lower + rng.uniform(0.1, 0.9, len(domain.lower)) * (domain.upper - domain.lower)
+        case = case._replace(theta=theta)
+        truth = Truth(case, solve_at(case.pmdp, theta, case.objective, precision=1e-9).middle)
+        env = rpl_envs.make_own(case.pmdp, case.objective, theta, max_episode_steps=case.max_steps)
+        agent = RPLAgent(seed=seed, delta=delta)
+        agent.learn(env, COVERED_EPISODES, unit="episodes", log_interval=COVERED_INTERVAL, callback=truth)
+        seen[which] += 1
+        missed[which] += not truth.right
+    return [
+        {"runs of": case.pmdp.name, "δ": delta, "runs": n, "misses": bad, "share": bad / max(n, 1)}
+        for case, n, bad in zip(cases, seen, missed)
+    ]
+
+
+def rows(
+    smoke: bool = False, full: bool = False, only: str | None = None, first: int = 0, problems: int = 1_000
+) -> list[Row]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        if only == "coverage":
+            return covered(first, 8 if smoke else problems)
         run(*SMOKE_RUNS[0])  # what is loaded on first use is not counted
         chosen = SMOKE_RUNS if smoke else (*RUNS, *FULL_RUNS) if full else RUNS
         found = [run(*case) for case in chosen]

@@ -1,4 +1,5 @@
-"""Robust solver: a sweep against scipy's P @ V, whole solves against Storm, cost per transition, two cores.
+"""Robust solver: a sweep against scipy's P @ V, whole solves against Storm, cost per transition, two cores, a first
+certificate of a large model (``--only large``; with ``--full`` of 88 million transitions).
 
 Ratios are taken within one run, so the machine cancels out. Storm runs its robust value iteration at nominal precision
 1e-6; it stops on differences, and `storm error` is what that costs; `ratio at equal error` gives it the nominal
@@ -8,9 +9,11 @@ of 1 on all. Loading is excluded for both, the decomposition of the graph is inc
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +21,17 @@ import numpy as np
 from scipy.sparse import csr_array
 
 import rpl_envs  # noqa: F401
-from rpl_agent._core import core
+from rpl_agent._core import core, threads
+from rpl_agent.evidence.counts import Counts
 from rpl_agent.formats.export import write_uncertain
 from rpl_agent.model import Kind, Nature, Objective, Sense
+from rpl_agent.pipeline import certify
 from rpl_agent.relaxations import Intervals
 from rpl_agent.relaxations.base import longest_row, model_rows, workspace
 from rpl_agent.solver import solve, solve_both
 from rpl_agent.solver.problem import structures
 from rpl_envs.benchmark import Benchmark, benchmark
+from rpl_envs.mars_rover import mars_rover
 
 Row = dict[str, Any]
 SECOND_LARGEST = (
@@ -41,9 +47,12 @@ PRECISIONS = ("1/1000000", "1/100000000", "1/10000000000", "1/1000000000000")
 ROVERS = ("MarsRover-10x10", "MarsRover-50x50", "MarsRover-75x75", "MarsRover-125x125")
 
 
-def rows(smoke: bool = False, full: bool = False) -> list[Row]:
+def rows(smoke: bool = False, full: bool = False, only: str | None = None) -> list[Row]:
     """One dictionary per measurement."""
-    found = [sweep_against_product("MarsRover-10x10" if smoke else "MarsRover-125x125")]
+    if only == "large":
+        return [large(10 if smoke else 560 if full else 125)]
+    found = [large(10)] if smoke else []
+    found += [sweep_against_product("MarsRover-10x10" if smoke else "MarsRover-125x125")]
     found += [seconds_per_million(name) for name in (ROVERS[:2] if smoke else ROVERS)]
     found += [on_two_cores(name) for name in (SMALLEST[:1] if smoke else SECOND_LARGEST)]
     for name in SMALLEST if smoke else SECOND_LARGEST:
@@ -58,14 +67,16 @@ def intervals(world: Benchmark, width: float = 0.02) -> Intervals:
     return Intervals(world.pmdp, np.clip(p - slack, 0, 1), np.clip(p + slack, 0, 1))
 
 
-def best_of(call: Callable[[], Any], repeats: int = 3) -> tuple[float, Any]:
-    """(least seconds, last result); the first call outside the clock compiles and fills caches."""
+def best_of(
+    call: Callable[[], Any], repeats: int = 3, clock: Callable[[], float] = time.process_time
+) -> tuple[float, Any]:
+    """(least seconds, last result); the first call outside the clock fills caches."""
     result = call()
     least = np.inf
     for _ in range(repeats):
-        start = time.perf_counter()
+        start = clock()
         result = call()
-        least = min(least, time.perf_counter() - start)
+        least = min(least, clock() - start)
     return least, result
 
 
@@ -88,7 +99,7 @@ def sweep_against_product(name: str) -> Row:
     scipy, _ = best_of(lambda: matrix @ values, 5)
     return {
         "sweep": name, "transitions": pmdp.num_transitions, "ours ms": 1e3 * ours, "scipy ms": 1e3 * scipy,
-        "ratio": ours / scipy, "asked": "<= 3.6",
+        "ratio": ours / scipy, "asked": "<= 1.4",
     }  # fmt: skip
 
 
@@ -110,12 +121,50 @@ def seconds_per_million(name: str) -> Row:
     }  # fmt: skip
 
 
+def large(size: int, draws: int = 20_000) -> Row:
+    """The first certificate of a rover on a grid, from draws of random rows, in one thread and in two.
+
+    Nothing is known of the model yet: its order, its events and its hash are found on the way.
+    """
+    small = mars_rover(10, 10)
+    certify(small.pmdp, Counts(small.pmdp), small.objective)  # what is loaded on first use is not counted
+    began = time.process_time()
+    world = mars_rover(size, size)
+    built, rng = time.process_time() - began, np.random.default_rng(0)
+    pmdp, every = world.pmdp, world.pmdp.table.evaluate(np.array(world.theta))
+    rows = rng.integers(0, pmdp.num_rows, draws)
+    p = every[pmdp.expression[pmdp.row_ptr[rows]]]
+    second = (rng.random(draws) >= p) & (pmdp.row_ptr[rows + 1] - pmdp.row_ptr[rows] > 1)  # rows have one or two
+    found: dict[str, float] = {}
+    seconds: list[float] = []
+    for count in (1, 2):
+        os.environ["RPL_THREADS"] = str(count)
+        threads.cache_clear()
+        fresh = replace(pmdp)
+        counts = Counts(fresh)
+        counts.add_transitions(pmdp.row_ptr[rows] + second)
+        cpu, wall = time.process_time(), time.perf_counter()
+        certificate = certify(fresh, counts, world.objective, pieces=1)
+        seconds.append(time.perf_counter() - wall)
+        found[f"CPU s, {count} thread{'s' * (count > 1)}"] = time.process_time() - cpu
+    del os.environ["RPL_THREADS"]
+    threads.cache_clear()
+    shape = (pmdp.num_rows, pmdp.num_states)
+    matrix = csr_array((every[pmdp.expression], pmdp.successor, pmdp.row_ptr), shape=shape)
+    product, _ = best_of(lambda: matrix @ np.ones(pmdp.num_states))
+    return {
+        "large": world.pmdp.name, "transitions": pmdp.num_transitions, "building, CPU s": built, **found,
+        "one thread / two": seconds[0] / seconds[1], "in products P @ V": found["CPU s, 1 thread"] / product,
+        "gap": certificate.gap,
+    }  # fmt: skip
+
+
 def on_two_cores(name: str) -> Row:
     """The robust and the optimistic solve of a certificate: one after the other, and as certificates make them."""
     world = benchmark(name)
     relaxation = intervals(world)
-    one, _ = best_of(lambda: [solve(relaxation, world.objective, nature) for nature in Nature])
-    both, _ = best_of(lambda: solve_both(relaxation, world.objective))
+    one, _ = best_of(lambda: [solve(relaxation, world.objective, nature) for nature in Nature], clock=time.perf_counter)
+    both, _ = best_of(lambda: solve_both(relaxation, world.objective), clock=time.perf_counter)
     return {"both natures": name, "in turn ms": 1e3 * one, "side by side ms": 1e3 * both, "ratio": one / both}
 
 

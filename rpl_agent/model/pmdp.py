@@ -359,7 +359,8 @@ class ParametricMDP:
         pmdp = self
         if not all(reward.is_known for reward in self.rewards.values()):
             pmdp = replace(self, rewards={name: reward.at(theta) for name, reward in self.rewards.items()})
-        return MDP(pmdp, np.clip(values, 0.0, 1.0)[self.expression], theta)
+        values = np.clip(values, 0.0, 1.0)
+        return MDP(pmdp, values[self.expression], theta, values)
 
     def with_reward_end(
         self, name: str | None, bounds: tuple[np.ndarray, np.ndarray] | None, upward: bool
@@ -411,3 +412,4 @@ class MDP:
     pmdp: ParametricMDP
     probability: np.ndarray  # (T,) float64
     theta: np.ndarray  # (d,)
+    values: np.ndarray | None = None  # (F,) the same per expression, where they were computed from θ

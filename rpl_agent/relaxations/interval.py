@@ -111,19 +111,19 @@ class Point(CompiledRelaxation):
     """
 
     def __init__(self, mdp: MDP) -> None:
-        pmdp = mdp.pmdp
-        if not (mdp.probability.min(initial=0.0) >= 0.0 and mdp.probability.max(initial=0.0) < np.inf):
-            t = int(np.flatnonzero(~(mdp.probability >= 0) | ~np.isfinite(mdp.probability))[0])
+        pmdp, probability = mdp.pmdp, mdp.values
+        if probability is None:
+            probability = np.zeros(pmdp.num_expressions)
+            probability[pmdp.expression] = mdp.probability
+        if not (probability >= 0.0).all():
+            t = int(np.flatnonzero(~(probability[pmdp.expression] >= 0.0))[0])
             raise ModelError(f"probability {mdp.probability[t]} at {pmdp.transition_name(t)}")
-        probability = np.zeros(pmdp.num_expressions)
-        probability[pmdp.expression] = mdp.probability
         total = row_sums(pmdp, probability)
-        bad = np.abs(total - 1.0) > 1e-9
+        bad = ~(np.abs(total - 1.0) <= 1e-9)
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
             raise ModelError(f"probabilities sum to {total[row]:.12g} at {pmdp.row_name(row)}")
         super().__init__(pmdp, compiled_set(POINT, probability, probability), "point")
-        self.mdp = mdp
 
 
 #: support queries in one batch

@@ -42,7 +42,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/experiments": 2_084,
     "rpl_agent/formats": 5_805,
     "rpl_agent/likelihood": 3_150,
-    "rpl_agent/model": 4_159,
+    "rpl_agent/model": 4_161,
     "rpl_agent/plotting": 448,
     "rpl_agent/proof": 727,
     "rpl_agent/regions": 1_969,
