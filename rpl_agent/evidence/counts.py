@@ -182,8 +182,7 @@ class Counts:
     @property
     def row_totals(self) -> np.ndarray:
         """(R,) visits of every enabled state-action pair."""
-        found = np.zeros(self.pmdp.num_rows, np.int64)
-        rows, visits = self.visited
+        found, (rows, visits) = np.zeros(self.pmdp.num_rows, np.int64), self.visited
         found[rows] = visits
         return found
 

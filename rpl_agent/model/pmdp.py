@@ -359,8 +359,7 @@ class ParametricMDP:
         pmdp = self
         if not all(reward.is_known for reward in self.rewards.values()):
             pmdp = replace(self, rewards={name: reward.at(theta) for name, reward in self.rewards.items()})
-        values = np.clip(values, 0.0, 1.0)
-        return MDP(pmdp, values[self.expression], theta, values)
+        return MDP(pmdp, (p := np.clip(values, 0.0, 1.0))[self.expression], theta, p)
 
     def with_reward_end(
         self, name: str | None, bounds: tuple[np.ndarray, np.ndarray] | None, upward: bool
