@@ -25,8 +25,8 @@ import benchmarks
 
 #: options that only some benchmarks take
 OPTIONS = {
-    "fuzz": ("minutes", "problems", "jobs", "first", "polynomial"), "faults": ("only",), "tightness": ("jobs",),
-    "bets": ("jobs", "first"), "polynomial": ("only", "first", "problems"), "solver": ("only",),
+    "fuzz": ("minutes", "problems", "jobs", "first", "polynomial", "proofs"), "faults": ("only",),
+    "tightness": ("jobs",), "bets": ("jobs", "first"), "polynomial": ("only", "first", "problems"), "solver": ("only",),
 }  # fmt: skip
 
 
@@ -42,6 +42,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, help="processes of the fuzz, of tightness and of bets")
     parser.add_argument("--first", type=int, help="first seed of the fuzz and of bets")
     parser.add_argument("--polynomial", action="store_true", default=None, help="fuzz over polynomial models")
+    parser.add_argument("--proofs", action="store_true", default=None, help="fuzz of certificates and their proofs")
     parser.add_argument("--only", help="one part of a benchmark that has parts, e.g. kills of faults")
     parser.add_argument("--json", action="store_true", help="one JSON object per row")
     parser.add_argument("--compare", metavar="FILE", help="rows of an earlier run with --json")

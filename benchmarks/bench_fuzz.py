@@ -4,7 +4,8 @@
 long (`--problems N`: until so many are solved), each process with seeds of its own, and prints problems per minute and
 failures; every failure names its seed and is written to stderr when it is found. `--first N` chooses the first seed.
 The oracle (`tests/reference/oracle.py`) shares no code with the solver. `--polynomial`: models of degree up to 6 in up
-to 6 parameters, regions of these, and exact values at many points of the regions; no false solutions.
+to 6 parameters, regions of these, and exact values at many points of the regions; no false solutions. `--proofs`:
+certificates of random models with their proofs, and false claims, against `rpl_agent/checker.py`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import sys
 import time
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from itertools import count
 from multiprocessing import get_context
 from typing import Any
 
 from tests.reference import polynomials
+from tests.reference import proofs as proved
 from tests.reference.fuzz import Tally, round_of
 
 Row = dict[str, Any]
@@ -26,18 +29,19 @@ Row = dict[str, Any]
 
 def rows(
     smoke: bool = False, full: bool = False, minutes: float | None = None, problems: int | None = None, jobs: int = 1,
-    first: int = 0, polynomial: bool = False,
+    first: int = 0, polynomial: bool = False, proofs: bool = False,
 ) -> list[Row]:  # fmt: skip
     """One row per kind of model, one in all, one per failure."""
     limit = 60.0 * (minutes if minutes is not None else 10.0 if full else 1.0)
     least = 0 if problems is None else -(-problems // jobs)
     most = 4 if smoke else None
     began = time.perf_counter()
+    one = proved.round_of if proofs else polynomials.round_of if polynomial else round_of
     if jobs == 1:
-        parts = [_rounds(first, 1, limit, most, least, polynomial)]
+        parts = [_rounds(first, 1, limit, most, least, one)]
     else:
         with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            tasks = [pool.submit(_rounds, first + k, jobs, limit, most, least, polynomial) for k in range(jobs)]
+            tasks = [pool.submit(_rounds, first + k, jobs, limit, most, least, one) for k in range(jobs)]
             parts = [task.result() for task in tasks]
     spent = (time.perf_counter() - began) / 60.0
     tally, by_kind, last = Tally(), Counter[str](), first
@@ -58,7 +62,7 @@ def rows(
 
 
 def _rounds(
-    first: int, step: int, limit: float, most: int | None, least: int, polynomial: bool
+    first: int, step: int, limit: float, most: int | None, least: int, one: Callable[[int], Tally]
 ) -> tuple[Tally, Counter[str], int]:
     """(what happened, failures by kind, last seed) of the seeds first, first + step, ...
 
@@ -67,7 +71,7 @@ def _rounds(
     warnings.simplefilter("ignore")  # false solutions with numbers near the largest float overflow in the check
     began, tally, by_kind, seed = time.perf_counter(), Tally(), Counter[str](), first
     for number, seed in enumerate(count(first, step), start=1):
-        result = polynomials.round_of(seed) if polynomial else round_of(seed)
+        result = one(seed)
         tally.add(result)
         for kind in result.problems:
             by_kind[kind] += len(result.failures)

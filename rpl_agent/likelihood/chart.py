@@ -255,7 +255,7 @@ def _wider(pmdp: ParametricMDP) -> ParameterChart:
     if chart.reduction is not None or not pmdp.table.is_affine:
         return _unit_chart(pmdp, chart)
     reduction = pmdp.table.reduction
-    if not chart.has_interior or reduction.rank > MAX_WIDER:
+    if not chart.has_interior or not 0 < reduction.rank <= MAX_WIDER:
         return chart
     free = np.flatnonzero(~pmdp.table.is_constant)
     weights, constant = np.asarray(reduction.weights)[free], pmdp.table.constant[free]

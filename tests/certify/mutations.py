@@ -1,40 +1,71 @@
-"""Proofs changed towards a stronger claim, one number at a time: the checker must refuse each of them.
+"""Every field of stored certificates changed in every direction, one at a time: no false one may pass.
 
-`python -m tests.certify.mutations --count 1000` draws that many from proofs of six worlds and prints what was accepted.
-Changed are the claim itself, δ, and everything that the proof brings with it. Model and data are what a proof is about:
-another model makes another statement, which may be true; `rpl certify --verify` compares them with the reader's own.
+`python -m tests.certify.mutations --certificates 1000` takes certificates of random models (`tests.reference.proofs`)
+and of the six worlds at small sizes, each with the sharpest claim that its proof gives, and changes every number, word
+and truth value: by one part in 10^9 up and down, by much, and to its negative.
+
+- What a proof is about (model, data with marks and weights, policy, objective, δ) must be the reader's own: the
+  comparison of `rpl certify --verify` has to notice every change.
+- What a proof brings with it (values, multipliers, ranks, intervals, ball, cuts): the file must be refused, or prove
+  bounds that are true. Bounds that are better by one part in 10^9 (another witness, another proof) are counted.
+- A claim that is stronger by one part in 10^9, and nothing else, must be refused.
 """
 
 from __future__ import annotations
 
 import argparse
-import collections
 import copy
+import json
 import math
 import random
+import warnings
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
+from unittest import mock
 
 from rpl_agent import checker
+from rpl_agent.certificate import Certificate
+from rpl_agent.evidence.counts import Counts
+from rpl_agent.model import ParametricMDP
+from rpl_agent.proof import belongs, write
+from tests.reference.oracle import Number
+from tests.reference.proofs import SIDES, accepts, cases
+
+SMALL = 1e-9
+WITNESS = ("lower", "upper", "regions")
 
 
-def places(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where numbers stand."""
+def places(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Where something stands that can be changed, and what."""
     if isinstance(part, dict | list):
         for key, inner in part.items() if isinstance(part, dict) else enumerate(part):
             yield from places(inner, (*path, key))
-    elif isinstance(part, int | float) and not isinstance(part, bool):
-        yield path
+    elif part is not None:
+        yield path, part
 
 
-def changed(proof: dict[str, Any], path: tuple[Any, ...], factor: float, shift: float) -> dict[str, Any]:
-    """The proof with one number changed."""
-    found = {**proof, path[0]: copy.deepcopy(proof[path[0]])}
-    part: Any = found
-    for key in path[:-1]:
-        part = part[key]
-    part[path[-1]] = part[path[-1]] * factor + shift
+def moved(value: Any) -> list[Any]:
+    """What is put in its place."""
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, str):
+        return [value + "0"]
+    if isinstance(value, int):
+        found = [value + 1, value - 1]
+    else:
+        found = [value * (1 + SMALL), value * (1 - SMALL), 2 * value, -value] if value else [SMALL, -SMALL]
+    return [x for x in dict.fromkeys(found) if x != value]
+
+
+def changed(part: Any, path: tuple[Any, ...], value: Any) -> Any:
+    """A file with another value in one place; the rest is shared."""
+    if not path:
+        return value
+    found = copy.copy(part)
+    found[path[0]] = changed(part[path[0]], path[1:], value)
     return found
 
 
@@ -42,92 +73,98 @@ def sharpest(proof: dict[str, Any]) -> dict[str, Any]:
     """The proof with all that it proves as its claim: a certificate may say less."""
     found = checker.check(proof)
     claim = {}
-    for side, way in (("lower", -math.inf), ("upper", math.inf)):
+    for side, way in SIDES:
         bound = found[f"{side} proved"]
         if bound is None:
             claim[side] = None
             continue
         number = float(bound)
-        claim[side] = (
-            number if (Fraction(number) - bound) * int(math.copysign(1, way)) >= 0 else math.nextafter(number, way)
-        )
+        claim[side] = number if (Fraction(number) - bound) * way >= 0 else math.nextafter(number, way * math.inf)
     checker.check(proof | {"claim": claim})
     return proof | {"claim": claim}
 
 
-def stronger(proof: dict[str, Any], draw: random.Random) -> tuple[str, dict[str, Any]]:
-    """(what was changed, the proof with a claim that is stronger, by one part in 10^9 or by much)."""
-    size = draw.choice([1e-9, 1e-6, 1e-2, 1.0])
-    kind = draw.choice(["claim", "delta", "values", "region", "values and claim"])
-    side, sign = draw.choice([(s, w) for s, w in (("lower", 1.0), ("upper", -1.0)) if proof["claim"][s] is not None])
-    claim = proof["claim"][side]
-    raised = {**proof["claim"], side: claim + sign * size * max(abs(claim), 1e-3)}
-    if kind == "claim":
-        return f"claim {side}", {**proof, "claim": raised}
-    if kind == "delta":  # the same bounds with more confidence
-        return "delta", {**proof, "delta": proof["delta"] * (1 - max(size, 1e-2) / 2)}
-    # a changed witness with a claim that needs it
-    if kind == "region":
-        all_places = [("regions", *path) for path in places(proof["regions"])]
-    else:
-        all_places = [(side, *path) for path in places(proof[side] or {})] or [("claim", side)]
-    path = draw.choice(all_places)
-    change = draw.choice([1 - size, 1 + size, -1.0])
-    found = changed(proof, path, change, draw.choice([0.0, sign * size]))
-    return f"{path[0]} {path[1]} and claim", {**found, "claim": raised}
+def raised(claim: dict[str, Any], side: str) -> dict[str, Any]:
+    """The claim, stronger on one side by one part in 10^9."""
+    return claim | {side: claim[side] - dict(SIDES)[side] * SMALL * max(abs(claim[side]), 1e-3)}
 
 
-def mutated(
-    proof: dict[str, Any], count: int, draw: random.Random, truth: tuple[float, float]
-) -> tuple[int, list[str]]:
-    """(how many were tried, what was accepted and should not have been).
+def mutations(proof: dict[str, Any], draw: random.Random, most: int | None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(what was changed, the proof with the change) for all places, or ``most`` of them."""
+    found = [(path, value) for path, value in places(proof) if path[0] != "claim"]
+    for path, value in found if most is None else draw.sample(found, min(most, len(found))):
+        what = " ".join(part for part in path[:3] if isinstance(part, str) and not part[0].isdigit())
+        for other in moved(value):
+            yield what, changed(proof, path, other)
 
-    With other value functions or another ball a stronger claim may be proved, where the first proof had room: that is
-    no fault as long as the claim is true. ``truth`` are the values that the two bounds are bounds of.
+
+def proved(proof: dict[str, Any]) -> dict[str, Fraction | None]:
+    """All that a file proves, whatever it claims; nothing where it is refused."""
+    try:
+        found = checker.check(proof | {"claim": {"lower": None, "upper": None}})
+    except (checker.Refused, *checker.MALFORMED):
+        return {}
+    return {side: found[f"{side} proved"] for side, _ in SIDES}
+
+
+def judged(
+    pmdp: ParametricMDP, counts: Counts, certificate: Certificate, proof: dict[str, Any], truth: dict[str, Number],
+    draw: random.Random, most: int | None = None,
+) -> tuple[Counter[str], list[str]]:  # fmt: skip
+    """(how many were tried, by what was changed; what was accepted and should not have been).
+
+    ``truth`` are the values that the two bounds are bounds of.
     """
-    proof = sharpest(proof)
-    accepted = []
-    for _ in range(count):
-        what, found = stronger(proof, draw)
-        try:
-            checker.check(found)
-        except (checker.Refused, *checker.MALFORMED):
-            continue
-        claim = found["claim"]
-        low, high = (math.nan if claim[side] is None else claim[side] for side in ("lower", "upper"))
-        is_true = not low > truth[0] + 1e-9 and not high < truth[1] - 1e-9
-        if not (what.endswith("and claim") and is_true):
-            accepted.append(what)
-    return count, accepted
+    tried, wrong, claim = Counter[str](), list[str](), proof["claim"]
+    for side in (side for side, _ in SIDES if claim[side] is not None):
+        tried["claim"] += 1
+        wrong += ["claim"] if accepts(proof | {"claim": raised(claim, side)}) else []
+    low, high = (way * math.inf if claim[side] is None else claim[side] for side, way in SIDES)
+    stated = replace(certificate, lower=low, upper=high, proved=True)
+    with mock.patch.object(write, "_statement", return_value=write._statement(pmdp, counts, stated)):  # once
+        assert belongs(proof, pmdp, counts, stated, {}) == []
+        for what, found in mutations(proof, draw, most):
+            tried[what] += 1
+            if what.split()[0] not in WITNESS:
+                wrong += [] if belongs(found, pmdp, counts, stated, {}) else [what]
+                continue
+            for side, bound in proved(found).items():
+                if bound is not None:
+                    way = dict(SIDES)[side]
+                    wrong += [what] if (bound - truth[side]) * way < 0 else []
+                    tried["(better bounds by another witness)"] += (bound - Fraction(claim[side])) * way < -SMALL
+    return tried, wrong
 
 
 def main() -> None:
-    import numpy as np
+    from tests.certify.test_checker import SMALL as WORLDS
+    from tests.certify.test_checker import of_world, optimum
 
-    import rpl_envs
-    from rpl_agent.evidence.sampling import uniform_counts
-    from rpl_agent.pipeline import certify
-    from rpl_agent.proof import prove
-    from tests.certify.test_checker import WORLDS, optimum
-
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--certificates", type=int, default=100, help="of random models")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--worlds", type=int, default=0, help="places changed in a certificate of each world")
     arguments = parser.parse_args()
-    draw, total = random.Random(arguments.seed), collections.Counter[str]()
-    for name, episodes in WORLDS.items():
-        world = rpl_envs.benchmark(name)
-        counts = uniform_counts(
-            world.pmdp, world.objective, np.asarray(world.theta), episodes, world.max_episode_steps, arguments.seed
-        )
-        certificate = certify(world.pmdp, counts, world.objective)
-        proof = prove(world.pmdp, counts, certificate)
-        best = optimum(world.pmdp, np.asarray(world.theta), certificate)
-        tried, accepted = mutated(proof, -(-arguments.count // len(WORLDS)), draw, best)
-        total["tried"] += tried
-        total["accepted"] += len(accepted)
-        print(f"{name}: {tried} tried, {len(accepted)} accepted {sorted(set(accepted))}", flush=True)
-    print(dict(total))
+    warnings.simplefilter("ignore")
+    draw, tried, wrong, done, seed = random.Random(arguments.first), Counter[str](), list[str](), 0, arguments.first
+    while done < arguments.certificates:
+        for name, case in cases(seed):
+            proof, start = sharpest(case.proof), case.pmdp.initial_state
+            truth = {side: values[start] for side, values in case.truth.items()}
+            count, accepted = judged(case.pmdp, case.counts, case.certificate, proof, truth, draw)
+            done, tried, wrong = done + 1, tried + count, wrong + [f"{name}: {what}" for what in accepted]
+        seed += 1
+    for world, size in WORLDS.items() if arguments.worlds else ():
+        pmdp, theta, counts, certificate, proof = of_world(world, 200, size, delta=1e-9)
+        truth = dict(zip(("lower", "upper"), optimum(pmdp, theta, certificate)))
+        proof = sharpest(json.loads(json.dumps(proof)))
+        count, accepted = judged(pmdp, counts, certificate, proof, truth, draw, arguments.worlds)
+        done, tried, wrong = done + 1, tried + count, wrong + [f"{world}: {what}" for what in accepted]
+    for what, number in sorted(tried.items()):
+        print(f"{number:10,}  {what}")
+    total = sum(number for what, number in tried.items() if what[0] != "(")
+    print(f"{done:,} certificates, all of them accepted; {total:,} changes, {len(wrong)} accepted that should not be")
+    print("\n".join(wrong))
 
 
 if __name__ == "__main__":

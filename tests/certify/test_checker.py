@@ -30,7 +30,8 @@ from rpl_agent.relaxations.interval import Point
 from rpl_agent.schema import jsonable
 from rpl_agent.solver import solve, solve_at
 from rpl_agent.verify import verify, with_proof
-from tests.certify.mutations import mutated, sharpest
+from tests.certify.mutations import judged, sharpest
+from tests.reference import proofs
 from tests.small_worlds import SIZES
 
 WORLDS = {
@@ -46,7 +47,7 @@ def of_world(name: str, episodes: int, size: dict[str, int] | None = None, **opt
     theta = np.asarray(world.theta)
     counts = uniform_counts(world.pmdp, world.objective, theta, episodes, world.max_episode_steps, 1)
     certificate = certify(world.pmdp, counts, world.objective, Config(**options))
-    return world.pmdp, theta, certificate, prove(world.pmdp, counts, certificate)
+    return world.pmdp, theta, counts, certificate, prove(world.pmdp, counts, certificate)
 
 
 def optimum(pmdp, theta: np.ndarray, certificate: Certificate) -> tuple[float, float]:
@@ -100,7 +101,7 @@ def test_positive_definite_matrices():
 @pytest.mark.parametrize("small", [True, pytest.param(False, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", WORLDS)
 def test_worlds_are_proved(name, small):
-    pmdp, theta, certificate, proof = of_world(name, WORLDS[name], SMALL[name] if small else None)
+    pmdp, theta, _, certificate, proof = of_world(name, WORLDS[name], SMALL[name] if small else None)
     found = checker.check(json.loads(json.dumps(proof)))
     value = true_value(pmdp, certificate.objective, certificate.policy, theta)
     assert found["lower"] - 1e-6 <= value <= found["upper"] + 1e-6
@@ -259,9 +260,16 @@ def test_no_mutation_towards_a_stronger_claim_is_accepted(name):
     pmdp = model()
     counts = sampled(pmdp, 4000)
     certificate = certify(pmdp, counts, OBJECTIVES[name])
-    proof = prove(pmdp, counts, certificate)
-    tried, accepted = mutated(proof, 100, random.Random(5), optimum(pmdp, np.array([0.6, 0.7]), certificate))
-    assert tried == 100 and not accepted
+    proof = sharpest(json.loads(json.dumps(prove(pmdp, counts, certificate))))
+    truth = dict(zip(("lower", "upper"), optimum(pmdp, np.array([0.6, 0.7]), certificate)))
+    tried, accepted = judged(pmdp, counts, certificate, proof, truth, random.Random(5), 60)
+    assert tried["claim"] == 2 and sum(tried.values()) > 100 and not accepted
+
+
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(k, marks=pytest.mark.nightly) for k in range(4, 40))])
+def test_proofs_of_random_models_pass_and_lies_do_not(seed):
+    tally = proofs.round_of(seed)
+    assert tally.failures == [] and sum(tally.problems.values()) == 16
 
 
 def test_a_file_is_checked_by_python_alone(glider, tmp_path):

@@ -192,10 +192,13 @@ def space_sample(random: Random) -> Sample:
     return Sample(space.kind, relaxation, corners, space.exact, target, avoid, cost, signed)
 
 
-def mixture_sample(random: Random) -> Sample:
+def mixture_rows(
+    random: Random,
+) -> tuple[list[list[dict[int, Polynomial]]], int, list[tuple[Fraction, Fraction]]]:
     """Rows that first toss a coin and then play x_i or x_j: the hull lets nature put all mass on two of the four.
 
     Where nature can hold a play, or keep a cost from ending, is a question to the region, not to its hull.
+    Returns (rows, number of parameters, their sides).
     """
     d, states, share = random.choice([2, 2, 2, 3]), random.choice([4, 4, 5]), Fraction(1, random.choice([2, 2, 4]))
     sides = [random.choice([(0, 8)] * 5 + [(0, 4), (4, 8), (0, 1)]) for _ in range(d)]
@@ -219,6 +222,11 @@ def mixture_sample(random: Random) -> Sample:
         rows[a], rows[b] = [dict(zip((c, e, a, b), parts))], [{random.choice([a, a, b]): Polynomial.constant(ONE)}]
         if random.random() < 0.7:
             rows[c], rows[e] = [{e: Polynomial.constant(ONE)}], [{c: Polynomial.constant(ONE)}]
+    return rows, d, bounds
+
+
+def mixture_sample(random: Random) -> Sample:
+    rows, d, bounds = mixture_rows(random)
     pmdp, target, avoid, cost, signed = skeleton(random, rows, tuple(f"x{k}" for k in range(d)))
     if pmdp.table.reduction.rank < d or not pmdp.table.reduction.is_identity:
         return mixture_sample(random)

@@ -1,0 +1,257 @@
+"""One round of the fuzz of proofs: a random model, data drawn at a known parameter, and lies about it.
+
+`round_of` certifies and proves random questions about a random model, half of them with rows whose interval hull
+overrates what nature can do. A failure is a proof that the checker refuses (checker against package), a computed or
+proved bound that misses the exact value at the parameter, a known model that is not proved up to the solver's precision
+(package against checker), or a false claim that the checker lets pass. δ is so small that no failure is bad luck.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from rpl_agent import checker
+from rpl_agent.certificate import Certificate
+from rpl_agent.evidence.counts import Counts
+from rpl_agent.evidence.sampling import uniform_counts
+from rpl_agent.model import Nature, Objective, ParametricMDP, Sense
+from rpl_agent.model.polynomial import Polynomial
+from rpl_agent.pipeline import Config, certify
+from rpl_agent.proof import prove
+from rpl_agent.relaxations.interval import Point
+from rpl_agent.solver import solve
+from tests.reference import polynomials
+from tests.reference.fuzz import Dice, Tally, above, below, objectives, question_of, random_policy, values_of
+from tests.reference.oracle import Number, best_values
+from tests.reference.random_models import Sample, skeleton
+from tests.reference.random_regions import mixture_rows
+
+DELTA = 1e-9
+#: questions about one model, and lies about each side of an answer
+QUESTIONS, LIES = 4, 4
+SIDES = (("lower", -1), ("upper", 1))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A certificate with its proof, and the exact values (S,) that its lower and its upper bounds are about."""
+
+    pmdp: ParametricMDP
+    counts: Counts
+    certificate: Certificate
+    proof: dict[str, Any]
+    truth: dict[str, list[Number]]
+
+    def misses(self, side: str, bound: float | None) -> bool:
+        """Whether a bound of the initial state's value is false."""
+        value = self.truth[side][self.pmdp.initial_state]
+        return bound is not None and not (below if side == "lower" else above)(bound, value)
+
+
+def _triples(random: Dice) -> tuple[list, tuple[str, ...]]:
+    """Affine rows of three successors that share two parameters."""
+    x, states = [Polynomial.parameter(name) for name in ("x0", "x1")], random.choice([3, 4])
+    rows: list = []
+    for _ in range(states):
+        shares = [Fraction(random.randint(1, 4), 8) for _ in x]
+        parts = [x[0] * shares[0], x[1] * shares[1], 1 - x[0] * shares[0] - x[1] * shares[1]]
+        certain = {random.randrange(states): Polynomial.constant(1)}
+        rows.append([dict(zip(random.sample(range(states), 3), parts)), certain][: random.choice([1, 1, 2])])
+    return rows, ("x0", "x1")
+
+
+def random_rows(random: Dice) -> tuple[str, list, tuple[str, ...]]:
+    """(kind, rows of polynomials, parameters)."""
+    kind = random.choice(["mixtures", "mixtures", "triples", "polynomials"])
+    if kind == "mixtures":
+        rows, d, _ = mixture_rows(random)
+        return kind, rows, tuple(f"x{k}" for k in range(d))
+    if kind == "triples":
+        return kind, *_triples(random)
+    rows = polynomials.model(random)[-1]
+    return kind, rows, tuple(sorted({name for c in rows for row in c for f in row.values() for name in f.parameters}))
+
+
+def cases(seed: int, questions: int = QUESTIONS, delta: float = DELTA) -> Iterator[tuple[str, Case]]:
+    """(name, certificate) of one model, at one parameter, with and without data."""
+    random = Dice(seed)
+    kind, rows, names = random_rows(random)
+    pmdp, target, avoid, cost, signed = skeleton(random, rows, names)
+    theta = tuple(Fraction(random.choice([0, 16, *range(1, 16), *range(4, 13)]), 16) for _ in names)
+    corners = polynomials.at(rows, names, theta)
+    sample = Sample(kind, SimpleNamespace(pmdp=pmdp), corners, True, target, avoid, cost, signed)  # type: ignore[arg-type]
+    point = np.array([float(x) for x in theta])
+    for objective in random.sample(objectives(random, bool(avoid)), questions):
+        counts = _data(random, pmdp, objective, point)
+        confidence, relaxation = (
+            random.choice(["likelihood"] * 3 + ["anytime"]),
+            random.choice(["coupled"] * 3 + ["rectangular"]),
+        )
+        config = Config(confidence, relaxation, delta, bets=random.random() < 0.7)
+        policy = random_policy(random, sample)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            certificate = certify(pmdp, counts, objective, config, policy=policy)
+            proof = prove(pmdp, counts, certificate)
+        name = f"seed {seed}, {kind}, {objective.describe()}, {confidence}, {relaxation}, policy {policy is not None}"
+        yield name, Case(pmdp, counts, certificate, json.loads(json.dumps(proof)), truth_of(sample, certificate))
+
+
+def truth_of(sample: Sample, certificate: Certificate) -> dict[str, list[Number]]:
+    question = question_of(sample, certificate.objective, Nature.ADVERSARIAL)
+    own = values_of(sample, question, certificate.policy)
+    best = own if certificate.evaluated else best_values(sample.corners, question)
+    maximising = certificate.objective.sense is Sense.MAX
+    return {"lower": own if maximising else best, "upper": best if maximising else own}
+
+
+def _data(random: Dice, pmdp: ParametricMDP, objective: Objective, theta: np.ndarray) -> Counts:
+    """Episodes with a plan, or steps of all rows in turn, in order."""
+    size, seed = random.choice([0, 3, 30, 300, 1000]), random.randrange(10**9)
+    if random.random() < 0.5 and size:
+        return uniform_counts(pmdp, objective, theta, size, 20, seed)
+    counts, draw, mdp = Counts(pmdp), np.random.default_rng(seed), pmdp.instantiate(theta)
+    rows = [np.arange(*pmdp.row_ptr[row : row + 2]) for row in range(pmdp.num_rows)]
+    drawn = [draw.choice(row, size, p=mdp.probability[row] / mdp.probability[row].sum()) for row in rows]
+    counts.add_transitions(np.stack(drawn, axis=1).ravel())
+    return counts
+
+
+def round_of(seed: int, lies: int = LIES) -> Tally:
+    """One model and some questions about it, with false claims about each."""
+    tally, random = Tally(), Dice(~seed)
+    try:
+        for name, case in cases(seed):
+            tally.problems["certificates"] += 1
+            tally.failures += [f"{name}: {text}" for text in _wrong(case)]
+            if "refused" in case.proof:
+                continue
+            for _ in range(lies):
+                for side, sign in SIDES:
+                    what, found = lie(random, case, side, sign)
+                    if found is not None:
+                        tally.lies += 1
+                        if accepts(found):
+                            tally.failures.append(f"{name}: the checker lets pass a {side} bound with {what}")
+        for name, text in _known(seed):
+            tally.problems["known models"] += 1
+            tally.failures += [f"{name}: {text}"] if text else []
+    except Exception as error:  # a crash is a failure like any other
+        tally.failures.append(f"seed {seed}: {type(error).__name__}: {error}")
+    return tally
+
+
+def accepts(proof: dict[str, Any]) -> bool:
+    try:
+        checker.check(proof)
+    except (checker.Refused, *checker.MALFORMED):
+        return False
+    return True
+
+
+def _wrong(case: Case) -> list[str]:
+    try:
+        found = checker.check(case.proof)
+    except checker.Refused as refused:
+        return [f"a proof is refused: {refused}"]
+    computed = [f"computed {s}" for s, _ in SIDES if case.misses(s, getattr(case.certificate, s))]
+    return computed + [f"proved {s} {found[s]}" for s, _ in SIDES if case.misses(s, found[s])]
+
+
+def _known(seed: int) -> Iterator[tuple[str, str]]:
+    """(question, what is wrong) for the rows at a point: without data the checker must prove the solver's value."""
+    random = Dice(seed)
+    kind, rows, names = random_rows(random)
+    theta = tuple(Fraction(random.randint(0, 16), 16) for _ in names)
+    corners = polynomials.at(rows, names, theta)
+    fixed = [[{s: Polynomial.constant(p) for s, p in c[0].items() if p} for c in choices] for choices in corners]
+    pmdp, target, avoid, cost, signed = skeleton(random, fixed, ())
+    sample = Sample("known", SimpleNamespace(pmdp=pmdp), corners, True, target, avoid, cost, signed)  # type: ignore[arg-type]
+    for objective in objectives(random, bool(avoid)):
+        name = f"seed {seed}, known {kind}, {objective.describe()}"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            solution = solve(Point(pmdp.instantiate([])), objective)
+            certificate = Certificate(
+                solution.lower, solution.upper, DELTA, objective, solution.policy, "likelihood", "coupled", 0
+            )
+            case = Case(
+                pmdp, Counts(pmdp), certificate, prove(pmdp, Counts(pmdp), certificate), truth_of(sample, certificate)
+            )
+        wrong = _wrong(case)
+        if not wrong:
+            for side, _ in SIDES:
+                bound, exact = case.proof["claim"][side], getattr(solution, side)
+                if math.isfinite(exact) and (bound is None or abs(bound - exact) > 1e-6 * max(1.0, abs(exact))):
+                    wrong.append(f"{side} {exact} is solved, {bound} proved")
+        yield name, "; ".join(wrong)
+
+
+# ---------------------------------------------------------------------- lies
+def lie(random: Dice, case: Case, side: str, sign: int) -> tuple[str, dict[str, Any] | None]:
+    """(what was changed, a proof that claims more than is true); None where nothing is more."""
+    truth, start = case.truth[side], case.pmdp.initial_state
+    if isinstance(truth[start], float):
+        return "", None
+    size = random.choice([1e-12, 1e-9, 1e-6, 1e-3, 0.1]) * max(1.0, abs(float(truth[start])))
+    claim = float(truth[start]) - sign * size
+    if not case.misses(side, claim):
+        return "", None
+    found = copy.deepcopy(case.proof)
+    found["claim"] = {s: claim if s == side else None for s, _ in SIDES}
+    part = found[side] = found[side] or {"values": _blank(case), "region": 0}
+    horizon = case.certificate.objective.horizon
+    tables = [part["values"]] if horizon is None else part["values"]
+    changes = random.sample(["truth", "shift", "none", "ends", "ball", "duals", "rank", "window"], random.randint(1, 4))
+    for change in changes:
+        if change == "truth":  # of the parameter that is true: right there, and not in all of the region
+            for U in (U for table in tables for U in zip(range(len(table)), table) if U[1] is not None):
+                if not isinstance(truth[U[0]], float):
+                    U[1][:] = [float(truth[U[0]]) - sign * size] + [x * random.choice([0, 1]) for x in U[1][1:]]
+        elif change == "shift":
+            first = tables[-1][start]
+            for U in (U for table in tables for U in table if U is not None and first is not None):
+                U[0] += claim - first[0]
+        elif change == "none":
+            for table in tables:
+                s = random.randrange(len(table))
+                table[s] = table[s] if s == start else None
+        elif change == "rank":
+            part["rank"] = [random.randint(0, 3) for _ in range(case.pmdp.num_states)]
+        elif change == "duals":
+            factor = random.choice([0.0, 0.5, -1.0, 2.0, 1e6])
+            part["duals"] = {k: [[i, m * factor] for i, m in v] for k, v in part.get("duals", {}).items()}
+        else:
+            _shrink(random, found["regions"], change)
+    return " and ".join(changes), found
+
+
+def _blank(case: Case) -> list[Any]:
+    table = [[0.0] for _ in range(case.pmdp.num_states)]
+    steps = case.certificate.objective.horizon
+    return table if steps is None else [copy.deepcopy(table) for _ in range(steps + 1)]
+
+
+def _shrink(random: Dice, regions: list[dict[str, Any]], what: str) -> None:
+    """Make the set that the data leave smaller than they do."""
+    factor = random.choice([0.0, 1e-3, 0.5, 0.9, 1 - 1e-6])
+    for region in regions:
+        part = region["likelihood"]
+        if what == "ends":
+            for f, (low, high) in region["ends"].items():
+                middle = (low + high) / 2
+                region["ends"][f] = [middle + factor * (low - middle), middle + factor * (high - middle)]
+        elif part is not None and what == "window":
+            part["window"] = random.randint(0, 4)
+        elif part is not None and part["ball"] is not None:
+            part["ball"]["factor"] = [[x * factor for x in row] for row in part["ball"]["factor"]]
