@@ -129,3 +129,14 @@ def test_bounds_that_cross_never_leave_even_without_the_check(broken, monkeypatc
     model = eight_parameters()
     with pytest.raises(ModelError, match="contradict each other: this is a bug"):
         certify(model, expected_counts(model), COST, Config("anytime", "tied"))
+
+
+@pytest.mark.parametrize("confidence", ["likelihood", "anytime"])
+def test_a_model_without_parameters_is_certified_with_data(confidence):
+    """Its chart has no dimension, and no polytope around it was found: qhull raised."""
+    pmdp = build(0, lambda s: {"go": {1: "1/4", 2: "3/4"}} if s == 0 else {"stay": {s: 1}}, domain=[],
+                 labels={"goal": lambda s: s == 1})  # fmt: skip
+    counts = Counts(pmdp)
+    counts.add(0, 0, 1)
+    found = certify(pmdp, counts, Objective.reach("goal"), Config(confidence))
+    assert found.lower == pytest.approx(0.25, abs=1e-6) == found.upper
