@@ -13,21 +13,28 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from rpl_agent.agent.evaluation import monte_carlo, optimal_value
 from rpl_agent.agent.sampling.interrupt import interruptible
 from rpl_agent.agent.storage.checkpoint import CheckpointError
+from rpl_agent.agent.world.observations import Env
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.pipeline import true_value
 
 if TYPE_CHECKING:
+    from stable_baselines3.common import callbacks as sb3
+
+    from rpl_agent.agent.output.logger import Logger
     from rpl_agent.agent.rpl import RPLAgent  # for types only: the agent imports this file
+
+#: A callback of ours or of Stable-Baselines3, ``function(locals, globals)``, or several of these.
+Callback: TypeAlias = "BaseCallback | sb3.BaseCallback | Callable[[dict, dict], Any] | Sequence[Callback] | None"
 
 
 class BaseCallback:
@@ -292,7 +299,7 @@ class EvalCallback(BaseCallback):
     1
     """
 
-    def __init__(self, eval_env: Any, n_eval_episodes: int = 100, eval_freq: int = 1, seed: int = 0):
+    def __init__(self, eval_env: Env, n_eval_episodes: int = 100, eval_freq: int = 1, seed: int = 0):
         super().__init__()
         self.env, self.episodes, self.every, self.seed = eval_env, n_eval_episodes, eval_freq, seed
         self.history: list[tuple[int, float]] = []
@@ -339,13 +346,13 @@ class SB3Callback(BaseCallback):
 
     every_episodes = 1
 
-    def __init__(self, callback: Any):
+    def __init__(self, callback: sb3.BaseCallback):
         super().__init__()
         self._callback = callback
         self._episodes = self._steps = 0
 
     def _init_callback(self) -> None:
-        self._callback.init_callback(Model(self.agent))
+        self._callback.init_callback(Model(self.agent))  # type: ignore[arg-type]  # what SB3 uses of a model
 
     def _on_training_start(self) -> None:
         target = self.agent.session.target
@@ -405,7 +412,7 @@ class Model:
 class Records:
     """SB3 callbacks record and dump at once; here records wait for the next log point."""
 
-    def __init__(self, logger: Any):
+    def __init__(self, logger: Logger):
         self._logger = logger
 
     def record(self, key: str, value: Any, exclude: Any = None) -> None:
@@ -421,14 +428,14 @@ class Single:
 
     num_envs = 1
 
-    def __init__(self, env: Any):
+    def __init__(self, env: Env):
         self._env = env
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._env, name)
 
 
-def as_callback(callback: Any) -> Any:
+def as_callback(callback: Callback) -> BaseCallback:
     """Turn None, a callback, a list or a function into one callback."""
     if callback is None:
         return CallbackList([])
@@ -438,7 +445,7 @@ def as_callback(callback: Any) -> Any:
         if isinstance(callback, BaseCallback):
             return callback
         is_sb3 = any(base.__module__.split(".")[0] == "stable_baselines3" for base in type(callback).__mro__)
-        return SB3Callback(callback) if is_sb3 else callback
+        return SB3Callback(callback) if is_sb3 else callback  # type: ignore  # anything with on_step will do
     if callable(callback):
         return FunctionCallback(callback)
     raise ModelError(f"{callback!r} is neither a callback, a list of callbacks nor a function")

@@ -19,7 +19,7 @@ from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatc
 from rpl_agent.agent.sampling.stream import open_source
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.world.attach import attach
-from rpl_agent.agent.world.observations import is_vector, time_limit
+from rpl_agent.agent.world.observations import Env, is_vector, time_limit
 from rpl_agent.agent.world.plays import value_range
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError
@@ -49,19 +49,27 @@ class Evaluation:
         return float(self.returns.mean())
 
     @property
+    def standard_error(self) -> float:
+        """Standard error of the mean return."""
+        return _standard_error(self.returns)
+
+    @property
     def value_error(self) -> float:
         """Standard error of the mean value."""
-        n = len(self.values)
-        return float(self.values.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan
+        return _standard_error(self.values)
 
 
-def monte_carlo(agent: Any, env: Any, episodes: int, *, seed: int = 0, policy: Policy | None = None) -> Evaluation:
+def _standard_error(values: np.ndarray) -> float:
+    return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+
+
+def monte_carlo(agent: Any, env: Env, episodes: int, *, seed: int = 0, policy: Policy | None = None) -> Evaluation:
     """Episodes of a policy (default: the agent's) in ``env``, without learning from them."""
     done = play(agent, env, episodes, seed=seed, policy=policy if policy is not None else agent.policy)
     return Evaluation(np.array(done.returns), np.array(done.lengths), np.array(done.values), done.cut)
 
 
-def play(agent: Any, env: Any, episodes: int, *, seed: int, policy: Policy) -> SampledBatch:
+def play(agent: Any, env: Env, episodes: int, *, seed: int, policy: Policy) -> SampledBatch:
     """Episodes of a policy that nobody learns from."""
     if episodes < 1:
         raise ModelError(f"episodes {episodes} must be at least 1")
@@ -82,7 +90,7 @@ def play(agent: Any, env: Any, episodes: int, *, seed: int, policy: Policy) -> S
 
 
 def evaluate(
-    agent: Any, env: Any, episodes: int, *, seed: int = 0, policy: Any = None,
+    agent: Any, env: Env, episodes: int, *, seed: int = 0, policy: Any = None,
     bounds: tuple[float, float] | None = None, delta: float | None = None,
 ) -> Evaluation:  # fmt: skip
     """Play any policy and bound its mean value; see `RPLAgent.evaluate`."""
@@ -126,7 +134,7 @@ def contradiction_of(certificate: Certificate, lower: float, upper: float, certi
     )
 
 
-def _play(env: Any, policy: Any, episodes: int, seed: int, objective: Objective) -> Evaluation:
+def _play(env: Env, policy: Any, episodes: int, seed: int, objective: Objective) -> Evaluation:
     """Play a policy that predicts from observations, like SB3's models. Counts what the environment pays."""
     if not hasattr(policy, "predict"):
         raise ModelError(f"{type(policy).__name__} is not a policy: it is not a Policy and has no predict(observation)")

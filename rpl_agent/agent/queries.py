@@ -13,11 +13,11 @@ import numpy as np
 from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.agent.evaluation import Evaluation, evaluate
 from rpl_agent.agent.forecast import Forecast, Sampler, forecast
-from rpl_agent.agent.output.logger import Forward, Logger
+from rpl_agent.agent.output.logger import Forward, Logger, Recorder
 from rpl_agent.agent.schedule import Never
 from rpl_agent.agent.session import Session
 from rpl_agent.agent.storage.state import capture, read_state, restore
-from rpl_agent.agent.world.observations import StateReader, observation_space
+from rpl_agent.agent.world.observations import Env, StateReader, observation_space
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.model import Policy, Sense
 from rpl_agent.solver.operator import row_bounds
@@ -166,7 +166,7 @@ class Queries(Acting):
     _source: Any
 
     def plan(
-        self, env: Any, theta: np.ndarray | Mapping[str, float], *, gap: float | None = None,
+        self, env: Env, theta: np.ndarray | Mapping[str, float], *, gap: float | None = None,
         episodes: int | Sequence[int] = (), policy: Policy | None = None, draws: int = 3,
     ) -> Forecast:  # fmt: skip
         """The expected gap after n episodes if the parameters are as you guess: how much data do I need?
@@ -230,7 +230,7 @@ class Queries(Acting):
         ]  # fmt: skip
 
     def evaluate(
-        self, env: Any, episodes: int, *, policy: Any = None, bounds: tuple[float, float] | None = None,
+        self, env: Env, episodes: int, *, policy: Any = None, bounds: tuple[float, float] | None = None,
         seed: int = 0, delta: float | None = None,
     ) -> Evaluation:  # fmt: skip
         """Play a policy and bound its mean value from the outcomes, without relying on the model.
@@ -256,7 +256,7 @@ class Queries(Acting):
         return (robust, optimistic) if robust.objective.sense is Sense.MAX else (optimistic, robust)
 
     # ------------------------------------------------------------------ SB3's names
-    def set_logger(self, logger: Any) -> None:
+    def set_logger(self, logger: Recorder) -> None:
         """Also log to ``logger``, anything with SB3's ``record`` and ``dump``; the run folder's own files remain."""
         if not (hasattr(logger, "record") and hasattr(logger, "dump")):
             raise ModelError(f"{type(logger).__name__} is not a logger: it needs record(key, value) and dump(step)")

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from rpl_agent.agent.callbacks import BaseCallback, CallbackList, CheckpointCallback, StopOnGap, as_callback
+from rpl_agent.agent.callbacks import Callback, CallbackList, CheckpointCallback, StopOnGap, as_callback
 from rpl_agent.agent.exploration import EXPLORATIONS
 from rpl_agent.agent.loop import Loop
 from rpl_agent.agent.output import views
@@ -30,19 +29,12 @@ from rpl_agent.agent.storage import checkpoint
 from rpl_agent.agent.storage.checkpoint import CHECKPOINT, write_run
 from rpl_agent.agent.storage.state import Settings, agent_arguments, capture, read_state, restore, stored_model
 from rpl_agent.agent.world.attach import ActionToEnv, Attachment, attach, make_env
-from rpl_agent.agent.world.observations import StateOf, make_registered, refuse_policy_network
+from rpl_agent.agent.world.observations import Env, StateOf, make_registered, refuse_policy_network
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import ModelError, RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model import Objective, ParametricMDP, Policy
 from rpl_agent.pipeline import Config, timed
-
-if TYPE_CHECKING:
-    import gymnasium as gym
-
-    Env = gym.Env | gym.vector.VectorEnv
-    #: A callback of ours or of Stable-Baselines3, ``function(locals, globals)``, or several of these.
-    Callback = BaseCallback | Callable[[dict, dict], Any] | Sequence[Any] | Any | None
 
 MODES = ("robust", "optimistic")
 
@@ -134,9 +126,10 @@ class RPLAgent(Queries):
         if self.world is not None and env is self.world.env:
             return
         if isinstance(env, str):
-            name, env = env, make_registered(env)
-            if env is None:
-                raise ModelError(f"no environment is registered as {name!r} (a method is chosen by confidence=...)")
+            made = make_registered(env)
+            if made is None:
+                raise ModelError(f"no environment is registered as {env!r} (a method is chosen by confidence=...)")
+            env = made
         session, (pmdp, objective) = self.session, self._given
         if objective is None and session.started:
             objective = session.objective
@@ -260,7 +253,7 @@ class RPLAgent(Queries):
             self.session.target = replace(target, goal=int(budget))
         return self._run(callback, progress_bar, "RPL", None)
 
-    def _run(self, callback: Any, progress_bar: bool, name: str, folder: Any) -> RPLAgent:
+    def _run(self, callback: Callback, progress_bar: bool, name: str, folder: Any) -> RPLAgent:
         session, target = self.session, self.session.target
         assert target is not None
         if target.stop_when_gap is not None:
@@ -298,7 +291,7 @@ class RPLAgent(Queries):
             view.stop()
         return self
 
-    def _callbacks(self, callback: Any, target: Target) -> CallbackList:
+    def _callbacks(self, callback: Callback, target: Target) -> CallbackList:
         callbacks = CallbackList([as_callback(callback)])
         if target.stop_when_gap is not None:
             callbacks.callbacks.append(StopOnGap(target.stop_when_gap))

@@ -23,6 +23,7 @@ from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.schedule import NAMED, EveryN, Schedule, Target
 from rpl_agent.agent.storage.checkpoint import CHECKPOINT, new_folder, read_latest, read_source, write_run
 from rpl_agent.agent.storage.state import stored_model
+from rpl_agent.agent.world.observations import Env
 from rpl_agent.certificate import Certificate
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
@@ -55,7 +56,7 @@ def parse_schedule(text: str) -> Schedule:
 
 
 def train(
-    env: Any,
+    env: Env,
     *,
     source: Mapping[str, Any] | None = None,
     log_dir: str | Path = "logs",
@@ -108,7 +109,7 @@ def train(
 
 def resume(
     folder: str | Path,
-    env: Any,
+    env: Env,
     *,
     budget: int | None = None,
     checkpoint_every: int | None = None,
@@ -130,7 +131,7 @@ def resume(
 
 
 def evaluate(
-    folder: str | Path, env: Any, *, episodes: int = 10_000, theta: np.ndarray | None = None, seed: int = 1,
+    folder: str | Path, env: Env, *, episodes: int = 10_000, theta: np.ndarray | None = None, seed: int = 1,
     bounds: tuple[float, float] | None = None, options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The certified policy's value, by Monte Carlo and (if the true parameters are known) exactly.
@@ -212,7 +213,7 @@ def verdict(
     })  # fmt: skip
 
 
-def load_run(folder: Path, env: Any = None, options: Mapping[str, Any] | None = None) -> RPLAgent:
+def load_run(folder: Path, env: Env | None = None, options: Mapping[str, Any] | None = None) -> RPLAgent:
     """The agent of a run; without an environment it has the run's model and data, but cannot continue."""
     if not folder.is_dir():
         raise FileNotFoundError(f"no run folder {folder}")

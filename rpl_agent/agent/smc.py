@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from rpl_agent.agent.rpl import RPLAgent
 from rpl_agent.agent.sampling.experience import SampledBatch
 from rpl_agent.agent.schedule import Doubling
 from rpl_agent.agent.session import require
-from rpl_agent.agent.world.observations import is_vector
+from rpl_agent.agent.world.observations import Env, is_vector
 from rpl_agent.agent.world.plays import finished, longest_play, model_rewards, value_range
 from rpl_agent.certificate import Certificate
 from rpl_agent.evidence.ledger import POLICY_SHARE, split_paths
@@ -203,7 +202,7 @@ class PolicyPaths(BaseCallback):
         paths = 2.0 * math.log(2.0 / self._delta) * (share * (1.0 - share) / room**2 + 1.0 / room)
         return math.ceil(BAD_LUCK * paths)
 
-    def play(self, agent: RPLAgent, env: Any, left: int) -> tuple[int, int]:
+    def play(self, agent: RPLAgent, env: Env, left: int) -> tuple[int, int]:
         """Play the certified policy as planned, where as many steps are left; (steps, episodes) that it took."""
         if self.planned * agent.num_timesteps > left * agent.num_episodes:
             return 0, 0
@@ -214,7 +213,7 @@ class PolicyPaths(BaseCallback):
         return played.steps, played.episodes
 
 
-def check(env: Any, config: Config, epsilon: float, *, budget: int, seed: int = 0, paths: bool = True) -> SampledAnswer:
+def check(env: Env, config: Config, epsilon: float, *, budget: int, seed: int = 0, paths: bool = True) -> SampledAnswer:
     """Sample ``env`` until upper − lower ≤ ``epsilon``, using at most ``budget`` transitions.
 
     ``config`` must have a confidence set that holds at all times (the agent refuses others).

@@ -25,7 +25,7 @@ from rpl_agent.agent.sampling.stream import Stream, set_generator
 from rpl_agent.agent.schedule import Limits
 from rpl_agent.agent.storage import checkpoint
 from rpl_agent.agent.world.attach import Attachment, attach
-from rpl_agent.agent.world.observations import StateOf
+from rpl_agent.agent.world.observations import Env, StateOf
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model import Objective, ParametricMDP, Policy
@@ -79,7 +79,7 @@ class Baseline(Acting, ABC):
     # ------------------------------------------------------------------ surface
     def learn(
         self,
-        env: Any,
+        env: Env,
         budget: int,
         *,
         checkpoints: Sequence[int] = (),
@@ -98,7 +98,7 @@ class Baseline(Acting, ABC):
                 callback(self)
         return self
 
-    def set_env(self, env: Any) -> None:
+    def set_env(self, env: Env) -> None:
         """Attach an environment; a learner keeps what it knows if the model is the same."""
         if self._world is not None and env is self._world.env:
             return
@@ -189,7 +189,9 @@ class Baseline(Acting, ABC):
         checkpoint.write(path, jsonable(state), self._arrays() | counts)
 
     @classmethod
-    def load(cls, path: str | os.PathLike, env: Any = None, *, observation_to_state: StateOf | None = None) -> Baseline:
+    def load(
+        cls, path: str | os.PathLike, env: Env | None = None, *, observation_to_state: StateOf | None = None
+    ) -> Baseline:
         """Load a saved learner; without an environment it waits for `set_env`."""
         state, arrays = checkpoint.read_latest(path)
         saved = read(state, SavedLearner, os.fspath(path))

@@ -70,7 +70,7 @@ class FeatureEnv(gym.Wrapper):
     """
 
     def __init__(self, world: Attachment, features: np.ndarray, masked: bool):
-        super().__init__(world.env)
+        super().__init__(world.env)  # type: ignore[arg-type]  # gym.Wrapper refuses vectors
         pmdp = world.pmdp
         self.world, self.pmdp, self.features, self.masked = world, pmdp, features, masked
         self.observation_space = gym.spaces.Box(0.0, 1.0, features.shape[1:], np.float32)

@@ -34,6 +34,14 @@ class Writer(Protocol):
     def write(self, values: Mapping[str, float], step: int) -> None: ...
 
 
+class Recorder(Protocol):
+    """What `Forward` needs of a logger: Stable-Baselines3's methods."""
+
+    def record(self, key: str, value: Any) -> None: ...
+
+    def dump(self, step: int) -> None: ...
+
+
 class Logger:
     """Collects values by name; `dump` hands them to every writer."""
 
@@ -60,9 +68,9 @@ class Logger:
 
 
 class Forward:
-    """Forwards to another logger with SB3's ``record`` and ``dump``."""
+    """Forwards to another logger."""
 
-    def __init__(self, logger: Any):
+    def __init__(self, logger: Recorder):
         self._logger = logger
 
     def write(self, values: Mapping[str, float], step: int) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
 
+from rpl_agent.agent.world.observations import Env
 from rpl_agent.errors import ModelError
 from rpl_agent.schema import jsonable
 
@@ -39,7 +40,7 @@ class EpisodeFrame:
         return "   ".join([*parts, f"return {self.total:.6g}{end}"])
 
 
-def play(agent: Any, env: Any, episodes: int, *, seed: int = 0) -> Iterator[EpisodeFrame]:
+def play(agent: Any, env: Env, episodes: int, *, seed: int = 0) -> Iterator[EpisodeFrame]:
     """Yield the frames of episodes played in the agent's current mode, as they come."""
     _check_render_mode(env)
     names = agent.pmdp.action_names
@@ -54,7 +55,7 @@ def play(agent: Any, env: Any, episodes: int, *, seed: int = 0) -> Iterator[Epis
             yield EpisodeFrame(_render(env), episode, step, names[int(action)], total, over, over and not terminated)
 
 
-def _check_render_mode(env: Any) -> None:
+def _check_render_mode(env: Env) -> None:
     mode, known = getattr(env, "render_mode", None), env.metadata.get("render_modes", [])
     if mode is None:
         raise ModelError("watching needs an environment with a render mode, e.g. render_mode='ansi' or 'rgb_array'")
@@ -63,7 +64,7 @@ def _check_render_mode(env: Any) -> None:
         raise ModelError(f"{env.spec.id if env.spec else 'this world'} cannot draw {what}: use {instead}")
 
 
-def _render(env: Any) -> Any:
+def _render(env: Env) -> Any:
     try:
         return env.render()
     except DependencyNotInstalled as error:  # Gymnasium names the package
@@ -72,7 +73,7 @@ def _render(env: Any) -> Any:
 
 def watch(
     agent: Any,
-    env: Any,
+    env: Env,
     run: str | Path,
     *,
     episodes: int = 1,

@@ -24,7 +24,7 @@ import numpy as np
 from rpl_agent.agent.sampling.experience import Request, SampledBatch
 from rpl_agent.agent.sampling.interrupt import calls_environment, interruptible
 from rpl_agent.agent.sampling.step_checker import StepChecker, flag, number, unpack_reset, unpack_step
-from rpl_agent.agent.world.observations import is_vector
+from rpl_agent.agent.world.observations import Env, is_vector
 from rpl_agent.errors import ModelError
 from rpl_agent.model.states import canonical
 from rpl_agent.schema import jsonable
@@ -69,7 +69,7 @@ class EnvSource:
     """
 
     def __init__(
-        self, env: Any, checker: StepChecker, rng: np.random.Generator, seed: int | None, actions: np.ndarray,
+        self, env: Env, checker: StepChecker, rng: np.random.Generator, seed: int | None, actions: np.ndarray,
         opening: list[Any],
     ):  # fmt: skip
         self._env, self._checker, self._rng, self._seed = env, checker, rng, seed
@@ -77,10 +77,10 @@ class EnvSource:
         self._opening = opening
         self._records = not opening  # record the first calls of a run only
         self._single = not is_vector(env)
-        space = env.action_space if self._single else env.single_action_space
+        space = env.single_action_space if is_vector(env) else env.action_space
         self._places = actions - int(getattr(space, "start", 0))  # index in an action mask
         self._mode = "DISABLED" if self._single else _autoreset_mode(env)
-        self._lanes = [Lane() for _ in range(1 if self._single else int(env.num_envs))]
+        self._lanes = [Lane() for _ in range(int(env.num_envs) if is_vector(env) else 1)]
         self._wheres = [partial(self._where, i) for i in range(len(self._lanes))]
         self._begun = False
         self._info: Mapping[str, Any] = {}
@@ -252,9 +252,10 @@ def _answer(method: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any
 
 
 @interruptible
-def plays_again(env: Any, calls: list[Any], seed: int) -> bool:
+def plays_again(env: Env, calls: list[Any], seed: int) -> bool:
     """Whether an environment repeats recorded answers with another seed; stops at the first difference."""
     single = not is_vector(env)
+    returned: Any
     for k, (kind, value, expected) in enumerate(calls):
         if kind == "reset":
             value = seed if k == 0 else value
@@ -274,13 +275,13 @@ def _digest(kind: str, returned: Any) -> str:
     return hashlib.blake2b(repr(canonical(seen)).encode(), digest_size=8).hexdigest()
 
 
-def generator_state(env: Any) -> Any:
+def generator_state(env: Env) -> Any:
     """The state of Gymnasium's own generator, as JSON; None if there is none."""
     generator = getattr(getattr(env, "unwrapped", env), "np_random", None)
     return jsonable(generator.bit_generator.state) if isinstance(generator, np.random.Generator) else None
 
 
-def _autoreset_mode(env: Any) -> str:
+def _autoreset_mode(env: Env) -> str:
     mode = (getattr(env, "metadata", None) or {}).get("autoreset_mode")
     name = getattr(mode, "name", mode)
     if name not in ("NEXT_STEP", "SAME_STEP", "DISABLED"):

@@ -27,6 +27,7 @@ import numpy as np
 
 from rpl_agent.agent.world.observations import (
     Bound,
+    Env,
     StateOf,
     StateReader,
     asked_of,
@@ -59,7 +60,7 @@ ActionToEnv = Mapping[Any, int]
 NAMED_BY = ("action_names", "action_meanings", "get_action_meanings")
 
 
-def match_actions(env: Any, inner: Any, pmdp: ParametricMDP, own: bool, given: ActionToEnv | None) -> np.ndarray:
+def match_actions(env: Env, inner: Any, pmdp: ParametricMDP, own: bool, given: ActionToEnv | None) -> np.ndarray:
     """(A,) int64: the environment's number of each action of the model.
 
     Parameters
@@ -96,7 +97,7 @@ def match_actions(env: Any, inner: Any, pmdp: ParametricMDP, own: bool, given: A
     return np.arange(low, high, dtype=np.int64)
 
 
-def _space(env: Any) -> Any:
+def _space(env: Env) -> Any:
     """The action space, which must be finite."""
     from gymnasium.spaces import Discrete
 
@@ -128,7 +129,7 @@ def _number_names(names: Sequence[str]) -> list[int] | None:
     return [int(n) for n in names]
 
 
-def _names(env: Any, inner: Any, pmdp: ParametricMDP) -> np.ndarray | None:
+def _names(env: Env, inner: Any, pmdp: ParametricMDP) -> np.ndarray | None:
     """(A,) indices of the model's actions among the environment's action names; None if it has none."""
     from rpl_envs.toy import known_actions
 
@@ -181,7 +182,7 @@ TRANSPARENT = ("TimeLimit", "OrderEnforcing", "PassiveEnvChecker")
 class Attachment:
     """An environment with the model that explains it."""
 
-    env: Any
+    env: Env
     pmdp: ParametricMDP
     objective: Objective
     is_vector: bool
@@ -197,7 +198,7 @@ class Attachment:
 
 
 def attach(
-    env: Any,
+    env: Env,
     *,
     pmdp: ParametricMDP | None = None,
     objective: Objective | str | None = None,
@@ -257,7 +258,7 @@ def attach(
     )  # fmt: skip
 
 
-def _bound(env: Any, inner: Any, pmdp: ParametricMDP | None) -> Binding | None:
+def _bound(env: Env, inner: Any, pmdp: ParametricMDP | None) -> Binding | None:
     """The model of an environment known by its rules or its table; None if there is none, or not this one."""
     from rpl_envs.toy import bind
 
@@ -268,7 +269,7 @@ def _bound(env: Any, inner: Any, pmdp: ParametricMDP | None) -> Binding | None:
     return binding
 
 
-def _refuse_changes(env: Any, inner: Any, owner: str | None, mapped: bool) -> None:
+def _refuse_changes(env: Env, inner: Any, owner: str | None, mapped: bool) -> None:
     """Refuse wrappers around the model's environment that change observations or actions.
 
     Observations that the user maps (``mapped``) are the user's responsibility.
@@ -296,7 +297,7 @@ FIRST_MODEL = """
 """
 
 
-def _nothing_known(env: Any) -> str:
+def _nothing_known(env: Env) -> str:
     space = observation_space(env)
     dtype = getattr(space, "dtype", None)
     continuous = dtype is not None and np.issubdtype(dtype, np.floating)
@@ -320,7 +321,7 @@ def _payments(model: ParametricMDP, goal: Objective, binding: Binding | None) ->
 
 
 def _question(
-    env: Any, model: ParametricMDP, goal: Any, binding: Binding | None, horizon: int | str | None, limit: int | None
+    env: Env, model: ParametricMDP, goal: Any, binding: Binding | None, horizon: int | str | None, limit: int | None
 ) -> Objective:
     """The objective for the model, with its horizon; raises errors before any iteration."""
     if not isinstance(goal, Objective):
@@ -347,7 +348,7 @@ def _with_horizon(goal: Objective, horizon: int | str | None, limit: int | None,
     return replace(goal, horizon=int(horizon))
 
 
-def _spec(env: Any) -> dict[str, Any] | None:
+def _spec(env: Env) -> dict[str, Any] | None:
     """Id and keyword arguments, if the environment is a registered one and they are plain data."""
     spec = getattr(env, "spec", None)
     if spec is None:

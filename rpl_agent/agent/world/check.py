@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from rpl_agent.agent.world.attach import Attachment, attach
-from rpl_agent.agent.world.observations import is_vector, name_of, time_limit
+from rpl_agent.agent.world.observations import Env, is_vector, name_of, time_limit
 from rpl_agent.agent.world.plays import finished, over_at_once
 from rpl_agent.errors import ModelError
 from rpl_agent.evidence.counts import Counts
@@ -100,7 +100,7 @@ class _Seen:
 
 
 def check_model(
-    env: Any,
+    env: Env,
     pmdp: ParametricMDP | None = None,
     objective: Objective | str | None = None,
     *,
@@ -268,7 +268,7 @@ def make():
 '''
 
 
-def sketch(env: Any, *, episodes: int = 500, seed: int = 0, file: str = "sketch.py", code: str | None = None) -> str:
+def sketch(env: Env, *, episodes: int = 500, seed: int = 0, file: str = "sketch.py", code: str | None = None) -> str:
     """The text of a Python file with a model of ``episodes`` observed episodes, and a function ``make``.
 
     Parameters

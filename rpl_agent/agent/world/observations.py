@@ -9,12 +9,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Binding, ParametricMDP, StateIndex
+
+if TYPE_CHECKING:
+    import gymnasium as gym
+
+#: One environment of Gymnasium, or a vector of copies.
+Env: TypeAlias = "gym.Env | gym.vector.VectorEnv"
 
 
 def name_of(env: Any) -> str:
@@ -22,7 +28,7 @@ def name_of(env: Any) -> str:
     return spec.id if spec is not None else type(getattr(env, "unwrapped", env)).__name__
 
 
-def is_vector(env: Any) -> bool:
+def is_vector(env: Any) -> TypeGuard[gym.vector.VectorEnv]:
     return hasattr(env, "num_envs")
 
 
@@ -31,7 +37,7 @@ def observation_space(env: Any) -> Any:
     return env.single_observation_space if is_vector(env) else env.observation_space
 
 
-def make_registered(identifier: Any, /, **keywords: Any) -> Any:
+def make_registered(identifier: Any, /, **keywords: Any) -> gym.Env | None:
     """The environment with a registered id; None if there is none."""
     import gymnasium as gym
 
@@ -72,7 +78,7 @@ def representative(env: Any) -> Iterator[Any]:
     if not is_vector(env):
         yield env
         return
-    base = env.unwrapped
+    base: Any = env.unwrapped
     if getattr(base, "envs", None):
         yield base.envs[0]
     elif getattr(base, "env_fns", None):
