@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from rpl_agent.evidence.counts import Counts
     from rpl_agent.model import Objective, ParametricMDP
     from rpl_agent.pipeline import Uncertainty
-    from rpl_agent.solver import Solution
 
 #: Default number of episodes for the region in a picture.
 PLOTTED_EPISODES = 1000
@@ -130,6 +129,7 @@ def simulate_counts(source: ModelSource, episodes: int, seed: int) -> Counts:
 
 def run_certify(arguments: argparse.Namespace) -> int:
     from rpl_agent.pipeline import certify, true_value
+    from rpl_agent.solver import solve_at
 
     if arguments.verify:
         return run_verify(arguments)
@@ -141,7 +141,10 @@ def run_certify(arguments: argparse.Namespace) -> int:
     source = load_source(arguments)
     config = config_of(arguments)
     counts, quarantined = read_data(arguments, source)
-    policy = _optimum(source, config.precision).policy if arguments.evaluate == "optimal" else None
+    policy = None
+    if arguments.evaluate == "optimal":
+        theta = source.require_theta("--evaluate optimal")
+        policy = solve_at(source.pmdp, theta, source.objective, precision=config.precision).policy
     certificate = certify(source.pmdp, counts, source.objective, config, policy=policy)
     if arguments.output:
         certificate = _write(arguments, source, counts, certificate)
@@ -195,13 +198,6 @@ def run_verify(arguments: argparse.Namespace) -> int:
         result = verdict(certificate, source.pmdp, data_from_json(source.pmdp, data), path)
     emit(arguments, result, "verification")
     return 0 if result["verified"] else 1
-
-
-def _optimum(source: ModelSource, precision: float) -> Solution:
-    from rpl_agent.solver import solve_at
-
-    theta = source.require_theta("--evaluate optimal")
-    return solve_at(source.pmdp, theta, source.objective, precision=precision)
 
 
 def run_plot(arguments: argparse.Namespace) -> int:

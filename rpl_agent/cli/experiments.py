@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from rpl_agent.cli.common import emit
@@ -59,9 +60,9 @@ def run_sweep(arguments: argparse.Namespace) -> int:
 
 def run_report(arguments: argparse.Namespace) -> int:
     from rpl_agent.experiments.api import report, report_run
-    from rpl_agent.experiments.runner import has_rows
+    from rpl_agent.experiments.runner import ROWS
 
-    if arguments.run_folder is not None and has_rows(arguments.run_folder):  # a sweep's folder in place of a run
+    if arguments.run_folder is not None and any(Path(arguments.run_folder).glob(f"{ROWS}*")):  # of a sweep, not a run
         arguments.results, arguments.run_folder = arguments.run_folder, None
     if arguments.run_folder is None:
         result = report(arguments.results, arguments.output or f"{arguments.results}/report.html")

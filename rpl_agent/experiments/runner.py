@@ -88,11 +88,6 @@ def make_row(key: str, task: dict[str, Any], result: dict[str, Any], timing: dic
     return jsonable(row)
 
 
-def has_rows(folder: str | Path) -> bool:
-    """Whether a folder contains the results of a sweep."""
-    return any((Path(folder) / name).is_file() for name in (ROWS, f"{ROWS}.gz"))
-
-
 def append(path: Path, rows: Iterable[Row]) -> None:
     """Append complete lines and flush them to disk; a partial line of a killed process is closed first."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -138,10 +138,6 @@ class Table:
     rows: Sequence[Sequence[str]]
     note: str = ""
 
-    def suffixed(self, episodes: int) -> Table:
-        """The same table for another number of episodes."""
-        return replace(self, name=f"{self.name}_{episodes}", title=f"{self.title} ({episodes:,} episodes)")
-
     def to_markdown(self) -> str:
         lines = ["| " + " | ".join(self.columns) + " |", "|" + "---|" * len(self.columns)]
         lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in self.rows]
@@ -390,7 +386,9 @@ def tables(rows: Sequence[Row]) -> list[Table]:
     for episodes in sorted({row["task"]["episodes"] for row in groups["uniform"]}, reverse=True):
         some = [row for row in groups["uniform"] if row["task"]["episodes"] == episodes]
         made = [gaps_table(some), times_table(some), uniform_table(some)]
-        found += made if not any(t.name == made[0].name for t in found) else [t.suffixed(episodes) for t in made]
+        if any(table.name == made[0].name for table in found):
+            made = [replace(t, name=f"{t.name}_{episodes}", title=f"{t.title} ({episodes:,} episodes)") for t in made]
+        found += made
     if groups["online"]:
         found.append(online_table(groups["online"]))
     if groups["compare"]:

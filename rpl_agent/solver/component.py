@@ -205,10 +205,6 @@ def _bounds(
     )  # fmt: skip
 
 
-def _witness(local: Local, p: np.ndarray) -> Witness:
-    return Witness.of(local.rows, p, local.cs.lower, local.cs.upper, local.cs.kind > INTERVAL)
-
-
 def _verified(
     problem: Problem, checked: Local, values: np.ndarray, is_upper: bool, witness: Witness | None = None
 ) -> tuple[np.ndarray, bool]:
@@ -299,7 +295,8 @@ def _proper_bound(
     if problem.nature_proper:
         fixed = fixed.fix_nature(game.p)
         if not problem.discounted:  # with a discount no witness is needed: nature may choose again in the check
-            checked, witness = fixed, _witness(local, game.p)
+            checked = fixed
+            witness = Witness.of(local.rows, game.p, local.cs.lower, local.cs.upper, local.cs.kind > INTERVAL)
     steps = 0
     ends = problem.discounted or not can_hold(local, problem.proper_max, fixed, game.p).any()
     if ends:

@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -149,12 +150,15 @@ def _scalars(values: Mapping[str, float]) -> Any:
 
 def charts(with_optimum: bool) -> dict[str, dict[str, Any]]:
     """The charts of a PAC guarantee: V* (if the simulator's owner knows it) and the estimate within their band."""
-    band = ["guarantee/lower", "guarantee/upper"]
+    band = partial(layout.MarginChartContent.Series, lower="guarantee/lower", upper="guarantee/upper")
     centres = {"V*": "oracle/optimum"} if with_optimum else {}
     centres["estimate"] = "guarantee/estimate"
     raw = "(smoothing 0 shows the raw numbers, the TEXT tab has them exactly)"
     return {
-        "PAC guarantee": {f"{name} within [lower, upper] {raw}": _margin(tag, *band) for name, tag in centres.items()},
+        "PAC guarantee": {
+            f"{name} within [lower, upper] {raw}": {"margin": layout.MarginChartContent(series=[band(value=tag)])}
+            for name, tag in centres.items()
+        },
         "tightness": {
             f"gap {raw}": _lines("guarantee/gap", "momentary/gap"),
             "best so far and momentary": _lines("(guarantee|momentary)/(lower|upper)"),
@@ -169,11 +173,6 @@ def charts(with_optimum: bool) -> dict[str, dict[str, Any]]:
 def _hparams(tag: str, **content: Any) -> Any:
     kind = hparams.create_summary_metadata(HParamsPluginData(**content))
     return Summary(value=[Summary.Value(tag=tag, metadata=kind, tensor=hparams.NULL_TENSOR)])
-
-
-def _margin(value: str, lower: str, upper: str) -> dict[str, Any]:
-    band = layout.MarginChartContent.Series(value=value, lower=lower, upper=upper)
-    return {"margin": layout.MarginChartContent(series=[band])}
 
 
 def _lines(*tags: str) -> dict[str, Any]:
