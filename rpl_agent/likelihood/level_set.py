@@ -328,7 +328,8 @@ def outer_region(
         mixing = rays.shares.mean(axis=0)
         found = ellipsoid(level_set, upper, mixing / mixing.sum(), diameter)
     around = None if found is None else Ellipsoid(*found)
-    if around is not None and _is_gaussian(level_set) and holds(around):
+    gaussian = level_set.expansion is not None and level_set.expansion.spread <= GAUSSIAN_SPREAD
+    if around is not None and gaussian and holds(around):
         (A, b), (least, most) = more, around.box()
         return Intersection([Polytope(A, b, least, most), around]) if len(b) else around
     polytope = build(_joined(more, cuts(level_set, boundary(level_set, rays), diameter)))
@@ -337,11 +338,6 @@ def outer_region(
 
 def _joined(one: Rows, other: Rows) -> Rows:
     return np.vstack([one[0], other[0]]), np.concatenate([one[1], other[1]])
-
-
-def _is_gaussian(level_set: LevelSet) -> bool:
-    """Whether the likelihood is so close to a Gaussian that its ellipsoid is practically exact."""
-    return level_set.expansion is not None and level_set.expansion.spread <= GAUSSIAN_SPREAD
 
 
 def _ends(level_set: LevelSet) -> tuple[float, float]:

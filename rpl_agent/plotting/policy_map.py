@@ -83,7 +83,7 @@ def _symbols(
 ) -> np.ndarray:  # fmt: skip
     """A label per cell, one per action: the direction in which it moves, or its number or initial."""
     pmdp = mdp.pmdp
-    labels = np.array([*map(_label, pmdp.action_names), ""], dtype=object)
+    labels = np.array([*(re.findall(r"\d*$", name)[0] or name[:1] for name in pmdp.action_names), ""], dtype=object)
     symbols = labels[action]
     if not arrows:
         return symbols
@@ -112,11 +112,6 @@ def _depends_on_action(pmdp: ParametricMDP, drift: np.ndarray) -> bool:
     """Whether some state's actions move differently along an axis (not so for a plane that always flies on)."""
     starts = pmdp.state_ptr[:-1]
     return bool((np.maximum.reduceat(drift, starts) - np.minimum.reduceat(drift, starts) > 1e-9).any())
-
-
-def _label(name: str) -> str:
-    number = re.search(r"\d+$", name)
-    return number[0] if number else name[:1]
 
 
 def draw(shown: PolicyMap, title: str) -> Any:

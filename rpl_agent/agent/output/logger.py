@@ -35,8 +35,6 @@ class Writer(Protocol):
 
 
 class Recorder(Protocol):
-    """What `Forward` needs of a logger: Stable-Baselines3's methods."""
-
     def record(self, key: str, value: Any) -> None: ...
 
     def dump(self, step: int) -> None: ...

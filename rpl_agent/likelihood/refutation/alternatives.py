@@ -172,10 +172,10 @@ class Alternatives:
     def doubt(self, domain: ParameterChart) -> Doubt:
         """A lower bound on the infimum of A over a chart in the coordinates x that contains the domain."""
         x, box = _moved_inside(self.best, domain), coordinate_box(self.pmdp.table, self.pmdp.domain)
-        windows = self._window_parts()
-        found = Doubt(-np.inf)
+        rows = self._part("rows", -1, self.weights.rows + self._row_marginal.sum(), slice(None))
+        always, found = [rows, *self._window_parts()], Doubt(-np.inf)
         for _ in range(2):  # the second round uses the rows that matter where the first ended
-            parts = [self._all_rows(), *windows, *self._worst_rows(x), *self._worst_events(x)]
+            parts = [*always, *self._worst_rows(x), *self._worst_events(x)]
             observed, offsets = self._joined(parts)
             x, bound, shares = lowest_tangent(observed, offsets, domain, x, box)
             bound -= _marginal_error(self.counts)
@@ -183,9 +183,6 @@ class Alternatives:
                 kind, number = parts[int(shares.argmax())][:2]
                 found = Doubt(bound, kind, number)
         return found
-
-    def _all_rows(self) -> Part:
-        return self._part("rows", -1, self.weights.rows + self._row_marginal.sum(), slice(None))
 
     def _worst_rows(self, x: np.ndarray) -> list[Part]:
         scores = self.row_scores(x)
