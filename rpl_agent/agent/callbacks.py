@@ -30,7 +30,6 @@ from rpl_agent.pipeline import true_value
 if TYPE_CHECKING:
     from stable_baselines3.common import callbacks as sb3
 
-    from rpl_agent.agent.output.logger import Logger
     from rpl_agent.agent.rpl import RPLAgent  # for types only: the agent imports this file
 
 #: A callback of ours or of Stable-Baselines3, ``function(locals, globals)``, or several of these.
@@ -399,7 +398,7 @@ class Model:
 
     @property
     def logger(self) -> Records:
-        return Records(self._agent.logger)
+        return Records(self._agent)
 
     def get_env(self) -> Any:
         env = self._agent.get_env()
@@ -412,12 +411,12 @@ class Model:
 class Records:
     """SB3 callbacks record and dump at once; here records wait for the next log point."""
 
-    def __init__(self, logger: Logger):
-        self._logger = logger
+    def __init__(self, agent: RPLAgent):
+        self._agent = agent
 
     def record(self, key: str, value: Any, exclude: Any = None) -> None:
         if isinstance(value, (int, float, np.number)):
-            self._logger.record(key, value)
+            self._agent.logger.record(key, value)
 
     def dump(self, step: int = 0) -> None:
         """Do nothing: the x axis of our logs is the number of episodes."""
