@@ -34,7 +34,7 @@ LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_871,
     "rpl_agent": 1_659,
     "rpl_agent/_core": 296,
-    "rpl_agent/agent": 7_032,
+    "rpl_agent/agent": 7_031,
     "rpl_agent/baselines": 1_093,
     "rpl_agent/cli": 1_658,
     "rpl_agent/coupled": 1_820,
@@ -181,7 +181,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 39_712
+    assert sum(LINES_OF_PACKAGE.values()) <= 39_711
 
 
 def test_folders_are_not_crowded():
