@@ -934,7 +934,8 @@ def check(proof: dict[str, Any]) -> dict[str, Any]:
     policy, data = Policy(model, proof["policy"]), Data(model, proof["data"])
     delta, method, given = exact(proof["delta"]), proof["confidence"], proof["evaluated"]
     error = exact(proof["reward_error"])
-    need(0 < delta < 1 and error >= 0, f"delta is {float(delta)}, the error of rewards {float(error)}")
+    fits = error >= 0 and (error <= 1 or not objective.is_positive)  # a share of rewards ≥ 0 leaves them ≥ 0
+    need(0 < delta < 1 and fits, f"delta is {float(delta)}, the error of rewards {float(error)}")
     need(method in SHARES or not model.box, f"confidence {method!r} is not covered")
     need(isinstance(given, bool), "evaluated must be true or false")
     regions = []

@@ -429,13 +429,15 @@ def test_rewards_that_miss_the_model_widen_what_is_proved():
 
 
 def test_an_error_of_rewards_above_one_proves_nothing():
-    """−5 · (1 − 2) = 5 would be a lower bound of costs that may be anything."""
+    """−5 · (1 − 2) = 5 would be a lower bound of costs that may be anything, and 0 is none of costs below 0."""
     pmdp = model()
     counts = sampled(pmdp, 400)
     proof = prove(pmdp, counts, certify(pmdp, counts, OBJECTIVES["cost"])) | {"reward_error": 2.0}
     proof["lower"] = proof["lower"] | {"values": [[-5.0] for _ in proof["lower"]["values"]], "duals": {}}
     proof["claim"] = {"lower": None, "upper": None}
-    assert checker.check(proof)["lower proved"] == 0
+    with pytest.raises(checker.Refused, match="the error of rewards 2"):
+        checker.check(proof)
+    assert checker.check(proof | {"reward_error": 1.0})["lower proved"] == 0
 
 
 def test_the_number_on_the_certificate_is_what_is_proved(tmp_path):
