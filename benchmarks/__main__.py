@@ -1,6 +1,6 @@
 """`python -m benchmarks`: run every bench_*.py beside this file and print its tables.
 
---smoke runs each at the smallest size (so that benchmarks cannot rot), --full adds the long ones,
+--smoke runs each at the smallest size (so that benchmarks keep working), --full adds the long ones,
 --json prints one JSON object per row instead of tables. Names select single benchmarks. --compare FILE reads what
 --json printed before a change and lists the rows that differ (for results; times always do), with status 1 if any does.
 """

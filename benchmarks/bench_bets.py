@@ -1,15 +1,15 @@
-"""Misses of bets on the value and of whole runs that rest on them, at δ = 0.1 and under the worst sampling.
+"""Misses of bets on the value and of whole runs that use them, at δ = 0.1 and under the worst sampling.
 
 First table: slabs. A world is sampled in batches by a rule that knows the truth and stays where data disagree with
-it; a *miss* is a data set of which some slab, at any mark or in the end, excludes the truth. Allowed are δ of them.
-Some plans end early, some are extended once or twice, and some are stored and read in between.
+it; a *miss* is a data set for which some slab, at any mark or at the end, excludes the truth. At most a share δ is
+allowed. Some plans end early, some are extended once or twice, and some are stored and read in between.
 
-Second table: whole runs of the agent on small worlds, looked at often: a miss is a run in which some certificate on
-the way, the narrowest included, was wrong about its policy's value or about the optimum. A fifth of the runs each:
-the whole budget; stop at a gap; stop half way, save, load and go on with a larger budget; four environments at once;
+Second table: whole runs of the agent on small worlds, inspected often: a miss is a run in which some certificate,
+including the narrowest, was wrong about its policy's value or about the optimum. A fifth of the runs each:
+the whole budget; stop at a gap; stop half way, save, load and continue with a larger budget; four environments at once;
 six calls of a sixth.
 
-`--jobs N` runs so many processes, `--first SEED` chooses the seeds, `--full` makes 10^4 runs of each kind.
+`--jobs N` runs N processes, `--first SEED` chooses the seeds, `--full` makes 10^4 runs of each kind.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Many independent parameters: cost against their number, in one run.
 
-Two worlds whose every row is an unknown distribution of its own (a *block*):
+Two worlds in which every row is a separate unknown distribution (a *block*):
 
 - *layers*: L layers of L states, two actions, a step leads to one of n states of the next layer. ``set`` is what data
   cost before the solver (estimate, e-value, region, relaxation), ``certify`` is all of a certificate, both in CPU µs
@@ -9,7 +9,7 @@ Two worlds whose every row is an unknown distribution of its own (a *block*):
   certified.
 - *grid*: `rpl smc --unknown rows` on a square grid with a pit until the answer is known to 0.05: CPU ms per block.
 
-Cost is linear in the number of blocks where a column stays as it is from 10^2 to 10^4 blocks. ``growth`` compares
+Cost is linear in the number of blocks if a column stays constant from 10^2 to 10^4 blocks. ``growth`` compares
 ``certify`` per block with the smallest world of its kind.
 """
 

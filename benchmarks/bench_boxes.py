@@ -3,8 +3,8 @@
 For boxes around a centre: our width over the true one (``ours``; Storm's to 1e-4, or what is attained where it has no
 answer), the boxes that were bounded, and CPU seconds of ours and of Storm's refinement (both ends, by
 `stormpy.pars.compute_extremal_value`) to the same precision: each bound within 2.5 % of the range of values. The models
-come with stormpy (so do the MDPs two_dice and coin, for which it has no such question); zeroconf and kydie stand here,
-so that there are some without it. Reading is not counted. `python -m benchmarks.bench_boxes FOLDER` adds the files of a
+come with stormpy (so do the MDPs two_dice and coin, for which it has no such question); zeroconf and kydie are written
+here, so that some run without it. Reading is not counted. `python -m benchmarks.bench_boxes FOLDER` adds the files of a
 folder that are listed below and not shipped: nand-5-2.pm (Storm's tests) and virus.pm (18 parameters, of the repository
 prmc-sensitivity), whose values at random points of the box fill about half of the range that corners attain.
 """

@@ -3,12 +3,12 @@
 `python -m benchmarks faults --only kills` runs one part: kills, disk, files, build or long.
 
 - kills: a run is killed (SIGKILL) at a random moment, resumed until it is done, and compared bit for bit with one that
-  was never killed. Lost would be a run that cannot be resumed or ends elsewhere.
+  was never killed. A run counts as lost if it cannot be resumed or ends differently.
 - disk: a run on a file system with little room. Survived: it ends by itself, its last checkpoint loads, and
-  resuming that elsewhere gives the bits of an undisturbed run. Needs the right to mount a tmpfs; else files are limited
-  in size.
+  resuming that elsewhere gives the bits of an undisturbed run. Needs permission to mount a tmpfs; otherwise file
+  sizes are limited.
 - files: every field of a checkpoint replaced by values of wrong type or range, and its bytes changed or cut.
-  Survived: refused in one line, or harmless; lost would be any other error.
+  Survived: refused in one line, or harmless; any other error counts as lost.
 - build: processes that find the core not compiled and compile it at once.
 - long: resident memory and log files of a run, second half against first.
 """

@@ -1,7 +1,7 @@
 """Fuzz: random models of every kind against an exact oracle in rationals, and false solutions against the check.
 
-`python -m benchmarks fuzz --minutes 10 --jobs 4` runs rounds (one random model, all objectives, both natures) for so
-long (`--problems N`: until so many are solved), each process with seeds of its own, and prints problems per minute and
+`python -m benchmarks fuzz --minutes 10 --jobs 4` runs rounds (one random model, all objectives, both natures) for that
+long (`--problems N`: until N are solved), each process with its own seeds, and prints problems per minute and
 failures; every failure names its seed and is written to stderr when it is found. `--first N` chooses the first seed.
 The oracle (`tests/reference/oracle.py`) shares no code with the solver. `--polynomial`: models of degree up to 6 in up
 to 6 parameters, regions of these, and exact values at many points of the regions; no false solutions. `--proofs`:

@@ -7,8 +7,8 @@ Tightness, δ = 0.001, uniform episodes, the policy that is optimal at the true 
 - *likelihood*: the default.
 
 Gaps are relative, under the rectangular relaxation. ``wilks`` is the mean width over expressions divided by
-that of the ideal region {χ²_d quantile, Fisher information of all the data, fixed N}; no set valid at all times
-reaches 1; ``worst`` is its largest value over the seeds. All else are medians over seeds, of which there are many at
+that of the ideal region {χ²_d quantile, Fisher information of all the data, fixed N}; no set that is valid at all times
+reaches 1; ``worst`` is its largest value over the seeds. The rest are medians over seeds, of which there are many at
 the largest size: the paper's own gap differs by 20 % from data set to data set.
 
 ``cost`` is the time of likelihood build and rectangular solve over tied build and solve. The second table has its
@@ -18,7 +18,7 @@ reused, priors included. It is processor time, which other programs do not distu
 tied gap is infinite (Engagement) graph analysis has answered one side without numerical work: the ratio then compares
 with a pipeline that gives no bound.
 
-The columns of the third table say where the factor to the Wilks limit goes.
+The third table breaks down the factor to the Wilks limit.
 """
 
 from __future__ import annotations

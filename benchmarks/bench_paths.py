@@ -8,9 +8,9 @@ For every question and some seeds: whole paths drawn until upper − lower ≤ �
 - *by both*: `rpl smc`, where each has half of δ.
 
 ``ratio`` is the last over the better of the first two, medians over the seeds; ``inside`` counts answers of the last
-that hold the value at the true parameters. At most a budget of transitions is drawn (``≥``: some run used it up). MDPs,
-at the end, have no paths of their own: there the policy is played once beside the certificate. Files come with stormpy;
-questions whose file is not here are left out.
+that contain the value at the true parameters. At most a budget of transitions is drawn (``≥``: some run used it up).
+MDPs, at the end, have no such paths: the policy is played once, in addition to the certificate. Files come with stormpy;
+questions whose file is missing are left out.
 """
 
 from __future__ import annotations

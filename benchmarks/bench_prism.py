@@ -1,4 +1,4 @@
-"""PRISM files: states per second from text to a validated model, beside the Python builders and Storm's.
+"""PRISM files: states per second from text to a validated model, compared with the Python builders and Storm's.
 
 "seconds" covers reading, exploration, the expression table and validation. "python" is the vectorised builder of the
 same model; "storm" builds the file at one parameter point with doubles (no parameters, no exact numbers), where

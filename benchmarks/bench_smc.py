@@ -1,14 +1,14 @@
-"""Statistical model checking: samples until the value is known to ε, what is tied against what is not.
+"""Statistical model checking: samples until the value is known to ε, tied against untied.
 
 For every model (`smc_models`: written here, with the states, choices and transitions of the published ones) and three
 seeds: transitions sampled until upper − lower ≤ ε at confidence 1 − δ (ε times the value where that is above 1), with
 
-- *rows*: the graph is known, every row of every state is learned on its own, by anytime intervals (the setting of
+- *rows*: the graph is known, every row of every state is learned separately, by anytime intervals (the setting of
   online statistical model checking with confidence sequences);
 - *commands*: every probabilistic command is one unknown distribution, renamed modules share theirs, by likelihood sets.
 
 ``ratio`` is rows over commands, medians over the seeds; a run that used up its budget counts with the budget, so that
-the ratio is a lower bound (``≥``). ``inside`` counts intervals that hold Storm's value. The last row has the median.
+the ratio is a lower bound (``≥``). ``inside`` counts intervals that contain Storm's value. The last row has the median.
 `python -m benchmarks.bench_smc FOLDER` runs the models of a folder in place of ours: NAME.prism, .nm or .pm with one
 property in NAME.props, and constants in NAME.props.args as PRISM's tests have them (-const N=2,K=3).
 """

@@ -3,7 +3,7 @@ certificate of a large model (``--only large``; with ``--full`` of 88 million tr
 
 Ratios are taken within one run, so the machine cancels out. Storm runs its robust value iteration at nominal precision
 1e-6; it stops on differences, and `storm error` is what that costs; `ratio at equal error` gives it the nominal
-precision at which its error is at most 1e-6. Ours returns a checked bracket. Asked: a ratio of 3 on four of the six,
+precision at which its error is at most 1e-6. Ours returns a checked bracket. Target: a ratio of 3 on four of the six,
 of 1 on all. Loading is excluded for both, the decomposition of the graph is included for us.
 """
 

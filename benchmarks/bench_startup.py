@@ -1,7 +1,7 @@
-"""The first minutes: processor seconds of imports, help and a first certificate, beside `import numpy`.
+"""The first minutes: processor seconds of imports, help and a first certificate, compared with `import numpy`.
 
-Every row is a process of its own; ``ratio`` is to `import numpy` in the same run, since seconds depend on the machine.
-The cold rows find no bytecode of any package, as right after an installation without it.
+Every row is a separate process; ``ratio`` is to `import numpy` in the same run, since seconds depend on the machine.
+The cold rows start without bytecode, as right after an installation that does not compile it.
 """
 
 from __future__ import annotations

@@ -5,13 +5,13 @@ truth; z the normal quantile of δ/2, δ = 0.001.
 
 First table: the Gaussian limit, simulated. Mean half-width of bets on the value over z standard deviations (of the
 data at that moment), after half of the plan, at its end, and after twice as much with a new plan; with the stakes and
-looks of `rpl_agent`, with one look and the best constant stake, and if every value had bets of its own (cells of 0.1
+looks of `rpl_agent`, with one look and the best constant stake, and if every value had its own bets (cells of 0.1
 σ).
 
 Second table: 10^5 uniform episodes; third: 2·10^4 episodes of the agent. ``windows`` is the joint likelihood alone on
-the same data, ``bets`` the default; means over seeds that were not used for choosing anything, and the largest.
+the same data, ``bets`` the default; means over seeds that were not used for tuning, and the largest.
 ``cost`` is the processor time of a first certificate with bets over that of one without (uniform), and of a second
-one. ``held`` counts seeds whose interval held the optimum. `--jobs N` runs so many processes.
+one. ``held`` counts seeds whose interval contains the optimum. `--jobs N` runs N processes.
 """
 
 from __future__ import annotations

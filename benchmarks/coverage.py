@@ -1,4 +1,4 @@
-"""Coverage under adaptive sampling, many runs at once: who keeps a stated δ when the data decide.
+"""Coverage under adaptive sampling, many runs at once: which sets keep a stated δ when the data decide when to stop.
 
 Two samplers over 50 Bernoulli events:
 

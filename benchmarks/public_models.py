@@ -1,4 +1,4 @@
-"""`python -m benchmarks.public_models FOLDER`: PRISM files that nobody here wrote, against Storm and published results.
+"""`python -m benchmarks.public_models FOLDER`: third-party PRISM files, against Storm and published results.
 
 Every model file below the folder is read by both, with the constants of its published runs (`public_files`). A constant
 of type double that no run gives stays a parameter: the model is built as a parametric one, and its properties are

@@ -2,9 +2,9 @@
 
     python examples/bridges.py [--components 50 200 1000 5000] [--years 10] [--plot bridges.png] [--table table.csv]
 
-The model is examples/models/bridge.prism (its source and what is chosen by us stand there). Inspections are simulated
-at the book's rates: a table with one line per component and year, `condition, action, next_condition`, as an agency has
-it. Beside each certificate stands the optimum by plain value iteration, which knows the rates.
+The model is examples/models/bridge.prism (which names its source and our own choices). Inspections are simulated
+at the book's rates: a table with one line per component and year, `condition, action, next_condition`, as an
+agency would keep it. Each certificate is printed next to the optimum from plain value iteration, which knows the rates.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from rpl_agent.formats.logs import read_log, simulate_log
 MODEL = Path(__file__).with_name("models") / "bridge.prism"
 BOOK = {"wear1": 0.03, "wear2": 0.03, "wear3": 0.08, "wear4": 0.13, "heal": 0.62, "slip": 0.04, "renew": 0.85}
 YEARS = 30
-#: Of both statements together: each may fail with half of it.
+#: For both statements together: each may fail with half of it.
 DELTA = 0.05
-#: Chance that an agency did something in a year, where the model leaves a choice.
+#: Chance that an agency acted in a year in which the model leaves a choice.
 ACTIVE = 0.3
 
 
 def practice(pmdp: ParametricMDP) -> Policy:
-    """What was done while inspections were written down: mostly nothing."""
+    """What was done while inspections were recorded: mostly nothing."""
     nothing = np.array(pmdp.action_names)[pmdp.action] == "nothing"
     sizes = np.diff(pmdp.state_ptr)[pmdp.row_state]
     waits = np.bincount(pmdp.row_state, nothing)[pmdp.row_state] > 0
@@ -53,7 +53,7 @@ def statements(pmdp: ParametricMDP, cost: Objective, table: Path) -> tuple[Certi
 
 
 def value_iteration(pmdp: ParametricMDP, cost: Objective, policy: Policy | None = None) -> tuple[float, float]:
-    """(least cost over 30 years, risk of failure on the way), with known rates and nothing of the package's solvers."""
+    """(least cost over 30 years, risk of failure on the way), with known rates and without the package's solvers."""
     mdp, reward = pmdp.instantiate(BOOK), pmdp.row_reward(cost.reward_name or "")
     failed = pmdp.labels["failed"]
     v, risk = np.zeros(pmdp.num_states), failed.astype(float)

@@ -3,7 +3,7 @@
     python examples/compare_with_sb3.py [--id rpl/Glider-11x9-v0] [--steps 20000]
 
 Every agent sees the same environment; what differs is what it knows (ours knows the polynomials, not their
-parameters) and what it ends with (ours ends with a bound that holds with probability 0.999).
+parameters) and what it ends with (ours ends with a bound that is valid with probability 0.999).
 """
 
 from __future__ import annotations

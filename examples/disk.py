@@ -1,10 +1,10 @@
-"""A hard disk: from a log of requests and mode changes to joules a minute and lost requests a minute.
+"""A hard disk: from a log of requests and mode changes to joules and lost requests per minute.
 
     python examples/disk.py [--minutes 10 60 360] [--plot disk.png]
 
-The model is examples/models/disk.prism (its source and what is chosen by us stand there). The log is simulated at the
-published rates: a test bench that gives commands at random. Beside each certificate stands plain value iteration, which
-knows the rates.
+The model is examples/models/disk.prism (which names its source and our own choices). The log is simulated at the
+published rates: a test bench that issues random commands. Each certificate is printed next to the result of plain
+value iteration, which knows the rates.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ MODEL = Path(__file__).with_name("models") / "disk.prism"
 PUBLISHED = {"begins": 0.102, "ends": 0.454, "standby_moves": 0.1 / 2.2, "sleep_moves": 0.1 / 6.0}
 #: Half steps of a minute: requests come, the disk moves.
 STEPS = 1200
-#: Of the three statements together: each may fail with a third of it.
+#: For the three statements together: each may fail with a third of it.
 DELTA = 0.05
 
 
 class Statements(NamedTuple):
-    """Of one policy, for one minute."""
+    """Bounds for one policy over one minute."""
 
     cost: Certificate
     energy: Certificate
@@ -38,7 +38,7 @@ class Statements(NamedTuple):
 
 
 def objectives() -> tuple[ParametricMDP, Objective, Objective, Objective]:
-    """The model, and what is minimised, burnt and lost in a minute."""
+    """The model, and the objectives: cost, energy and lost requests per minute."""
     pmdp, cost = prism.load(MODEL).objective()
     energy, lost = (Objective.cost(name, target=None, horizon=STEPS) for name in ("energy", "lost"))
     return pmdp, cost, energy, lost

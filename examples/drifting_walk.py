@@ -1,9 +1,9 @@
 """A walk in which one parameter pulls both ways: where a common parameter matters most.
 
 A walker stands in the middle of a line of 2n + 1 places. In the right half a step goes right with probability p, in the
-left half with probability 1 − p; the last place on the right is the goal, the first on the left the end. Whatever p
-is, it helps in one half and hurts in the other. Rectangular bounds let nature choose p anew in every place, so they
-assume the worst in both halves at once; coupled bounds know that there is one p.
+left half with probability 1 − p; the rightmost place is the goal, the leftmost ends the walk. Whatever p
+is, it helps in one half and hurts in the other. Rectangular bounds let nature choose a different p in every
+place, so they assume the worst in both halves at once; coupled bounds use the fact that there is only one p.
 
     python examples/drifting_walk.py
 """

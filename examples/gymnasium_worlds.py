@@ -4,7 +4,7 @@
 
 The structure of both models comes from the map that a player sees. The slipperiness of the ice, the rain and the
 passenger's fickleness are unknown; the agent learns them from steps alone. At the end the truth, which Gymnasium
-knows, is used once: to see that the certificate holds and how close the policy is to the best one.
+knows, is used once: to check the certificate and to see how close the policy is to the optimum.
 """
 
 from __future__ import annotations

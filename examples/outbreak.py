@@ -4,10 +4,10 @@
 
 The model is examples/models/outbreak.prism, Reed and Frost's chain binomial: each susceptible person escapes each
 infectious one with probability 1 − p, so in a generation with k infectious people one is infected with probability 1
-− (1 − p)^k. The measures of the generation decide p, which nobody knows. People are looked at one by one, as in an
-attendance list, so every row is one person: escaped or infected. Beside each certificate stands plain value
-iteration, which knows the chances. `ward` is a ward of eight as a Gymnasium environment, for an agent that chooses the
-measures itself:
+− (1 − p)^k. The measures of the generation determine p, which is unknown. People are checked one by one, as in an
+attendance list, so every row is one person: escaped or infected. Each certificate is printed next to the result of
+plain value iteration, which knows the probabilities. `ward` is a ward of eight as a Gymnasium environment, for an
+agent that chooses the measures itself:
 
     rpl train examples/outbreak.py:ward --budget 200
 """
@@ -33,15 +33,15 @@ CHANCE = {"usual": 0.12, "hygiene": 0.06, "distance": 0.02}
 #: What a generation with a measure costs, in cases; as in the model.
 PRICE = {"hygiene": 0.3, "distance": 1.0}
 ACTIONS = (*LEVELS, "next", "recover", "over")  # in the order of the model
-#: Of both statements together: each may fail with half of it.
+#: For both statements together: each may fail with half of it.
 DELTA = 0.05
 
 
 class Ward(gym.Env[tuple[int, ...], int]):
-    """An outbreak in which every meeting of a healthy and an infectious person is drawn; it uses nothing of the model.
+    """An outbreak in which every contact of a healthy and an infectious person is drawn; it does not use the model.
 
     Observed are (level, k, left, escaped, infected): the measure of this generation (0 until it is chosen), the
-    infectious, those whom the attendance list has not reached, and what became of those whom it has.
+    infectious, those not yet checked on the attendance list, and the outcomes of those who were.
     """
 
     def __init__(self, people: int = 8):
@@ -105,7 +105,7 @@ def statements(pmdp: ParametricMDP, counts: Counts) -> tuple[Certificate, Certif
 
 
 def value_iteration(pmdp: ParametricMDP, name: str, policy: Policy | None = None) -> float:
-    """Least cost, or that of a policy, with known chances; no outbreak has more generations than people."""
+    """Least cost, or that of a policy, with known probabilities; no outbreak has more generations than people."""
     p, reward, v = pmdp.instantiate(CHANCE).probability, pmdp.row_reward(name), np.zeros(pmdp.num_states)
     while True:
         q = reward + np.add.reduceat(p * v[pmdp.successor], pmdp.row_ptr[:-1])

@@ -1,11 +1,11 @@
-"""A model of one's own in Python: a repair problem by the builder, certified from a log; and what tying is worth.
+"""A custom model in Python: a repair problem built state by state and certified from a log, and what tying is worth.
 
     python examples/own_model.py [--episodes 300]
 
 A pump has three conditions. Its chances of getting worse in a day are multiples of one unknown rate r, and an
-inspection finds a fault with the unknown probability q. First the builder is told so: every observation of every
-state teaches r and q. Then the same pump without shared parameters, where every probability is a parameter of its
-own: that is classical interval learning, sound with less knowledge and much slower.
+inspection finds a fault with the unknown probability q. The first model says so: every observation in every
+state informs r and q. The second has the same pump without shared parameters, each probability being a separate
+parameter: that is classical interval learning, sound with less knowledge but much slower.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def pump(shared: bool = True) -> ParametricMDP:
     own: list[str] = []
 
     def chance(shared_expression: str, name: str) -> Polynomial:
-        """The expression, or (without shared parameters) a parameter of that state's own."""
+        """The expression, or (without shared parameters) a separate parameter of that state."""
         if shared:
             return Polynomial.parse(shared_expression)
         if name not in own:

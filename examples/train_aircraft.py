@@ -3,7 +3,7 @@
     python examples/train_aircraft.py --budget 5000 --log-dir logs
     tensorboard --logdir logs            # the Custom Scalars tab shows the guarantee as a band
 
-Ctrl-C ends the run early: what was learned is certified and saved. Run the same command with --resume RUN to go on.
+Ctrl-C ends the run early: what was learned is certified and saved. Run the same command with --resume RUN to continue.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Gymnasium's FrozenLake and Taxi as environments that carry their own model.
 
 `frozen_lake` and `taxi` return a `BoundEnv`: a wrapper around the *original* environment that adds the model
-(``pmdp``) and what is wanted (``objective``), observes the number of the model's state and pays what the objective
-counts. An agent learns the originals just as well (see `rpl_envs.toy`); baselines that need numbers of states learn
-these. The tables of true probabilities (``P``) and ``info["prob"]`` are never read, and ``info`` is not passed on.
+(``pmdp``) and the goal (``objective``), observes the number of the model's state and pays what the objective
+counts. An agent learns the originals just as well (see `rpl_envs.toy`); these are for baselines that need state
+numbers. The tables of true probabilities (``P``) and ``info["prob"]`` are never read, and ``info`` is not passed on.
 
 (Gymnasium also cuts FrozenLake's episodes after 100 steps; with that limit the optimum at ``success_rate = 1/3`` is
 0.74, without it 0.82.)

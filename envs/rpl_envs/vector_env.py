@@ -1,8 +1,8 @@
 """`PMDPVectorEnv`: many lanes of one world, stepped by one compiled loop.
 
 Autoreset as Gymnasium specifies. NEXT_STEP (the default): the call after a lane's end ignores its action and returns
-the first observation of a new episode with reward 0; it is no transition and must not be counted as one.
-SAME_STEP: a lane that ends is reset within the call, and its last observation stands in ``info["final_obs"]``.
+the first observation of a new episode with reward 0; it is not a transition and must not be counted as one.
+SAME_STEP: a lane that ends is reset within the call, and its last observation is in ``info["final_obs"]``.
 DISABLED: the caller resets lanes with ``reset(options={"reset_mask": mask})``.
 """
 
@@ -33,8 +33,8 @@ class PMDPVectorEnv(PublicKnowledge, VectorEnv[np.ndarray, np.ndarray, np.ndarra
     max_episode_steps : lanes are truncated after this many steps (by default the benchmark's own number; −1: never).
     autoreset_mode : an `AutoresetMode` or its value ("NextStep", "SameStep", "Disabled").
 
-    Lane i draws from a generator of its own, seeded with ``seed + i``: what happens in it does not depend on how many
-    others there are.
+    Lane i draws from its own generator, seeded with ``seed + i``, so it does not depend on the number of
+    lanes.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class PMDPVectorEnv(PublicKnowledge, VectorEnv[np.ndarray, np.ndarray, np.ndarra
         info = self._info()
         if same_step and self._over.any():
             info |= self._final_info(final)
-            self._over[:] = False  # these lanes have begun anew
+            self._over[:] = False  # these lanes have started over
         return self._observe(self._states), rewards, terminations, truncations, info
 
     def render(self) -> tuple[Any, ...] | None:
@@ -153,7 +153,7 @@ class PMDPVectorEnv(PublicKnowledge, VectorEnv[np.ndarray, np.ndarray, np.ndarra
         }  # fmt: skip
 
     def _final_info(self, final: np.ndarray) -> dict[str, Any]:
-        """Gymnasium's form: an object array with None where a lane goes on."""
+        """Gymnasium's form: an object array with None where a lane continues."""
         ended = self._over.copy()
         observations = np.full(self.num_envs, None, dtype=object)
         seen = self._observe(final)

@@ -1,4 +1,4 @@
-"""What one environment and a thousand lanes share: a benchmark at its true parameters, as arrays.
+"""What a single environment and a vector of lanes share: a benchmark at its true parameters, as arrays.
 
 Reward of an environment (Gymnasium maximises): for a reward objective the reward of the pair that was left, with a
 minus sign for costs; for a reachability objective 1 on entering the target (−1 when it is to be minimised).
@@ -79,7 +79,7 @@ class World:
         )
 
     def pass_silent(self, state: int, rng: np.random.Generator) -> tuple[int, float]:
-        """(state, reward) after the silent states that begin here: a drawn start, or what is paid on the way."""
+        """(state, reward) after skipping the silent states that start here (random starts, intermediate payments)."""
         pmdp, paid = self.pmdp, 0.0
         while pmdp.is_silent[state]:
             row = int(pmdp.state_ptr[state])
@@ -96,7 +96,7 @@ class World:
 
 
 class PublicKnowledge:
-    """What an environment, or each lane of a vector of them, tells about its world: all but the parameters."""
+    """What an environment, or each lane of a vector, reveals about its world: everything but the parameters."""
 
     _world: World
     _features: bool
@@ -111,7 +111,7 @@ class PublicKnowledge:
         return self._world.objective
 
     def observation_to_state(self, observation: Any) -> StateIndex:
-        """The state that is observed: its number, or the one with these features."""
+        """The observed state, given by its number or its features."""
         return self._world.state_of_features(observation) if self._features else StateIndex(observation)
 
     def simulator(self, seed: int = 0, max_steps: int | None = None) -> Simulator:

@@ -1,7 +1,7 @@
 """Gymnasium's tabular worlds, unmodified, bound to parametric models: structure from the rules, parameters unknown.
 
 `bind(env)` recognises FrozenLake, Taxi, CliffWalking and Blackjack by their spec, and any other environment that has a
-table ``P[s][a]`` by that: then the graph is known and every probability is a parameter of its own. The probabilities
+table ``P[s][a]`` by that table: its graph is known and every probability is a separate parameter. The probabilities
 in ``P`` are not read.
 """
 
@@ -32,11 +32,11 @@ ACTIONS = {
 
 
 def bind(env: Any) -> Binding | None:
-    """The model of an environment, or None where nothing is known about it."""
+    """The model of an environment, or None if it is not recognised."""
     entry_point = _entry_point(env)
     if entry_point is not None:
         return _function(BINDERS[entry_point])(env)
-    if "P" in vars(env.unwrapped):  # an attribute; a property may compute what nobody may know
+    if "P" in vars(env.unwrapped):  # an attribute; a property may compute hidden values
         return _function("rpl_envs.toy.table:bind_table")(env)
     return None
 

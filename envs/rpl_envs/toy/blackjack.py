@@ -3,8 +3,8 @@
 All other cards are equally likely, and the deck is infinite: what a player sums up and what the dealer ends with are
 polynomials in that share. The reward "return" is what Gymnasium pays: −1 for a loss, 0 for a draw, 1 for a win.
 
-A state is (sum, dealer's card, usable ace, whether the hand is a natural); natural hands exist only at the start. How a
-game ends is told by the reward.
+A state is (sum, dealer's card, usable ace, whether the hand is a natural); natural hands exist only at the start. The
+reward shows how a game ended.
 """
 
 from __future__ import annotations

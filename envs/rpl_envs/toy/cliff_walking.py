@@ -15,7 +15,7 @@ FALL = 100.0
 
 
 def cliff_walking_model() -> tuple[ParametricMDP, Objective]:
-    """A slippery cliff; where it is not slippery the unknown ``success_rate`` happens to be 1."""
+    """A slippery cliff; if it is not slippery, the unknown ``success_rate`` happens to be 1."""
     forward = Polynomial.parameter("success_rate")
     names = list(MOVES)
 

@@ -1,6 +1,6 @@
-"""Any environment with a table ``P[s][a]``: its graph is known, and every probability is a parameter of its own.
+"""Any environment with a table ``P[s][a]``: its graph is known, and every probability is a separate parameter.
 
-Read from the table are successors, rewards and ends. The probabilities are not: rows are reduced to what can happen.
+Successors, rewards and ends are read from the table; probabilities are not, only which outcomes are possible.
 """
 
 from __future__ import annotations

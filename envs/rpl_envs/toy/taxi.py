@@ -1,10 +1,10 @@
 """Taxi: the expected cost until the passenger is delivered, in the rain and with a fickle passenger.
 
 A step costs 1, an illegal pickup or drop-off 10, the delivery nothing. The reward "return" is what Gymnasium pays:
-minus these costs, and 20 for the delivery. It is the question within a time limit; without one the cost is, because a
+minus these costs, and 20 for the delivery. It is the objective within a time limit; without one the cost is, because a
 total of gains and costs over plays that may never end need not exist.
 
-Taxi draws its start among 300 states and, with ``fickle_passenger``, decides in secret at the start whether the
+Taxi draws its start among 300 states and, with ``fickle_passenger``, secretly decides at the start whether the
 passenger will change the destination at the first move. The model has one bit of memory, "has moved with the
 passenger": the change of mind then happens at that move with the unknown probability, which is the law of the
 observable process.
@@ -45,7 +45,7 @@ def beginnings() -> list[tuple[int, ...]]:
 
 
 def cost(state: tuple[int, ...], action: str) -> float:
-    """What an action costs: 10 where it is illegal, nothing for the delivery, else 1."""
+    """What an action costs: 10 if it is illegal, nothing for the delivery, otherwise 1."""
     row, column, passenger, destination, _ = state
     if passenger == destination:
         return 0.0
@@ -112,7 +112,7 @@ def taxi_model(desc: Sequence[str], rainy: bool = True, fickle: bool = True) -> 
 
 
 def bind_taxi(env: Any) -> Binding:
-    """Taxi-v4; whether it rains and whether the passenger is fickle are read from the spec, not how much."""
+    """Taxi-v4; the spec says whether it rains and whether the passenger is fickle, the probabilities are not read."""
     settings = env.spec.kwargs if env.spec is not None else {}
     rainy, fickle = bool(settings.get("is_rainy", False)), bool(settings.get("fickle_passenger", False))
     pmdp, objective = taxi_model(map_of(env), rainy, fickle)
