@@ -9,8 +9,8 @@ For every question and some seeds: whole paths drawn until upper − lower ≤ �
 
 ``ratio`` is the last over the better of the first two, medians over the seeds; ``inside`` counts answers of the last
 that contain the value at the true parameters. At most a budget of transitions is drawn (``≥``: some run used it up).
-MDPs, at the end, have no such paths: the policy is played once, in addition to the certificate. Files come with stormpy;
-questions whose file is missing are left out.
+MDPs, at the end, have no such paths: the policy is played once, in addition to the certificate. Files come with
+stormpy; questions whose file is missing are left out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Polynomial models: processor time and gap of whole runs, and the widths of stored worlds against version 0.2.
 
 First table: runs of the agent with default settings (seed 0). ``CPU s`` is what `learn` costs, from the model to the
-last certificate; ``gap / ideal`` compares the gap with 2 z σ, σ² the inverse Fisher information of the same visits in the
-direction of the value's gradient: no method that looks once, at the value alone, has a narrower interval.
+last certificate; ``gap / ideal`` compares the gap with 2 z σ, σ² the inverse Fisher information of the same visits in
+the direction of the value's gradient: no method that looks once, at the value alone, has a narrower interval.
 
 Second table: certificates from the same counts as version 0.2, which lifted polynomials to a polytope over their
 monomials; its gaps are stored below.
