@@ -196,3 +196,27 @@ def test_classes_of_severity(small_benchmark, monkeypatch, capsys):
     true = [float(number) for number in re.findall(r"benchmark (\S+)", text)]
     for (lower, upper), truth in zip(bounds, np.repeat(true, 2), strict=True):
         assert lower <= truth <= upper
+
+
+def test_cuts_of_rows_hold(small_benchmark, monkeypatch, capsys):
+    """Bounds on the mean of a value function that a tenth of the stays gave, at δ = .2, and without their own data."""
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    assert "boxes, cut" in run("sepsis_floor", monkeypatch, capsys, "--stays", "3000")
+    names, of = example("sepsis_floor"), example("sepsis")
+    world = of["load"]()
+    rows, best = names["Rows"](world), of["value_iteration"](world)
+    p = world.pmdp.instantiate(world.theta).probability
+    uniform = of["Policy"].uniform(world.pmdp)
+    missed, peeked = 0, 0
+    for seed in range(30):
+        first, later = (of["stays"](world, uniform, n, seed=7 * seed + n)[0] for n in (150, 1350))
+        found = names["bounds"](rows, first, later, 0.2)
+        for lower, upper in found.values():
+            assert lower <= upper
+        for sign in (1.0, -1.0):
+            x, bound = names["tested"](rows, first, later, sign, 0.2)
+            missed += bool((sign * rows.mean(p, x) < bound).any())
+            missed += not found["boxes, cut"][0] <= best <= found["boxes, cut"][1]
+            better = later[np.random.default_rng(seed).permutation(len(later))]  # another world's data
+            peeked += bool((sign * rows.mean(p, x) < names["tested"](rows, first, better, sign, 0.2)[1]).any())
+    assert missed <= 0.2 * 60 < peeked
