@@ -87,7 +87,7 @@ def test_plays_are_followed_as_elsewhere(limit):
     rules = plays.best(reward)
     visits = plays.visits(rules)
     steps = rules[::-1] if len(rules) > 1 else np.repeat(rules, 4, axis=0)
-    wanted = row_visits(plays.problem.relaxation.mdp, Policy.deterministic(steps), len(steps), plays.stopped)
+    wanted = row_visits(pmdp.instantiate(theta), Policy.deterministic(steps), len(steps), plays.stopped)
     assert visits == pytest.approx(np.where(plays.stopped[pmdp.row_state], 0.0, wanted))
     p, value = pmdp.instantiate(theta).probability, np.zeros(pmdp.num_states)
     for _ in range(4 if limit is None else limit):
