@@ -60,28 +60,18 @@ class Sampler(NamedTuple):
 
 @dataclass(frozen=True)
 class Forecast:
-    """A forecast; arrays (n,), one entry per number of episodes.
+    """A forecast; arrays (n,), one entry per number of episodes."""
 
-    Attributes
-    ----------
-    episodes : increasing
-    gap, least, most : upper − lower, mean and extremes over the draws
-    sigma : remaining standard deviation of the value, nan if unknown
-    value : the optimum at the guess
-    steps : mean number of steps in an episode
-    needed : episodes for the requested gap; None if none was requested
-    """
-
-    episodes: np.ndarray
-    gap: np.ndarray
-    least: np.ndarray
+    episodes: np.ndarray  # increasing
+    gap: np.ndarray  # upper − lower, mean over the draws
+    least: np.ndarray  # gap over the draws
     most: np.ndarray
-    sigma: np.ndarray
-    value: float
-    steps: float
+    sigma: np.ndarray  # remaining standard deviation of the value, nan if unknown
+    value: float  # the optimum at the guess
+    steps: float  # mean number of steps in an episode
     delta: float
-    wanted: float | None = None
-    needed: int | None = None
+    wanted: float | None = None  # gap
+    needed: int | None = None  # episodes for it
 
     @property
     def ideal(self) -> np.ndarray:

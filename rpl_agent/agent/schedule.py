@@ -21,34 +21,25 @@ NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Progress:
-    """What a schedule may use; all of it was observed.
-
-    rows : (R,) int64 visits of every state-action pair.
-    expressions : (F,) int64 pooled observations of every expression.
-    unknown_rows, unknown_expressions : (R,), (F,) bool, false where the model already knows the probabilities.
-    """
+    """What a schedule may use; all of it was observed."""
 
     episodes: int
     steps: int
     updates: int
-    rows: np.ndarray
-    expressions: np.ndarray
-    unknown_rows: np.ndarray
-    unknown_expressions: np.ndarray
+    rows: np.ndarray  # (R,) int64 visits of every state-action pair
+    expressions: np.ndarray  # (F,) int64 pooled observations of every expression
+    unknown_rows: np.ndarray  # (R,) bool, false where the model already knows the probabilities
+    unknown_expressions: np.ndarray  # (F,) bool, likewise
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The next update is due when a visit count, or the number of episodes, reaches its limit.
+    """The next update is due when a visit count, or the number of episodes, reaches its limit."""
 
-    rows : (R,) int64 or None; expressions : (F,) int64 or None; episodes : absolute number or None.
-    not_before : no update before this many episodes (absolute), whatever the counts.
-    """
-
-    rows: np.ndarray | None = None
-    expressions: np.ndarray | None = None
-    episodes: int | None = None
-    not_before: int = 0
+    rows: np.ndarray | None = None  # (R,) int64
+    expressions: np.ndarray | None = None  # (F,) int64
+    episodes: int | None = None  # since the start
+    not_before: int = 0  # episodes since the start, whatever the counts
 
     def reached(self, rows: np.ndarray, expressions: np.ndarray, episodes: int) -> bool:
         """Whether the update is due with these counts."""

@@ -30,14 +30,7 @@ from rpl_agent.relaxations.rectangular import Rectangular
 
 @dataclass(frozen=True)
 class UncertainMDP:
-    """An MDP whose transition probabilities p (T,) are known only to lie in a polytope.
-
-    Attributes
-    ----------
-    state_ptr, action, row_ptr, successor : as in ParametricMDP
-    lower, upper : (T,) bounds on every probability
-    A : (m, T) sparse
-    b : (m,) further rows A p <= b
+    """An MDP whose transition probabilities p (T,) are known only to lie in a polytope: lower ≤ p ≤ upper, A p ≤ b.
 
     >>> import numpy as np
     >>> lower, upper = np.array([[[0.0, 0.4], [0.0, 1.0]]]), np.array([[[0.6, 1.0], [0.0, 1.0]]])
@@ -45,13 +38,13 @@ class UncertainMDP:
     array([0.6, 1. , 1. ])
     """
 
-    state_ptr: np.ndarray
+    state_ptr: np.ndarray  # these four as in ParametricMDP
     action: np.ndarray
     row_ptr: np.ndarray
     successor: np.ndarray
-    lower: np.ndarray
+    lower: np.ndarray  # (T,)
     upper: np.ndarray
-    A: scipy.sparse.csr_array = field(default_factory=lambda: scipy.sparse.csr_array((0, 0)))
+    A: scipy.sparse.csr_array = field(default_factory=lambda: scipy.sparse.csr_array((0, 0)))  # (m, T)
     b: np.ndarray = field(default_factory=lambda: np.zeros(0))
     initial_state: int = 0
     labels: Mapping[str, np.ndarray] = field(default_factory=dict)

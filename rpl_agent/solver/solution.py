@@ -28,9 +28,6 @@ class Solution:
     lower_values, upper_values : (S,) brackets everywhere; +inf where the graph shows an infinite total.
         With a horizon: (H + 1, S), row k holds the values with k steps to go.
     policy : attains the bound on the agent's own side (lower for MAX, upper for MIN), re-evaluated with it fixed.
-    iterations : sweeps over the model plus policy-iteration steps; 1 for an acyclic model.
-    converged : whether upper - lower meets the requested precision.
-    nature_witness : (T,) nature's distributions if nature is on the proper side and the model has cycles.
 
     >>> import rpl_envs
     >>> from rpl_agent.solver import solve_at
@@ -46,11 +43,11 @@ class Solution:
     lower_values: np.ndarray
     upper_values: np.ndarray
     policy: Policy
-    iterations: int
+    iterations: int  # sweeps over the model plus policy-iteration steps; 1 for an acyclic model
     seconds: float
-    converged: bool
+    converged: bool  # whether upper - lower meets the requested precision
     precision: float
-    nature_witness: np.ndarray | None = None
+    nature_witness: np.ndarray | None = None  # (T,) nature's choice if it is on the proper side and there are cycles
 
     @property
     def nature(self) -> Nature:

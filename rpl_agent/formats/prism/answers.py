@@ -42,17 +42,15 @@ class Answer:
     lower, upper : certified bounds on the requested number, after filter and complement. For the filter
         ``range`` the least lower and the largest upper bound. For a comparison: on the compared number, over
         all states of the filter; for ``count`` on the number of states.
-    verdict : "yes", "no" or "not decided at this precision" for a comparison, else None.
-    problems : findings of the independent check of the solution; empty means certified.
     """
 
     query: Query
     nature: Nature
     lower: float
     upper: float
-    verdict: str | None
+    verdict: str | None  # "yes", "no" or "not decided at this precision" for a comparison
     solution: Solution
-    problems: list[str]
+    problems: list[str]  # findings of the independent check of the solution; empty means certified
 
 
 def answer(
@@ -153,19 +151,14 @@ def _compared(query: Query, low: np.ndarray, high: np.ndarray) -> tuple[str | No
 # -- regions ----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class RegionAnswer:
-    """The answer to a query for all parameters of a region.
-
-    lower, upper : certified bounds on the requested or compared number, for every parameter.
-    least, most : points of the region where it is approximately least and largest.
-    verdict : for a comparison, else None.
-    """
+    """The answer to a query for all parameters of a region."""
 
     query: Query
-    lower: float
+    lower: float  # certified bounds on the requested or compared number, for every parameter
     upper: float
-    least: RegionPoint
-    most: RegionPoint
-    verdict: RegionVerdict | None
+    least: RegionPoint  # where the number is approximately least
+    most: RegionPoint  # … and largest
+    verdict: RegionVerdict | None  # for a comparison
     solution: RegionSolution
 
     def partition(self, undecided: float, max_boxes: int) -> Partition:

@@ -198,19 +198,16 @@ class Query:
 
     pmdp : the model, with labels for the property's formulas; a product with an automaton if the path needs memory.
     objective : solved on ``pmdp``. Its value v answers the property as v, or as 1 - v if ``complement`` is set.
-    nature : its direction in an uncertain model; None if the property does not specify it.
-    comparison, threshold : for ``P>=0.9 [ … ]``: the answer is yes, no, or not decided.
-    filter, states : how the answer is combined, and over which states of ``pmdp``; by default the initial ones.
     """
 
     pmdp: ParametricMDP
     objective: Objective
     complement: bool
-    nature: Nature | None
-    comparison: str
+    nature: Nature | None  # None if the property does not specify its direction
+    comparison: str  # with a threshold, as in ``P>=0.9 [ … ]``, the answer is yes, no, or not decided
     threshold: Fraction | None
-    filter: str
-    states: np.ndarray
+    filter: str  # how the answers of the states are combined
+    states: np.ndarray  # of ``pmdp``; by default the initial ones
 
 
 def query_of(found: ast.Property, program: Program, pmdp: ParametricMDP) -> Query:
