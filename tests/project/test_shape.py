@@ -34,20 +34,20 @@ LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_871,
     "rpl_agent": 1_659,
     "rpl_agent/_core": 296,
-    "rpl_agent/agent": 7_031,
+    "rpl_agent/agent": 7_012,
     "rpl_agent/baselines": 1_093,
     "rpl_agent/cli": 1_658,
     "rpl_agent/coupled": 1_820,
     "rpl_agent/evidence": 1_193,
     "rpl_agent/experiments": 2_077,
-    "rpl_agent/formats": 5_805,
+    "rpl_agent/formats": 5_795,
     "rpl_agent/likelihood": 3_143,
     "rpl_agent/model": 4_160,
     "rpl_agent/plotting": 443,
     "rpl_agent/proof": 727,
     "rpl_agent/regions": 1_969,
-    "rpl_agent/relaxations": 1_088,
-    "rpl_agent/solver": 2_678,
+    "rpl_agent/relaxations": 1_081,
+    "rpl_agent/solver": 2_675,
 }
 #: Files a folder may have, and folders that have more, with how many.
 FILES = 12
@@ -181,7 +181,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 39_711
+    assert sum(LINES_OF_PACKAGE.values()) <= 39_672
 
 
 def test_folders_are_not_crowded():
