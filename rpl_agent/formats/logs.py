@@ -40,15 +40,11 @@ _UNKNOWN = -1
 
 @dataclass(frozen=True)
 class Log:
-    """The result of reading a log.
+    """The result of reading a log."""
 
-    counts : with marks for the likelihood region.
-    rows : rows in the log; quarantined : how many of them the model forbids.
-    """
-
-    counts: Counts
-    rows: int
-    quarantined: int
+    counts: Counts  # with marks for the likelihood region
+    rows: int  # in the log
+    quarantined: int  # rows that the model forbids
 
 
 def read_log(

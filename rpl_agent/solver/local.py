@@ -31,15 +31,12 @@ _NO_ROWS = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True)
 class Local:
-    """States 0..n-1 with rows, exits n..n+m-1 without; who moves, and in which direction.
+    """States 0..n-1 with rows, exits n..n+m-1 without; who moves, and in which direction."""
 
-    ``states`` (n,), ``exits`` (m,), ``row_of`` (rows,) and ``transition_of`` (transitions,) point into the model.
-    """
-
-    states: np.ndarray
-    exits: np.ndarray
-    row_of: np.ndarray
-    transition_of: np.ndarray
+    states: np.ndarray  # (n,) in the model, as are the next three
+    exits: np.ndarray  # (m,)
+    row_of: np.ndarray  # (rows,)
+    transition_of: np.ndarray  # (transitions,)
     state_ptr: np.ndarray
     row_ptr: np.ndarray
     successor: np.ndarray

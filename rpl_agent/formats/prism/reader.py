@@ -45,28 +45,19 @@ if TYPE_CHECKING:
 
 @dataclass
 class PrismModel:
-    """A loaded model.
+    """A loaded model."""
 
-    Attributes
-    ----------
-    pmdp : the parametric MDP; for an interval model only the skeleton: see ``bounds``.
-    program : the resolved file, for further properties.
-    properties : those of the properties file beside the model or given to `load_properties`; one that cannot be read
-        is replaced by its error, which is raised when it is used.
-    bounds : of the probabilities of an interval model, else None.
-    parametric_rewards : for an interval model, reward structures that contain a parameter, as functions of them.
-    truth : (d,) the file's own numbers if parts of it were made unknown; for a simulator, never for a learner.
-    derived : parameters of ``pmdp`` that represent quotients of the file's.
-    """
-
-    pmdp: ParametricMDP
-    program: Program
+    pmdp: ParametricMDP  # for an interval model only the skeleton: see ``bounds``
+    program: Program  # the resolved file, for further properties
     source: str = "<text>"
+    #: those of the properties file beside the model or given to `load_properties`; one that cannot be read is replaced
+    #: by its error, which is raised when it is used
     properties: list[ast.Property | PrismError] = field(default_factory=list)
-    bounds: Bounds | None = None
+    bounds: Bounds | None = None  # on the probabilities of an interval model
+    #: for an interval model, reward structures that contain a parameter, as functions of the parameters
     parametric_rewards: dict[str, Callable[[np.ndarray], Reward]] = field(default_factory=dict)
-    truth: np.ndarray | None = None
-    derived: DerivedParameters = field(default_factory=DerivedParameters)
+    truth: np.ndarray | None = None  # (d,) the file's own numbers of what was made unknown; never for a learner
+    derived: DerivedParameters = field(default_factory=DerivedParameters)  # quotients of the file's parameters
 
     @property
     def parameters(self) -> tuple[str, ...]:

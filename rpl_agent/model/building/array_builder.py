@@ -111,17 +111,14 @@ def build_vectorized(
 
 @dataclass
 class _Transitions:
-    """All transitions found, ordered by source, action and successor.
+    """All transitions found (T,), ordered by source, action and successor."""
 
-    keys : (S,) int64 of the states; numerators : (F, M) int64 of the distinct expressions; the others are (T,).
-    """
-
-    keys: np.ndarray
+    keys: np.ndarray  # (S,) int64 of the states
     source: np.ndarray
     action: np.ndarray
     successor: np.ndarray
     expression: np.ndarray
-    numerators: np.ndarray
+    numerators: np.ndarray  # (F, M) int64 of the distinct expressions
 
     def rows(self, actions: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(state_ptr (S+1,), row_ptr (R+1,), action (R,))."""

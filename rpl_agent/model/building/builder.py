@@ -41,14 +41,11 @@ from rpl_agent.model.states import START, Paid
 
 @dataclass(frozen=True)
 class ActionOrder:
-    """``keys`` and ``names`` (A,) in the order of the environment's action space.
-
-    is_known : whether that order is the only possible one; if not, the match with an environment's actions is open.
-    """
+    """``keys`` and ``names`` (A,) in the order of the environment's action space."""
 
     keys: tuple[Hashable, ...]
     names: tuple[str, ...]
-    is_known: bool
+    is_known: bool  # whether no other order is possible; if not, the match with an environment's actions is open
 
 
 def action_order(listed: Iterable[Sequence[Hashable]], declared: Sequence[Hashable] | None, model: str) -> ActionOrder:

@@ -36,18 +36,11 @@ MAX_DIVISOR, MAX_TERMS, MAX_STEPS = 50, 500, 20_000
 
 
 class Reciprocal(str):
-    """The name of 1/g, used in monomials beside the names of parameters.
+    """The name of 1/g, used in monomials beside the names of parameters."""
 
-    Attributes
-    ----------
-    divisor : g, with coprime integer coefficients, the leading one positive.
-    position : of the division, or of the first one by this divisor.
-    leading : the largest monomial of g.
-    """
-
-    divisor: Polynomial
-    position: Position
-    leading: Monomial
+    divisor: Polynomial  # g, with coprime integer coefficients, the leading one positive
+    position: Position  # of the division, or of the first one by this divisor
+    leading: Monomial  # the largest of g
 
     def __new__(cls, divisor: Polynomial, position: Position) -> Reciprocal:
         self = super().__new__(cls, f"1/{parenthesised(divisor)}")
