@@ -40,14 +40,14 @@ LINES_OF_PACKAGE = {
     "rpl_agent/coupled": 1_820,
     "rpl_agent/evidence": 1_193,
     "rpl_agent/experiments": 2_077,
-    "rpl_agent/formats": 5_795,
+    "rpl_agent/formats": 5_775,
     "rpl_agent/likelihood": 3_143,
-    "rpl_agent/model": 4_160,
+    "rpl_agent/model": 4_154,
     "rpl_agent/plotting": 443,
     "rpl_agent/proof": 727,
     "rpl_agent/regions": 1_969,
     "rpl_agent/relaxations": 1_081,
-    "rpl_agent/solver": 2_675,
+    "rpl_agent/solver": 2_672,
 }
 #: Files a folder may have, and folders that have more, with how many.
 FILES = 12
@@ -181,7 +181,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 39_672
+    assert sum(LINES_OF_PACKAGE.values()) <= 39_643
 
 
 def test_folders_are_not_crowded():
