@@ -37,7 +37,6 @@ __all__ = [
     "certify_run", "evaluate", "load_run", "parse_schedule", "read_source", "resume", "train", "verdict", "verify_run",
 ]  # fmt: skip
 
-
 #: Fields of the certificate in the result of a run.
 SHOWN = (
     "lower", "upper", "gap", "guarantee", "estimate", "delta", "confidence", "relaxation", "checked", "proved",
@@ -97,10 +96,9 @@ def train(
     folder = agent.run_folder = new_folder(Path(log_dir), name, agent.pmdp.name, fill)
     if not quiet:
         print(f"run folder: {folder}\nTensorBoard: {tensorboard_command(log_dir)}", flush=True)
-    callbacks = _callbacks(checkpoint_every, oracle_theta)
     with _resumable(folder):
         try:
-            agent.resume(callbacks, progress_bar=progress and not quiet)
+            agent.resume(_callbacks(checkpoint_every, oracle_theta), progress_bar=progress and not quiet)
         except (ModelError, DataError) as error:
             saved = f" (what was learned is saved in {folder})" if (folder / CHECKPOINT).is_file() else ""
             raise type(error)(f"{error}{saved}") from error
@@ -139,7 +137,7 @@ def evaluate(
     ``bounds`` are the least and the most that one episode can be worth, if the model does not determine them.
     """
     agent = load_run(Path(folder), env, options)
-    certificate = agent.certificate or agent.certify()
+    certificate = shown_certificate(agent, Path(folder))
     sampled = agent.evaluate(env, episodes, seed=seed, bounds=bounds)
     result: dict[str, Any] = {
         "run": str(folder), "objective": agent.objective.describe(), "lower": certificate.lower,
@@ -172,24 +170,27 @@ def evaluate(
     return jsonable(result)
 
 
+def shown_certificate(agent: RPLAgent, folder: Path) -> Certificate:
+    """The certificate of a run, with the bounds that its stored proof proves if there is one."""
+    computed, path = agent.certificate or agent.certify(), folder / "certificate.json"
+    stored = Certificate.from_json(path) if path.is_file() else computed
+    return stored if stored.computed == computed.computed else computed
+
+
 def certify_run(folder: str | Path) -> dict[str, Any]:
     """The certificate of a stored run, recomputed from its counts."""
     agent = load_run(Path(folder))
-    agent.certify()
-    assert agent.certificate is not None
-    proved = write_proved(Path(folder), agent.pmdp, agent.counts, agent.certificate, agent.session.earlier)
+    proved = write_proved(Path(folder), agent.pmdp, agent.counts, agent.certify(), agent.session.earlier)
     return jsonable({**_summary(agent, proved), "run": str(folder), "text": str(proved)})
 
 
 def verify_run(folder: str | Path) -> dict[str, Any]:
     """Check the stored certificate of a run from scratch against its model and its data."""
-    folder = Path(folder)
-    agent = load_run(folder)
-    certificate, _, _ = read_with_data(folder / "certificate.json")
-    session = agent.session
-    note = session.truncation
+    agent, path = load_run(Path(folder)), Path(folder) / "certificate.json"
+    certificate, _, _ = read_with_data(path)
+    note = agent.session.truncation
     problems = [] if certificate.truncation == note else [f"the certificate's note on the time limit should be: {note}"]
-    return verdict(certificate, agent.pmdp, agent.counts, folder / "certificate.json", session.earlier, problems)
+    return verdict(certificate, agent.pmdp, agent.counts, path, agent.session.earlier, problems)
 
 
 def verdict(
@@ -251,10 +252,7 @@ def _summary(agent: RPLAgent, certificate: Certificate) -> dict[str, Any]:
 
 
 def _finish(agent: RPLAgent, folder: Path, theta: np.ndarray | None) -> dict[str, Any]:
-    certificate, path = agent.certificate, folder / "certificate.json"
-    assert certificate is not None
-    if path.is_file():  # the proved version
-        certificate = Certificate.from_json(path)
+    certificate = shown_certificate(agent, folder)
     summary, planner = _summary(agent, certificate), agent.session.planner
     lines = [
         str(certificate),

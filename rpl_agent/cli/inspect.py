@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rpl_agent.cli.common import (
@@ -88,8 +89,6 @@ def run_check(arguments: argparse.Namespace) -> int:
 
 
 def run_sketch(arguments: argparse.Namespace) -> int:
-    from pathlib import Path
-
     from rpl_agent.agent.world.check import sketch
     from rpl_agent.agent.world.named_env import absolute, named_or_registered, names_code
 
@@ -115,11 +114,14 @@ def run_info(arguments: argparse.Namespace) -> None:
         source = load_source(arguments)
         emit(arguments, _facts(source.name, source.pmdp, source.objective), "model")
         return
+    from rpl_agent.agent.runs import shown_certificate
+
     facts = {"run": arguments.id, **_facts(agent.pmdp.name, agent.pmdp, agent.objective)}
     facts |= {"episodes": agent.num_episodes, "steps": agent.num_timesteps, "confidence": agent.config.confidence}
     facts |= {"relaxation": agent.config.relaxation, "delta": agent.config.delta}
     if agent.certificate is not None:
-        facts |= {"lower": agent.certificate.lower, "upper": agent.certificate.upper}
+        certificate = shown_certificate(agent, Path(arguments.id))
+        facts |= {"lower": certificate.lower, "upper": certificate.upper}
     emit(arguments, facts, "run")
 
 

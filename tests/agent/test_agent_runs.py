@@ -22,6 +22,7 @@ import rpl_envs
 from rpl_agent.agent import runs
 from rpl_agent.agent.output.views import LinesView, LiveView, Status, View, duration, line, make_view, render, sparkline
 from rpl_agent.certificate import Certificate
+from rpl_agent.cli import main
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.pipeline import Config
 from rpl_agent.solver import solve_at
@@ -112,6 +113,15 @@ def test_resume_goes_on_to_a_new_total(run, tmp_path):
     events = EventAccumulator(str(folder)).Reload()
     for tag, size in (("guarantee/gap", 100), ("guarantee_by_steps/gap", 400)):
         assert [point.step for point in events.Scalars(tag)] == [size * k for k in range(1, 7)]
+
+
+def test_what_is_shown_of_a_run_is_what_is_proved(run, capsys):
+    stored = Certificate.from_json(Path(run["run"]) / "certificate.json")
+    assert stored.computed != (stored.lower, stored.upper)
+    shown = runs.evaluate(run["run"], world(), episodes=20)
+    assert main(["info", run["run"], "--json"]) == 0
+    for found in (run, shown, json.loads(capsys.readouterr().out)):
+        assert (found["lower"], found["upper"]) == (stored.lower, stored.upper)
 
 
 def test_runs_continued_in_the_same_second_keep_their_events(tmp_path, monkeypatch):
