@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 # what the installed environment depends on; the stamp makes a second `make setup` a no-op
 SOURCES := pyproject.toml constraints.txt
 EXTRAS ?= plot
-# one process for each core
-PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
+# one process for each core; they and the programs that tests start share compiled modules, whatever the shell says
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --dist worksteal
 
 .PHONY: setup train test nightly lint docs bench bench-full sanitize check constraints clean
 

@@ -1,8 +1,13 @@
 """What all tests share."""
 
-import pytest
+import os
 
-from rpl_agent.agent import loop
+for library in ("OMP", "OPENBLAS"):  # before numpy is imported: every core has a worker, and threads that wait spin
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
+import pytest  # noqa: E402
+
+from rpl_agent.agent import loop, schedule  # noqa: E402
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -11,3 +16,10 @@ def short_proofs():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "PROVED", 300)
         yield
+
+
+@pytest.fixture
+def few_looks(monkeypatch):
+    """Runs without an interval are certified after 10, 40, 160, … episodes: certificates on the way are most of the
+    work where a test is about anything else."""
+    monkeypatch.setattr(schedule, "LOG_GROWTH", 4.0)

@@ -27,6 +27,8 @@ from rpl_agent.relaxations.interval import Point
 from rpl_agent.solver.problem import Problem
 from rpl_envs import benchmark
 
+pytestmark = pytest.mark.usefixtures("few_looks")
+
 
 def agent(**options) -> RPLAgent:
     return RPLAgent(seed=7, delta=0.05, exploration="certificate", **options)
@@ -162,7 +164,6 @@ def test_the_plan_goes_where_the_value_is_uncertain():
 )
 def test_it_resumes_exactly(name, unit, tmp_path):
     budget = 30 if unit == "episodes" else 450
-    whole = agent().learn(gym.make(name), budget, unit=unit)
     half = agent().learn(gym.make(name), budget // 2, unit=unit)
     half.save(tmp_path / "half.zip")
     again = RPLAgent.load(tmp_path / "half.zip")
@@ -171,7 +172,6 @@ def test_it_resumes_exactly(name, unit, tmp_path):
     straight = half.learn(budget=budget - budget // 2, unit=unit)
     assert np.array_equal(straight.counts.transitions, again.counts.transitions)
     assert straight.certificate.lower == again.certificate.lower
-    assert whole.counts.total > 0
 
 
 def test_real_steps_are_sampled_alike():

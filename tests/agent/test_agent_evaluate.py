@@ -14,6 +14,8 @@ from rpl_agent.pipeline import true_value
 from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor
 from tests.attach_worlds import Machine, machine_model
 
+pytestmark = pytest.mark.usefixtures("few_looks")
+
 
 @pytest.fixture(scope="module")
 def agent():
@@ -81,7 +83,7 @@ def test_ranges_of_values():
 
 def test_costs_discounts_and_bounds_of_the_user():
     pmdp, cost = machine_model()
-    agent = RPLAgent(pmdp=pmdp, objective=cost, seed=0).learn(Machine(), 300, log_interval=5000)
+    agent = RPLAgent(pmdp=pmdp, objective=cost, seed=0).learn(Machine(), 100, log_interval=5000)
     exact = true_value(pmdp, agent.objective, agent.certificate.policy, np.array([0.1, 0.9]))
     found = agent.evaluate(Machine(), 800)
     assert found.lower <= exact <= found.upper < found.lower + 0.6

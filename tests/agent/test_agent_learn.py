@@ -32,6 +32,7 @@ from rpl_agent.pipeline import true_value
 from tests.agent.test_agent_sampling import PATHS, Teleport
 from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor, corridor_law
 
+pytestmark = pytest.mark.usefixtures("few_looks")
 THETA = np.array([TRUE_P])
 
 
@@ -271,11 +272,11 @@ def test_callbacks_see_everything_and_can_stop(tmp_path):
     evaluation = EvalCallback(FastCorridorEnv(), n_eval_episodes=50)
     agent = RPLAgent(seed=0, tensorboard_log=tmp_path)
     agent.learn(
-        FastCorridorEnv(), budget=200, log_interval=20,
+        FastCorridorEnv(), budget=80, log_interval=20,
         callback=[log, evaluation, OracleCallback(THETA), lambda local, _: calls.append(local["self"].num_episodes)],
     )  # fmt: skip
-    assert [row["episodes"] for row in log.history] == list(range(20, 201, 20))
-    assert [n for n, _ in evaluation.history] == list(range(20, 201, 20))
+    assert [row["episodes"] for row in log.history] == list(range(20, 81, 20))
+    assert [n for n, _ in evaluation.history] == list(range(20, 81, 20))
     assert calls and calls == sorted(calls)
     stopped = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=10_000, callback=lambda a, b: False)
     assert stopped.num_episodes < 100 and stopped.certificate is not None
@@ -327,8 +328,8 @@ def test_tensorboard_csv_and_certificate(tmp_path):
 
 
 def test_looking_more_often_does_not_change_what_is_sampled():
-    rare = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=100, log_interval=1000)
-    often = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=100, log_interval=7)
+    rare = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=50, log_interval=1000)
+    often = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=50, log_interval=7)
     assert np.array_equal(rare.counts.transitions, often.counts.transitions)
 
 

@@ -169,7 +169,7 @@ def tell(local, _):
     print(local["self"].num_episodes, flush=True)
     time.sleep(0.02)
 agent = RPLAgent(seed=11)
-agent.learn(FastCorridorEnv(), budget=budget, callback=[CheckpointCallback(10, path), tell], log_interval=10)
+agent.learn(FastCorridorEnv(), budget=budget, callback=[CheckpointCallback(10, path), tell], log_interval=50)
 agent.save(path)
 print("interrupted" if agent.interrupted else "done", agent.certificate.lower, flush=True)
 """
@@ -192,14 +192,14 @@ def wait_for(process, episodes):
 
 def test_kill_9_loses_at_most_what_came_after_the_last_checkpoint(tmp_path):
     path = tmp_path / "c.zip"
-    process = start(path, 200)
+    process = start(path, 120)
     wait_for(process, 77)
     process.send_signal(signal.SIGKILL)
     process.wait(timeout=30)
     agent = RPLAgent.load(path, FastCorridorEnv())
-    assert 70 <= agent.num_episodes < 200
+    assert 70 <= agent.num_episodes < 120
     agent.resume()
-    whole = RPLAgent(seed=11).learn(FastCorridorEnv(), budget=200, log_interval=10)
+    whole = RPLAgent(seed=11).learn(FastCorridorEnv(), budget=120, log_interval=50)
     assert fingerprint(agent) == fingerprint(whole)
 
 
@@ -223,7 +223,7 @@ def test_ctrl_c_once_certifies_and_saves(tmp_path):
 
     stopped = agent.num_episodes
     resumed = agent.resume(budget=stopped + 50)
-    other = RPLAgent(seed=11).learn(FastCorridorEnv(), budget=1_000_000, log_interval=10, callback=Until())
+    other = RPLAgent(seed=11).learn(FastCorridorEnv(), budget=1_000_000, log_interval=50, callback=Until())
     assert other.num_episodes == stopped
     assert np.array_equal(other.resume(budget=stopped + 50).counts.transitions, resumed.counts.transitions)
 

@@ -161,7 +161,7 @@ def test_episodes_are_worth_what_was_asked_for(random_start, compiled):
         env = rpl_envs.make_own(pmdp, objective, truth.tolist(), max_episode_steps=steps)
         world, done = attach(env, compiled=compiled), SampledBatch()
         assert world.compiled == compiled
-        episodes = 10_000 if compiled else 300
+        episodes = 10_000 if compiled else 200
         source = open_source(world, Experience(pmdp), np.random.default_rng(1), 5)
         source.collect(Request(policy, Limits(), episodes, episodes), done)
         values = np.array(done.values)
@@ -264,7 +264,7 @@ def by_value_iteration(table, gamma, steps):
 
 
 OBJECTIVES = {
-    "discount": (Objective.discounted("gain", GAMMA), lambda table: by_value_iteration(table, GAMMA, 3000)),
+    "discount": (Objective.discounted("gain", GAMMA), lambda table: by_value_iteration(table, GAMMA, 500)),
     "horizon": (Objective.reward("gain", target=None, horizon=STEPS), lambda table: by_value_iteration(table, 1, 100)),
 }
 

@@ -79,12 +79,15 @@ def test_certificates_hold_in_the_unmodified_worlds(name, wrapper, plays):
 
 def within(table: Any, steps: int) -> np.ndarray:
     """(S,) the best total reward within so many steps, by value iteration on a table P."""
+    paid, goes = np.zeros((len(table), len(table[0]))), np.zeros((len(table), len(table[0]), len(table)))
+    for state, rows in table.items():
+        for action, ways in rows.items():
+            for p, successor, reward, over in ways:
+                paid[state, action] += p * reward
+                goes[state, action, successor] += p * (not over)
     values = np.zeros(len(table))
     for _ in range(steps):
-        values = np.array([
-            max(sum(p * (r + values[s] * (not over)) for p, s, r, over in ways) for ways in rows.values())
-            for rows in table.values()
-        ])  # fmt: skip
+        values = (paid + goes @ values).max(axis=1)
     return values
 
 
@@ -324,7 +327,7 @@ def random_world(rng: np.random.Generator, states: int, actions: int):
     return kernel, model
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(k, marks=pytest.mark.nightly) for k in range(2, 8))])
 def test_renaming_observations_changes_no_certificate_or_is_refused(seed):
     rng = np.random.default_rng(seed)
     states, actions = int(rng.integers(4, 8)), int(rng.integers(1, 4))

@@ -285,9 +285,9 @@ def test_a_run_killed_at_a_log_point_goes_on_to_the_same_bits_and_rows(tmp_path)
 
     folder = tmp_path / "run"
     callbacks = [CheckpointCallback(save_freq=5, seconds=None), Copies(tmp_path)]
-    whole = RPLAgent(seed=1).learn(FastCorridorEnv(), budget=40, log_interval=10, folder=folder, callback=callbacks)
+    whole = RPLAgent(seed=1).learn(FastCorridorEnv(), budget=25, log_interval=10, folder=folder, callback=callbacks)
     points = sorted((p for p in tmp_path.iterdir() if p.name.isdigit()), key=lambda p: int(p.name))
-    assert {10, 20, 30} <= {int(p.name) for p in points}
+    assert {10, 20} <= {int(p.name) for p in points}
     for place in points:
         agent = RPLAgent.load(place / "checkpoint.zip", FastCorridorEnv())
         agent.run_folder = place

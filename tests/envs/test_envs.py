@@ -21,11 +21,14 @@ from rpl_agent.model import Objective, Policy, build
 from rpl_envs import FAMILIES, INSTANCES, Benchmark, PMDPEnv
 
 IDS = [f"rpl/{family}-v0" for family in FAMILIES] + [instance.id for instance in INSTANCES.values()]
-LARGE = {
-    "rpl/Aircraft-200x40-v0", "rpl/MarsRover-75x75-v0", "rpl/MarsRover-125x125-v0", "rpl/ParallelBetting-20-v0",
-}  # fmt: skip
 SMALL = [f"rpl/{i.name}-v0" for i in INSTANCES.values() if i.online]
-EVERY_ID = [pytest.param(i, marks=pytest.mark.nightly) if i in LARGE else i for i in IDS]
+#: By day one instance of each family and the sizes that are learned online.
+EVERY_ID = [
+    i
+    if i in SMALL or i.removeprefix("rpl/").removesuffix("-v0") in FAMILIES
+    else pytest.param(i, marks=pytest.mark.nightly)
+    for i in IDS
+]
 
 
 def test_the_ids_are_those_promised():

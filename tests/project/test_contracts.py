@@ -192,7 +192,9 @@ def test_our_agents_keep_the_contract(name):
     check_agent(AGENTS[name], episodes=30)
 
 
-@pytest.mark.parametrize("algorithm", ["dqn", "ppo", "maskable-ppo"])
+@pytest.mark.parametrize(
+    "algorithm", ["maskable-ppo", *(pytest.param(a, marks=pytest.mark.nightly) for a in ("dqn", "ppo"))]
+)  # dqn by day: tests/baselines/test_baselines_sb3.py
 def test_the_deep_agents_keep_the_contract(algorithm):
     from rpl_agent.baselines.sb3 import SB3Agent
 

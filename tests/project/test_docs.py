@@ -2,7 +2,7 @@
 
 ```python blocks of a page run in order, in one namespace, in an empty folder; lines of ```bash blocks that start with
 `rpl ` or `python -m rpl_agent` run through the command line. A block preceded by `<!-- not run: reason -->` is skipped.
-By day with a tenth of the episodes, three times the gap, smaller worlds and short proofs only; by night as written.
+By day with a tenth of the episodes, three times the gap, small worlds, few looks and short proofs; by night as written.
 """
 
 import re
@@ -44,13 +44,14 @@ def shortened(body: str) -> str:
 
 @pytest.mark.parametrize("as_written", [False, pytest.param(True, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
-def test_snippets_run(page, as_written, tmp_path, monkeypatch, capsys):
+def test_snippets_run(page, as_written, tmp_path, monkeypatch, capsys, request):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     if as_written:
         monkeypatch.setattr("rpl_agent.agent.loop.PROVED", PROVED)
     else:
         make_worlds_small(monkeypatch)
+        request.getfixturevalue("few_looks")
     namespace: dict = {"__name__": "__main__"}
     ran = 0
     for language, written in blocks(page):

@@ -71,8 +71,10 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
-def functions() -> Iterator[tuple[str, str, ast.FunctionDef]]:
+@cache
+def functions() -> list[tuple[str, str, ast.FunctionDef]]:
     """(file, qualified name, node) of every function."""
+    found = []
     for path in SOURCES:
         parents: list[tuple[ast.AST, str]] = [(parsed(path), "")]
         while parents:
@@ -82,8 +84,10 @@ def functions() -> Iterator[tuple[str, str, ast.FunctionDef]]:
                 if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                     name = f"{prefix}.{child.name}" if prefix else child.name
                 if isinstance(child, ast.FunctionDef):
-                    yield str(path.relative_to(ROOT)), name, child
-                parents.append((child, name))
+                    found.append((str(path.relative_to(ROOT)), name, child))
+                if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):  # expressions define nothing
+                    parents.append((child, name))
+    return found
 
 
 def beyond(found: set[str], exempt: set[str]) -> None:
@@ -231,9 +235,9 @@ def test_no_private_names_of_other_libraries():
     nodes = [(file, node) for file, tree in trees.items() for node in ast.walk(tree)]
     own = {"_replace", "_asdict", "_fields", "_make"}  # what named tuples document
     for _, node in nodes:
-        own |= {getattr(node, key) for key in ("name", "id", "arg") if isinstance(getattr(node, key, None), str)}
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
-            own.add(node.attr)
+        own.update(name for key in ("name", "id", "arg") if isinstance(name := getattr(node, key, None), str))
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name):
+            own |= {node.attr} if node.value.id == "self" else set()
     found: dict[str, set[str]] = defaultdict(set)
     for file, node in nodes:
         if isinstance(node, ast.Attribute) and re.match("_[^_]", node.attr) and node.attr not in own:
