@@ -150,6 +150,7 @@ def ln_factorial(n: int) -> tuple[int, int]:
 Monomial = tuple[tuple[int, int], ...]  # (parameter, power), …
 Polynomial = dict[Monomial, Fraction]
 Cut = tuple[list[Fraction], Fraction]  # a·x ≤ b
+Group = list[tuple[int, Fraction]]  # rows and their probabilities
 
 
 def polynomial(terms: list[Any]) -> Polynomial:
@@ -190,9 +191,9 @@ class Model:
         self.name = [f"state {s}, action {data['actions'][a]!r}" for s, a in zip(self.row_state, data["action"])]
         self.moves = [list(zip(successor[i:j], expression[i:j])) for i, j in pairwise(row_ptr)]
         self.constant = [terms.get((), Fraction(0)) if not set(terms) - {()} else None for terms in self.table]
-        for name, moves in zip(self.name, self.moves):  # each row sums to 1, for all θ and for all coordinates x
-            total = combined([(Fraction(1), self.table[f]) for _, f in moves])
-            terms = [self.coordinates.terms[f][1:] for _, f in moves] if self.coordinates else []
+        for labels, name in {tuple(f for _, f in moves): name for name, moves in zip(self.name, self.moves)}.items():
+            total = combined([(Fraction(1), self.table[f]) for f in labels])  # must be 1, for all θ and for all x
+            terms = [self.coordinates.terms[f][1:] for f in labels] if self.coordinates else []
             cancel = not any(map(sum, zip(*terms)))  # also where the coordinates depend on each other
             need(total == {(): 1} and cancel, f"the probabilities of {name} do not sum to 1")
 
@@ -285,8 +286,8 @@ class Policy:
     def __init__(self, model: Model, data: dict[str, Any]) -> None:
         self.model, self.rules, self.weights = model, data["rules"], data["weights"]
 
-    def at(self, state: int, step: int) -> list[tuple[int, Fraction]]:
-        """(row, probability) in a step; the last rule persists."""
+    def at(self, state: int, step: int) -> Group:
+        """What is played in a step; the last rule persists."""
         rows = self.model.rows_of[state]
         if self.rules is not None:
             played = {self.rules[min(step, len(self.rules) - 1)][state]: Fraction(1)}
@@ -302,7 +303,7 @@ class Data:
     """Counts of transitions, and per mark the counts of expressions of the data before it."""
 
     def __init__(self, model: Model, data: dict[str, Any]) -> None:
-        self.rows = [[0] * len(moves) for moves in model.moves]
+        self.model, self.rows = model, [[0] * len(moves) for moves in model.moves]
         places = [(row, k) for row, moves in enumerate(model.moves) for k in range(len(moves))]
         for t, n in data["transitions"]:
             need(isinstance(n, int) and n > 0 <= t, f"{n!r} counts of transition {t!r}")
@@ -382,12 +383,12 @@ class Intervals:
     of f and 1 − f only the first one counts: the other one's interval follows.
     """
 
-    def __init__(self, model: Model, data: Data, share: Fraction, ends: dict[str, Any]) -> None:
-        self.model, self.seen, self.lines = model, data.successes, dict[int, Any]()
-        self.low, self.high = [0] * len(model.table), [ONE] * len(model.table)
-        for f, terms in enumerate(model.table):
-            self.cut(f, *model.range_over_box(terms))
-            if model.constant[f] is None:  # c + k d, d the terms without c over the first one's factor
+    def __init__(self, data: Data, share: Fraction, ends: dict[str, Any]) -> None:
+        self.model, self.seen, self.lines = data.model, data.successes, dict[int, Any]()
+        self.low, self.high = [0] * len(self.seen), [ONE] * len(self.seen)
+        for f, terms in enumerate(self.model.table):
+            self.cut(f, *self.model.range_over_box(terms))
+            if self.model.constant[f] is None:  # c + k d, d the terms without c over the first one's factor
                 k = terms[min(m for m in terms if m)]
                 d = frozenset((m, x / k) for m, x in terms.items() if m)
                 self.lines[f] = terms.get((), Fraction(0)), k, d
@@ -488,6 +489,13 @@ class Coordinates:
                 break
         return x
 
+    def at(self, point: list[Any]) -> tuple[list[int], int]:
+        """All expressions at a point: numerators, and their denominator."""
+        z = [exact(x) for x in point]
+        scale = common_den(z)
+        whole = [int(x * scale) for x in z]
+        return [c * scale + sum(a * b for a, b in zip(w, whole, strict=True)) for c, *w in self.terms], self.den * scale
+
     def chances(self, x: list[float]) -> list[float]:
         return [fsum([c, *(a * b for a, b in zip(w, x, strict=True))]) for c, *w in self.floats]
 
@@ -501,8 +509,7 @@ class Frame:
     """x = center + factor y: every expression is p_f + s_f·y, whole numbers over one denominator `den`."""
 
     def __init__(self, coordinates: Coordinates, data: dict[str, Any]) -> None:
-        r = coordinates.dimension
-        center, factor = data["center"], data["factor"]
+        r, center, factor = coordinates.dimension, data["center"], data["factor"]
         need(len(center) == r and len(factor) == r and all(len(row) == r for row in factor), "a frame of a wrong size")
         self.center, self.factor = [exact(x) for x in center], [[exact(x) for x in row] for row in factor]
         scale = common_den([*self.center, *(x for row in self.factor for x in row)])
@@ -528,29 +535,28 @@ class Likelihood:
     def __init__(self, line: Coordinates, data: Data, alpha: Fraction, window: int) -> None:
         marks = [*data.marks, (Fraction(0), Fraction(0), data.successes, list[int]())]
         need(0 <= window < len(data.marks) and marks[window][0] > 0, "no window of the likelihood begins there")
-        self.line, self.bound = line, Fraction(ln(1 / (alpha * marks[window][0]))[1], ONE)
+        self.line, bound = line, ln(1 / (alpha * marks[window][0]))[1]
         self.K = [n - m for n, m in zip(data.successes, marks[window][2])]
         self.used = [f for f in line.free if self.K[f] > 0]
         for x, before, after in zip(data.fits(line)[window:], marks[window:], marks[window + 1 :]):
-            point = Frame(line, {"center": x, "factor": [[0] * len(x)] * len(x)})
-            need(all(point.p[f] > 0 for f in line.free), "an expression is not positive at an estimate")
+            p, den = line.at(x)
+            need(all(p[f] > 0 for f in line.free), "an expression is not positive at an estimate")
             for f in self.used:
                 if hits := after[2][f] - before[2][f]:
-                    self.bound -= hits * Fraction(ln(Fraction(point.p[f], point.den))[0], ONE)
+                    bound -= hits * ln(Fraction(p[f], den))[0]
+        self.bound = Fraction(bound, ONE)
 
     def cut(self, point: list[Any]) -> Cut:
         """(a, b) with a·x ≤ b on C. For any t > 0, −ln f ≥ ln t + 1 − t f; t ≈ 1/f at the point makes it a tangent."""
-        z, den = [exact(x) for x in point], self.line.den
-        a, b = [Fraction(0)] * len(z), self.bound
+        (p, den), scale = self.line.at(point), self.line.den << 64
+        sums, level = [0] * (self.line.dimension + 1), 0  # Σ K t f = sums[0] + sums[1:]·x over `scale`; Σ K (1 + ln t)
         for f in self.used:
-            c, *w = self.line.terms[f]
-            value = (c + sum(x * y for x, y in zip(w, z, strict=True))) / den
-            need(value > 0, f"expression {f} is not positive at a point of the likelihood")
-            t = Fraction(int((1 << 64) / value) + 1, 1 << 64)
-            weight = self.K[f] * t / den
-            b += weight * c - self.K[f] * (1 + Fraction(ln(t)[0], ONE))
-            a = [x - weight * y for x, y in zip(a, w)]
-        return a, b
+            need(p[f] > 0, f"expression {f} is not positive at a point of the likelihood")
+            t = (den << 64) // p[f] + 1  # over 2^64
+            sums = [x + self.K[f] * t * y for x, y in zip(sums, self.line.terms[f])]
+            level += self.K[f] * (ONE + ln(Fraction(t, 1 << 64))[0])
+        b = self.bound + Fraction(sums[0], scale) - Fraction(level, ONE)
+        return [Fraction(-x, scale) for x in sums[1:]], b
 
     def check_ball(self, frame: Frame) -> None:
         """C lies in the ball {center + factor y : |y| ≤ 1}.
@@ -593,8 +599,8 @@ class Bets:
     at the `fit` of the data before the mark: computed here, so that nobody can choose them afterwards.
     """
 
-    def __init__(self, model: Model, objective: Objective, line: Coordinates, data: Data, alpha: Fraction) -> None:
-        self.model, self.objective, self.line, self.cuts = model, objective, line, list[Cut]()
+    def __init__(self, objective: Objective, line: Coordinates, data: Data, alpha: Fraction) -> None:
+        self.model, self.objective, self.line, self.cuts = data.model, objective, line, list[Cut]()
         self.aimed = self.found_with = 0  # transitions with which direction and gradient were found
         level, grid = ln(2 / alpha)[1], 1 << 26
         z2 = max(2 * (level / ONE - 2), 1.0)
@@ -687,23 +693,21 @@ def shares(model: Model, method: str, delta: Fraction) -> list[Fraction]:
 class Region:
     """What is known of u: intervals of expressions; where the likelihood is used also cuts a·x ≤ b, and a ball."""
 
-    def __init__(
-        self, model: Model, objective: Objective, data: Data, delta: Fraction, method: str, proof: Any
-    ) -> None:
-        self.model, self.objective, self.cuts = model, objective, list[Cut]()
+    def __init__(self, objective: Objective, data: Data, delta: Fraction, method: str, proof: Any) -> None:
+        self.model, self.objective, self.cuts = data.model, objective, list[Cut]()
         self.ball: Frame | None = None
-        line, part = model.coordinates, proof["likelihood"]
-        bets, joint, single = shares(model, method, delta)
-        self.intervals = Intervals(model, data, single, proof["ends"])
+        line, part = self.model.coordinates, proof["likelihood"]
+        bets, joint, single = shares(self.model, method, delta)
+        self.intervals = Intervals(data, single, proof["ends"])
         if part is None:
             return
         if line is None or not joint:
             raise Refused("the joint likelihood is part of the proof, and not of its model and method")
         self.line, self.likelihood = line, Likelihood(line, data, joint, part["window"])
-        self.reach = [[Fraction(end, ONE) for end in model.range_over_box(x)] for x in line.x]
+        self.reach = [[Fraction(end, ONE) for end in self.model.range_over_box(x)] for x in line.x]
         any_bet = any(isinstance(k, int) for k in part["cuts"])
         need(bets > 0 or not any_bet, "bets are part of the proof, and not of its method")
-        self.bet_cuts = Bets(model, objective, line, data, bets).cuts if any_bet else []
+        self.bet_cuts = Bets(objective, line, data, bets).cuts if any_bet else []
         self.cuts = [self.cut(name) for name in part["cuts"]]
         if part["ball"] is not None:
             self.enclose(Frame(line, part["ball"]))
@@ -826,7 +830,7 @@ class Claim:
                 if self.ball is None:
                     excess += sum(w * self.most(row, after) for row, w in group)
                 else:
-                    excess = self._quadratic(group, excess, g, after)
+                    excess = self._quadratic(self.ball, group, excess, g, after)
                 if excess > 0:
                     at = model.name[group[0][0]] + (f", {k} steps to go" if objective.horizon is not None else "")
                     by = min(excess / self.den, Fraction(10**99))
@@ -868,25 +872,22 @@ class Claim:
         rest = [x - self.den * y for x, y in zip(h, a)]
         return c + self.den * b + sum(max(x * low, x * high) for x, (low, high) in zip(rest, self.region.reach))
 
-    def _quadratic(self, group: list[tuple[int, Fraction]], a: Fraction, here: list[int], after: int) -> Fraction:
+    def _quadratic(self, ball: Frame, group: Group, a: Fraction, here: list[int], after: int) -> Fraction:
         """a + l·y + y'My ≤ a + |l| + max(0, λ_max(M)) on the ball; λ_max < t where tI − M is positive definite."""
-        ball, r = self.ball, len(here)
-        assert ball is not None
-        l, M = [Fraction(-x) for x in here], [[Fraction(0)] * r for _ in range(r)]
+        r, parts = range(len(here)), common_den(weight for _, weight in group)
+        den = ball.den * self.objective.discount.denominator * parts
+        a0, l, minus = -(-a * den // 1), [-x * den for x in here], [[0 for _ in r] for _ in r]  # −M over 2 den
         for row, weight in group:
-            a0, l0, M0 = 0, [0] * r, [[0] * r for _ in range(r)]
+            w = int(weight * parts)
             for f, v, g in self.successors(row, after):
-                p, slope = ball.p[f], ball.s[f]
-                a0, l0 = a0 + p * v, [x + p * y + v * z for x, y, z in zip(l0, g, slope)]
+                p, slope = w * ball.p[f], ball.s[f]
+                a0, l = a0 + p * v, [x + p * y + w * v * z for x, y, z in zip(l, g, slope)]
                 if any(g) and any(slope):
-                    M0 = [[M0[i][j] + slope[i] * g[j] + slope[j] * g[i] for j in range(r)] for i in range(r)]
-            w = weight / (ball.den * self.objective.discount.denominator)
-            a, l = a + w * a0, [x + w * y for x, y in zip(l, l0)]
-            M = [[x + w / 2 * y for x, y in zip(old, new)] for old, new in zip(M, M0)]
-        linear, rough = a + norm_up(l), max(sum(map(abs, row)) for row in M)  # Gershgorin's bound of λ_max
-        if linear + rough > 0 > linear and solved(shifted([[-x for x in row] for row in M], -linear), l) is not None:
+                    minus = [[minus[i][j] - w * (slope[i] * g[j] + slope[j] * g[i]) for j in r] for i in r]
+        linear, rough = a0 + root_up(sum(x * x for x in l)), max(sum(map(abs, row)) for row in minus)  # Gershgorin
+        if 2 * linear + rough > 0 > linear and solved(shifted(minus, Fraction(-2 * linear)), l):
             return Fraction(0)
-        return linear + rough
+        return Fraction(2 * linear + rough, 2 * den)
 
     # ------------------------------------------------------------------ 5. plays that never end
     def plays_end(self, spent: dict[int, bool], active: set[int]) -> None:
@@ -942,7 +943,7 @@ def check(proof: dict[str, Any]) -> dict[str, Any]:
     for part in proof["regions"]:
         then = data if part["data"] is None else Data(model, part["data"])
         need(then.is_start_of(data), "the data behind a bound are not the beginning of the data")
-        regions.append(Region(model, objective, then, delta, method, part))
+        regions.append(Region(objective, then, delta, method, part))
     found: dict[str, Any] = {"objective": objective, "data": data, "evaluated": given}
     for side, upper in (("lower", False), ("upper", True)):
         known = Fraction(upper) if (objective.is_reach if upper else objective.is_positive) else None

@@ -138,10 +138,10 @@ class Foundation:
             levels = {k: checker.Likelihood(line, self.data, joint, k) for k in windows}
             window = min(windows, key=lambda k: self._room(levels[k]))
             self.part["likelihood"] = {"window": window, "cuts": [], "ball": None}
-        self.region = checker.Region(self.model, self.objective, self.data, delta, method, self.part)
+        self.region = checker.Region(self.objective, self.data, delta, method, self.part)
         if self.part["likelihood"] is not None:
             if bets and line is not None:
-                self.region.bet_cuts = checker.Bets(self.model, self.objective, line, self.data, bets).cuts
+                self.region.bet_cuts = checker.Bets(self.objective, line, self.data, bets).cuts
             self.cuts = Cuts(self.region, self.part["likelihood"])
             with suppress(checker.Refused, ArithmeticError, np.linalg.LinAlgError):
                 self._enclose(self.cuts)
@@ -208,7 +208,7 @@ class Foundation:
 
     def _ends(self, share: Fraction) -> dict[str, list[float]]:
         """Anytime intervals of the events that were observed."""
-        events = checker.Intervals(self.model, self.data, share, {}).events
+        events = checker.Intervals(self.data, share, {}).events
         seen = [(f, K, K + J) for f, (K, J) in sorted(events.items()) if K + J > 0]
         if not seen:
             return {}

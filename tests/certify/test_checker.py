@@ -318,9 +318,9 @@ class PeekingBets(checker.Bets):
 
     p = 0.5
 
-    def __init__(self, model, objective, line, data, alpha):
+    def __init__(self, objective, line, data, alpha):
         self.final = data.successes, data.trials
-        super().__init__(model, objective, line, data, alpha)
+        super().__init__(objective, line, data, alpha)
 
     def _aim(self, x, K, N):
         super()._aim(x, K, N)
@@ -338,7 +338,7 @@ def test_money_is_a_supermartingale(p):
     for tosses in itertools.product((0, 1), repeat=8):
         chance, data = p ** sum(tosses) * (1 - p) ** (8 - sum(tosses)), tossed(model, tosses)
         for name, kind in (("bets", checker.Bets), ("peeking", PeekingBets)):
-            for k, (a, b) in enumerate(kind(model, objective, line, data, alpha).cuts[-2:]):  # of all data
+            for k, (a, b) in enumerate(kind(objective, line, data, alpha).cuts[-2:]):  # of all data
                 bound[name][k] += chance * math.exp(math.log(2 / alpha) - float(b - a[0] * Fraction(p)))
         for window, weight in enumerate((0.01, 0.3, 0.3)):
             level = checker.Likelihood(line, data, alpha, window)
