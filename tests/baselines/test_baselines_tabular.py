@@ -39,7 +39,9 @@ def test_finds_the_optimal_policy(agent, world):
     assert state[0] == 1 and env.pmdp.find_row(env.pmdp.initial_state, int(action)) >= 0
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize(  # by day one without a model and one with: the path is that of them all
+    "agent", [a if a in ("q-learning", "ucrl2") else pytest.param(a, marks=pytest.mark.nightly) for a in AGENTS]
+)
 def test_the_step_path_needs_no_simulator(agent):
     env, optimum = risk()
     learner = AGENTS[agent](seed=3, compiled=False).learn(env, 1500)

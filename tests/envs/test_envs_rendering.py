@@ -80,7 +80,10 @@ def test_texts_say_where_we_are():
     assert "step 0 of 25" in money.renderer.text(money.pmdp, [0])
 
 
-@pytest.mark.parametrize("name", ["Aircraft-100x20", "Engagement-1000", "Glider-71x67", "Betting-100"])
+LONGEST = pytest.param("Engagement-1000", marks=pytest.mark.nightly)
+
+
+@pytest.mark.parametrize("name", ["Aircraft-100x20", "Engagement-300", LONGEST, "Glider-71x67", "Betting-100"])
 def test_large_models_stay_readable(name):
     made = benchmark(name)
     last = made.pmdp.num_states - 1
