@@ -49,11 +49,12 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.compare:
         sys.exit(_compare(Path(arguments.compare), arguments))
-    console = Console(width=160)
+    console, failed = Console(width=160), False
     for name, module in _chosen(arguments.names):
         more = {key: getattr(arguments, key) for key in OPTIONS.get(name, ()) if getattr(arguments, key) is not None}
         start = time.perf_counter()
         rows = module.rows(smoke=arguments.smoke, full=arguments.full, **more)
+        failed |= any("failure" in row for row in rows)
         if arguments.json:
             for row in rows:
                 print(json.dumps({"benchmark": name, **row}, default=str))
@@ -68,6 +69,7 @@ def main() -> None:
             for row in group:
                 table.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()))
             console.print(table)
+    sys.exit(int(failed))  # the fuzz of a night must not pass unnoticed
 
 
 def _chosen(names: list[str]) -> Iterator[tuple[str, ModuleType]]:

@@ -164,7 +164,7 @@ def main() -> None:
         print(f"{number:10,}  {what}")
     total = sum(number for what, number in tried.items() if what[0] != "(")
     print(f"{done:,} certificates, all of them accepted; {total:,} changes, {len(wrong)} accepted that should not be")
-    print("\n".join(wrong))
+    raise SystemExit("\n".join(wrong) or 0)
 
 
 if __name__ == "__main__":
