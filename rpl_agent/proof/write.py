@@ -78,13 +78,11 @@ def as_proved(certificate: Certificate, proof: dict[str, Any]) -> Certificate:
     """The certificate with the proved numbers; a better bound that was only computed is kept under another name."""
     if "refused" in proof:
         return certificate
-    bounds = {"lower": -math.inf, "upper": math.inf} | {k: v for k, v in proof["claim"].items() if v is not None}
-    unproved: dict[str, Any] = {}
-    for side, bound in bounds.items():
-        computed = getattr(certificate, side)
-        if not math.isclose(bound, computed, rel_tol=SAME):
-            unproved[f"unproved_{side}"] = computed
-    return replace(certificate, lower=bounds["lower"], upper=bounds["upper"], proved=True, **unproved)
+    bounds: dict[str, Any] = {"lower": -math.inf, "upper": math.inf}
+    bounds |= {side: bound for side, bound in proof["claim"].items() if bound is not None}
+    computed: dict[str, Any] = {"lower": certificate.lower, "upper": certificate.upper}
+    better = [side for side, bound in bounds.items() if not math.isclose(bound, computed[side], rel_tol=SAME)]
+    return replace(certificate, **bounds, proved=True, **{f"unproved_{side}": computed[side] for side in better})
 
 
 def write_proof(path: Path, proof: dict[str, Any]) -> None:
@@ -236,17 +234,18 @@ def candidates(
     relaxation: Relaxation, base: Foundation, objective: Objective, policy: Policy, own: bool, upper: bool
 ) -> Iterator[dict[str, Any]]:
     """Value functions of one side, for the policy (``own``) or for all, the most promising ones first."""
-    found = []
+    found: list[Any] = [_plain(relaxation, objective, policy, own, upper)]
     if base.frame is not None:
-        found.append(_affine(relaxation, base, objective, policy, own, upper))
-    found.append(_plain(relaxation, objective, policy, own, upper))
+        found.insert(0, _affine(relaxation, base, objective, policy, own, upper))
     rows = None if base.cuts is None else base.cuts.relaxation(relaxation.pmdp)
     if rows is not None:
         found.append(_plain(rows, objective, policy, own, upper))
     scale, sign = _time_scale(relaxation.pmdp, objective), 1.0 if upper else -1.0
     for _, values in sorted((f for f in found if f is not None), key=lambda f: sign * f[0]):
-        for slack in WIDENED:
-            yield _shown(values, scale, sign * slack)
+        infinite = not upper and bool(np.isposinf(values["values"]).any())  # a lower bound is a large number, then
+        for much in [np.inf, 1e9] if infinite else [np.inf]:
+            for slack in WIDENED:
+                yield _shown(values, scale, sign * slack, much)
 
 
 def _time_scale(pmdp: ParametricMDP, objective: Objective) -> np.ndarray:
@@ -291,10 +290,11 @@ def _affine(
     return predicted, {"kind": "affine", "values": np.where(inside, values, np.nan), "gradient": gradient}
 
 
-def _shown(found: dict[str, Any], scale: np.ndarray, share: float) -> dict[str, Any]:
+def _shown(found: dict[str, Any], scale: np.ndarray, share: float, much: float) -> dict[str, Any]:
     """As in the file, the values moved outward by a share of themselves (of the largest one, for affine functions)."""
     values = found["values"] * scale
     finite = np.where(np.isfinite(values), np.abs(values), 0.0)
+    values = np.where(np.isposinf(values), much * (1.0 + finite.max()), values)  # or "nothing is claimed"
     values = values + share * (finite.max() if "gradient" in found else finite)
     parts = values[..., None]
     if "gradient" in found:

@@ -197,6 +197,14 @@ def test_a_known_model_needs_no_data():
     assert 1.0 - 1e-6 <= found["lower"] <= found["upper"] <= 1.0
 
 
+def test_costs_of_infinity_do_not_spoil_lower_bounds():
+    """An action that leads to a dead end is no reason to claim 0: what is infinite may be bounded by any number."""
+    rows = {0: {"go": {1: 1}, "risk": {1: 0.5, 2: 0.5}}, 1: {"stay": {1: 1}}, 2: {"stay": {2: 1}}}
+    pmdp = build(0, lambda s: rows[s], domain=[], labels={"goal": lambda s: s == 1}, rewards={"cost": lambda s, a: 0.5})
+    found = checker.check(known(pmdp, Objective.cost("cost", target="goal")))
+    assert found["lower"] == pytest.approx(0.5, abs=1e-6)
+
+
 def test_a_refuted_model_is_proved_from_its_graph():
     pmdp = model()
     counts = Counts(pmdp)
