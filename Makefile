@@ -30,7 +30,7 @@ test:
 # every test: longer runs of the same checks, all sizes, deep learners
 nightly:
 	@$(MAKE) --no-print-directory setup EXTRAS=test
-	$(PYTEST) -m "" $(FILES)
+	RPL_TEST_SEED=$(shell date +%j) $(PYTEST) -m "" $(FILES)
 
 lint:
 	@$(MAKE) --no-print-directory setup EXTRAS=dev

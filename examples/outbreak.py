@@ -64,7 +64,9 @@ class Ward(gym.Env[tuple[int, ...], int]):
 
     def step(self, action: int) -> tuple[tuple[int, ...], float, bool, bool, dict[str, Any]]:
         (level, k, left, escaped, infected), name, cost = self.seen, ACTIONS[action], 0.0
-        if level == 0:
+        if not self.action_masks()[action]:
+            pass  # what the mask forbids changes nothing
+        elif level == 0:
             cost = k + PRICE.get(name, 0.0)
             level, k = (0, 0) if name == "recover" else (1 + LEVELS.index(name), k)
         else:

@@ -1,11 +1,13 @@
 """What all tests share."""
 
 import os
+import random
 
 for library in ("OMP", "OPENBLAS"):  # before numpy is imported: every core has a worker, and threads that wait spin
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 import pytest  # noqa: E402
+from numpy.random import bit_generator  # noqa: E402
 
 from rpl_agent.agent import loop, schedule  # noqa: E402
 
@@ -16,6 +18,14 @@ def short_proofs():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "PROVED", 300)
         yield
+
+
+@pytest.fixture(autouse=True)
+def repeatable_chance(request, monkeypatch):
+    """Generators without a seed (Gymnasium's spaces draw from one) depend on the test's name, so that a failure can be
+    repeated; `make nightly` sets another RPL_TEST_SEED every day."""
+    entropy = random.Random(f"{os.environ.get('RPL_TEST_SEED', 0)} {request.node.nodeid}")
+    monkeypatch.setattr(bit_generator, "randbits", entropy.getrandbits)
 
 
 @pytest.fixture
