@@ -27,6 +27,7 @@ import benchmarks
 OPTIONS = {
     "fuzz": ("minutes", "problems", "jobs", "first", "polynomial", "proofs"), "faults": ("only",),
     "tightness": ("jobs",), "bets": ("jobs", "first"), "polynomial": ("only", "first", "problems"), "solver": ("only",),
+    "paths": ("only",),
 }  # fmt: skip
 
 

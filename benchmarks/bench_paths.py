@@ -10,7 +10,7 @@ For every question and some seeds: whole paths drawn until upper − lower ≤ �
 ``ratio`` is the last over the better of the first two, medians over the seeds; ``inside`` counts answers of the last
 that contain the value at the true parameters. At most a budget of transitions is drawn (``≥``: some run used it up).
 MDPs, at the end, have no such paths: the policy is played once, in addition to the certificate. Files come with
-stormpy; questions whose file is missing are left out.
+stormpy; questions whose file is missing are left out. ``--only crowds``: the questions about one model.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ MORE = 5
 STEPS = 1000
 
 
-def rows(smoke: bool = False, full: bool = False) -> list[dict[str, Any]]:
+def rows(smoke: bool = False, full: bool = False, only: str | None = None) -> list[dict[str, Any]]:
     """One row per question."""
     size, found = "smoke" if smoke else "full" if full else "usual", []
     for name, file, question, epsilon in QUESTIONS[2:4] if smoke else QUESTIONS:
         text = _text(file)
-        if text is None:
+        if text is None or only not in (None, name):
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RPLWarning)
