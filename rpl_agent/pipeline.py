@@ -40,7 +40,7 @@ from rpl_agent.certificate import Certificate, versions
 from rpl_agent.confidence import ConfidenceSet, confidence_names, confidence_set
 from rpl_agent.coupled import coupled_bounds
 from rpl_agent.coupled.attribution import attribution, episodes_seen, own_gradient
-from rpl_agent.errors import DataError, ModelError, RefutedWarning, RepeatedChanceWarning, RPLWarning
+from rpl_agent.errors import DataError, ModelError, PrecisionWarning, RefutedWarning, RepeatedChanceWarning, RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import untied_intervals
 from rpl_agent.evidence.ledger import LEAST_DELTA, Ledger, check_delta
@@ -351,7 +351,8 @@ def _checked_solutions(
     """
     upward = objective.sense is Sense.MIN  # of the robust side; the optimistic one is opposite
     for start in ((warm.robust, warm.optimistic), (None, None)):
-        with timed(timings, "solve"):
+        with timed(timings, "solve"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrecisionWarning)  # the width is part of the bounds; `slack` reports it
             robust, optimistic = solve_both(relaxation, objective, policy=policy, precision=precision, warm=start)
         with timed(timings, "check"):
             proved = _proved(robust, upward), _proved(optimistic, not upward)

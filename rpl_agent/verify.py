@@ -18,7 +18,7 @@ import numpy as np
 
 from rpl_agent import checker
 from rpl_agent.certificate import Certificate
-from rpl_agent.errors import DataError, ModelError, PrecisionWarning, RPLWarning
+from rpl_agent.errors import DataError, ModelError, RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.likelihood.refutation.alternatives import NO_DOUBT, Doubt
 from rpl_agent.model import ParametricMDP, Policy, Sense
@@ -139,12 +139,10 @@ class _Again:
         """For a policy, or for the best one."""
         given = policy is not None
         if given not in self._found:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", PrecisionWarning)
-                self._found[given] = certify_uncertainty(
-                    self._pmdp, self._counts, self._uncertainty, self._certificate.objective, self._config,
-                    policy=policy, reward_error=self._certificate.reward_error,
-                )  # fmt: skip
+            self._found[given] = certify_uncertainty(
+                self._pmdp, self._counts, self._uncertainty, self._certificate.objective, self._config,
+                policy=policy, reward_error=self._certificate.reward_error,
+            )  # fmt: skip
         return self._found[given]
 
     def bound(self, side: str, policy: Policy | None) -> float:

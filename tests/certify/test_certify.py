@@ -257,3 +257,10 @@ def test_command_line(world, relaxation, capsys):
     result = json.loads(capsys.readouterr().out)
     assert {"lower", "upper", "value", "relative_gap", "build_seconds", "solve_seconds"} <= set(result)
     assert float(result["lower"]) <= result["value"] <= float(result["upper"])
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_bracket_wider_than_the_precision_is_slack_and_no_warning():
+    """Nobody asked the solver for a precision: the certificate is as wide as it says."""
+    pmdp = small_model("affine")
+    assert certify(pmdp, Counts(pmdp), Objective.reach("done", avoid="dead"), precision=1e-300).slack > 0
