@@ -7,8 +7,7 @@ It reads a model M with unknown parameters θ, counted data, a policy π and a c
                                               lower ≤ V(best policy)  and  V(π) ≤ upper       (minimising),
                                               lower ≤ V(π) ≤ upper                            (a given policy),
 
-or names the first inequality that fails. It does not search: all values, centres and ranks are in the file, and
-how they were found does not matter.
+or names the first inequality that fails. It does not search: all values, centres and ranks are in the file.
 
 Trusted: this file; that `model` (with the `start` of estimates), `objective`, `delta`, `confidence` (the method, chosen
 before any data), `reward_error` and `data`, also those of earlier times in `regions`, are the reader's; and the
@@ -150,7 +149,6 @@ def ln_factorial(n: int) -> tuple[int, int]:
 Monomial = tuple[tuple[int, int], ...]  # (parameter, power), …
 Polynomial = dict[Monomial, Fraction]
 Cut = tuple[list[Fraction], Fraction]  # a·x ≤ b
-Group = list[tuple[int, Fraction]]  # rows and their probabilities
 
 
 def polynomial(terms: list[Any]) -> Polynomial:
@@ -254,6 +252,7 @@ class Objective:
         for s in model.silent:
             quiet = not any(t in model.silent for row in model.rows_of[s] for t, _ in model.moves[row])
             need(quiet, f"the silent state {s} leads to a silent one")
+        need(not start or all(model.initial not in dict(m) for m in model.moves), "the silent start is entered again")
         self.undiscounted = model.initial if start else -1
         self.visible = [s not in model.silent for s in range(model.states)]
         self.horizon: int | None = None
@@ -281,13 +280,13 @@ class Objective:
 
 
 class Policy:
-    """The policy: one row per state, one per step and state, or weights of rows."""
+    """The policy: one row per state, one per step (of a horizon) and state, or weights of rows."""
 
     def __init__(self, model: Model, data: dict[str, Any]) -> None:
         self.model, self.rules, self.weights = model, data["rules"], data["weights"]
 
-    def at(self, state: int, step: int) -> Group:
-        """What is played in a step; the last rule persists."""
+    def at(self, state: int, step: int) -> list[tuple[int, Fraction]]:
+        """Rows and their probabilities in a step; the last rule persists."""
         rows = self.model.rows_of[state]
         if self.rules is not None:
             played = {self.rules[min(step, len(self.rules) - 1)][state]: Fraction(1)}
@@ -872,7 +871,7 @@ class Claim:
         rest = [x - self.den * y for x, y in zip(h, a)]
         return c + self.den * b + sum(max(x * low, x * high) for x, (low, high) in zip(rest, self.region.reach))
 
-    def _quadratic(self, ball: Frame, group: Group, a: Fraction, here: list[int], after: int) -> Fraction:
+    def _quadratic(self, ball: Frame, group: list[Any], a: Fraction, here: list[int], after: int) -> Fraction:
         """a + l·y + y'My ≤ a + |l| + max(0, λ_max(M)) on the ball; λ_max < t where tI − M is positive definite."""
         r, parts = range(len(here)), common_den(weight for _, weight in group)
         den = ball.den * self.objective.discount.denominator * parts
@@ -935,6 +934,7 @@ def check(proof: dict[str, Any]) -> dict[str, Any]:
     policy, data = Policy(model, proof["policy"]), Data(model, proof["data"])
     delta, method, given = exact(proof["delta"]), proof["confidence"], proof["evaluated"]
     error = exact(proof["reward_error"])
+    need(objective.horizon is not None or len(policy.rules or [0]) == 1, "the policy changes with time: not covered")
     fits = error >= 0 and (error <= 1 or not objective.is_positive)  # a share of rewards ≥ 0 leaves them ≥ 0
     need(0 < delta < 1 and fits, f"delta is {float(delta)}, the error of rewards {float(error)}")
     need(method in SHARES or not model.box, f"confidence {method!r} is not covered")
