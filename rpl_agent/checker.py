@@ -90,15 +90,15 @@ _LN2 = _atanh_series(1, 3, _GUARD)
 
 def ln(x: Fraction) -> tuple[int, int]:
     """ln x enclosed, both ends times 2^BITS. x = m 2^e with m in [2/3, 4/3], ln m = 2 atanh((m − 1)/(m + 1))."""
-    need(x > 0, "the logarithm of a number that is not positive")
     n, d = x.numerator, x.denominator
     e = n.bit_length() - d.bit_length()
+    need(x > 0 and abs(e) < 1 << 20, "the logarithm of a number that is not positive, or out of range")
     n, d = (n, d << e) if e >= 0 else (n << -e, d)
     if 3 * n > 4 * d:
         e, d = e + 1, 2 * d
     elif 3 * n < 2 * d:
         e, n = e - 1, 2 * n
-    value = (_atanh_series(n - d, n + d, _GUARD) + e * _LN2) >> 32  # |e| < 2^20, so 2^10 (|e| + 1) < 2^31
+    value = (_atanh_series(n - d, n + d, _GUARD) + e * _LN2) >> 32  # 2^10 (|e| + 2) < 2^32
     return value - 1, value + 2
 
 

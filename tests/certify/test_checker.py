@@ -73,6 +73,9 @@ def test_logarithms_are_enclosed():
         assert abs(low / checker.ONE - value) <= 1e-12 * max(1.0, abs(value))
     one, two, six = (checker.ln(Fraction(x)) for x in (3, 2, 6))  # ln 3 + ln 2 = ln 6, to the last bits
     assert six[0] <= one[1] + two[1] and one[0] + two[0] <= six[1]
+    for x in ("0", "-1", "1e-400000"):  # of the last one the error would exceed the enclosure
+        with pytest.raises(checker.Refused, match="logarithm"):
+            checker.ln(Fraction(x))
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 255, 256, 1000, 10**6, 10**15])
