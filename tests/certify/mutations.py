@@ -137,8 +137,8 @@ def judged(
 
 
 def main() -> None:
-    from tests.certify.test_checker import SMALL as WORLDS
-    from tests.certify.test_checker import of_world, optimum
+    from tests.certify.proved import SMALL as WORLDS
+    from tests.certify.proved import of_world, optimum
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--certificates", type=int, default=100, help="of random models")

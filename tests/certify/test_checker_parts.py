@@ -1,0 +1,126 @@
+"""Numbers, bets, predictions and coordinates of the checker, compared with others' or counted out."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import special
+
+from rpl_agent import checker
+from rpl_agent.model import Objective, build
+from rpl_agent.proof.content import model_content
+from rpl_agent.schema import jsonable
+
+
+def test_logarithms_are_enclosed():
+    draw = random.Random(1)
+    for _ in range(300):
+        x = Fraction(draw.randrange(1, 2 ** draw.randrange(1, 400)), draw.randrange(1, 2 ** draw.randrange(1, 400)))
+        low, high = checker.ln(x)
+        assert low < high <= low + 3
+        value = math.log(x.numerator) - math.log(x.denominator)
+        assert abs(low / checker.ONE - value) <= 1e-12 * max(1.0, abs(value))
+    one, two, six = (checker.ln(Fraction(x)) for x in (3, 2, 6))  # ln 3 + ln 2 = ln 6, to the last bits
+    assert six[0] <= one[1] + two[1] and one[0] + two[0] <= six[1]
+    for x in ("0", "-1", "1e-400000"):  # of the last one the error would exceed the enclosure
+        with pytest.raises(checker.Refused, match="logarithm"):
+            checker.ln(Fraction(x))
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, 255, 256, 1000, 10**6, 10**15])
+def test_factorials_are_enclosed(n):
+    low, high = checker.ln_factorial(n)
+    assert low <= high and (high - low) / checker.ONE <= 1e-14
+    assert low / checker.ONE == pytest.approx(float(special.gammaln(n + 1.0)), rel=1e-13, abs=1e-13)
+
+
+def test_positive_definite_matrices():
+    draw, found = random.Random(2), set()
+    for _ in range(50):
+        matrix = [[Fraction(draw.randrange(-9, 10)) for _ in range(3)] for _ in range(3)]
+        matrix = [[matrix[i][j] + matrix[j][i] for j in range(3)] for i in range(3)]
+        matrix = checker.shifted(matrix, Fraction(draw.randrange(0, 40)))
+        floats, right = np.array(matrix, dtype=float), [Fraction(1), Fraction(2), Fraction(3)]
+        solution = checker.solved(matrix, right)
+        found.add(solution is None)
+        assert (solution is not None) == bool((np.linalg.eigvalsh(floats) > 1e-9).all())
+        if solution is not None:
+            assert np.array(solution, dtype=float) == pytest.approx(np.linalg.solve(floats, [1.0, 2.0, 3.0]))
+    assert found == {True, False}
+
+
+def coin() -> tuple[checker.Model, checker.Objective]:
+    pmdp = build("a", lambda s: {"go": {"b": "p", "c": "1 - p"}} if s == "a" else {"stay": {s: 1}}, domain=["p"],
+                 labels={"b": lambda s: s == "b"})  # fmt: skip
+    content = model_content(pmdp, Objective.reach("b"), graph=False)
+    return checker.Model(content), checker.Objective(checker.Model(content), jsonable(Objective.reach("b")))
+
+
+def tossed(model: checker.Model, tosses: tuple[int, ...]) -> checker.Data:
+    """Data of a coin with marks after the second and the fourth toss."""
+
+    def counts(n: int) -> list[list[int]]:
+        return [[t, k] for t, k in enumerate((sum(tosses[:n]), n - sum(tosses[:n]))) if k]
+
+    marks = [
+        {"total": n, "weight": 0.3, "progress": share, "successes": counts(n), "trials": [[0, n], [1, n]]}
+        for n, share in ((2, 0.25), (4, 0.5))
+    ]
+    data = {"schedule": "split", "planned": 0, "transitions": counts(len(tosses)), "marks": marks}
+    return checker.Data(model, data)
+
+
+class PeekingBets(checker.Bets):
+    """Payoffs that know the tosses that they are settled with."""
+
+    p = 0.5
+
+    def __init__(self, objective, line, data, alpha):
+        self.final = data.successes, data.trials
+        super().__init__(objective, line, data, alpha)
+
+    def _aim(self, x, K, N):
+        super()._aim(x, K, N)
+        ahead = 1 if self.final[0][0] > self.p * self.final[1][0] else -1
+        self.unit = [ahead * abs(self.unit[0]), -ahead * abs(self.unit[1])]
+
+
+@pytest.mark.parametrize("p", [0.2, 0.5, 0.85])
+def test_money_is_a_supermartingale(p):
+    """E[M] ≤ 1 over all eight tosses, for both sides of the bets and for predictions; peeking is seen."""
+    model, objective = coin()
+    line, alpha, PeekingBets.p = model.coordinates, Fraction(1, 100), p
+    assert line is not None
+    bound = {"bets": [0.0, 0.0], "peeking": [0.0, 0.0], "likelihood": [0.0, 0.0, 0.0]}
+    for tosses in itertools.product((0, 1), repeat=8):
+        chance, data = p ** sum(tosses) * (1 - p) ** (8 - sum(tosses)), tossed(model, tosses)
+        for name, kind in (("bets", checker.Bets), ("peeking", PeekingBets)):
+            for k, (a, b) in enumerate(kind(objective, line, data, alpha).cuts[-2:]):  # of all data
+                bound[name][k] += chance * math.exp(math.log(2 / alpha) - float(b - a[0] * Fraction(p)))
+        for window, weight in enumerate((0.01, 0.3, 0.3)):
+            level = checker.Likelihood(line, data, alpha, window)
+            g = -sum(n * math.log(q) for n, q in zip(level.K, (p, 1 - p)))
+            bound["likelihood"][window] += chance * math.exp(g - float(level.bound)) / float(alpha) / weight
+    assert max(bound["bets"]) <= 1 + 1e-9 and min(bound["bets"]) > 0.5
+    assert max(bound["likelihood"]) <= 1 + 1e-9 and min(bound["likelihood"]) > 1 - 1e-9
+    assert max(bound["peeking"]) > 1.05
+
+
+def test_rows_sum_to_one_in_coordinates_that_depend_on_each_other():
+    """Two coordinates that are both p: p and 1 − p sum to 1, x₁ and 1 − x₂ do not, and estimates are made of x."""
+    rows = {"s": {"a": {"t": "p", "s": "1 - p"}}, "t": {"a": {"t": 1}}}
+    pmdp = build("s", rows.__getitem__, domain=["p"], labels={"t": lambda s: s == "t"})
+    content = model_content(pmdp, Objective.reach("t"), False)
+    checker.Model(content)
+    forms = content["coordinates"]
+    first, second = (k for k, terms in enumerate(forms["terms"]) if terms[1])
+    forms["x"], forms["start"], forms["domain"] = 2 * forms["x"], [0.9, 0.1], []
+    forms["terms"] = [[c, w, 0] if k == first else [c, 0, w] for k, (c, w) in enumerate(forms["terms"])]
+    assert second != first
+    with pytest.raises(checker.Refused, match="do not sum to 1"):
+        checker.Model(content)
