@@ -146,10 +146,9 @@ class Planner(Memory):
         """
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
+            warnings.simplefilter("ignore", PrecisionWarning)  # the width is part of the bounds; `slack` reports it
             yield
         for warning in caught:
-            if warning.category is PrecisionWarning:  # the width is part of the bounds, and `slack` reports it
-                continue
             kind = str(warning.message) if warning.category is RPLWarning else warning.category
             if kind not in self._warned:
                 self._warned.add(kind)

@@ -32,9 +32,9 @@ C_LINES, C_ARGUMENTS, C_FILE_LINES = 70, 13, 600
 #: commit what goes out. Lines may move between packages, so what may only fall is the sum.
 LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_871,
-    "rpl_agent": 1_659,
+    "rpl_agent": 1_658,
     "rpl_agent/_core": 296,
-    "rpl_agent/agent": 7_010,
+    "rpl_agent/agent": 7_009,
     "rpl_agent/baselines": 1_093,
     "rpl_agent/cli": 1_660,
     "rpl_agent/coupled": 1_820,
@@ -42,7 +42,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/experiments": 2_077,
     "rpl_agent/formats": 5_775,
     "rpl_agent/likelihood": 3_143,
-    "rpl_agent/model": 4_154,
+    "rpl_agent/model": 4_155,
     "rpl_agent/plotting": 443,
     "rpl_agent/proof": 727,
     "rpl_agent/regions": 1_969,
@@ -185,7 +185,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 39_643
+    assert sum(LINES_OF_PACKAGE.values()) <= 39_642
 
 
 def test_folders_are_not_crowded():

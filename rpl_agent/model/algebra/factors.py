@@ -9,8 +9,8 @@ f = a² with a of both signs is not log-concave). The remaining part of f is one
 degree.
 
 Terms are searched among θ_j and 1 − θ_j, the domain's facets, the table's affine expressions and their complements;
-then, in the remaining part, by the rational roots along lines. Guesses are harmless: one that does not divide is
-dropped.
+then, in the remaining part, among terms of one parameter that occurs to the first power, and by the rational roots
+along lines. Guesses are harmless: one that does not divide is dropped.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from math import gcd, lcm, log
 
 import numpy as np
 import scipy
+from numpy.polynomial import polynomial
 
 from rpl_agent.model.caching import cached_on
 from rpl_agent.model.domain import Domain
@@ -77,7 +78,7 @@ def _factors_of(pmdp: ParametricMDP) -> Factors:
         return Factors(table, scipy.sparse.eye_array(count, dtype=np.int64, format="csr"), np.zeros(count))
     search = _Divisions(table, pmdp.domain)
     rows = [search.factor(f) for f in range(len(table))]
-    forms = search.table()
+    forms = ExpressionTable.from_polynomials(search.forms, table.parameters)
     at = [(f, i, m) for f, (_, row) in enumerate(rows) for i, m in sorted(row.items())]
     entries = np.array(at, dtype=np.int64).reshape(-1, 3)
     powers = scipy.sparse.csr_array((entries[:, 2], (entries[:, 0], entries[:, 1])), shape=(len(table), len(forms)))
@@ -104,7 +105,7 @@ class _Divisions:
         self._table, self._domain = table, domain
         self._signs: dict[tuple, int] = {}
         self._number: dict[tuple, int] = {}
-        self._forms: list[Polynomial] = []
+        self.forms: list[Polynomial] = []
         self._terms = [a for a in _candidates(table, domain) if self._sign(a)]
         self._vanishes = _vanishing(table, self._terms)
         self._found: list[Integers] = []  # terms found in remainders: other expressions may have them too
@@ -116,6 +117,9 @@ class _Divisions:
         left, scale = _integers(_expression(self._table, f))
         for k in np.flatnonzero(self._vanishes[f]):
             left, scale = self._divide(left, self._terms[k], scale, row)
+        for j in range(self._table.num_parameters) if _degree(left) > 1 else ():
+            if (term := _term_in_one(left, j)) is not None and self._sign(term):
+                left, scale = self._divide(left, term, scale, row)
         for term in self._found:
             if _degree(left) > 1:
                 left, scale = self._divide(left, term, scale, row)
@@ -149,14 +153,11 @@ class _Divisions:
         size = max(abs(c) for c in form.values())
         key = _key(form)
         if key not in self._number:
-            self._number[key] = len(self._forms)
-            self._forms.append(_polynomial(form, size, self._table.parameters))
+            self._number[key] = len(self.forms)
+            self.forms.append(_polynomial(form, size, self._table.parameters))
         number = self._number[key]
         row[number] = row.get(number, 0) + times
         return Fraction(size) ** times
-
-    def table(self) -> ExpressionTable:
-        return ExpressionTable.from_polynomials(self._forms, self._table.parameters)
 
     def _value_inside(self, form: Integers) -> float:
         center = self._domain.center()
@@ -203,6 +204,14 @@ def _polynomial(form: Integers, size: int, names: tuple[str, ...]) -> Polynomial
     })  # fmt: skip
 
 
+def _by_power(form: Integers, j: int) -> dict[int, Integers]:
+    """h_k of Σ_k h_k θ_j^k, by k."""
+    found: dict[int, Integers] = {}
+    for m, c in form.items():
+        found.setdefault(m[j], {})[(*m[:j], 0, *m[j + 1 :])] = c
+    return found
+
+
 def divided_by_affine(left: Integers, term: Integers) -> Integers | None:
     """left / term if that is a polynomial, else None; the coefficients of ``term`` have no common divisor.
 
@@ -212,9 +221,7 @@ def divided_by_affine(left: Integers, term: Integers) -> Integers | None:
     lead = next(m for m in sorted(term) if any(m))
     j, a = lead.index(1), term[lead]
     rest = [(m, c) for m, c in term.items() if m != lead]
-    by_power: dict[int, Integers] = {}
-    for m, c in left.items():
-        by_power.setdefault(m[j], {})[(*m[:j], 0, *m[j + 1 :])] = c
+    by_power = _by_power(left, j)
     quotient: Integers = {}
     carried: Integers = {}
     for k in range(max(by_power, default=0), -1, -1):
@@ -262,9 +269,7 @@ def _candidates(table: ExpressionTable, domain: Domain) -> list[Integers]:
             form = table.polynomial(f)
             slopes = [form.terms.get(((name, 1),), Fraction(0)) for name in table.parameters]
             rows += [[form.constant_value(), *slopes], [1 - form.constant_value(), *(-s for s in slopes)]]
-    found = {_key(term): term for row in rows if (term := _primitive(row)) is not None}
-    negated = {_key(_scaled(term, -1)) for term in found.values()}
-    return [term for key, term in found.items() if key not in negated or key < _key(_scaled(term, -1))]
+    return list({_key(term): term for row in rows if (term := _primitive(row)) is not None}.values())
 
 
 def _dense_rows(domain: Domain) -> Iterator[list[float]]:
@@ -286,6 +291,17 @@ def _vanishing(table: ExpressionTable, terms: list[Integers]) -> np.ndarray:
     values = table.monomial_values(points).T
     size = abs(table.coefficients) @ np.abs(values)
     return np.abs(table.coefficients @ values) <= VANISHING * size
+
+
+def _term_in_one(form: Integers, j: int) -> Integers | None:
+    """The term a θ_j + b that divides B θ_j + A, with A and B free of θ_j: they are proportional, a A = b B."""
+    parts = _by_power(form, j)
+    if parts.keys() != {0, 1} or parts[0].keys() != parts[1].keys():
+        return None
+    first, units = next(iter(parts[0])), _units(len(next(iter(form))))
+    a, b = parts[1][first], parts[0][first]
+    proportional = all(a * c == b * parts[1][m] for m, c in parts[0].items())
+    return _integers({units[0]: Fraction(b), units[j + 1]: Fraction(a)})[0] if proportional else None
 
 
 def _affine_divisors(form: Integers, middle: list[Fraction]) -> Iterator[Integers]:
@@ -335,32 +351,17 @@ def _line(form: Integers, middle: list[Fraction], direction: list[int]) -> np.nd
             for _ in range(power):
                 term = np.convolve(term, place)
         line[: len(term)] += term
-    return _trimmed(line)
-
-
-def _trimmed(line: np.ndarray) -> np.ndarray:
-    """Without zeros at its end and a common divisor."""
     line = np.trim_zeros(line, "b")
     return line // gcd(*line) if len(line) else line
 
 
 def _square_free(line: np.ndarray) -> np.ndarray:
     """The polynomial in one variable divided by its common divisor with its derivative: the same roots, each once."""
-    common, other = line, _trimmed((line * range(len(line)))[1:])
-    while len(other):
-        common, other = other, _divided(common, other)[1]
-    return _divided(line, common)[0]
-
-
-def _divided(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Quotient and remainder of integer polynomials in one variable, each without its content."""
-    quotient = np.zeros(len(left) - len(right) + 1, dtype=object)
-    for k in range(len(quotient) - 1, -1, -1):
-        top = left[k + len(right) - 1]
-        left, quotient = right[-1] * left, right[-1] * quotient
-        quotient[k] = top
-        left[k : k + len(right)] -= top * right
-    return _trimmed(quotient), _trimmed(left)
+    line = np.array([Fraction(c) for c in line], dtype=object)
+    common, other = line, polynomial.polyder(line)
+    while other.any():
+        common, other = other, polynomial.polydiv(common, other)[1]
+    return polynomial.polydiv(line, common)[0]
 
 
 # ---------------------------------------------------------------------- signs on the domain
