@@ -11,12 +11,20 @@ from numpy.random import bit_generator  # noqa: E402
 
 from rpl_agent.agent import loop, schedule  # noqa: E402
 
+AS_SHIPPED = schedule.LOG_GROWTH
+
 
 @pytest.fixture(autouse=True, scope="session")
-def short_proofs():
-    """Runs end with a proof in exact fractions only where it is short: proofs have tests of their own."""
+def short_runs(request):
+    """Runs end with a proof in exact fractions only where it is short: proofs have tests of their own.
+
+    By day a run without an interval is certified after 10, 40, 160, … episodes, because certificates on the way are
+    most of its work; by night as often as users have it.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "PROVED", 300)
+        if request.config.getoption("markexpr") == "not nightly":
+            patch.setattr(schedule, "LOG_GROWTH", 4.0)
         yield
 
 
@@ -29,7 +37,6 @@ def repeatable_chance(request, monkeypatch):
 
 
 @pytest.fixture
-def few_looks(monkeypatch):
-    """Runs without an interval are certified after 10, 40, 160, … episodes: certificates on the way are most of the
-    work where a test is about anything else."""
-    monkeypatch.setattr(schedule, "LOG_GROWTH", 4.0)
+def all_looks(monkeypatch):
+    """Certificates on the way as users have them, for tests that are about them."""
+    monkeypatch.setattr(schedule, "LOG_GROWTH", AS_SHIPPED)

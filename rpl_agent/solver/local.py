@@ -346,11 +346,10 @@ def end_components(local: Local) -> tuple[np.ndarray, np.ndarray]:
         extended = np.concatenate([label, np.full(local.m, -2)])
         inside = (extended[local.successor] == label[source]) & (label[source] >= 0)
         holds = staying_rows(inside, local.row_ptr, local.lo, local.hi) & (local.reward == 0.0) & playable
-        if fixed:
-            member = np.logical_and.reduceat(holds | ~playable, local.state_ptr[:-1])
-        else:
-            member = np.logical_or.reduceat(holds, local.state_ptr[:-1])
-        member &= label >= 0
+        over_rows, staying = (np.logical_and, holds | ~playable) if fixed else (np.logical_or, holds)
+        member = over_rows.reduceat(staying, local.state_ptr[:-1]) & (label >= 0)
+        if not member.any():
+            return np.full(n, -1), member[local.row_state]
         used = inside & holds[local.transition_row] & (local.hi > 0.0) & member[source]
         used &= np.concatenate([member, np.zeros(local.m, dtype=bool)])[local.successor]
         graph = scipy.sparse.coo_array((np.ones(int(used.sum())), (source[used], local.successor[used])), shape=(n, n))
@@ -382,8 +381,7 @@ def collapse(local: Local) -> Quotient | None:
     source_label = label[row_state[local.transition_row]]
     extended = np.concatenate([label, np.full(m, -2)])
     ways = opened[local.transition_row] & (extended[local.successor] != source_label) & (local.hi > 0.0)
-    if local.nature_fixed:
-        ways &= False
+    ways &= not local.nature_fixed
     groups = np.where(label >= 0, label, label.max() + 1 + np.arange(n))
     row_group = np.concatenate([groups[row_state[keep]], groups[row_state[local.transition_row[ways]]]])
     names, number = np.unique(groups, return_inverse=True)

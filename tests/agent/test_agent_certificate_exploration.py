@@ -27,8 +27,6 @@ from rpl_agent.relaxations.interval import Point
 from rpl_agent.solver.problem import Problem
 from rpl_envs import benchmark
 
-pytestmark = pytest.mark.usefixtures("few_looks")
-
 
 def agent(**options) -> RPLAgent:
     return RPLAgent(seed=7, delta=0.05, exploration="certificate", **options)

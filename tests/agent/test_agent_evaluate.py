@@ -14,8 +14,6 @@ from rpl_agent.pipeline import true_value
 from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor
 from tests.attach_worlds import Machine, machine_model
 
-pytestmark = pytest.mark.usefixtures("few_looks")
-
 
 @pytest.fixture(scope="module")
 def agent():

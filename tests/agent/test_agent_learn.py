@@ -32,7 +32,6 @@ from rpl_agent.pipeline import true_value
 from tests.agent.test_agent_sampling import PATHS, Teleport
 from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor, corridor_law
 
-pytestmark = pytest.mark.usefixtures("few_looks")
 THETA = np.array([TRUE_P])
 
 

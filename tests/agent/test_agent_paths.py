@@ -111,7 +111,7 @@ def choice() -> str:
     return "\n".join([CHOICE, *rows, "  [] s>6 -> true;", "endmodule"])
 
 
-def test_the_robust_policy_is_played_once():
+def test_the_robust_policy_is_played_once(all_looks):
     pmdp, env, exact = own_env("Pmax=? [ F s=7 ]", choice())
     found = check(env, Config(delta=0.05), 0.15, budget=200_000, seed=3)
     alone = check(env, Config(delta=0.05), 0.15, budget=200_000, seed=3, paths=False)

@@ -22,7 +22,6 @@ from tests.agent_worlds import TRUE_P, CorridorEnv, FastCorridorEnv, corridor
 
 THETA = np.array([TRUE_P])
 sb3 = pytest.importorskip("stable_baselines3.common.callbacks")
-pytestmark = pytest.mark.usefixtures("few_looks")
 
 
 @pytest.fixture(scope="module")

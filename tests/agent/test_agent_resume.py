@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from rpl_agent.agent import BaseCallback, CheckpointCallback, Doubling, RPLAgent
+from rpl_agent.agent import BaseCallback, CheckpointCallback, Doubling, Never, RPLAgent
 from rpl_agent.agent.storage.checkpoint import previous_path
 from rpl_agent.errors import DataError, ModelError, RPLWarning
 from tests.agent_worlds import CorridorEnv, FastCorridorEnv
@@ -87,11 +87,11 @@ def test_registered_worlds_resume_without_being_given_an_environment(tmp_path):
 
 
 def test_new_sources_never_replay_old_random_numbers():
-    agent = RPLAgent(seed=1).learn(FastCorridorEnv(), budget=50)
+    agent = RPLAgent(seed=1, schedule=Never()).learn(FastCorridorEnv(), budget=50)
     before = agent.counts.transitions.copy()
     agent.set_env(FastCorridorEnv())
     agent.learn(budget=50)
-    first = RPLAgent(seed=1).learn(FastCorridorEnv(), budget=50).counts.transitions
+    first = RPLAgent(seed=1, schedule=Never()).learn(FastCorridorEnv(), budget=50).counts.transitions
     assert np.array_equal(before, first)
     assert not np.array_equal(agent.counts.transitions - before, before)
 

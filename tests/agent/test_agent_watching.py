@@ -20,7 +20,6 @@ from rpl_agent.agent.output.watch import EpisodeFrame, play, watch, write_gif
 from rpl_agent.cli import main
 from rpl_agent.errors import ModelError
 
-pytestmark = pytest.mark.usefixtures("few_looks")
 ID = "rpl/Glider-11x9-v0"
 
 

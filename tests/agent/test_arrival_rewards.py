@@ -15,7 +15,7 @@ from rpl_agent import Objective, RPLAgent, Sense, build, check_model
 from rpl_agent.agent.evaluation import monte_carlo, optimal_value
 from rpl_agent.agent.sampling.experience import Experience, Request, SampledBatch
 from rpl_agent.agent.sampling.stream import open_source
-from rpl_agent.agent.schedule import Limits
+from rpl_agent.agent.schedule import EveryN, Limits
 from rpl_agent.agent.world.attach import attach
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model import Policy, paying
@@ -269,14 +269,16 @@ OBJECTIVES = {
 }
 
 
-@pytest.mark.parametrize("plays", [150, pytest.param(10_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("plays", [80, pytest.param(10_000, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("kind", OBJECTIVES)
 def test_frozen_lake_pays_on_entering_the_goal(kind, plays):
     env = gym.make("FrozenLake-v1")
     objective, reference = OBJECTIVES[kind]
     pmdp, best, theta = lake_model(env), reference(env.unwrapped.P), np.array([1 / 3])
     assert pmdp.has_payments and optimal_value(pmdp, objective, theta) == pytest.approx(best, abs=1e-6)
-    agent = RPLAgent(pmdp=pmdp, objective=objective, seed=0).learn(env, budget=150, log_interval=1000)
+    agent = RPLAgent(pmdp=pmdp, objective=objective, seed=0, schedule=EveryN(50)).learn(
+        env, budget=100, log_interval=1000
+    )
     certificate = agent.certificate
     value = true_value(pmdp, objective, certificate.policy, theta)
     assert certificate.checked and not certificate.refuted

@@ -74,9 +74,12 @@ def expected_counts(model, visits: int = 32_000) -> Counts:
     return counts
 
 
-@pytest.mark.parametrize("sense", list(Sense))
-@pytest.mark.parametrize(("confidence", "relaxation"), [
-    ("anytime", "rectangular"), ("anytime", "coupled"), ("anytime", "tied"), ("likelihood", "rectangular"),
+@pytest.mark.parametrize(("confidence", "relaxation", "sense"), [
+    *((confidence, relaxation, sense) for sense in Sense for confidence, relaxation in (
+        ("anytime", "rectangular"), ("anytime", "tied"), ("likelihood", "rectangular"),
+    )),
+    ("anytime", "coupled", Sense.MIN),
+    pytest.param("anytime", "coupled", Sense.MAX, marks=pytest.mark.nightly),
 ])  # fmt: skip
 def test_a_goal_that_can_be_left_for_a_dead_end(sense, confidence, relaxation):
     """With eight parameters in one region the optimistic cost was infinite: [inf, 1.95] for a truth in between."""

@@ -221,7 +221,7 @@ def test_simulator_has_the_law_of_the_environment(id):
     pmdp = env.get_wrapper_attr("pmdp")
     policy, rng = Policy.uniform(pmdp), np.random.default_rng(2)
     returns, lengths = [], []
-    for episode in range(300):
+    for episode in range(120):
         state, _ = env.reset(seed=episode)
         total, steps = 0.0, 0
         while True:

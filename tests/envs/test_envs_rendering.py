@@ -96,6 +96,7 @@ def test_large_models_stay_readable(name):
 def test_human_mode_opens_a_window_where_there_is_one(monkeypatch, capsys):
     pyplot = pytest.importorskip("matplotlib.pyplot")
     pyplot.switch_backend("agg")
+    pyplot.close("all")
     monkeypatch.setattr(window, "interactive_pyplot", lambda: pyplot)
     monkeypatch.setattr(pyplot, "pause", lambda seconds: None)
     env = gym.make("rpl/Glider-11x9-v0", render_mode="human")

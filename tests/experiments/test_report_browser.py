@@ -6,21 +6,21 @@ import pytest
 
 from rpl_agent.cli import main
 from rpl_agent.experiments.api import compare, report
-from tests.browser import open_page
+from tests.browser import browser, open_page  # noqa: F401
 
 
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sweep")
     worlds, agents = ["rpl/Glider-11x9-v0", "rpl/Betting-25-v0"], ["rpl", "q-learning"]
-    compare(worlds, agents=agents, seeds=1, budget=30, output=folder, jobs=1)
+    compare(worlds, agents=agents, seeds=1, budget=10, output=folder, jobs=1)
     report(folder, folder / "report.html")
     return folder / "report.html"
 
 
 @pytest.mark.parametrize(("width", "dark"), [pytest.param(1280, False, marks=pytest.mark.nightly), (390, True)])
-def test_charts_tables_and_switches(sweep, width, dark):
-    with open_page(sweep.as_uri(), width, dark) as (page, errors):
+def test_charts_tables_and_switches(sweep, browser, width, dark):  # noqa: F811
+    with open_page(browser, sweep.as_uri(), width, dark) as (page, errors):
         page.wait_for_selector("#agents .main-svg")
         assert page.eval_on_selector_all(".chart .main-svg", "found => found.length") >= 2
         lines = "document.querySelectorAll('#agents .scatterlayer .trace').length"
@@ -45,11 +45,11 @@ def test_charts_tables_and_switches(sweep, width, dark):
         assert errors == []
 
 
-def test_the_page_of_a_single_run(tmp_path, monkeypatch):
+def test_the_page_of_a_single_run(browser, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.chdir(tmp_path)
-    assert main(["train", "rpl/Glider-11x9-v0", "--budget", "40", "--name", "run", "--quiet"]) == 0
+    assert main(["train", "rpl/Glider-11x9-v0", "--budget", "10", "--name", "run", "--quiet"]) == 0
     assert main(["report", "logs/run"]) == 0
-    with open_page((tmp_path / "logs" / "run" / "report.html").as_uri()) as (page, errors):
+    with open_page(browser, (tmp_path / "logs" / "run" / "report.html").as_uri()) as (page, errors):
         page.wait_for_selector("#policies .main-svg")
         assert page.evaluate("document.querySelectorAll('#policies .textpoint').length") > 20  # arrows on the grid
         assert "with probability" in page.inner_text("#headline")

@@ -54,7 +54,13 @@ def assert_same(a, b) -> None:
         np.testing.assert_array_equal(a.variables[name], b.variables[name], err_msg=name)
 
 
-@pytest.mark.parametrize(("file", "instance", "constants"), BENCHMARKS, ids=[b[1] for b in BENCHMARKS])
+@pytest.mark.parametrize(
+    ("file", "instance", "constants"),
+    [
+        pytest.param(*b, id=b[1], marks=[pytest.mark.nightly] * (b[1] in ("Aircraft-50x10", "Glider-71x67")))
+        for b in BENCHMARKS
+    ],
+)
 def test_benchmarks_written_in_prism_are_the_same_models(file, instance, constants):
     model = prism.load(MODELS / f"{file}.prism", constants=constants)
     reference = rpl_envs.benchmark(instance)

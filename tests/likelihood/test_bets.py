@@ -121,7 +121,8 @@ def _products():
 
 @pytest.mark.parametrize("choose", [_any_payoffs, _own_payoffs])
 @pytest.mark.parametrize("make, theta", [
-    (_coin, [0.1]), (_coin, [0.35]), (_coin, [0.8]), (_products, [0.3, 0.8]), (_products, [0.9, 0.15]),
+    (_coin, [0.1]), (_coin, [0.8]), (_products, [0.3, 0.8]),
+    *(pytest.param(*more, marks=pytest.mark.nightly) for more in ((_coin, [0.35]), (_products, [0.9, 0.15]))),
 ])  # fmt: skip
 def test_wealth_does_not_grow_on_average_at_the_truth(choose, make, theta):
     """All sequences of six adaptive steps, payoffs fixed anew after one and three of them; for u and for -u."""

@@ -44,14 +44,13 @@ def shortened(body: str) -> str:
 
 @pytest.mark.parametrize("as_written", [False, pytest.param(True, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
-def test_snippets_run(page, as_written, tmp_path, monkeypatch, capsys, request):
+def test_snippets_run(page, as_written, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     if as_written:
         monkeypatch.setattr("rpl_agent.agent.loop.PROVED", PROVED)
     else:
         make_worlds_small(monkeypatch)
-        request.getfixturevalue("few_looks")
     namespace: dict = {"__name__": "__main__"}
     ran = 0
     for language, written in blocks(page):

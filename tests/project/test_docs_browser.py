@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser import open_page
+from tests.browser import browser, open_page  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,8 +27,8 @@ def site(tmp_path_factory):
 
 
 @pytest.mark.nightly
-def test_pages_open_from_disk_and_the_api_is_there(site):
-    with open_page((site / "index.html").as_uri()) as (page, errors):
+def test_pages_open_from_disk_and_the_api_is_there(site, browser):  # noqa: F811
+    with open_page(browser, (site / "index.html").as_uri()) as (page, errors):
         assert "Quick start" in page.inner_text("h1")
         assert page.evaluate("[...document.images].every(image => image.naturalWidth > 0)")
         page.goto((site / "reference" / "models.html").as_uri())

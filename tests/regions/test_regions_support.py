@@ -89,7 +89,7 @@ def test_vertex_graph_equals_highs(shape, n):
     A, b, lower, upper = SHAPES[shape](n)
     polytope = Polytope(A, b, lower, upper)
     assert polytope.method == "vertices" and not polytope.is_empty
-    directions = np.random.default_rng(7).normal(size=(150, n))
+    directions = np.random.default_rng(7).normal(size=(40, n))
     found = polytope.minimize(directions)
     reference = LinearProgram(A, b, lower, upper)
     optima = np.array([c @ reference.solve(c)[1] for c in directions])

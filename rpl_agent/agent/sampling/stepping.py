@@ -95,7 +95,8 @@ class EnvSource:
         try:
             while done.episodes < min(request.pause, request.episodes_left) and done.steps < request.steps_left:
                 ended = done.episodes
-                self._start(request, done, seen)
+                if not self._begun or any(lane.phase is not Phase.ACTIVE for lane in self._lanes):
+                    self._start(request, done, seen)
                 if done.episodes == ended:  # else some were over at once, and may need a reset before the next step
                     self._step(request, done, seen)
                 if request.interrupted():

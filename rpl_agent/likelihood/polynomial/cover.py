@@ -86,27 +86,32 @@ def cover(target: LevelSet, directions: np.ndarray) -> np.ndarray:
 
     Only boxes that reach furthest in some direction are split.
     """
-    chart, look = target.chart, _Cover(target, directions)
-    low, high = _domain_box(chart.A, chart.b)
+    chart, look, d = target.chart, _Cover(target, directions), target.chart.dimension
+    low, high = -chart.b[-d:], chart.b[-2 * d : -d]  # its last rows are θ ≤ upper and −θ ≤ −lower
     center, half = (low + high)[None] / 2, (high - low)[None] / 2
     half = half + ROUNDING * (np.abs(center) + half)
-    deviations, share = FINEST.get(chart.dimension, COARSE)
+    deviations, share = FINEST.get(d, COARSE)
     finest = np.minimum(deviations / np.sqrt(np.diag(target.center.precision)), share * (high - low))
-    boxes, looked_at = look.kept(center[:0], half[:0]), 0
+    room = MOST_BOXES + PARTS.get(d, 2) * len(directions) + 1
+    centers, halves, reach = np.empty((room, d)), np.empty((room, d)), np.empty((len(directions), room))
+    found = live = looked_at = 0
     while len(center):
         looked_at += len(center)
-        boxes = _Boxes(*(np.concatenate(arrays) for arrays in zip(boxes, look.kept(center, half))))
-        if not len(boxes.reach):
+        new = look.kept(center, half)
+        added = slice(found, found + len(new.half))
+        centers[added], halves[added], reach[:, added] = new.center, new.half, new.reach.T
+        found, live = added.stop, live + len(new.half)
+        if not live:
             return np.full(len(directions), -np.inf)
-        furthest = np.zeros(len(boxes.reach), dtype=bool)
-        furthest[boxes.reach.argmax(axis=0)] = True
-        ratio = boxes.half / finest
-        split = furthest & (ratio.max(axis=1) > 1.0) & (looked_at < MOST_BOXES)
-        center, half = _parts(boxes.center[split], boxes.half[split], ratio[split].argmax(axis=1))
-        boxes = _Boxes(*(array[~split] for array in boxes))
+        furthest = np.unique(reach[:, :found].argmax(axis=1))
+        ratio = halves[furthest] / finest
+        wide = (ratio.max(axis=1) > 1.0) & (looked_at < MOST_BOXES)
+        split = furthest[wide]
+        center, half = _parts(centers[split], halves[split], ratio[wide].argmax(axis=1))
+        reach[:, split], live = -np.inf, live - len(split)
     if looked_at >= MOST_BOXES:
         cached_on(chart, "warned of boxes", _warn)
-    return boxes.reach.max(axis=0, initial=-np.inf)
+    return reach[:, :found].max(axis=1, initial=-np.inf)
 
 
 def _warn(chart: ParameterChart) -> bool:
@@ -132,11 +137,6 @@ def around(target: LevelSet, low: np.ndarray, high: np.ndarray) -> tuple[np.ndar
     moved = float((ROUNDING * (np.abs(center) + half * np.abs(ball)) / half).sum())  # the centre, by its rounding
     grown = np.abs(shape).sum() * moved * (2.0 * (1.0 + np.abs(ball).sum()) + moved)
     return center + half * ball, shape / np.outer(half, half), float(found.radius2[0] + grown)
-
-
-def _domain_box(A: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    d = A.shape[1]  # the last rows of a chart of parameters are θ ≤ upper and −θ ≤ −lower
-    return -b[-d:], b[-2 * d : -d].copy()
 
 
 def _parts(center: np.ndarray, half: np.ndarray, axis: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
