@@ -884,7 +884,7 @@ class Claim:
                 if any(g) and any(slope):
                     minus = [[minus[i][j] - w * (slope[i] * g[j] + slope[j] * g[i]) for j in r] for i in r]
         linear, rough = a0 + root_up(sum(x * x for x in l)), max(sum(map(abs, row)) for row in minus)  # Gershgorin
-        if 2 * linear + rough > 0 > linear and solved(shifted(minus, Fraction(-2 * linear)), l):
+        if 2 * linear + rough > 0 > linear and solved(shifted(minus, Fraction(-2 * linear)), [0 for _ in r]):
             return Fraction(0)
         return Fraction(2 * linear + rough, 2 * den)
 

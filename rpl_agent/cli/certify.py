@@ -244,12 +244,8 @@ def run_export(arguments: argparse.Namespace) -> int:
     if arguments.policy_file:
         writers.write_policy(arguments.policy_file, pmdp, certificate.policy)
         written.append(arguments.policy_file)
-    emit(
-        arguments,
-        {"written": written, "lower": certificate.lower, "upper": certificate.upper},
-        "export",
-        "wrote " + ", ".join(written),
-    )
+    result = {"written": written, "lower": certificate.lower, "upper": certificate.upper}
+    emit(arguments, result, "export", "wrote " + ", ".join(written))
     return 0
 
 

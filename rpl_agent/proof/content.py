@@ -13,12 +13,6 @@ from rpl_agent import checker
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.model import Objective, ParametricMDP
 
-#: A monomial is ((parameter, power), …).
-Monomial = tuple[tuple[int, int], ...]
-Terms = dict[Monomial, Fraction]
-#: The joint likelihood is proved up to this number of coordinates.
-MOST_COORDINATES = checker.MOST_COORDINATES
-
 
 def model_content(pmdp: ParametricMDP, objective: Objective, graph: bool) -> dict[str, Any]:
     """The model with the labels and the reward of the objective, and those of its expressions that are trusted.
@@ -66,21 +60,21 @@ def _free_rows(pmdp: ParametricMDP) -> dict[str, Any]:
 
 def _coordinates(pmdp: ParametricMDP, expressions: list[list[Any]]) -> dict[str, Any] | None:
     """Coordinates x in which all expressions are affine, and a point where all are positive."""
-    if not 0 < pmdp.table.reduction.rank <= MOST_COORDINATES:
+    if not 0 < pmdp.table.reduction.rank <= checker.MOST_COORDINATES:
         return None
     table = [checker.polynomial(terms) for terms in expressions]
     powers = np.asarray(pmdp.table.monomials)[1:]
     monomials = [tuple((i, p) for i, p in enumerate(row) if p) for row in powers.tolist()]
     pivots = [monomials[k] for k in pmdp.table.reduction.pivots]
-    basis: dict[Monomial, Terms] = {}
+    basis: dict[checker.Monomial, checker.Polynomial] = {}
     for pivot, row in zip(pivots, np.asarray(pmdp.table.reduction.matrix).tolist()):
         numbers = (Fraction(c).limit_denominator(10**9) for c in row)
         basis[pivot] = {m: c for m, c in zip(monomials, numbers) if c}
     center = pmdp.domain.center()
     for theta in (np.rint(center * 1024) / 1024, center):  # round numbers are the same on all machines
         point = [Fraction(t) for t in theta.tolist()]
-        x = [sum(c * _at(m, point) for m, c in basis[p].items()) for p in pivots]
-        if all(sum(c * _at(m, point) for m, c in terms.items()) > 0 for terms in table):
+        x = [_at(basis[p], point) for p in pivots]
+        if all(_at(terms, point) > 0 for terms in table):
             found = {
                 "x": [[[_whole(c), [list(pair) for pair in m]] for m, c in basis[p].items()] for p in pivots],
                 "terms": [[_whole(terms.get(m, Fraction(0))) for m in ((), *pivots)] for terms in table],
@@ -91,19 +85,19 @@ def _coordinates(pmdp: ParametricMDP, expressions: list[list[Any]]) -> dict[str,
     return None
 
 
-def _domain_rows(pmdp: ParametricMDP, basis: dict[Monomial, Terms]) -> list[list[Fraction]]:
+def _domain_rows(pmdp: ParametricMDP, basis: dict[checker.Monomial, checker.Polynomial]) -> list[list[Fraction]]:
     """(c, w) with c + w·x ≥ 0 in the domain: its bounds and rows, as far as x tells."""
     found = []
     for row, c in zip(*(part.tolist() for part in pmdp.domain.constraints())):
-        terms: Terms = {((i, 1),): -Fraction(y) for i, y in enumerate(row) if y}
+        terms: checker.Polynomial = {((i, 1),): -Fraction(y) for i, y in enumerate(row) if y}
         w = [terms.get(pivot, Fraction(0)) for pivot in basis]
         if checker.combined(list(zip(w, basis.values()))) == terms:
             found.append([Fraction(c), *w])
     return found
 
 
-def _at(monomial: Monomial, point: list[Fraction]) -> Fraction:
-    return math.prod((point[i] ** power for i, power in monomial), start=Fraction(1))
+def _at(terms: checker.Polynomial, point: list[Fraction]) -> Fraction:
+    return sum((c * math.prod(point[i] ** power for i, power in m) for m, c in terms.items()), Fraction(0))
 
 
 def _whole(number: Fraction) -> int | str:
@@ -112,21 +106,9 @@ def _whole(number: Fraction) -> int | str:
 
 def _expressions(pmdp: ParametricMDP) -> list[list[Any]]:
     """The terms of each expression (coefficient, [[parameter, power], …]); coefficients are integers or "p/q"."""
-    table = pmdp.table
-    if table.is_plain:
-        monomials: list[list[list[int]]] = [[], *([[i, 1]] for i in range(table.num_parameters))]
-    else:
-        monomials = [[[i, p] for i, p in enumerate(row) if p] for row in table.monomials.tolist()]
-    found: list[list[Any]] = []
-    data, indices, pointers = table.data.tolist(), table.indices.tolist(), table.indptr.tolist()
-    for begin, end in pairwise(pointers):
-        terms = []
-        for place in range(begin, end):
-            c = Fraction(int(data[place]), table.denominators[indices[place]])
-            if c:
-                terms.append([_whole(c), monomials[indices[place]]])
-        found.append(terms)
-    return found
+    places = {name: i for i, name in enumerate(pmdp.table.parameters)}
+    found = (pmdp.table.polynomial(f).terms.items() for f in range(pmdp.num_expressions))
+    return [[[_whole(c), sorted([places[name], p] for name, p in powers)] for powers, c in terms] for terms in found]
 
 
 def data_to_json(counts: Counts) -> dict[str, Any]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from rpl_agent import checker
 from rpl_agent.evidence.intervals import anytime
@@ -34,25 +37,32 @@ class Cuts:
     def __init__(self, region: checker.Region, part: dict[str, Any]) -> None:
         self.region, self.part, self.line = region, part, region.line
         self.names: list[Any] = []
-        self.cuts: list[checker.Cut] = []
         self.low, self.high = (np.array([float(end) for end in ends]) for ends in zip(*region.reach))
+        self.A, self.b = np.zeros((0, len(self.low))), np.zeros(0)
         seen = sorted(self.line.free, key=lambda f: -region.likelihood.K[f])[:MOST_EXPRESSIONS]
         self.offer(*(f"domain {k}" for k in range(len(self.line.domain))), *range(len(region.bet_cuts)))
         self.offer(*(f"{end} {f}" for f in seen for end in ("low", "high")))
 
     def offer(self, *names: Any) -> None:
         """Have more cuts."""
-        self.cuts += [self.region.cut(name) for name in names]
-        self.names += names
-        self.A = np.array([[float(y) for y in a] for a, _ in self.cuts])
-        self.b = np.array([float(b) for _, b in self.cuts])
-        self.program = LinearProgram(self.A, self.b, self.low, self.high)
+        cuts = [self.region.cut(name) for name in names]
+        self._add(names, [[float(y) for y in a] for a, _ in cuts], [float(b) for _, b in cuts])
 
     def touch(self, points: np.ndarray) -> None:
-        """Offer tangents of the likelihood at points (n, r), where it has some."""
-        for point in points.tolist():
-            with suppress(checker.Refused):
-                self.offer(point)
+        """Offer tangents of the likelihood at points (n, r) where it has some: in floats until one is used."""
+        level = self.region.likelihood
+        K = np.array([level.K[f] for f in level.used], dtype=float)
+        c, *w = np.array([terms for f, terms in zip(self.line.free, self.line.floats) if level.K[f] > 0]).T
+        chances = c + points @ np.array(w)
+        inside = (chances > 0).all(axis=1)
+        points, chances = points[inside], chances[inside]
+        slopes = -(K / chances) @ np.array(w).T
+        rooms = float(level.bound) + np.log(chances) @ K + (slopes * points).sum(axis=1)
+        self._add(points.tolist(), slopes, rooms)
+
+    def _add(self, names: Sequence[Any], A: Any, b: Any) -> None:
+        self.names += names
+        self.A, self.b = np.vstack([self.A, np.reshape(A, (-1, len(self.low)))]), np.append(self.b, b)
 
     def relaxation(self, pmdp: ParametricMDP) -> Rectangular | None:
         """One choice per row from a little more than the cuts leave; None where that is what intervals tell."""
@@ -67,20 +77,26 @@ class Cuts:
 
         For any m ≥ 0 it is at most m·(b − A center) + |slope − F'A'm|.
         """
-        room, normals, size = self.b - self.A @ frame.center, self.A @ frame.factor, float(np.linalg.norm(slope))
+        size = float(np.linalg.norm(slope))
+        if size and len(slope) > 1:
+            self.touch((frame.center + frame.factor @ slope / size)[None])
+        room, normals = self.b - self.A @ frame.center, self.A @ frame.factor
         A, b, found = normals, room, [(size, np.zeros(len(room)))]
-        for _ in range(TANGENTS):
+        for _ in range(TANGENTS if size and len(slope) > 1 else 0):
             y, m = LinearProgram(A, b, -np.ones(len(slope)), np.ones(len(slope))).optimum(-slope / size)
             if m is None:
                 break
             m = m[: len(room)] * size
             found.append((float(m @ room + np.linalg.norm(slope - m @ normals)), m))
+            if np.linalg.norm(y) < 1 + 1e-9:  # the best point of the ball
+                break
             A, b = np.vstack([A, y / np.linalg.norm(y)]), np.append(b, 1.0)
         return min(found, key=lambda pair: pair[0])
 
     def duals(self, claim: checker.Claim) -> dict[str, list[Any]]:
         """Multipliers by "steps to go after it, row", where intervals do not prove the inequality of a row."""
         found: dict[str, list[Any]] = {}
+        program = LinearProgram(self.A, self.b, self.low, self.high)
         last = len(claim.U) - 1
         for k, after in [(0, 0)] if last == 0 else zip(range(1, last + 1), range(last)):
             for s, U in enumerate(claim.U[k]):
@@ -90,18 +106,18 @@ class Cuts:
                 for row in claim.model.rows_of[s] if played is None else [row for row, _ in played]:
                     missed = claim.scaled(claim.objective.reward[row]) + claim.most(row, after) - U[0]
                     if missed > 0 or (played is not None and len(played) > 1):
-                        found[f"{after} {row}"] = self.numbered(self._multipliers(claim, row, after))
+                        found[f"{after} {row}"] = self.numbered(self._multipliers(program, claim, row, after))
                         checker.need(len(found) <= MOST_ROWS, "too many rows need multipliers")
         return found
 
-    def _multipliers(self, claim: checker.Claim, row: int, after: int) -> np.ndarray:
+    def _multipliers(self, program: LinearProgram, claim: checker.Claim, row: int, after: int) -> np.ndarray:
         """(n,) for max h·x over the cuts, where Σ f_i[x] U_i = c + h·x for a row."""
         den = claim.den * self.line.den * claim.objective.discount.denominator
         h = np.zeros(self.line.dimension)
         for f, v, _ in claim.successors(row, after):
             h += float(Fraction(v, den)) * np.array(self.line.terms[f][1:], dtype=float)
         size = float(np.abs(h).max()) or 1.0
-        found = self.program.optimum(-h / size)[1]
+        found = program.optimum(-h / size)[1]
         return np.zeros(len(self.b)) if found is None else found * size
 
     def numbered(self, multipliers: np.ndarray) -> list[list[Any]]:
@@ -110,7 +126,7 @@ class Cuts:
         for i in np.flatnonzero(multipliers).tolist():
             if self.names[i] not in names:
                 names.append(self.names[i])
-                self.region.cuts.append(self.cuts[i])
+                self.region.cuts.append(self.region.cut(self.names[i]))
             found.append([names.index(self.names[i]), float(multipliers[i])])
         return found
 
@@ -135,8 +151,10 @@ class Foundation:
             self.free, terms = np.array(line.free, dtype=int), np.array(line.floats)
             self.constant, self.weights = terms[:, 0], np.ascontiguousarray(terms[:, 1:])
             windows = [k for k, mark in enumerate(self.data.marks) if mark[0] > 0]
-            levels = {k: checker.Likelihood(line, self.data, joint, k) for k in windows}
-            window = min(windows, key=lambda k: self._room(levels[k]))
+            seen = {k: [n - m for n, m in zip(self.data.successes, self.data.marks[k][2])] for k in windows}
+            likeliest = {k: self._fit(line, counts) for k, counts in seen.items()}
+            window = min(windows, key=lambda k: self._room(line, joint, k, likeliest[k]))
+            self.center = likeliest[window]
             self.part["likelihood"] = {"window": window, "cuts": [], "ball": None}
         self.region = checker.Region(self.objective, self.data, delta, method, self.part)
         if self.part["likelihood"] is not None:
@@ -167,35 +185,37 @@ class Foundation:
         """(center, factor) of the best interval of an only coordinate, by two cuts."""
         for point in (center - half, center + half):
             for _ in range(8):  # Newton's method from outside
-                cuts.offer([point])
-                (a,), b = cuts.cuts[-1]
-                point = float(b / a)
-        ends = [(b / a, a > 0, i) for i, ((a,), b) in enumerate(cuts.cuts) if a]
-        low, high = max(e for e in ends if not e[1]), min(e for e in ends if e[1])
-        cuts.numbered(np.isin(np.arange(len(cuts.cuts)), [low[2], high[2]]).astype(float))
-        half = float((high[0] - low[0]) / 2) * (1 + 1e-12) + 1e-15
-        return np.array([float((low[0] + high[0]) / 2)]), np.array([[half]])
+                cuts.touch(np.array([[point]]))
+                point = float(cuts.b[-1] / cuts.A[-1, 0])
+        slopes, ends = cuts.A[:, 0], cuts.b / cuts.A[:, 0]
+        chosen = [np.where(slopes < 0, ends, -np.inf).argmax(), np.where(slopes > 0, ends, np.inf).argmin()]
+        cuts.numbered(np.isin(np.arange(len(ends)), chosen).astype(float))
+        low, high = sorted(b / a for (a,), b in cuts.region.cuts[-2:])
+        half = float((high - low) / 2) * (1 + 1e-12) + 1e-15
+        return np.array([float((low + high) / 2)]), np.array([[half]])
 
-    def _room(self, level: checker.Likelihood) -> float:
-        """What a window leaves, per transition."""
-        seen = sum(level.K[f] for f in self.free)
-        return (float(level.bound) - self._value(self._fit(level), level)) / seen if seen else np.inf
+    def _room(self, line: checker.Coordinates, alpha: Fraction, window: int, best: np.ndarray) -> float:
+        """What the `checker.Likelihood` of a window leaves, per transition."""
+        marks = self.data.marks[window:]
+        counts = np.array([*(mark[2] for mark in marks), self.data.successes], dtype=float)[:, self.free]
+        predicted = self.constant + np.array(self.data.fits(line)[window:]) @ self.weights.T
+        gained = special.xlogy(counts[-1] - counts[0], self.constant + self.weights @ best).sum()
+        gained -= special.xlogy(np.diff(counts, axis=0), predicted).sum()
+        return float(gained - math.log(alpha * marks[0][0])) / float((counts[-1] - counts[0]).sum() or 1e-300)
 
-    def _fit(self, level: checker.Likelihood) -> np.ndarray:
-        """(r,) the likeliest point: counts are so large that τ does not matter."""
-        return np.array(level.line.fit([n << 20 for n in level.K], level.line.start))
-
-    def _value(self, x: np.ndarray, level: checker.Likelihood) -> float:
-        """−Σ K ln f."""
-        counts = np.array(level.K, dtype=float)[self.free]
-        used = counts > 0
-        return -float(counts[used] @ np.log((self.constant + self.weights @ x)[used]))
+    @staticmethod
+    def _fit(line: checker.Coordinates, counts: list[int]) -> np.ndarray:
+        """(r,) the likeliest point: counts are so large that τ does not matter, unless f ends at 0 by rounding."""
+        for shift in (20, 8, 0):
+            with suppress(checker.Refused):
+                return np.array(line.fit([n << shift for n in counts], line.start))
+        return np.array(line.start)
 
     def _ball(self, level: checker.Likelihood) -> tuple[np.ndarray, np.ndarray]:
         """(center, factor) of an ellipsoid around the set {−Σ K ln f ≤ bound}."""
-        counts, center = np.array(level.K, dtype=float)[self.free], self._fit(level)
+        counts, center = np.array(level.K, dtype=float)[self.free], self.center
         f, phi = self.constant + self.weights @ center, np.ones(len(self.free))
-        room = max(float(level.bound) - self._value(center, level), 1e-12)
+        room = max(float(level.bound) + special.xlogy(counts, f).sum(), 1e-12)
         for _ in range(60):
             A = 0.5 * (self.weights * (counts * phi / f**2)[:, None]).T @ self.weights
             factor = np.linalg.cholesky(np.linalg.inv(A)) * np.sqrt(room) * (1 + 1e-9)
@@ -219,16 +239,8 @@ class Foundation:
     def sharpened(self, claim: checker.Claim, values: dict[str, Any]) -> Fraction:
         """The bound of affine functions with multipliers of cuts at the start."""
         _, g = claim.U[-1][claim.model.initial] or (0, [])
-        multipliers = self.farthest(np.array([float(Fraction(x, claim.den)) for x in g]))[1]
-        if self.cuts is not None and multipliers.any():
+        assert self.cuts is not None and self.frame is not None
+        multipliers = self.cuts.farthest(self.frame, np.array([float(Fraction(x, claim.den)) for x in g]))[1]
+        if multipliers.any():
             values["duals"] = claim.duals = {"start": self.cuts.numbered(multipliers)}
         return claim.at_start()
-
-    def farthest(self, slope: np.ndarray) -> tuple[float, np.ndarray]:
-        """(max slope·y over the ball and its cuts, or more; multipliers of the cuts)."""
-        assert self.frame is not None
-        size = float(np.linalg.norm(slope))
-        if self.cuts is None or size == 0.0 or len(slope) == 1:
-            return size, np.zeros(0)
-        self.cuts.touch((self.frame.center + self.frame.factor @ slope / size)[None])
-        return self.cuts.farthest(self.frame, slope)

@@ -6,6 +6,7 @@ The proof has its own confidence set, made of what the checker can recompute.
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import math
 import warnings
@@ -103,9 +104,8 @@ def belongs(
     proof: dict[str, Any], pmdp: ParametricMDP, counts: Counts, certificate: Certificate, earlier: Mapping[str, Counts]
 ) -> list[str]:
     """The ways in which a proof is not about this certificate, this model or these data."""
-    graph = certificate.fallback is not None
-    wanted = json.loads(json.dumps(_statement(pmdp, counts, certificate)))
-    known = [None, *(json.loads(json.dumps(data_content(then, graph))) for then in earlier.values())]
+    wanted = _statement(pmdp, counts, certificate)
+    known = [None, *(data_content(then, certificate.fallback is not None) for then in earlier.values())]
     problems = [f"the proof is about another {part}" for part, value in wanted.items() if proof.get(part) != value]
     if not all(region.get("data") in known for region in proof.get("regions", [])):
         problems.append("the proof is about other data of an earlier time")
@@ -116,7 +116,7 @@ def belongs(
 
 
 def _statement(pmdp: ParametricMDP, counts: Counts, certificate: Certificate) -> dict[str, Any]:
-    """What a proof is about: the parts that the checker trusts."""
+    """What a proof is about, the parts that the checker trusts, as JSON gives it back (no tuples, no arrays)."""
     policy = certificate.policy
     return {
         "format": checker.FORMAT, "delta": certificate.delta, "evaluated": certificate.evaluated,
@@ -149,13 +149,12 @@ class _Proof:
     ) -> None:
         self.pmdp, self.counts, self.certificate, self.earlier = pmdp, counts, certificate, earlier
         self.objective = certificate.objective
-        name = self.objective.reward_name
-        if name is not None and not pmdp.rewards[name].is_known:
-            raise checker.Refused(f"the reward {name!r} depends on the parameters: that is not covered")
-        if certificate.confidence not in COVERED and pmdp.num_parameters:
-            raise checker.Refused(f"confidence {certificate.confidence!r} is not covered, only {', '.join(COVERED)}")
-        if certificate.fallback is not None and NO_DATA in certificate.fallback:
-            raise checker.Refused(f"the data are not trusted: {certificate.fallback}")
+        name, kind = self.objective.reward_name, certificate.confidence
+        known = name is None or pmdp.rewards[name].is_known
+        checker.need(known, f"the reward {name!r} depends on the parameters: that is not covered")
+        covered = kind in COVERED or not pmdp.num_parameters
+        checker.need(covered, f"confidence {kind!r} is not covered, only {', '.join(COVERED)}")
+        checker.need(NO_DATA not in (certificate.fallback or ""), f"the data are not trusted: {certificate.fallback}")
         self.is_graph = certificate.fallback is not None
         self.content = _statement(pmdp, counts, certificate)
 
@@ -231,7 +230,7 @@ def _rounded(number: Fraction, upward: bool) -> float:
 
 # ---------------------------------------------------------------------- value functions
 def candidates(
-    relaxation: Relaxation, base: Foundation, objective: Objective, policy: Policy, own: bool, upper: bool
+    relaxation: Intervals, base: Foundation, objective: Objective, policy: Policy, own: bool, upper: bool
 ) -> Iterator[dict[str, Any]]:
     """Value functions of one side, for the policy (``own``) or for all, the most promising ones first."""
     found: list[Any] = [_plain(relaxation, objective, policy, own, upper)]
@@ -242,10 +241,21 @@ def candidates(
         found.append(_plain(rows, objective, policy, own, upper))
     scale, sign = _time_scale(relaxation.pmdp, objective), 1.0 if upper else -1.0
     for _, values in sorted((f for f in found if f is not None), key=lambda f: sign * f[0]):
-        infinite = not upper and bool(np.isposinf(values["values"]).any())  # a lower bound is a large number, then
-        for much in [np.inf, 1e9] if infinite else [np.inf]:
-            for slack in WIDENED:
-                yield _shown(values, scale, sign * slack, much)
+        infinite = np.isposinf(values["values"])
+        much = [] if upper or not infinite.any() else [_missed(relaxation, ~infinite, policy if own else None)]
+        for large, slack in itertools.product([None, *much], WIDENED):
+            yield _shown(values, scale, sign * slack, large)
+
+
+def _missed(relaxation: Intervals, finite: np.ndarray, policy: Policy | None) -> np.ndarray:
+    """(S,) numbers that bound infinity from below: L ≤ r + P L for any multiple of them where values are infinite.
+
+    The least probability q of never getting to a finite value has q ≤ P q, and q² ≤ P q² with room for rounding.
+    """
+    pmdp = replace(relaxation.pmdp, labels={"finite": finite})
+    intervals = Intervals(pmdp, relaxation.lower, relaxation.upper)
+    best = solve(intervals, Objective.reach("finite"), Nature.COOPERATIVE, policy=policy, precision=PRECISION)
+    return np.asarray(np.square(np.round(1.0 - best.upper_values, 9)))
 
 
 def _time_scale(pmdp: ParametricMDP, objective: Objective) -> np.ndarray:
@@ -270,8 +280,8 @@ def _affine(
     relaxation: Relaxation, base: Foundation, objective: Objective, policy: Policy, own: bool, upper: bool
 ) -> tuple[float, dict[str, Any]] | None:
     """Functions that are affine over the ball of the likelihood."""
-    frame = base.frame
-    assert frame is not None
+    frame, cuts = base.frame, base.cuts
+    assert frame is not None and cuts is not None
     problem = Problem.of(relaxation, objective, Nature.ADVERSARIAL, None)
     side, start = Side.UPPER if upper else Side.LOWER, problem.pmdp.initial_state
     if problem.objective.horizon is not None:
@@ -286,27 +296,26 @@ def _affine(
     values, gradient = bound.moved, bound.gradient
     inside = bound.scope | problem.task.decided
     slope = gradient[..., start, :].reshape(-1, frame.dimension)[-1]
-    predicted = float(values[..., start].flat[-1]) + side.value * base.farthest(side.value * slope)[0]
+    predicted = float(values[..., start].flat[-1]) + side.value * cuts.farthest(frame, side.value * slope)[0]
     return predicted, {"kind": "affine", "values": np.where(inside, values, np.nan), "gradient": gradient}
 
 
-def _shown(found: dict[str, Any], scale: np.ndarray, share: float, much: float) -> dict[str, Any]:
-    """As in the file, the values moved outward by a share of themselves (of the largest one, for affine functions)."""
+def _shown(found: dict[str, Any], scale: np.ndarray, share: float, large: np.ndarray | None) -> dict[str, Any]:
+    """As in the file, the values moved outward by a share of themselves (of the largest one, for affine functions).
+
+    Where they are infinite, nothing is claimed, or multiples of ``large`` (S,).
+    """
     values = found["values"] * scale
     finite = np.where(np.isfinite(values), np.abs(values), 0.0)
-    values = np.where(np.isposinf(values), much * (1.0 + finite.max()), values)  # or "nothing is claimed"
+    if large is not None:
+        values = np.where(np.isposinf(values), 1e9 * (1.0 + finite.max()) * large, values)
     values = values + share * (finite.max() if "gradient" in found else finite)
-    parts = values[..., None]
-    if "gradient" in found:
-        parts = np.concatenate([parts, found["gradient"] * scale[:, None]], axis=-1)
-    return {"values": _functions(parts)} | ({"duals": {}} if found["kind"] == "rectangular" else {})
-
-
-def _functions(parts: np.ndarray) -> list[Any]:
-    """(v, g) of states, and None where nothing is claimed."""
-    if parts.ndim == 3:
-        return [_functions(row) for row in parts]
-    return [U if np.isfinite(U[0]) else None for U in parts.tolist()]
+    gradient = found.get("gradient", np.zeros((*values.shape, 0))) * scale[:, None]
+    parts = np.concatenate([values[..., None], gradient], axis=-1)
+    steps = parts.reshape(-1, *parts.shape[-2:]).tolist()
+    tables = [[U if math.isfinite(U[0]) else None for U in table] for table in steps]
+    shown: dict[str, Any] = {"values": tables if parts.ndim == 3 else tables[0]}
+    return shown | ({"duals": {}} if found["kind"] == "rectangular" else {})
 
 
 def ranks(claim: checker.Claim, spent: dict[int, bool], active: set[int]) -> list[int]:

@@ -35,7 +35,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/_core": 296,
     "rpl_agent/agent": 7_010,
     "rpl_agent/baselines": 1_093,
-    "rpl_agent/cli": 1_660,
+    "rpl_agent/cli": 1_656,
     "rpl_agent/coupled": 1_820,
     "rpl_agent/evidence": 1_193,
     "rpl_agent/experiments": 2_077,
@@ -43,7 +43,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/likelihood": 3_143,
     "rpl_agent/model": 4_155,
     "rpl_agent/plotting": 443,
-    "rpl_agent/proof": 727,
+    "rpl_agent/proof": 730,
     "rpl_agent/regions": 1_969,
     "rpl_agent/relaxations": 1_081,
     "rpl_agent/solver": 2_670,
@@ -202,7 +202,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 39_641
+    assert sum(LINES_OF_PACKAGE.values()) <= 39_640
 
 
 def test_folders_are_not_crowded():
