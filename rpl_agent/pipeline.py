@@ -56,6 +56,7 @@ from rpl_agent.relaxations.interval import Intervals, expression_wise, parameter
 from rpl_agent.relaxations.rectangular import Rectangular
 from rpl_agent.relaxations.umdp import UncertainMDP
 from rpl_agent.solver import Solution, solve_at, solve_both
+from rpl_agent.solver.problem import require_end
 
 CONFIDENCES = confidence_names()
 #: Most rows of three or more successors to bound by one support query each, at about a millisecond.
@@ -273,7 +274,7 @@ def certify(
     config = replace(config or Config(), **settings)
     objective = Objective.parse(objective) if isinstance(objective, str) else objective
     pmdp = pmdp.pmdp if isinstance(pmdp, UncertainMDP) else pmdp
-    objective.resolve(pmdp)
+    require_end(pmdp, objective.resolve(pmdp))
     if policy is not None:
         policy.check(pmdp)
     found = uncertainty_from(pmdp, counts, config, objective)
@@ -297,17 +298,21 @@ def certify_uncertainty(
     """
     warm = warm if warm is not None else Solutions()
     timings = dict(uncertainty.timings)
-    robust, optimistic = _checked_solutions(uncertainty.relaxation, objective, policy, config.precision, warm, timings)
+    share = reward_error if objective.resolve(pmdp).signed else 0.0  # which the solver counts, see `Problem.of`
+    robust, optimistic = _checked_solutions(
+        uncertainty.relaxation, objective, policy, config.precision, warm, timings, share
+    )
     warm.robust, warm.optimistic = robust, optimistic
     lower, upper, chosen = _rectangular_bounds(robust, optimistic, policy)
     gradient = None
     name = objective.reward_name  # rewards that depend on the parameters have two ends, one for each side
     is_known = name is None or pmdp.rewards[name].is_known
-    if config.relaxation == "coupled" and uncertainty.region is not None and uncertainty.fallback is None and is_known:
+    one_region = config.relaxation == "coupled" and uncertainty.region is not None and uncertainty.fallback is None
+    if one_region and is_known and not share:
         with timed(timings, "coupled"):
             known = (lower, upper)
             lower, upper, chosen, gradient = _better_bounds(uncertainty, objective, config, policy, known, chosen)
-    lower, upper = objective.with_reward_error(lower, upper, reward_error)
+    lower, upper = objective.with_reward_error(lower, upper, reward_error - share)
     if not lower <= upper:  # bounds of one set cannot cross or be NaN: never report that
         raise ModelError(f"the bounds [{lower!r}, {upper!r}] contradict each other: this is a bug, please report it")
     estimate, at_edge = math.nan, edge(pmdp, counts)
@@ -342,7 +347,7 @@ def _explained(
 
 def _checked_solutions(
     relaxation: Relaxation, objective: Objective, policy: Policy | None, precision: float, warm: Solutions,
-    timings: dict[str, float],
+    timings: dict[str, float], reward_error: float,
 ) -> tuple[Solution, Solution]:  # fmt: skip
     """(robust, optimistic), each proved on the side that a certificate uses.
 
@@ -353,7 +358,9 @@ def _checked_solutions(
     for start in ((warm.robust, warm.optimistic), (None, None)):
         with timed(timings, "solve"), warnings.catch_warnings():
             warnings.simplefilter("ignore", PrecisionWarning)  # the width is part of the bounds; `slack` reports it
-            robust, optimistic = solve_both(relaxation, objective, policy=policy, precision=precision, warm=start)
+            robust, optimistic = solve_both(
+                relaxation, objective, policy=policy, precision=precision, warm=start, reward_error=reward_error
+            )
         with timed(timings, "check"):
             proved = _proved(robust, upward), _proved(optimistic, not upward)
         if proved[0] is not None and proved[1] is not None:

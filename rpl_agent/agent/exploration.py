@@ -86,7 +86,7 @@ def explore(relaxation: Relaxation, objective: Objective, previous: Exploration 
         return Exploration(policy, values)
     if relaxation.compiled() is not None:
         cyclic = any(len(part) for _, part in problem.structure.rounds)
-        converges = problem.must_reach or problem.discounted
+        converges = (problem.must_reach and not problem.signed) or problem.discounted
         if not cyclic or (converges and previous is not None):
             return _sweep(problem, previous)
     solution = solve(relaxation, objective, Nature.COOPERATIVE, precision=PRECISION * _scale(previous))

@@ -234,19 +234,28 @@ class AffineProof:
 
     def _ends(self, bound: AffineBound) -> list[str]:
         """Check that infinite plays do no harm."""
-        if self.problem.must_reach:
+        problem = self.problem
+        if problem.must_reach:
             if bound.side is Side.LOWER:
                 return []
-        elif bound.side is Side.UPPER and not self._held(bound, bound.scope):
+        elif bound.side is Side.UPPER and not problem.signed and not self._held(bound, bound.scope):
             return []
         # What no policy can do, a given one cannot do either.
         issues = self._held(bound, self._held_by_some_policy & bound.scope)
-        if issues and bound.policy is not None:
-            issues = self._held(bound, held_by_nature(self.problem, bound.policy, bound.scope))
+        if issues and (bound.policy is not None or problem.signed):
+            issues = self._held(bound, held_by_nature(problem, bound.policy, bound.scope, self._spent(bound)))
         return issues
 
+    def _spent(self, bound: AffineBound) -> np.ndarray | bool:
+        """(R,) of a total of both signs: rows whose inequality is strict (`solver.check`, point 8)."""
+        drawn = bound.policy is not None and bound.policy.rows is None
+        if drawn or self.problem.must_reach or not self.problem.signed:
+            return False
+        here = (bound.moved, bound.gradient)
+        return row_excess(self.problem, chances_of(self.problem, bound.frame), bound.side, here) < 0.0
+
     def _held(self, bound: AffineBound, held: np.ndarray) -> list[str]:
-        if self.problem.must_reach:
+        if self.problem.must_reach or self.problem.signed:
             return [f"the play can be held forever in state {np.flatnonzero(held)[0]}"] if held.any() else []
         u, g = bound.side.value * bound.moved[held], bound.gradient[held]
         bad = u - np.abs(g).sum(axis=1) * (1.0 + (g.shape[1] + 4.0) * UNIT_ROUNDOFF) < 0.0
@@ -258,9 +267,14 @@ class AffineProof:
         return held_by_nature(self.problem, None, np.ones(self.problem.pmdp.num_states, bool))
 
 
-def held_by_nature(problem: Problem, policy: Policy | None, scope: np.ndarray) -> np.ndarray:
-    """(S,) undecided states of the scope in which nature, anywhere in the region, can hold the play forever."""
-    usable = usable_rows(_played(problem, policy), False)
+def held_by_nature(
+    problem: Problem, policy: Policy | None, scope: np.ndarray, spent: np.ndarray | bool = False
+) -> np.ndarray:
+    """(S,) undecided states of the scope in which nature, anywhere in the region, can hold the play forever.
+
+    ``spent`` (R,) are rows that do not hold it.
+    """
+    usable = usable_rows(_played(problem, policy), spent)
     quantifier = ANY_ROW if policy is None else ALL_ROWS
     return problem.held_states(usable, quantifier, scope & ~problem.task.decided)
 

@@ -66,7 +66,7 @@ def expand_without_cycles(
     sinks = problem.structure.sinks
     if problem.must_reach and len(sinks):
         return None
-    if (problem.reward[gather(pmdp.state_ptr, sinks)[0]] > 0.0).any():
+    if problem.reward[gather(pmdp.state_ptr, sinks)[0]].any():
         return None
     reached = None if policy is None else _reached(problem, order, policy, chances)
     order = order if reached is None else order[reached[order]]
@@ -257,7 +257,7 @@ def _never_ending(
     start = ~problem.task.decided
     still = held_states(pmdp, usable, ALL_ROWS, start, lambda: moves(None, p[pmdp.expression]))
     paid = np.maximum.reduceat(np.where(weights > 0.0, problem.reward, 0.0), pmdp.state_ptr[:-1]) > 0.0
-    costly = still if problem.must_reach else still & paid
+    costly = still if problem.must_reach or problem.signed else still & paid
     if not costly.any():
         return still, none
     # Every state that can reach them, backward along the graph, has an infinite value too.

@@ -5,7 +5,8 @@ Semantics
 REACH   the probability of reaching ``target`` without visiting ``avoid`` before (avoid states that
         are not targets have value 0).
 REWARD  expected accumulated reward until ``target``. The reward of a state-action pair is paid on
-        leaving the state; targets pay nothing. Undiscounted rewards must be ≥ 0.
+        leaving the state; targets pay nothing. Without discount and horizon, rewards of both signs need an
+        end: no play may go on forever without a loss (see `solver.problem.require_end`).
         ``unreached`` is the value of a play that never reaches the target:
         INFINITE    infinity, whatever it pays: the meaning of PRISM's ``R=? [F target]``, for both senses;
         ACCUMULATE  the total of what it pays: PRISM-games' ``R=? [Fc target]``, and without a target the
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rpl_agent.errors import ModelError, RPLWarning, listed
+from rpl_agent.model.csr import reached
 
 if TYPE_CHECKING:
     from rpl_agent.model.pmdp import ParametricMDP
@@ -157,14 +159,15 @@ class Objective:
 
     @property
     def is_open_ended(self) -> bool:
-        """Whether rewards are neither discounted nor limited to a number of steps; then they are ≥ 0."""
+        """Whether rewards are neither discounted nor limited to a number of steps."""
         return self.kind is Kind.REWARD and self.discount == 1.0 and self.horizon is None
 
     def with_reward_error(self, lower: float, upper: float, error: float) -> tuple[float, float]:
         """Bounds on a value for rewards that differ from the model's.
 
-        ``error`` is a share of each reward if values are open-ended (all rewards are ≥ 0, so values differ by the
-        same share), and otherwise an amount per step, whose sum is bounded by discount or horizon.
+        ``error`` is a share of each reward if values are open-ended (for rewards ≥ 0 values differ by the same share;
+        otherwise the solver counts it, see `Problem.of`), and otherwise an amount per step, whose sum is bounded by
+        discount or horizon.
         """
         if error == 0.0 or self.kind is not Kind.REWARD:
             return lower, upper
@@ -230,16 +233,18 @@ class Objective:
         if not np.isfinite(reward).all():
             row = int(np.flatnonzero(~np.isfinite(reward))[0])
             raise ModelError(f"reward {self.reward_name!r} is not finite at {pmdp.row_name(row)}")
-        if self.discount == 1.0 and self.horizon is None and (reward < 0).any():
-            row = int(np.flatnonzero(reward < 0)[0])
-            raise ModelError(
-                f"reward {self.reward_name!r} is negative ({reward[row]}) at {pmdp.row_name(row)}: a total of gains "
-                "and costs needs a certain end. Give a horizon (Objective.total(…, horizon=N); for an agent "
-                "horizon='env', the time limit of its environment), a discount (Objective.discounted), or costs ≥ 0 "
-                "(Objective.cost)"
-            )
         scaled, rounding = self._scaled(pmdp, reward, timed.discount)
-        return Task(timed, target, avoid, scaled, rounding=rounding)
+        task = Task(timed, target, avoid, scaled, rounding=rounding, signed=self._is_signed(reward))
+        if not task.signed:
+            return task
+        if not self.must_reach:
+            return replace(task, avoid=_unpaid(pmdp, reward) & ~target)
+        if self.sense is Sense.MAX:
+            raise task.without_end(pmdp, "a play that misses the target is worth infinity here, not what it pays")
+        return task
+
+    def _is_signed(self, reward: np.ndarray) -> bool:
+        return self.is_open_ended and bool((reward < 0.0).any())
 
     def _resolve_unknown(self, pmdp: ParametricMDP) -> Task:
         """With a reward that depends on the parameters: the most that it can be, or the least if that is 0.
@@ -247,7 +252,10 @@ class Objective:
         So every payment is visible; the solver's nature chooses between the two (`Problem.of`).
         """
         low, high = (self.resolve(pmdp.with_reward_end(self.reward_name, None, end)) for end in (False, True))
-        return replace(high, reward=np.where(high.reward != 0.0, high.reward, low.reward), depends_on_parameters=True)
+        return replace(
+            high, avoid=low.avoid & high.avoid, reward=np.where(high.reward != 0.0, high.reward, low.reward),
+            depends_on_parameters=True, signed=low.signed or high.signed,
+        )  # fmt: skip
 
     def _timed(self, pmdp: ParametricMDP) -> Objective:
         """The objective in solver time, in which silent states take a step (see `ParametricMDP.solver_step`)."""
@@ -298,11 +306,12 @@ class Task:
 
     objective: Objective
     target: np.ndarray  # (S,) bool
-    avoid: np.ndarray  # (S,) bool, disjoint from target
+    avoid: np.ndarray  # (S,) bool, disjoint from target; of a total of both signs: where nothing more is paid
     reward: np.ndarray  # (R,) float64, 0 on rows of target states
     final: np.ndarray | None = None  # (S,) value of a state when no step is left, for INSTANT
     rounding: float = 0.0  # error of values at the start from the scaling of rewards
     depends_on_parameters: bool = False  # whether ``reward`` is only the most that can be paid
+    signed: bool = False  # whether this is a total of rewards of which some are negative, without discount and horizon
 
     def paid(self, pmdp: ParametricMDP) -> np.ndarray:
         """(R,) what an environment pays for each row: the rewards without scaling."""
@@ -314,6 +323,21 @@ class Task:
     def decided(self) -> np.ndarray:
         """(S,) states with known value, where an episode may end."""
         return self.target | self.avoid
+
+    def without_end(self, pmdp: ParametricMDP, reason: str) -> ModelError:
+        """The error of a total of both signs that need not exist."""
+        row, name = int(np.flatnonzero(self.reward < 0)[0]), self.objective.reward_name
+        return ModelError(
+            f"reward {name!r} is negative ({self.reward[row]}) at {pmdp.row_name(row)}: a total of gains and costs needs "
+            f"a certain end, but {reason}. Give a horizon (Objective.total(…, horizon=N); for an agent horizon='env', "
+            "the time limit of its environment), a discount (Objective.discounted), or costs ≥ 0 (Objective.cost)"
+        )
+
+
+def _unpaid(pmdp: ParametricMDP, reward: np.ndarray) -> np.ndarray:
+    """(S,) states after which nothing is paid, whatever happens."""
+    source = pmdp.row_state[pmdp.transition_row]
+    return ~reached(pmdp.successor, source, pmdp.row_state[reward != 0.0], pmdp.num_states)
 
 
 # ---------------------------------------------------------------------- objectives in plain words

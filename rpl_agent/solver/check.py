@@ -15,8 +15,8 @@ at 0 where the relaxation's bound on the least leaving mass is 0.
 Let b be the values of decided states (targets and avoided states, which absorb), L and U the values to be checked,
 "open" all other states. Arithmetic is rounded outward, relative to its results, so bounds closer to 0 than 1e-290,
 where products lose digits, are rejected: a positive lower bound, an upper one other than 0. -inf from below and
-+inf from above claim nothing and are always valid. Rewards are >= 0 without a discount or horizon, where
-L may be replaced by max(L, 0).
++inf from above claim nothing and are always valid. Without a discount or horizon rewards are >= 0 in points 3 to 7,
+where L may be replaced by max(L, 0).
 
 1. Horizon. L_0 <= b <= U_0 and L_k <= T' L_{k-1}, U_k >= T' U_{k-1}: induction.
 2. Discount. T' is a contraction. L <= T' L with L < inf everywhere gives L <= T'^n L -> V; the same for U > -inf.
@@ -39,6 +39,13 @@ L may be replaced by max(L, 0).
 7. Upper bound of a cost. U >= 0 and U >= T' U where U is finite, with the minimisers fixed as in 4. Now U(s) >=
    E[costs] + E[gaps] + E[U(s_n)] >= E[costs] + E[gaps], so the number of spent rows is finite again; if the play cannot
    stay among open states with finite U by the others, it reaches the target, and the costs are at most U.
+8. Totals of both signs, as costs (`Problem.as_cost`). What a play costs is the limit of what n steps cost (its superior
+   one for upper bounds), or infinity if it may miss a target that must be reached. Let X be the open states where the
+   bound is finite, spent rows those whose inequality is strict, and suppose again that no free player can keep the play
+   in X by the others. From above: E[costs of n steps] <= U(s) - E[gaps] - E[U(s_n)]. Either E[gaps] is infinite, and the
+   costs tend to -inf, or the play leaves X almost surely, to decided states, and E[U(s_n)] tends to their values. Where
+   the target must be reached no row is spent, so that it is reached. From below the same with the signs reversed; where
+   the target must be reached, 6 holds as it is.
 """
 
 from __future__ import annotations
@@ -106,9 +113,11 @@ def check(solution: Solution, sides: Sequence[bool] = (False, True)) -> list[str
         return issues
     if solution.objective.horizon is not None:
         return _horizon(solution, sides)
+    problem = solution.problem.as_cost
     for upward in sides:
         values = solution.upper_values if upward else solution.lower_values
-        issues += prove(solution.problem, values, upward, side_weights(solution, upward), solution.nature_witness)
+        claim = (values, upward) if problem.mirrors is None else (-values, not upward)
+        issues += prove(problem, *claim, side_weights(solution, upward), solution.nature_witness)
     return issues
 
 
@@ -133,10 +142,10 @@ def _shape(solution: Solution) -> list[str]:
     if np.isneginf(high).any():
         issues.append(f"upper is -inf in {_name(problem, np.isneginf(high))}")
     sums_up = not (problem.is_reach or problem.discounted or horizon is not None)
-    if not sums_up and np.isposinf(low).any():
+    if (not sums_up or (problem.signed and not problem.must_reach)) and np.isposinf(low).any():
         issues.append(f"lower is infinite in {_name(problem, np.isposinf(low))}, where every value is finite")
     for side, faint in (
-        ("lower", (low > 0.0) & (low < SMALLEST)),
+        ("lower", (low != 0.0) & (np.abs(low) < SMALLEST) & ((low > 0.0) | problem.signed)),
         ("upper", (high != 0.0) & (np.abs(high) < SMALLEST)),
     ):
         if faint.any():
@@ -188,21 +197,27 @@ class _Claim:
 
     @cached_property
     def values(self) -> np.ndarray:
-        """The claim, tightened by what holds without proof: no value is negative without a discount."""
-        return self.given if self.problem.discounted else np.maximum(self.given, 0.0)
+        """The claim, tightened by what holds without proof: sums of rewards >= 0 are not negative."""
+        return self.given if self.problem.discounted or self.problem.signed else np.maximum(self.given, 0.0)
+
+    @cached_property
+    def is_proper(self) -> bool:
+        """Whether this is the bound of the proper side, whose strategies may be fixed."""
+        return self.upward != self.problem.proper_max
 
     @cached_property
     def must_end(self) -> bool:
-        """Whether the inequality alone proves nothing: points 4 and 7."""
-        return not self.problem.discounted and self.upward != self.problem.proper_max
+        """Whether the inequality alone proves nothing: points 4, 7 and 8."""
+        problem = self.problem
+        return not problem.discounted and (self.is_proper or (problem.signed and not problem.must_reach))
 
     @cached_property
     def active(self) -> np.ndarray:
-        """(S,) where the inequality is required: X of points 4 and 7, otherwise open states."""
+        """(S,) where the inequality is required: X of points 4, 7 and 8, otherwise open states."""
         found = ~self.problem.task.decided
         if self.must_end:
             found = found & np.isfinite(self.values)
-            if not self.upward:
+            if not self.upward and not self.problem.signed:
                 found &= self.values > 0.0
         elif self.upward and not self.problem.discounted and not self.problem.maximise and self.is_region:
             found = found & ~self._held_at_zero(found & (self.values == 0.0))
@@ -230,7 +245,7 @@ class _Claim:
         if found and self.is_region:
             q = row_bounds(self.problem, self.values, self.upward)
             found = self._proof_by_rows(better_bounds(self.problem, self.values, self.upward, q), None)
-        if found and self.must_end and self.problem.nature_proper and self.witness is not None:
+        if found and self.must_end and self.is_proper and self.problem.nature_proper and self.witness is not None:
             return self._with_witness()
         return found
 
@@ -241,7 +256,7 @@ class _Claim:
         if bad.any():
             return [f"{self.side} is wrong in the decided {_name(problem, bad)}"]
         bad = self.given < 0.0
-        if self.upward and not problem.discounted and bad.any():
+        if self.upward and not (problem.discounted or problem.signed) and bad.any():
             return [f"upper is negative in {_name(problem, bad)}"]
         return []
 
@@ -275,14 +290,20 @@ class _Claim:
             return []  # whatever rows pay
         here = self.values[pmdp.row_state]
         result = totals if self.weights is None else image[pmdp.row_state]
-        strict = (here > result) if self.upward else (here < result)
-        usable = usable_rows(played, strict | (problem.reward > 0.0))
+        spent = (here > result) if self.upward else (here < result)
+        if problem.signed:
+            spent &= not problem.must_reach
+        else:
+            spent |= problem.reward > 0.0
+        usable = usable_rows(played, spent)
         quantifier = ANY_ROW if self.weights is None else ALL_ROWS
         held = problem.held_states(usable, quantifier, self.active, support=support)
         if not held.any():
             return []
         if self.upward:
             return [f"the target can be avoided forever from {_name(problem, held)}"]
+        if problem.signed:
+            return [f"the play can be held forever in {_name(problem, held)}"]
         return [f"lower is positive where the play can be held: {_name(problem, held)}"]
 
     def _with_witness(self) -> list[str]:

@@ -57,7 +57,7 @@ def solve_component(
     local = Local.of(problem, states)
     if problem.discounted:
         return [_bounds(problem, local, lower, upper, guess, budget)]
-    if not problem.must_reach and not local.reward.any() and not upper[local.exits].any():  # nothing is ever paid
+    if problem.proper_max and not local.reward.any() and not upper[local.exits].any():  # nothing is ever paid
         return [_constant(local, np.ones(local.n, dtype=bool), 0.0, 0.0, local.state_ptr[:-1])]
     parts = []
     infinite = ~_finite(problem, local, upper)
@@ -65,7 +65,7 @@ def solve_component(
         low, rows = _infinite_lower(problem, local, infinite, lower, upper)
         parts.append(_constant(local, infinite, low, np.inf, rows))
         upper[local.states[infinite]] = np.inf
-        lower[local.states[infinite]] = low
+        lower[local.states[infinite]] = max(low, 0.0)
         states = states[~infinite]
         local = Local.of(problem, states)
     if len(states) and problem.proper_max:
@@ -112,13 +112,15 @@ def _infinite_lower(
     """(lower bound, rows (n,)) on states whose value the graph shows to be infinite: inf if that is certain.
 
     For a region the graph sees only the interval hull, which may overestimate nature; then the lower bound stays 0. A
-    maximising agent needs a policy that collects forever: that of a discount close to 1, tested on the graph.
+    maximising agent needs a policy that collects forever: that of a discount close to 1, tested on the graph. Totals
+    of both signs have no lower bound there, unless a play that never ends costs infinity.
     """
     rows = local.state_ptr[:-1].copy()
+    nothing = -np.inf if problem.signed else 0.0
     exits_differ = bool((np.isinf(upper[local.exits]) & np.isfinite(lower[local.exits])).any())
     certain = (problem.cs.kind <= INTERVAL or not problem.maximise) and not exits_differ
-    if not certain:
-        return 0.0, rows
+    if not certain or (problem.signed and not problem.must_reach):
+        return nothing, rows
     if problem.must_reach and problem.agent == MAX_AGENT:
         rows = _missing_rows(local, infinite, np.isinf(upper[local.exits]))
         missed = not (_finite(problem, local.fix_agent(rows), upper) & infinite).any()
@@ -164,14 +166,14 @@ def _finite(problem: Problem, local: Local, upper: np.ndarray) -> np.ndarray:
         return np.ones(local.n, dtype=bool)
     exit_finite = np.isfinite(upper[local.exits])
     pays = local.reward > 0.0
-    if not problem.must_reach and not pays.any() and exit_finite.all():
+    if problem.proper_max and not pays.any() and exit_finite.all():
         return np.ones(local.n, dtype=bool)
     goal = np.concatenate([np.zeros(local.n, dtype=bool), exit_finite])
     start = np.concatenate([np.ones(local.n, dtype=bool), exit_finite])
     quantifier = DRAWN_ROW if local.agent == FIXED_AGENT else ANY_ROW if local.agent == MIN_AGENT else ALL_ROWS
     played = local.weights > 0.0
     return local.graph.finite_set(
-        local.moves, played, pays, quantifier, not local.maximise, problem.must_reach, goal, start
+        local.moves, played, pays, quantifier, not local.maximise, not problem.proper_max, goal, start
     )[: local.n]
 
 
@@ -210,7 +212,7 @@ def _verified(
 ) -> tuple[np.ndarray, bool]:
     """Clip a candidate to the trivial range and check its inequality with directed rounding."""
     n = checked.n
-    if not problem.discounted:
+    if not (problem.discounted or problem.signed):
         values[:n] = np.maximum(values[:n], 0.0)
     if problem.is_reach:
         values[:n] = np.minimum(values[:n], 1.0)
@@ -225,10 +227,10 @@ def _verified(
     return values, bool(good.all())
 
 
-def _is_strict(checked: Local, values: np.ndarray, is_upper: bool) -> bool:
-    """Whether a verified candidate is strict in every state with a value."""
+def _is_strict(checked: Local, values: np.ndarray, is_upper: bool, zero: bool = True) -> bool:
+    """Whether a verified candidate is strict in every state; from below with ``zero``, in those with a value > 0."""
     image, inner = checked.bellman(values, upward=is_upper)[: checked.n], values[: checked.n]
-    return bool(((image < inner) if is_upper else (image > inner) | (inner <= 0.0)).all())
+    return bool(((image < inner) if is_upper else (image > inner) | (zero & (inner <= 0.0))).all())
 
 
 def _margins(checked: Local, values: np.ndarray, is_upper: bool) -> list[float]:
@@ -348,9 +350,11 @@ def _other_bound(
     for found, used in _within(budget - game.steps, candidates):
         steps += used
         values, good = _verified(problem, checked, found, is_upper)
+        if good and problem.signed and not problem.must_reach:  # what never ends must not stay below its total
+            good = _is_strict(checked, values, is_upper, zero=False)
         if good:
             return values, True, rows, steps
-    if is_upper or problem.discounted:
+    if is_upper or problem.discounted or problem.signed:
         return _trivial(problem, local, exits, is_upper), False, rows, steps
     return _from_below(checked, exits, budget), False, rows, steps
 
@@ -365,7 +369,7 @@ def _trivial(problem: Problem, local: Local, exits: np.ndarray, is_upper: bool) 
         )
         worst = (1.0 if is_upper else -1.0) * size * (1.0 + 1e-9)
     else:
-        worst = np.inf if is_upper else 0.0
+        worst = np.inf if is_upper else -np.inf if problem.signed else 0.0
     return np.concatenate([np.full(local.n, worst), exits])
 
 

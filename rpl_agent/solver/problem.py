@@ -4,7 +4,7 @@ each bound of a solution refers to, as exact weights of rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from rpl_agent._core import Struct, core, read_only
 from rpl_agent.errors import ModelError
-from rpl_agent.model import Kind, Nature, Objective, ParametricMDP, Policy, Sense, Task, cached_on
+from rpl_agent.model import Kind, Nature, Objective, ParametricMDP, Policy, Sense, Task, Unreached, cached_on
 from rpl_agent.relaxations.base import POINT, CompiledSet, Relaxation, longest_row, model_rows, workspace
 from rpl_agent.solver.graph import (
     ALL_ROWS,
@@ -27,6 +27,7 @@ from rpl_agent.solver.graph import (
     model_graph,
     moves,
     played_rows,
+    usable_rows,
 )
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class Problem:
 
     proper_max : whether the maximiser is the *proper* side, the one whose improper strategies are worthless: plays
         that never end give a maximiser nothing (reachability, rewards) and cost a minimiser infinity (costs).
+
+    Totals of both signs (`Task.signed`) are solved and checked as costs: see `as_cost`.
     """
 
     relaxation: Relaxation
@@ -60,13 +63,23 @@ class Problem:
     agent: int  # MAX_AGENT, MIN_AGENT or FIXED_AGENT (then ``weights`` (R,) is the policy)
     maximise: bool  # direction of nature
     weights: np.ndarray
+    mirrors: Problem | None = None  # the problem of gains that this one of costs stands for
 
     @classmethod
-    def of(cls, relaxation: Relaxation, objective: Objective, nature: Nature, policy: Policy | None) -> Problem:
+    def of(
+        cls, relaxation: Relaxation, objective: Objective, nature: Nature, policy: Policy | None,
+        reward_error: float = 0.0,
+    ) -> Problem:  # fmt: skip
+        """The problem with ``reward_error`` as a share of each reward that nature may add or take."""
         pmdp = relaxation.pmdp
         maximise = nature.direction(objective.sense) is Sense.MAX
         lower, upper = relaxation.bounds()
         task = objective.resolve(pmdp.with_reward_end(objective.reward_name, (lower, upper), maximise))
+        require_end(pmdp, task)
+        if reward_error > 0.0:
+            side, share = (np.inf, reward_error) if maximise else (-np.inf, -reward_error)
+            off = np.nextafter(task.reward + np.nextafter(share * np.abs(task.reward), side), side)
+            task = replace(task, reward=np.where(task.reward == 0.0, 0.0, off))
         if (np.diff(pmdp.state_ptr) == 0).any():
             state = int(np.flatnonzero(np.diff(pmdp.state_ptr) == 0)[0])
             raise ModelError(f"state {state} = {pmdp.state_name(state)} has no action")
@@ -117,10 +130,23 @@ class Problem:
         return self.objective.must_reach
 
     @property
+    def signed(self) -> bool:
+        return self.task.signed
+
+    @cached_property
+    def as_cost(self) -> Problem:
+        """A total of both signs as a cost: gains are negative costs. Any other problem as it is."""
+        if not self.signed or self.objective.sense is Sense.MIN:
+            return self
+        objective = replace(self.objective, sense=Sense.MIN, unreached=Unreached.ACCUMULATE)
+        task, agent = replace(self.task, objective=objective, reward=-self.reward), -self.agent
+        return replace(self, task=task, agent=agent, maximise=not self.maximise, mirrors=self)
+
+    @property
     def proper_max(self) -> bool:
         if self.discounted:
             return self.objective.sense is Sense.MAX
-        return not self.must_reach
+        return not (self.must_reach or self.signed)
 
     @property
     def agent_proper(self) -> bool:
@@ -255,6 +281,20 @@ class Problem:
                 known.clear()
             known[key] = _build_structure(self.pmdp, decided, self.discounted)
         return known[key]
+
+
+def require_end(pmdp: ParametricMDP, task: Task) -> None:
+    """Refuse a total of both signs if a play may go on forever without a loss, whatever the parameters."""
+    if not task.signed or task.depends_on_parameters:  # then each end of the reward is looked at, in `Problem.of`
+        return
+    losing = task.reward < 0.0 if task.objective.sense is Sense.MAX else task.reward > 0.0
+    everywhere = np.ones(pmdp.num_transitions)
+    held = held_states(
+        pmdp, usable_rows(np.ones(pmdp.num_rows, bool), losing), ANY_ROW, ~task.decided, lambda: moves(None, everywhere)
+    )
+    if held.any():
+        state = pmdp.state_name(int(np.flatnonzero(held)[0]))
+        raise task.without_end(pmdp, f"from {state} on plays can last forever without a loss")
 
 
 def structures(pmdp: ParametricMDP) -> dict[tuple[bytes, bool], Structure]:

@@ -88,7 +88,10 @@ def without_tiny(problem: Problem, lower: np.ndarray, upper: np.ndarray) -> tupl
     if ((lower > 0.0) & (lower < SMALLEST)).any():
         lower = np.where((lower > 0.0) & (lower < some), 0.0, lower)
     if ((upper != 0.0) & (np.abs(upper) < SMALLEST)).any():
-        upper = np.where(~problem.task.decided & ((upper > 0.0) | problem.discounted), upper + some, upper)
+        free = problem.discounted or problem.signed
+        upper = np.where(~problem.task.decided & ((upper > 0.0) | free), upper + some, upper)
+    if problem.signed and ((lower < 0.0) & (lower > -SMALLEST)).any():
+        lower = np.where(~problem.task.decided, lower - some, lower)
     return lower, upper
 
 
@@ -99,6 +102,8 @@ def finish(
     """Assemble a solution; warn if it is wider than requested."""
     if lower.ndim == 1:
         lower, upper = without_tiny(problem, lower, upper)
+    if problem.mirrors is not None:
+        problem, lower, upper = problem.mirrors, 0.0 - upper, 0.0 - lower
     start = problem.pmdp.initial_state
     rounding = problem.task.rounding
     low, high = float(lower[..., start].flat[-1]) - rounding, float(upper[..., start].flat[-1]) + rounding

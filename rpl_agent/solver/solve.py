@@ -10,15 +10,16 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from rpl_agent._core import core, threads
 from rpl_agent.errors import ModelError
-from rpl_agent.model import Nature, Objective, ParametricMDP, Policy, Sense, best_rows
+from rpl_agent.model import Nature, Objective, ParametricMDP, Policy, Sense, best_rows, reached
 from rpl_agent.relaxations.base import Relaxation
-from rpl_agent.relaxations.interval import Point
+from rpl_agent.relaxations.interval import Intervals, Point
 from rpl_agent.relaxations.umdp import UncertainMDP
 from rpl_agent.solver.batch import solve_batch
 from rpl_agent.solver.check import SMALLEST
@@ -88,6 +89,7 @@ def solve(
     precision: float = DEFAULT_PRECISION,
     max_iterations: int = DEFAULT_ITERATIONS,
     warm: Solution | None = None,
+    reward_error: float = 0.0,
 ) -> Solution:
     """Bounds on the value of an objective when nature plays for or against the agent.
 
@@ -99,6 +101,7 @@ def solve(
         warning
     max_iterations : limit on sweeps and policy-iteration steps
     warm : an earlier solution of the same model and objective: a start for the search, never a source of bounds
+    reward_error : share of each reward by which it may differ, in nature's favour
 
     Returns
     -------
@@ -130,12 +133,14 @@ def solve(
         )
     if isinstance(relaxation, UncertainMDP):
         relaxation = relaxation.relaxation()
-    problem = Problem.of(relaxation, objective, nature, policy)
+    problem = Problem.of(relaxation, objective, nature, policy, reward_error)
     if objective.horizon is not None:
         return solve_horizon(problem, precision, began)
-    if relaxation.compiled() is None:
+    if relaxation.compiled() is None and not problem.signed:
         return solve_batch(problem, precision, max_iterations, warm, began)
-    return _solve_compiled(problem, precision, max_iterations, warm, began)
+    if relaxation.compiled() is None:  # the iterates of `solve_batch` start from 0: use intervals, which have a solver
+        problem = replace(problem, relaxation=Intervals(relaxation.pmdp, *relaxation.bounds(), name=relaxation.name))
+    return _solve_compiled(problem.as_cost, precision, max_iterations, warm, began)
 
 
 def solve_at(
@@ -158,6 +163,7 @@ def solve_both(
     policy: Policy | None = None,
     precision: float = DEFAULT_PRECISION,
     warm: tuple[Solution | None, Solution | None] = (None, None),
+    reward_error: float = 0.0,
 ) -> tuple[Solution, Solution]:
     """(robust, optimistic): `solve` against nature and with it, in parallel on two cores if that pays.
 
@@ -165,7 +171,9 @@ def solve_both(
     """
 
     def one(nature: Nature, start: Solution | None) -> Solution:
-        return solve(relaxation, objective, nature, policy=policy, precision=precision, warm=start)
+        return solve(
+            relaxation, objective, nature, policy=policy, precision=precision, warm=start, reward_error=reward_error
+        )
 
     calls = [partial(one, nature, start) for nature, start in zip((Nature.ADVERSARIAL, Nature.COOPERATIVE), warm)]
     # Sets that are queried through the protocol may keep state (such as a linear program): one at a time.
@@ -184,8 +192,8 @@ def warm_values(problem: Problem, warm: Solution | None) -> np.ndarray:
         return np.zeros(size)
     if warm.lower_values.shape != (size,):
         raise ModelError(f"the warm start has values of shape {warm.lower_values.shape}, the model {size} states")
-    guess = warm.lower_values if problem.proper_max else warm.upper_values
-    return np.where(np.isfinite(guess), guess, 0.0)
+    guess = warm.lower_values if problem.proper_max or problem.mirrors else warm.upper_values
+    return np.where(np.isfinite(guess), -guess if problem.mirrors else guess, 0.0)
 
 
 def _solve_compiled(
@@ -194,7 +202,9 @@ def _solve_compiled(
     pmdp, structure = problem.pmdp, problem.structure
     lower, upper = problem.boundary(), problem.boundary()
     low_rows, high_rows = pmdp.state_ptr[:-1].copy(), pmdp.state_ptr[:-1].copy()
+    unknown = np.zeros(pmdp.num_states, dtype=bool)  # without a lower bound; 0 stands there until the end
     _sinks(problem, structure.sinks, lower, upper, low_rows, high_rows)
+    unknown[structure.sinks] = problem.signed and not problem.must_reach
     guess = warm_values(problem, warm)
     any_cycle = any(len(cyclic) for _, cyclic in structure.rounds)
     witness = np.zeros(pmdp.num_transitions) if any_cycle and problem.nature_proper else None
@@ -206,12 +216,17 @@ def _solve_compiled(
         if len(cyclic):
             budget = max_iterations - iterations
             for part in solve_component(problem, cyclic, lower, upper, guess, budget):
-                lower[part.states], upper[part.states] = part.lower, part.upper
+                unknown[part.states] = np.isneginf(part.lower)
+                lower[part.states], upper[part.states] = np.where(unknown[part.states], 0.0, part.lower), part.upper
                 if len(part.rows):
                     low_rows[part.states] = high_rows[part.states] = part.rows
                 if witness is not None and len(part.transitions):
                     witness[part.transitions] = part.p
                 iterations += part.steps
+    if unknown.any():
+        source = pmdp.row_state[pmdp.transition_row]
+        open_ = ~problem.task.decided[source]
+        lower[reached(pmdp.successor[open_], source[open_], np.flatnonzero(unknown), pmdp.num_states)] = -np.inf
     if problem.agent == FIXED_AGENT:
         assert problem.policy is not None
         chosen = problem.policy
@@ -231,8 +246,9 @@ def _sinks(
     """States that only loop: nothing is reached; a cost accrues forever; a reward is 0 or infinite."""
     if problem.is_reach or not len(sinks):
         return
-    if problem.must_reach:
-        lower[sinks] = upper[sinks] = np.inf
+    if problem.must_reach or problem.signed:
+        lower[sinks] = np.inf if problem.must_reach else 0.0
+        upper[sinks] = np.inf
         return
     for s in sinks.tolist():
         rows = np.arange(problem.pmdp.state_ptr[s], problem.pmdp.state_ptr[s + 1])

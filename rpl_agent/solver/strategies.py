@@ -157,6 +157,7 @@ def _approach(
         values = _constant_policies(local, values)
     steps = 0
     sweeps = local.agent != FIXED_AGENT  # nature alone responds well enough to a solved chain
+    losses = bool((local.reward < 0.0).any())
     if sweeps:
         # Compute nature's responses once per Newton step and keep them in the sweeps: sorting rows is most of a sweep.
         answering = local.fix_nature(local.greedy(values)[1])
@@ -169,7 +170,7 @@ def _approach(
             break
         new = local.chain(values, rows, p, 0.0, 0.1 * CLOSE)
         steps += 1
-        if new is None or not (new[:n] >= 0.0).all():  # some play did not end: look further first
+        if new is None or not ((new[:n] >= 0.0).all() or losses):  # some play did not end: look further first
             steps += local.relax(values, order, min(FIRST_SWEEPS, max(budget - steps, 1)), 0.1 * FIRST_CHANGE)
             continue
         change = float(np.abs(new[:n] - values[:n]).max())

@@ -16,10 +16,11 @@ from random import Random
 
 import numpy as np
 
+from rpl_agent.errors import ModelError
 from rpl_agent.model import Kind, Nature, Objective, Policy, Sense
 from rpl_agent.model.objective import Unreached
 from rpl_agent.solver import Solution, solve
-from tests.reference.oracle import Number, Question, best_values, policy_values, rule_values
+from tests.reference.oracle import Number, Question, Undefined, best_values, policy_values, rule_values
 from tests.reference.random_models import Sample, interval_sample, region_sample
 from tests.reference.random_regions import mixture_sample, space_sample
 
@@ -44,12 +45,14 @@ class Tally:
 
     problems: Counter = field(default_factory=Counter)
     wide: int = 0
+    claims: int = 0  # answers that are finite on both sides
     lies: int = 0
     failures: list[str] = field(default_factory=list)
 
     def add(self, other: Tally) -> None:
         self.problems += other.problems
         self.wide += other.wide
+        self.claims += other.claims
         self.lies += other.lies
         self.failures += other.failures
 
@@ -69,6 +72,13 @@ def objectives(random: Random, has_avoid: bool) -> list[Objective]:
                              horizon=random.randint(1, 4)),
         ]  # fmt: skip
     return found
+
+
+#: totals of gains and costs, in models that may or may not end
+SIGNED = (
+    *(Objective.total("signed", target=target, sense=sense) for sense in Sense for target in ("goal", None)),
+    Objective.cost("signed", target="goal"),
+)
 
 
 def question_of(sample: Sample, objective: Objective, nature: Nature) -> Question:
@@ -204,12 +214,23 @@ def round_of(seed: int, lies: int = 6) -> Tally:
                 _one(random, sample, objective, nature, policy, name, lies, tally)
             except Exception as error:  # a crash is a failure of the solver like any other
                 tally.failures.append(f"{name}: {type(error).__name__}: {error}")
+    for objective in SIGNED:
+        for nature in Nature:
+            policy = random_policy(random, sample)
+            name = f"seed {seed}, {sample.kind}, {objective.describe()}, {nature.value}, policy {policy is not None}"
+            try:
+                _one(random, sample, objective, nature, policy, name, lies, tally, "signed")
+            except (ModelError, Undefined) as error:
+                if isinstance(error, ModelError) and "certain end" not in str(error):
+                    tally.failures.append(f"{name}: {error}")
+            except Exception as error:
+                tally.failures.append(f"{name}: {type(error).__name__}: {error}")
     return tally
 
 
 def _one(
     random: Dice, sample: Sample, objective: Objective, nature: Nature, policy: Policy | None, name: str, lies: int,
-    tally: Tally,
+    tally: Tally, kind: str | None = None,
 ) -> None:  # fmt: skip
     question = question_of(sample, objective, nature)
     given = None if policy is None else values_of(sample, question, policy)
@@ -218,7 +239,8 @@ def _one(
         warnings.simplefilter("ignore")
         steps = 100_000 if sample.relaxation.compiled() is not None else 25  # the second engine is slow
         answer = solve(sample.relaxation, objective, nature, policy=policy, max_iterations=steps)
-    tally.problems[sample.kind] += 1
+    tally.problems[kind or sample.kind] += 1
+    tally.claims += int(np.isfinite([answer.lower, answer.upper]).all())
     low, high = np.atleast_2d(answer.lower_values)[-1], np.atleast_2d(answer.upper_values)[-1]
     below_what, above_what = truth.sides(answer.policy)
     if sample.exact or not question.nature_max:

@@ -63,6 +63,24 @@ def closure(chain: list[Distribution]) -> list[set[int]]:
     return found
 
 
+class Undefined(Exception):
+    """A total of gains and costs that has no limit."""
+
+
+def worth_of(members: set[int], chain: list[Distribution], reward: list[Fraction]) -> Number:
+    """What a play that stays in a closed class forever is worth: 0, or infinity with the sign of the mean reward."""
+    states = sorted(members)
+    if not any(reward[s] for s in states):
+        return Fraction(0)
+    # the stationary distribution: p (P - I) = 0, one equation of which is replaced by sum p = 1
+    matrix = [[chain[i].get(j, Fraction(0)) - int(i == j) for i in states] for j in states[1:]]
+    share = linear([[Fraction(1)] * len(states), *matrix], [Fraction(1)] + [Fraction(0)] * (len(states) - 1))
+    mean = sum((p * reward[s] for p, s in zip(share, states)), Fraction(0))
+    if mean == 0:
+        raise Undefined
+    return INF if mean > 0 else -INF
+
+
 def chain_values(chain: list[Distribution], reward: list[Fraction], question: Question) -> list[Number]:
     """Values of a Markov chain from every state."""
     n, decided = len(chain), question.decided
@@ -78,10 +96,11 @@ def chain_values(chain: list[Distribution], reward: list[Fraction], question: Qu
             elif question.kind == "cost":
                 if not ends <= question.target:
                     known[s] = INF
-            elif any(reward[j] for j in ends - decided):
-                known[s] = INF
-            elif s in ends:
-                known[s] = Fraction(0)
+            else:
+                worth = {worth_of(reach[j], chain, reward) for j in ends - decided}
+                if {INF, -INF} <= worth:
+                    raise Undefined
+                known |= {s: w for w in worth if w in (INF, -INF)} or ({s: Fraction(0)} if s in ends else {})
     open_states = [s for s in range(n) if s not in known]
     index = {s: i for i, s in enumerate(open_states)}
     matrix = [[Fraction(int(i == j)) for j in range(len(index))] for i in range(len(index))]

@@ -53,6 +53,7 @@ from rpl_agent.agent.world.plays import (
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Binding, Kind, Objective, ParametricMDP
 from rpl_agent.model.building.builder import whole_numbers
+from rpl_agent.solver.problem import require_end
 
 #: A user's mapping: action of the model (as it was written, or its name) -> its number in the environment.
 ActionToEnv = Mapping[Any, int]
@@ -331,7 +332,7 @@ def _question(
         hint = wanted[0] if wanted else "Objective.total('gain', horizon=100), with build(…, rewards={'gain': …})"
         raise ModelError(f"{name_of(env)} {reason}: pass objective=..., for example {hint}")
     goal = with_certain_end(model, _with_horizon(goal, horizon, limit, name_of(env)), limit)
-    goal.resolve(model)
+    require_end(model, goal.resolve(model))
     return goal
 
 

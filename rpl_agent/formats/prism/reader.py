@@ -38,6 +38,7 @@ from rpl_agent.model import Domain, Objective, ParametricMDP, Reward, require_va
 from rpl_agent.model.building.unknown import hide_parameters
 from rpl_agent.model.building.validation import TOLERANCE, expression_range, hint, normalised, row_sum, rows_off, tell
 from rpl_agent.relaxations.interval import Intervals
+from rpl_agent.solver.problem import require_end
 
 if TYPE_CHECKING:
     from rpl_agent.relaxations.umdp import UncertainMDP
@@ -118,7 +119,7 @@ class PrismModel:
             query = query_of(found, self.program, pmdp)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RPLWarning)  # the solver warns
-                query.objective.resolve(query.pmdp)
+                require_end(query.pmdp, query.objective.resolve(query.pmdp))
         except PrismError as error:
             raise error.located("<property>", text) from None
         except ModelError as error:
