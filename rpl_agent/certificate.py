@@ -114,7 +114,9 @@ class Certificate:
         rewards = rewards if self.reward_error > ROUNDING else ""
         table = "the counts have no order; steps in order (Counts.add_many) give tighter bounds"
         order = table if self.basis == "table" else None
-        return [note for note in (self.fallback, self.edge, order, rewards, self.truncation, unchecked) if note]
+        endless = "no lower bound: at some parameters that the data do not exclude, plays may never end"
+        endless = endless if self.computed[0] == -math.inf else ""
+        return [note for note in (self.fallback, self.edge, order, endless, rewards, self.truncation, unchecked) if note]
 
     @property
     def e_value(self) -> float:

@@ -222,13 +222,13 @@ class Objective:
         self._rewards(model, data)
         self._times(model, data.get("horizon"))
         summed = not self.is_reach and self.discount == 1 and self.horizon is None
-        need(not summed or all(r >= 0 for r in self.reward), "a reward is negative, without a discount or a horizon")
         #: whether no value is negative, and whether an infinite play is worth infinity, or what it collects
-        self.is_positive = self.is_reach or summed
-        unreached = data.get("unreached")
-        need(unreached in (None, "infinite", "accumulate"), f"unreached = {unreached!r} is not covered")
-        infinite = unreached == "infinite" or (unreached is None and not self.maximising)
-        self.must_reach = summed and data.get("target") is not None and infinite
+        self.is_positive = self.is_reach or (summed and all(r >= 0 for r in self.reward))
+        self.most_error = 1.0 if self.is_positive else 0.0 if summed else float("inf")  # of rewards, see `off`
+        unreached = data.get("unreached") or ("accumulate" if self.maximising else "infinite")
+        need(unreached in ("infinite", "accumulate"), f"unreached = {unreached!r} is not covered")
+        self.must_reach = summed and data.get("target") is not None and unreached == "infinite"
+        self.spends = self.is_positive or not self.must_reach  # whether `plays_end` may count rows that are spent
 
     def _rewards(self, model: Model, data: dict[str, Any]) -> None:
         """(R) what each row pays, 0 where the play is over; for "the reward of the state after n steps" its values."""
@@ -269,7 +269,7 @@ class Objective:
 
     def off(self, bound: Fraction, error: Fraction, upper: bool) -> Fraction:
         """The bound if rewards deviate from the model's: by a share of each (all are ≥ 0), or by an amount per step."""
-        steps = self.steps + ([1 / (1 - self.discount)] if self.discount < 1 else [])
+        steps = [*self.steps, 1 / (1 - self.discount)] if self.discount < 1 else self.steps or [Fraction(0)]
         amount = error * (max(bound, Fraction(0)) if self.is_positive else min(steps)) if self.pays else Fraction(0)
         return bound + amount if upper else bound - amount
 
@@ -901,7 +901,7 @@ class Claim:
           (of a policy: one row that is played) is spent, i.e. its inequality is strict or it pays, or leads out: some
           successor of positive probability, or every one, is not active or of smaller rank. Rows that are not spent
           lead out with a probability bounded from below, and rows are spent forever with positive chance only where the
-          rewards are infinite, and then L is below them; for upper bounds U ≥ 0 is used; without it no row is spent.
+          rewards are infinite, above L. Upper bounds need U ≥ 0 (and costs ≥ 0 if such plays cost infinity) for that.
         """
         model, counts = self.model, self.counts_spent(active)
         if self.objective.must_reach != self.upper and (not self.upper or counts):
@@ -914,8 +914,8 @@ class Claim:
             need(holds, f"{name}: plays may stay forever, and the {self.side} bound fails")
 
     def counts_spent(self, active: set[int]) -> bool:
-        """Whether rows that are spent need not lead out: U ≥ 0, or lower bounds."""
-        return not self.upper or all(self._least(0, s) >= 0 for s in active)
+        """Whether rows that are spent need not lead out: lower bounds, or U ≥ 0 as `plays_end` says."""
+        return not self.upper or (self.objective.spends and all(self._least(0, s) >= 0 for s in active))
 
     def leads_out(self, row: int, active: set[int]) -> bool:
         """Whether all successors, or one of positive probability, are not active or have a smaller rank."""
@@ -935,8 +935,8 @@ def check(proof: dict[str, Any]) -> dict[str, Any]:
     delta, method, given = exact(proof["delta"]), proof["confidence"], proof["evaluated"]
     error = exact(proof["reward_error"])
     need(objective.horizon is not None or len(policy.rules or [0]) == 1, "the policy changes with time: not covered")
-    fits = error >= 0 and (error <= 1 or not objective.is_positive)  # a share of rewards ≥ 0 leaves them ≥ 0
-    need(0 < delta < 1 and fits, f"delta is {float(delta)}, the error of rewards {float(error)}")
+    fits = 0 < delta < 1 and 0 <= error <= objective.most_error
+    need(fits, f"delta is {float(delta)}, the error of rewards {float(error)}")
     need(method in SHARES or not model.box, f"confidence {method!r} is not covered")
     need(isinstance(given, bool), "evaluated must be true or false")
     regions = []

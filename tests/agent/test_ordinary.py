@@ -262,6 +262,15 @@ def debt(s, p):
     return {"pay": [(1, s - 2 if s > 2 else None, -2.0)], "hope": hope}
 
 
+def garage(s, p, q):
+    """A machine that wears out: it earns 5 less 3 per scratch; a repair costs 2 and may fail; it breaks for good."""
+    worse = min(s + 1, 3)
+    return {
+        "run": [(p, None, -4.0), (1 - p, worse, 5.0 - 3 * s)],
+        "repair": [(p / 2, None, -4.0), (q / 2, 0, -2.0), (1 - p / 2 - q / 2, s, -2.0)],
+    }
+
+
 WORLDS = {
     "queue": Ordinary(queue, {"p": 0.4, "q": 0.6}, 0, Discrete(5), limit=12),
     "queue, discounted": Ordinary(queue, {"p": 0.4, "q": 0.6}, 0, Discrete(5), limit=40, discount=0.8),
@@ -298,6 +307,11 @@ WORLDS = {
     "exam": Ordinary(exam, {"p": 0.4}, (0, 0), Tuple((Discrete(2), Discrete(3))), limit=8),
     "harvest": Ordinary(harvest, {"p": 0.9}, 0, Discrete(5), limit=14),
     "debt": Ordinary(debt, {"p": 0.6}, 4, Discrete(7), limit=12),
+    # gains and costs in worlds with cycles and without a limit: some chance ends them, or whoever waits loses
+    "garage": Ordinary(garage, {"p": 0.2, "q": 0.9}, 0, Discrete(4)),
+    "walk to its end": Ordinary(walk, {"p": 0.4}, 1, Discrete(4)),
+    "stopping whenever": Ordinary(stopping, {"p": 0.6}, 2, Discrete(6)),
+    "grid to its end": Ordinary(grid, {"p": 0.8}, (0, 0), Tuple((Discrete(3), Discrete(3)))),
 }  # fmt: skip
 
 
