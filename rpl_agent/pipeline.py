@@ -34,7 +34,6 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-import scipy
 
 from rpl_agent.certificate import Certificate, versions
 from rpl_agent.confidence import ConfidenceSet, confidence_names, confidence_set
@@ -56,6 +55,7 @@ from rpl_agent.relaxations.interval import Intervals, expression_wise, parameter
 from rpl_agent.relaxations.rectangular import Rectangular
 from rpl_agent.relaxations.umdp import UncertainMDP
 from rpl_agent.solver import Solution, solve_at, solve_both
+from rpl_agent.solver.graph import model_graph
 from rpl_agent.solver.problem import require_end
 
 CONFIDENCES = confidence_names()
@@ -218,16 +218,8 @@ def _queries_pay(pmdp: ParametricMDP) -> bool:
     """
 
     def decide(pmdp: ParametricMDP) -> bool:
-        if (np.diff(pmdp.row_ptr) > 2).sum() > QUERIED_ROWS:
-            return False
-        source, size = pmdp.row_state[pmdp.transition_row], pmdp.num_states
-        ends = np.bincount(source, pmdp.successor != source, minlength=size) == 0  # only loops there
-        moves = ~ends[source]
-        graph = scipy.sparse.csr_array(
-            (np.ones(moves.sum()), (source[moves], pmdp.successor[moves])), shape=(size, size)
-        )
-        loops = bool((source[moves] == pmdp.successor[moves]).any())
-        return not loops and scipy.sparse.csgraph.connected_components(graph, connection="strong")[0] == size
+        few = (np.diff(pmdp.row_ptr) > 2).sum() <= QUERIED_ROWS
+        return bool(few) and model_graph(pmdp).forward_order(np.zeros(pmdp.num_states, bool)) is not None
 
     return cached_on(pmdp, "queried rows", decide)
 

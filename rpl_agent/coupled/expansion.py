@@ -18,7 +18,7 @@ import scipy
 
 from rpl_agent._core import Struct, core
 from rpl_agent.coupled.affine import AffineBound, BoxFrame, Side, chances_of, choice_of, rules_of
-from rpl_agent.model import Policy, Sense, best_rows, gather
+from rpl_agent.model import Policy, Sense, best_rows, gather, reached
 from rpl_agent.regions.frame import Frame
 from rpl_agent.solver.graph import ALL_ROWS, held_states, moves, usable_rows
 from rpl_agent.solver.problem import Problem
@@ -68,8 +68,8 @@ def expand_without_cycles(
         return None
     if problem.reward[gather(pmdp.state_ptr, sinks)[0]].any():
         return None
-    reached = None if policy is None else _reached(problem, order, policy, chances)
-    order = order if reached is None else order[reached[order]]
+    seen = None if policy is None else _reached(problem, order, policy, chances)
+    order = order if seen is None else order[seen[order]]
     sense = 0.0 if policy is not None else 1.0 if problem.objective.sense is Sense.MAX else -1.0
     values, gradient = problem.boundary(), np.zeros((pmdp.num_states, frame.dimension))
     rows, model = np.array(pmdp.state_ptr[:-1]), (choice_of(problem, policy), chances, problem.reward)
@@ -77,16 +77,16 @@ def expand_without_cycles(
     if not (np.isfinite(values).all() and np.isfinite(gradient).all()):
         return None
     chosen = policy if policy is not None else Policy.deterministic(rows)
-    reached = _reached(problem, order, chosen, chances) if reached is None else reached
-    return ValueExpansion(chosen, frame, chances, values, gradient, ~problem.task.decided, reached, order)
+    seen = _reached(problem, order, chosen, chances) if seen is None else seen
+    return ValueExpansion(chosen, frame, chances, values, gradient, ~problem.task.decided, seen, order)
 
 
 def _reached(problem: Problem, order: np.ndarray, policy: Policy, chances: Struct) -> np.ndarray:
     """(S,) the undecided states that a policy can reach, in a model without cycles."""
-    pmdp, reached = problem.pmdp, np.zeros(problem.pmdp.num_states, bool)
-    reached[pmdp.initial_state] = True
-    core.reach_forward(len(order), order, choice_of(problem, policy), chances, reached)
-    return reached & ~problem.task.decided
+    pmdp, seen = problem.pmdp, np.zeros(problem.pmdp.num_states, bool)
+    seen[pmdp.initial_state] = True
+    core.reach_forward(len(order), order, choice_of(problem, policy), chances, seen)
+    return seen & ~problem.task.decided
 
 
 def expansion_of(
@@ -169,9 +169,9 @@ def _chain_of(problem: Problem, weights: np.ndarray, p: np.ndarray) -> PolicyCha
     entries, place = np.unique(columns * len(solved) + rows, return_inverse=True)
     indptr = np.searchsorted(entries, np.arange(len(solved) + 1) * len(solved))
     states, first = np.unique(source, return_index=True)
-    reached = ~decided & _reachable(pmdp.initial_state, source, target, size)
+    seen = ~decided & reached(source, target, np.array([pmdp.initial_state]), size)
     return PolicyChain(
-        source, target, f, problem.gamma * weights[row], first, states, solved, reached, lost, inner,
+        source, target, f, problem.gamma * weights[row], first, states, solved, seen, lost, inner,
         place.reshape(-1), (entries % max(len(solved), 1)).astype(np.int32), indptr.astype(np.int32),
     )  # fmt: skip
 
@@ -238,14 +238,6 @@ def improved(problem: Problem, expansion: ValueExpansion) -> Policy | None:
     return Policy.deterministic(np.where(better, best_rows(q, pmdp.state_ptr, pmdp.row_state), rows))
 
 
-def _reachable(start: int, sources: np.ndarray, targets: np.ndarray, size: int) -> np.ndarray:
-    """(S,) the states that can be reached from the start."""
-    graph = scipy.sparse.csr_array((np.ones(len(sources), np.int8), (sources, targets)), shape=(size, size))
-    found = np.zeros(size, bool)
-    found[scipy.sparse.csgraph.breadth_first_order(graph, start, return_predecessors=False)] = True
-    return found
-
-
 def _never_ending(
     problem: Problem, weights: np.ndarray, p: np.ndarray, source: np.ndarray, target: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -260,12 +252,9 @@ def _never_ending(
     costly = still if problem.must_reach or problem.signed else still & paid
     if not costly.any():
         return still, none
-    # Every state that can reach them, backward along the graph, has an infinite value too.
-    hub = pmdp.num_states
-    first = np.flatnonzero(costly)
-    edges = (np.concatenate([target, np.full(len(first), hub)]), np.concatenate([source, first]))
-    found = _reachable(hub, *edges, hub + 1)
-    return still & ~found[:hub], found[:hub]
+    # Every state that can reach them has an infinite value too.
+    found = reached(target, source, np.flatnonzero(costly), pmdp.num_states)
+    return still & ~found, found
 
 
 # ---------------------------------------------------------------------- finite horizons

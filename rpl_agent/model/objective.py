@@ -234,17 +234,14 @@ class Objective:
             row = int(np.flatnonzero(~np.isfinite(reward))[0])
             raise ModelError(f"reward {self.reward_name!r} is not finite at {pmdp.row_name(row)}")
         scaled, rounding = self._scaled(pmdp, reward, timed.discount)
-        task = Task(timed, target, avoid, scaled, rounding=rounding, signed=self._is_signed(reward))
-        if not task.signed:
-            return task
-        if not self.must_reach:
-            return replace(task, avoid=_unpaid(pmdp, reward) & ~target)
-        if self.sense is Sense.MAX:
+        signed = self.is_open_ended and bool((reward < 0.0).any())
+        if signed and not self.must_reach:  # where nothing more is paid the play is over
+            source = pmdp.row_state[pmdp.transition_row]
+            avoid = ~(target | reached(pmdp.successor, source, pmdp.row_state[reward != 0.0], pmdp.num_states))
+        task = Task(timed, target, avoid, scaled, rounding=rounding, signed=signed)
+        if signed and self.must_reach and self.sense is Sense.MAX:
             raise task.without_end(pmdp, "a play that misses the target is worth infinity here, not what it pays")
         return task
-
-    def _is_signed(self, reward: np.ndarray) -> bool:
-        return self.is_open_ended and bool((reward < 0.0).any())
 
     def _resolve_unknown(self, pmdp: ParametricMDP) -> Task:
         """With a reward that depends on the parameters: the most that it can be, or the least if that is 0.
@@ -333,11 +330,6 @@ class Task:
             "the time limit of its environment), a discount (Objective.discounted), or costs ≥ 0 (Objective.cost)"
         )
 
-
-def _unpaid(pmdp: ParametricMDP, reward: np.ndarray) -> np.ndarray:
-    """(S,) states after which nothing is paid, whatever happens."""
-    source = pmdp.row_state[pmdp.transition_row]
-    return ~reached(pmdp.successor, source, pmdp.row_state[reward != 0.0], pmdp.num_states)
 
 
 # ---------------------------------------------------------------------- objectives in plain words

@@ -201,15 +201,10 @@ class _Claim:
         return self.given if self.problem.discounted or self.problem.signed else np.maximum(self.given, 0.0)
 
     @cached_property
-    def is_proper(self) -> bool:
-        """Whether this is the bound of the proper side, whose strategies may be fixed."""
-        return self.upward != self.problem.proper_max
-
-    @cached_property
     def must_end(self) -> bool:
         """Whether the inequality alone proves nothing: points 4, 7 and 8."""
-        problem = self.problem
-        return not problem.discounted and (self.is_proper or (problem.signed and not problem.must_reach))
+        problem, free = self.problem, self.problem.signed and not self.problem.must_reach
+        return not problem.discounted and (self.upward != problem.proper_max or free)
 
     @cached_property
     def active(self) -> np.ndarray:
@@ -245,7 +240,8 @@ class _Claim:
         if found and self.is_region:
             q = row_bounds(self.problem, self.values, self.upward)
             found = self._proof_by_rows(better_bounds(self.problem, self.values, self.upward, q), None)
-        if found and self.must_end and self.is_proper and self.problem.nature_proper and self.witness is not None:
+        fixed = self.must_end and self.upward != self.problem.proper_max and self.problem.nature_proper
+        if found and fixed and self.witness is not None:
             return self._with_witness()
         return found
 

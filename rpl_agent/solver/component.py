@@ -44,7 +44,6 @@ class ComponentBounds:
     transitions: np.ndarray  # with p: nature's witness if nature is on the proper side
     p: np.ndarray
     steps: int
-    certified: bool
 
 
 def solve_component(
@@ -87,10 +86,8 @@ def _constant(local: Local, where: np.ndarray, low: float, high: float, rows: np
     chosen = np.zeros(0, dtype=np.int64) if local.agent == FIXED_AGENT else local.row_of[rows[where]]
     taken = where[local.row_state][local.transition_row]
     p = local.central(np.zeros(local.n + local.m, dtype=bool))
-    return ComponentBounds(
-        states, np.full(len(states), low), np.full(len(states), high), chosen, local.transition_of[taken], p[taken], 0,
-        True,
-    )  # fmt: skip
+    low_values, high_values = np.full(len(states), low), np.full(len(states), high)
+    return ComponentBounds(states, low_values, high_values, chosen, local.transition_of[taken], p[taken], 0)
 
 
 def _holding_rows(local: Local, zero: np.ndarray) -> np.ndarray:
@@ -195,16 +192,14 @@ def _bounds(
     exit_low, exit_high = lower[local.exits], upper[local.exits]
     first = exit_low if problem.proper_max else exit_high
     game = play(local, problem.proper_max, np.concatenate([guess[local.states], first]), budget)
-    proper, proper_ok, rows, p, steps = _proper_bound(problem, local, game, first, budget)
-    other_exits = exit_high if problem.proper_max else exit_low
-    other, other_ok, other_rows, more = _other_bound(problem, local, game, other_exits, budget)
+    proper, steps = _proper_bound(problem, local, game, first, budget)
+    other, more = _other_bound(problem, local, game, exit_high if problem.proper_max else exit_low, budget)
     low, high = (proper, other) if problem.proper_max else (other, proper)
-    policy = rows if problem.agent_proper or problem.agent == FIXED_AGENT else other_rows
-    keep = local.transition_of if problem.nature_proper else np.zeros(0, dtype=np.int64)
+    rows = local.row_of[game.rows] if len(game.rows) else game.rows
+    keep, p = (local.transition_of, game.p) if problem.nature_proper else (np.zeros(0, dtype=np.int64), np.zeros(0))
     return ComponentBounds(
-        local.states, low[:n], np.maximum(high[:n], low[:n]), local.row_of[policy] if len(policy) else policy, keep,
-        p if problem.nature_proper else np.zeros(0), game.steps + steps + more, proper_ok and other_ok,
-    )  # fmt: skip
+        local.states, low[:n], np.maximum(high[:n], low[:n]), rows, keep, p, game.steps + steps + more
+    )
 
 
 def _verified(
@@ -289,8 +284,8 @@ def _within(budget: int, candidates: Iterator[tuple[np.ndarray, int]]) -> Iterat
 
 def _proper_bound(
     problem: Problem, local: Local, game: Play, exits: np.ndarray, budget: int
-) -> tuple[np.ndarray, bool, np.ndarray, np.ndarray, int]:
-    """The bound attained by the proper side's strategy: (values, certified, rows, p, steps)."""
+) -> tuple[np.ndarray, int]:
+    """The bound attained by the proper side's strategy: (values, steps)."""
     is_upper = not problem.proper_max
     fixed = local.fix_agent(game.rows) if problem.agent_proper else local
     checked, witness = fixed, None
@@ -316,26 +311,24 @@ def _proper_bound(
                 if good and not (problem.discounted or _is_strict(free, values, is_upper)):
                     good, spare = False, values.copy() if spare is None else spare
             if good:
-                return values, True, game.rows, game.p, steps
+                return values, steps
         if spare is not None:
-            return spare, True, game.rows, game.p, steps
+            return spare, steps
     # Iterating from below needs attainable distributions: those of a region are only known to lie in its hull.
     hull_only = problem.nature_proper and local.cs.kind > INTERVAL
     lost_mass = witness is not None and witness.mass.max() > 0.5 * FALLBACK_MARGIN
     if is_upper or problem.discounted or hull_only or lost_mass:
-        return _trivial(problem, local, exits, is_upper), False, game.rows, game.p, steps
-    values = _from_below(fixed, exits, budget)
-    return values, False, game.rows, game.p, steps
+        return _trivial(problem, local, exits, is_upper), steps
+    return _from_below(fixed, exits, budget), steps
 
 
 def _other_bound(
     problem: Problem, local: Local, game: Play, exits: np.ndarray, budget: int
-) -> tuple[np.ndarray, bool, np.ndarray, int]:
-    """The bound on the best that the proper side can do: (values, certified, rows of the agent, steps)."""
+) -> tuple[np.ndarray, int]:
+    """The bound on the best that the proper side can do: (values, steps)."""
     is_upper = problem.proper_max
-    rows = game.rows
-    opponent_agent = problem.agent not in (FIXED_AGENT,) and not problem.agent_proper
-    checked = local.fix_agent(rows) if opponent_agent else local
+    opponent_agent = problem.agent != FIXED_AGENT and not problem.agent_proper
+    checked = local.fix_agent(game.rows) if opponent_agent else local
     fixed = checked
     if not problem.nature_proper and not local.nature_fixed:
         fixed = fixed.fix_nature(game.p)
@@ -353,10 +346,10 @@ def _other_bound(
         if good and problem.signed and not problem.must_reach:  # what never ends must not stay below its total
             good = _is_strict(checked, values, is_upper, zero=False)
         if good:
-            return values, True, rows, steps
+            return values, steps
     if is_upper or problem.discounted or problem.signed:
-        return _trivial(problem, local, exits, is_upper), False, rows, steps
-    return _from_below(checked, exits, budget), False, rows, steps
+        return _trivial(problem, local, exits, is_upper), steps
+    return _from_below(checked, exits, budget), steps
 
 
 def _trivial(problem: Problem, local: Local, exits: np.ndarray, is_upper: bool) -> np.ndarray:

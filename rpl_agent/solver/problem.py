@@ -284,17 +284,23 @@ class Problem:
 
 
 def require_end(pmdp: ParametricMDP, task: Task) -> None:
-    """Refuse a total of both signs if a play may go on forever without a loss, whatever the parameters."""
+    """Refuse a total of both signs unless plays end, or whoever goes on forever loses, wherever chances are positive."""
     if not task.signed or task.depends_on_parameters:  # then each end of the reward is looked at, in `Problem.of`
         return
-    losing = task.reward < 0.0 if task.objective.sense is Sense.MAX else task.reward > 0.0
-    everywhere = np.ones(pmdp.num_transitions)
-    held = held_states(
-        pmdp, usable_rows(np.ones(pmdp.num_rows, bool), losing), ANY_ROW, ~task.decided, lambda: moves(None, everywhere)
-    )
-    if held.any():
-        state = pmdp.state_name(int(np.flatnonzero(held)[0]))
-        raise task.without_end(pmdp, f"from {state} on plays can last forever without a loss")
+    gain = task.reward if task.objective.sense is Sense.MAX else -task.reward
+
+    def held(spent: np.ndarray | bool) -> np.ndarray:
+        usable = usable_rows(played_rows(None, pmdp.num_rows), spent)
+        return held_states(pmdp, usable, ANY_ROW, ~task.decided, lambda: moves(None, np.ones(pmdp.num_transitions)))
+
+    stays, source = held(False), pmdp.row_state[pmdp.transition_row]
+    part = model_graph(pmdp).components(~stays)[1]
+    back = np.logical_and.reduceat(stays[source] & (part[source] == part[pmdp.successor]), pmdp.row_ptr[:-1])
+    bad = held(gain < 0.0) if stays.any() and not task.objective.must_reach else np.zeros_like(stays)
+    bad[pmdp.row_state[back & (gain > 0.0)]] = True
+    if bad.any():
+        state = pmdp.state_name(int(np.flatnonzero(bad)[0]))
+        raise task.without_end(pmdp, f"from {state} on plays can last forever without a loss, or gain again and again")
 
 
 def structures(pmdp: ParametricMDP) -> dict[tuple[bytes, bool], Structure]:

@@ -131,10 +131,17 @@ def test_without_the_model_a_reward_lies_anywhere_on_the_domain():
     assert solve(free, objective, Nature.ADVERSARIAL).lower <= 1.2 + 2 + 3 * 0.1 * 0.2 - 0.1
 
 
-def test_negative_rewards_are_refused_where_totals_have_no_bound():
+def test_negative_rewards_need_a_certain_end():
     model = loaded(TEXT.replace("2*p+1", "2*p-1"))
-    with pytest.raises(prism.PrismError, match="needs a certain end"):
-        model.objective("Rmax=? [F x=3]")
+    for text in PROPERTIES[:2]:
+        pmdp, objective = question(model, text)
+        found = certify(pmdp, uniform_counts(pmdp, objective, model.theta(THETA), 200, 20, 1), objective)
+        theta, best = model.theta(THETA), solve_at(pmdp, model.theta(THETA), objective).middle
+        own = true_value(pmdp, objective, found.policy, theta)
+        assert found.lower <= min(own, best) + 1e-9 and max(own, best) - 1e-9 <= found.upper < found.lower + 10.0
+    again = TEXT.replace("[e] x=3", "[w] x=1 -> true;\n  [e] x=3").replace("c*q", "1").replace("2*p+1", "-2")
+    with pytest.raises(prism.PrismError, match="needs a certain end, but a play that misses"):
+        loaded(again.replace("3*p*q - p + 2", "1").replace("q/(p+q)", "0")).objective("Rmax=? [F x=3]")
     pmdp, objective = question(model, "Rmax=? [C<=1]")
     counts = uniform_counts(pmdp, objective, model.theta(THETA), 200, 20, 1)
     assert certify(pmdp, counts, objective).lower <= 2 * 0.4 - 1 + 3 * 0.4 * 0.5 - 0.4 + 2
