@@ -28,8 +28,6 @@ Bounds = tuple[np.ndarray, np.ndarray]
 class ConfidenceSet(Protocol):
     """A set of parameters that contains the truth except with probability δ.
 
-    Attributes
-    ----------
     name : in configurations and certificates
     anytime : whether the statement holds at all times simultaneously, under any sampling
     region_of_intervals : whether `region` is a function of `intervals`, so that both hold on one event

@@ -31,8 +31,6 @@ NEARLY = 0.9
 class Loop:
     """One call of `learn`.
 
-    Parameters
-    ----------
     schedule : when to update.
     weight : probability of the planned action while sampling.
     exploration : one of `EXPLORATIONS`.

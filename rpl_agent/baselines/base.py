@@ -51,8 +51,6 @@ class SavedLearner:
 class Baseline(Acting, ABC):
     """A learner of policies for a parametric MDP's skeleton.
 
-    Parameters
-    ----------
     seed : for everything random in the learner and in the stream of episodes.
     compiled : use the environment's compiled simulator if it has one (same law, far faster).
     observation_to_state : maps an observation to a state, if the environment's observations are not states.

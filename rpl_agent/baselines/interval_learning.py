@@ -28,8 +28,6 @@ EXPLORATION_PRECISION = 1e-3
 class IntervalLearning(ModelBased):
     """Sample with the optimistic policy of the interval MDP (0.9 on its action), end with the robust one.
 
-    Parameters
-    ----------
     tied : pool equal expressions (the paper's P_I); otherwise one interval per transition.
     method : "anytime" (default; valid online), "clopper-pearson" (the paper's; fixed-N only) or "hoeffding".
     delta : error probability of the certificate.

@@ -88,8 +88,6 @@ class TabularPlanner:
 class ModelBased(Baseline):
     """Count transitions under the current sampling policy until some row's count has doubled, then plan again.
 
-    Parameters
-    ----------
     recommend : the result of `policy` and `predict`: ``"greedy"`` (default), the optimal policy of the
         estimated model, which is the better answer once sampling ends, or ``"sampling"``, the policy that explores.
     prior : pseudo-count spread evenly over a row's successors in the estimated model.
@@ -312,8 +310,6 @@ BARRIER = 1e-6
 class CertaintyEquivalence(ModelBased):
     """Greedy in the estimated model, with the agent's own share of exploration.
 
-    Parameters
-    ----------
     structured : estimate θ jointly from all transitions through the known expressions (maximum likelihood over
         the domain); otherwise one frequency per transition, over the known support.
     weight : probability of the greedy action while sampling; the rest is spread over the others.

@@ -20,8 +20,6 @@ class QLearning(Baseline):
     Knows only the enabled actions, not a transition model. Rewards are +1 on entering a target (reachability),
     the reward, or minus the cost. Episodes cut by the time limit bootstrap from their last state.
 
-    Parameters
-    ----------
     epsilon_min : final exploration rate.
     exploration : share of the budget over which ε falls linearly from 1 to epsilon_min.
     omega : ω in (0.5, 1], the exponent of the learning rate; a smaller one forgets early targets faster.

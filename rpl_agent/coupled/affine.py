@@ -270,10 +270,7 @@ class AffineProof:
 def held_by_nature(
     problem: Problem, policy: Policy | None, scope: np.ndarray, spent: np.ndarray | bool = False
 ) -> np.ndarray:
-    """(S,) undecided states of the scope in which nature, anywhere in the region, can hold the play forever.
-
-    ``spent`` (R,) are rows that do not hold it.
-    """
+    """(S,) undecided states of the scope where nature, in the region, can hold the play by rows that are not spent."""
     usable = usable_rows(_played(problem, policy), spent)
     quantifier = ANY_ROW if policy is None else ALL_ROWS
     return problem.held_states(usable, quantifier, scope & ~problem.task.decided)

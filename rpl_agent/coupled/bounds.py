@@ -169,8 +169,6 @@ def coupled_bounds(
 ) -> CoupledBounds | None:  # fmt: skip
     """Bounds on a policy's value, or, without one, on the value of a policy found here and on the optimum.
 
-    Parameters
-    ----------
     relaxation : Rectangular, for the same region; determines where plays can be held
     start : start of the search for the best policy at the centre
     known : (float, float) bounds that hold already: a side is skipped unless it may improve
@@ -305,8 +303,6 @@ class Slab(Region):
     For any μ, c·x = (c + μ normal)·x − μ normal·x, so the minimum over the region of (c + μ normal)·x, minus μ · high
     (μ · low if μ < 0), is a lower bound. We use the best μ for the ellipsoid of a frame.
 
-    Parameters
-    ----------
     frame : of the region
     normal : (r,)
     low, high : may be infinite
@@ -374,8 +370,6 @@ def worst_of_pieces(
 ) -> float:
     """A bound for the whole region from bounds of its pieces.
 
-    Parameters
-    ----------
     direction : (r,) pieces are cut across it, in the coordinates x
     known : a bound of the whole region; larger is worse
     attempt : Region -> float

@@ -55,8 +55,6 @@ class BoxPiece:
 class BoxBounds:
     """Bounds over boxes in a region, on the optimum of an objective or on one policy's value.
 
-    Parameters
-    ----------
     region : in the domain of the model
     """
 

@@ -51,8 +51,6 @@ class Evidence:
 class EventTable:
     """The distinct non-constant events of one model, computed once (use `event_table`).
 
-    Attributes
-    ----------
     num_events : E, the size of the union bound
     group_of : (T,) group of every transition
     expression, multiplicity : (G,) the pair that defines a group

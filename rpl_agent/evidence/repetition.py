@@ -44,8 +44,6 @@ class RepeatedChanceError(DataError):
 class RepetitionTest:
     """The average of the e-processes of several kinds of contexts.
 
-    Parameters
-    ----------
     kinds : names of the kinds of contexts.
     """
 

@@ -104,8 +104,6 @@ def product_region(
 ) -> Product:
     """The product of the blocks' regions.
 
-    Parameters
-    ----------
     lower, upper : (F,) bounds on the expressions of blocks that are a single distribution.
     joint : the region of any other block, in the coordinates of its own model.
     """

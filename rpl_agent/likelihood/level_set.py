@@ -308,8 +308,6 @@ def outer_region(
 ) -> Region:
     """Outer approximation of a convex level set C within other constraints.
 
-    Parameters
-    ----------
     upper : (n,) bounds on the observed forms that hold on C or on the event that C is built for
     diameter : an upper bound on |x − z| over the domain
     build : builds the other constraints, cut by given rows

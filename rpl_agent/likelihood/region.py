@@ -35,8 +35,6 @@ def likelihood_region(
 ) -> Region:  # fmt: skip
     """The region that contains the truth at all times simultaneously with probability ≥ 1 − delta.
 
-    Parameters
-    ----------
     warm : (d,) a point estimate of θ to start Newton's method from.
     objective : whose value is to be bounded, chosen before the data; None places no bets.
     """

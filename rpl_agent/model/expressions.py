@@ -73,8 +73,6 @@ class ExpressionTable:
     ):
         """Use `from_polynomials` or `from_integers`.
 
-        Parameters
-        ----------
         monomials : (M, d) exponents, row 0 all zero. None for the constant and the parameters in order, each of
             them used, which needs no array of size d²: thousands of parameters fit.
         numerators : (indptr, indices, data) of exact integers (data int64, or object for huge ones).

@@ -62,8 +62,6 @@ class Batch:
 class Simulator:
     """Draws episodes of an MDP from its initial state.
 
-    Parameters
-    ----------
     stop : (S,) bool, states where an episode ends (absorbing or decided).
     max_steps : an episode is cut after this many steps.
     reward : (R,) float, summed into returns (default: none).

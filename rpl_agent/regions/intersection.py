@@ -31,8 +31,6 @@ class Ellipsoid(Region):
     |L'HL - I| <= e in Frobenius norm then H^-1 <= L L' / (1 - e), so enlarging the radius by 1 / sqrt(1 - e) makes
     the formula a bound.
 
-    Parameters
-    ----------
     center : (r,)
     H : (r, r) symmetric and positive definite
     radius2 : negative for the empty set
@@ -108,8 +106,6 @@ def _safe_factor(H: np.ndarray, radius2: float) -> tuple[np.ndarray, float]:
 class Intersection:
     """The intersection of regions, bounded per query by the best of its members.
 
-    Parameters
-    ----------
     members : sequence of Region
         All of one dimension. Polytopes and boxes are merged into one polytope.
     """
@@ -155,8 +151,6 @@ class Intersection:
 class Image(Region):
     """{embedding z : z in inner}: a region described in coordinates other than x, for example in all monomials.
 
-    Parameters
-    ----------
     inner : in n coordinates z
     embedding : (r, n) x = embedding z
     """

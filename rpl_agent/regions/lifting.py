@@ -278,22 +278,11 @@ def build_region(
     """U = D with lower_f <= f <= upper_f for every expression, in reduced coordinates x.
 
     Exact (up to outward rounding) for affine models; for polynomial ones the McCormick relaxation after OBBT.
+    It ``is_empty`` if the constraints are contradictory. ModelError: bounds of the wrong shape, NaN, or lower > upper.
 
-    Parameters
-    ----------
     lower, upper : (F,) confidence bounds; [0, 1] is no constraint
     extra : (A (m, r), b (m,)) further rows A x <= b
     tolerance : of OBBT
-
-    Returns
-    -------
-    Region
-        ``is_empty`` says whether the constraints are contradictory.
-
-    Raises
-    ------
-    ModelError
-        Bounds of the wrong shape, NaN, or lower > upper.
     """
     lower, upper = checked_bounds(pmdp, lower, upper)
     lower, upper = np.maximum(lower, 0.0), np.minimum(upper, 1.0)

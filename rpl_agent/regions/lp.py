@@ -30,8 +30,6 @@ TIME_LIMIT = 60.0
 class LinearProgram:
     """min c.x over {A x <= b, lower <= x <= upper} for many c, warm-started, one HiGHS instance per thread.
 
-    Parameters
-    ----------
     A : (m, n) array or sparse array
     b : (m,)
     lower, upper : (n,) finite, lower <= upper

@@ -33,8 +33,6 @@ MAX_EXPANDED = core.MAX_BENT
 class ParameterRegion:
     """A region over the parameters that a table of expressions uses.
 
-    Parameters
-    ----------
     inner : of one dimension per parameter
     """
 

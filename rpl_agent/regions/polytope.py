@@ -35,16 +35,12 @@ _GROWING = threading.Lock()
 class Polytope(Region):
     """{x : A x <= b, lower <= x <= upper}.
 
-    Parameters
-    ----------
     A : (m, r)
     b : (m,)
     lower, upper : (r,) finite bounds; crossing bounds make an empty region
     graph_dimension : largest dimension for a vertex graph
     max_vertices : largest complete vertex table
 
-    Attributes
-    ----------
     A, b : the constraints that are tight somewhere (all of them with HiGHS)
     lower, upper : (r,) the outer box, as given
     method : "interval", "vertices" (complete graph), "walk" (growing graph) or "highs"

@@ -4,8 +4,6 @@ Read-only in queries, so any number of threads may share it. A table without ver
 [lower, upper] alone. If the table is incomplete (``counts[1] == 0``), an edge that was never walked has
 neighbour -1, and a query continues from there by plain simplex steps in its own memory.
 
-Attributes
-----------
 basis : (V, n) int32
     Row numbers tight at each vertex, ascending.
 table : (V * (n * n + 4 n),) float64

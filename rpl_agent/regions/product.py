@@ -29,8 +29,6 @@ class Hull(Region):
 
     A query in the direction of some f, or its opposite, is answered by the bound on f; any other by the box.
 
-    Parameters
-    ----------
     constant : (n,)
     weights : (n, r)
     lower, upper : (n,)
@@ -81,8 +79,6 @@ class Product(Region):
     An *interval block* is {x : lower <= x <= upper, rest_lower <= 1 - sum x <= rest_upper}: all but the last of the
     probabilities of an interval row. Any other block is a region over its coordinates.
 
-    Parameters
-    ----------
     block_ptr : (B+1,) int array
     lower, upper : (r,) block after block
     rest_lower, rest_upper : (B,) bounds on the probability left for the last successor

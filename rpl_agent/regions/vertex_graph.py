@@ -43,13 +43,9 @@ def _noise(count: int) -> np.ndarray:
 class VertexGraph:
     """Complete vertex graph of a box cut by half-spaces.
 
-    Parameters
-    ----------
     lower, upper : (n,) the box to start from, n >= 2
     perturbation : how far, relative to the box, right-hand sides are loosened against degeneracy
 
-    Attributes
-    ----------
     empty : true once a certified bound shows that no point satisfies all rows
     """
 

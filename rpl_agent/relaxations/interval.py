@@ -36,8 +36,6 @@ FEASIBILITY_TOLERANCE = core.FEASIBILITY_TOLERANCE
 class Intervals(CompiledRelaxation):
     """An interval MDP with bounds per expression, so nothing of size T is rebuilt when data arrive.
 
-    Parameters
-    ----------
     lower, upper : (F,) bounds on every expression; 0 and 1 are allowed (a pair never sampled)
 
     Raises

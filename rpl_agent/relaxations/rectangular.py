@@ -46,8 +46,6 @@ HUGE = 1e250
 class Rectangular(CompiledRelaxation):
     """The rectangular relaxation of a region.
 
-    Parameters
-    ----------
     region : in the reduced coordinates of ``pmdp.table``; not empty
     """
 

@@ -163,13 +163,8 @@ def _touched_rows(umdp: UncertainMDP) -> scipy.sparse.csr_array:
 def to_pmdp(umdp: UncertainMDP) -> tuple[ParametricMDP, Product]:
     """A pMDP and an admissible set of parameters that induce exactly the uncertain MDP.
 
-    Returns
-    -------
-    pmdp : ParametricMDP
-        One parameter per transition, except the last of each row; its domain is the box of all bounds with sums
-        of at most 1.
-    region : Product
-        In the coordinates of ``pmdp.table.reduction``, which are the parameters.
+    One parameter per transition, except the last of each row; its domain is the box of all bounds with sums of at
+    most 1. The region is in the coordinates of ``pmdp.table.reduction``, which are the parameters.
     """
     rows = len(umdp.row_ptr) - 1
     size = len(umdp.successor)

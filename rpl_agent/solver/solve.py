@@ -103,10 +103,6 @@ def solve(
     warm : an earlier solution of the same model and objective: a start for the search, never a source of bounds
     reward_error : share of each reward by which it may differ, in nature's favour
 
-    Returns
-    -------
-    Solution
-
     Raises
     ------
     ModelError

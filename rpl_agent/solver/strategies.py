@@ -50,10 +50,7 @@ def scale_of(local: Local, values: np.ndarray) -> float:
 def improve(local: Local, values: np.ndarray, offset: float) -> Play:
     """Policy iteration for players with the same direction (others fixed), from a finite start.
 
-    Returns
-    -------
-    Play
-        ``converged`` is False if a chain was singular or the values kept changing.
+    The result is not ``converged`` if a chain was singular or the values kept changing.
     """
     rows, p = np.zeros(0, dtype=np.int64), np.zeros(0)
     previous = np.inf
@@ -77,8 +74,6 @@ def improve(local: Local, values: np.ndarray, offset: float) -> Play:
 def can_hold(local: Local, proper_max: bool, fixed: Local, p: np.ndarray) -> np.ndarray:
     """(n,) where the opponents of the proper side can hold the play without reward, given its strategy.
 
-    Parameters
-    ----------
     fixed : the model with the proper side's choices fixed
     p : (T,) nature's distributions if nature is on the proper side
     """
@@ -97,8 +92,6 @@ def can_hold(local: Local, proper_max: bool, fixed: Local, p: np.ndarray) -> np.
 def play(local: Local, proper_max: bool, values: np.ndarray, budget: int) -> Play:
     """Optimal strategies of both sides (Hoffman-Karp): the proper side improves, its opponents respond exactly.
 
-    Parameters
-    ----------
     values : (n + m,) a guess for the states, the true values for the exits
     budget : limit on the number of chains solved
     """

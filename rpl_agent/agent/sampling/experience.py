@@ -27,8 +27,6 @@ FIRST_LOOK = 64
 class ChanceWatch:
     """Tests all steps of a run for repeated chance.
 
-    Attributes
-    ----------
     found : str or None
         The kind of context in which chance repeats itself (`evidence.repetition`), or "reset".
     """

@@ -61,8 +61,6 @@ class Lane:
 class EnvSource:
     """Steps n ≥ 1 environments, with any wrappers.
 
-    Parameters
-    ----------
     seed : for the first reset only.
     actions : (A,) the environment's number of each action of the model.
     opening : receives the first calls, (kind, seed or actions, digest of the answer), for `plays_again`.

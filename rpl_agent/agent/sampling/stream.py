@@ -114,8 +114,6 @@ def open_source(
 class Stream:
     """A source of episodes that can be stored.
 
-    Parameters
-    ----------
     fresh_seed : returns a seed that was never used before.
     opening : the first calls of the run (see `EnvSource`); empty at its start.
     stored : the state of an earlier stream to continue.

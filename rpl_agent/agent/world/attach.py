@@ -64,8 +64,6 @@ NAMED_BY = ("action_names", "action_meanings", "get_action_meanings")
 def match_actions(env: Env, inner: Any, pmdp: ParametricMDP, own: bool, given: ActionToEnv | None) -> np.ndarray:
     """(A,) int64: the environment's number of each action of the model.
 
-    Parameters
-    ----------
     inner : the environment, or one representing a vector of them.
     own : whether the model belongs to the environment (which provides it, or is known by its rules).
     """

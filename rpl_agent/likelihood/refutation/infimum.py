@@ -29,8 +29,6 @@ def lowest_tangent(
 ) -> tuple[np.ndarray, float, np.ndarray]:  # fmt: skip
     """(x (r,), a lower bound on G over the chart's polytope, (J,) the share of each term at x).
 
-    Parameters
-    ----------
     observed : counts (J, n) of the J terms, with ``offsets`` (J,)
     start : (r,) a point of the polytope; if G is not finite there, the bound is −∞
     box : (lower, upper), (r,) each, around the polytope

@@ -149,8 +149,6 @@ def link_unknown(
 class UnknownCommands:
     """Replaces numbers of commands by parameters; collects their true values and simplices.
 
-    Attributes
-    ----------
     truth : parameter -> value in the file
     simplices : names of the parameters of one distribution, each tuple summing to at most 1
     scaled : sums of distributions within the tolerance of 1 that were scaled

@@ -157,8 +157,6 @@ def product(
 ) -> tuple[ParametricMDP, np.ndarray]:
     """The part of the product that is reachable from the start states, and where these are in it.
 
-    Parameters
-    ----------
     letter : (S,) what the automaton reads on entering a state (start states included).
     starts : states of the model; the first one is the product's initial state.
     label : name of the new label that holds where the automaton accepts.

@@ -1,0 +1,121 @@
+"""Certificates and proofs of totals of gains and costs, in models with cycles whose plays end."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from rpl_agent import Objective, certify, checker
+from rpl_agent.agent.evaluation import optimal_value
+from rpl_agent.evidence.counts import Counts
+from rpl_agent.evidence.sampling import uniform_counts
+from rpl_agent.model import Policy, Sense
+from rpl_agent.pipeline import Config, certify_uncertainty, true_value, uncertainty_from
+from rpl_agent.proof import prove
+from tests.solver.test_solver_signed import random_model
+
+THETA = np.array([0.4, 0.6])
+OBJECTIVES = [
+    Objective.reward("pay", target="end"), Objective.cost("price", target="end"), Objective.total("pay"),
+    Objective.total("pay", target="end", sense=Sense.MIN),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=Objective.describe)
+def test_certificates_hold(objective, loops):
+    if loops and objective.sense is Sense.MIN and objective.reward_name == "pay":
+        pytest.skip("waiting would gain forever")
+    for seed in range(3):
+        pmdp = random_model(np.random.default_rng(seed), 6, loops)
+        counts, best = uniform_counts(pmdp, objective, THETA, 200, 500, seed), optimal_value(pmdp, objective, THETA)
+        for relaxation in ("coupled", "rectangular", "tied"):
+            found = certify(pmdp, counts, objective, relaxation=relaxation)
+            own = true_value(pmdp, objective, found.policy, THETA)
+            low, high = (own, best) if objective.sense is Sense.MAX else (best, own)
+            assert found.checked and found.lower <= low + 1e-9 and high - 1e-9 <= found.upper, (seed, relaxation)
+            assert math.isfinite(found.gap) and not found.notes
+
+
+def test_more_data_and_one_parameter_for_all_rows_are_tighter():
+    pmdp, objective = random_model(np.random.default_rng(1), 6, False), OBJECTIVES[0]
+    gaps = {}
+    for episodes in (200, 3000):
+        counts = uniform_counts(pmdp, objective, THETA, episodes, 500, 3)
+        for relaxation in ("coupled", "rectangular"):
+            gaps[episodes, relaxation] = certify(pmdp, counts, objective, relaxation=relaxation).gap
+    assert gaps[3000, "coupled"] < 0.95 * gaps[3000, "rectangular"]
+    assert gaps[3000, "coupled"] < 0.4 * gaps[200, "coupled"]
+
+
+def test_a_given_policy_is_evaluated():
+    pmdp, objective = random_model(np.random.default_rng(4), 6, False), OBJECTIVES[0]
+    counts = uniform_counts(pmdp, objective, THETA, 300, 500, 1)
+    shares = 1.0 / np.diff(pmdp.state_ptr)[pmdp.row_state]
+    for policy in (Policy.deterministic(pmdp.state_ptr[:-1]), Policy.randomised(shares)):
+        found = certify(pmdp, counts, objective, policy=policy)
+        assert found.lower <= true_value(pmdp, objective, policy, THETA) <= found.upper and math.isfinite(found.gap)
+
+
+def test_before_any_data_there_is_no_bound_and_the_certificate_says_why():
+    pmdp = random_model(np.random.default_rng(0), 6, False)
+    for objective in OBJECTIVES:
+        found = certify(pmdp, Counts(pmdp), objective)
+        assert (found.lower, found.upper) == (-math.inf, math.inf)
+        assert "plays may never end" in str(found)
+
+
+def test_an_error_of_rewards_widens_the_bounds():
+    pmdp, objective = random_model(np.random.default_rng(1), 6, False), OBJECTIVES[0]
+    counts, config = uniform_counts(pmdp, objective, THETA, 300, 500, 1), Config(relaxation="rectangular")
+    uncertainty = uncertainty_from(pmdp, counts, config, objective)
+    plain = certify_uncertainty(pmdp, counts, uncertainty, objective, config)
+    wider = certify_uncertainty(pmdp, counts, uncertainty, objective, config, reward_error=0.1)
+    assert wider.lower < plain.lower and plain.upper < wider.upper
+    best = {r: optimal_value(_scaled(pmdp, *r), objective, THETA) for r in ((0.9, 1.1), (1.1, 0.9))}
+    assert wider.lower <= min(best.values()) and max(best.values()) <= wider.upper
+    proof = prove(pmdp, counts, wider)
+    with pytest.raises(checker.Refused, match=r"the error of rewards 0\.1"):
+        checker.check(proof)
+
+
+def _scaled(pmdp, gains: float, costs: float):
+    """The model with gains and costs multiplied by factors."""
+    reward = pmdp.rewards["pay"]
+    row, state = (np.where(x > 0.0, gains * x, costs * x) for x in (reward.row, reward.state))
+    return dataclasses.replace(pmdp, rewards={**pmdp.rewards, "pay": dataclasses.replace(reward, row=row, state=state)})
+
+
+@pytest.mark.parametrize("objective", [*OBJECTIVES[:2], OBJECTIVES[3]], ids=Objective.describe)
+def test_the_checker_proves_them_and_nothing_beyond(objective):
+    pmdp = random_model(np.random.default_rng(3), 4, False)
+    counts = uniform_counts(pmdp, objective, THETA, 300, 500, 2)
+    certificate = certify(pmdp, counts, objective)
+    proof = prove(pmdp, counts, certificate)
+    found = checker.check(proof)
+    low, high = found["lower"], found["upper"]
+    best = optimal_value(pmdp, objective, THETA)
+    assert certificate.lower - 1e-9 <= best <= certificate.upper + 1e-9 and low <= best <= high
+    assert high - low < 1.3 * certificate.gap
+    for side, off in (("lower", 1e-3 * (high - low)), ("upper", -1e-3 * (high - low))):
+        lie = copy.deepcopy(proof)
+        lie["claim"][side] = float(found[f"{side} proved"]) + off
+        with pytest.raises(checker.Refused):
+            checker.check(lie)
+
+
+def test_the_checker_needs_an_end():
+    """A set with p = 0, where plays need not end: the same numbers prove nothing."""
+    pmdp, objective = random_model(np.random.default_rng(3), 4, False), OBJECTIVES[0]
+    counts = uniform_counts(pmdp, objective, THETA, 300, 500, 2)
+    proof = prove(pmdp, counts, certify(pmdp, counts, objective))
+    for sign in (1.0, -1.0):  # a waiting room that pays, or costs, forever
+        lie = copy.deepcopy(proof)
+        rewards = lie["model"]["rewards"]["pay"]
+        rewards["row"] = [[row, sign * abs(pay) + sign] for row, pay in rewards["row"]]
+        with pytest.raises(checker.Refused):
+            checker.check(lie)
