@@ -116,7 +116,9 @@ class Certificate:
         order = table if self.basis == "table" else None
         endless = "no lower bound: at some parameters that the data do not exclude, plays may never end"
         endless = endless if self.computed[0] == -math.inf else ""
-        return [note for note in (self.fallback, self.edge, order, endless, rewards, self.truncation, unchecked) if note]
+        return [
+            note for note in (self.fallback, self.edge, order, endless, rewards, self.truncation, unchecked) if note
+        ]
 
     @property
     def e_value(self) -> float:

@@ -325,11 +325,10 @@ class Task:
         """The error of a total of both signs that need not exist."""
         row, name = int(np.flatnonzero(self.reward < 0)[0]), self.objective.reward_name
         return ModelError(
-            f"reward {name!r} is negative ({self.reward[row]}) at {pmdp.row_name(row)}: a total of gains and costs needs "
-            f"a certain end, but {reason}. Give a horizon (Objective.total(…, horizon=N); for an agent horizon='env', "
-            "the time limit of its environment), a discount (Objective.discounted), or costs ≥ 0 (Objective.cost)"
+            f"reward {name!r} is negative ({self.reward[row]}) at {pmdp.row_name(row)}: a total of gains and costs "
+            f"needs a certain end, but {reason}. Give a horizon (Objective.total(…, horizon=N); for an agent "
+            "horizon='env', the time limit of its environment), a discount (Objective.discounted), or costs ≥ 0 (Objective.cost)"
         )
-
 
 
 # ---------------------------------------------------------------------- objectives in plain words

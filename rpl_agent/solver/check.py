@@ -42,7 +42,7 @@ where L may be replaced by max(L, 0).
 8. Totals of both signs, as costs (`Problem.as_cost`). What a play costs is the limit of what n steps cost (its superior
    one for upper bounds), or infinity if it may miss a target that must be reached. Let X be the open states where the
    bound is finite, spent rows those whose inequality is strict, and suppose again that no free player can keep the play
-   in X by the others. From above: E[costs of n steps] <= U(s) - E[gaps] - E[U(s_n)]. Either E[gaps] is infinite, and the
+   in X by the others. From above: E[costs of n steps] <= U(s) - E[gaps] - E[U(s_n)]. Either E[gaps] is infinite and
    costs tend to -inf, or the play leaves X almost surely, to decided states, and E[U(s_n)] tends to their values. Where
    the target must be reached no row is spent, so that it is reached. From below the same with the signs reversed; where
    the target must be reached, 6 holds as it is.

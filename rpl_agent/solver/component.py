@@ -282,9 +282,7 @@ def _within(budget: int, candidates: Iterator[tuple[np.ndarray, int]]) -> Iterat
         yield found
 
 
-def _proper_bound(
-    problem: Problem, local: Local, game: Play, exits: np.ndarray, budget: int
-) -> tuple[np.ndarray, int]:
+def _proper_bound(problem: Problem, local: Local, game: Play, exits: np.ndarray, budget: int) -> tuple[np.ndarray, int]:
     """The bound attained by the proper side's strategy: (values, steps)."""
     is_upper = not problem.proper_max
     fixed = local.fix_agent(game.rows) if problem.agent_proper else local
@@ -322,9 +320,7 @@ def _proper_bound(
     return _from_below(fixed, exits, budget), steps
 
 
-def _other_bound(
-    problem: Problem, local: Local, game: Play, exits: np.ndarray, budget: int
-) -> tuple[np.ndarray, int]:
+def _other_bound(problem: Problem, local: Local, game: Play, exits: np.ndarray, budget: int) -> tuple[np.ndarray, int]:
     """The bound on the best that the proper side can do: (values, steps)."""
     is_upper = problem.proper_max
     opponent_agent = problem.agent != FIXED_AGENT and not problem.agent_proper

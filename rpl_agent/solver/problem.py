@@ -284,7 +284,7 @@ class Problem:
 
 
 def require_end(pmdp: ParametricMDP, task: Task) -> None:
-    """Refuse a total of both signs unless plays end, or whoever goes on forever loses, wherever chances are positive."""
+    """Refuse a total of both signs unless plays end, or whoever goes on forever loses, where chances are positive."""
     if not task.signed or task.depends_on_parameters:  # then each end of the reward is looked at, in `Problem.of`
         return
     gain = task.reward if task.objective.sense is Sense.MAX else -task.reward

@@ -100,7 +100,10 @@ def chain_values(chain: list[Distribution], reward: list[Fraction], question: Qu
                 worth = {worth_of(reach[j], chain, reward) for j in ends - decided}
                 if {INF, -INF} <= worth:
                     raise Undefined
-                known |= {s: w for w in worth if w in (INF, -INF)} or ({s: Fraction(0)} if s in ends else {})
+                if worth & {INF, -INF}:
+                    known[s] = max(worth, key=abs)
+                elif s in ends:
+                    known[s] = Fraction(0)
     open_states = [s for s in range(n) if s not in known]
     index = {s: i for i, s in enumerate(open_states)}
     matrix = [[Fraction(int(i == j)) for j in range(len(index))] for i in range(len(index))]

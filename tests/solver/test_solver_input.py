@@ -68,7 +68,7 @@ def test_objectives_and_policies(model):
         solve(relaxation, Objective.reach("goal"), max_iterations=0)
     one = (Fraction(1), Fraction(1))
     pmdp, lower, upper = interval_model([[{0: one}, {1: one}], [{1: one}]], labels={"goal": {1}}, cost=[[-1, 2], [0]])
-    with pytest.raises(ModelError, match="negative .* needs a certain end, but from s0 on plays can last forever"):
+    with pytest.raises(ModelError, match=r"negative .* needs a certain end, but from s0 on plays can last forever"):
         solve(Intervals(pmdp, lower, upper), Objective.cost("cost", target="goal"))
 
 

@@ -143,10 +143,9 @@ def value_range(pmdp: ParametricMDP, objective: Objective, limit: int | None) ->
 
 
 def with_certain_end(pmdp: ParametricMDP, objective: Objective, limit: int | None) -> Objective:
-    """The objective, with a horizon if it is a total of gains and costs whose end is certain.
+    """The objective, with a horizon if it is a total of gains and costs and every play is over after a number of steps.
 
-    Such a total need not exist for infinite plays. It does if every play is over after a number of
-    steps (then a horizon of that many changes nothing), or if the environment's time limit ends it.
+    Then a horizon of that many changes nothing; the environment's time limit is one that does.
     """
     if objective.kind is not Kind.REWARD or objective.discount < 1.0 or objective.horizon is not None:
         return objective
