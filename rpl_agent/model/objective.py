@@ -327,7 +327,8 @@ class Task:
         return ModelError(
             f"reward {name!r} is negative ({self.reward[row]}) at {pmdp.row_name(row)}: a total of gains and costs "
             f"needs a certain end, but {reason}. Give a horizon (Objective.total(…, horizon=N); for an agent "
-            "horizon='env', the time limit of its environment), a discount (Objective.discounted), or costs ≥ 0 (Objective.cost)"
+            "horizon='env', the time limit of its environment), a discount (Objective.discounted), or costs ≥ 0 "
+            "(Objective.cost)"
         )
 
 
