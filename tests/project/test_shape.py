@@ -31,22 +31,22 @@ C_LINES, C_ARGUMENTS, C_FILE_LINES = 70, 13, 600
 #: commit what goes out. Lines may move between packages, so what may only fall is the sum.
 LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_871,
-    "rpl_agent": 1_658,
+    "rpl_agent": 1_659,
     "rpl_agent/_core": 296,
-    "rpl_agent/agent": 7_010,
-    "rpl_agent/baselines": 1_093,
+    "rpl_agent/agent": 7_002,
+    "rpl_agent/baselines": 1_083,
     "rpl_agent/cli": 1_656,
-    "rpl_agent/coupled": 1_820,
-    "rpl_agent/evidence": 1_193,
+    "rpl_agent/coupled": 1_812,
+    "rpl_agent/evidence": 1_189,
     "rpl_agent/experiments": 2_077,
-    "rpl_agent/formats": 5_775,
-    "rpl_agent/likelihood": 3_143,
-    "rpl_agent/model": 4_155,
+    "rpl_agent/formats": 5_772,
+    "rpl_agent/likelihood": 3_135,
+    "rpl_agent/model": 4_167,
     "rpl_agent/plotting": 443,
     "rpl_agent/proof": 730,
-    "rpl_agent/regions": 1_969,
-    "rpl_agent/relaxations": 1_081,
-    "rpl_agent/solver": 2_670,
+    "rpl_agent/regions": 1_934,
+    "rpl_agent/relaxations": 1_072,
+    "rpl_agent/solver": 2_737,
 }
 #: Files a folder may have, and folders that have more, with how many.
 FILES = 12
@@ -202,7 +202,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 39_640
+    assert sum(LINES_OF_PACKAGE.values()) <= 39_635
 
 
 def test_folders_are_not_crowded():
