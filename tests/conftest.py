@@ -7,11 +7,24 @@ for library in ("OMP", "OPENBLAS"):  # before numpy is imported: every core has 
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 import pytest  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
 from numpy.random import bit_generator  # noqa: E402
 
 from rpl_agent.agent import loop, schedule  # noqa: E402
 
 AS_SHIPPED = schedule.LOG_GROWTH
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile("day", max_examples=25, derandomize=True, deadline=None, suppress_health_check=SLOW)
+settings.register_profile("night", max_examples=500, deadline=None, suppress_health_check=SLOW)
+
+
+def is_day(config):
+    return config.getoption("markexpr") == "not nightly"
+
+
+def pytest_configure(config):
+    """By day the same few examples every time, by night many new ones."""
+    settings.load_profile("day" if is_day(config) else "night")
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -23,7 +36,7 @@ def short_runs(request):
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "PROVED", 300)
-        if request.config.getoption("markexpr") == "not nightly":
+        if is_day(request.config):
             patch.setattr(schedule, "LOG_GROWTH", 4.0)
         yield
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gymnasium as gym
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rpl_agent._core import core
@@ -114,7 +114,6 @@ def test_a_finite_horizon_is_refused():
 
 
 # ---------------------------------------------------------------------- parts
-@settings(max_examples=50, deadline=None)
 @given(st.integers(1, 5), st.floats(0, 2.2), st.booleans(), st.integers(0, 10**6))
 def test_the_inner_maximisation_of_ucrl2_is_the_linear_programme(n, radius, maximise, seed):
     rng = np.random.default_rng(seed)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -42,7 +42,6 @@ def _agree(model, transitions):
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=25, deadline=None)
 def test_pooling_equals_definition(seed):
     model = _pooling_model()
     _agree(model, np.random.default_rng(seed).integers(0, 20, model.num_transitions))
@@ -98,7 +97,6 @@ def test_unobserved_is_everything(model):
 
 
 @given(st.integers(1, 10**6), st.floats(0, 1), st.floats(1e-9, 0.3))
-@settings(max_examples=50, deadline=None)
 def test_anytime_ends_lie_on_the_level_and_outside(n, share, gamma):
     k = round(share * n)
     lower, upper = (x[0] for x in intervals.anytime([k], [n], gamma))

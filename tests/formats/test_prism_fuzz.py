@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rpl_agent.formats import prism
@@ -51,8 +51,6 @@ WORDS = (
     " <=> <= >= < > = != ! & | + - * / ? : ; , ' x' (x'=1) \"l\" // é \x00 \n"
 ).split(" ")
 
-relaxed = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
 
 def try_to_load(text: str) -> None:
     with warnings.catch_warnings():
@@ -68,19 +66,16 @@ def try_to_load(text: str) -> None:
             assert model.pmdp.num_states >= 1
 
 
-@relaxed
 @given(st.text(max_size=200))
 def test_any_text(text):
     try_to_load(text)
 
 
-@relaxed
 @given(st.lists(st.sampled_from(WORDS), max_size=60))
 def test_any_words(words):
     try_to_load(" ".join(words))
 
 
-@relaxed
 @given(st.data())
 def test_damaged_models(data):
     text = data.draw(st.sampled_from([SMALL] * 4 + [RICH] * 4 + FILES))
@@ -92,7 +87,6 @@ def test_damaged_models(data):
     try_to_load(text)
 
 
-@relaxed
 @given(st.lists(st.sampled_from(WORDS), max_size=25))
 def test_any_property(words):
     model = prism.loads(SMALL, parameters={"p": (0, 1)})
@@ -105,7 +99,6 @@ def test_any_property(words):
         objective.resolve(model.pmdp)
 
 
-@relaxed
 @given(st.data())
 def test_damaged_properties_are_answered_or_refused(data):
     text = data.draw(st.sampled_from(PROPERTIES))
@@ -164,7 +157,6 @@ PROGRAM = link(
 GRID = np.array([(x, y, z, b) for x in range(6) for y in range(-3, 4) for z in range(1, 5) for b in range(2)])
 
 
-@relaxed
 @given(terms)
 def test_compiled_numbers_are_exact(text):
     node = PROGRAM.scope.resolve(parse_expression(text))
@@ -186,7 +178,6 @@ def test_compiled_numbers_are_exact(text):
             assert float(value) == found
 
 
-@relaxed
 @given(conditions(terms))
 def test_compiled_conditions_are_exact(text):
     node = PROGRAM.scope.resolve(parse_expression(text))

@@ -402,7 +402,7 @@ def test_expectation_is_at_most_one_by_enumeration(split):
 
 
 @pytest.mark.parametrize("truth", [0.7, 0.65])
-@pytest.mark.parametrize("runs", [200, pytest.param(10_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("runs", [120, pytest.param(10_000, marks=pytest.mark.nightly)])
 def test_right_models_are_refuted_no_more_often_than_allowed(runs, truth):
     """Looked at after every batch, stopped at the largest e-value; α = 0.1 where it can be seen."""
     pmdp = corridor(4, start={0: "1/2", 1: "1/4", 2: "1/4"}, domain={"p": (0.3, 0.7)})

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rpl_agent.errors import ModelError
@@ -23,7 +23,6 @@ lists = st.lists(polynomials, min_size=1, max_size=8, unique=True)
 thetas = st.lists(st.floats(0, 1), min_size=3, max_size=3)
 
 
-@settings(max_examples=50, deadline=None)
 @given(lists, thetas)
 def test_evaluation_and_reduction_agree_with_the_polynomials(expressions, theta):
     table = ExpressionTable.from_polynomials(expressions, NAMES)
@@ -41,7 +40,6 @@ def test_evaluation_and_reduction_agree_with_the_polynomials(expressions, theta)
     assert reduction.rank == (np.linalg.matrix_rank(dense) if dense.size else 0)
 
 
-@settings(max_examples=30, deadline=None)
 @given(lists, st.randoms())
 def test_sorted_tables_do_not_depend_on_the_order(expressions, random):
     table, rank = ExpressionTable.from_polynomials(expressions, NAMES).sorted()
@@ -53,7 +51,6 @@ def test_sorted_tables_do_not_depend_on_the_order(expressions, random):
     assert np.array_equal(other.data, table.data) and other.denominators == table.denominators
 
 
-@settings(max_examples=30, deadline=None)
 @given(lists)
 def test_complements(expressions):
     everything = list(dict.fromkeys([*expressions, 1 - expressions[0]]))

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rpl_agent.errors import ModelError
@@ -21,7 +21,6 @@ polynomials = st.dictionaries(monomials, fractions, max_size=4).map(Polynomial)
 points = st.fixed_dictionaries({name: fractions for name in "pqr"})
 
 
-@settings(max_examples=50, deadline=None)
 @given(polynomials, polynomials, polynomials, points)
 def test_ring_laws_and_evaluation(f, g, h, at):
     assert f + g == g + f and f * g == g * f
@@ -34,7 +33,6 @@ def test_ring_laws_and_evaluation(f, g, h, at):
     assert (1 - f).evaluate(at) == 1 - f.evaluate(at)
 
 
-@settings(max_examples=50, deadline=None)
 @given(polynomials)
 def test_what_is_printed_parses_back(f):
     assert Polynomial.parse(str(f)) == f

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rpl_agent.model import Domain, ExpressionTable, Polynomial
@@ -40,7 +40,6 @@ def polynomials(draw) -> Polynomial:
 
 
 @pytest.mark.parametrize("most", [ranges.MAX_BERNSTEIN, 1])
-@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_enclosures_hold_at_every_point_exactly(most, data):
     """At corners and inside, evaluated in rationals: nothing is lost to rounding, by either method."""

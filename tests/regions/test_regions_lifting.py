@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rpl_agent.errors import ModelError
@@ -37,7 +37,6 @@ def lifted(chart, theta):
     return np.prod(theta[:, None, :] ** chart.exponents[None], axis=2)
 
 
-@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**6), d=st.integers(1, 4))
 def test_affine_region_is_exact(seed, d):
     pmdp = affine_model(seed, d)
@@ -56,7 +55,6 @@ def test_affine_region_is_exact(seed, d):
         assert (contained == inside)[clear].all()
 
 
-@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**6), degree=st.integers(2, 4))
 def test_polynomial_region_contains_every_feasible_point(seed, degree):
     pmdp = polynomial_model(seed, degree)

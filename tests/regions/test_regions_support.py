@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
@@ -123,7 +123,6 @@ def test_growing_graph_equals_complete_graph(n):
     assert growing.kernel().polytope.counts[0] <= 2**n
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 3), scale=st.sampled_from([1e-8, 1.0, 1e8]))
 def test_bounds_never_exceed_the_exact_optimum(seed, n, scale):
     rng = np.random.default_rng(seed)
@@ -219,7 +218,6 @@ def test_box_and_interval():
     assert Box([1.0], [0.0]).is_empty
 
 
-@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 4))
 def test_ellipsoid_against_direct_optimisation(seed, n):
     rng = np.random.default_rng(seed)

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rpl_agent.errors import ModelError
@@ -60,7 +60,6 @@ def random_case(seed, kind):
 
 
 @pytest.mark.parametrize("kind", ["affine", "polynomial"])
-@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_inclusion_hierarchy_in_robust_values(kind, seed):
     pmdp, theta, lower, upper = random_case(seed, kind)
@@ -78,7 +77,6 @@ def test_inclusion_hierarchy_in_robust_values(kind, seed):
 
 
 @pytest.mark.parametrize("kind", ["affine", "polynomial"])
-@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_sampled_points_of_u_lie_in_every_relaxation(kind, seed):
     pmdp, theta, lower, upper = random_case(seed, kind)
@@ -231,7 +229,6 @@ def test_infinite_values_keep_the_rule_of_the_hull():
 
 
 # ---------------------------------------------------------------------- parameters and ranges
-@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10**6), degree=st.integers(1, 4))
 def test_range_on_box_encloses_and_is_exact_for_multilinear(seed, degree):
     pmdp = affine_model(seed, 2) if degree == 1 else polynomial_model(seed, degree)

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rpl_agent.model import Nature, Objective, Policy, Sense
@@ -15,9 +15,6 @@ from rpl_agent.relaxations import Intervals
 from rpl_agent.solver import solve
 from tests.reference.solver import exact_randomised, exact_values, interval_model, row_extremum
 
-SETTINGS = settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
 SIXTEENTHS = 16
 OBJECTIVES = [
     *(Objective.reach("goal", sense=sense) for sense in Sense),
@@ -62,7 +59,6 @@ def assert_bracket(solution, exact, width: float = 1e-9) -> None:
         assert high - low <= width * max(1.0, high), (state, low, high)
 
 
-@SETTINGS
 @given(models(), st.sampled_from(OBJECTIVES), st.sampled_from(list(Nature)))
 def test_values_and_policies_are_exact_to_rounding(model, objective, nature):
     table, cost, target = model
@@ -79,7 +75,6 @@ def test_values_and_policies_are_exact_to_rounding(model, objective, nature):
         assert bound <= value if objective.sense is Sense.MAX else value <= bound
 
 
-@SETTINGS
 @given(models(), st.sampled_from(OBJECTIVES), st.sampled_from(list(Nature)), st.randoms(use_true_random=False))
 def test_fixed_policies(model, objective, nature, random):
     table, cost, target = model
@@ -91,7 +86,6 @@ def test_fixed_policies(model, objective, nature, random):
     assert solution.check() == []
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(models(), st.sampled_from(OBJECTIVES), st.sampled_from(list(Nature)))
 def test_randomised_policies_are_bracketed(model, objective, nature):
     table, cost, target = model

@@ -46,13 +46,13 @@ def test_the_oracle_knows_a_coin():
         assert best_values(rows, question)[0] == value
 
 
-@pytest.mark.parametrize("seed", [1500256, 1100370])
+@pytest.mark.parametrize("seed", [1500256, pytest.param(1100370, marks=pytest.mark.nightly)])
 def test_what_the_hull_allows_is_not_taken_for_the_region(seed):
     """Nature's distributions of a region were iterated from below although only its hull has them (1 for 1/3)."""
     assert round_of(seed).failures == []
 
 
-@pytest.mark.parametrize("seed", [600304, 900035, pytest.param(1500164, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("seed", [600304, *(pytest.param(k, marks=pytest.mark.nightly) for k in (900035, 1500164))])
 def test_products_that_underflow_leave_upper_bounds_positive(seed):
     """An upper bound was 0 for a value near 1e-600."""
     assert round_of(seed).failures == []

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rpl_agent._core import read_only
@@ -31,7 +31,6 @@ def interval_rows(draw):
     return {j: (Fraction(low[j]), Fraction(high[j])) for j in range(n)}, values
 
 
-@settings(max_examples=50, deadline=None)
 @given(interval_rows(), st.sampled_from(list(Sense)))
 def test_rows_are_bounded_from_both_sides(data, sense):
     row, values = data

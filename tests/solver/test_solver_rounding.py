@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rpl_agent._core import core, read_only
@@ -74,7 +74,6 @@ def models(draw):
     return table, cost, {states - 1}
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(models(), st.sampled_from(OBJECTIVES), st.sampled_from(list(Nature)))
 def test_brackets_hold_where_bounds_miss_one_by_an_ulp(model, objective, nature):
     table, cost, target = model
@@ -127,7 +126,6 @@ FLOATS = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=500, deadline=None)
 @given(st.lists(FLOATS, max_size=8), st.integers(-2, 2))
 def test_at_least_one_is_exact(terms, steps):
     if terms:  # make the sum come close to 1
@@ -135,7 +133,6 @@ def test_at_least_one_is_exact(terms, steps):
     assert core.at_least_one(len(terms), np.array(terms, dtype=float)) == (sum(map(Fraction, terms)) >= 1)
 
 
-@settings(max_examples=300, deadline=None)
 @given(rows(4))
 def test_attainable_bounds_are_zero_exactly_where_they_must_be(row):
     bounds = list(row.values())
