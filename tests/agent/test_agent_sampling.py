@@ -44,6 +44,7 @@ def vector(mode, n=3, cls=CorridorEnv):
     return SyncVectorEnv([cls for _ in range(n)], autoreset_mode=mode)
 
 
+EPISODES = 400
 PATHS = {
     "env": lambda: CorridorEnv(),
     "compiled": lambda: FastCorridorEnv(),
@@ -55,21 +56,20 @@ PATHS = {
 
 @cache
 def sampled(path):
-    """800 episodes."""
-    return collect(PATHS[path](), episodes_left=800, pause=800)[:2]
+    return collect(PATHS[path](), episodes_left=EPISODES, pause=EPISODES)[:2]
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_every_path_samples_the_true_law(path):
     experience, done = sampled(path)
     pmdp, _ = corridor()
-    assert done.episodes == 800 and len(done.returns) == 800
+    assert done.episodes == EPISODES == len(done.returns)
     assert experience.counts.total == done.steps == sum(done.lengths)
     assert goodness_of_fit(experience, pmdp.instantiate({"p": TRUE_P})) > 1e-4
     # every counted episode starts at the initial state: flow out of it minus flow in is the number of episodes
     transitions, rows = experience.counts.transitions, pmdp.row_state[pmdp.transition_row]
     start = pmdp.initial_state
-    assert transitions[rows == start].sum() - transitions[pmdp.successor == start].sum() == 800
+    assert transitions[rows == start].sum() - transitions[pmdp.successor == start].sum() == EPISODES
 
 
 def test_paths_agree_in_mean_visits():

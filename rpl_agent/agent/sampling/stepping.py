@@ -12,6 +12,7 @@ without an episode still steps (a VectorEnv moves as one), but its steps are not
 from __future__ import annotations
 
 import hashlib
+import pickle
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,7 +28,6 @@ from rpl_agent.agent.sampling.step_checker import StepChecker, flag, number, unp
 from rpl_agent.agent.world.observations import Env, is_vector
 from rpl_agent.errors import ModelError
 from rpl_agent.model.states import canonical
-from rpl_agent.schema import jsonable
 
 #: After the first Ctrl-C an episode may run to its end for this long; then it is cut after the current step.
 GRACE_SECONDS = 2.0
@@ -275,9 +275,9 @@ def _digest(kind: str, returned: Any) -> str:
 
 
 def generator_state(env: Env) -> Any:
-    """The state of Gymnasium's own generator, as JSON; None if there is none."""
+    """The state of Gymnasium's own generator, to be compared; None if there is none."""
     generator = getattr(getattr(env, "unwrapped", env), "np_random", None)
-    return jsonable(generator.bit_generator.state) if isinstance(generator, np.random.Generator) else None
+    return pickle.dumps(generator.bit_generator.state) if isinstance(generator, np.random.Generator) else None
 
 
 def _autoreset_mode(env: Env) -> str:
