@@ -59,9 +59,9 @@ def test_a_run_can_be_resumed_from_its_first_moment(tmp_path):
 
 
 def test_saving_often_changes_nothing(tmp_path):
-    plain = RPLAgent(seed=2).learn(CorridorEnv(), budget=50, log_interval=50)
+    plain = RPLAgent(seed=2).learn(CorridorEnv(), budget=25, log_interval=25)
     saving = CheckpointCallback(1, tmp_path / "c.zip")
-    saved = RPLAgent(seed=2).learn(CorridorEnv(), budget=50, log_interval=50, callback=saving)
+    saved = RPLAgent(seed=2).learn(CorridorEnv(), budget=25, log_interval=25, callback=saving)
     assert fingerprint(plain) == fingerprint(saved)
 
 
@@ -72,16 +72,16 @@ def test_registered_worlds_resume_without_being_given_an_environment(tmp_path):
 
     path = tmp_path / "c.zip"
     whole = RPLAgent(seed=1, schedule=Doubling(of="expression")).learn(
-        gym.make("rpl/Betting-25-v0"), budget=100, log_interval=100
+        gym.make("rpl/Betting-25-v0"), budget=40, log_interval=40
     )
 
     def stop(local, _):
-        if local["self"].num_episodes >= 40:
+        if local["self"].num_episodes >= 15:
             local["self"].save(path)
             return False
 
     RPLAgent(seed=1, schedule=Doubling(of="expression")).learn(
-        gym.make("rpl/Betting-25-v0"), budget=100, log_interval=100, callback=stop
+        gym.make("rpl/Betting-25-v0"), budget=40, log_interval=40, callback=stop
     )
     assert fingerprint(RPLAgent.load(path).resume()) == fingerprint(whole)
 
