@@ -822,10 +822,10 @@ class Claim:
             elif not (settled and least >= (self.den if self.upper else 0)):
                 active.add(s)
         for s in active:
-            every = [[(row, Fraction(1))] for row in model.rows_of[s]]
+            every: list[list[Any]] = [[(row, 1)] for row in model.rows_of[s]]
             for group in every if self.policy is None else [self.policy.at(s, step)]:
                 v, g = self.U[k][s] or (0, [])
-                excess = sum((w * self.scaled(objective.reward[row]) for row, w in group), Fraction(-v))
+                excess = sum((w * self.scaled(objective.reward[row]) for row, w in group), -v)
                 if self.ball is None:
                     excess += sum(w * self.most(row, after) for row, w in group)
                 else:
@@ -871,7 +871,7 @@ class Claim:
         rest = [x - self.den * y for x, y in zip(h, a)]
         return c + self.den * b + sum(max(x * low, x * high) for x, (low, high) in zip(rest, self.region.reach))
 
-    def _quadratic(self, ball: Frame, group: list[Any], a: Fraction, here: list[int], after: int) -> Fraction:
+    def _quadratic(self, ball: Frame, group: list[Any], a: Fraction | int, here: list[int], after: int) -> Fraction:
         """a + l·y + y'My ≤ a + |l| + max(0, λ_max(M)) on the ball; λ_max < t where tI − M is positive definite."""
         r, parts = range(len(here)), common_den(weight for _, weight in group)
         den = ball.den * self.objective.discount.denominator * parts
