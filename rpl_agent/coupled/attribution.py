@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from rpl_agent._core import read_only
 from rpl_agent.evidence.counts import Counts
-from rpl_agent.model import ParametricMDP, without_unused
+from rpl_agent.model import ParametricMDP, cached_on, without_unused
 from rpl_agent.model.algebra.ranges import taylor_table
 from rpl_agent.model.unused import used_parameters
 from rpl_agent.regions.base import Region
@@ -35,7 +36,12 @@ def slopes(pmdp: ParametricMDP, theta: np.ndarray) -> np.ndarray | None:
     place = _in_use(pmdp, theta)
     if len(place) > MOST_PARAMETERS:
         return None
-    return taylor_table(without_unused(pmdp).table, place, np.zeros(len(place))).slope
+    table, key = without_unused(pmdp).table, place.tobytes()
+    known: dict[bytes, np.ndarray] = cached_on(table, "slopes", lambda _: {})
+    if key not in known:  # asked for several times at the last estimate
+        known.clear()
+        known[key] = read_only(taylor_table(table, place, np.zeros(len(place))).slope)
+    return known[key]
 
 
 def point_frame(pmdp: ParametricMDP, theta: np.ndarray) -> Frame:

@@ -83,7 +83,7 @@ def _of_worst_rows(
             weights[rows] = 1.0
             chain = known_chain(problem, weights, chances.p)
             factors = chain.factors(chain.weight * chances.p[chain.expression])
-            if factors is None or (worst[open_states & chain.unsolved(pmdp.num_states)] > 0.0).any():
+            if factors is None or (np.delete(np.where(open_states, worst, 0.0), chain.solved) > 0.0).any():
                 return None
             payment = np.zeros(pmdp.num_states)
             payment[chain.solved] = factors.solve(np.maximum(extra[rows], 0.0)[chain.solved])
@@ -381,7 +381,8 @@ def worst_of_pieces(
     ends = region.minimize(np.stack([direction, -direction]))
     least, most = float(ends[0]), -float(ends[1])
     pieces = [Piece(least, most, known)]
-    while budget >= 2:
+    # Only a split lowers the bound of a piece: more pieces as bad as the worst than splits left, and nothing is gained.
+    while budget >= 2 and sum(piece.bound == max(p.bound for p in pieces) for piece in pieces) <= budget // 2:
         worst = max(range(len(pieces)), key=lambda k: (pieces[k].bound, pieces[k].high - pieces[k].low))
         old = pieces[worst]
         middle = (old.low + old.high) / 2

@@ -18,7 +18,7 @@ import scipy
 
 from rpl_agent._core import Struct, core
 from rpl_agent.coupled.affine import AffineBound, BoxFrame, Side, chances_of, choice_of, rules_of
-from rpl_agent.model import Policy, Sense, best_rows, gather, reached
+from rpl_agent.model import Policy, Sense, best_rows, cached_on, gather, reached
 from rpl_agent.regions.frame import Frame
 from rpl_agent.solver.graph import ALL_ROWS, held_states, moves, usable_rows
 from rpl_agent.solver.problem import Problem
@@ -26,8 +26,8 @@ from rpl_agent.solver.solve import from_the_end
 
 #: cyclic parts with more states than this are not factorised: fill-in grows faster than their number
 FACTOR_LIMIT = 120_000
-#: number of policies' chains cached for the next expansion
-KEPT_CHAINS = 64
+#: number of policies' chains cached for the next expansion, and of their states in all
+KEPT_CHAINS, KEPT_STATES = 64, 1_000_000
 #: steps of policy iteration at the centre of a frame
 IMPROVEMENTS = 12
 #: a finite substitute for infinite values, relative to the others
@@ -137,12 +137,6 @@ class PolicyChain:
         except RuntimeError:  # singular
             return None
 
-    def unsolved(self, size: int) -> np.ndarray:
-        """(S,) where the linear system has no equation."""
-        found = np.ones(size, bool)
-        found[self.solved] = False
-        return found
-
     def sums(self, terms: np.ndarray, size: int) -> np.ndarray:
         """(S, …) sums over the transitions of each state, of terms (n, …)."""
         total = np.zeros((size, *terms.shape[1:]))
@@ -177,15 +171,15 @@ def _chain_of(problem: Problem, weights: np.ndarray, p: np.ndarray) -> PolicyCha
 
 
 def known_chain(problem: Problem, weights: np.ndarray, p: np.ndarray) -> PolicyChain:
-    """The chain of a policy (R,) for expressions with these values (F,), cached with the problem."""
-    key = (weights.tobytes(), (p > 0.0).tobytes())
-    known = problem.chains
+    """The chain of a policy (R,) for expressions with these values (F,), cached: data change bounds, rarely chains."""
+    known: dict[Any, PolicyChain] = cached_on(problem.pmdp, "chains", lambda _: {})
+    marks = (weights, p > 0.0, problem.reward, problem.task.decided)
+    key = (problem.gamma, problem.must_reach, problem.signed, *(array.tobytes() for array in marks))
     if key not in known:
-        if len(known) >= KEPT_CHAINS:
+        if len(known) >= min(KEPT_CHAINS, KEPT_STATES // problem.pmdp.num_states):
             known.clear()
         known[key] = _chain_of(problem, weights, p)
-    chain: PolicyChain = known[key]
-    return chain
+    return known[key]
 
 
 def visits(problem: Problem, expansion: ValueExpansion) -> np.ndarray:

@@ -114,17 +114,21 @@ def frame_of(region: Region, directions: np.ndarray) -> Frame | None:
     """
     if region.dimension == 0 or region.is_empty:
         return None
+    kernel, frames = region.kernel(), cached_on(region, "frames", _frames)
+    sizes = [f.radius * float(np.linalg.norm(directions @ f.factor)) for f in frames]
+    if kernel is not None and kernel.ellipsoid is not None and sizes:
+        sizes[0] /= OWN_ADVANTAGE  # the likelihood's own metric unless it is far larger than the region
+    return frames[int(np.argmin(sizes))] if frames else None
+
+
+def _frames(region: Region) -> list[Frame]:
+    """The frames of a region that one is chosen from, its own ellipsoid's first."""
     kernel, table = region.kernel(), getattr(region, "table", None)
     own = None if kernel is None else kernel.ellipsoid
     guesses = _metrics(region) if own is None else [(own.center, own.factor), *_metrics(region)]
     box = None if table is None else region.box()
-    frames = [
-        replace(f, table=table, box=box) for f in (_enclosing(region, *guess) for guess in guesses) if f is not None
-    ]
-    sizes = [f.radius * float(np.linalg.norm(directions @ f.factor)) for f in frames]
-    if own is not None and sizes:  # the likelihood's own metric unless it is far larger than the region
-        sizes[0] /= OWN_ADVANTAGE
-    return frames[int(np.argmin(sizes))] if frames else None
+    found = (_enclosing(region, *guess) for guess in guesses)
+    return [replace(f, table=table, box=box) for f in found if f is not None]
 
 
 def _enclosing(region: Region, center: np.ndarray, factor: np.ndarray) -> Frame | None:

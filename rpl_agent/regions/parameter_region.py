@@ -135,7 +135,7 @@ class ParameterRows(NamedTuple):
 def affine_rows(core: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> ParameterRows:
     """The domain of a model without unused parameters, and lower_f ≤ f ≤ upper_f (F,) of its affine expressions."""
     domain, table = core.domain, core.table
-    constant, weights = cached_on(table, "affine slopes", _affine_slopes)
+    constant, weights = cached_on(table, "affine slopes", affine_slopes)
     informative = (lower > 0.0) | (upper < 1.0)
     reach = np.maximum(np.abs(domain.lower), np.abs(domain.upper))
     own = ExpressionRows.of(constant, np.where(informative[:, None], weights, 0.0), reach)
@@ -143,7 +143,7 @@ def affine_rows(core: ParametricMDP, lower: np.ndarray, upper: np.ndarray) -> Pa
     return ParameterRows(rows, rhs, domain.lower, domain.upper)
 
 
-def _affine_slopes(table: ExpressionTable) -> tuple[np.ndarray, np.ndarray]:
+def affine_slopes(table: ExpressionTable) -> tuple[np.ndarray, np.ndarray]:
     """(constant (F,), slopes (F, d)); slopes of non-affine expressions are 0."""
     degree = np.zeros(len(table), dtype=np.int64)
     np.maximum.at(degree, table.owner, table.monomial_degrees[table.indices])

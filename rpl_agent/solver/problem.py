@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -162,11 +162,6 @@ class Problem:
         compiled = self.relaxation.compiled()
         assert compiled is not None
         return compiled
-
-    @cached_property
-    def chains(self) -> dict[Any, Any]:
-        """Cached chains of policies (coupled.expansion)."""
-        return {}
 
     @cached_property
     def order(self) -> np.ndarray | None:
@@ -354,17 +349,10 @@ def policy_issues(solution: Solution) -> list[str]:
             return ["a step-dependent policy needs an objective with a horizon"]
         if not len(policy.rows):
             return ["the policy has no decision rule"]
-    if problem.agent == FIXED_AGENT and not _same(policy, problem.policy):
+    parts = ((getattr(policy, name), getattr(problem.policy, name)) for name in ("rows", "weights"))
+    if problem.agent == FIXED_AGENT and not all(np.array_equal(own, given) for own, given in parts):
         return ["the policy is not the given one"]
     return []
-
-
-def _same(first: Policy, second: Policy | None) -> bool:
-    if second is None or first.is_deterministic != second.is_deterministic:
-        return False
-    if first.rows is not None and second.rows is not None:
-        return np.array_equal(first.rows, second.rows)
-    return np.array_equal(first.weights, second.weights)  # type: ignore[arg-type]
 
 
 def side_weights(solution: Solution, upward: bool, step: int = 0) -> np.ndarray | None:

@@ -153,13 +153,17 @@ class Alternatives:
 
         A mixture pays more than that per parameter from a dozen steps on.
         """
+        windows = self._windows()
+        if not windows:
+            return []
         steps = self._slopes[self.columns] / self._values(x)[self.columns, None]
-        gains = []
-        for kind, _, successes in self._windows():
-            slope, curvature = successes @ steps, (steps * successes[:, None]).T @ steps
-            gain = 0.5 * float(slope @ np.linalg.lstsq(curvature, slope, rcond=None)[0])
-            gains.append(getattr(self.weights, kind) + gain - len(x))
-        return gains
+        successes = np.array([counted for _, _, counted in windows])
+        slopes, curvatures = successes @ steps, (steps.T * successes[:, None, :]) @ steps
+        sizes, axes = np.linalg.eigh(curvatures)  # a direction without data has no curvature and no slope
+        along = np.einsum("wij,wi->wj", axes, slopes)
+        seen = sizes > len(x) * np.finfo(float).eps * sizes[:, -1:]
+        gains = 0.5 * (along**2 / np.where(seen, sizes, np.inf)).sum(axis=1)
+        return [getattr(self.weights, kind) + gain - len(x) for (kind, _, _), gain in zip(windows, gains.tolist())]
 
     def evidence(self) -> float:
         """An approximate upper bound on ln A at the best point: 0 or less if nothing speaks against the model."""

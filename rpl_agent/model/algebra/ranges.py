@@ -17,6 +17,7 @@ import itertools
 from functools import lru_cache
 from itertools import product
 from math import comb, prod
+from operator import methodcaller
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,8 +104,8 @@ def monomial_range(exponents: np.ndarray, lower: np.ndarray, upper: np.ndarray) 
 
 def _combined(table: ExpressionTable, low: np.ndarray, high: np.ndarray) -> RangeEnclosure:
     """The table's expressions, if its monomials except the constant lie between low and high (M - 1,)."""
-    weights = table.coefficients[:, np.arange(1, table.num_monomials)]
-    positive, negative = weights.maximum(0), weights.minimum(0)
+    weights = cached_on(table, "weights", lambda t: t.coefficients[:, np.arange(1, t.num_monomials)])
+    positive, negative = (cached_on(weights, n, methodcaller(n, 0)) for n in ("maximum", "minimum"))
     slack = _slack(table.coefficients, np.append(1.0, np.maximum(np.abs(low), np.abs(high))))
     constant = table.constant
     return RangeEnclosure(
@@ -165,14 +166,16 @@ def _binomials(n: int) -> np.ndarray:
 def _underflow(table: ExpressionTable, reach: np.ndarray) -> np.ndarray:
     """(F,) what products of tiny numbers may lose over parameters up to reach (d,); 0 where they are zero."""
     moves = np.append(True, reach > 0) if table.is_plain else ((reach > 0) | (table.monomials == 0)).all(axis=1)
-    sizes = table.coefficients.copy()
-    sizes.data = 1.0 + np.abs(sizes.data)
+    a = table.coefficients
+    sizes = cached_on(
+        a, "sizes", lambda _: scipy.sparse.csr_array((1.0 + np.abs(a.data), a.indices, a.indptr), a.shape)
+    )
     return UNDERFLOW * (sizes @ moves.astype(float))
 
 
 def _slack(coefficients: scipy.sparse.csr_array, reach: np.ndarray) -> np.ndarray:
     """(F,) more than the rounding error of sums of coefficients (F, M) times numbers up to reach (M,)."""
-    return (2 * len(reach) + 14) * UNIT_ROUNDOFF * (abs(coefficients) @ reach)
+    return (2 * len(reach) + 14) * UNIT_ROUNDOFF * (cached_on(coefficients, "magnitudes", abs) @ reach)
 
 
 #: Coefficients up to this many are multiplied as dense arrays.
@@ -223,7 +226,7 @@ def taylor_table(table: ExpressionTable, center: np.ndarray, reach: np.ndarray) 
         curvature[:, i, j] += low[:, k] / 2
         curvature[:, j, i] += low[:, k] / 2
     # No intermediate number exceeds the sum of the magnitudes of all terms, which is that of all monomials at |c| + r.
-    total = abs(table.coefficients) @ _products(np.abs(center) + reach, table.monomials)
+    total = cached_on(table.coefficients, "magnitudes", abs) @ _products(np.abs(center) + reach, table.monomials)
     operations = 4 * len(shifts.alpha) + 4 * table.degree + 2 * table.num_monomials + 32
     error = abs(coefficients[:, second:]) @ _products(reach, shifts.alpha[second:])
     return TaylorTable(low[:, 0].copy(), slope, curvature, np.asarray(error) + operations * UNIT_ROUNDOFF * total)
