@@ -12,7 +12,7 @@ The life of the lower bound (the upper bound is its mirror image), in order:
 1. `solver`: a value for every state, by one backward pass without cycles (`solve`), by `component` with them.
 2. `solver.solution.finish`: the value of the initial state, minus the rounding of the objective's numbers.
 3. `_proved`: `solver.check` proves the values independently of how they were found. What fails is widened by
-   at most 1e-7 of itself, solved once more without a warm start, and then dropped (`_claiming_nothing`).
+   at most 1e-7 of itself, solved once more without a warm start, and then dropped (`claiming_nothing`).
 4. `_rectangular_bounds`: of the robust solution if we maximise, of the optimistic one if we minimise.
 5. `_better_bounds`: the maximum with the coupled bound. `coupled.bounds` proposes an affine value function,
    `coupled.affine` proves it, `regions.frame` takes its minimum over the region, or `coupled.bounds` over its pieces.
@@ -47,7 +47,7 @@ from rpl_agent.likelihood.bets.slabs import basis_of
 from rpl_agent.likelihood.estimate import TELLING_GAIN, edge, point_estimate
 from rpl_agent.likelihood.refutation.alternatives import IN_TIME, NO_DOUBT, REPEATED, Doubt, strongest
 from rpl_agent.likelihood.refutation.misspecification import doubt
-from rpl_agent.model import Kind, Objective, ParametricMDP, Policy, Sense, cached_on
+from rpl_agent.model import Objective, ParametricMDP, Policy, Sense, cached_on
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.product import Product
 from rpl_agent.relaxations.base import Relaxation, row_sums
@@ -57,6 +57,7 @@ from rpl_agent.relaxations.umdp import UncertainMDP
 from rpl_agent.solver import Solution, solve_at, solve_both
 from rpl_agent.solver.graph import model_graph
 from rpl_agent.solver.problem import require_end
+from rpl_agent.solver.solution import claiming_nothing
 
 CONFIDENCES = confidence_names()
 #: Most rows of three or more successors to bound by one support query each, at about a millisecond.
@@ -359,7 +360,7 @@ def _checked_solutions(
             return proved[0], proved[1]
     problem = (robust.check([upward]) + optimistic.check([not upward]))[0]
     warnings.warn(f"a bound did not pass its independent check and is not given: {problem}", RPLWarning, stacklevel=3)
-    return proved[0] or _claiming_nothing(robust, upward), proved[1] or _claiming_nothing(optimistic, not upward)
+    return proved[0] or claiming_nothing(robust, upward), proved[1] or claiming_nothing(optimistic, not upward)
 
 
 def _proved(solution: Solution, upward: bool) -> Solution | None:
@@ -377,16 +378,6 @@ def _proved(solution: Solution, upward: bool) -> Solution | None:
         if not wider.check([upward]):
             return wider
     return None
-
-
-def _claiming_nothing(solution: Solution, upward: bool) -> Solution:
-    """The solution with trivial bounds on one side."""
-    objective = solution.objective
-    if upward:
-        value = 1.0 if objective.kind is Kind.REACH else math.inf
-        return replace(solution, upper=value, upper_values=np.full_like(solution.upper_values, value))
-    value = 0.0 if objective.kind is Kind.REACH else -math.inf
-    return replace(solution, lower=value, lower_values=np.full_like(solution.lower_values, value))
 
 
 def _rectangular_bounds(robust: Solution, optimistic: Solution, policy: Policy | None) -> tuple[float, float, Policy]:

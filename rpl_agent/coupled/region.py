@@ -319,8 +319,6 @@ def partition(
 ) -> Partition:  # fmt: skip
     """Halve boxes, the largest undecided one first, until at most a share of the region is undecided.
 
-    Parameters
-    ----------
     region : as in `solve_region`
     undecided : the share of the volume that may be left undecided
     max_boxes : the most boxes to bound

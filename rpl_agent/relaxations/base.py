@@ -57,8 +57,6 @@ def compiled_set(
 ) -> CompiledSet:
     """A CompiledSet; parts that the kind does not use may be omitted.
 
-    Parameters
-    ----------
     lower, upper : (F,)
     forms : for a region
     tightness : a bound from the inner side (above a minimum, below a maximum) adds tightness * span of the row's values

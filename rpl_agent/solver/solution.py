@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -76,6 +77,14 @@ class Solution:
         """Problems of the bounds (of one of ``sides``; True: the upper), found without using how they were
         computed; empty means certified."""
         return check(self, sides)
+
+
+def claiming_nothing(solution: Solution, upward: bool) -> Solution:
+    """The solution with trivial bounds on one side."""
+    side, value = ("upper", np.inf) if upward else ("lower", -np.inf)
+    value = float(upward) if solution.problem.is_reach else value
+    changes: Any = {side: value, f"{side}_values": np.full_like(solution.lower_values, value)}
+    return replace(solution, **changes, converged=False)
 
 
 def without_tiny(problem: Problem, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

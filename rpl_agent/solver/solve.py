@@ -26,7 +26,7 @@ from rpl_agent.solver.check import SMALLEST
 from rpl_agent.solver.component import solve_component
 from rpl_agent.solver.operator import row_bounds, state_bounds, step_scratch, total_bounds
 from rpl_agent.solver.problem import FIXED_AGENT, MAX_AGENT, MIN_AGENT, Problem, step_rows
-from rpl_agent.solver.solution import Solution, finish
+from rpl_agent.solver.solution import Solution, claiming_nothing, finish
 
 
 def solve_horizon(problem: Problem, precision: float, began: float) -> Solution:
@@ -132,11 +132,14 @@ def solve(
     problem = Problem.of(relaxation, objective, nature, policy, reward_error)
     if objective.horizon is not None:
         return solve_horizon(problem, precision, began)
-    if relaxation.compiled() is None and not problem.signed:
+    if relaxation.compiled() is not None:
+        return _solve_compiled(problem.as_cost, precision, max_iterations, warm, began)
+    if not problem.signed:
         return solve_batch(problem, precision, max_iterations, warm, began)
-    if relaxation.compiled() is None:  # the iterates of `solve_batch` start from 0: use intervals, which have a solver
-        problem = replace(problem, relaxation=Intervals(relaxation.pmdp, *relaxation.bounds(), name=relaxation.name))
-    return _solve_compiled(problem.as_cost, precision, max_iterations, warm, began)
+    # the iterates of `solve_batch` start from 0; a hull has a solver, but its inner side says nothing of the set
+    hull = Intervals(relaxation.pmdp, *relaxation.bounds(), name=relaxation.name)
+    found = _solve_compiled(replace(problem, relaxation=hull).as_cost, precision, max_iterations, warm, began)
+    return claiming_nothing(found, not problem.maximise)
 
 
 def solve_at(

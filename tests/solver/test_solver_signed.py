@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -14,8 +15,10 @@ from rpl_agent import Objective, build
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Nature, Policy, Sense, Unreached
 from rpl_agent.model.algebra.ranges import range_on_box
+from rpl_agent.regions import Box
 from rpl_agent.relaxations import Intervals
 from rpl_agent.relaxations.interval import Point
+from rpl_agent.relaxations.rectangular import Rectangular
 from rpl_agent.solver import solve, solve_at
 from tests.reference.random_models import Uncompiled
 from tests.reference.solver import interval_model
@@ -94,7 +97,7 @@ def test_bounds_over_a_region_hold_at_its_points(sense, nature, wrap):
     objective = dataclasses.replace(GAINS, sense=sense, unreached=Unreached.ACCUMULATE)
     low, high = np.array([0.2, 0.5]), np.array([0.4, 0.7])
     found = solve(wrap(Intervals(pmdp, *range_on_box(pmdp.table, low, high))), objective, nature)
-    assert found.check() == [] and found.converged
+    assert found.check() == [] and found.converged == (wrap is not Uncompiled)
     for theta in rng.uniform(low, high, (5, 2)):
         own = solve_at(pmdp, theta, objective, policy=found.policy).middle
         best = solve_at(pmdp, theta, objective).middle
@@ -105,6 +108,19 @@ def test_bounds_over_a_region_hold_at_its_points(sense, nature, wrap):
     given = Policy.deterministic(found.policy.rows)
     fixed = solve(Intervals(pmdp, *range_on_box(pmdp.table, low, high)), objective, nature, policy=given)
     assert fixed.check() == [] and fixed.lower <= found.upper and found.lower <= fixed.upper
+
+
+def test_intervals_in_place_of_a_set_do_not_bound_it_from_inside():
+    """A row x/2, x/2, 1 − x to +8, −8 and the end is worth 0 for every x; its hull allows 4, from below too."""
+    pmdp = build(
+        "a", lambda s: {"go": {"b": "x/2", "c": "x/2", "end": "1 - x"} if s == "a" else {"end": 1}}, domain=["x"],
+        labels={"end": lambda s: s == "end"}, rewards={"pay": lambda s, a: {"b": 8.0, "c": -8.0}.get(s, 0.0)},
+    )  # fmt: skip
+    unit = Rectangular(pmdp, Box(np.zeros(1), np.ones(1)))
+    for wrap, nature in product((lambda r: r, Uncompiled), Nature):
+        found = solve(wrap(unit), GAINS, nature)
+        assert found.lower <= 1e-9 and found.upper >= -1e-9 and found.check() == []
+        assert (found.upper if nature is Nature.COOPERATIVE else -found.lower) <= 4.0 + 1e-9
 
 
 def test_where_the_end_is_not_certain_nothing_is_claimed():
