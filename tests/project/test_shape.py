@@ -31,12 +31,12 @@ C_LINES, C_ARGUMENTS, C_FILE_LINES = 70, 13, 600
 #: commit what goes out. Lines may move between packages, so what may only fall is the sum.
 LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_871,
-    "rpl_agent": 1_659,
+    "rpl_agent": 1_650,
     "rpl_agent/_core": 296,
     "rpl_agent/agent": 7_002,
     "rpl_agent/baselines": 1_083,
     "rpl_agent/cli": 1_656,
-    "rpl_agent/coupled": 1_813,
+    "rpl_agent/coupled": 1_811,
     "rpl_agent/evidence": 1_189,
     "rpl_agent/experiments": 2_077,
     "rpl_agent/formats": 5_772,
@@ -45,8 +45,8 @@ LINES_OF_PACKAGE = {
     "rpl_agent/plotting": 443,
     "rpl_agent/proof": 730,
     "rpl_agent/regions": 1_938,
-    "rpl_agent/relaxations": 1_072,
-    "rpl_agent/solver": 2_725,
+    "rpl_agent/relaxations": 1_070,
+    "rpl_agent/solver": 2_737,
 }
 #: Files a folder may have, and folders that have more, with how many.
 FILES = 12
@@ -202,7 +202,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 39_635
+    assert sum(LINES_OF_PACKAGE.values()) <= 39_634
 
 
 def test_folders_are_not_crowded():
