@@ -176,7 +176,7 @@ def test_what_cannot_be_restored_is_said(tmp_path, make):
 @pytest.mark.filterwarnings("error")
 def test_what_is_restored_is_not_warned_of(tmp_path):
     uniform(FastCoin(), 30).save(tmp_path / "c.zip")
-    RPLAgent.load(tmp_path / "c.zip", FastCoin()).learn(budget=5)
+    assert RPLAgent.load(tmp_path / "c.zip", FastCoin()).learn(budget=5).num_episodes == 35
 
 
 @pytest.mark.parametrize("make", [lambda: OwnGenerator(obeys=False), disobedient_vector])

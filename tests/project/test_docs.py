@@ -2,7 +2,7 @@
 
 ```python blocks of a page run in order, in one namespace, in an empty folder; lines of ```bash blocks that start with
 `rpl ` or `python -m rpl_agent` run through the command line. A block preceded by `<!-- not run: reason -->` is skipped.
-By day with a tenth of the episodes, three times the gap, small worlds, few looks and short proofs; by night as written.
+By day with a tenth of the episodes, eight times the gap, small worlds, few looks and short proofs; by night as written.
 """
 
 import re
@@ -39,7 +39,7 @@ def shortened(body: str) -> str:
         number = int(match["number"])
         return f"{match['what']}{max(min(number, 10), number // 10)}"
 
-    return GAP.sub(lambda match: f"{match['what']}{3 * float(match['number'])}", EPISODES.sub(fewer, body))
+    return GAP.sub(lambda match: f"{match['what']}{8 * float(match['number'])}", EPISODES.sub(fewer, body))
 
 
 @pytest.mark.parametrize("as_written", [False, pytest.param(True, marks=pytest.mark.nightly)])
