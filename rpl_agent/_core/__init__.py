@@ -143,7 +143,7 @@ class Core:
         def call(*arguments: Any) -> Any:
             if len(arguments) != count:
                 raise TypeError(f"{function} takes {count} arguments, got {len(arguments)}")
-            return function(*(a if c is None else c(a) for a, c in zip(arguments, conversions)))
+            return function(*[a if c is None else c(a) for a, c in zip(arguments, conversions)])
 
         return call
 
