@@ -224,11 +224,10 @@ class Objective:
         summed = not self.is_reach and self.discount == 1 and self.horizon is None
         #: whether no value is negative, and whether an infinite play is worth infinity, or what it collects
         self.is_positive = self.is_reach or (summed and all(r >= 0 for r in self.reward))
-        self.most_error = 1.0 if self.is_positive else 0.0 if summed else float("inf")  # of rewards, see `off`
         unreached = data.get("unreached") or ("accumulate" if self.maximising else "infinite")
         need(unreached in ("infinite", "accumulate"), f"unreached = {unreached!r} is not covered")
         self.must_reach = summed and data.get("target") is not None and unreached == "infinite"
-        self.spends = self.is_positive or not self.must_reach  # whether `plays_end` may count rows that are spent
+        self.is_signed = summed and not self.is_positive
 
     def _rewards(self, model: Model, data: dict[str, Any]) -> None:
         """(R) what each row pays, 0 where the play is over; for "the reward of the state after n steps" its values."""
@@ -901,10 +900,11 @@ class Claim:
           (of a policy: one row that is played) is spent, i.e. its inequality is strict or it pays, or leads out: some
           successor of positive probability, or every one, is not active or of smaller rank. Rows that are not spent
           lead out with a probability bounded from below, and rows are spent forever with positive chance only where the
-          rewards are infinite, above L. Upper bounds need U ≥ 0 (and costs ≥ 0 if such plays cost infinity) for that.
+          rewards are infinite, above L; upper bounds need U ≥ 0 for that. For rewards of both signs rows must lead out:
+          steps then have a finite mean, and without one whoever plays fair bets until he is ahead gains on average.
         """
         model, counts = self.model, self.counts_spent(active)
-        if self.objective.must_reach != self.upper and (not self.upper or counts):
+        if not self.objective.is_signed and self.objective.must_reach != self.upper and (not self.upper or counts):
             return
         for s in active:
             played = model.rows_of[s] if self.policy is None else [row for row, _ in self.policy.at(s, 0)]
@@ -914,8 +914,8 @@ class Claim:
             need(holds, f"{name}: plays may stay forever, and the {self.side} bound fails")
 
     def counts_spent(self, active: set[int]) -> bool:
-        """Whether rows that are spent need not lead out: lower bounds, or U ≥ 0 as `plays_end` says."""
-        return not self.upper or (self.objective.spends and all(self._least(0, s) >= 0 for s in active))
+        """Whether rows that are spent need not lead out: lower bounds, or U ≥ 0, of rewards ≥ 0."""
+        return not self.objective.is_signed and (not self.upper or all(self._least(0, s) >= 0 for s in active))
 
     def leads_out(self, row: int, active: set[int]) -> bool:
         """Whether all successors, or one of positive probability, are not active or have a smaller rank."""
@@ -935,7 +935,7 @@ def check(proof: dict[str, Any]) -> dict[str, Any]:
     delta, method, given = exact(proof["delta"]), proof["confidence"], proof["evaluated"]
     error = exact(proof["reward_error"])
     need(objective.horizon is not None or len(policy.rules or [0]) == 1, "the policy changes with time: not covered")
-    fits = 0 < delta < 1 and 0 <= error <= objective.most_error
+    fits = 0 < delta < 1 and 0 <= error <= (1 if objective.is_positive else 0 if objective.is_signed else error)
     need(fits, f"delta is {float(delta)}, the error of rewards {float(error)}")
     need(method in SHARES or not model.box, f"confidence {method!r} is not covered")
     need(isinstance(given, bool), "evaluated must be true or false")

@@ -9,11 +9,11 @@ import math
 import numpy as np
 import pytest
 
-from rpl_agent import Objective, certify, checker
+from rpl_agent import ModelError, Objective, build, certify, checker
 from rpl_agent.agent.evaluation import optimal_value
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.sampling import uniform_counts
-from rpl_agent.model import Policy, Sense
+from rpl_agent.model import Policy, Sense, Unreached
 from rpl_agent.pipeline import Config, certify_uncertainty, true_value, uncertainty_from
 from rpl_agent.proof import prove
 from tests.solver.test_solver_signed import random_model
@@ -119,3 +119,29 @@ def test_the_checker_needs_an_end():
         rewards["row"] = [[row, sign * abs(pay) + sign] for row, pay in rewards["row"]]
         with pytest.raises(checker.Refused):
             checker.check(lie)
+
+
+def test_fair_bets_prove_nothing():
+    """Whoever bets until he is ahead and then stops gains 1 on average; n steps gain 0, for every n."""
+
+    def actions(s):
+        moves = {"play": {"bet": {"won": 0.5, "lost": 0.5}, "stop": {"end": 1}}, "end": {"stay": {"end": 1}}}
+        return moves.get(s, {"back": {"play": 1}})
+
+    pmdp = build(
+        "play", actions, domain=[], labels={"end": lambda s: s == "end"},
+        rewards={"pay": lambda s, a: {"won": 1.0, "lost": -1.0}.get(s, 0.0)},
+    )  # fmt: skip
+    costs = Objective.cost("pay", target="end")
+    gains = dataclasses.replace(costs, sense=Sense.MAX, unreached=Unreached.ACCUMULATE)
+    for objective, side, other, shift in ((costs, "lower", "upper", 0.0), (gains, "upper", "lower", 1.0)):
+        with pytest.raises(ModelError, match="needs a certain end"):
+            certify(pmdp, Counts(pmdp), objective)
+        proof = prove(pmdp, Counts(pmdp), certify(pmdp, Counts(pmdp), dataclasses.replace(gains, horizon=2)))
+        proof["policy"]["rules"] = proof["policy"]["rules"][:1]
+        unreached = objective.unreached and objective.unreached.value
+        proof["objective"] |= {"horizon": None, "sense": objective.sense.value, "unreached": unreached}
+        values = [[pmdp.row_reward("pay")[row] + shift] for row in pmdp.state_ptr[:-1]]
+        proof |= {side: {"values": values, "region": 0}, other: None, "claim": {side: shift, other: None}}
+        with pytest.raises(checker.Refused, match="plays may stay forever"):
+            checker.check(proof)
