@@ -88,7 +88,7 @@ def test_costs_discounts_and_bounds_of_the_user():
     wide = agent.evaluate(Machine(), 800, bounds=(0.0, 100.0))
     assert wide.lower <= exact <= wide.upper and wide.upper - wide.lower > found.upper - found.lower
     with pytest.raises(DataError, match="outside of"):
-        agent.evaluate(Machine(), 800, bounds=(0.0, 1.0))
+        agent.evaluate(Machine(), 20, bounds=(0.0, 1.0))
 
 
 def test_another_question_than_the_environments_own():

@@ -50,7 +50,7 @@ OBJECTIVES = {
 
 
 def learned(modelled, paid, objective, single=False, **settings):
-    agent = RPLAgent(pmdp=model(modelled), objective=objective, seed=0, delta=0.1, schedule=EveryN(50), **settings)
+    agent = RPLAgent(pmdp=model(modelled), objective=objective, seed=0, delta=0.1, schedule=EveryN(200), **settings)
     return agent.learn(Steps(paid, single), budget=200, log_interval=1000)
 
 

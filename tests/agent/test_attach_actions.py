@@ -61,7 +61,7 @@ def shuffled(cell):
 
 def goes_right(pmdp, env, **settings):
     """Learn, and look that the certified policy goes right in the environment: 0.9^2 / (0.9^2 + 0.1^2)."""
-    agent = RPLAgent(pmdp=pmdp, objective=OBJECTIVE, seed=0, schedule=EveryN(50), **settings)
+    agent = RPLAgent(pmdp=pmdp, objective=OBJECTIVE, seed=0, schedule=EveryN(100), **settings)
     agent.learn(env, budget=200, log_interval=1000)
     assert not agent.certificate.refuted and agent.certificate.lower <= 0.81 / 0.82 <= agent.certificate.upper
     assert agent.certificate.lower > 0.8

@@ -130,7 +130,7 @@ def test_an_observation_wrapper_and_its_mapping(name, plays):
         return gym.wrappers.RecordEpisodeStatistics(env)
 
     agent = RPLAgent(
-        pmdp=binding.pmdp, objective=binding.objective, observation_to_state=back, seed=3, schedule=EveryN(20),
+        pmdp=binding.pmdp, objective=binding.objective, observation_to_state=back, seed=3, schedule=EveryN(50),
         check_rewards=None if name != "taxi" else False,  # Taxi pays a bonus that the cost leaves out
     )  # fmt: skip
     with pytest.raises(ModelError, match="TransformObservation changes what is observed"):
@@ -234,7 +234,7 @@ class Tabular(gym.Env):
 
 
 def test_a_table_gives_the_graph_and_no_number():
-    agent = RPLAgent(seed=0, schedule=EveryN(50)).learn(Tabular(), budget=300, log_interval=1000)
+    agent = RPLAgent(seed=0, schedule=EveryN(150)).learn(Tabular(), budget=300, log_interval=1000)
     pmdp = agent.pmdp
     assert (agent.config.confidence, agent.config.relaxation) == ("likelihood", "coupled")
     lake = gym.make("FrozenLake-v1").unwrapped  # more rows of one's own than fit one region

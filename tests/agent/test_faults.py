@@ -104,8 +104,8 @@ def test_two_interrupts_at_any_moment_lose_no_step(tmp_path, trials):
         assert stored.counts.total == stored.num_timesteps == answered[0], trial
         stopped += status
         answers += int(answered[0])
-    # how many are stopped at once depends on how busy the machine is: about half of them, of a few perhaps one
-    assert stopped > (trials // 3 if trials > 100 else 0) and answers > trials * 20
+    # how many are stopped at once depends on how busy the machine is: about half of them, of a few perhaps none
+    assert answers > trials * 20 and (stopped > trials // 3 or trials < 100)
 
 
 def test_a_signal_that_finds_another_at_work_counts_what_that_one_found():
@@ -285,7 +285,8 @@ def test_a_run_killed_at_a_log_point_goes_on_to_the_same_bits_and_rows(tmp_path)
 
     folder = tmp_path / "run"
     callbacks = [CheckpointCallback(save_freq=5, seconds=None), Copies(tmp_path)]
-    whole = RPLAgent(seed=1).learn(FastCorridorEnv(), budget=25, log_interval=10, folder=folder, callback=callbacks)
+    agent = RPLAgent(seed=1, schedule=Never())
+    whole = agent.learn(FastCorridorEnv(), budget=25, log_interval=10, folder=folder, callback=callbacks)
     points = sorted((p for p in tmp_path.iterdir() if p.name.isdigit()), key=lambda p: int(p.name))
     assert {10, 20} <= {int(p.name) for p in points}
     for place in points:
