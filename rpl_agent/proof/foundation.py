@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from scipy import special
+import scipy
 
 from rpl_agent import checker
 from rpl_agent.evidence.intervals import anytime
@@ -199,8 +199,8 @@ class Foundation:
         marks = self.data.marks[window:]
         counts = np.array([*(mark[2] for mark in marks), self.data.successes], dtype=float)[:, self.free]
         predicted = self.constant + np.array(self.data.fits(line)[window:]) @ self.weights.T
-        gained = special.xlogy(counts[-1] - counts[0], self.constant + self.weights @ best).sum()
-        gained -= special.xlogy(np.diff(counts, axis=0), predicted).sum()
+        gained = scipy.special.xlogy(counts[-1] - counts[0], self.constant + self.weights @ best).sum()
+        gained -= scipy.special.xlogy(np.diff(counts, axis=0), predicted).sum()
         return float(gained - math.log(alpha * marks[0][0])) / float((counts[-1] - counts[0]).sum() or 1e-300)
 
     @staticmethod
@@ -215,7 +215,7 @@ class Foundation:
         """(center, factor) of an ellipsoid around the set {−Σ K ln f ≤ bound}."""
         counts, center = np.array(level.K, dtype=float)[self.free], self.center
         f, phi = self.constant + self.weights @ center, np.ones(len(self.free))
-        room = max(float(level.bound) + special.xlogy(counts, f).sum(), 1e-12)
+        room = max(float(level.bound) + scipy.special.xlogy(counts, f).sum(), 1e-12)
         for _ in range(60):
             A = 0.5 * (self.weights * (counts * phi / f**2)[:, None]).T @ self.weights
             factor = np.linalg.cholesky(np.linalg.inv(A)) * np.sqrt(room) * (1 + 1e-9)

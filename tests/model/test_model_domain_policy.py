@@ -74,7 +74,6 @@ def test_objectives_resolve(pmdp):
         (lambda: Objective.reach("gaol"), "gaol"),
         (lambda: Objective.reach("goal", avoid="hole"), "hole"),
         (lambda: Objective.cost("price", target="goal"), "price"),
-        (lambda: Objective.cost("debt", target="goal"), "negative"),
         (lambda: Objective.discounted("huge", 0.9), "not finite"),
         (lambda: Objective.discounted("cost", 1.5), "discount"),
         (lambda: Objective.reach("goal", horizon=-1), "horizon"),
