@@ -214,7 +214,7 @@ def round_of(seed: int, lies: int = 6) -> Tally:
                 _one(random, sample, objective, nature, policy, name, lies, tally)
             except Exception as error:  # a crash is a failure of the solver like any other
                 tally.failures.append(f"{name}: {type(error).__name__}: {error}")
-    for objective in SIGNED:
+    for objective in SIGNED if seed % 4 == 0 else ():  # their oracle takes as long as all others together
         for nature in Nature:
             policy = random_policy(random, sample)
             name = f"seed {seed}, {sample.kind}, {objective.describe()}, {nature.value}, policy {policy is not None}"

@@ -67,11 +67,12 @@ class Undefined(Exception):
     """A total of gains and costs that has no limit."""
 
 
-def worth_of(members: set[int], chain: list[Distribution], reward: list[Fraction]) -> Number:
+def worth_of(members: frozenset[int], chain: list[Distribution], reward: list[Fraction]) -> Number:
     """What a play that stays in a closed class forever is worth: 0, or infinity with the sign of the mean reward."""
     states = sorted(members)
-    if not any(reward[s] for s in states):
-        return Fraction(0)
+    signs = {(reward[s] > 0) - (reward[s] < 0) for s in states} - {0}
+    if len(signs) < 2:  # all states are visited again and again
+        return Fraction(0) if not signs else INF * signs.pop()
     # the stationary distribution: p (P - I) = 0, one equation of which is replaced by sum p = 1
     matrix = [[chain[i].get(j, Fraction(0)) - int(i == j) for i in states] for j in states[1:]]
     share = linear([[Fraction(1)] * len(states), *matrix], [Fraction(1)] + [Fraction(0)] * (len(states) - 1))
@@ -88,6 +89,8 @@ def chain_values(chain: list[Distribution], reward: list[Fraction], question: Qu
     known: dict[int, Number] = {s: Fraction(int(question.kind == "reach" and s in question.target)) for s in decided}
     if question.gamma == 1:
         reach = closure(chain)
+        closed = {frozenset(r) for r in reach if all(reach[k] == r for k in r)} if question.kind == "reward" else set()
+        worths = {members: worth_of(members, chain, reward) for members in closed if not members & decided}
         for s in set(range(n)) - decided:
             ends = {j for j in reach[s] if all(j in reach[k] for k in reach[j])}  # members of closed classes
             if question.kind == "reach":
@@ -97,7 +100,7 @@ def chain_values(chain: list[Distribution], reward: list[Fraction], question: Qu
                 if not ends <= question.target:
                     known[s] = INF
             else:
-                worth = {worth_of(reach[j], chain, reward) for j in ends - decided}
+                worth = {worths[frozenset(reach[j])] for j in ends - decided}
                 if {INF, -INF} <= worth:
                     raise Undefined
                 if worth & {INF, -INF}:
