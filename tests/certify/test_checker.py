@@ -176,7 +176,7 @@ def test_no_mutation_towards_a_stronger_claim_is_accepted(name):
 @pytest.mark.parametrize("seed", [*range(4), *(pytest.param(k, marks=pytest.mark.nightly) for k in range(4, 40))])
 def test_proofs_of_random_models_pass_and_lies_do_not(seed):
     tally = proofs.round_of(seed)
-    assert tally.failures == [] and sum(tally.problems.values()) == 16
+    assert tally.failures == [] and sum(tally.problems.values()) in (16, 17)  # one more if its plays end
 
 
 def test_a_likeliest_point_on_the_edge_is_no_obstacle():
