@@ -58,6 +58,12 @@ def repeatable_chance(request, monkeypatch):
 
 
 @pytest.fixture
+def sized(request):
+    """sized(few, many): a number of repetitions by day, and by night."""
+    return lambda few, many: few if is_day(request.config) else many
+
+
+@pytest.fixture
 def all_looks(monkeypatch):
     """Certificates on the way as users have them, for tests that are about them."""
     monkeypatch.setattr(schedule, "LOG_GROWTH", AS_SHIPPED)

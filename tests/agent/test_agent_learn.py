@@ -283,10 +283,10 @@ def test_callbacks_see_everything_and_can_stop(tmp_path):
         RPLAgent(seed=0).learn(FastCorridorEnv(), budget=10, callback=3)
 
 
-def test_exact_and_monte_carlo_values_agree():
+def test_exact_and_monte_carlo_values_agree(sized):
     agent = RPLAgent(seed=0).learn(FastCorridorEnv(), budget=60, log_interval=60)
     sampled = monte_carlo(agent, FastCorridorEnv(), 20_000, seed=1)
-    stepped = monte_carlo(agent, CorridorEnv(), 150, seed=1)
+    stepped = monte_carlo(agent, CorridorEnv(), sized(150, 400), seed=1)
     exact = true_value(*corridor(), agent.certificate.policy, THETA)
     assert abs(sampled.mean - exact) < 5 * sampled.standard_error
     assert abs(stepped.mean - exact) < 5 * stepped.standard_error

@@ -44,7 +44,6 @@ def vector(mode, n=3, cls=CorridorEnv):
     return SyncVectorEnv([cls for _ in range(n)], autoreset_mode=mode)
 
 
-EPISODES = 400
 PATHS = {
     "env": lambda: CorridorEnv(),
     "compiled": lambda: FastCorridorEnv(),
@@ -55,21 +54,22 @@ PATHS = {
 
 
 @cache
-def sampled(path):
-    return collect(PATHS[path](), episodes_left=EPISODES, pause=EPISODES)[:2]
+def sampled(path, episodes=400):
+    return collect(PATHS[path](), episodes_left=episodes, pause=episodes)[:2]
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_every_path_samples_the_true_law(path):
-    experience, done = sampled(path)
+@pytest.mark.parametrize("episodes", [400, pytest.param(4_000, marks=pytest.mark.nightly)])
+def test_every_path_samples_the_true_law(path, episodes):
+    experience, done = sampled(path, episodes)
     pmdp, _ = corridor()
-    assert done.episodes == EPISODES == len(done.returns)
+    assert done.episodes == episodes == len(done.returns)
     assert experience.counts.total == done.steps == sum(done.lengths)
     assert goodness_of_fit(experience, pmdp.instantiate({"p": TRUE_P})) > 1e-4
     # every counted episode starts at the initial state: flow out of it minus flow in is the number of episodes
     transitions, rows = experience.counts.transitions, pmdp.row_state[pmdp.transition_row]
     start = pmdp.initial_state
-    assert transitions[rows == start].sum() - transitions[pmdp.successor == start].sum() == EPISODES
+    assert transitions[rows == start].sum() - transitions[pmdp.successor == start].sum() == episodes
 
 
 def test_paths_agree_in_mean_visits():

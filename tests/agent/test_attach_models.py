@@ -139,7 +139,7 @@ def arrival_model():
     return build(0, actions, domain=["p"], labels={"end": lambda s: s == 1}, rewards={"cost": cost}, name="paying")
 
 
-def test_rewards_of_the_successor_are_expected_and_compared():
+def test_rewards_of_the_successor_are_expected_and_compared(sized):
     pmdp, objective = arrival_model(), Objective.cost("cost", target="end")
     assert pmdp.has_payments and not pmdp.has_random_start
     hit = Policy.deterministic(pmdp.state_ptr[:-1])
@@ -148,7 +148,7 @@ def test_rewards_of_the_successor_are_expected_and_compared():
     assert optimal_value(pmdp, objective, np.array([0.3])) == pytest.approx(3.0)
     agent = RPLAgent(pmdp=pmdp, objective=objective, seed=0).learn(Paying(), budget=300, log_interval=500)
     assert agent.certificate.lower <= 3.0 <= agent.certificate.upper + 1e-9
-    sampled = monte_carlo(agent, Paying(), 1000, policy=hit)
+    sampled = monte_carlo(agent, Paying(), sized(1000, 4000), policy=hit)
     assert -sampled.mean == pytest.approx(2.2 / 0.3, abs=6 * sampled.standard_error)
     assert sampled.values.mean() == pytest.approx(-sampled.mean)
     with pytest.raises(DataError, match=r"reward -1\.5 contradicts the model, which pays -1 for state"):
@@ -181,7 +181,7 @@ def test_states_that_are_never_shown_are_refused():
         RPLAgent(pmdp=pmdp, objective=Objective.reward("gain", target="end")).set_env(Slot())
 
 
-def test_silent_states_in_our_own_environments():
+def test_silent_states_in_our_own_environments(sized):
     """One law on all paths: stepping, lanes and the compiled simulator."""
     pmdp, objective = arrival_model(), Objective.cost("cost", target="end")
     start = dice_model()
@@ -195,7 +195,7 @@ def test_silent_states_in_our_own_environments():
         for compiled in (True, False):
             agent = RPLAgent(seed=0, compiled=compiled)
             agent.set_env(env)
-            found = monte_carlo(agent, env, 1000 if compiled else 300, policy=uniform)
+            found = monte_carlo(agent, env, 1000 if compiled else sized(300, 1000), policy=uniform)
             assert found.values.mean() == pytest.approx(exact, abs=6 * found.standard_error)
             assert found.lengths.min() >= 1 and found.cut == 0
             if model is start:
@@ -203,7 +203,7 @@ def test_silent_states_in_our_own_environments():
         lanes = rpl_envs.PMDPVectorEnv(4, rpl_envs.Benchmark(model, goal, tuple(theta.values()), steps))
         agent = RPLAgent(seed=0)
         agent.set_env(lanes)
-        found = monte_carlo(agent, lanes, 400, policy=uniform)
+        found = monte_carlo(agent, lanes, sized(400, 800), policy=uniform)
         assert found.values.mean() == pytest.approx(exact, abs=6 * found.standard_error)
         states, _ = env.reset(seed=0)
         assert not model.is_silent[states] and model.state_index(StateIndex(states)) == states

@@ -316,9 +316,9 @@ WORLDS = {
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_an_ordinary_world(name):
+def test_an_ordinary_world(name, sized):
     evaluation = pytest.importorskip("stable_baselines3.common.evaluation")
-    world = WORLDS[name]
+    world, plays = WORLDS[name], sized(40, 80)
     agent = world.agent().learn(world.env(), budget=120, log_interval=1000)
     certificate, pmdp = agent.certificate, agent.pmdp
     steps = agent.objective.horizon
@@ -331,12 +331,12 @@ def test_an_ordinary_world(name):
         mean, deviation = world.paid(agent)
         assert mean == pytest.approx(value, abs=1e-5)
         if isinstance(world.space, Text):  # which SB3 does not know
-            paid = monte_carlo(agent, world.env(), 80).returns
+            paid = monte_carlo(agent, world.env(), plays).returns
         else:
             env = world.env()
             env.reset(seed=1)
-            paid, _ = evaluation.evaluate_policy(agent, env, 80, return_episode_rewards=True, warn=False)
-        assert np.mean(paid) == pytest.approx(value, abs=5 * deviation / np.sqrt(80) + 1e-9)
+            paid, _ = evaluation.evaluate_policy(agent, env, plays, return_episode_rewards=True, warn=False)
+        assert np.mean(paid) == pytest.approx(value, abs=5 * deviation / np.sqrt(plays) + 1e-9)
 
 
 def test_there_are_enough():

@@ -77,9 +77,9 @@ def test_it_stays_so_after_loading(tmp_path):
 
 
 @pytest.mark.filterwarnings("error")
-def test_honest_ones_are_not_accused():
+def test_honest_ones_are_not_accused(sized):
     """Sub-environments that are seeded apart, one after the other, with seeds in reset."""
     lanes = gym.vector.SyncVectorEnv([CorridorEnv] * 16)
     for env in (lanes, CorridorEnv(), gym.vector.SyncVectorEnv([lambda k=k: OwnChance(k) for k in range(16)])):
-        agent = RPLAgent(seed=0, schedule=EveryN(100)).learn(env, budget=200, log_interval=100)
+        agent = RPLAgent(seed=0, schedule=EveryN(100)).learn(env, budget=sized(200, 400), log_interval=100)
         assert not agent.certificate.refuted and agent.session.experience.watch.found is None

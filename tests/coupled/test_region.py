@@ -108,11 +108,11 @@ def test_bounds_of_a_chain_are_those_of_exact_fractions(half):
 
 @pytest.mark.parametrize("question", ["Pmax=? [ F s=4 ]", "Pmin=? [ F s=4 ]", 'R{"cost"}min=? [ F s>=3 ]',
                                       "Pmax=? [ F<=6 s=4 ]", "Pmin=? [ F<=6 s=3 ]"])  # fmt: skip
-def test_bounds_and_the_policy_of_an_mdp_hold_on_a_grid(question):
+def test_bounds_and_the_policy_of_an_mdp_hold_on_a_grid(question, sized):
     query = load(CHOICE, {"p": (0.3, 0.9), "q": (0.5, 0.8)}, question)
     found = solve_region(query.pmdp, query.objective, precision=0.05)
     sign = 1.0 if query.objective.sense is Sense.MAX else -1.0
-    for theta in grid(found.region, 4):
+    for theta in grid(found.region, sized(4, 7)):
         value = solve_at(query.pmdp, theta, query.objective)
         assert found.lower <= value.upper and value.lower <= found.upper
         own = solve_at(query.pmdp, theta, query.objective, policy=found.policy)

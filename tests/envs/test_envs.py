@@ -216,12 +216,12 @@ def test_theta_can_be_set_and_is_checked():
 
 
 @pytest.mark.parametrize("id", SMALL)
-def test_simulator_has_the_law_of_the_environment(id):
+def test_simulator_has_the_law_of_the_environment(id, sized):
     env = gym.make(id)
     pmdp = env.get_wrapper_attr("pmdp")
     policy, rng = Policy.uniform(pmdp), np.random.default_rng(2)
     returns, lengths = [], []
-    for episode in range(120):
+    for episode in range(sized(120, 300)):
         state, _ = env.reset(seed=episode)
         total, steps = 0.0, 0
         while True:

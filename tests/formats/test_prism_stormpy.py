@@ -40,12 +40,12 @@ def storm_program(file: str, theta) -> tuple:
 
 
 @pytest.mark.parametrize("file", sorted(TRUTH))
-def test_storm_builds_the_same_model(file):
+def test_storm_builds_the_same_model(file, sized):
     model = prism.load(MODELS / f"{file}.prism")
     pmdp, objective = model.objective()
     truth = np.array(TRUTH[file])
     # halfway to the truth: inside, away from zero probabilities; three digits are exact for both sides
-    points = [truth, *np.round((points_of(pmdp.domain, np.random.default_rng(7), 1) + truth) / 2, 3)]
+    points = [truth, *np.round((points_of(pmdp.domain, np.random.default_rng(7), sized(1, 2)) + truth) / 2, 3)]
     for k, theta in enumerate(points):
         program, properties, names = storm_program(file, theta.tolist())
         assert tuple(names) == pmdp.table.parameters

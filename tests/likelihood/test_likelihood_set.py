@@ -262,7 +262,7 @@ def test_curvature_is_a_decreasing_lower_bound():
 
 
 @pytest.mark.parametrize("apart", [1e-1, 1e-3, 3e-5])
-def test_the_ellipsoid_pays_for_its_rounding(apart):
+def test_the_ellipsoid_pays_for_its_rounding(apart, sized):
     """So much data that the set is almost an ellipsoid, and expressions that hardly tell coordinates apart.
 
     Everything is compared in rationals: −ln(1+e) lies between −e + e²/2 − e³/3 and that plus e⁴.
@@ -288,7 +288,7 @@ def test_the_ellipsoid_pays_for_its_rounding(apart):
         return sum(k[f] * (-e[f] + e[f] ** 2 / 2 - e[f] ** 3 / 3 + e[f] ** 4) for f in range(3))
 
     furthest = 0.0
-    for _ in range(20):
+    for _ in range(sized(20, 60)):
         ray = np.linalg.solve(np.linalg.cholesky(H).T, rng.normal(size=2))
         low, high = Fraction(0), Fraction(10)
         for _ in range(60):  # the last point of the set on the ray, from inside

@@ -85,11 +85,11 @@ def test_the_box_of_a_graph_holds_its_polytope(shape, n):
 
 @pytest.mark.parametrize("n", [2, 3, 4, 6])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_vertex_graph_equals_highs(shape, n):
+def test_vertex_graph_equals_highs(shape, n, sized):
     A, b, lower, upper = SHAPES[shape](n)
     polytope = Polytope(A, b, lower, upper)
     assert polytope.method == "vertices" and not polytope.is_empty
-    directions = np.random.default_rng(7).normal(size=(40, n))
+    directions = np.random.default_rng(7).normal(size=(sized(40, 150), n))
     found = polytope.minimize(directions)
     reference = LinearProgram(A, b, lower, upper)
     optima = np.array([c @ reference.solve(c)[1] for c in directions])
