@@ -293,7 +293,10 @@ def _proper_bound(problem: Problem, local: Local, game: Play, exits: np.ndarray,
             checked = fixed
             witness = Witness.of(local.rows, game.p, local.cs.lower, local.cs.upper, local.cs.kind > INTERVAL)
     steps = 0
-    ends = problem.discounted or not can_hold(local, problem.proper_max, fixed, game.p).any()
+    hull_only = problem.nature_proper and local.cs.kind > INTERVAL  # where distributions are only known to lie
+    unaided = hull_only and problem.signed and problem.must_reach  # a check takes no row as spent: nobody may hold it
+    held = can_hold(replace(local, maximise=True) if unaided else local, problem.proper_max, fixed, game.p)
+    ends = problem.discounted or not held.any()
     if ends:
         start = np.concatenate([game.values[: local.n], exits])
         free = local.fix_agent(game.rows) if problem.agent_proper else local
@@ -302,9 +305,8 @@ def _proper_bound(problem: Problem, local: Local, game: Play, exits: np.ndarray,
         for found, used in _within(budget - game.steps, candidates):
             steps += used
             values, good = _verified(problem, checked, found, is_upper, witness)
-            if good and problem.nature_proper and local.cs.kind > INTERVAL:
-                # Distributions found for a region are only known to lie in its hull: the operator must agree, and
-                # strictly, because a check does not take them as evidence that the play ends.
+            if good and hull_only:
+                # The operator must agree, and strictly: a check does not take them as evidence that the play ends.
                 good = _verified(problem, free, values, is_upper)[1]
                 if good and not (problem.discounted or _is_strict(free, values, is_upper)):
                     good, spare = False, values.copy() if spare is None else spare
@@ -312,9 +314,7 @@ def _proper_bound(problem: Problem, local: Local, game: Play, exits: np.ndarray,
                 return values, steps
         if spare is not None:
             return spare, steps
-    # Iterating from below needs attainable distributions: those of a region are only known to lie in its hull.
-    hull_only = problem.nature_proper and local.cs.kind > INTERVAL
-    lost_mass = witness is not None and witness.mass.max() > 0.5 * FALLBACK_MARGIN
+    lost_mass = witness is not None and witness.mass.max() > 0.5 * FALLBACK_MARGIN  # what iterates cannot attain
     if is_upper or problem.discounted or hull_only or lost_mass:
         return _trivial(problem, local, exits, is_upper), steps
     return _from_below(fixed, exits, budget), steps
