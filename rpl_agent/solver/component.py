@@ -293,7 +293,7 @@ def _proper_bound(problem: Problem, local: Local, game: Play, exits: np.ndarray,
             checked = fixed
             witness = Witness.of(local.rows, game.p, local.cs.lower, local.cs.upper, local.cs.kind > INTERVAL)
     steps = 0
-    hull_only = problem.nature_proper and local.cs.kind > INTERVAL  # where distributions are only known to lie
+    hull_only = problem.nature_proper and local.cs.kind > INTERVAL  # only the hull of its distributions is known
     unaided = hull_only and problem.signed and problem.must_reach  # a check takes no row as spent: nobody may hold it
     held = can_hold(replace(local, maximise=True) if unaided else local, problem.proper_max, fixed, game.p)
     ends = problem.discounted or not held.any()
