@@ -43,6 +43,9 @@ SLICES = 40
 #: up to a share, or after this many evaluations.
 CURVE = (100, 1_000, 10_000, 100_000, 1_000_000)
 START, CLOSE, TRIES = 1_000, 0.02, 8
+#: Data sets that are drawn for each number of episodes: more than the fewest while the standard error of the mean gap
+#: exceeds this share of it. With few data and badly identified parameters gaps differ by a factor of two.
+FEWEST_DRAWS, MOST_DRAWS, PRECISE = 3, 32, 0.05
 #: Multiples of a search's answer that are drawn as well.
 AROUND = (0.01, 0.1, 10.0)
 #: Step of the value's numerical gradient; with more parameters there is no σ.
@@ -113,16 +116,24 @@ class Forecast:
 
 def forecast(
     pmdp: ParametricMDP, objective: Objective, theta: np.ndarray | Mapping[str, float], config: Config,
-    sampler: Sampler, *, gap: float | None = None, episodes: Sequence[int] = (), draws: int = 3, seed: int = 0,
+    sampler: Sampler, *, gap: float | None = None, episodes: Sequence[int] = (), draws: int | None = None,
+    seed: int = 0,
 ) -> Forecast:  # fmt: skip
-    """The expected gap: after each of ``episodes``, or around the number that ``gap`` needs."""
-    if draws < 1 or (gap is not None and not 0.0 < gap < np.inf) or any(n < 1 for n in episodes):
+    """The expected gap: after each of ``episodes``, or around the number that ``gap`` needs.
+
+    draws : data sets per number of episodes; None: as many as `enough` asks for.
+    """
+    fewest = min([*episodes, 1 if draws is None else draws])
+    if fewest < 1 or (gap is not None and not 0.0 < gap < np.inf):
         raise ModelError(f"a plan needs draws ≥ 1, a gap > 0 and episodes ≥ 1, not {draws}, {gap}, {list(episodes)}")
     imagined = _Imagined(pmdp, objective, theta, config, sampler, np.random.default_rng([seed]))
 
     def drawn(n: int) -> np.ndarray:
-        rng = [np.random.default_rng([seed, n, k]) for k in range(draws)]
-        return np.array([certify(pmdp, imagined.draw(n, r), objective, config).gap for r in rng])
+        gaps: list[float] = []
+        while not (enough(gaps) if draws is None else len(gaps) == draws):
+            rng = np.random.default_rng([seed, n, len(gaps)])
+            gaps.append(certify(pmdp, imagined.draw(n, rng), objective, config).gap)
+        return np.array(gaps)
 
     needed: int | None = None
     found: dict[int, np.ndarray] = {}
@@ -130,11 +141,19 @@ def forecast(
         needed, found = _search(drawn, gap, imagined.most)
     wanted = episodes or (CURVE if needed is None else [max(1, round(share * needed)) for share in AROUND])
     points = np.unique([n for n in (*wanted, *found) if n <= imagined.most])
-    gaps = np.array([found[n] if n in found else drawn(n) for n in points.tolist()])
+    gaps = [found[n] if n in found else drawn(n) for n in points.tolist()]
+    mean, least, most = (np.array([summary(g) for g in gaps]) for summary in (np.mean, np.min, np.max))
     return Forecast(
-        points, gaps.mean(axis=1), gaps.min(axis=1), gaps.max(axis=1), imagined.sigma(points), imagined.value,
+        points, mean, least, most, imagined.sigma(points), imagined.value,
         imagined.steps, config.delta, gap, needed,
     )  # fmt: skip
+
+
+def enough(gaps: Sequence[float]) -> bool:
+    """Whether so many gaps determine their mean."""
+    if not FEWEST_DRAWS <= len(gaps) < MOST_DRAWS:
+        return len(gaps) >= MOST_DRAWS
+    return not np.std(gaps, ddof=1) > PRECISE * np.mean(gaps) * len(gaps) ** 0.5  # infinite gaps have no deviation
 
 
 def _search(drawn: Any, gap: float, most: int) -> tuple[int, dict[int, np.ndarray]]:

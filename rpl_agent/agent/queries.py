@@ -167,7 +167,7 @@ class Queries(Acting):
 
     def plan(
         self, env: Env, theta: np.ndarray | Mapping[str, float], *, gap: float | None = None,
-        episodes: int | Sequence[int] = (), policy: Policy | None = None, draws: int = 3,
+        episodes: int | Sequence[int] = (), policy: Policy | None = None, draws: int | None = None,
     ) -> Forecast:  # fmt: skip
         """The expected gap after n episodes if the parameters are as you guess: how much data do I need?
 
@@ -179,7 +179,7 @@ class Queries(Acting):
         gap : the desired upper − lower; the answer is `Forecast.needed`
         episodes : numbers of episodes to forecast, in place of a curve
         policy : draws the data instead of this agent
-        draws : simulated data sets per number of episodes
+        draws : simulated data sets per number of episodes; None: 3 to 32, more if their gaps differ
         """
         self.set_env(env)  # type: ignore[attr-defined]
         session = self.session

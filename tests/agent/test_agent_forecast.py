@@ -6,7 +6,7 @@ import pytest
 
 import rpl_envs  # noqa: F401
 from rpl_agent import Config, ModelError, Objective, Policy, Polynomial, RPLAgent, build, certify
-from rpl_agent.agent.forecast import Sampler, _Imagined, forecast
+from rpl_agent.agent.forecast import Sampler, _Imagined, enough, forecast
 from rpl_agent.agent.schedule import Never
 from rpl_agent.evidence.sampling import uniform_counts
 from rpl_agent.model.simulate import Simulator, row_visits
@@ -109,3 +109,9 @@ def test_a_forecast_refuses_what_it_cannot_answer(tmp_path, monkeypatch):
         forecast(pmdp, objective, COIN, Config(), Sampler(None), gap=1e-9, draws=1)
     forecast(pmdp, objective, COIN, Config(), Sampler(None), gap=0.1, draws=1).plot(tmp_path / "curve.png")
     assert (tmp_path / "curve.png").stat().st_size > 5_000
+
+
+def test_more_data_sets_are_drawn_where_their_gaps_differ():
+    assert not enough([1.0, 1.0]) and enough([1.0, 1.01, 0.99])
+    assert not enough([1.0, 2.0, 3.0]) and not enough([1.0, 2.0] * 10) and enough([1.0, 2.0] * 16)
+    assert enough([np.inf] * 3)  # more of them say no more
