@@ -112,11 +112,8 @@ def evaluate(
     except DataError as error:
         raise DataError(f"values of episodes: {error}; pass valid bounds=(least, most)") from None
     contradiction, certificate = None, agent.certificate
-    if (
-        certificate is not None
-        and not found.cut
-        and (own or (agent.world is not None and agent.world.paid is not None))
-    ):
+    comparable = own or (agent.world is not None and agent.world.paid is not None)
+    if certificate is not None and not found.cut and comparable:
         contradiction = contradiction_of(certificate, lower, upper, policy is certificate.policy)
     return replace(found, lower=lower, upper=upper, delta=delta, contradiction=contradiction)
 
@@ -139,9 +136,7 @@ def _play(env: Env, policy: Any, episodes: int, seed: int, objective: Objective)
     if not hasattr(policy, "predict"):
         raise ModelError(f"{type(policy).__name__} is not a policy: it is not a Policy and has no predict(observation)")
     if is_vector(env):
-        raise ModelError(
-            "a policy that predicts from observations needs a single environment, not a vector environment"
-        )
+        raise ModelError("a policy that predicts from observations needs one environment, not a vector environment")
     if episodes < 1:
         raise ModelError(f"episodes {episodes} must be at least 1")
     sign = 1.0 if objective.sense is Sense.MAX else -1.0

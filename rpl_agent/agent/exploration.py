@@ -89,7 +89,8 @@ def explore(relaxation: Relaxation, objective: Objective, previous: Exploration 
         converges = (problem.must_reach and not problem.signed) or problem.discounted
         if not cyclic or (converges and previous is not None):
             return _sweep(problem, previous)
-    solution = solve(relaxation, objective, Nature.COOPERATIVE, precision=PRECISION * _scale(previous))
+    scale = 1.0 if previous is None else max(1.0, _largest(previous.values))
+    solution = solve(relaxation, objective, Nature.COOPERATIVE, precision=PRECISION * scale)
     side = solution.upper_values if objective.sense is Sense.MAX else solution.lower_values
     return Exploration(solution.policy, side)
 
@@ -119,10 +120,6 @@ def _sweep(problem: Problem, previous: Exploration | None) -> Exploration:
 
 def _largest(values: np.ndarray) -> float:
     return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
-
-
-def _scale(previous: Exploration | None) -> float:
-    return 1.0 if previous is None else max(1.0, _largest(previous.values))
 
 
 #: The most vertices of a design, and the relative excess over the design that another policy may collect.
@@ -230,7 +227,7 @@ def informative_policy(
         return None
     problem, frame = Problem.of(relaxation, objective, Nature.COOPERATIVE, None), point_frame(pmdp, theta)
     plays = Plays.of(problem, frame, goal.limit)
-    gradient = None if plays is None else _gradient(problem, frame, start)
+    gradient = None if plays is None else optimum_gradient(problem, frame, start)
     if plays is None or gradient is None:
         return None
     # One observation spread over all coordinates, in their own units: less than any data, but not zero.
@@ -239,8 +236,8 @@ def informative_policy(
     return design(plays, RowInformation(pmdp, theta, weights, gradient), seen, goal)
 
 
-def _gradient(problem: Problem, frame: Frame, start: Policy) -> np.ndarray | None:
-    """(n,) gradient of the optimal value at the estimate, in the initial state."""
+def optimum_gradient(problem: Problem, frame: Frame, start: Policy) -> np.ndarray | None:
+    """(n,) gradient of the optimal value at a point, in the initial state; None if it takes too much memory."""
     horizon, first = problem.objective.horizon, problem.pmdp.initial_state
     if horizon is None:
         best = expansion_of(problem, frame, None, start)

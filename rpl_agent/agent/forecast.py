@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from rpl_agent.agent.exploration import SamplingGoal, optimistic_share
+from rpl_agent.agent.exploration import SamplingGoal, optimistic_share, optimum_gradient
 from rpl_agent.agent.planner import Planner
 from rpl_agent.agent.sampling.experience import Experience
-from rpl_agent.coupled.attribution import coordinate_jacobian, fisher_information, slopes
+from rpl_agent.coupled.attribution import fisher_information, point_frame, slopes
 from rpl_agent.errors import ModelError
 from rpl_agent.evidence.counts import MOST, Counts, bet_shares
 from rpl_agent.model import Objective, ParametricMDP, Policy
@@ -48,8 +48,8 @@ START, CLOSE, TRIES = 1_000, 0.02, 8
 FEWEST_DRAWS, MOST_DRAWS, PRECISE = 3, 32, 0.05
 #: Multiples of a search's answer that are drawn as well.
 AROUND = (0.01, 0.1, 10.0)
-#: Step of the value's numerical gradient; with more parameters there is no σ.
-STEP, MOST_PARAMETERS = 1e-5, 64
+#: With more parameters there is no σ.
+MOST_PARAMETERS = 64
 
 
 class Sampler(NamedTuple):
@@ -144,16 +144,15 @@ def forecast(
     gaps = [found[n] if n in found else drawn(n) for n in points.tolist()]
     mean, least, most = (np.array([summary(g) for g in gaps]) for summary in (np.mean, np.min, np.max))
     return Forecast(
-        points, mean, least, most, imagined.sigma(points), imagined.value,
+        points, mean, least, most, imagined.sigma(points), imagined.best.middle,
         imagined.steps, config.delta, gap, needed,
     )  # fmt: skip
 
 
 def enough(gaps: Sequence[float]) -> bool:
     """Whether so many gaps determine their mean."""
-    if not FEWEST_DRAWS <= len(gaps) < MOST_DRAWS:
-        return len(gaps) >= MOST_DRAWS
-    return not np.std(gaps, ddof=1) > PRECISE * np.mean(gaps) * len(gaps) ** 0.5  # infinite gaps have no deviation
+    n = len(gaps)  # infinite gaps have no deviation
+    return n >= MOST_DRAWS or (n >= FEWEST_DRAWS and not np.std(gaps, ddof=1) > PRECISE * np.mean(gaps) * n**0.5)
 
 
 def _search(drawn: Any, gap: float, most: int) -> tuple[int, dict[int, np.ndarray]]:
@@ -186,7 +185,7 @@ class _Imagined:
         self.pmdp, self.objective, self.sampler, self._rng = pmdp, objective, sampler, rng
         self.mdp = pmdp.instantiate(theta)
         self.stop = objective.resolve(pmdp).decided | absorbing_states(pmdp)
-        self.value = solve_at(pmdp, self.mdp.theta, objective).middle
+        self.best = solve_at(pmdp, self.mdp.theta, objective)
         self._planner, self._data = Planner(pmdp, objective, config), Experience(pmdp).counts
         self._ends: list[int] = []  # episodes at the end of each block
         self._visits: list[np.ndarray] = []  # (R,) per episode of each block
@@ -280,25 +279,15 @@ class _Imagined:
 
     def sigma(self, episodes: np.ndarray) -> np.ndarray:
         """(n,) standard deviation of the value after each number of episodes."""
-        pmdp, theta = self.pmdp, self.mdp.theta
-        if pmdp.num_parameters > MOST_PARAMETERS or slopes(pmdp, theta) is None:
+        pmdp, theta, best, found = self.pmdp, self.mdp.theta, self.best, []
+        few = pmdp.num_parameters <= MOST_PARAMETERS and slopes(pmdp, theta) is not None
+        gradient = optimum_gradient(best.problem, point_frame(pmdp, theta), best.policy) if few else None
+        if gradient is None:
             return np.full(len(episodes), np.nan)
-        gradient, jacobian, found = self._gradient(), coordinate_jacobian(pmdp), []
         for n in episodes.tolist():
             amounts = np.bincount(
                 pmdp.expression, self._total(n)[pmdp.transition_row] * self.mdp.probability, pmdp.num_expressions
             )
-            information = jacobian.T @ fisher_information(pmdp, amounts, theta) @ jacobian
-            inverse = np.linalg.pinv(information, rcond=1e-12, hermitian=True)
+            inverse = np.linalg.pinv(fisher_information(pmdp, amounts, theta), rcond=1e-12, hermitian=True)
             found.append(float(np.sqrt(max(gradient @ inverse @ gradient, 0.0))))
         return np.array(found)
-
-    def _gradient(self) -> np.ndarray:
-        """(d,) gradient of the optimum, by differences inside the domain."""
-        pmdp, theta = self.pmdp, self.mdp.theta
-        slopes = []
-        for e in STEP * np.eye(len(theta)):
-            ends = [point if pmdp.domain.contains(point, 0.0) else theta for point in (theta + e, theta - e)]
-            high, low = (solve_at(pmdp, end, self.objective, precision=1e-9).middle for end in ends)
-            slopes.append((high - low) / max(float(np.abs(ends[0] - ends[1]).sum()), 1e-300))
-        return np.array(slopes)

@@ -26,9 +26,7 @@ def register(commands: Any) -> None:
     plan.add_argument(
         "--sampler", choices=("agent", "uniform"), default="agent", help="what draws the episodes (default agent)"
     )
-    plan.add_argument(
-        "--draws", type=count, metavar="N", help="simulated data sets per point (default: 3 to 32, as gaps differ)"
-    )
+    plan.add_argument("--draws", type=count, metavar="N", help="simulated data sets per point (default 3 to 32)")
     plan.add_argument(
         "--plot", type=output_file(".png", ".pdf", ".svg"), metavar="FILE", help="the curve: .png, .pdf or .svg"
     )
