@@ -77,6 +77,15 @@ INLINE void curvature_of(const int64_t r, group played, const row_chances *chanc
     }
 }
 
+/* Whether a transition of the row has a probability that is not affine. */
+INLINE bool bent_in(const row_chances *chances, int64_t row)
+{
+    bool bent = false;
+    for (int64_t t = chances->row_ptr[row]; chances->bend && t < chances->row_ptr[row + 1]; t++)
+        bent |= chances->bend[chances->expression[t]] != 0.0;
+    return bent;
+}
+
 /* |x| from the sum of its squares and that of its sizes, up to (r + 4) units: below, squares underflow. */
 INLINE double length(double square, double sizes) { return square >= SAFE_SQUARES ? sqrt(square) : sizes; }
 
@@ -103,10 +112,10 @@ INLINE double pair_curve(const int64_t r, int64_t t, const row_chances *chances,
     return curve + fabs(scale) * ((4.0 * r + 16.0) * UNIT_ROUNDOFF * lengths + rest * turn) * (1.0 + 1e-9);
 }
 
-/* A number >= sign (T U - U) of a group for all y, with U(s, y) = u + g.y; inf where numbers overflow. `checked`: only its
- * sign is asked for. Scratch: l (r), 2 triangles. */
+/* A number >= sign (T U - U) of a group for all y, with U(s, y) = u + g.y, or `least`, where that is enough; inf where
+ * numbers overflow. `checked`: only its sign is asked for. Scratch: l (r), 2 triangles. */
 INLINE double residual_in(const int64_t r, group played, const row_chances *chances, const double *reward,
-                          double gamma, double sign, bool checked, double u, const double *g,
+                          double gamma, double sign, bool checked, double least, double u, const double *g,
                           const affine_functions *functions, double *l, double *M)
 {
     const double left = 1.0 - gamma;
@@ -156,8 +165,10 @@ INLINE double residual_in(const int64_t r, group played, const row_chances *chan
         rounding += UNIT_ROUNDOFF * FAINT;
     rounding += 4.0 * UNIT_ROUNDOFF * (fabs(a) + norm + curve);
     /* `curve` bounds the quadratic term well enough for actions that are far from the best. */
+    if (sign * a + norm + curve + rounding <= least)
+        return least;
     if (curve != 0.0 && sign * a + norm + rounding + curve > 0.0) {
-        if (single != 0.0 && terms == 2 && !chances->is_box && !chances->curvature) {
+        if (single != 0.0 && terms == 2 && !chances->is_box && !bent_in(chances, last)) {
             curve = pair_curve(r, chances->row_ptr[last], chances, gamma * sign * single, g, functions->next_g);
         } else {
             const double room = -(sign * a + norm + rounding);
@@ -176,9 +187,10 @@ INLINE double residual_in(const int64_t r, group played, const row_chances *chan
 
 /* The same, with loops over few parameters unrolled. */
 static double residual(group played, const row_chances *chances, const double *reward, double gamma, double sign,
-                       bool checked, double u, const double *g, const affine_functions *functions, double *l, double *M)
+                       bool checked, double least, double u, const double *g, const affine_functions *functions,
+                       double *l, double *M)
 {
-#define FOR_R(r) residual_in(r, played, chances, reward, gamma, sign, checked, u, g, functions, l, M)
+#define FOR_R(r) residual_in(r, played, chances, reward, gamma, sign, checked, least, u, g, functions, l, M)
     switch (chances->r) {
     case 1: return FOR_R(1);
     case 2: return FOR_R(2);
@@ -213,10 +225,10 @@ static double state_residual(int64_t s, const choice *agent, const row_chances *
     const double u = functions->u[s], *g = functions->g + s * r;
     group played = played_in(agent, s);
     if (agent->rows || agent->weights)
-        return residual(played, chances, reward, gamma, sign, checked, u, g, functions, scratch, scratch + r);
+        return residual(played, chances, reward, gamma, sign, checked, -INFINITY, u, g, functions, scratch, scratch + r);
     double worst = -INFINITY;
     for (int64_t row = played.first; row < played.last; row++)
-        worst = larger(worst, residual((group){row, row + 1, NULL}, chances, reward, gamma, sign, checked, u, g,
+        worst = larger(worst, residual((group){row, row + 1, NULL}, chances, reward, gamma, sign, checked, worst, u, g,
                                        functions, scratch, scratch + r));
     return worst;
 }
@@ -227,8 +239,8 @@ void row_residuals(int64_t rows, const int32_t *of_row, const row_chances *chanc
     const int64_t r = chances->r;
     const affine_functions functions = {NULL, g, u, g};
     for (int64_t row = 0; row < rows; row++)
-        out[row] = residual((group){row, row + 1, NULL}, chances, reward, gamma, sign, false, u[of_row[row]],
-                            g + of_row[row] * r, &functions, scratch, scratch + r);
+        out[row] = residual((group){row, row + 1, NULL}, chances, reward, gamma, sign, false, -INFINITY,
+                            u[of_row[row]], g + of_row[row] * r, &functions, scratch, scratch + r);
 }
 
 /* A pass over states; each part of it has scratch of its own. */

@@ -11,7 +11,7 @@ import pytest
 
 from rpl_agent._core import core
 from rpl_agent.coupled import AffineProof, Frame, Side, coupled_bounds, frame_of
-from rpl_agent.coupled.affine import chances_of, choice_of, excess
+from rpl_agent.coupled.affine import chances_of, choice_of, excess, row_excess
 from rpl_agent.coupled.bounds import Slab, find_bound
 from rpl_agent.coupled.expansion import expansion_of
 from rpl_agent.evidence.sampling import uniform_counts
@@ -124,16 +124,24 @@ def test_residuals_scale_with_their_functions(power):
             assert (small / scale >= whole - 1e-12).all()
 
 
+@pytest.mark.parametrize("curved", [False, True])
 @pytest.mark.parametrize("r", range(1, 7))
-def test_the_curvature_of_two_successors_is_exact(r):
-    """p + b·y and 1 − p − b·y: the largest eigenvalue of sym b d' has a closed form, against numpy's."""
+def test_the_curvature_of_two_successors_is_exact(r, curved):
+    """p + b·y and 1 − p − b·y: the largest eigenvalue of sym b d' has a closed form, against numpy's.
+
+    ``curved``: other expressions of the model are not affine.
+    """
+    bend = curvature = None
+    if curved:
+        bend, curvature = np.array([0.0, 0.0, 0.0, 1.0]), np.zeros((4, r * (r + 1) // 2))
+        curvature[3] = 1.0 / r
     rng = np.random.default_rng(r)
     for _ in range(50):
         b, u, g = 0.1 * rng.normal(size=r), rng.normal(size=3), rng.normal(size=(3, r))
         chances = core.RowChances(
             r=r, is_box=False, row_ptr=np.array([0, 2, 3, 4]), successor=np.array([1, 2, 1, 2], np.int32),
-            expression=np.array([0, 1, 2, 2], np.int32), p=np.array([0.3, 0.7, 1.0]), slope=np.array([b, -b, 0.0 * b]),
-            error=np.zeros(3), curvature=None, bend=None,
+            expression=np.array([0, 1, 2, 2], np.int32), p=np.array([0.3, 0.7, 1.0, 0.1]), error=np.zeros(4),
+            slope=np.array([b, -b, 0.0 * b, b]), curvature=curvature, bend=bend,
         )  # fmt: skip
         agent = core.Choice(state_ptr=np.arange(4), rows=None, weights=None)
         for sign in (1.0, -1.0):
@@ -190,6 +198,19 @@ def test_the_curvature_of_rows_is_that_of_the_largest_eigenvalue(r, kind):
                 gradient = np.zeros((2, 3, r))
                 core.step_residuals(rules, chances, np.zeros(3), 1.0, sign, upper, gradient, scratch, missed)
                 assert (missed[0, 0] <= 0.0) == passes
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_residual_of_a_state_is_that_of_its_worst_row(seed):
+    """Rows that cannot be the worst are looked at less closely."""
+    pmdp, region, relaxation = prepared(seed, seed % 2 == 0, True, "intervals", 0.05)
+    problem = Problem.of(relaxation, Objective.reach("end"), Nature.ADVERSARIAL, None)
+    frame, rng = frame_of(region, pmdp.table.reduction.weights), np.random.default_rng(seed)
+    chances = chances_of(problem, frame)
+    here = rng.normal(size=pmdp.num_states), 0.3 * rng.normal(size=(pmdp.num_states, frame.dimension))
+    for side in Side:
+        worst = np.maximum.reduceat(row_excess(problem, chances, side, here), pmdp.state_ptr[:-1])
+        np.testing.assert_allclose(excess(problem, None, chances, side, here), worst, rtol=1e-14, atol=0.0)
 
 
 def test_residuals_do_not_depend_on_threads():
