@@ -54,7 +54,7 @@ def test_anything_that_predicts_is_a_policy(agent):
     assert agent.evaluate(CorridorEnv(p=0.99), 400, policy=Runner()).contradiction
     with pytest.raises(ModelError, match="predict"):
         agent.evaluate(CorridorEnv(), 10, policy=lambda observation: 0)
-    with pytest.raises(ModelError, match="single environment"):
+    with pytest.raises(ModelError, match="needs one environment"):
         agent.evaluate(gym.vector.SyncVectorEnv([CorridorEnv] * 2), 10, policy=Runner())
 
 
