@@ -61,8 +61,8 @@ void support_box_many(int64_t count, int64_t n, const double *lower, const doubl
 void support_ellipsoid_many(int64_t count, int64_t n, const double *center, const double *factor, double radius,
                             const double *directions, double *out);
 
-/* out[i] = a certified lower bound of min c.x over the polytope, c = directions[i] (count, n). The walk starts at
- * vertex memory[i % length] of the table and leaves there where it ended. */
+/* out[i] = a certified lower bound of min c.x over the polytope in its box, c = directions[i] (count, n). The walk
+ * starts at vertex memory[i % length] of the table and leaves there where it ended. */
 void support_polytope_many(const polytope *data, int64_t count, const double *directions, int64_t length,
                            int32_t *memory, double *out);
 

@@ -270,14 +270,13 @@ void support_polytope_many(const polytope *data, int64_t count, const double *di
     const int64_t n = data->n;
     for (int64_t i = 0; i < count; i++) {
         const double *direction = directions + i * n;
-        if (data->counts[0] == 0) {
-            out[i] = support_box(n, data->lower, data->upper, direction);
+        out[i] = support_box(n, data->lower, data->upper, direction);
+        if (data->counts[0] == 0)
             continue;
-        }
         int64_t slot = i % length, vertex = memory[slot];
         double slack, bound = walk_table(n, data->table, direction, &vertex, &slack);
         memory[slot] = (int32_t)vertex;
-        out[i] = bound == -INFINITY ? plain_simplex(data, direction, vertex) : bound;
+        out[i] = larger(out[i], bound == -INFINITY ? plain_simplex(data, direction, vertex) : bound);
     }
 }
 

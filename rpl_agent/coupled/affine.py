@@ -17,11 +17,11 @@ from functools import cached_property
 import numpy as np
 
 from rpl_agent._core import UNIT_ROUNDOFF, Struct, core, threads
-from rpl_agent.model import Policy, Sense, gather
+from rpl_agent.model import ParametricMDP, Policy, Sense, cached_on, gather
 from rpl_agent.model.algebra.ranges import taylor_table
 from rpl_agent.model.expressions import ExpressionTable
 from rpl_agent.regions.base import Region
-from rpl_agent.regions.frame import Frame, FrameForms
+from rpl_agent.regions.frame import Frame, FrameForms, triangle
 from rpl_agent.regions.parameter_region import curvature_sizes
 from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, played_rows, usable_rows
 from rpl_agent.solver.problem import Problem, step_rows
@@ -62,7 +62,7 @@ class BoxFrame:
             return self._affine(table)
         value, slope, curvature, error = taylor_table(table, self.center, self.half)
         slope = slope * self.half
-        rows, columns = np.tril_indices(self.dimension)
+        rows, columns = triangle(self.dimension)
         bent = (curvature * self.half[:, None] * self.half)[:, rows, columns]
         scaled = 4.0 * UNIT_ROUNDOFF * (np.abs(slope).sum(axis=1) + cube_sizes(bent, self.dimension))
         return FrameForms(value, np.ascontiguousarray(slope), np.ascontiguousarray(bent), error + scaled)
@@ -98,7 +98,7 @@ class BoxFrame:
 
 def cube_sizes(curvature: np.ndarray, d: int) -> np.ndarray:
     """(F,) bounds on |y'My| over the cube for matrices (F, d (d + 1) / 2): sums of magnitudes, rounded up."""
-    rows, columns = np.tril_indices(d)
+    rows, columns = triangle(d)
     return np.abs(curvature) @ np.where(rows == columns, 1.0, 2.0) * (1.0 + (4.0 + d * d) * UNIT_ROUNDOFF)
 
 
@@ -157,8 +157,13 @@ def rules_of(problem: Problem, policy: Policy | None) -> Struct:
 
 
 def chances_of(problem: Problem, frame: Frame | BoxFrame) -> Struct:
-    """`row_chances`: the model's transitions as functions of y."""
-    pmdp, forms = problem.pmdp, frame.split(problem.pmdp.table)
+    """`row_chances`: the model's transitions as functions of y, found once for a frame."""
+    pmdp, chances = cached_on(frame, "chances", lambda _: (problem.pmdp, _chances(problem.pmdp, frame)))
+    return chances if pmdp is problem.pmdp else _chances(problem.pmdp, frame)
+
+
+def _chances(pmdp: ParametricMDP, frame: Frame | BoxFrame) -> Struct:
+    forms = frame.split(pmdp.table)
     sizes, is_box = (curvature_sizes, False) if isinstance(frame, Frame) else (cube_sizes, True)
     bend = None if forms.curvature is None else sizes(forms.curvature, frame.dimension)
     return core.RowChances(

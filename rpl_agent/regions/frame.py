@@ -13,8 +13,8 @@ A region that is or contains an ellipsoid needs no proof.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from itertools import product
 from typing import NamedTuple
 
@@ -34,6 +34,12 @@ NARROW = 1e-13
 OWN_ADVANTAGE = 1.5
 #: the largest accepted |I − K L|
 MAX_DEFECT = 0.5
+
+
+@lru_cache(maxsize=16)
+def triangle(d: int, diagonal: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """(rows, columns) of the lower triangle of a (d, d) matrix, row by row."""
+    return np.tril_indices(d, diagonal)
 
 
 class FrameForms(NamedTuple):
@@ -77,9 +83,10 @@ class Frame:
         if self.box is not None:
             reach = np.minimum(reach, np.maximum(self.box[1] - self.center, self.center - self.box[0]) * (1.0 + 1e-12))
         p, slope, curvature, error = taylor_table(self.table, self.center, reach)
-        rows, columns = np.tril_indices(d)
-        bent = np.einsum("ji,fjk,kl->fil", factor, curvature, factor)[:, rows, columns]
-        size = np.abs(slope) @ reach + np.einsum("ji,fjk,kl->f", np.abs(factor), np.abs(curvature), np.abs(factor))
+        rows, columns = triangle(d)
+        bent = (factor.T @ curvature @ factor)[:, rows, columns]
+        steps = np.abs(factor).sum(axis=1)
+        size = np.abs(slope) @ reach + np.abs(curvature) @ steps @ steps
         error = error + (6.0 * d + 16.0) * UNIT_ROUNDOFF * (size + np.abs(p))
         return FrameForms(p, np.ascontiguousarray(slope @ factor), np.ascontiguousarray(bent), error)
 
@@ -124,19 +131,12 @@ def frame_of(region: Region, directions: np.ndarray) -> Frame | None:
 def _frames(region: Region) -> list[Frame]:
     """The frames of a region that one is chosen from, its own ellipsoid's first."""
     kernel, table = region.kernel(), getattr(region, "table", None)
-    own = None if kernel is None else kernel.ellipsoid
-    guesses = _metrics(region) if own is None else [(own.center, own.factor), *_metrics(region)]
-    box = None if table is None else region.box()
-    found = (_enclosing(region, *guess) for guess in guesses)
-    return [replace(f, table=table, box=box) for f in found if f is not None]
-
-
-def _enclosing(region: Region, center: np.ndarray, factor: np.ndarray) -> Frame | None:
-    """The smallest multiple of an ellipsoid that is proved to enclose the region."""
-    if not (np.isfinite(center).all() and np.isfinite(factor).all()):
-        return None
-    norm = _norm_bound(region, center, factor)
-    return Frame(center, factor, norm) if np.isfinite(norm) and norm > 0.0 else None
+    own, box = None if kernel is None else kernel.ellipsoid, None if table is None else region.box()
+    center, factors = _metrics(region)
+    norms = _norm_bounds(region, center, factors)
+    found = [] if own is None else [Frame(*own, table, box)]
+    found += [Frame(center, f, float(norm), table, box) for f, norm in zip(factors, norms)]
+    return [f for f in found if np.isfinite(f.center).all() and np.isfinite(f.factor).all() and 0.0 < f.radius < np.inf]
 
 
 def _half_widths(region: Region, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -146,63 +146,83 @@ def _half_widths(region: Region, directions: np.ndarray) -> tuple[np.ndarray, np
     return (low + high) / 2, np.maximum((high - low) / 2, 0.0)
 
 
-def _metrics(region: Region) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(center, factor) of two ellipsoids estimated from widths."""
-    r = region.dimension
-    middle, half = _half_widths(region, np.eye(r))
+def _metrics(region: Region) -> tuple[np.ndarray, np.ndarray]:
+    """(center (r,), factors (2, r, r)) of two ellipsoids estimated from widths."""
+    r, (low, high) = region.dimension, region.box()
+    middle, half = (low + high) / 2, np.maximum((high - low) / 2, 0.0)
     half = np.maximum(half, NARROW * (1.0 + np.abs(middle)))
     sigma = np.eye(r)
     block_of = region.block_of if isinstance(region, Product) else np.zeros(r)  # blocks are independent
-    pairs = [(j, k) for j in range(r) for k in range(j) if block_of[j] == block_of[k]]
-    if pairs:
-        units = np.eye(r) / half[:, None]
-        sums = np.array([units[j] + sign * units[k] for j, k in pairs for sign in (1.0, -1.0)])
-        _, width = _half_widths(region, sums)
-        for (j, k), plus, minus in zip(pairs, width[::2], width[1::2]):
-            sigma[j, k] = sigma[k, j] = np.clip((plus**2 - minus**2) / 4, -0.999999, 0.999999)
+    j, k = triangle(r, -1)
+    j, k = j[block_of[j] == block_of[k]], k[block_of[j] == block_of[k]]
+    if len(j):
+        units = np.diag(1.0 / half)
+        _, width = _half_widths(region, np.concatenate([units[j] + units[k], units[j] - units[k]]))
+        plus, minus = np.split(width, 2)
+        sigma[j, k] = sigma[k, j] = np.clip((plus**2 - minus**2) / 4, -0.999999, 0.999999)
     eigenvalues, axes = np.linalg.eigh(sigma)
     middle, width = _half_widths(region, axes.T / half)
-    center, turned = half * (axes @ middle), half[:, None] * axes
     # The small eigenvalues of a flat region are rounding errors; its widths along the axes are not.
-    return [
-        (center, turned * np.maximum(width, NARROW)),
-        (center, turned * np.sqrt(np.maximum(eigenvalues, NARROW))),
-    ]
+    sizes = np.stack([np.maximum(width, NARROW), np.sqrt(np.maximum(eigenvalues, NARROW))])
+    return half * (axes @ middle), (half[:, None] * axes) * sizes[:, None, :]
+
+
+class SignVectors(NamedTuple):
+    """What a region is asked for in the proof of a frame."""
+
+    signs: np.ndarray  # (n, r) one of each pair d, −d
+    sizes: np.ndarray  # (n, r) their magnitudes
+    root: np.ndarray  # (n,) the square root of their number of entries
+    factor: float  # |n|, or √r
 
 
 @cache
-def _directions(r: int) -> tuple[np.ndarray, np.ndarray]:
-    """(n, r) sign vectors, one of each pair d, −d, and (n,) the square root of their number of entries."""
+def _directions(r: int) -> SignVectors:
     found = [d for d in product((-1, 0, 1), repeat=r) if next((e for e in d if e), 0) > 0] if r <= FULL else []
-    vectors = np.array(found, dtype=float) if found else np.eye(r)
-    return vectors, np.sqrt(np.abs(vectors).sum(axis=1))
+    signs = np.array(found, dtype=float) if found else np.eye(r)
+    steps = np.diff(np.sqrt(np.arange(r + 1.0))) if r <= FULL else np.ones(r)
+    sizes = np.abs(signs)
+    return SignVectors(signs, sizes, np.sqrt(sizes.sum(axis=1)), float(np.linalg.norm(steps)))
 
 
 def _norm_bound(region: Region, center: np.ndarray, factor: np.ndarray) -> float:
     """An upper bound on |factor⁻¹ (x − center)| over the region; inf if none was found."""
-    r = len(center)
     kernel = region.kernel()
     own = None if kernel is None else kernel.ellipsoid
     if own is not None and np.array_equal(own.center, center) and np.array_equal(own.factor, factor):
         return float(own.radius)
+    return float(_norm_bounds(region, center, factor[None])[0])
+
+
+def _norm_bounds(region: Region, center: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    """(k,) the same for factors (k, r, r) around one centre, each found once."""
+    known: dict[bytes, np.ndarray] = cached_on(region, "norms", lambda _: {})
+    keys = [center.tobytes() + factor.tobytes() for factor in factors]
+    if any(key not in known for key in keys):
+        known.update(zip(keys, _new_norm_bounds(region, center, factors)))
+    return np.array([known[key] for key in keys])
+
+
+def _new_norm_bounds(region: Region, center: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    r, count, asked = len(center), len(factors), _directions(len(center))
     try:
-        inverse = np.linalg.inv(factor)
+        inverse = np.linalg.inv(factors)
     except np.linalg.LinAlgError:
-        return np.inf
-    defect = np.linalg.norm(np.eye(r) - inverse @ factor)
-    defect += (2.0 * r + 8.0) * UNIT_ROUNDOFF * float((np.abs(inverse) @ np.abs(factor)).sum())
-    if not defect < MAX_DEFECT:
-        return np.inf
-    signs, root = _directions(r)
-    queries = signs @ inverse
-    values = region.minimize(np.vstack([queries, -queries]))
-    if not np.isfinite(values).all():
-        return np.inf
-    offset = queries @ center
-    most = np.maximum(-values[len(queries) :] - offset, offset - values[: len(queries)])
+        inverse = np.full(factors.shape, np.nan)
+    queries = (asked.signs @ inverse).reshape(-1, r)
+    if not (np.isfinite(queries).all() and np.isfinite(center).all()):
+        alone = [_new_norm_bounds(region, center, factor[None]) for factor in factors] if count > 1 else []
+        return np.concatenate(alone) if alone else np.array([np.inf])
+    defect = np.linalg.norm(np.eye(r) - inverse @ factors, axis=(1, 2))
+    defect += (2.0 * r + 8.0) * UNIT_ROUNDOFF * (np.abs(inverse) @ np.abs(factors)).sum(axis=(1, 2))
+    values = region.minimize(np.concatenate([queries, -queries])).reshape(2, count, -1)
+    offset = (queries @ center).reshape(count, -1)
+    most = np.maximum(-values[1] - offset, offset - values[0])
     low, high = region.box()
     size = np.maximum(np.abs(low), np.abs(high)) + np.abs(center)
-    most += (2.0 * r + 8.0) * UNIT_ROUNDOFF * (np.abs(signs) @ np.abs(inverse) @ size + np.abs(values).max())
-    alpha = float((most / root).max())
-    steps = np.diff(np.sqrt(np.arange(r + 1.0))) if r <= FULL else np.ones(r)
-    return float(alpha * np.linalg.norm(steps) / (1.0 - defect) * (1.0 + 1e-12))
+    rounded = asked.sizes @ (np.abs(inverse) @ size).T + np.abs(values).max(axis=(0, 2))
+    most += (2.0 * r + 8.0) * UNIT_ROUNDOFF * rounded.T
+    alpha = (most / asked.root).max(axis=1)
+    proved = (defect < MAX_DEFECT) & np.isfinite(values).all(axis=(0, 2))
+    bounds = alpha * asked.factor / np.where(proved, 1.0 - defect, 1.0) * (1.0 + 1e-12)
+    return np.where(proved, bounds, np.inf)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -135,6 +136,11 @@ class Intersection:
         return np.all([m.contains(points) for m in self.members], axis=0)
 
     def box(self) -> tuple[np.ndarray, np.ndarray]:
+        lower, upper = self._box
+        return lower.copy(), upper.copy()
+
+    @cached_property
+    def _box(self) -> tuple[np.ndarray, np.ndarray]:
         boxes = [m.box() for m in self.members]
         return np.max([lo for lo, _ in boxes], axis=0), np.min([hi for _, hi in boxes], axis=0)
 

@@ -21,7 +21,7 @@ from rpl_agent.errors import ModelError
 from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, cached_on, without_unused
 from rpl_agent.model.algebra.ranges import taylor_table
 from rpl_agent.regions.base import Region, RegionKernel
-from rpl_agent.regions.frame import Frame, FrameForms, frame_of
+from rpl_agent.regions.frame import Frame, FrameForms, frame_of, triangle
 from rpl_agent.regions.intersection import Ellipsoid
 from rpl_agent.regions.lifting import ExpressionRows
 from rpl_agent.regions.polytope import Polytope
@@ -92,7 +92,7 @@ class ParameterRegion:
 
 def curvature_sizes(curvature: np.ndarray, d: int) -> np.ndarray:
     """(F,) bounds on |y'My| over the unit ball for matrices (F, d (d + 1) / 2): Frobenius norms, rounded up."""
-    rows, columns = np.tril_indices(d)
+    rows, columns = triangle(d)
     scale = np.abs(curvature).max(axis=1, initial=0.0)
     scaled = curvature / np.where(scale > 0.0, scale, 1.0)[:, None]
     square = (np.square(scaled) * np.where(rows == columns, 1.0, 2.0)).sum(axis=1)

@@ -18,7 +18,6 @@ from rpl_agent.regions.base import (
     CONTAINS_TOLERANCE,
     Region,
     RegionKernel,
-    box_minimum,
     checked_box,
     checked_directions,
     checked_points,
@@ -146,7 +145,7 @@ class Polytope(Region):
             if self.method == "walk":
                 core.grow_table(data, len(directions), directions)
             core.support_polytope_many(data, len(directions), directions, 1, np.zeros(1, np.int32), values)
-        return np.maximum(values, box_minimum(directions, self._data.lower, self._data.upper))
+        return values
 
     def contains(self, points: np.ndarray) -> np.ndarray:
         points = checked_points(points, self.dimension)

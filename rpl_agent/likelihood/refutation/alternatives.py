@@ -177,9 +177,13 @@ class Alternatives:
         """A lower bound on the infimum of A over a chart in the coordinates x that contains the domain."""
         x, box = _moved_inside(self.best, domain), coordinate_box(self.pmdp.table, self.pmdp.domain)
         rows = self._part("rows", -1, self.weights.rows + self._row_marginal.sum(), slice(None))
-        always, found = [rows, *self._window_parts()], Doubt(-np.inf)
+        always, found, tried = [rows, *self._window_parts()], Doubt(-np.inf), set[tuple[str, int]]()
         for _ in range(2):  # the second round uses the rows that matter where the first ended
             parts = [*always, *self._worst_rows(x), *self._worst_events(x)]
+            named = {part[:2] for part in parts}
+            if named == tried:
+                break
+            tried = named
             observed, offsets = self._joined(parts)
             x, bound, shares = lowest_tangent(observed, offsets, domain, x, box)
             bound -= _marginal_error(self.counts)

@@ -51,7 +51,12 @@ class Factors:
 
     def counts(self, successes: np.ndarray) -> np.ndarray:
         """Counts (n,) or (J, n) of the forms, from counts (F,) or (J, F) of the expressions."""
-        return np.asarray((self.powers.T @ np.asarray(successes, dtype=np.float64).T).T)
+        return np.asarray((self._collected @ np.asarray(successes, dtype=np.float64).T).T)
+
+    @cached_property
+    def _collected(self) -> scipy.sparse.csr_array:
+        """(n, F) the powers, transposed."""
+        return scipy.sparse.csr_array(self.powers.T, dtype=np.float64)
 
     def scale(self, expressions: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
         """Bounds on Σ K_f log_scale_f over some expressions (k,) with counts K (k,), rounding included."""

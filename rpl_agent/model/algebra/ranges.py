@@ -200,6 +200,8 @@ class _Shifts(NamedTuple):
     term: np.ndarray  # (n,) int, α of these pairs
     binomial: np.ndarray  # (n,) C(m, α)
     rest: np.ndarray  # (n, d) int, m − α
+    linear: np.ndarray  # the parameter of each α of degree one
+    quadratic: np.ndarray  # (2, k) the two parameters of each α of degree two
 
 
 def taylor_table(table: ExpressionTable, center: np.ndarray, reach: np.ndarray) -> TaylorTable:
@@ -220,11 +222,9 @@ def taylor_table(table: ExpressionTable, center: np.ndarray, reach: np.ndarray) 
     low = coefficients[:, :second]
     low = np.asarray(low.todense() if scipy.sparse.issparse(low) else low)
     slope, curvature = np.zeros((count, d)), np.zeros((count, d, d))
-    slope[:, shifts.alpha[1:first].argmax(axis=1)] = low[:, 1:first]
-    for k in range(first, second):
-        i, j = np.repeat(np.arange(d), shifts.alpha[k])
-        curvature[:, i, j] += low[:, k] / 2
-        curvature[:, j, i] += low[:, k] / 2
+    slope[:, shifts.linear] = low[:, 1:first]
+    i, j = shifts.quadratic
+    curvature[:, i, j] = curvature[:, j, i] = low[:, first:] / np.where(i == j, 1.0, 2.0)
     # No intermediate number exceeds the sum of the magnitudes of all terms, which is that of all monomials at |c| + r.
     total = cached_on(table.coefficients, "magnitudes", abs) @ _products(np.abs(center) + reach, table.monomials)
     operations = 4 * len(shifts.alpha) + 4 * table.degree + 2 * table.num_monomials + 32
@@ -258,7 +258,12 @@ def _shifts(table: ExpressionTable) -> _Shifts:
     alpha = np.array(ordered).reshape(len(ordered), table.num_parameters)
     rows = table.monomials.tolist()
     binomial = np.array([float(prod(comb(p, q) for p, q in zip(rows[m], a))) for m, a in pairs])
-    return _Shifts(alpha, alpha.sum(axis=1), monomial, term, binomial, table.monomials[monomial] - alpha[term])
+    degree = alpha.sum(axis=1)
+    named = [np.repeat(np.arange(table.num_parameters), one) for one in alpha[degree == 2]]
+    return _Shifts(
+        alpha, degree, monomial, term, binomial, table.monomials[monomial] - alpha[term],
+        alpha[degree == 1].argmax(axis=1), np.array(named, dtype=np.int64).reshape(-1, 2).T,
+    )  # fmt: skip
 
 
 def coordinate_box(table: ExpressionTable, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
