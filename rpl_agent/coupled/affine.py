@@ -267,9 +267,10 @@ class AffineProof:
         where = np.flatnonzero(held)
         return [f"state {where[np.argmax(bad)]} has a wrong sign, and plays can stay there"] if bad.any() else []
 
-    @cached_property
+    @property
     def _held_by_some_policy(self) -> np.ndarray:
-        return held_by_nature(self.problem, None, np.ones(self.problem.pmdp.num_states, bool))
+        everywhere = np.ones(self.problem.pmdp.num_states, bool)
+        return cached_on(self.problem, "held by some policy", lambda problem: held_by_nature(problem, None, everywhere))
 
 
 def held_by_nature(

@@ -106,7 +106,7 @@ def _with_slack(
     problem: Problem, expansion: ValueExpansion, bound: AffineBound, margin: float, leave_rest: bool
 ) -> AffineBound | None:
     open_states = bound.scope & ~problem.task.decided
-    slack, first, limit, before = bound.slack, 0.0, np.inf, np.inf
+    slack, first, limit, before, share = bound.slack, 0.0, np.inf, np.inf, 0.0
     for _ in range(ROUNDS):
         u = bound.values + bound.side.value * slack
         missed = excess(problem, bound.policy, expansion.chances, bound.side, (u, bound.gradient), open_states)
@@ -114,8 +114,8 @@ def _with_slack(
         worst = float(missed.max())
         if worst == 0.0 or (leave_rest and worst < NEGLIGIBLE * first):
             return replace(bound, slack=slack)
-        # Each payment leaves a share of itself to be paid: sum the geometric series at once.
-        share = min(worst / before, MOST_LEFT)
+        # Each payment leaves a share of itself to be paid: sum the geometric series at once, in later rounds too.
+        share = min(max(share, worst / before), MOST_LEFT)
         before = worst
         payment = expansion.spread(np.where(missed > 0.0, (1.0 + OVERPAID) / (1.0 - share) * missed + margin, 0.0))
         slack = np.maximum(slack + payment, 0.0)

@@ -23,7 +23,7 @@ import numpy as np
 from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.model import ExpressionTable, cached_on
 from rpl_agent.model.algebra.ranges import taylor_table
-from rpl_agent.regions.base import Region
+from rpl_agent.regions.base import Region, RegionKernel
 from rpl_agent.regions.product import Product
 
 #: up to this dimension all 3^r − 1 directions are queried
@@ -34,6 +34,7 @@ NARROW = 1e-13
 OWN_ADVANTAGE = 1.5
 #: the largest accepted |I − K L|
 MAX_DEFECT = 0.5
+NOTHING = RegionKernel(None, None, None)
 
 
 @lru_cache(maxsize=16)
@@ -96,19 +97,22 @@ class Frame:
             low, high = region.box()
             if (low < self.box[0]).any() or (high > self.box[1]).any():
                 return False
-        return _norm_bound(region, self.center, self.factor) <= self.radius
+        return _norm_bounds(region, self.center, self.factor[None])[0] <= self.radius
 
-    def minimum(self, region: Region, value: float, slope: np.ndarray) -> float:
-        """A lower bound on value + slope·y over the region.
+    def least(self, region: Region, slopes: np.ndarray) -> np.ndarray:
+        """(n,) lower bounds on slope·y over the region, for slopes (n, r).
 
         For any c, slope·y = c·(x − x0) + (slope − ρ L'c)·y; c ≈ (ρ L')⁻¹ slope makes the last term vanish.
         """
-        c = np.linalg.solve(self.factor.T, slope) / self.radius
-        left = np.abs(slope - self.radius * (self.factor.T @ c)).sum()
-        reach = 2.0 * np.abs(self.center) + self.radius * np.abs(self.factor).sum(axis=1)
-        size = np.abs(c) @ reach + np.abs(slope).sum() + abs(value)
-        least = float(region.minimize(c[None, :])[0]) - float(c @ self.center)
-        return value + least - float(left) - (4.0 * self.dimension + 16.0) * UNIT_ROUNDOFF * float(size)
+        factor = self.radius * self.factor
+        c = np.linalg.solve(factor.T, slopes.T).T
+        left = np.abs(slopes - c @ factor).sum(axis=1)
+        size = np.abs(slopes).sum(axis=1) + np.abs(c) @ (np.abs(factor).sum(axis=1) + 2.0 * np.abs(self.center))
+        return region.minimize(c) - c @ self.center - left - (4.0 * self.dimension + 16.0) * UNIT_ROUNDOFF * size
+
+    def minimum(self, region: Region, value: float, slope: np.ndarray) -> float:
+        """A lower bound on value + slope·y over the region."""
+        return value + float(self.least(region, slope[None])[0]) - 16.0 * UNIT_ROUNDOFF * abs(value)
 
 
 def frame_of(region: Region, directions: np.ndarray) -> Frame | None:
@@ -121,21 +125,21 @@ def frame_of(region: Region, directions: np.ndarray) -> Frame | None:
     """
     if region.dimension == 0 or region.is_empty:
         return None
-    kernel, frames = region.kernel(), cached_on(region, "frames", _frames)
+    frames = cached_on(region, "frames", _frames)
     sizes = [f.radius * float(np.linalg.norm(directions @ f.factor)) for f in frames]
-    if kernel is not None and kernel.ellipsoid is not None and sizes:
+    if (region.kernel() or NOTHING).ellipsoid is not None and sizes:
         sizes[0] /= OWN_ADVANTAGE  # the likelihood's own metric unless it is far larger than the region
     return frames[int(np.argmin(sizes))] if frames else None
 
 
 def _frames(region: Region) -> list[Frame]:
     """The frames of a region that one is chosen from, its own ellipsoid's first."""
-    kernel, table = region.kernel(), getattr(region, "table", None)
-    own, box = None if kernel is None else kernel.ellipsoid, None if table is None else region.box()
+    own, table = (region.kernel() or NOTHING).ellipsoid, getattr(region, "table", None)
+    box = None if table is None else region.box()
     center, factors = _metrics(region)
     norms = _norm_bounds(region, center, factors)
     found = [] if own is None else [Frame(*own, table, box)]
-    found += [Frame(center, f, float(norm), table, box) for f, norm in zip(factors, norms)]
+    found += [Frame(center, f, norm, table, box) for f, norm in zip(factors, norms)]
     return [f for f in found if np.isfinite(f.center).all() and np.isfinite(f.factor).all() and 0.0 < f.radius < np.inf]
 
 
@@ -167,49 +171,35 @@ def _metrics(region: Region) -> tuple[np.ndarray, np.ndarray]:
     return half * (axes @ middle), (half[:, None] * axes) * sizes[:, None, :]
 
 
-class SignVectors(NamedTuple):
-    """What a region is asked for in the proof of a frame."""
-
-    signs: np.ndarray  # (n, r) one of each pair d, −d
-    sizes: np.ndarray  # (n, r) their magnitudes
-    root: np.ndarray  # (n,) the square root of their number of entries
-    factor: float  # |n|, or √r
-
-
 @cache
-def _directions(r: int) -> SignVectors:
+def _directions(r: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """(n, r) sign vectors, one of each pair d, −d; (n,) the square root of their number of entries; |n| or √r."""
     found = [d for d in product((-1, 0, 1), repeat=r) if next((e for e in d if e), 0) > 0] if r <= FULL else []
     signs = np.array(found, dtype=float) if found else np.eye(r)
     steps = np.diff(np.sqrt(np.arange(r + 1.0))) if r <= FULL else np.ones(r)
-    sizes = np.abs(signs)
-    return SignVectors(signs, sizes, np.sqrt(sizes.sum(axis=1)), float(np.linalg.norm(steps)))
+    return signs, np.sqrt(np.abs(signs).sum(axis=1)), float(np.linalg.norm(steps))
 
 
-def _norm_bound(region: Region, center: np.ndarray, factor: np.ndarray) -> float:
-    """An upper bound on |factor⁻¹ (x − center)| over the region; inf if none was found."""
-    kernel = region.kernel()
-    own = None if kernel is None else kernel.ellipsoid
-    if own is not None and np.array_equal(own.center, center) and np.array_equal(own.factor, factor):
-        return float(own.radius)
-    return float(_norm_bounds(region, center, factor[None])[0])
+def _own_norm(region: Region) -> dict[bytes, float]:
+    own = (region.kernel() or NOTHING).ellipsoid
+    return {} if own is None else {own.center.tobytes() + own.factor.tobytes(): float(own.radius)}
 
 
-def _norm_bounds(region: Region, center: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """(k,) the same for factors (k, r, r) around one centre, each found once."""
-    known: dict[bytes, np.ndarray] = cached_on(region, "norms", lambda _: {})
-    keys = [center.tobytes() + factor.tobytes() for factor in factors]
+def _norm_bounds(region: Region, center: np.ndarray, factors: np.ndarray) -> list[float]:
+    """Upper bounds on |factor⁻¹ (x − center)| over the region for factors (k, r, r); inf where none was found."""
+    known, keys = cached_on(region, "norms", _own_norm), [center.tobytes() + factor.tobytes() for factor in factors]
     if any(key not in known for key in keys):
-        known.update(zip(keys, _new_norm_bounds(region, center, factors)))
-    return np.array([known[key] for key in keys])
+        known.update(zip(keys, _new_norm_bounds(region, center, factors).tolist()))
+    return [known[key] for key in keys]
 
 
 def _new_norm_bounds(region: Region, center: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    r, count, asked = len(center), len(factors), _directions(len(center))
+    r, count, (signs, root, longest) = len(center), len(factors), _directions(len(center))
     try:
         inverse = np.linalg.inv(factors)
     except np.linalg.LinAlgError:
         inverse = np.full(factors.shape, np.nan)
-    queries = (asked.signs @ inverse).reshape(-1, r)
+    queries = (signs @ inverse).reshape(-1, r)
     if not (np.isfinite(queries).all() and np.isfinite(center).all()):
         alone = [_new_norm_bounds(region, center, factor[None]) for factor in factors] if count > 1 else []
         return np.concatenate(alone) if alone else np.array([np.inf])
@@ -220,9 +210,9 @@ def _new_norm_bounds(region: Region, center: np.ndarray, factors: np.ndarray) ->
     most = np.maximum(-values[1] - offset, offset - values[0])
     low, high = region.box()
     size = np.maximum(np.abs(low), np.abs(high)) + np.abs(center)
-    rounded = asked.sizes @ (np.abs(inverse) @ size).T + np.abs(values).max(axis=(0, 2))
+    rounded = np.abs(signs) @ (np.abs(inverse) @ size).T + np.abs(values).max(axis=(0, 2))
     most += (2.0 * r + 8.0) * UNIT_ROUNDOFF * rounded.T
-    alpha = (most / asked.root).max(axis=1)
+    alpha = (most / root).max(axis=1)
     proved = (defect < MAX_DEFECT) & np.isfinite(values).all(axis=(0, 2))
-    bounds = alpha * asked.factor / np.where(proved, 1.0 - defect, 1.0) * (1.0 + 1e-12)
+    bounds = alpha * longest / np.where(proved, 1.0 - defect, 1.0) * (1.0 + 1e-12)
     return np.where(proved, bounds, np.inf)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 
@@ -104,7 +103,7 @@ def _safe_factor(H: np.ndarray, radius2: float) -> tuple[np.ndarray, float]:
     return np.ascontiguousarray(scale[:, None] * factor), float(radius)
 
 
-class Intersection:
+class Intersection(Region):
     """The intersection of regions, bounded per query by the best of its members.
 
     members : sequence of Region
@@ -134,15 +133,6 @@ class Intersection:
 
     def contains(self, points: np.ndarray) -> np.ndarray:
         return np.all([m.contains(points) for m in self.members], axis=0)
-
-    def box(self) -> tuple[np.ndarray, np.ndarray]:
-        lower, upper = self._box
-        return lower.copy(), upper.copy()
-
-    @cached_property
-    def _box(self) -> tuple[np.ndarray, np.ndarray]:
-        boxes = [m.box() for m in self.members]
-        return np.max([lo for lo, _ in boxes], axis=0), np.min([hi for _, hi in boxes], axis=0)
 
     def kernel(self) -> RegionKernel | None:
         """The first polytope and the first ellipsoid: exact if there are no more members."""

@@ -20,7 +20,7 @@ from rpl_agent._core import UNIT_ROUNDOFF, core
 from rpl_agent.errors import ModelError
 from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, cached_on, without_unused
 from rpl_agent.model.algebra.ranges import taylor_table
-from rpl_agent.regions.base import Region, RegionKernel
+from rpl_agent.regions.base import Region
 from rpl_agent.regions.frame import Frame, FrameForms, frame_of, triangle
 from rpl_agent.regions.intersection import Ellipsoid
 from rpl_agent.regions.lifting import ExpressionRows
@@ -40,6 +40,7 @@ class ParameterRegion:
         if inner.dimension != table.num_parameters:
             raise ModelError(f"a region of dimension {inner.dimension} for {table.num_parameters} parameters")
         self.inner, self.table = inner, table
+        self.minimize, self.contains, self.box, self.kernel = inner.minimize, inner.contains, inner.box, inner.kernel
 
     @property
     def dimension(self) -> int:
@@ -48,18 +49,6 @@ class ParameterRegion:
     @property
     def is_empty(self) -> bool:
         return self.inner.is_empty
-
-    def minimize(self, directions: np.ndarray) -> np.ndarray:
-        return self.inner.minimize(directions)
-
-    def contains(self, points: np.ndarray) -> np.ndarray:
-        return self.inner.contains(points)
-
-    def box(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.inner.box()
-
-    def kernel(self) -> RegionKernel | None:
-        return self.inner.kernel()
 
     @property
     def is_expanded(self) -> bool:
@@ -80,14 +69,6 @@ class ParameterRegion:
     def forms(self) -> FrameForms:
         """The expressions over the region, as functions of the y of its frame."""
         return self.frame.split(self.table)
-
-    def least(self, slopes: np.ndarray) -> np.ndarray:
-        """Lower bounds (n,) of slope·y over the region, for slopes (n, d) in the coordinates y of its frame."""
-        factor, center = self.frame.radius * self.frame.factor, self.frame.center
-        w = np.linalg.solve(factor.T, slopes.T).T
-        left = np.abs(slopes - w @ factor).sum(axis=1)  # the part of the slope that w·(θ − c) misses
-        size = np.abs(slopes).sum(axis=1) + np.abs(w) @ (np.abs(factor).sum(axis=1) + 2.0 * np.abs(center))
-        return self.minimize(w) - w @ center - left - (4.0 * self.dimension + 16.0) * UNIT_ROUNDOFF * size
 
 
 def curvature_sizes(curvature: np.ndarray, d: int) -> np.ndarray:

@@ -184,8 +184,8 @@ def curved_bounds(region: ParameterRegion, pmdp: ParametricMDP) -> tuple[np.ndar
         forms, d = region.forms, region.dimension
         assert forms.curvature is not None
         bends = [least_eigenvalues(sign * forms.curvature, d) for sign in (1.0, -1.0)]
-        least = forms.p + region.least(forms.slope) + bends[0] - forms.error
-        most = forms.p - region.least(-forms.slope) - bends[1] + forms.error
+        ends = np.split(region.frame.least(region, np.concatenate([forms.slope, -forms.slope])), 2)
+        least, most = forms.p + ends[0] + bends[0] - forms.error, forms.p - ends[1] - bends[1] + forms.error
         low, high = _meet(low, high, (least, most))
     known, (least, most) = pmdp.table.is_constant, pmdp.table.constant_bounds
     return np.where(known, least, np.clip(low, 0.0, 1.0)), np.where(known, most, np.clip(high, 0.0, 1.0))

@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from rpl_agent import Domain, ModelError, Objective, Sense, solve_region
+from rpl_agent import Domain, ModelError, Objective, Sense, build, solve_region
 from rpl_agent.cli import main
 from rpl_agent.coupled.affine import AffineProof, BoxFrame, Side, cube_sizes
 from rpl_agent.coupled.bounds import find_bound, worst_of_pieces
@@ -376,3 +376,15 @@ def test_pieces_end_where_nothing_can_be_gained(proved, attempts):
     found = worst_of_pieces(region, frame_of(region, np.eye(1)), 0.5 * np.ones(1), known, attempt, 8)
     assert found == pytest.approx(max(pieces)[0], rel=1e-9)
     assert len(tried) == attempts
+
+
+def test_each_round_of_slack_pays_the_geometric_series() -> None:
+    """Two heads in a row: rounds that forgot how much a payment leaves to be paid ran out before they had paid."""
+    flips = {0: {"flip": {1: "p", 0: "1 - p"}}, 1: {"flip": {2: "p", 0: "1 - p"}}, 2: {"stay": {2: 1}}}
+    coin = build(
+        0, flips.__getitem__, domain={"p": (0.125, 0.875)}, labels={"done": lambda s: s == 2},
+        rewards={"flips": lambda s, a: float(s != 2)},
+    )  # fmt: skip
+    bounds = BoxBounds(coin, Objective.cost("flips", target="done"), coin.domain)
+    found = bounds.piece(Side.UPPER, coin.domain.lower, coin.domain.upper, eager=False)
+    assert found is not None and 72.0 <= found.bound < 150.0  # (1 + p) / p² at p = 1/8

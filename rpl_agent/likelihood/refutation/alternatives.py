@@ -193,14 +193,9 @@ class Alternatives:
         return found
 
     def _worst_rows(self, x: np.ndarray) -> list[Part]:
-        scores = self.row_scores(x)
+        scores, offsets = self.row_scores(x), self.weights.row + self._row_marginal
         return [
-            self._part(
-                "row",
-                int(self._rows[k]),
-                self.weights.row + self._row_marginal[k],
-                slice(self._row_ptr[k], self._row_ptr[k + 1]),
-            )
+            self._part("row", int(self._rows[k]), offsets[k], slice(*self._row_ptr[k : k + 2]))
             for k in np.argsort(-scores)[:KEPT].tolist()
         ]
 

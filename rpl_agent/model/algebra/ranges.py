@@ -200,7 +200,6 @@ class _Shifts(NamedTuple):
     term: np.ndarray  # (n,) int, α of these pairs
     binomial: np.ndarray  # (n,) C(m, α)
     rest: np.ndarray  # (n, d) int, m − α
-    linear: np.ndarray  # the parameter of each α of degree one
     quadratic: np.ndarray  # (2, k) the two parameters of each α of degree two
 
 
@@ -222,7 +221,7 @@ def taylor_table(table: ExpressionTable, center: np.ndarray, reach: np.ndarray) 
     low = coefficients[:, :second]
     low = np.asarray(low.todense() if scipy.sparse.issparse(low) else low)
     slope, curvature = np.zeros((count, d)), np.zeros((count, d, d))
-    slope[:, shifts.linear] = low[:, 1:first]
+    slope[:, shifts.alpha[1:first].argmax(axis=1)] = low[:, 1:first]
     i, j = shifts.quadratic
     curvature[:, i, j] = curvature[:, j, i] = low[:, first:] / np.where(i == j, 1.0, 2.0)
     # No intermediate number exceeds the sum of the magnitudes of all terms, which is that of all monomials at |c| + r.
@@ -260,10 +259,8 @@ def _shifts(table: ExpressionTable) -> _Shifts:
     binomial = np.array([float(prod(comb(p, q) for p, q in zip(rows[m], a))) for m, a in pairs])
     degree = alpha.sum(axis=1)
     named = [np.repeat(np.arange(table.num_parameters), one) for one in alpha[degree == 2]]
-    return _Shifts(
-        alpha, degree, monomial, term, binomial, table.monomials[monomial] - alpha[term],
-        alpha[degree == 1].argmax(axis=1), np.array(named, dtype=np.int64).reshape(-1, 2).T,
-    )  # fmt: skip
+    both, rest = np.array(named, dtype=np.int64).reshape(-1, 2).T, table.monomials[monomial] - alpha[term]
+    return _Shifts(alpha, degree, monomial, term, binomial, rest, both)
 
 
 def coordinate_box(table: ExpressionTable, domain: Domain) -> tuple[np.ndarray, np.ndarray]:
