@@ -19,8 +19,8 @@ FIRST = """
 import os, sys
 from rpl_agent.agent.output.views import LinesView
 show = LinesView.certified
-def certified(self, status):
-    show(self, status)
+def certified(self, session):
+    show(self, session)
     os._exit(0)
 LinesView.certified = certified
 from rpl_agent.cli import main

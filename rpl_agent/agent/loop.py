@@ -69,7 +69,7 @@ class Loop:
             if session.episodes >= log_at:
                 certified_at = session.steps
                 go_on = self._certify() and go_on
-            self._view.show(views.status(session))
+            self._view.show(session)
         interrupt.asked()
         if certified_at != session.steps or session.certificate is None:
             self._certify()
@@ -172,5 +172,5 @@ class Loop:
             self._logger.dump(session.episodes)
             if self._folder is not None:
                 write_certificate(self._folder, certificate)
-            self._view.certified(views.status(session))
+            self._view.certified(session)
         return go_on

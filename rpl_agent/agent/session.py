@@ -115,6 +115,20 @@ class Session(SessionRecord):
         self.sources += 1
         return int(sequence.generate_state(1, np.uint64)[0])
 
+    @property
+    def done(self) -> int:
+        """How much of the target is done, in its unit."""
+        return self.steps if require(self.target).unit == "steps" else self.episodes
+
+    @property
+    def is_done(self) -> bool:
+        return require(self.target).is_done(self.episodes, self.steps)
+
+    @property
+    def rate(self) -> float:
+        """Steps per second of the current call."""
+        return (self.steps - self.clock.steps_before) / max(self.clock.current, 1e-9)
+
     def add(self, done: SampledBatch) -> None:
         """Add a batch to the counters; its transitions are in the experience already."""
         self.episodes += done.episodes

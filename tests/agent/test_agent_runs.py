@@ -13,6 +13,7 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
@@ -20,12 +21,15 @@ import pytest
 
 import rpl_envs
 from rpl_agent.agent import runs
-from rpl_agent.agent.output.views import LinesView, LiveView, Status, View, duration, line, make_view, render, sparkline
+from rpl_agent.agent.output.views import LinesView, LiveView, View, duration, line, make_view, render, sparkline
+from rpl_agent.agent.schedule import Target
+from rpl_agent.agent.session import Session
 from rpl_agent.certificate import Certificate
 from rpl_agent.cli import main
 from rpl_agent.errors import DataError, ModelError
 from rpl_agent.pipeline import Config
 from rpl_agent.solver import solve_at
+from tests.attach_worlds import machine_model
 
 ROOT = Path(__file__).resolve().parents[2]
 #: small, because every run ends with a proof in exact fractions
@@ -191,12 +195,16 @@ def test_names_and_folders(run, tmp_path):
 
 
 # ---------------------------------------------------------------------- what people see
-def status(**changes):
-    values = {
-        "title": "t", "unit": "episodes", "done": 50, "goal": 100, "steps": 500, "updates": 7,
-        "seconds": 10.0, "steps_per_second": 50.0, "lower": 0.25, "upper": 0.5, "shares": {"solve": 3.0, "region": 1.0},
-    }  # fmt: skip
-    return Status(**(values | changes))
+def session(**certificate):
+    """A run after 50 of 100 episodes."""
+    shown = SimpleNamespace(**{"lower": 0.25, "upper": 0.5, "gap": 0.25, "sentence": "", **certificate})
+    made = Session(0, Config(delta=0.001))
+    made.certificate, made.target = shown, Target("episodes", 100)
+    pmdp, objective = machine_model()
+    made.start(pmdp, objective)
+    made.episodes, made.steps, made.updates, made.returns = 50, 500, 7, [-0.1]
+    made.planner.seconds.update(solve=3.0, region=1.0)
+    return made
 
 
 def test_the_panel_ends_with_an_empty_line():
@@ -204,27 +212,27 @@ def test_the_panel_ends_with_an_empty_line():
     from rich.console import Console
 
     console = Console(width=80, record=True, file=open("/dev/null", "w"))
-    console.print(render(status(sentence="at least 0.25, " * 9), [0.5]), end="")
+    console.print(render(session(sentence="at least 0.25, " * 9), [0.5]), end="")
     lines = console.export_text().split("\n")
     assert max(map(len, lines)) == 80 and not lines[-1].strip() and not lines[-2].strip()
 
 
 def test_lines_and_panel_show_the_figures(capsys):
-    text = line(status(left=10.0))
+    text = line(session(), 10.0)
     assert "50/100" in text and "lower 0.25" in text and "gap 0.25" in text and "left 0:10" in text
     from rich.console import Console
 
     console = Console(width=80, record=True, file=open("/dev/null", "w"))
     promise = "this policy achieves at least 0.25; no policy achieves more than 0.5"
-    console.print(render(status(delta=0.001, sentence=promise, mean_return=0.1), [0.5, 0.3, 0.25]))
+    console.print(render(session(sentence=promise), [0.5, 0.3, 0.25]))
     panel = console.export_text()
-    assert "\nepisodes   50 of 100  " in panel and "mean return of the exploring policy 0.1" in panel
+    assert "\nepisodes   50 of 100  " in panel and "mean cost of the exploring policy 0.1" in panel
     assert promise in " ".join(panel.split()) and "δ = 0.001" in panel
     assert "0.25 ≤ V ≤ 0.5" in panel and "solve 75%" in panel and "updates" in panel
     assert "not yet certified" not in panel
     view = LiveView(Console(force_terminal=True, width=90))
     view.start()
-    view.certified(status())
+    view.certified(session())
     view.stop()
     assert "≤ V ≤" in capsys.readouterr().out
 

@@ -10,6 +10,10 @@ import pytest
 
 from rpl_agent import DataError, ModelError, Objective, RPLAgent, build
 from rpl_agent.agent.evaluation import optimal_value
+from rpl_agent.agent.sampling.experience import Experience
+from rpl_agent.agent.sampling.step_checker import StepChecker
+from rpl_agent.agent.world.observations import StateReader
+from rpl_agent.agent.world.plays import model_rewards
 from rpl_agent.model import StateIndex
 from tests.attach_worlds import FAIL, REPAIR, Broken, Machine, machine_model
 
@@ -170,6 +174,38 @@ def test_rewards_are_compared_by_default():
 def test_ends_are_compared():
     early = Broken(Machine(), step=lambda o, r, end, *rest: (o, r, True, *rest))
     contradiction(early, r"episode 3, step 5: the environment terminated in state .* is not decided", steps=24)
+
+
+def test_a_step_that_was_seen_before_is_still_compared():
+    """Plain observations are looked up, but only with the same reward and end, and only where that end is expected."""
+    rewards = {"gain": lambda s, a: 1.0 * (s == 0)}
+    pmdp = build(0, lambda s: {"go": {1 - s: "p", s: "1-p"}}, domain=["p"], rewards=rewards)
+    paid = np.vstack([model_rewards(pmdp, Objective.total("gain")), np.full(pmdp.num_transitions, 0.01)])
+    checker = StepChecker(Experience(pmdp), StateReader(pmdp, None), Objective.total("gain", horizon=3), paid, 1.0)
+
+    def follow(observation=1, reward=1.0, terminated=False, step=1):
+        return checker.follow(0, 0, observation, reward, terminated, lambda: "here", step)[0]
+
+    assert [follow(), follow(), follow(np.int64(1)), follow(0), follow(terminated=True, step=2)] == [1, 1, 1, 0, 1]
+    for step in (0, 1):
+        with pytest.raises(DataError, match="here: the environment terminated in state 1"):
+            follow(terminated=True, step=step)
+    with pytest.raises(DataError, match="here: reward 0.5 contradicts the model, which pays 1 "):
+        follow(reward=0.5)
+    with pytest.raises(DataError, match="here: observation 1.5 has no state"):
+        follow(1.5)
+    assert checker.experience.reward_error == 0.0 and follow(reward=1.0001) == 1
+    assert checker.experience.reward_error == pytest.approx(0.01)
+    checker.experience.reward_error = 0.0  # as a restored run may set it
+    assert follow(reward=1.0001) == 1 and checker.experience.reward_error == pytest.approx(0.01)
+
+
+def test_the_users_mapping_is_asked_in_every_step():
+    turns = iter([0, 1, 0])
+    pmdp = build(0, lambda s: {"go": {1: "p", 0: "1-p"}}, domain=["p"], rewards={"gain": lambda s, a: 0.0})
+    reader = StateReader(pmdp, lambda seen: next(turns))
+    checker = StepChecker(Experience(pmdp), reader, Objective.total("gain", horizon=9), None)
+    assert [checker.follow(0, 0, 7, 0.0, False, lambda: "here", 1)[0] for _ in range(3)] == [0, 1, 0]
 
 
 def test_a_truncation_is_no_end():

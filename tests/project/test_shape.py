@@ -33,7 +33,7 @@ LINES_OF_PACKAGE = {
     "envs/rpl_envs": 2_871,
     "rpl_agent": 1_650,
     "rpl_agent/_core": 296,
-    "rpl_agent/agent": 7_002,
+    "rpl_agent/agent": 6_988,
     "rpl_agent/baselines": 1_083,
     "rpl_agent/cli": 1_656,
     "rpl_agent/coupled": 1_817,
@@ -202,7 +202,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 39_632
+    assert sum(LINES_OF_PACKAGE.values()) <= 39_618
 
 
 def test_folders_are_not_crowded():

@@ -11,14 +11,13 @@ import shlex
 import sys
 import time
 from collections import deque
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rpl_agent.agent.output.logger import CSVWriter, Forward, Logger
-from rpl_agent.agent.session import Session
+from rpl_agent.agent.session import Session, require
 from rpl_agent.agent.storage.checkpoint import next_folder
 from rpl_agent.certificate import Certificate
 from rpl_agent.model import Sense
@@ -32,33 +31,6 @@ LINE_SECONDS = 2.0
 JUDGE_SECONDS = 1.0
 
 
-@dataclass
-class Status:
-    """A snapshot of a run for the views."""
-
-    title: str
-    unit: str
-    done: int
-    goal: int
-    steps: int
-    updates: int
-    seconds: float
-    steps_per_second: float
-    lower: float = math.nan
-    upper: float = math.nan
-    shares: dict[str, float] = field(default_factory=dict)  # seconds per stage
-    mean_return: float = math.nan  # of the exploring policy
-    minimises: bool = False  # then costs are shown, with the sign of the certificate
-    session_seconds: float = math.nan  # of this call alone
-    delta: float = math.nan
-    sentence: str = ""  # the guarantee as a sentence
-    left: float = math.nan  # seconds, estimated
-
-    @property
-    def gap(self) -> float:
-        return self.upper - self.lower
-
-
 class RemainingTime:
     """Estimates the seconds left from the rate in the second half of the time so far, because runs speed up.
 
@@ -68,15 +40,15 @@ class RemainingTime:
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()  # seconds of work, units done
 
-    def left(self, status: Status) -> float:
-        working = status.session_seconds
-        self._seen.append((working, status.done))
+    def left(self, session: Session) -> float:
+        working, now, goal = session.clock.current, session.done, require(session.target).goal
+        self._seen.append((working, now))
         while len(self._seen) > 1 and self._seen[1][0] <= working / 2:
             self._seen.popleft()
         before, done = self._seen[0]
-        if status.done < status.goal / 100 or status.done == done or working - before < JUDGE_SECONDS:
+        if now < goal / 100 or now == done or working - before < JUDGE_SECONDS:
             return math.nan
-        return (working - before) / (status.done - done) * (status.goal - status.done)
+        return (working - before) / (now - done) * (goal - now)
 
 
 def duration(seconds: float) -> str:
@@ -113,20 +85,16 @@ class View:
     def start(self) -> None:
         pass
 
-    def show(self, status: Status) -> None:
+    def show(self, session: Session) -> None:
         """Called often; draws when a refresh is due."""
 
-    def certified(self, status: Status) -> None:
+    def certified(self, session: Session) -> None:
         """Called at every certificate."""
-        self.gaps.append(status.gap)
-        self.show(status)
+        self.gaps.append(require(session.certificate).gap)
+        self.show(session)
 
     def message(self, text: str) -> None:
         pass
-
-    def _timed(self, status: Status) -> Status:
-        """The status with the seconds left."""
-        return replace(status, left=self._remaining.left(status))
 
     def stop(self) -> None:
         pass
@@ -135,33 +103,33 @@ class View:
 class LinesView(View):
     """One line every few seconds, for logs and pipes."""
 
-    def show(self, status: Status) -> None:
-        status = self._timed(status)
-        if time.monotonic() - self._last >= LINE_SECONDS:
-            self._print(status)
+    def show(self, session: Session, is_due: bool = False) -> None:
+        left = self._remaining.left(session)
+        if is_due or time.monotonic() - self._last >= LINE_SECONDS:
+            self._last = time.monotonic()
+            self.message(line(session, left))
 
-    def certified(self, status: Status) -> None:
-        if status.done >= status.goal:
-            self._print(self._timed(status))  # the last line always shows the result
-        else:
-            super().certified(status)
-
-    def _print(self, status: Status) -> None:
-        self._last = time.monotonic()
-        self.message(line(status))
+    def certified(self, session: Session) -> None:
+        self.show(session, is_due=session.is_done)  # the last line always shows the result
 
     def message(self, text: str) -> None:
         print(text, flush=True)
 
 
-def line(status: Status) -> str:
+def line(session: Session, left: float) -> str:
+    certificate, target = session.certificate, require(session.target)
     bounds = ""
-    if not math.isnan(status.lower):
-        bounds = f"  lower {status.lower:.5g}  upper {status.upper:.5g}  gap {status.gap:.4g}"
+    if certificate is not None:
+        bounds = f"  lower {certificate.lower:.5g}  upper {certificate.upper:.5g}  gap {certificate.gap:.4g}"
     return (
-        f"{status.unit} {status.done:,}/{status.goal:,}  {status.steps_per_second:,.0f} steps/s"
-        f"{bounds}  updates {status.updates:,}  elapsed {duration(status.seconds)}  left {duration(status.left)}"
+        f"{target.unit} {session.done:,}/{target.goal:,}  {session.rate:,.0f} steps/s"
+        f"{bounds}  updates {session.updates:,}  elapsed {duration(session.clock.elapsed)}  left {duration(left)}"
     )
+
+
+def shown_return(session: Session) -> tuple[str, int]:
+    """Costs are paid as negative rewards, and shown with the certificate's sign."""
+    return ("cost", -1) if session.objective.sense is Sense.MIN else ("return", 1)
 
 
 def record(session: Session, logger: Logger, certificate: Certificate) -> None:
@@ -175,9 +143,8 @@ def record(session: Session, logger: Logger, certificate: Certificate) -> None:
     for name, share in certificate.attribution.items():
         note(f"share_of_gap/{name}", share)
     if session.returns:
-        # costs are paid as negative rewards, and shown with the certificate's sign
-        name, sign = ("cost", -1) if session.objective.sense is Sense.MIN else ("rew", 1)
-        note(f"rollout/ep_{name}_mean", sign * np.mean(session.returns))
+        name, sign = shown_return(session)
+        note(f"rollout/ep_{name.replace('return', 'rew')}_mean", sign * np.mean(session.returns))
         note("rollout/ep_len_mean", np.mean(session.lengths))
     if session.cut and session.objective.discount == 1.0:  # the guarantee is for plays without the limit
         note("rollout/cut_share", session.cut / max(1, session.episodes))
@@ -192,34 +159,8 @@ def record(session: Session, logger: Logger, certificate: Certificate) -> None:
     note("samples/updates_skipped", session.planner.skipped)
     for stage, seconds in session.planner.seconds.items():
         note(f"time/{stage}", seconds)
-    now = status(session)
-    note("time/elapsed", now.seconds)
-    note("time/steps_per_second", now.steps_per_second)
-
-
-def status(session: Session) -> Status:
-    """A snapshot for the live view and the lines."""
-    target, certificate = session.target, session.certificate
-    assert target is not None
-    clock = session.clock
-    return Status(
-        title=f"{session.pmdp.name}: {session.objective.describe()}",
-        unit=target.unit,
-        done=session.episodes if target.unit == "episodes" else session.steps,
-        goal=target.goal,
-        steps=session.steps,
-        updates=session.updates,
-        seconds=clock.elapsed,
-        steps_per_second=(session.steps - clock.steps_before) / max(clock.current, 1e-9),
-        lower=np.nan if certificate is None else certificate.lower,
-        upper=np.nan if certificate is None else certificate.upper,
-        session_seconds=clock.current,
-        delta=session.config.delta,
-        sentence="" if certificate is None else certificate.sentence,
-        shares=dict(session.planner.seconds),
-        mean_return=float(np.mean(session.returns)) if session.returns else np.nan,
-        minimises=session.objective.sense is Sense.MIN,
-    )
+    note("time/elapsed", session.clock.elapsed)
+    note("time/steps_per_second", session.rate)
 
 
 def open_logs(current: Logger, folder: Path | None, session: Session) -> Logger:
@@ -263,12 +204,12 @@ class LiveView(View):
     def start(self) -> None:
         self._live.start()
 
-    def show(self, status: Status) -> None:
-        now, status = time.monotonic(), self._timed(status)
-        if now - self._last < REFRESH_SECONDS and status.done < status.goal:
+    def show(self, session: Session) -> None:
+        now, left = time.monotonic(), self._remaining.left(session)
+        if now - self._last < REFRESH_SECONDS and not session.is_done:
             return
         self._last = now
-        self._live.update(render(status, self.gaps), refresh=True)
+        self._live.update(render(session, self.gaps, left), refresh=True)
 
     def message(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False)
@@ -288,7 +229,7 @@ def sparkline(values: list[float], width: int = SPARK_WIDTH) -> str:
     return "".join(BARS[-1 if span == 0 else int((v - low) / span * (len(BARS) - 1) + 0.5)] for v in logs)
 
 
-def render(status: Status, gaps: list[float]) -> Group:
+def render(session: Session, gaps: list[float], left: float = math.nan) -> Group:
     """The live panel; every row fits 80 columns, longer ones wrap."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar
@@ -298,25 +239,27 @@ def render(status: Status, gaps: list[float]) -> Group:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    table.add_row(status.unit, f"{status.done:,} of {status.goal:,}")
-    table.add_row("steps", f"{status.steps:,}, {status.steps_per_second:,.0f} per second")
-    if math.isnan(status.lower):
+    certificate, target = session.certificate, require(session.target)
+    table.add_row(target.unit, f"{session.done:,} of {target.goal:,}")
+    table.add_row("steps", f"{session.steps:,}, {session.rate:,.0f} per second")
+    if certificate is None:
         table.add_row("guarantee", "not yet certified")
     else:
-        table.add_row("guarantee", Text(f"{status.lower:.6g} ≤ V ≤ {status.upper:.6g}", style="bold"))
-        if status.sentence:
-            table.add_row("", f"with probability ≥ {1 - status.delta:g} (δ = {status.delta:g}) {status.sentence}")
-        table.add_row("gap", Text.assemble(f"{status.gap:.4g}  ", (sparkline(gaps), "green")))
-    if not math.isnan(status.mean_return):
-        what, shown = ("cost", -status.mean_return) if status.minimises else ("return", status.mean_return)
-        table.add_row("exploring", f"mean {what} of the exploring policy {shown:.5g}")
-    table.add_row("updates", f"{status.updates:,}")
-    table.add_row("time", shares_text(status.shares) or "–")
-    table.add_row("elapsed", f"{duration(status.seconds)}, left {duration(status.left)}")
+        delta = session.config.delta
+        table.add_row("guarantee", Text(f"{certificate.lower:.6g} ≤ V ≤ {certificate.upper:.6g}", style="bold"))
+        table.add_row("", f"with probability ≥ {1 - delta:g} (δ = {delta:g}) {certificate.sentence}")
+        table.add_row("gap", Text.assemble(f"{certificate.gap:.4g}  ", (sparkline(gaps), "green")))
+    if session.returns:
+        name, sign = shown_return(session)
+        table.add_row("exploring", f"mean {name} of the exploring policy {sign * np.mean(session.returns):.5g}")
+    table.add_row("updates", f"{session.updates:,}")
+    table.add_row("time", shares_text(session.planner.seconds) or "–")
+    table.add_row("elapsed", f"{duration(session.clock.elapsed)}, left {duration(left)}")
     bar = Table.grid()  # a bar by itself does not end its line
-    bar.add_row(ProgressBar(total=max(status.goal, 1), completed=status.done, width=60))
+    bar.add_row(ProgressBar(total=max(target.goal, 1), completed=session.done, width=60))
+    title = f"{session.pmdp.name}: {session.objective.describe()}"
     # The cursor waits on its own line: at the end of a full one the echo of Ctrl-C would start another.
-    return Group(Text(status.title, style="bold cyan"), bar, table, Text(""))
+    return Group(Text(title, style="bold cyan"), bar, table, Text(""))
 
 
 def make_view(progress_bar: bool, verbose: int) -> View:

@@ -35,13 +35,14 @@ class ChanceWatch:
         self._test = RepetitionTest(pmdp, ("row", "step", "episode", "tick"))
         self._lanes: dict[int, EpisodeCodes] = {}
         self._waiting: list[tuple[int, int, bool, int]] = []
+        self._look_at = FIRST_LOOK
         self._after_reset: Any = None  # the generator's state after the last reset
         self.found: str | None = None
 
     def add(self, transition: int, lane: int, begins: bool, tick: int) -> None:
         """Add a step: its copy, whether it begins an episode, and its number since the copy was made."""
         self._waiting.append((transition, lane, begins, tick))
-        if len(self._waiting) >= max(FIRST_LOOK, self._test.total // 4):
+        if len(self._waiting) >= self._look_at:
             self.look()
 
     def reset(self, before: Any, after: Any) -> None:
@@ -66,6 +67,7 @@ class ChanceWatch:
             self._test.add(transitions, {**codes, "tick": ticks.astype(np.uint64)})
             alarm = self._test.alarm()
             self.found = None if alarm is None else alarm[0]
+            self._look_at = max(FIRST_LOOK, self._test.total // 4)
         self._waiting.clear()
         return self.found
 

@@ -23,6 +23,8 @@ from rpl_agent.errors import DataError, RPLWarning
 from rpl_agent.model import Objective, Policy, Sense
 
 Where = Callable[[], str]
+#: Types of observations whose values never change, and the most observed steps to remember.
+PLAIN, REMEMBERED = frozenset({int, str, tuple, np.int64}), 100_000
 
 
 class StepChecker:
@@ -53,6 +55,7 @@ class StepChecker:
         self._solver_steps = self.pmdp.solver_step(0), self.pmdp.solver_steps_per_step
         self._finished: np.ndarray | None = None
         self._ways: dict[tuple[int, int], list[int]] = {}  # transitions from a row to a state
+        self._followed: dict[Any, tuple[int, int]] = {}  # steps that passed all comparisons, whenever they happen
         self._choices: dict[int, tuple[int, list[float]]] = {}
         self._masked: set[int] = set()  # states whose mask has been compared
         self._policy: Policy | None = None
@@ -112,14 +115,25 @@ class StepChecker:
         """(successor, transition) of an observed step, number ``step`` (from 0) of its episode; -1 after its end.
 
         A step that the model cannot make is an error that names it. An environment may end where the horizon does.
+        What has been observed before is looked up, unless the user's own mapping says which state it is.
         """
+        key = (row, type(observation), observation, reward, terminated)
+        repeats = type(observation) in PLAIN and self.reader.state_of is None
+        try:
+            if repeats and (step or not self.over_at_once[state]) and key in self._followed:
+                return self._followed[key]
+        except TypeError:  # a tuple of arrays is not hashable
+            repeats = False
         seen = state, int(self.pmdp.action[row]), observation, reward, terminated, info
         successor = self._read(lambda: self.reader.next(*seen), observation, where)
         if not step and self.over_at_once[state]:
             return successor, -1
         t = self._transition(row, successor, reward, where)
         at_horizon = self.horizon is not None and step + 1 >= self.horizon
-        if terminated and not at_horizon and not self.ends(successor):
+        if not terminated or self.ends(successor):
+            if repeats and self._pays(t, reward) and len(self._followed) < REMEMBERED:
+                self._followed[key] = successor, t
+        elif not at_horizon:
             raise DataError(
                 f"{where()}: the environment terminated in {self._name(successor)}, where the objective is not "
                 "decided and the model continues; label such states as target or avoid, make them absorbing, or pass "
@@ -178,6 +192,10 @@ class StepChecker:
             f"{where()}: reward {reward} contradicts the model, which pays {expected} for "
             f"{pmdp.transition_name(ways[0])}; pass check_rewards=False if that is intended"
         )
+
+    def _pays(self, t: int, reward: float) -> bool:
+        """Whether a transition pays exactly this, so that nothing is left to record about it."""
+        return self.paid is None or self.paid[t][:2] == (reward, reward)
 
     def _read(self, read: Callable[[], int], observation: Any, where: Where) -> int:
         try:
@@ -262,6 +280,8 @@ def unpack_step(returned: Any, where: Where) -> tuple[Any, ...]:
 
 def number(reward: Any, where: Where) -> float:
     """Check that a reward is finite and return it as a float."""
+    if type(reward) is float and math.isfinite(reward):
+        return reward
     plain = isinstance(reward, (int, float, np.number)) or (isinstance(reward, np.ndarray) and reward.ndim == 0)
     if not plain or not math.isfinite(float(reward)):
         raise DataError(f"{where()}: the reward must be a finite number, not {_short(reward)}")
@@ -270,7 +290,11 @@ def number(reward: Any, where: Where) -> float:
 
 def flag(value: Any, name: str, where: Where) -> bool:
     """Check that a value is a bool and return it."""
-    if not isinstance(value, (bool, np.bool_)) and not (isinstance(value, (int, np.integer)) and value in (0, 1)):
+    if (
+        type(value) is not bool
+        and not isinstance(value, np.bool_)
+        and not (isinstance(value, (int, np.integer)) and value in (0, 1))
+    ):
         raise DataError(f"{where()}: {name} must be True or False, not {_short(value)}")
     return bool(value)
 

@@ -89,11 +89,12 @@ class EnvSource:
         if self._single:  # its owner may have used it meanwhile
             self._begun = False
         seen: list[int] = []
-        deadline = None
+        deadline, active = None, Phase.ACTIVE
+        episodes, steps = min(request.pause, request.episodes_left), request.steps_left
         try:
-            while done.episodes < min(request.pause, request.episodes_left) and done.steps < request.steps_left:
+            while done.episodes < episodes and done.steps < steps:
                 ended = done.episodes
-                if not self._begun or any(lane.phase is not Phase.ACTIVE for lane in self._lanes):
+                if not self._begun or [lane for lane in self._lanes if lane.phase is not active]:
                     self._start(request, done, seen)
                 if done.episodes == ended:  # else some were over at once, and may need a reset before the next step
                     self._step(request, done, seen)
@@ -157,33 +158,36 @@ class EnvSource:
 
     # ------------------------------------------------------------------ steps
     def _step(self, request: Request, done: SampledBatch, seen: list[int]) -> None:
-        checker, lanes = self._checker, self._lanes
+        checker, lanes, single = self._checker, self._lanes, self._single
         self._tick += 1
+        if self._info and isinstance(self._info, Mapping) and "action_mask" in self._info:
+            self._compare_masks()
         rows = []
-        for i, lane in enumerate(lanes):
-            if lane.phase is not Phase.RESETTING:
-                checker.compare_mask(lane.state, self._mask(i), self._places, self._wheres[i])
+        for lane in lanes:
             step = lane.length if lane.phase is Phase.ACTIVE else 0
             rows.append(checker.choose(lane.state, self._rng.random(), step))
         actions = [self._numbers[row] for row in rows]
-        returned = _answer(self._env.step, actions[0] if self._single else np.array(actions))
-        self._record("step", actions, returned)
-        values = unpack_step(returned, self._wheres[0])
-        self._info = values[4]
+        returned = _answer(self._env.step, actions[0] if single else np.array(actions))
+        if self._records:
+            self._record("step", actions, returned)
+        observations, rewards, terminated, truncated, self._info = unpack_step(returned, self._wheres[0])
         final = self._info.get("final_obs") if self._mode == "SAME_STEP" else None
         for i, lane in enumerate(lanes):
             if lane.phase is Phase.RESETTING:
-                self._begin(values[0], i)
+                self._begin(observations, i)
                 continue
-            reward, terminated, truncated = values[1:4] if self._single else (part[i] for part in values[1:4])
             where = self._wheres[i]
-            ends = flag(terminated, "terminated", where), flag(truncated, "truncated", where)
-            last = self._part(final if final is not None and any(ends) else values[0], i)
-            self._advance(i, rows[i], last, number(reward, where), ends, request, done, seen)
-            if any(ends):
+            ended = flag(terminated if single else terminated[i], "terminated", where)
+            cut = flag(truncated if single else truncated[i], "truncated", where)
+            reward = number(rewards if single else rewards[i], where)
+            last = observations if final is None or not (ended or cut) else final
+            self._advance(
+                i, rows[i], last if single else self._part(last, i), reward, (ended, cut), request, done, seen
+            )
+            if ended or cut:
                 lane.phase = Phase.RESETTING if self._mode == "NEXT_STEP" else Phase.OVER
                 if self._mode == "SAME_STEP":
-                    self._begin(values[0], i)
+                    self._begin(observations, i)
 
     def _advance(
         self, i: int, row: int, observation: Any, reward: float, ends: tuple[bool, bool], request: Request,
@@ -221,14 +225,13 @@ class EnvSource:
             return tuple(self._part(value, i) for value in observations)
         return observations[i]
 
-    def _mask(self, i: int) -> Any:
-        """Gymnasium's action mask, the only part of ``info`` that we read; None if there is none."""
-        if not isinstance(self._info, Mapping) or "action_mask" not in self._info:
-            return None
-        if self._single:
-            return self._info["action_mask"]
-        given = "_action_mask" in self._info and self._info["_action_mask"][i]
-        return self._info["action_mask"][i] if given else None
+    def _compare_masks(self) -> None:
+        """Check Gymnasium's action masks, the only part of ``info`` that we read."""
+        masks, given = self._info["action_mask"], self._info.get("_action_mask")
+        for i, lane in enumerate(self._lanes):
+            if lane.phase is not Phase.RESETTING and (self._single or (given is not None and given[i])):
+                mask = masks if self._single else masks[i]
+                self._checker.compare_mask(lane.state, mask, self._places, self._wheres[i])
 
     def _place(self, i: int | None = None) -> str:
         if self._single:
