@@ -12,6 +12,7 @@ import argparse
 import os
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 os.environ["COLUMNS"] = "110"  # help texts are wrapped to the terminal: fix its width
@@ -31,8 +32,13 @@ THEIRS = ("clopper-pearson", "rectangular")
 OURS, DEFAULT = ("likelihood", "rectangular"), ("likelihood", "coupled")
 
 
+@cache
+def all_results() -> list[dict]:
+    return list(read(RESULTS)) if RESULTS.exists() else []
+
+
 def results(kind: str) -> list[dict]:
-    return [row for row in read(RESULTS) if row["task"]["kind"] == kind] if RESULTS.exists() else []
+    return [row for row in all_results() if row["task"]["kind"] == kind]
 
 
 def gap_block() -> str:

@@ -30,8 +30,12 @@ def pytest_configure(config):
 
 
 def pytest_collection_finish():
-    """Every collection of garbage would go through what was imported: a twentieth of all time."""
+    """Every collection of garbage would go through what was imported: a twentieth of all time.
+
+    Hypothesis measures every one of them, so they are made seldom.
+    """
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
     gc.enable()
 
 

@@ -130,9 +130,9 @@ while True:
 """
 
 
-def test_kill_9_while_writing_leaves_a_whole_checkpoint(tmp_path):
+def test_kill_9_while_writing_leaves_a_whole_checkpoint(tmp_path, sized):
     path = tmp_path / "c.zip"
-    for attempt in range(2):
+    for attempt in range(sized(1, 3)):
         process = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
         last = 0
         for line in process.stdout:

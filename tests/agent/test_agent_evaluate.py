@@ -58,10 +58,10 @@ def test_anything_that_predicts_is_a_policy(agent):
         agent.evaluate(gym.vector.SyncVectorEnv([CorridorEnv] * 2), 10, policy=Runner())
 
 
-def test_a_model_of_stable_baselines(agent):
+def test_a_model_of_stable_baselines(agent, sized):
     sb3 = pytest.importorskip("stable_baselines3")
     model = sb3.PPO("MlpPolicy", CorridorEnv(), n_steps=8, batch_size=8, seed=0, device="cpu")
-    found = agent.evaluate(CorridorEnv(), 200, policy=model)
+    found = agent.evaluate(CorridorEnv(), sized(60, 200), policy=model)
     assert 0.0 <= found.lower < found.mean < found.upper <= 1.0
 
 

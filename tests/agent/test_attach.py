@@ -190,9 +190,9 @@ def test_a_step_that_was_seen_before_is_still_compared():
     for step in (0, 1):
         with pytest.raises(DataError, match="here: the environment terminated in state 1"):
             follow(terminated=True, step=step)
-    with pytest.raises(DataError, match="here: reward 0.5 contradicts the model, which pays 1 "):
+    with pytest.raises(DataError, match=r"here: reward 0\.5 contradicts the model, which pays 1 "):
         follow(reward=0.5)
-    with pytest.raises(DataError, match="here: observation 1.5 has no state"):
+    with pytest.raises(DataError, match=r"here: observation 1\.5 has no state"):
         follow(1.5)
     assert checker.experience.reward_error == 0.0 and follow(reward=1.0001) == 1
     assert checker.experience.reward_error == pytest.approx(0.01)

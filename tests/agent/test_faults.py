@@ -275,7 +275,7 @@ class Copies(BaseCallback):
         return True
 
 
-def test_a_run_killed_at_a_log_point_goes_on_to_the_same_bits_and_rows(tmp_path):
+def test_a_run_killed_at_a_log_point_goes_on_to_the_same_bits_and_rows(tmp_path, sized):
     """A checkpoint at a log point is written before its certificate; resumed runs left that certificate out."""
 
     def learned(agent, folder):
@@ -284,7 +284,7 @@ def test_a_run_killed_at_a_log_point_goes_on_to_the_same_bits_and_rows(tmp_path)
         return agent.certificate.lower.hex(), agent.certificate.upper.hex(), rows
 
     folder = tmp_path / "run"
-    callbacks = [CheckpointCallback(save_freq=5, seconds=None), Copies(tmp_path)]
+    callbacks = [CheckpointCallback(save_freq=sized(10, 5), seconds=None), Copies(tmp_path)]
     agent = RPLAgent(seed=1, schedule=Never())
     whole = agent.learn(FastCorridorEnv(), budget=25, log_interval=10, folder=folder, callback=callbacks)
     points = sorted((p for p in tmp_path.iterdir() if p.name.isdigit()), key=lambda p: int(p.name))

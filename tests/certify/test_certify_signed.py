@@ -27,10 +27,10 @@ OBJECTIVES = [
 
 @pytest.mark.parametrize("loops", [False, True])
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=Objective.describe)
-def test_certificates_hold(objective, loops):
+def test_certificates_hold(objective, loops, sized):
     if loops and objective.sense is Sense.MIN and objective.reward_name == "pay":
         pytest.skip("waiting would gain forever")
-    for seed in range(3):
+    for seed in range(sized(1, 6)):
         pmdp = random_model(np.random.default_rng(seed), 6, loops)
         counts, best = uniform_counts(pmdp, objective, THETA, 200, 500, seed), optimal_value(pmdp, objective, THETA)
         for relaxation in ("coupled", "rectangular", "tied"):

@@ -90,7 +90,7 @@ class PeekingBets(checker.Bets):
         self.unit = [ahead * abs(self.unit[0]), -ahead * abs(self.unit[1])]
 
 
-@pytest.mark.parametrize("p", [0.2, 0.5, 0.85])
+@pytest.mark.parametrize("p", [0.2, 0.85, pytest.param(0.5, marks=pytest.mark.nightly)])
 def test_money_is_a_supermartingale(p):
     """E[M] ≤ 1 over all eight tosses, for both sides of the bets and for predictions; peeking is seen."""
     model, objective = coin()

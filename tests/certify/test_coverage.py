@@ -24,15 +24,15 @@ def _limit(runs, delta=DELTA):
     return int(stats.binom.ppf(1 - 1e-4, runs, delta))
 
 
-def test_clopper_pearson_fails_when_data_decide_and_anytime_holds():
-    runs = 600
+def test_clopper_pearson_fails_when_data_decide_and_anytime_holds(sized):
+    runs = sized(300, 600)
     fixed = interval_failures("clopper-pearson", "stop when certified", DELTA, runs, 1000, seed=1)
     valid = interval_failures("anytime", "stop when certified", DELTA, runs, 1000, seed=1)
     assert fixed > 5 * DELTA * runs
     assert valid <= _limit(runs)
 
 
-@pytest.mark.parametrize("runs", [500, pytest.param(1500, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("runs", [200, pytest.param(1500, marks=pytest.mark.nightly)])
 def test_likelihood_holds_after_every_sample(runs):
     for schedule in ("split", "geometric"):
         for adaptive in (True, False):
@@ -57,7 +57,7 @@ def _bandit():
 
 
 @pytest.mark.parametrize("method", ["likelihood", "anytime"])
-def test_agent_like_loop_keeps_its_promise(method):
+def test_agent_like_loop_keeps_its_promise(method, sized):
     """Optimism, doubling, stop when certified; the truth must be in the region at every look of a run."""
     model, theta = _bandit()
     probability = model.instantiate(theta).probability
@@ -65,7 +65,7 @@ def test_agent_like_loop_keeps_its_promise(method):
     won = model.table.reduction.weights[model.expression[first]]
     base = model.table.constant[model.expression[first]]
     truth = model.table.reduction.coordinates(theta)
-    runs, failures, stopped = 80, 0, 0
+    runs, failures, stopped = sized(40, 80), 0, 0
     for run in range(runs):
         rng = np.random.default_rng(run)
         counts = Counts(model)

@@ -181,9 +181,9 @@ def test_public_names_are_there_whatever_was_imported_first():
 def test_the_default_path_loads_neither_scipy_stats_nor_torch(tmp_path):
     loaded = _run(
         "import sys, gymnasium, rpl_envs\n"
-        "gymnasium.registry['rpl/Aircraft-20x10-v0'].kwargs.update(X=6, Y=4)  # its proof is short\n"
+        "gymnasium.registry['rpl/Aircraft-20x10-v0'].kwargs.update(X=4, Y=3)  # its proof is short\n"
         "from rpl_agent.cli import main\n"
-        "line = ['train', 'rpl/Aircraft-20x10-v0', '--budget', '30', '--quiet', '--log-dir']\n"
+        "line = ['train', 'rpl/Aircraft-20x10-v0', '--budget', '10', '--quiet', '--log-dir']\n"
         f"assert main([*line, {str(tmp_path)!r}]) == 0\n"
         "heavy = ('scipy.stats', 'scipy.optimize', 'torch', 'stable_baselines3', 'rpl_agent.formats', "
         "'rpl_agent.baselines', 'rpl_agent.experiments', 'joblib', 'ray')\n"
@@ -241,7 +241,7 @@ def test_the_printed_tensorboard_command_runs(tmp_path):
     assert shown.returncode == 0, shown.stderr
 
 
-def test_two_interrupts_end_in_one_line(tmp_path):
+def test_two_interrupts_end_in_one_line(tmp_path, monkeypatch, capsys):
     """The second Ctrl-C stops at once, saves what there is, and says how to go on."""
     process = subprocess.Popen(
         [sys.executable, "-m", "rpl_agent.cli", "train", WORLD, "--budget", "1e9", "--no-progress"],
@@ -258,11 +258,9 @@ def test_two_interrupts_end_in_one_line(tmp_path):
     # for a shell both are 130; Python ends by the signal itself while it shuts down
     assert process.returncode in (130, -signal.SIGINT) and "Traceback" not in err, (process.returncode, out, err)
     assert "rpl resume logs/Glider-11x9_1" in (out if "certifying" in out and not err else err)
-    done = subprocess.run(
-        [sys.executable, "-m", "rpl_agent.cli", "evaluate", "logs/Glider-11x9_1", "--episodes", "10", "--json"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0 and json.loads(done.stdout)["episodes"] == 10, done.stderr
+    monkeypatch.chdir(tmp_path)
+    assert main(["evaluate", "logs/Glider-11x9_1", "--episodes", "10", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["episodes"] == 10
 
 
 def test_a_warning_is_said_once_and_without_source_lines(tmp_path):

@@ -104,7 +104,7 @@ def test_what_is_no_product_is_left_as_one_form():
     check_exact(model, np.random.default_rng(2))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(k, marks=pytest.mark.nightly) for k in range(8, 40))])
 def test_random_products_have_the_likelihood_of_their_factors(seed):
     rng = np.random.default_rng(seed)
     d = int(rng.integers(1, 5))

@@ -138,7 +138,7 @@ def test_bounds_of_an_outbreak_hold():
     assert cases.lower <= names["value_iteration"](pmdp, "cases", rule.policy) <= cases.upper
 
 
-def test_a_ward_is_an_environment():
+def test_a_ward_is_an_environment(sized):
     """Meetings that are drawn one by one agree with the model, and a short run with the optimum."""
     names = example("outbreak")
     env, options = names["ward"]()
@@ -146,7 +146,7 @@ def test_a_ward_is_an_environment():
         seen, info = env.reset(seed=0)
         assert (env.step(action)[0] != seen) == info["action_mask"][action]
     check_env(env)
-    assert check_model(env, **options, episodes=100).problems == []
+    assert check_model(env, **options, episodes=sized(30, 100)).problems == []
     agent = RPLAgent(env, seed=0, **options).learn(budget=40)
     assert agent.certificate.lower <= names["value_iteration"](options["pmdp"], "cost") <= agent.certificate.upper < 8
 

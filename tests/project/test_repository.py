@@ -47,7 +47,9 @@ def test_wheel_works_in_a_clean_environment(tmp_path, monkeypatch):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "env")], check=True, timeout=120)
     python = str(tmp_path / "env" / "bin" / "python")
     pip = [sys.executable, "-m", "pip", "--python", python]  # one less to install, which takes longer than the wheel
-    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], check=True, timeout=120)
+    subprocess.run(
+        [*pip, "install", "--quiet", "--no-compile", "--no-deps", "--no-index", str(wheel)], check=True, timeout=120
+    )
     site = run_python("import sysconfig; print(sysconfig.get_path('purelib'))", python=python).strip()
     Path(site, "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     code = (
