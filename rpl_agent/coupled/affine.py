@@ -73,7 +73,9 @@ class BoxFrame:
         columns = np.column_stack([np.where(used, exponents @ self.center, 1.0), exponents * self.half])
         found = coefficients @ columns
         value, slope = found[:, 0].copy(), np.ascontiguousarray(found[:, 1:])
-        size = abs(coefficients) @ np.where(used, exponents @ (np.abs(self.center) + self.half), 1.0)
+        size = cached_on(coefficients, "magnitudes", abs) @ np.where(
+            used, exponents @ (np.abs(self.center) + self.half), 1.0
+        )
         terms = np.diff(coefficients.indptr).max(initial=0)
         return FrameForms(value, slope, None, (4.0 * terms + 16.0) * UNIT_ROUNDOFF * size)
 
@@ -173,23 +175,16 @@ def _chances(pmdp: ParametricMDP, frame: Frame | BoxFrame) -> Struct:
 
 
 def excess(
-    problem: Problem, policy: Policy | None, chances: Struct, side: Side,
-    here: tuple[np.ndarray, np.ndarray], states: np.ndarray | None = None,
+    problem: Problem, policy: Policy | None, chances: Struct, side: Side, here: tuple[np.ndarray, np.ndarray],
+    order: np.ndarray | None = None, margin: float = -1.0,
 ) -> np.ndarray:  # fmt: skip
-    """(S,) upper bound on the violation of each inequality of ``states`` (S, bool; None: all), for any play.
+    """(S,) upper bound on the violation of the inequality of each state in ``order`` (None: all), for any play; else 0.
 
-    ``here`` = (u (S,), g (S, r)). A number ≤ 0 proves the inequality.
+    ``here`` = (u (S,), g (S, r)). A number ≤ 0 proves the inequality. With a margin ≥ 0: by how much states are raised
+    (core.h: `residuals`).
     """
-    order = np.arange(problem.pmdp.num_states) if states is None else np.flatnonzero(states)
-    return sweep(problem, order, policy, chances, side, -1.0, here)
-
-
-def sweep(
-    problem: Problem, order: np.ndarray, policy: Policy | None, chances: Struct, side: Side, margin: float,
-    here: tuple[np.ndarray, np.ndarray],
-) -> np.ndarray:  # fmt: skip
-    """(S,) the residuals of states in an order, or by how much they are raised (core.h: `residuals`); else 0."""
     pmdp, r = problem.pmdp, chances.r
+    order = np.arange(pmdp.num_states) if order is None else order
     u, g = (np.ascontiguousarray(a) for a in here)
     out = np.zeros(pmdp.num_states)
     helpers = threads() if len(order) >= THREADED else 1
@@ -231,7 +226,8 @@ class AffineProof:
             return _steps(bound, problem)
         issues = _decided(bound, problem, bound.moved, bound.gradient) + _closed(bound, problem)
         open_states, chances = bound.scope & ~problem.task.decided, chances_of(problem, bound.frame)
-        missed = excess(problem, bound.policy, chances, bound.side, (bound.moved, bound.gradient), open_states)
+        here, order = (bound.moved, bound.gradient), np.flatnonzero(open_states)
+        missed = excess(problem, bound.policy, chances, bound.side, here, order)
         bad = open_states & ~(missed <= 0.0)
         if bad.any():
             issues.append(f"the inequality of state {np.flatnonzero(bad)[0]} may fail by {missed[bad].max():.3g}")

@@ -18,7 +18,7 @@ import numpy as np
 import scipy
 
 from rpl_agent._core import UNIT_ROUNDOFF
-from rpl_agent.coupled.affine import AffineBound, AffineProof, Side, excess, row_excess, sweep
+from rpl_agent.coupled.affine import AffineBound, AffineProof, Side, excess, row_excess
 from rpl_agent.coupled.expansion import StepExpansion, ValueExpansion, expansion_of, greedy_rules, known_chain
 from rpl_agent.model import Nature, Objective, Policy, best_rows
 from rpl_agent.regions.base import Region, checked_directions
@@ -45,14 +45,12 @@ DIVERGED = 30.0
 
 def find_bound(problem: Problem, expansion: ValueExpansion, side: Side, every_policy: bool) -> AffineBound | None:
     """A bound with the gradient of the expansion, still to be checked; None if none was found."""
-    policy = None if every_policy else expansion.policy
-    zero = np.zeros_like(expansion.values)
-    scope = expansion.scope if every_policy else expansion.reached
-    bound = AffineBound(side, policy, expansion.frame, expansion.values, expansion.gradient, zero, scope)
+    bound = expansion.bound(side, every_policy)
     margin = ROUNDING * float(np.abs(expansion.values).max())
     if expansion.order is not None:
-        order, here = expansion.order[scope[expansion.order]], (bound.values.copy(), bound.gradient)  # raised in place
-        return replace(bound, slack=sweep(problem, order, policy, expansion.chances, side, margin, here))
+        order, here = expansion.order[bound.scope[expansion.order]], (bound.values.copy(), bound.gradient)
+        raised = excess(problem, bound.policy, expansion.chances, side, here, order, margin)  # the copy in place
+        return replace(bound, slack=raised)
     if every_policy and expansion.policy.rows is not None:
         worst = _of_worst_rows(problem, expansion, bound, margin)
         if worst is not None:
@@ -105,11 +103,11 @@ def _of_worst_rows(
 def _with_slack(
     problem: Problem, expansion: ValueExpansion, bound: AffineBound, margin: float, leave_rest: bool
 ) -> AffineBound | None:
-    open_states = bound.scope & ~problem.task.decided
+    order = np.flatnonzero(bound.scope & ~problem.task.decided)
     slack, first, limit, before, share = bound.slack, 0.0, np.inf, np.inf, 0.0
     for _ in range(ROUNDS):
         u = bound.values + bound.side.value * slack
-        missed = excess(problem, bound.policy, expansion.chances, bound.side, (u, bound.gradient), open_states)
+        missed = excess(problem, bound.policy, expansion.chances, bound.side, (u, bound.gradient), order)
         missed = np.maximum(missed, 0.0)
         worst = float(missed.max())
         if worst == 0.0 or (leave_rest and worst < NEGLIGIBLE * first):
@@ -198,7 +196,7 @@ def coupled_bounds(
     found, slope = {Side.LOWER: -np.inf, Side.UPPER: np.inf}, expansion.gradient[problem.pmdp.initial_state]
     for side in Side:
         every_policy = policy is None and side is not Side.own(objective.sense)
-        best = _without_slack(expansion, region, side, problem.pmdp.initial_state)
+        best = expansion.bound(side, every_policy).at(region, problem.pmdp.initial_state)  # if it needed no slack
         limit, gap = known[0] if side is Side.LOWER else known[1], known[1] - known[0]
         # Evaluate a given policy as sharply as one that was found here, whatever is known already.
         least = WORTHWHILE * gap if policy is None else 0.0
@@ -286,12 +284,6 @@ class Search:
         if expansion is None:
             return np.inf
         return side.value * self.bound(AffineProof(self.problem, region), expansion, side, every_policy)
-
-
-def _without_slack(expansion: ValueExpansion, region: Region, side: Side, state: int) -> float:
-    """The bound that the expansion would give if it were exact."""
-    value, slope = -side.value * float(expansion.values[state]), -side.value * expansion.gradient[state]
-    return -side.value * expansion.frame.minimum(region, value, slope)
 
 
 # ---------------------------------------------------------------------- pieces

@@ -102,11 +102,14 @@ class BoxBounds:
 
     # ------------------------------------------------------------------ one box
     def piece(
-        self, side: Side, lower: np.ndarray, upper: np.ndarray, parent: BoxPiece | None = None, eager: bool = True
-    ) -> BoxPiece | None:
+        self, side: Side, lower: np.ndarray, upper: np.ndarray, parent: BoxPiece | None = None, eager: bool = True,
+        best: float | None = None, allowed: float = 0.0,
+    ) -> BoxPiece | None:  # fmt: skip
         """The box with its bound, no worse than that of its parent; None if it is proved to be outside the region.
 
-        A box without an affine bound may keep its parent's, unless ``eager``, because it will be halved.
+        A box without an affine bound may keep its parent's, unless ``eager``, because it will be halved. A box within
+        what is allowed beyond the best value so far will hardly be: its axis is its longest; below that value, no
+        point of it is better.
         """
         cell = self._cell(lower, upper)
         if cell is None:
@@ -125,9 +128,11 @@ class BoxBounds:
             if eager or failed > PATIENCE or expansion is None or self._every_policy(side):
                 bound = self.interval_bound(side, lower, upper)
         bound = side.value * min(side.value * bound, side.value * known)
-        point = self._point(side, lower, upper, slope)
+        beyond = np.inf if best is None else side.value * (bound - best)
+        point = self._point(side, lower, upper, slope) if beyond > 0.0 else None
         value = np.nan if point is None else self.value(point)
-        return BoxPiece(lower, upper, bound, self._axis(lower, upper, expansion), point, value, slope, failed)
+        axis = self._axis(lower, upper, expansion if beyond > allowed else None)
+        return BoxPiece(lower, upper, bound, axis, point, value, slope, failed)
 
     def _cell(self, lower: np.ndarray, upper: np.ndarray) -> Box | Polytope | None:
         """The part of the region in a box; None if some constraint leaves nothing."""

@@ -10,7 +10,7 @@ rejects; no bound depends on their accuracy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,11 @@ class ValueExpansion:
     order: np.ndarray | None = None  # (n,) the undecided states of a model without cycles, successors first
     solved: np.ndarray | None = None  # (n,) with cycles: states of the linear system, the others are known
     factors: Any = None
+
+    def bound(self, side: Side, every_policy: bool) -> AffineBound:
+        """A bound without slack, for the policy or for all, still to be checked."""
+        policy, scope = (None, self.scope) if every_policy else (self.policy, self.reached)
+        return AffineBound(side, policy, self.frame, self.values, self.gradient, np.zeros_like(self.values), scope)
 
     def spread(self, extra: np.ndarray) -> np.ndarray:
         """(S,) what an extra reward (S,) per visit adds to the values of the policy (models with cycles)."""
@@ -125,6 +130,8 @@ class PolicyChain:
     place: np.ndarray  # where the entries of the identity and of P stand in the pattern of I − γ P
     indices: np.ndarray
     indptr: np.ndarray
+    is_ordered: bool  # whether `solved` has an order of little fill-in: to find one takes half of a factorisation
+    order: list[np.ndarray] = field(default_factory=list)  # such an order of `solved`, once it is known
 
     def factors(self, p: np.ndarray) -> Any:
         """The factorisation of I − γ P for probabilities p (n,); None if it is singular."""
@@ -133,9 +140,12 @@ class PolicyChain:
         data = np.bincount(self.place, entries, len(self.indices))
         matrix = scipy.sparse.csc_array((data, self.indices, self.indptr), shape=(n, n))
         try:  # rows have few entries: no supernodes (half the fill in crowds, a twelfth less in grids)
-            return scipy.sparse.linalg.splu(matrix, relax=1, panel_size=1)
+            ordering = "NATURAL" if self.is_ordered else "COLAMD"
+            found = scipy.sparse.linalg.splu(matrix, ordering, relax=1, panel_size=1)
         except RuntimeError:  # singular
             return None
+        self.order[:] = [np.argsort(found.perm_c)]
+        return found
 
     def sums(self, terms: np.ndarray, size: int) -> np.ndarray:
         """(S, …) sums over the transitions of each state, of terms (n, …)."""
@@ -145,8 +155,8 @@ class PolicyChain:
         return total
 
 
-def _chain_of(problem: Problem, weights: np.ndarray, p: np.ndarray) -> PolicyChain:
-    """The chain of a policy (R,) for expressions with these values (F,)."""
+def _chain_of(problem: Problem, weights: np.ndarray, p: np.ndarray, order: np.ndarray | None = None) -> PolicyChain:
+    """The chain of a policy (R,) for expressions with these values (F,); ``order`` is that of the solved states."""
     pmdp, decided = problem.pmdp, problem.task.decided
     size, played = pmdp.num_states, np.flatnonzero((weights > 0.0) & ~decided[pmdp.row_state])
     moves, own = gather(pmdp.row_ptr, played)
@@ -154,6 +164,7 @@ def _chain_of(problem: Problem, weights: np.ndarray, p: np.ndarray) -> PolicyCha
     source, target, f = pmdp.row_state[row], pmdp.successor[moves], pmdp.expression[moves]
     worthless, lost = _never_ending(problem, weights, p, source, target)
     solved = np.flatnonzero(~decided & ~worthless & ~lost)
+    solved = solved if order is None else solved[order]
     position = np.full(size, -1)
     position[solved] = np.arange(len(solved))
     inner = (position[source] >= 0) & (position[target] >= 0)
@@ -166,7 +177,7 @@ def _chain_of(problem: Problem, weights: np.ndarray, p: np.ndarray) -> PolicyCha
     seen = ~decided & reached(source, target, np.array([pmdp.initial_state]), size)
     return PolicyChain(
         source, target, f, problem.gamma * weights[row], first, states, solved, seen, lost, inner,
-        place.reshape(-1), (entries % max(len(solved), 1)).astype(np.int32), indptr.astype(np.int32),
+        place.reshape(-1), (entries % max(len(solved), 1)).astype(np.int32), indptr.astype(np.int32), order is not None,
     )  # fmt: skip
 
 
@@ -179,6 +190,8 @@ def known_chain(problem: Problem, weights: np.ndarray, p: np.ndarray) -> PolicyC
         if len(known) >= min(KEPT_CHAINS, KEPT_STATES // problem.pmdp.num_states):
             known.clear()
         known[key] = _chain_of(problem, weights, p)
+    elif known[key].order and not known[key].is_ordered:
+        known[key] = _chain_of(problem, weights, p, *known[key].order)
     return known[key]
 
 

@@ -82,11 +82,9 @@ class RegionSolution:
     def verdict(self, comparison: str, threshold: float | Fraction) -> RegionVerdict:
         """Where the value compares (">=", ">", "<=", "<") with a threshold."""
         limit = Fraction(threshold)
-        holds = next(
-            (w for w in (self.most, self.least) if compares(w.lower, w.upper, comparison, limit) is True), None
-        )
-        fails = next(
-            (w for w in (self.least, self.most) if compares(w.lower, w.upper, comparison, limit) is False), None
+        holds, fails = (
+            next((w for w in ends if compares(w.lower, w.upper, comparison, limit) is wanted), None)
+            for wanted, ends in ((True, (self.most, self.least)), (False, (self.least, self.most)))
         )
         everywhere = compares(self.lower, self.upper, comparison, limit)
         if everywhere is None:
@@ -228,9 +226,10 @@ class RegionSearch:
                 self._best[other] = (piece.value, piece.point)
 
     def _split(self, side: Side) -> None:
+        best, allowed = self._best[side][0] if side in self._best else None, self._allowed(side)
         piece = heapq.heappop(self._heaps[side])[2]
         for lower, upper in piece.halves():
-            half = self.bounds.piece(side, lower, upper, piece, eager=False)
+            half = self.bounds.piece(side, lower, upper, piece, False, best, allowed)
             if half is not None:
                 self._add(side, half)
 

@@ -22,7 +22,6 @@ from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, cached_on, w
 from rpl_agent.model.algebra.ranges import taylor_table
 from rpl_agent.regions.base import Region
 from rpl_agent.regions.frame import Frame, FrameForms, frame_of, triangle
-from rpl_agent.regions.intersection import Ellipsoid
 from rpl_agent.regions.lifting import ExpressionRows
 from rpl_agent.regions.polytope import Polytope
 
@@ -101,10 +100,6 @@ class ParameterRows(NamedTuple):
         if extra is None:
             return Polytope(self.rows, self.rhs, self.lower, self.upper)
         return Polytope(np.vstack([extra[0], self.rows]), np.concatenate([extra[1], self.rhs]), self.lower, self.upper)
-
-    def hold(self, ellipsoid: Ellipsoid, share: float) -> bool:
-        """Whether the set cuts off no more than ``share`` of the ellipsoid's width."""
-        return ellipsoid.fits(self.rows, self.rhs, self.lower, self.upper, share)
 
     def of(self, parameters: np.ndarray, domain: Domain) -> ParameterRows:
         """The rows that involve only some parameters (k,), whose domain is given."""

@@ -19,6 +19,7 @@ from rpl_agent.coupled.expansion import expand
 from rpl_agent.coupled.region import EVERYWHERE, NOT_DECIDED, NOWHERE, SOMEWHERE, partition
 from rpl_agent.errors import PrecisionWarning
 from rpl_agent.formats import prism
+from rpl_agent.model import cached_on
 from rpl_agent.regions.base import Box
 from rpl_agent.regions.frame import frame_of
 from rpl_agent.solver import solve_at
@@ -388,3 +389,14 @@ def test_each_round_of_slack_pays_the_geometric_series() -> None:
     bounds = BoxBounds(coin, Objective.cost("flips", target="done"), coin.domain)
     found = bounds.piece(Side.UPPER, coin.domain.lower, coin.domain.upper, eager=False)
     assert found is not None and 72.0 <= found.bound < 150.0  # (1 + p) / p² at p = 1/8
+
+
+def test_a_chain_keeps_the_order_of_its_first_factorisation():
+    query = load(DIE, {"p": (0.2, 0.8), "q": (0.2, 0.8)}, 'R{"throws"}=? [ F s=7 ]')
+    bounds = BoxBounds(query.pmdp, query.objective, query.pmdp.domain)
+    rng = np.random.default_rng(0)
+    for k, theta in enumerate(rng.uniform(0.2, 0.8, (4, 2))):
+        exact = solve_at(query.pmdp, theta, query.objective, precision=1e-12).middle
+        assert bounds.value(theta) == pytest.approx(exact, rel=1e-11)
+        (chain,) = cached_on(query.pmdp, "chains", lambda _: {}).values()
+        assert chain.is_ordered == (k > 0)

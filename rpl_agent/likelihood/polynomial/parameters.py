@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import scipy
@@ -112,8 +111,8 @@ def _block_region(
     if level_set.chart.reduction is not None:
         return _covered(level_set, own)
     diameter = float(np.linalg.norm(block.domain.upper - block.domain.lower))
-    holds = partial(own.hold, share=SHALLOW)
-    return outer_region(level_set, block.upper[level_set.expressions], diameter, own.polytope, holds)
+    upper = block.upper[level_set.expressions]
+    return outer_region(level_set, upper, diameter, own.polytope, lambda found: found.fits(*own, SHALLOW))
 
 
 def _covered(level_set: LevelSet, rows: ParameterRows) -> Region:
