@@ -57,7 +57,7 @@ def online(identifier: str, episodes: int, relaxation: str, of: str, stepping: f
         agent = RPLAgent(relaxation=relaxation, schedule=Doubling(of), seed=0)
         return agent.learn(gym.make(identifier), budget=budget)
 
-    run(5)  # compile
+    run(5)  # warm-up
     begin = time.perf_counter()
     agent = run(episodes)
     seconds = time.perf_counter() - begin

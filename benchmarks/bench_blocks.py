@@ -33,9 +33,9 @@ from rpl_agent.pipeline import uncertainty_from
 
 #: layers, hence about 2 L² blocks
 SIDES = {"smoke": (4, 7), "usual": (7, 22, 71), "full": (7, 22, 71, 224)}
-#: a joint block costs milliseconds: not more than about 10^3 of them here
+#: a joint block costs milliseconds, so at most about 10^3 of them
 JOINT_SIDE = 22
-#: sides of the grid, 4 blocks a state
+#: sides of the grid, with four blocks per state
 GRIDS = {"smoke": (4,), "usual": (5, 16, 50), "full": (5, 16, 50)}
 #: steps of the agent, and visits before a certificate, per block
 STEPS = 20
@@ -62,7 +62,7 @@ def rows(smoke: bool = False, full: bool = False) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RPLWarning)
-        _layers("coins", 3)  # kernels are loaded before anything is timed
+        _layers("coins", 3)  # warm-up
         for kind in ("coins", "dice", "joint"):
             part = [_layers(kind, side) for side in SIDES[size] if kind != "joint" or side <= JOINT_SIDE]
             first = float(part[0]["certify µs/block"])

@@ -68,9 +68,9 @@ MODELS: dict[str, tuple[str, str, dict[str, float], dict[str, str]]] = {
     "nand": ("nand-5-2.pm", 'P=? [ F "target" ]', {"perr": 0.2, "prob1": 0.8}, {}),
 }
 WIDTHS = (0.02, 0.05, 0.1)
-#: of each bound, as a share of the range of values
+#: precision of each bound, as a share of the range of values
 PRECISION = 0.025
-#: of Storm's ends that ours are compared with, relative
+#: relative precision of Storm's bounds, with which ours are compared
 STORM = 1e-4
 
 
@@ -90,7 +90,7 @@ def rows(smoke: bool = False, full: bool = False, folder: Path | None = None) ->
 
 
 def _path(name: str, folder: Path | None) -> Path | None:
-    """Where the file stands; None where it is not here."""
+    """The path of the file, or None if it is missing."""
     file = MODELS[name][0]
     if name in OWN:
         path = Path(tempfile.mkdtemp()) / f"{name}.prism"

@@ -44,7 +44,7 @@ def simulator_against_steps(name: str, smoke: bool) -> Row:
                 state, _ = env.reset()
     loop = steps / (time.perf_counter() - start)
     simulator = env.get_wrapper_attr("simulator")(0)
-    simulator.run(policy, 10)  # compiles
+    simulator.run(policy, 10)  # warm-up
     compiled, start = 0, time.perf_counter()
     while time.perf_counter() - start < budget:
         compiled += simulator.run(policy, 2_000).steps

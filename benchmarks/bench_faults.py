@@ -70,7 +70,7 @@ def _row(fault: str, tried: int, survived: int, note: str) -> dict:
 
 
 def learn(folder: Path, episodes: int) -> str:
-    """Learn in a run folder, or go on there; every bit of what was learned, in short."""
+    """Learn in a run folder, or resume there; return a digest of everything that was learned."""
     kept = CheckpointCallback(50, folder / "checkpoint.zip", seconds=None)
     if (folder / "checkpoint.zip").is_file():
         agent = RPLAgent.load(folder / "checkpoint.zip", gym.make(ID))
@@ -96,7 +96,7 @@ def _child(folder: Path, episodes: int, result: Path, file_size: int | None) -> 
 
 
 def start(folder: Path, episodes: int, result: Path, file_size: int | None = None) -> ForkProcess:
-    """A process of its own that learns in a folder; a fork, so that kills fall into learning and saving."""
+    """Start a process that learns in a folder; it is forked, so that kills hit learning and saving, not imports."""
     result.unlink(missing_ok=True)
     process = get_context("fork").Process(target=_child, args=(folder, episodes, result, file_size))
     sys.stderr.flush()
@@ -105,7 +105,7 @@ def start(folder: Path, episodes: int, result: Path, file_size: int | None = Non
 
 
 def finish(process: ForkProcess, result: Path, limit: float = 600.0) -> str:
-    """What it has learned, or an empty text if it failed or never ended."""
+    """The digest of what it learned, or an empty string if it failed or never ended."""
     process.join(limit)
     if process.is_alive():
         process.kill()
@@ -126,7 +126,7 @@ def kills(folder: Path, number: int, episodes: int = 3_000) -> dict:
         place, in_this_run = folder / f"run{attempt}", 0
         while True:
             process = start(place, episodes, result)
-            if killed < number and in_this_run < 3:  # so that it ends; they fall anywhere into the run
+            if killed < number and in_this_run < 3:  # at most three kills, so that the run ends
                 process.join(rng.uniform(0.0, usual))
                 if process.is_alive():
                     process.kill()
@@ -147,7 +147,7 @@ def _logged(folder: Path) -> list[str]:
 
 @contextmanager
 def small_disk(folder: Path, kilobytes: int) -> Iterator[str]:
-    """A folder on a file system with little room; says what it is."""
+    """Make the folder a small file system; yield a description of it."""
     folder.mkdir(parents=True)
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(folder)], capture_output=True

@@ -66,7 +66,7 @@ def _rounds(
 ) -> tuple[Tally, Counter[str], int]:
     """(what happened, failures by kind, last seed) of the seeds first, first + step, ...
 
-    For ``limit`` seconds or ``most`` rounds, or where ``least`` is not 0, until so many problems are solved.
+    Runs for ``limit`` seconds or ``most`` rounds or, if ``least`` is positive, until that many problems are solved.
     """
     warnings.simplefilter("ignore")  # false solutions with numbers near the largest float overflow in the check
     began, tally, by_kind, seed = time.perf_counter(), Tally(), Counter[str](), first

@@ -100,7 +100,7 @@ def timings(world: Benchmark, counts: Counts, policy: Policy, runs: int = RUNS) 
     least: dict[str, float] = {}
     for run in range(runs + 1):
         for name, build in builds.items():
-            copy = Counts.from_arrays(pmdp, counts.to_arrays())  # with marks of its own
+            copy = Counts.from_arrays(pmdp, counts.to_arrays())  # with its own marks
             start = time.process_time()
             relaxation = build(copy)
             built = time.process_time()

@@ -40,7 +40,7 @@ LIMITED = {
     "CliffWalking-v1": ({"is_slippery": True, "max_episode_steps": 60}, (1 / 3,)),
 }
 SEEDS = tuple(range(200, 205))
-#: of the best design
+#: most rounds of the search for the best design; step of the differences of the gradient
 ROUNDS, STEP = 2000, 1e-5
 Row = dict[str, Any]
 

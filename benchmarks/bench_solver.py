@@ -127,7 +127,7 @@ def large(size: int, draws: int = 20_000) -> Row:
     Nothing is known of the model yet: its order, its events and its hash are found on the way.
     """
     small = mars_rover(10, 10)
-    certify(small.pmdp, Counts(small.pmdp), small.objective)  # what is loaded on first use is not counted
+    certify(small.pmdp, Counts(small.pmdp), small.objective)  # loading on first use is not counted
     began = time.process_time()
     world = mars_rover(size, size)
     built, rng = time.process_time() - began, np.random.default_rng(0)

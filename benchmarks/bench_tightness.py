@@ -41,7 +41,7 @@ DELTA = 1e-3
 Z = -float(special.ndtri(DELTA / 2))
 UNIFORM = ("Aircraft-50x10", "Betting-50", "Engagement-100", "MarsRover-10x10", "Glider-21x17", "ParallelBetting-5")
 ONLINE = ("Aircraft-20x10", "Betting-25", "Engagement-50", "MarsRover-10x10", "Glider-11x9", "ParallelBetting-5")
-#: Seeds 0 to 99 were there to choose shares, stakes and marks with.
+#: Seeds 0 to 99 were used to choose shares, stakes and marks.
 SEEDS = tuple(range(100, 110))
 Row = dict[str, Any]
 

@@ -14,12 +14,12 @@ from itertools import product
 from pathlib import Path
 
 MODEL_ENDINGS = (".prism", ".nm", ".pm", ".mdp", ".dtmc")
-#: models of a kind that is not read here
+#: kinds of models that are not supported
 OTHER_MODELS = (".sm", ".ctmc", ".pta", ".ma", ".smg", ".pomdp", ".tra", ".jani", ".drn")
 PROPERTY_ENDINGS = (".props", ".pctl", ".prctl", ".prop")
-#: switches after which PRISM answers another question
+#: switches that make PRISM answer a different question
 OTHER_QUESTIONS = ("-param", "-fair", "-mdp", "-dtmc", "-ctmc", "-sim", "-ptamethod")
-#: values of constants that a file leaves open and no run gives
+#: values of undefined constants that no run sets
 OPEN = {"int": "3", "bool": "false", "double": "0.5"}
 _KIND = re.compile(r"^\s*(mdp|dtmc|imdp|idtmc|nondeterministic|probabilistic)\b", re.MULTILINE)
 _OPEN = re.compile(r"^\s*const\s+(?:(int|double|bool)\s+)?(\w+)\s*;", re.MULTILINE)
@@ -36,7 +36,7 @@ def read(path: Path) -> str:
 
 
 def model_files(folder: Path) -> Iterator[Path]:
-    """Models below a folder; one that stands there twice, with the same properties, is met once."""
+    """Models below a folder; copies with the same properties are listed once."""
     seen = set()
     for path in sorted(folder.rglob("*")):
         if path.suffix in MODEL_ENDINGS and path.is_file() and _KIND.search(without_comments(read(path))):
@@ -47,7 +47,7 @@ def model_files(folder: Path) -> Iterator[Path]:
 
 
 def property_files(path: Path) -> list[Path]:
-    """Properties files named after a model; those of its folder that are named after none belong to each."""
+    """Properties files named after a model; files of its folder that are named after no model belong to all."""
     here = sorted(p for p in path.parent.iterdir() if p.is_file())
     models = [p for p in here if p.suffix in (*MODEL_ENDINGS, *OTHER_MODELS)]
 
@@ -93,7 +93,7 @@ def stated(properties: Path) -> list[Values]:
 
 
 def fullest(found: list[Values], kinds: Mapping[str, str]) -> list[Values]:
-    """Distinct values of these constants, of the runs that give most of them; ours for the others but doubles."""
+    """Distinct values of these constants from the runs that set most of them; the rest from OPEN, except doubles."""
     counts = [len(run.keys() & kinds.keys()) for run in found]
     chosen: list[Values] = []
     for run, count in zip(found, counts, strict=True):
@@ -130,7 +130,7 @@ def _same(a: str, b: str) -> bool:
 
 
 def number(text: str, values: Mapping[str, str]) -> float | bool | tuple[float, float] | None:
-    """A published result as a number, yes or no, or an interval; None where it is none of these."""
+    """A published result as a number, yes or no, or an interval; None for anything else."""
     text = text.removeprefix("~").rstrip(";")
     if text in ("true", "false"):
         return text == "true"
@@ -150,7 +150,7 @@ def number(text: str, values: Mapping[str, str]) -> float | bool | tuple[float, 
 
 
 def comment_before(text: str, start: int) -> str:
-    """The comment lines right before a place of a file, and what stands before it on its line."""
+    """The comment lines just above a position in a file, and the text before it on its line."""
     lines = text[:start].splitlines()
     kept: list[str] = []
     for line in reversed(lines):

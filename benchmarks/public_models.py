@@ -28,11 +28,11 @@ from benchmarks import public_files as files
 from benchmarks.public_files import Values
 
 CLASSES = ((0, 500), (500, 5_000), (5_000, 10**9))
-#: Storm's exact values are asked for up to so many states
+#: the most states for which Storm's exact values are computed
 EXACT_STATES = 3_000
-#: a result that PRISM's tests publish counts as equal within this share of it, as in PRISM
+#: relative tolerance for results published in PRISM's tests, as in PRISM
 PUBLISHED = 1e-5
-#: runs of one file, and of one properties file within it
+#: the most runs of one file, and of each of its properties files
 MOST_RUNS = 6
 
 
@@ -52,7 +52,7 @@ def _row(path: Path, given: Values, max_states: int, beside: list[Path]) -> dict
     doubles = [n for n, k in files.open_constants(files.read(path)).items() if k == "double" and n not in given]
     row: dict[str, Any] = {"file": str(path), "constants": given}
     model = None
-    for fixed in (None, "0.5", "0.1")[: 3 if doubles else 1]:  # where they cannot be parameters
+    for fixed in (None, "0.5", "0.1")[: 3 if doubles else 1]:  # constants that cannot be parameters
         values = given if fixed is None else {**given, **dict.fromkeys(doubles, fixed)}
         began = time.process_time()
         try:
@@ -71,7 +71,7 @@ def _row(path: Path, given: Values, max_states: int, beside: list[Path]) -> dict
         row["counts"] = [pmdp.num_states, pmdp.num_rows, pmdp.num_transitions]
         row["is_interval"] = model.bounds is not None
     if "raise max_states" in row.get("refused", ""):
-        return row  # Storm knows no limit
+        return row  # Storm has no such limit
     program = _storm(path, given, row)
     if model is None:
         return row
@@ -181,7 +181,7 @@ def _storm_value(program: Any, text: str) -> dict[str, Any]:
     import stormpy
 
     if re.match(r'("\w+"\s*:\s*)?filter\b', text) or re.search(r"\{[^\"}]*\}(\{\w+\})?\s*\]$", text):
-        return {}  # which states a filter without a formula is about differs: the published results tell
+        return {}  # Storm's default states of a filter differ from PRISM's: the published results decide
     try:
         wanted = stormpy.parse_properties(text, program)[0]
         built = stormpy.build_model[stormpy.Rational](program, [wanted])
@@ -199,10 +199,10 @@ def _storm_value(program: Any, text: str) -> dict[str, Any]:
 def _worker(pipe: Any, max_states: int) -> None:
     from rpl_agent.formats import prism
 
-    prism.loads("mdp module m x:[0..1]; [] true -> true; endmodule")  # tables of the parser and kernels, made once
-    for stream in (1, 2):  # where Storm says what it refuses; the rows say it too
+    prism.loads("mdp module m x:[0..1]; [] true -> true; endmodule")  # warm-up: builds the parser's tables
+    for stream in (1, 2):  # silence Storm's messages: the rows have them
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-    pipe.send([])  # ready: the start counts for no file
+    pipe.send([])  # ready: the start-up is not counted
     while (path := pipe.recv()) is not None:
         try:
             rows = judge(Path(path), max_states)
@@ -248,7 +248,7 @@ def agrees(row: dict[str, Any], judge: str = "storm") -> bool | None:
         return None
     if isinstance(value, bool) or row["verdict"] is not None:
         return None if row["verdict"] not in ("yes", "no") else (row["verdict"] == "yes") == bool(value)
-    if isinstance(value, tuple | list):  # an interval: of a range over states, or of a value that is known so far
+    if isinstance(value, tuple | list):  # an interval: the range over states, or bounds of one value
         slack = PUBLISHED * max(map(abs, value))
         return row["lower"] <= value[1] + slack and value[0] - slack <= row["upper"]
     if math.isinf(value):
