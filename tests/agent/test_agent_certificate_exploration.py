@@ -155,7 +155,7 @@ def test_the_plan_goes_where_the_value_is_uncertain():
     "unit, name",
     [
         ("steps", "rpl/Glider-11x9-v0"),
-        ("episodes", "rpl/Betting-25-v0"),
+        pytest.param("episodes", "rpl/Betting-25-v0", marks=pytest.mark.nightly),
         pytest.param("steps", "rpl/Betting-25-v0", marks=pytest.mark.nightly),
         pytest.param("episodes", "rpl/Glider-11x9-v0", marks=pytest.mark.nightly),
     ],

@@ -28,8 +28,10 @@ AGENTS = {
 }
 
 
-@pytest.mark.parametrize("world", WORLDS)
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize(("agent", "world"), [  # by day every learner, and every world
+    pytest.param(agent, world, marks=() if world == "risk" or agent == "ucrl2" else pytest.mark.nightly)
+    for agent in AGENTS for world in WORLDS
+])  # fmt: skip
 def test_finds_the_optimal_policy(agent, world):
     env, optimum = WORLDS[world]()
     learner = AGENTS[agent](seed=1).learn(env, 3000)

@@ -379,13 +379,13 @@ def test_weights_sum_to_at_most_one():
 
 
 @pytest.mark.parametrize("split", [False, True])
-def test_expectation_is_at_most_one_by_enumeration(split):
-    """All sequences of seven steps under an adaptive policy, with a mark after three of them."""
+def test_expectation_is_at_most_one_by_enumeration(split, sized):
+    """All sequences of some steps under an adaptive policy, with a mark after three of them."""
     rows = {0: {"a": {0: "0.2 + 0.5*p", 1: "0.8 - 0.5*p"}}, 1: {"a": {0: "p", 1: "1 - p"}, "b": {0: "0.5", 1: "0.5"}}}
     model = build(0, lambda s: rows[s], domain=Domain.box({"p": (0.2, 0.3)}))
     probability = model.instantiate(np.array([0.3])).probability
     expected = mass = 0.0
-    for outcome in product(range(2), repeat=7):
+    for outcome in product(range(2), repeat=sized(6, 7)):
         state, weight, counts = 0, 1.0, Counts(model, schedule="split")
         for step, target in enumerate(outcome):
             action = 0 if state == 0 else (step + sum(outcome[:step])) % 2
