@@ -353,9 +353,7 @@ def _trivial(problem: Problem, local: Local, exits: np.ndarray, is_upper: bool) 
     if problem.is_reach:
         worst = 1.0 if is_upper else 0.0
     elif problem.discounted:
-        size = float(np.abs(local.reward).max(initial=0.0)) / (1.0 - problem.gamma) + float(
-            np.abs(exits).max(initial=0.0)
-        )
+        size = np.abs(local.reward).max(initial=0.0) / (1.0 - problem.gamma) + np.abs(exits).max(initial=0.0)
         worst = (1.0 if is_upper else -1.0) * size * (1.0 + 1e-9)
     else:
         worst = np.inf if is_upper else -np.inf if problem.signed else 0.0

@@ -93,8 +93,8 @@ class Local:
 
     def ways_out(self, exit_values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(order (n,), cost (n,)): states by estimated cost to the exits, see `ModelGraph.retry_costs`."""
-        lower, upper = self.cs.lower[self.expression], self.cs.upper[self.expression]
-        p = np.where((np.diff(self.row_ptr) == 1)[self.transition_row], 1.0, 0.5 * (lower + upper))
+        p = (0.5 * (self.cs.lower + self.cs.upper))[self.expression]
+        p[self.row_ptr[:-1][np.diff(self.row_ptr) == 1]] = 1.0
         return self.graph.retry_costs(p, self.reward, exit_values)
 
     @cached_property
@@ -147,9 +147,8 @@ class Local:
         lo, hi = np.where(banned, 0.0, self.lo), np.where(banned, 0.0, self.hi)
         starts = self.row_ptr[:-1]
         room = np.add.reduceat(hi - lo, starts)
-        missing = np.maximum(
-            1.0 - np.add.reduceat(lo, starts), core.SPECK
-        )  # where hi > 0 there is some, however little
+        # where hi > 0 there is some, however little
+        missing = np.maximum(1.0 - np.add.reduceat(lo, starts), core.SPECK)
         share = np.divide(missing, room, out=np.zeros_like(room), where=room > 0)
         return lo + np.minimum(share, 1.0)[self.transition_row] * (hi - lo)
 
@@ -168,12 +167,12 @@ class Local:
         return out
 
     def relax(self, values: np.ndarray, order: np.ndarray, sweeps: int, tolerance: float) -> int:
-        """Gauss-Seidel sweeps in place along ``order`` (n,) until values move less than a relative tolerance.
-
-        Returns the number of sweeps used.
-        """
+        """Sweep in place along ``order`` (n,) until values move less than a relative tolerance; how often."""
         for k in range(sweeps):
-            change = self._sweep(order, values, values, False, 0.0)
+            if self.nature_fixed:
+                change = core.guess(self._game, len(order), order, values)
+            else:
+                change = self._sweep(order, values, values, False, 0.0)
             if change <= tolerance * float(np.abs(values[: self.n]).max()):
                 return k + 1
         return sweeps

@@ -145,16 +145,18 @@ def _approach(
     that the proper side's strategies end every play. Returns (values, rows, p, steps)."""
     n = local.n
     order, cost = local.ways_out(values[n:])
-    if not proper_max and local.gamma == 1.0 and not values[:n].any():
+    risen = not proper_max and local.gamma == 1.0 and not values[:n].any()
+    if risen:
         values[:n] = cost  # from 0 a cost would rise by one step per sweep
-        values = _constant_policies(local, values)
     steps = 0
     sweeps = local.agent != FIXED_AGENT  # nature alone responds well enough to a solved chain
     losses = bool((local.reward < 0.0).any())
     if sweeps:
         # Compute nature's responses once per Newton step and keep them in the sweeps: sorting rows is most of a sweep.
-        answering = local.fix_nature(local.greedy(values)[1])
-        steps = answering.relax(values, order, min(FIRST_SWEEPS, budget), FIRST_CHANGE)
+        p = local.greedy(values)[1]
+        if risen and n <= CONSTANT_LIMIT and _constant_policies(local, values, p):
+            p = local.greedy(values)[1]
+        steps = local.fix_nature(p).relax(values, order, min(FIRST_SWEEPS, budget), FIRST_CHANGE)
     for k in range(APPROACHES):
         values[:n][~np.isfinite(values[:n])] = 0.0
         q, p = local.greedy(values)
@@ -178,25 +180,25 @@ def _approach(
     return values, rows, p, steps
 
 
-def _constant_policies(local: Local, values: np.ndarray) -> np.ndarray:
-    """``values`` lowered to the costs of always taking the first action, the second, ... where such plays end.
+def _constant_policies(local: Local, values: np.ndarray, p: np.ndarray) -> bool:
+    """Replace ``values`` by the costs of always taking the first action, the second, ... if such plays end.
 
     Policy iteration moves the border between two ways out by a state or two per step; the best of constant policies
     starts it near its final place.
     """
-    counts = np.diff(local.state_ptr)
-    if local.agent == FIXED_AGENT or local.n > CONSTANT_LIMIT:
-        return values
-    n = local.n
-    found = np.full(n, np.inf)
-    _, p = local.greedy(values)
+    counts, n = np.diff(local.state_ptr), local.n
+    found, limit = np.full(n, np.inf), 1e3 * (1.0 + values[:n].max())
     for k in range(min(int(counts.max()), CONSTANT_ACTIONS)):
         rows = local.state_ptr[:-1] + np.minimum(k, counts - 1)
+        if k == 0 and can_hold(local.fix_nature(p), False, local.fix_agent(rows), p).any():
+            return False  # a chain without an end, which its factors would show at ten times the price
         new = local.chain(values, rows, p, 0.0)
-        if new is None or not ((new[:n] >= 0.0) & (new[:n] < 1e3 * (1.0 + values[:n].max()))).all():
+        if new is None or not ((new[:n] >= 0.0) & (new[:n] < limit)).all():
             break  # if one action alone leads nowhere, the others rarely do better
         found = np.minimum(found, new[:n])
-    return np.concatenate([found, values[n:]]) if np.isfinite(found).all() else values
+    if np.isfinite(found).all():
+        values[:n] = found
+    return bool(np.isfinite(found).all())
 
 
 def _proper_start(

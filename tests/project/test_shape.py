@@ -46,7 +46,7 @@ LINES_OF_PACKAGE = {
     "rpl_agent/proof": 730,
     "rpl_agent/regions": 1_919,
     "rpl_agent/relaxations": 1_070,
-    "rpl_agent/solver": 2_737,
+    "rpl_agent/solver": 2_736,
 }
 #: Files a folder may have, and folders that have more, with how many.
 FILES = 12
@@ -202,7 +202,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 39_617
+    assert sum(LINES_OF_PACKAGE.values()) <= 39_616
 
 
 def test_folders_are_not_crowded():

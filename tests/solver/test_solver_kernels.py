@@ -9,10 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpl_agent._core import read_only
-from rpl_agent.model import Sense
+from rpl_agent._core import core, read_only
+from rpl_agent.model import Nature, Objective, Sense
 from rpl_agent.relaxations import Intervals
+from rpl_agent.relaxations.base import POINT, compiled_set, row_arrays
 from rpl_agent.solver.graph import ALL_ROWS, ANY_ROW, ModelGraph, held_states, model_graph, moves
+from rpl_agent.solver.local import Local
+from rpl_agent.solver.problem import Problem
+from rpl_agent.solver.strategies import can_hold
 from tests.reference.solver import interval_model, row_extremum
 
 
@@ -197,3 +201,58 @@ def test_retry_costs_prefer_likely_ways():
         np.array([0.75, 0.25, 1, 1]), np.ones(3), np.zeros(1)
     )
     assert cost.tolist() == [2, 1] and order.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("agent", [1, -1, 0])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_guess_is_a_sweep_of_a_known_nature(agent, seed):
+    """In place along any order; successors without probability do not count, whatever their value."""
+    rng, n, width = np.random.default_rng(seed), 7, 3
+    state_ptr = np.concatenate([[0], np.cumsum(rng.integers(1, 4, n))])
+    row_ptr = np.concatenate([[0], np.cumsum(rng.integers(1, width + 1, state_ptr[-1]))])
+    successor = rng.integers(0, n + 2, row_ptr[-1]).astype(np.int32)  # two exits
+    mass = rng.random(row_ptr[-1]) + 0.1
+    mass[np.setdiff1d(rng.integers(0, len(mass), 4), row_ptr[:-1])] = 0.0
+    values = np.append(rng.normal(size=n + 1), np.inf)
+    mass[(successor == n + 1) & ~np.isin(np.arange(len(mass)), row_ptr[:-1])] = 0.0
+    successor[row_ptr[:-1][successor[row_ptr[:-1]] == n + 1]] = n
+    p = mass / np.repeat(np.add.reduceat(mass, row_ptr[:-1]), np.diff(row_ptr))
+    reward, weights = rng.normal(size=state_ptr[-1]), rng.random(state_ptr[-1])
+    weights[state_ptr[1:] - 1] = 0.0
+    rows = row_arrays(row_ptr, successor, np.arange(len(p), dtype=np.int32))
+    game = core.Game(
+        agent=agent, maximise=True, gamma=0.9, state_ptr=state_ptr, rows=rows, reward=reward, weights=weights,
+        set=compiled_set(POINT, p, p),
+    )  # fmt: skip
+    order, wanted = rng.permutation(n), values.copy()
+    for s in order:
+        mine = range(state_ptr[s], state_ptr[s + 1])
+        q = [
+            reward[r] + 0.9 * sum(p[t] * wanted[successor[t]] for t in range(row_ptr[r], row_ptr[r + 1]) if p[t] > 0.0)
+            for r in mine
+        ]
+        wanted[s] = max(q) if agent == 1 else min(q) if agent == -1 else np.dot(weights[mine.start : mine.stop], q)
+    found = values.copy()
+    change = core.guess(game, n, order, found)
+    assert np.isfinite(wanted[:n]).all()
+    np.testing.assert_allclose(found, wanted, rtol=1e-13)
+    assert change == np.abs(found[:n] - values[:n]).max()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_chains_without_an_end_are_seen_by_the_graph(seed):
+    """Before their factors are computed: the same answer as that of the factors."""
+    rng, one = np.random.default_rng(seed), (Fraction(1), Fraction(1))
+    some = [(Fraction(1, 4), Fraction(3, 4))] * 2
+    table = [[dict(zip(rng.choice(8, 2, replace=False).tolist(), some))] for _ in range(7)] + [[{7: one}]]
+    pmdp, lower, upper = interval_model(table, labels={"goal": {7}}, cost=[[1.0]] * 7 + [[0.0]])
+    objective = Objective.cost("cost", target="goal")
+    problem = Problem.of(Intervals(pmdp, lower, upper), objective, Nature.ADVERSARIAL, None)
+    local = Local.of(problem, np.arange(7))
+    rows, p = local.state_ptr[:-1], np.full(14, 0.5)
+    ends = not can_hold(local.fix_nature(p), False, local.fix_agent(rows), p).any()
+    steps = np.eye(8)
+    steps[np.repeat(np.arange(7), 2), pmdp.successor[:14]] = 1.0
+    assert ends == bool((np.linalg.matrix_power(steps, 8)[:, 7] > 0.0).all())
+    found = local.chain(np.zeros(local.n + local.m), rows, p, 0.0)
+    assert (found is not None and np.abs(found).max() < 1e6) == ends
