@@ -39,6 +39,7 @@ from rpl_agent.certificate import Certificate, versions
 from rpl_agent.confidence import ConfidenceSet, confidence_names, confidence_set
 from rpl_agent.coupled import coupled_bounds
 from rpl_agent.coupled.attribution import attribution, episodes_seen, own_gradient
+from rpl_agent.coupled.expansion import evaluate
 from rpl_agent.errors import DataError, ModelError, PrecisionWarning, RefutedWarning, RepeatedChanceWarning, RPLWarning
 from rpl_agent.evidence.counts import Counts
 from rpl_agent.evidence.intervals import untied_intervals
@@ -313,7 +314,13 @@ def certify_uncertainty(
         warnings.warn(at_edge.note, RPLWarning, stacklevel=3)
     if uncertainty.estimate is not None:
         with timed(timings, "solve"):
-            estimate = true_value(pmdp, objective, chosen, uncertainty.estimate, max(config.precision, 1e-4))
+            problem, at, found = robust.problem, uncertainty.estimate, None
+            if objective.horizon is None and problem.order is None and problem.pmdp is pmdp and is_known and not share:
+                found = evaluate(problem, chosen, np.clip(pmdp.table.accurate(at), 0.0, 1.0))
+            if found is None:
+                estimate = true_value(pmdp, objective, chosen, at, max(config.precision, 1e-4))
+            else:
+                estimate = float(found[1][pmdp.initial_state])
     return Certificate(
         lower=lower, upper=upper, delta=config.delta, objective=objective, policy=chosen,
         confidence=config.confidence, relaxation=config.relaxation, samples=counts.total, estimate=estimate,

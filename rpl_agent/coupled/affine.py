@@ -45,14 +45,6 @@ class BoxFrame:
         return cls(center, np.where(lower < upper, reach, 0.0))
 
     @property
-    def lower(self) -> np.ndarray:
-        return self.center - self.half
-
-    @property
-    def upper(self) -> np.ndarray:
-        return self.center + self.half
-
-    @property
     def dimension(self) -> int:
         return len(self.center)
 
@@ -83,7 +75,7 @@ class BoxFrame:
         """Whether the region is proved to lie in the box."""
         low, high = region.box()
         # rounding of the ends is at most half a unit in the last place
-        first, last = np.nextafter(self.lower, np.inf), np.nextafter(self.upper, -np.inf)
+        first, last = np.nextafter(self.center - self.half, np.inf), np.nextafter(self.center + self.half, -np.inf)
         fixed = self.half == 0.0
         inside = np.where(fixed, low == self.center, first <= low) & np.where(fixed, high == self.center, high <= last)
         return bool(inside.all())
@@ -332,9 +324,10 @@ def _steps(bound: AffineBound, problem: Problem) -> list[str]:
     u, g, start, decided = bound.moved, bound.gradient, problem.boundary(), problem.task.decided
     if g[0].any() or (bound.side.value * (u[0] - start) < 0.0).any():
         return ["the functions with no steps to go are wrong"]
-    wrong = decided & (g.any(axis=2) | (bound.side.value * (u - start) < 0.0))
+    known = np.flatnonzero(decided)
+    wrong = g[:, known].any(axis=(0, 2)) | (bound.side.value * (u[:, known] - start[known]) < 0.0).any(axis=0)
     if wrong.any():
-        return [f"the decided state {np.flatnonzero(wrong.any(axis=0))[0]} has a wrong value"]
+        return [f"the decided state {known[np.argmax(wrong)]} has a wrong value"]
     missed, r = np.empty_like(u[1:]), bound.frame.dimension
     core.step_residuals(
         rules_of(problem, bound.policy), chances_of(problem, bound.frame), problem.reward, problem.gamma,

@@ -206,28 +206,39 @@ def visits(problem: Problem, expansion: ValueExpansion) -> np.ndarray:
     return found
 
 
-def expand(problem: Problem, frame: Frame | BoxFrame, policy: Policy) -> ValueExpansion | None:
-    """The expansion of a policy in a model with cycles; None if it is infinite or too large to be factorised."""
-    pmdp, decided = problem.pmdp, problem.task.decided
-    weights, chances = policy.shares(pmdp), chances_of(problem, frame)
-    chain, size = known_chain(problem, weights, chances.p), pmdp.num_states
+def evaluate(problem: Problem, policy: Policy, p: np.ndarray) -> tuple[PolicyChain, np.ndarray, Any] | None:
+    """(chain, values (S,), factors) of a policy in a model with cycles, for expressions with values p (F,).
+
+    None if its value is infinite or its chain too large to be factorised.
+    """
+    pmdp, weights = problem.pmdp, policy.shares(problem.pmdp)
+    chain, values = known_chain(problem, weights, p), problem.boundary()
     if chain.lost[pmdp.initial_state] or not 0 < len(chain.solved) <= FACTOR_LIMIT:
         return None
-    p, solved = chain.weight * chances.p[chain.expression], chain.solved
+    p = chain.weight * p[chain.expression]
     factors = chain.factors(p)
     if factors is None:
         return None
-    values = problem.boundary()
-    reward = np.bincount(pmdp.row_state, weights * problem.reward, size)
-    values[solved] = factors.solve((reward + chain.sums(p * values[chain.target], size))[solved])
-    gradient = np.zeros((size, frame.dimension))
+    total = np.bincount(pmdp.row_state, weights * problem.reward, pmdp.num_states)
+    values[chain.solved] = factors.solve((total + chain.sums(p * values[chain.target], len(values)))[chain.solved])
+    return chain, values, factors
+
+
+def expand(problem: Problem, frame: Frame | BoxFrame, policy: Policy) -> ValueExpansion | None:
+    """The expansion of a policy in a model with cycles; None if it is infinite or too large to be factorised."""
+    chances, size = chances_of(problem, frame), problem.pmdp.num_states
+    found = evaluate(problem, policy, chances.p)
+    if found is None:
+        return None
+    (chain, values, factors), gradient = found, np.zeros((size, frame.dimension))
     if chances.slope.any():  # a point has none
         pull = (chain.weight * values[chain.target])[:, None] * chances.slope[chain.expression]
-        gradient[solved] = factors.solve(chain.sums(pull, size)[solved])
+        gradient[chain.solved] = factors.solve(chain.sums(pull, size)[chain.solved])
     if not (np.isfinite(values).all() and np.isfinite(gradient).all()):
         return None
     values[chain.lost] = LOST * (1.0 + float(np.abs(values).max()))
-    return ValueExpansion(policy, frame, chances, values, gradient, ~decided, chain.reached, None, solved, factors)
+    scope, solved = ~problem.task.decided, chain.solved
+    return ValueExpansion(policy, frame, chances, values, gradient, scope, chain.reached, None, solved, factors)
 
 
 def improved(problem: Problem, expansion: ValueExpansion) -> Policy | None:

@@ -202,9 +202,5 @@ def merged(polytopes: Sequence[Polytope]) -> Polytope:
         return polytopes[0]
     if any(p.is_empty for p in polytopes):
         return next(p for p in polytopes if p.is_empty)
-    return Polytope(
-        np.vstack([p.A for p in polytopes]),
-        np.concatenate([p.b for p in polytopes]),
-        np.max([p.lower for p in polytopes], axis=0),
-        np.min([p.upper for p in polytopes], axis=0),
-    )
+    lower, upper = np.max([p.lower for p in polytopes], axis=0), np.min([p.upper for p in polytopes], axis=0)
+    return Polytope(np.vstack([p.A for p in polytopes]), np.concatenate([p.b for p in polytopes]), lower, upper)

@@ -150,11 +150,8 @@ def interval_parameters(pmdp: ParametricMDP, lower: np.ndarray, upper: np.ndarra
         mixed = bend.sum(axis=(1, 2)) - np.einsum("fii->f", bend)
         diagonal = np.einsum("fii->fi", curvature) * half**2
         offset = slope @ center - p
-        slack = (
-            error
-            + mixed
-            + 8 * UNIT_ROUNDOFF * (np.abs(slope) @ (np.abs(center) + half) + np.abs(p) + bend.sum(axis=(1, 2)))
-        )
+        size = np.abs(slope) @ (np.abs(center) + half) + np.abs(p) + bend.sum(axis=(1, 2))
+        slack = error + mixed + 8 * UNIT_ROUNDOFF * size
         above = upper[informative] + offset - np.minimum(diagonal, 0.0).sum(axis=1) + slack
         below = -lower[informative] - offset + np.maximum(diagonal, 0.0).sum(axis=1) + slack
         region = Polytope(np.vstack([domain.A, slope, -slope]), np.concatenate([domain.b, above, below]), low, high)

@@ -55,10 +55,8 @@ class Polytope(Region):
         max_vertices: int = vertex_graph.MAX_VERTICES,
     ) -> None:
         self.lower, self.upper = checked_box(lower, upper)
-        A, b = (
-            np.asarray(A, dtype=np.float64).reshape(-1, self.dimension),
-            np.asarray(b, dtype=np.float64).ravel(),
-        )
+        A = np.asarray(A, dtype=np.float64).reshape(-1, self.dimension)
+        b = np.asarray(b, dtype=np.float64).ravel()
         if len(A) != len(b):
             raise ModelError(f"{len(A)} constraint rows and {len(b)} right sides")
         if not (np.isfinite(A).all() and np.isfinite(b).all()):

@@ -377,4 +377,4 @@ def step_rows(policy: Policy | None, horizon: int) -> tuple[np.ndarray | None, i
     if policy.rows.ndim == 1:
         return np.ascontiguousarray(policy.rows, np.int64), 0
     steps = np.minimum(np.arange(horizon), len(policy.rows) - 1)[::-1]  # the last rule persists
-    return policy.rows[steps].astype(np.int64), policy.rows.shape[1]
+    return policy.rows[steps], policy.rows.shape[1]

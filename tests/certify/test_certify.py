@@ -11,6 +11,7 @@ import rpl_envs
 from rpl_agent import Certificate, Config, Counts, DataError, ModelError, Objective, RPLWarning, build, certify
 from rpl_agent.cli import main
 from rpl_agent.evidence.sampling import uniform_counts
+from rpl_agent.likelihood.estimate import point_estimate
 from rpl_agent.model import Nature, Policy, Sense, Simulator
 from rpl_agent.pipeline import (
     CONFIDENCES,
@@ -21,7 +22,7 @@ from rpl_agent.pipeline import (
     uncertainty_from,
 )
 from rpl_agent.relaxations.interval import Point
-from rpl_agent.solver import solve
+from rpl_agent.solver import solve, solve_at
 from tests.reference.domains import points_of
 from tests.reference.regions import coordinates_in
 
@@ -268,3 +269,26 @@ def test_a_bracket_wider_than_the_precision_is_slack_and_no_warning():
     """Nobody asked the solver for a precision: the certificate is as wide as it says."""
     pmdp = small_model("affine")
     assert certify(pmdp, Counts(pmdp), Objective.reach("done", avoid="dead"), precision=1e-300).slack > 0
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        Objective.reach("won", avoid="lost"), Objective.cost("steps", target="over"),
+        Objective.discounted("steps", 0.9), Objective.reach("won", horizon=7),
+    ],
+)  # fmt: skip
+def test_the_estimate_is_the_value_at_the_estimated_parameters(objective):
+    rows = {
+        0: {"safe": {0: "1 - p", 1: "p"}, "bold": {1: "p*q", 2: "q - p*q", 0: "1 - q"}},
+        1: {"on": {3: "q", 0: "1 - q"}}, 2: {"stay": {2: 1}}, 3: {"stay": {3: 1}},
+    }  # fmt: skip
+    pmdp = build(
+        0, rows.__getitem__, domain={"p": (0.2, 0.6), "q": (0.3, 0.8)}, rewards={"steps": lambda s, a: float(s < 2)},
+        labels={"won": lambda s: s == 3, "lost": lambda s: s == 2, "over": lambda s: s >= 2},
+    )  # fmt: skip
+    counts = uniform_counts(pmdp, objective, np.array([0.4, 0.6]), 100, 50, 1)
+    found = certify(pmdp, counts, objective)
+    theta = point_estimate(pmdp, counts)
+    exact = solve_at(pmdp, theta, objective, policy=found.policy, precision=1e-12).middle
+    assert found.lower < found.estimate < found.upper and found.estimate == pytest.approx(exact, rel=1e-9)

@@ -59,10 +59,8 @@ def curved_region(
     blocks = cached_on(core, "parameter blocks", parameter_blocks)
     share = per_event(amounts.level_set, len(blocks))
     if len(blocks) == 1:
-        inner, slabs = (
-            _block_region(blocks[0], rows, counts, share, start),
-            tightest_slabs(pmdp, counts, objective, amounts.bets),
-        )
+        inner = _block_region(blocks[0], rows, counts, share, start)
+        slabs = tightest_slabs(pmdp, counts, objective, amounts.bets)
         return ParameterRegion(inner if slabs is None else _cut(inner, core.table, slabs), core.table)
     order = np.concatenate([block.parameters for block in blocks])
     low, high = core.domain.lower[order].copy(), core.domain.upper[order].copy()

@@ -34,9 +34,8 @@ def lowest_tangent(
     box : (lower, upper), (r,) each, around the polytope
     """
     x, barrier, target = np.array(start, dtype=float), 1.0, BARRIER_PRICE / len(chart.b) if len(chart.b) else 1.0
-    if not np.isfinite(
-        _derivatives(observed, offsets, x)[0]
-    ):  # points between powers of one unknown belong to no parameter
+    # points between powers of one unknown belong to no parameter
+    if not np.isfinite(_derivatives(observed, offsets, x)[0]):
         return x, -np.inf, np.zeros(len(offsets))
     while len(observed.constant):  # otherwise nothing depends on x
         x = _newton(observed, offsets, chart, x, barrier)
