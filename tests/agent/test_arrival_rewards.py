@@ -336,7 +336,7 @@ def arrival_world(start=0):
 def test_bounds_of_states_and_actions_are_in_the_environment_s_time(start):
     pmdp, objective = arrival_world(start), Objective.discounted("r", 0.9)
     env = rpl_envs.make_own(pmdp, objective, {"p": 0.25}, max_episode_steps=20)
-    agent = RPLAgent(seed=0).learn(env, budget=300, log_interval=1000)
+    agent = RPLAgent(seed=0, schedule=EveryN(50)).learn(env, budget=300, log_interval=1000)
     exact = 1.25 / 0.1  # the same in every state
     lower, upper = agent.value_bounds()
     seen = [pmdp.state_index(0), pmdp.state_index(1)]
@@ -344,7 +344,8 @@ def test_bounds_of_states_and_actions_are_in_the_environment_s_time(start):
     low, high = agent.q_bounds()
     assert (low[seen] <= exact).all() and (exact <= high[seen]).all() and (high - low)[seen].max() < 1.0
     limited = Objective.reward("r", target=None, horizon=4)
-    agent = RPLAgent(seed=0, objective=limited, pmdp=pmdp).learn(env, budget=300, log_interval=1000)
+    agent = RPLAgent(seed=0, objective=limited, pmdp=pmdp, schedule=EveryN(50))
+    agent.learn(env, budget=300, log_interval=1000)
     for step in range(5):
         lower, upper = agent.value_bounds(step)
         left = 1.25 * (4 - step)

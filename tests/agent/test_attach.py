@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rpl_agent import DataError, ModelError, Objective, RPLAgent, build
+from rpl_agent.agent import EveryN
 from rpl_agent.agent.evaluation import optimal_value
 from rpl_agent.agent.sampling.experience import Experience
 from rpl_agent.agent.sampling.step_checker import StepChecker
@@ -21,7 +22,7 @@ THETA = np.array([FAIL, REPAIR])
 
 
 def agent_for(pmdp, objective, **settings):
-    return RPLAgent(pmdp=pmdp, objective=objective, relaxation="expression", seed=1, **settings)
+    return RPLAgent(pmdp=pmdp, objective=objective, relaxation="expression", seed=1, schedule=EveryN(30), **settings)
 
 
 # ---------------------------------------------------------------------- names

@@ -134,7 +134,8 @@ def test_names_in_vectors():
         return Walk(("right", "left"), action_names=["right", "left"])
 
     env = gym.vector.SyncVectorEnv([make] * 2)
-    agent = RPLAgent(pmdp=walk_model(), objective=OBJECTIVE, seed=0).learn(env, budget=200, log_interval=1000)
+    agent = RPLAgent(pmdp=walk_model(), objective=OBJECTIVE, seed=0, schedule=EveryN(50))
+    agent.learn(env, budget=200, log_interval=1000)
     assert agent.certificate.lower > 0.8 and not agent.certificate.refuted
     assert agent.predict(np.array([2, 3]))[0].tolist() == [0, 0]
 
@@ -234,5 +235,6 @@ def test_a_permutation_inside_the_graph_is_refuted_by_the_data():
         exchanged = RPLAgent(pmdp=walk_model(), objective=OBJECTIVE, seed=0)
         exchanged.learn(Walk(("right", "left")), budget=300, log_interval=1000)
     assert exchanged.certificate.refuted
-    right = RPLAgent(pmdp=walk_model(), objective=OBJECTIVE, seed=0).learn(Walk(), budget=300, log_interval=1000)
+    right = RPLAgent(pmdp=walk_model(), objective=OBJECTIVE, seed=0, schedule=EveryN(50))
+    right.learn(Walk(), budget=300, log_interval=1000)
     assert not right.certificate.refuted

@@ -51,7 +51,7 @@ def test_copies_with_one_seed():
     for seed in range(2):
         lanes = gym.vector.SyncVectorEnv([partial(OwnChance, seed)] * 16)
         with pytest.warns(RepeatedChanceWarning, match="seed every copy apart"):
-            agent = RPLAgent(seed=seed).learn(lanes, budget=200, log_interval=100)
+            agent = RPLAgent(seed=seed, schedule=EveryN(50)).learn(lanes, budget=200, log_interval=100)
         assert_nothing_is_certified(agent, "seed every copy apart")
 
 
@@ -61,7 +61,7 @@ def test_an_environment_that_seeds_itself():
         (OwnChance(3, in_reset=True), "reset() must not seed"),
     ):
         with pytest.warns(RepeatedChanceWarning, match="same chance"):
-            agent = RPLAgent(seed=1).learn(env, budget=150, log_interval=100)
+            agent = RPLAgent(seed=1, schedule=EveryN(50)).learn(env, budget=150, log_interval=100)
         assert_nothing_is_certified(agent, words)
         agent.learn(budget=20)  # it stays so
         assert agent.certificate.refuted

@@ -14,6 +14,7 @@ import scipy.stats
 from gymnasium.utils.env_checker import check_env
 
 from rpl_agent import RPLAgent, certify, check_model
+from rpl_agent.agent import EveryN
 from rpl_agent.cli import main
 from rpl_agent.formats import prism
 from rpl_agent.formats.logs import simulate_log
@@ -147,7 +148,7 @@ def test_a_ward_is_an_environment(sized):
         assert (env.step(action)[0] != seen) == info["action_mask"][action]
     check_env(env)
     assert check_model(env, **options, episodes=sized(30, 100)).problems == []
-    agent = RPLAgent(env, seed=0, **options).learn(budget=40)
+    agent = RPLAgent(env, seed=0, schedule=EveryN(10), **options).learn(budget=40)
     assert agent.certificate.lower <= names["value_iteration"](options["pmdp"], "cost") <= agent.certificate.upper < 8
 
 
