@@ -166,10 +166,10 @@ class Local:
         self._sweep(np.arange(self.n), values, out, upward, offset)
         return out
 
-    def relax(self, values: np.ndarray, order: np.ndarray, sweeps: int, tolerance: float) -> int:
+    def relax(self, values: np.ndarray, order: np.ndarray, sweeps: int, tolerance: float, nearest: bool = False) -> int:
         """Sweep in place along ``order`` (n,) until values move less than a relative tolerance; how often."""
         for k in range(sweeps):
-            if self.nature_fixed:
+            if nearest:  # elsewhere rounding down makes plays without an end, which are worth 0, look no better
                 change = core.guess(self._game, len(order), order, values)
             else:
                 change = self._sweep(order, values, values, False, 0.0)

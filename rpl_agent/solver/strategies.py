@@ -156,7 +156,7 @@ def _approach(
         p = local.greedy(values)[1]
         if risen and n <= CONSTANT_LIMIT and _constant_policies(local, values, p):
             p = local.greedy(values)[1]
-        steps = local.fix_nature(p).relax(values, order, min(FIRST_SWEEPS, budget), FIRST_CHANGE)
+        steps = local.fix_nature(p).relax(values, order, min(FIRST_SWEEPS, budget), FIRST_CHANGE, not proper_max)
     for k in range(APPROACHES):
         values[:n][~np.isfinite(values[:n])] = 0.0
         q, p = local.greedy(values)
@@ -173,8 +173,8 @@ def _approach(
         if change <= CLOSE * scale_of(local, values):
             break
         if sweeps:
-            answering = local.fix_nature(p)
-            steps += answering.relax(values, order, min(SWEEPS_BETWEEN, max(budget - steps, 1)), 0.0)
+            between = min(SWEEPS_BETWEEN, max(budget - steps, 1))
+            steps += local.fix_nature(p).relax(values, order, between, 0.0, not proper_max)
     if local.gamma == 1.0:
         p, rows = _proper_start(local, proper_max, agent_proper, nature_proper, q, p, rows, ~np.isfinite(values))
     return values, rows, p, steps
