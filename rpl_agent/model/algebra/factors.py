@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import gcd, lcm, log
 
 import numpy as np
@@ -108,10 +108,11 @@ class _Divisions:
 
     def __init__(self, table: ExpressionTable, domain: Domain):
         self._table, self._domain = table, domain
+        self._ends = [[exact(v) for v in end.tolist()] for end in (domain.lower, domain.upper)]
         self._signs: dict[tuple, int] = {}
         self._number: dict[tuple, int] = {}
         self.forms: list[Polynomial] = []
-        self._terms = [a for a in _candidates(table, domain) if self._sign(a)]
+        self._terms = [a for a in _candidates(table, domain, self._ends) if self._sign(a)]
         self._vanishes = _vanishing(table, self._terms)
         self._found: list[Integers] = []  # terms found in remainders: other expressions may have them too
         self._middle = [Fraction(float(m)).limit_denominator(97) for m in domain.center()]
@@ -119,7 +120,7 @@ class _Divisions:
     def factor(self, f: int) -> tuple[Fraction, dict[int, int]]:
         """(scale, form -> power) of expression f."""
         row: dict[int, int] = {}
-        left, scale = _integers(_expression(self._table, f))
+        (left, share), scale = _expression(self._table, f), 1
         for k in np.flatnonzero(self._vanishes[f]):
             left, scale = self._divide(left, self._terms[k], scale, row)
         for j in range(self._table.num_parameters) if _degree(left) > 1 else ():
@@ -137,13 +138,10 @@ class _Divisions:
                 left, scale = _scaled(left, sign), scale * sign
             elif self._value_inside(left) < 0:
                 left, scale = _scaled(left, -1), -scale
-            scale *= self._count(left, 1, row)
-            return scale, row
-        return scale * left.get((0,) * self._table.num_parameters, 0), row
+            return share * (scale * self._count(left, 1, row)), row
+        return share * (scale * left.get((0,) * self._table.num_parameters, 0)), row
 
-    def _divide(
-        self, left: Integers, term: Integers, scale: Fraction, row: dict[int, int]
-    ) -> tuple[Integers, Fraction]:
+    def _divide(self, left: Integers, term: Integers, scale: int, row: dict[int, int]) -> tuple[Integers, int]:
         """The remainder after dividing as often as possible; ``row`` and scale take the factors."""
         times = 0
         while (quotient := divided_by_affine(left, term)) is not None:
@@ -153,7 +151,7 @@ class _Divisions:
             scale *= sign**times * self._count(_scaled(term, sign), times, row)
         return left, scale
 
-    def _count(self, form: Integers, times: int, row: dict[int, int]) -> Fraction:
+    def _count(self, form: Integers, times: int, row: dict[int, int]) -> int:
         """Enter a factor into a row; return the ratio of its powers to those of the form it is counted as."""
         size = max(abs(c) for c in form.values())
         key = _key(form)
@@ -162,7 +160,7 @@ class _Divisions:
             self.forms.append(_polynomial(form, size, self._table.parameters))
         number = self._number[key]
         row[number] = row.get(number, 0) + times
-        return Fraction(size) ** times
+        return size**times
 
     def _value_inside(self, form: Integers) -> float:
         center = self._domain.center()
@@ -172,23 +170,24 @@ class _Divisions:
         """1 or −1 if the affine term is ≥ 0 or ≤ 0 on the domain, else 0."""
         key = _key(term)
         if key not in self._signs:
-            self._signs[key] = next((s for s in (1, -1) if _nonnegative(_scaled(term, s), self._domain)), 0)
+            self._signs[key] = next((s for s in (1, -1) if _nonnegative(_scaled(term, s), self._domain, self._ends)), 0)
         return self._signs[key]
 
 
 # ---------------------------------------------------------------------- integer polynomials
-def _integers(terms: dict[tuple[int, ...], Fraction]) -> tuple[Integers, Fraction]:
-    """(form, scale): the polynomial is scale · form, and the coefficients of the form have no common divisor."""
-    multiple = lcm(*(c.denominator for c in terms.values()))
-    whole = {m: c.numerator * (multiple // c.denominator) for m, c in terms.items() if c}
-    divisor = gcd(*whole.values()) or 1
-    return {m: c // divisor for m, c in whole.items()}, Fraction(divisor, multiple)
+def _reduced(form: Integers, below: int = 1) -> tuple[Integers, Fraction]:
+    """form / below as (form without zeros and common divisor, scale)."""
+    divisor = gcd(*form.values()) or 1
+    return {m: c // divisor for m, c in form.items() if c}, Fraction(divisor, below)
 
 
-def _expression(table: ExpressionTable, f: int) -> dict[tuple[int, ...], Fraction]:
+def _expression(table: ExpressionTable, f: int) -> tuple[Integers, Fraction]:
+    """(form, scale) of an expression."""
     span = slice(table.indptr[f], table.indptr[f + 1])
-    entries = zip(table.indices[span].tolist(), table.data[span].tolist())
-    return {tuple(table.monomials[i].tolist()): Fraction(v, table.denominators[i]) for i, v in entries}
+    places, numbers = table.indices[span], table.data[span].tolist()
+    below = [table.denominators[i] for i in places.tolist()]
+    multiple, exponents = lcm(*below), map(tuple, table.monomials[places].tolist())
+    return _reduced({m: int(v) * (multiple // n) for m, v, n in zip(exponents, numbers, below)}, multiple)
 
 
 def _degree(form: Integers) -> int:
@@ -225,7 +224,7 @@ def divided_by_affine(left: Integers, term: Integers) -> Integers | None:
     """
     lead = next(m for m in sorted(term) if any(m))
     j, a = lead.index(1), term[lead]
-    rest = [(m, c) for m, c in term.items() if m != lead]
+    rest = [(m if any(m) else None, c) for m, c in term.items() if m != lead]
     by_power = _by_power(left, j)
     quotient: Integers = {}
     carried: Integers = {}
@@ -233,7 +232,7 @@ def divided_by_affine(left: Integers, term: Integers) -> Integers | None:
         row = dict(by_power.get(k, {}))
         for m, c in carried.items():
             for n, b in rest:
-                key = tuple(x + y for x, y in zip(m, n))
+                key = m if n is None else tuple(x + y for x, y in zip(m, n))
                 row[key] = row.get(key, 0) - b * c
         carried = {}
         for m, c in row.items():
@@ -249,23 +248,25 @@ def divided_by_affine(left: Integers, term: Integers) -> Integers | None:
 # ---------------------------------------------------------------------- where terms are looked for
 def _primitive(numbers: list[Fraction]) -> Integers | None:
     """The affine term numbers[0] + Σ numbers[j + 1] θ_j with integer coefficients; None for constants."""
-    return _integers(dict(zip(_units(len(numbers) - 1), numbers)))[0] if any(numbers[1:]) else None
+    multiple = lcm(*(c.denominator for c in numbers))
+    whole = {m: int(c * multiple) for m, c in zip(_units(len(numbers) - 1), numbers)}
+    return _reduced(whole)[0] if any(numbers[1:]) else None
 
 
+@lru_cache(maxsize=2)
 def _units(d: int) -> list[tuple[int, ...]]:
     """Exponents of 1 and of each of d parameters."""
     return [(0,) * d] + [tuple(int(i == j) for i in range(d)) for j in range(d)]
 
 
-def _candidates(table: ExpressionTable, domain: Domain) -> list[Integers]:
+def _candidates(table: ExpressionTable, domain: Domain, ends: list[list[Fraction]]) -> list[Integers]:
     """θ_j, 1 − θ_j, facets of the domain, the table's affine expressions and their complements; each once."""
     d = domain.dimension
-    lower, upper = [exact(v) for v in domain.lower.tolist()], [exact(v) for v in domain.upper.tolist()]
     rows: list[list[Fraction]] = []
     for j in range(d):
         unit = [Fraction(int(i == j)) for i in range(d)]
         opposite = [-u for u in unit]
-        rows += [[Fraction(0), *unit], [Fraction(1), *opposite], [-lower[j], *unit], [upper[j], *opposite]]
+        rows += [[Fraction(0), *unit], [Fraction(1), *opposite], [-ends[0][j], *unit], [ends[1][j], *opposite]]
     for a, b in zip(_dense_rows(domain), domain.b.tolist()):
         rows.append([exact(b), *(-exact(v) for v in a)])
     degrees = table.monomial_degrees
@@ -306,7 +307,7 @@ def _term_in_one(form: Integers, j: int) -> Integers | None:
     first, units = next(iter(parts[0])), _units(len(next(iter(form))))
     a, b = parts[1][first], parts[0][first]
     proportional = all(a * c == b * parts[1][m] for m, c in parts[0].items())
-    return _integers({units[0]: Fraction(b), units[j + 1]: Fraction(a)})[0] if proportional else None
+    return _reduced({units[0]: b, units[j + 1]: a})[0] if proportional else None
 
 
 def _affine_divisors(form: Integers, middle: list[Fraction]) -> Iterator[Integers]:
@@ -370,18 +371,17 @@ def _square_free(line: np.ndarray) -> np.ndarray:
 
 
 # ---------------------------------------------------------------------- signs on the domain
-def _nonnegative(term: Integers, domain: Domain) -> bool:
-    """Whether an affine term is proved to be ≥ 0 on the domain, in exact arithmetic.
+def _nonnegative(term: Integers, domain: Domain, ends: list[list[Fraction]]) -> bool:
+    """Whether an affine term is proved to be ≥ 0 on the domain with these exact ends, in exact arithmetic.
 
     On the box its least value is in a corner. A row a·θ ≤ b of the domain with a multiplier y ≥ 0 proves it if
     constant − y b plus the least value of (slope + y a)·θ on the box is not negative; y is chosen to cancel a
     slope, which is enough for the facets themselves.
     """
     constant, *slope = (Fraction(term.get(unit, 0)) for unit in _units(domain.dimension))
-    lower, upper = [exact(v) for v in domain.lower.tolist()], [exact(v) for v in domain.upper.tolist()]
 
     def least(offset: Fraction, c: list[Fraction]) -> Fraction:
-        return offset + sum((min(x * lo, x * hi) for x, lo, hi in zip(c, lower, upper)), Fraction(0))
+        return offset + sum((min(x * lo, x * hi) for x, lo, hi in zip(c, *ends) if x), Fraction(0))
 
     if least(constant, slope) >= 0:
         return True
