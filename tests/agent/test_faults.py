@@ -356,7 +356,7 @@ def stored(tmp_path_factory):
 
 
 @pytest.mark.filterwarnings("ignore::rpl_agent.errors.RPLWarning")
-@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.nightly)])
 def test_no_value_in_a_checkpoint_gives_anything_but_a_refusal(tmp_path, stored, monkeypatch, every):
     (state, arrays), _ = stored
     tried = refused = 0

@@ -24,7 +24,9 @@ OWN = {
 }
 
 
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize(  # by day test_attach_battery.py has the large lake
+    "name", [pytest.param(name, marks=pytest.mark.nightly if name == "large lake" else ()) for name in OWN]
+)
 def test_the_return_of_an_unmodified_environment(name):
     """Before: Taxi said [12.07, 12.08] and paid 7.74, Blackjack 1 more, the lakes a probability without a limit."""
     evaluation = pytest.importorskip("stable_baselines3.common.evaluation")

@@ -369,7 +369,10 @@ def test_frames_enclose_their_regions():
                 _ball(frame, _coordinates(pmdp, theta))
 
 
-@pytest.mark.parametrize("name", ["Aircraft", "Glider", "Betting", "ParallelBetting", "Engagement", "MarsRover"])
+@pytest.mark.parametrize("name", [
+    "Aircraft", "Glider", "ParallelBetting",
+    *(pytest.param(name, marks=pytest.mark.nightly) for name in ("Betting", "Engagement", "MarsRover")),
+])  # fmt: skip
 def test_never_worse_than_rectangular(name):
     from rpl_envs import benchmark
 
