@@ -58,21 +58,29 @@ static int by_key(const void *first, const void *second)
     return a->transition < b->transition ? -1 : 1;
 }
 
+/* By how many keys come before each. */
+INLINE void sort_by_ranks(const int64_t n, entry *entries)
+{
+    entry found[RANK_LIMIT];
+    int64_t rank[RANK_LIMIT] = {0};
+    memcpy(found, entries, n * sizeof *found);
+    for (int64_t j = 1; j < n; j++)
+        for (int64_t i = 0; i < j; i++) {
+            int64_t before = found[j].key < found[i].key;
+            rank[i] += before;
+            rank[j] += 1 - before;
+        }
+    for (int64_t i = 0; i < n; i++)
+        entries[rank[i]] = found[i];
+}
+
 /* By their keys, equal ones as they come. */
 static void sort_entries(int64_t n, entry *entries)
 {
-    if (n <= RANK_LIMIT) {
-        entry found[RANK_LIMIT];
-        int64_t rank[RANK_LIMIT] = {0};
-        memcpy(found, entries, n * sizeof *found);
-        for (int64_t j = 1; j < n; j++)
-            for (int64_t i = 0; i < j; i++) {
-                int64_t before = found[j].key < found[i].key;
-                rank[i] += before;
-                rank[j] += 1 - before;
-            }
-        for (int64_t i = 0; i < n; i++)
-            entries[rank[i]] = found[i];
+    if (n == 4) /* unrolled */
+        sort_by_ranks(4, entries);
+    else if (n <= RANK_LIMIT) {
+        sort_by_ranks(n, entries);
     } else if (n <= INSERTION_LIMIT) {
         for (int64_t i = 1; i < n; i++) {
             entry e = entries[i];
