@@ -316,7 +316,7 @@ def certify_uncertainty(
         with timed(timings, "solve"):
             problem, at, found = robust.problem, uncertainty.estimate, None
             if objective.horizon is None and problem.order is None and problem.pmdp is pmdp and is_known and not share:
-                found = evaluate(problem, chosen, np.clip(pmdp.table.accurate(at), 0.0, 1.0))
+                found = evaluate(problem, chosen, np.clip(pmdp.table.accurate(at), 0.0, 1.0))  # shown, no bound
             if found is None:
                 estimate = true_value(pmdp, objective, chosen, at, max(config.precision, 1e-4))
             else:

@@ -194,8 +194,8 @@ typedef struct game {
 double bellman(const game *play, int64_t count, const int64_t *order, const double *values, double *out,
                int64_t *chosen OPTIONAL, bool upward, double offset, const scratch *space);
 
-/* A Gauss-Seidel sweep of a game against a known nature (POINT), rounded to nearest: a guess, not a bound. Returns the largest
- * change. */
+/* A Gauss-Seidel sweep of a game against a known nature (POINT), rounded to nearest: a guess, not a bound. Returns the
+ * largest change. */
 double guess(const game *play, int64_t count, const int64_t *order, double *values);
 
 /* low[s] <= (T low)(s) and high[s] >= (T high)(s) for s in order (count), successors first; low_rows[s],

@@ -45,8 +45,7 @@ def test_a_gap_that_is_asked_for_is_met_by_data():
     assert np.mean(real) == pytest.approx(0.05, rel=0.15)
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("world", ["ParallelBetting-5", "MarsRover-10x10"])
+@pytest.mark.parametrize("world", [pytest.param("ParallelBetting-5", marks=pytest.mark.nightly), "MarsRover-10x10"])
 def test_forecasts_agree_with_runs(world):
     env, theta = gym.make(f"rpl/{world}-v0"), np.array(benchmark(world).theta)
     found = RPLAgent(seed=7).plan(env, theta, episodes=500)

@@ -143,8 +143,8 @@ def record(session: Session, logger: Logger, certificate: Certificate) -> None:
     for name, share in certificate.attribution.items():
         note(f"share_of_gap/{name}", share)
     if session.returns:
-        name, sign = shown_return(session)
-        note(f"rollout/ep_{name.replace('return', 'rew')}_mean", sign * np.mean(session.returns))
+        sign = shown_return(session)[1]
+        note(f"rollout/ep_{'cost' if sign < 0 else 'rew'}_mean", sign * np.mean(session.returns))
         note("rollout/ep_len_mean", np.mean(session.lengths))
     if session.cut and session.objective.discount == 1.0:  # the guarantee is for plays without the limit
         note("rollout/cut_share", session.cut / max(1, session.episodes))
