@@ -125,6 +125,22 @@ def test_a_signal_that_finds_another_at_work_counts_what_that_one_found():
     assert left == [True, False]  # while it works, and after that
 
 
+def test_a_signal_while_a_line_is_written_loses_nothing():
+    """Python refuses to print in a handler that interrupted a print; the run ended in a traceback."""
+    said, busy = [], [RuntimeError("reentrant call inside <_io.BufferedWriter name='<stdout>'>")]
+
+    def notify(text):
+        if busy:
+            raise busy.pop()
+        said.append(text)
+
+    interrupt = Interrupt(notify)
+    assert not interrupt.asked() and not said
+    interrupt._handle(signal.SIGINT, None)
+    assert interrupt.requested and not said
+    assert interrupt.asked() and interrupt.asked() and len(said) == 1
+
+
 def test_what_no_checkpoint_holds_is_reported_with_a_number(tmp_path, monkeypatch):
     disk = Disk(monkeypatch)
 

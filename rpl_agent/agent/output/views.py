@@ -127,11 +127,6 @@ def line(session: Session, left: float) -> str:
     )
 
 
-def shown_return(session: Session) -> tuple[str, int]:
-    """Costs are paid as negative rewards, and shown with the certificate's sign."""
-    return ("cost", -1) if session.objective.sense is Sense.MIN else ("return", 1)
-
-
 def record(session: Session, logger: Logger, certificate: Certificate) -> None:
     """Record all tags of a log point (listed in docs/training.md)."""
     note, data = logger.record, session.experience
@@ -143,8 +138,9 @@ def record(session: Session, logger: Logger, certificate: Certificate) -> None:
     for name, share in certificate.attribution.items():
         note(f"share_of_gap/{name}", share)
     if session.returns:
-        sign = shown_return(session)[1]
-        note(f"rollout/ep_{'cost' if sign < 0 else 'rew'}_mean", sign * np.mean(session.returns))
+        # costs are paid as negative rewards, and shown with the certificate's sign
+        name, sign = ("cost", -1) if session.objective.sense is Sense.MIN else ("rew", 1)
+        note(f"rollout/ep_{name}_mean", sign * np.mean(session.returns))
         note("rollout/ep_len_mean", np.mean(session.lengths))
     if session.cut and session.objective.discount == 1.0:  # the guarantee is for plays without the limit
         note("rollout/cut_share", session.cut / max(1, session.episodes))
@@ -250,7 +246,7 @@ def render(session: Session, gaps: list[float], left: float = math.nan) -> Group
         table.add_row("", f"with probability ≥ {1 - delta:g} (δ = {delta:g}) {certificate.sentence}")
         table.add_row("gap", Text.assemble(f"{certificate.gap:.4g}  ", (sparkline(gaps), "green")))
     if session.returns:
-        name, sign = shown_return(session)
+        name, sign = ("cost", -1) if session.objective.sense is Sense.MIN else ("return", 1)
         table.add_row("exploring", f"mean {name} of the exploring policy {sign * np.mean(session.returns):.5g}")
     table.add_row("updates", f"{session.updates:,}")
     table.add_row("time", shares_text(session.planner.seconds) or "–")

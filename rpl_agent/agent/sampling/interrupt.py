@@ -55,16 +55,14 @@ class Interrupt:
     """
 
     def __init__(self, notify: Callable[[str], None] | None = None):
-        self.requested = False
+        self.requested = self._unsaid = False
         self._waiting = False  # a second signal that has not been raised yet
         self._notify = notify
         self._previous: Any = None
-        self._installed = False
 
     def __enter__(self) -> Interrupt:
         if threading.current_thread() is threading.main_thread():
             self._previous = signal.signal(signal.SIGINT, self._handle)
-            self._installed = True
         return self
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
@@ -73,17 +71,24 @@ class Interrupt:
                 raise KeyboardInterrupt
             self._waiting = True
             return
-        self.requested = True
-        if self._notify is not None:
-            self._notify("interrupted: certifying what there is, then saving (Ctrl-C again stops at once)")
+        self.requested = self._unsaid = True
+        self._tell()
+
+    def _tell(self) -> None:
+        unsaid, self._unsaid = self._unsaid, False
+        try:
+            if unsaid and self._notify is not None:
+                self._notify("interrupted: certifying what there is, then saving (Ctrl-C again stops at once)")
+        except RuntimeError:  # the signal came while a line was being written: `asked` says it
+            self._unsaid = True
 
     def asked(self) -> bool:
         """Whether the run should finish; raises KeyboardInterrupt if a second Ctrl-C had to wait."""
         if self._waiting:
             raise KeyboardInterrupt
+        self._tell()
         return self.requested
 
     def __exit__(self, *error: object) -> None:
-        if self._installed:
+        if self._previous is not None:
             signal.signal(signal.SIGINT, self._previous)
-            self._installed = False

@@ -181,9 +181,8 @@ class EnvSource:
             cut = flag(truncated if single else truncated[i], "truncated", where)
             reward = number(rewards if single else rewards[i], where)
             last = observations if final is None or not (ended or cut) else final
-            self._advance(
-                i, rows[i], last if single else self._part(last, i), reward, (ended, cut), request, done, seen
-            )
+            last = last if single else self._part(last, i)
+            self._advance(i, rows[i], last, reward, (ended, cut), request, done, seen)
             if ended or cut:
                 lane.phase = Phase.RESETTING if self._mode == "NEXT_STEP" else Phase.OVER
                 if self._mode == "SAME_STEP":
