@@ -12,6 +12,7 @@ import scipy
 
 from rpl_agent.errors import ModelError, listed
 from rpl_agent.highs import minimiser
+from rpl_agent.model.expressions import DENSE_COLUMNS
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,19 @@ class Domain:
         return len(self.parameters)
 
     def with_constraints(self, A: np.ndarray, b: np.ndarray) -> Domain:
-        A, b = np.atleast_2d(np.asarray(A, dtype=float)), np.atleast_1d(np.asarray(b, dtype=float))
-        return Domain(self.parameters, self.lower, self.upper, np.vstack([self.A, A]), np.concatenate([self.b, b]))
+        if scipy.sparse.issparse(A):
+            rows = scipy.sparse.csr_array(scipy.sparse.vstack([scipy.sparse.csr_array(self.A), A]))
+        else:
+            rows = np.vstack([self.A, np.atleast_2d(np.asarray(A, dtype=float))])
+        return Domain(self.parameters, self.lower, self.upper, rows, np.append(self.b, b))
+
+    def with_sums(self, group: np.ndarray) -> Domain:
+        """The parameters of each group (d,) of two or more sum to at most 1; −1 for those in none."""
+        label, size = np.unique(group[group >= 0], return_inverse=True, return_counts=True)[1:]
+        own = np.flatnonzero(group >= 0)[size[label] > 1]
+        rows = np.unique(group[own], return_inverse=True)[1]
+        A = scipy.sparse.csr_array((np.ones(len(own)), (rows, own)), shape=((size > 1).sum(), len(group)))
+        return self.with_constraints(A if len(group) > DENSE_COLUMNS else A.toarray(), np.ones(A.shape[0]))
 
     def with_simplex(self: Domain | Sequence[str], names: Sequence[str] | None = None) -> Domain:
         """Mixture weights: the named parameters sum to at most 1; ``Domain.with_simplex(["a", "b"])`` has no others."""

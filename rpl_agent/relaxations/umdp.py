@@ -20,8 +20,10 @@ import scipy
 
 from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.errors import ModelError
+from rpl_agent.likelihood.blocks import JointBlock, product_region
 from rpl_agent.model import Domain, ExpressionTable, ParametricMDP, Reward
 from rpl_agent.model.expressions import DENSE_COLUMNS
+from rpl_agent.regions.parameter_region import affine_rows
 from rpl_agent.regions.polytope import Polytope
 from rpl_agent.regions.product import Product
 from rpl_agent.relaxations.interval import Intervals
@@ -103,10 +105,7 @@ class UncertainMDP:
         pmdp, region = self._parametric
         if len(self.b):
             return Rectangular(pmdp, region)
-        lower, upper = pmdp.table.constant.copy(), pmdp.table.constant.copy()  # rows with one successor
-        free = ~pmdp.table.is_constant[pmdp.expression]
-        lower[pmdp.expression[free]], upper[pmdp.expression[free]] = self.lower[free], self.upper[free]
-        return Intervals(pmdp, lower, upper, name="uncertain MDP")
+        return Intervals(pmdp, *_expression_bounds(self, pmdp), name="uncertain MDP")
 
     @property
     def pmdp(self) -> ParametricMDP:
@@ -148,127 +147,59 @@ class UncertainMDP:
         return np.repeat(np.arange(len(self.row_ptr) - 1), np.diff(self.row_ptr))
 
 
-def _touched_rows(umdp: UncertainMDP) -> scipy.sparse.csr_array:
-    """(m, R) which rows of the model each constraint involves."""
-    size = len(umdp.successor)
-    member = scipy.sparse.csr_array(
-        (np.ones(size), (np.arange(size), umdp.row_of)), shape=(size, len(umdp.row_ptr) - 1)
-    )
-    touched = scipy.sparse.csr_array(abs(umdp.A) @ member)
-    touched.eliminate_zeros()
-    return touched
-
-
 # ---------------------------------------------------------------------- uncertain MDP -> pMDP
 def to_pmdp(umdp: UncertainMDP) -> tuple[ParametricMDP, Product]:
     """A pMDP and an admissible set of parameters that induce exactly the uncertain MDP.
 
-    One parameter per transition, except the last of each row; its domain is the box of all bounds with sums of at
+    One parameter per transition, except the last of each row; the domain has all bounds and constraints, and sums of at
     most 1. The region is in the coordinates of ``pmdp.table.reduction``, which are the parameters.
     """
-    rows = len(umdp.row_ptr) - 1
-    size = len(umdp.successor)
-    last = umdp.row_ptr[1:] - 1
-    is_parameter = np.ones(size, bool)
-    is_parameter[last] = False
-    # Rows coupled by a constraint must be adjacent in the order of the parameters.
-    touched = _touched_rows(umdp)
-    _, group = (
-        scipy.sparse.csgraph.connected_components(touched.T @ touched, directed=False)
-        if len(umdp.b)
-        else (rows, np.arange(rows))
-    )
-    transitions = np.flatnonzero(is_parameter)
-    transitions = transitions[np.argsort(group[umdp.row_of[transitions]], kind="stable")]
-    pmdp = _skeleton(umdp, transitions)
-    group_of = group[umdp.row_of[transitions]]
-    starts = np.flatnonzero(np.concatenate([[len(transitions) > 0], group_of[1:] != group_of[:-1]]))
-    block_ptr = np.append(starts, len(transitions)).astype(np.int64)
-    groups = group_of[block_ptr[:-1]]
-    constraint_group = np.full(len(umdp.b), -1)
-    entries = np.flatnonzero(np.diff(touched.indptr))
-    constraint_group[entries] = group[touched.indices[touched.indptr[entries]]]
-    polytopes = {}
-    rest_lower, rest_upper = np.zeros(len(groups)), np.ones(len(groups))
-    column = np.full(size, -1)
-    column[transitions] = np.arange(len(transitions))
-    rows_of_group = np.split(np.argsort(group, kind="stable"), np.cumsum(np.bincount(group))[:-1])
-    for k, g in enumerate(groups):
-        members = [r for r in rows_of_group[g] if umdp.row_ptr[r + 1] - umdp.row_ptr[r] > 1]
-        constraints = np.flatnonzero(constraint_group == g)
-        if len(members) == 1 and not len(constraints):
-            rest_lower[k], rest_upper[k] = umdp.lower[last[members[0]]], umdp.upper[last[members[0]]]
-        else:
-            span = slice(block_ptr[k], block_ptr[k + 1])
-            polytopes[k] = _block(umdp, transitions[span], members, constraints, column - block_ptr[k])
-    lower, upper = umdp.lower[transitions], umdp.upper[transitions]
-    return pmdp, Product(block_ptr, lower, upper, rest_lower, rest_upper, polytopes)
+    pmdp = _skeleton(umdp)
+    lower, upper = _expression_bounds(umdp, pmdp)
+
+    def joint(block: JointBlock) -> Polytope:
+        return affine_rows(block.model, lower[block.expressions], upper[block.expressions]).polytope()
+
+    return pmdp, product_region(pmdp, lower, upper, joint)
 
 
-def _skeleton(umdp: UncertainMDP, transitions: np.ndarray) -> ParametricMDP:
-    """The pMDP with parameter j on transition transitions[j] and 1 minus the others on the last of each row."""
-    d, size = len(transitions), len(umdp.successor)
-    names = tuple(f"p{t}" for t in transitions)
-    # many transitions: no arrays of size d²
-    plain = d > DENSE_COLUMNS
-    numerators = scipy.sparse.lil_array((size, d + 1), dtype=np.int64)
-    numerators[transitions, np.arange(1, d + 1)] = 1
-    last = umdp.row_ptr[1:] - 1
-    numerators[last, np.zeros(len(last), int)] = 1
-    owner = last[umdp.row_of[transitions]]
-    numerators[owner, np.arange(1, d + 1)] = -1
-    csr = scipy.sparse.csr_array(numerators)
-    single = np.flatnonzero(np.diff(umdp.row_ptr) == 1)
-    expression = np.arange(size)
-    if len(single):  # all rows with one successor share the constant 1
-        expression[last[single]] = last[single[0]]
+def _expression_bounds(umdp: UncertainMDP, pmdp: ParametricMDP) -> tuple[np.ndarray, np.ndarray]:
+    """The bounds (F,), (F,) on the expressions of its pMDP."""
+    lower, upper = pmdp.table.constant.copy(), pmdp.table.constant.copy()  # rows with one successor
+    free = ~pmdp.table.is_constant[pmdp.expression]
+    lower[pmdp.expression[free]], upper[pmdp.expression[free]] = umdp.lower[free], umdp.upper[free]
+    return lower, upper
+
+
+def _skeleton(umdp: UncertainMDP) -> ParametricMDP:
+    """The pMDP with a parameter on every transition but the last of each row, which has 1 minus the others."""
+    size, last = len(umdp.successor), umdp.row_ptr[1:] - 1
+    transitions = np.setdiff1d(np.arange(size), last)
+    row, d = umdp.row_of[transitions], len(transitions)
+    names, columns = tuple(f"p{t}" for t in transitions), np.arange(1, d + 1)
+    places = np.concatenate([transitions, last, last[row]]), np.concatenate([columns, 0 * last, columns])
+    numbers = np.repeat([1, 1, -1], [d, len(last), d])
+    numerators = scipy.sparse.csr_array((numbers, places), shape=(size, d + 1))
+    expression, single = np.arange(size), last[np.diff(umdp.row_ptr) == 1]
+    expression[single] = single[:1]  # all rows with one successor share the constant 1
     used, expression = np.unique(expression, return_inverse=True)
-    csr = scipy.sparse.csr_array(csr[used])
-    csr.sort_indices()
+    packed = scipy.sparse.csr_array(numerators[used])
+    packed.sort_indices()
     table = ExpressionTable(
-        names, None if plain else np.eye(d + 1, d, k=-1, dtype=np.int32),
-        (csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data), [1] * (d + 1),
+        names, None if d > DENSE_COLUMNS else np.eye(d + 1, d, k=-1, dtype=np.int32),
+        (packed.indptr.astype(np.int64), packed.indices.astype(np.int32), packed.data), [1] * (d + 1),
     )  # fmt: skip
-    wide = np.flatnonzero(np.diff(umdp.row_ptr) > 1)
-    number = np.full(len(umdp.row_ptr) - 1, -1)
-    number[wide] = np.arange(len(wide))
-    places = (number[umdp.row_of[transitions]], np.arange(d))  # the parameters of a row sum to at most 1
-    sums = scipy.sparse.csr_array((np.ones(d), places), shape=(len(wide), d))
-    domain = Domain(
-        names, umdp.lower[transitions], umdp.upper[transitions], sums if plain else sums.toarray(), np.ones(len(wide))
-    )
+    domain = Domain(names, umdp.lower[transitions], umdp.upper[transitions]).with_sums(row)
+    if len(umdp.b):  # A p = A (numerators · (1, θ)), rounded
+        A = umdp.A @ numerators
+        mass = np.abs(umdp.b) + 2.0 * (abs(umdp.A) @ (1.0 + np.diff(umdp.row_ptr)[umdp.row_of]))
+        slack = 4 * UNIT_ROUNDOFF * mass * (1 + np.diff(umdp.A.indptr))
+        rows = A[:, 1:] if d > DENSE_COLUMNS else A[:, 1:].toarray()
+        domain = domain.with_constraints(rows, umdp.b - A[:, [0]].toarray().ravel() + slack)
     return ParametricMDP(
         umdp.state_ptr, umdp.action, umdp.row_ptr, umdp.successor, expression, table, domain, umdp.initial_state,
         umdp.labels, umdp.rewards, umdp.action_names, name=umdp.name,
     )  # fmt: skip
-
-
-def _block(
-    umdp: UncertainMDP, transitions: np.ndarray, members: list, constraints: np.ndarray, column: np.ndarray
-) -> Polytope:
-    """The polytope of one group of rows over its parameters: bounds on the last probabilities and coupling rows."""
-    n = len(transitions)
-    A, b = [], []
-    last = {int(umdp.row_ptr[r + 1] - 1): r for r in members}
-    for t, r in last.items():
-        row = np.zeros(n)
-        row[column[umdp.row_ptr[r] : t]] = 1.0
-        A += [row, -row]
-        b += [np.nextafter(1.0 - umdp.lower[t], 2.0), np.nextafter(umdp.upper[t] - 1.0, 2.0)]
-    for i in constraints:
-        row, right, mass = np.zeros(n), umdp.b[i], abs(umdp.b[i])
-        span = slice(umdp.A.indptr[i], umdp.A.indptr[i + 1])
-        for t, a in zip(umdp.A.indices[span], umdp.A.data[span]):
-            r = int(umdp.row_of[t])
-            if t < umdp.row_ptr[r + 1] - 1:
-                row[column[t]] += a
-            else:  # p_t = 1 - sum of the others
-                right -= a
-                row[column[umdp.row_ptr[r] : t]] -= a
-            mass += 2.0 * abs(a) * (1 + umdp.row_ptr[r + 1] - umdp.row_ptr[r])
-        A.append(row)
-        b.append(right + 4 * UNIT_ROUNDOFF * mass * (1 + span.stop - span.start))
-    return Polytope(np.array(A), np.array(b), umdp.lower[transitions], umdp.upper[transitions])
 
 
 def _matrices(bounds: Any, what: str) -> list[scipy.sparse.csr_array]:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy
 
 from rpl_agent.errors import ModelError, listed
 from rpl_agent.model.domain import Domain
@@ -75,7 +74,7 @@ def hide_parameters(
     parameter = np.where(last, -1, np.cumsum(~last) - 1)
     names = [f"r{g}_{k}" for g, k in zip(of_outcome[~last], (outcome % (place.max(initial=0) + 1))[~last])]
     table, expression = _table(mdp, names, parameter, of_outcome, free, which)
-    domain = _domain(names, of_outcome[~last])
+    domain = Domain.box(names).with_sums(of_outcome[~last])
     return Unknown(replace(pmdp, expression=expression, table=table, domain=domain), truth[~last])
 
 
@@ -162,16 +161,3 @@ def _table(
         table, rank = ExpressionTable(names, table.monomials, packed, table.denominators).sorted()
         expression = rank[expression]
     return table, expression
-
-
-def _domain(names: list[str], group: np.ndarray) -> Domain:
-    """Bounds [0, 1], and a sum of at most 1 for every distribution of three or more outcomes."""
-    d = len(names)
-    values, inverse, size = np.unique(group, return_inverse=True, return_counts=True)
-    wide = np.flatnonzero(size > 1)
-    number = np.full(len(values), -1)
-    number[wide] = np.arange(len(wide))
-    rows = number[inverse]
-    entries = np.flatnonzero(rows >= 0)
-    A = scipy.sparse.csr_array((np.ones(len(entries)), (rows[entries], entries)), shape=(len(wide), d))
-    return Domain(tuple(names), np.zeros(d), np.ones(d), A if d > DENSE_COLUMNS else A.toarray(), np.ones(len(wide)))

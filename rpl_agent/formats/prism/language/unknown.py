@@ -19,7 +19,6 @@ from fractions import Fraction
 from itertools import product
 
 import numpy as np
-import scipy
 
 from rpl_agent.errors import listed
 from rpl_agent.formats.prism.language import syntax as ast
@@ -29,7 +28,6 @@ from rpl_agent.formats.prism.language.parser import parse_expression
 from rpl_agent.formats.prism.language.scope import Command, Number, Program, Scope, StateVariable, link
 from rpl_agent.formats.prism.language.typed import Node, Type, apply, evaluate, literal, parameter, variable
 from rpl_agent.model import Domain, Polynomial
-from rpl_agent.model.expressions import DENSE_COLUMNS
 
 _RANGE = re.compile(r"//\s*range\s+(\S+)\s+(\S+)\s+(\S+)\s*$")
 _CONSTRAINT = re.compile(r"//\s*constraint\s+(.*\S)\s*$")
@@ -251,17 +249,8 @@ class UnknownCommands:
 
     def domain(self, domain: Domain) -> Domain:
         """The domain with a sum of at most 1 for each distribution of three or more updates."""
-        column = {name: j for j, name in enumerate(domain.parameters)}
-        wide = [names for names in self.simplices if len(names) > 1]
-        entries = [(i, column[name]) for i, names in enumerate(wide) for name in names]
-        if not entries:
-            return domain
-        rows, columns = zip(*entries)
-        A = scipy.sparse.csr_array((np.ones(len(entries)), (rows, columns)), shape=(len(wide), len(column)))
-        if len(column) <= DENSE_COLUMNS:
-            return domain.with_constraints(A.toarray(), np.ones(len(wide)))
-        both = scipy.sparse.csr_array(scipy.sparse.vstack([scipy.sparse.csr_array(domain.A), A]))
-        return Domain(domain.parameters, domain.lower, domain.upper, both, np.append(domain.b, np.ones(len(wide))))
+        group = {name: k for k, names in enumerate(self.simplices) for name in names}
+        return domain.with_sums(np.array([group.get(name, -1) for name in domain.parameters], dtype=int))
 
 
 def _equals(variables: Sequence[StateVariable], values: Sequence[int], position: Position) -> Node | None:
