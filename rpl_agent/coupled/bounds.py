@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-import scipy
 
 from rpl_agent._core import UNIT_ROUNDOFF
 from rpl_agent.coupled.affine import AffineBound, AffineProof, Side, excess, row_excess
 from rpl_agent.coupled.expansion import StepExpansion, ValueExpansion, expansion_of, greedy_rules, known_chain
+from rpl_agent.likelihood.blocks import factorisation
 from rpl_agent.model import Nature, Objective, Policy, best_rows
 from rpl_agent.regions.base import Region, checked_directions
 from rpl_agent.regions.frame import Frame, frame_of
@@ -239,16 +239,8 @@ def is_rectangular(relaxation: Relaxation, region: Region) -> bool:
     """
     if not (isinstance(region, Product) and isinstance(relaxation, Rectangular)):
         return False
-    pmdp = relaxation.pmdp
-    weights = scipy.sparse.coo_array(pmdp.table.reduction.weights)
-    uses = scipy.sparse.csr_array(
-        (np.ones(weights.nnz), (weights.coords[0], region.block_of[weights.coords[1]])),
-        shape=(pmdp.num_expressions, len(region.block_ptr) - 1),
-    )
-    ones = np.ones(pmdp.num_transitions)
-    carries = scipy.sparse.csr_array((ones, pmdp.expression, pmdp.row_ptr), shape=(pmdp.num_rows, pmdp.num_expressions))
-    rows_of_block = np.bincount(scipy.sparse.csr_array(carries @ uses).indices, minlength=uses.shape[1])
-    return bool((rows_of_block <= 1).all())
+    blocks = factorisation(relaxation.pmdp)
+    return blocks.describes(region) and bool((np.bincount(blocks.block_of_row + 1)[1:] <= 1).all())
 
 
 def _gradient_only(problem: Problem, region: Region, policy: Policy | None, start: Policy) -> CoupledBounds | None:

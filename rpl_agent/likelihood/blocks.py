@@ -12,6 +12,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TypeGuard
 
 import numpy as np
 import scipy
@@ -65,6 +66,7 @@ class Factorisation:
     order: np.ndarray  # (r,) coordinates, block after block
     block_ptr: np.ndarray  # (B+1,) into ``order``
     block_of_expression: np.ndarray  # (F,) −1 for constants
+    block_of_row: np.ndarray  # (R,) −1 for known rows
     single: np.ndarray  # (B,) whether the block is one distribution
     rest: np.ndarray  # (B,) id of the expression 1 − Σ x of such a block, −1 otherwise
     first: np.ndarray  # (r,) id of the expression x_j of such a block, −1 otherwise
@@ -80,6 +82,12 @@ class Factorisation:
     def pays(self) -> bool:
         """Whether a product of small regions is better than one region over all coordinates."""
         return len(self.order) > JOINT_RANK and (self.num_blocks > 1 or bool(self.single.all()))
+
+    def describes(self, region: Region) -> TypeGuard[Product]:
+        """Whether a region is a product of these blocks."""
+        if not isinstance(region, Product):
+            return False
+        return np.array_equal(region.order, self.order) and np.array_equal(region.block_ptr, self.block_ptr)
 
 
 def factorisation(pmdp: ParametricMDP) -> Factorisation:
@@ -150,12 +158,17 @@ def _factorise(pmdp: ParametricMDP) -> Factorisation:
     expression_block[some] = number[expression_block[some]]
     order = np.argsort(coordinate_block, kind="stable")
     block_ptr = np.concatenate([[0], np.cumsum(np.bincount(coordinate_block, minlength=len(kept)))])
-    single, rest, first = _single_distributions(pmdp, expression_block, coordinate_block, len(kept))
+    of_row = _blocks_of_rows(pmdp, expression_block)
+    single, rest, first = _single_distributions(pmdp, expression_block, of_row, coordinate_block, len(kept))
     single &= ~_constrained(pmdp.domain, number[of_parameter], len(kept))
     first[~single[coordinate_block]] = -1
     rest[~single] = -1
     others = _sub_models(pmdp, number[of_parameter], expression_block, np.flatnonzero(~single))
-    return Factorisation(len(kept), order, block_ptr, expression_block, single, rest, first, others)
+    return Factorisation(len(kept), order, block_ptr, expression_block, of_row, single, rest, first, others)
+
+
+def _blocks_of_rows(pmdp: ParametricMDP, expression_block: np.ndarray) -> np.ndarray:
+    return np.maximum.reduceat(expression_block[pmdp.expression], pmdp.row_ptr[:-1])
 
 
 def parameters_of_expressions(table: ExpressionTable) -> scipy.sparse.csr_array:
@@ -190,7 +203,7 @@ def _coordinate_blocks(table: ExpressionTable, of_parameter: np.ndarray) -> np.n
 
 
 def _single_distributions(
-    pmdp: ParametricMDP, expression_block: np.ndarray, coordinate_block: np.ndarray, blocks: int
+    pmdp: ParametricMDP, expression_block: np.ndarray, of_row: np.ndarray, coordinate_block: np.ndarray, blocks: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(single (B,), rest (B,), first (r,)): blocks whose rows all are (x_1, …, x_n, 1 − Σ x), each once."""
     weights, constant = scipy.sparse.csr_array(pmdp.table.reduction.weights), pmdp.table.constant
@@ -210,10 +223,7 @@ def _single_distributions(
     single[expression_block[free & ~is_first & ~is_rest]] = False
     if not single.any():
         return single, rest, first
-    row = pmdp.transition_row
-    of_row = np.full(pmdp.num_rows, -1)
-    np.maximum.at(of_row, row, expression_block[pmdp.expression])
-    inside = np.flatnonzero(of_row >= 0)
+    row, inside = pmdp.transition_row, np.flatnonzero(of_row >= 0)
     whole = np.diff(pmdp.row_ptr)[inside] == size[of_row[inside]] + 1
     pair = row * np.int64(pmdp.num_expressions) + pmdp.expression
     distinct = np.bincount(np.unique(pair) // pmdp.num_expressions, minlength=pmdp.num_rows)
@@ -243,9 +253,7 @@ def _sub_models(
 ) -> tuple[JointBlock, ...]:
     if not len(numbers):
         return ()
-    of_row = np.full(pmdp.num_rows, -1)
-    np.maximum.at(of_row, pmdp.transition_row, expression_block[pmdp.expression])
-    rows_by_block, parameters_by_block = _grouped(of_row), _grouped(of_parameter)
+    rows_by_block, parameters_by_block = _grouped(_blocks_of_rows(pmdp, expression_block)), _grouped(of_parameter)
     return tuple(
         _sub_model(pmdp, int(k), rows_by_block.get(int(k), np.zeros(0, int)), parameters_by_block[int(k)])
         for k in numbers

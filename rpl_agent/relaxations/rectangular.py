@@ -11,6 +11,7 @@ import numpy as np
 import scipy
 
 from rpl_agent._core import UNIT_ROUNDOFF, core, read_only
+from rpl_agent.likelihood.blocks import factorisation
 from rpl_agent.model import ParametricMDP, Sense, gather
 from rpl_agent.model.algebra.ranges import bernstein, fits
 from rpl_agent.regions.base import EllipsoidData, Region, RegionKernel
@@ -108,36 +109,17 @@ def _rows_of(pmdp: ParametricMDP, rows: np.ndarray, values: np.ndarray) -> scipy
     return scipy.sparse.csr_array((data, pmdp.expression[transitions], indptr), shape=shape)
 
 
-def _rows_are_blocks(pmdp: ParametricMDP, region: Product) -> bool:
+def _rows_are_blocks(pmdp: ParametricMDP, region: Region) -> bool:
     """Whether the interval hull of each row is all that a product determines.
 
-    That holds for rows with two successors, and for rows that are one interval block: a coordinate on every
-    successor but one, which has the rest.
+    That holds for rows that are known or have two successors, and for those that are one interval block: a coordinate
+    on every successor but one, which has the rest.
     """
-    weights, constant = scipy.sparse.csr_array(pmdp.table.reduction.weights), pmdp.table.constant
-    length = np.diff(pmdp.row_ptr)
-    wide = np.flatnonzero(length > 2)
-    if not len(wide):
-        return True
-    entries = np.diff(weights.indptr)
-    total, most = (np.asarray(a.sum(axis=1)).ravel() for a in (weights, abs(weights)))
-    single = (entries == 1) & (total == 1.0) & (constant == 0.0)
-    rest = (entries > 0) & (total == -entries) & (most == entries) & (constant == 1.0)
-    column = np.full(pmdp.num_expressions, -1)
-    column[entries > 0] = weights.indices[weights.indptr[:-1][entries > 0]]
-    f, starts = pmdp.expression, pmdp.row_ptr[:-1]
-    singles = np.add.reduceat(single[f].astype(np.int64), starts)[wide]
-    rests = np.add.reduceat(rest[f].astype(np.int64), starts)[wide]
-    block = np.where(column >= 0, region.block_of[np.maximum(column, 0)], -1)[f]
-    least, largest = np.minimum.reduceat(block, starts)[wide], np.maximum.reduceat(block, starts)[wide]
-    if (singles != length[wide] - 1).any() or (rests != 1).any() or (least != largest).any():
+    blocks = factorisation(pmdp) if isinstance(region, Product) else None
+    if blocks is None or not blocks.describes(region):
         return False
-    at = np.flatnonzero(single[f] & (length[pmdp.transition_row] > 2))
-    pairs = np.stack([pmdp.transition_row[at], column[f[at]]])
-    if len(np.unique(pairs, axis=1).T) != len(at):  # one coordinate on two successors
-        return False
-    whole = np.diff(region.block_ptr)[largest] == length[wide] - 1
-    return bool((whole & region.is_interval_block(largest)).all())
+    wide = blocks.block_of_row[(np.diff(pmdp.row_ptr) > 2) & (blocks.block_of_row >= 0)]
+    return bool((blocks.single[wide] & region.is_interval_block(wide)).all())
 
 
 def _tightness(data: PolytopeData) -> float:
@@ -162,7 +144,7 @@ def _compile(pmdp: ParametricMDP, region: Region, lower: np.ndarray, upper: np.n
     kernel = region.kernel()
     if isinstance(region, ParameterRegion):
         return _compile_curved(pmdp, region, kernel, lower, upper)
-    if isinstance(region, Product) and _rows_are_blocks(pmdp, region):
+    if _rows_are_blocks(pmdp, region):
         return compiled_set(INTERVAL, lower, upper)
     if kernel is None or scipy.sparse.issparse(pmdp.table.reduction.weights):
         return None
