@@ -59,36 +59,22 @@ class EventTable:
     """
 
     def __init__(self, pmdp: ParametricMDP):
-        table, multiplicity = pmdp.table, multiplicities(pmdp.row_ptr, pmdp.expression, pmdp.num_expressions)
-        if multiplicity.max(initial=1) == 1 and multiplicity.min(initial=1) == 1:
-            self.group_of = pmdp.expression
-            self.expression = np.arange(table.num_expressions)
-            self.multiplicity = np.ones(table.num_expressions, dtype=np.int64)
-            present = np.zeros(table.num_expressions, dtype=bool)
-            present[pmdp.expression] = True
-            self.event_of, self.positive = _simple_events(table, present)
-        else:
-            self._number_groups(pmdp, multiplicity)
-            self.event_of, self.positive = _exact_events(table, self.expression, self.multiplicity)
+        multiplicity = multiplicities(pmdp.row_ptr, pmdp.expression, pmdp.num_expressions)
+        first, width = np.flatnonzero(multiplicity), int(multiplicity.max(initial=1)) + 1
+        keys = pmdp.expression[first].astype(np.int64) * width + multiplicity[first]
+        present = np.zeros(pmdp.num_expressions * width, dtype=bool)
+        present[keys] = True
+        self.expression, self.multiplicity = np.divmod(np.flatnonzero(present), width)
+        group_of = np.full(pmdp.num_transitions, -1)
+        group_of[first] = (np.cumsum(present) - 1)[keys]
+        if len(first) < pmdp.num_transitions:  # later occurrences of an expression in a row join the group of its first
+            pair = pmdp.transition_row * np.int64(pmdp.num_expressions) + pmdp.expression
+            order, later = first[np.argsort(pair[first])], np.flatnonzero(multiplicity == 0)
+            group_of[later] = group_of[order[np.searchsorted(pair[order], pair[later])]]
+        self.group_of = read_only(group_of, np.int32)
+        self.event_of, self.positive = _exact_events(pmdp.table, self.expression, self.multiplicity)
         self.num_events = int(self.event_of.max(initial=-1)) + 1
         self.row_ptr = pmdp.row_ptr
-
-    def _number_groups(self, pmdp: ParametricMDP, multiplicity: np.ndarray) -> None:
-        first = np.flatnonzero(multiplicity)
-        width = int(multiplicity.max()) + 1
-        keys, group = np.unique(
-            pmdp.expression[first].astype(np.int64) * width + multiplicity[first], return_inverse=True
-        )
-        self.expression, self.multiplicity = keys // width, keys % width
-        group_of = np.full(pmdp.num_transitions, -1)
-        group_of[first] = group
-        # Later occurrences of an expression in a row join the group of its first.
-        row = np.repeat(np.arange(pmdp.num_rows), np.diff(pmdp.row_ptr))
-        pair = row * np.int64(pmdp.num_expressions) + pmdp.expression
-        order = np.argsort(pair[first])
-        later = np.flatnonzero(multiplicity == 0)
-        group_of[later] = group[order[np.searchsorted(pair[first][order], pair[later])]]
-        self.group_of = read_only(group_of, np.int32)
 
     def pool(self, counts: Counts) -> Evidence:
         """Pool counts in one compiled pass over the model."""
@@ -126,18 +112,6 @@ def multiplicities(row_ptr: np.ndarray, expression: np.ndarray, size: int) -> np
 def event_table(pmdp: ParametricMDP) -> EventTable:
     """The model's `EventTable`, cached with the model."""
     return cached_on(pmdp, "event table", EventTable)
-
-
-def _simple_events(table: ExpressionTable, present: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Events if every multiplicity is 1: pair each expression with its complement."""
-    ids = np.arange(table.num_expressions)
-    complement = table.complement
-    partner = np.where((complement >= 0) & present[complement], complement, ids)
-    leader = np.minimum(ids, partner)
-    event_of = np.full(table.num_expressions, -1, dtype=np.int64)
-    unknown = np.flatnonzero(present & ~table.is_constant)
-    _, event_of[unknown] = np.unique(leader[unknown], return_inverse=True)
-    return event_of, leader == ids
 
 
 def _exact_events(

@@ -314,18 +314,6 @@ class ExpressionTable:
         powers = zip(self.parameters, self.monomials[i].tolist())
         return tuple(sorted((name, p) for name, p in powers if p))
 
-    @cached_property
-    def complement(self) -> np.ndarray:
-        """(F,) int32 id of 1 − f if Λ has it, else −1."""
-        index = {self._key(f): f for f in range(self.num_expressions)}
-        result = np.full(self.num_expressions, -1, dtype=np.int32)
-        one = self.denominators[0]
-        for f in range(self.num_expressions):
-            key = {i: -v for i, v in self._key(f)}
-            key[0] = key.get(0, 0) + one
-            result[f] = index.get(tuple(sorted((i, v) for i, v in key.items() if v)), -1)
-        return result
-
     def _key(self, f: int) -> tuple[tuple[int, int], ...]:
         span = slice(self.indptr[f], self.indptr[f + 1])
         return tuple(zip(self.indices[span].tolist(), self.data[span].tolist()))

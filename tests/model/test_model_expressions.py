@@ -51,14 +51,6 @@ def test_sorted_tables_do_not_depend_on_the_order(expressions, random):
     assert np.array_equal(other.data, table.data) and other.denominators == table.denominators
 
 
-@given(lists)
-def test_complements(expressions):
-    everything = list(dict.fromkeys([*expressions, 1 - expressions[0]]))
-    table = ExpressionTable.from_polynomials(everything, NAMES)
-    index = {f: i for i, f in enumerate(everything)}
-    assert table.complement.tolist() == [index.get(1 - f, -1) for f in everything]
-
-
 def test_integers_and_polynomials_give_the_same_table():
     expressions = [Polynomial.parse(t) for t in ("0.5*p + 0.25", "p*q", "1 - p", "1")]
     monomials = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0]])
@@ -121,4 +113,3 @@ def test_many_parameters_need_no_square_array():
     np.testing.assert_array_equal(plain.reduction.weights.toarray(), dense.reduction.weights.toarray())
     assert [plain.polynomial(int(f)) for f in rank] == polynomials
     assert plain.degree == dense.degree == 1
-    np.testing.assert_array_equal(plain.complement, dense.complement)
