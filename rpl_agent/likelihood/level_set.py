@@ -25,7 +25,9 @@ from rpl_agent.regions.polytope import Polytope
 ELLIPSOID_ROUNDS = 15
 #: Accept a boundary point if G is this close to the level (nats). Where G is quadratic and rises by h, the
 #: tangent at a point that is off by the share s = 0.2 / 2h of its distance lies s²/2 too far out: 0.01 % at h = 7.
-BOUNDARY_TOLERANCE = 0.2
+BOUNDARY_TOLERANCE, BOUNDARY_STEPS = 0.2, 6
+#: The same in one dimension, where the tangents are the whole region: then only 1e-11 of the distance is lost.
+END_TOLERANCE, END_STEPS = 1e-4, 50
 
 
 @dataclass(frozen=True)
@@ -71,10 +73,6 @@ class LevelSet:
         """(k,) whether G ≤ level, with the rounding slack in favour of the set."""
         return self.values(points) <= self.level + self.slack
 
-    def values_and_gradients(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(k,) G and (k, r) ∇G."""
-        return self.tangents(points)[:2]
-
     def tangents(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(k,) G, (k, r) ∇G and (k, J) the share of each window in the mixture."""
         points = np.ascontiguousarray(np.atleast_2d(points), dtype=float)
@@ -89,69 +87,6 @@ def _log_sum_exp(terms: np.ndarray) -> np.ndarray:
     largest = terms.max(axis=1)
     with np.errstate(invalid="ignore"):
         return np.where(np.isinf(largest), largest, largest + np.log(np.exp(terms - largest[:, None]).sum(axis=1)))
-
-
-def interval(target: LevelSet, low: float, high: float) -> tuple[float, float]:
-    """Ends of C ∩ [low, high] in one dimension; (inf, -inf) if C is empty there.
-
-    Newton's method on the convex G: a tangent lies below G, so every iterate after the first lies outside C, and they
-    approach its end monotonically. Stopping early only leaves the interval wider.
-    """
-    level = target.level + target.slack
-    inside = float(np.clip(target.center.x[0], low, high))
-    if target.values(np.array([[inside]]))[0] > level:
-        inside = _minimum_1d(target, low, high)
-        if target.values(np.array([[inside]]))[0] > level:
-            return np.inf, -np.inf
-    curvature = float(target.center.precision[0, 0])
-    guess = np.sqrt(2.0 * max(level - float(target.values(np.array([[inside]]))[0]), 1e-3) / curvature)
-    return _end(target, level, inside, low, guess), _end(target, level, inside, high, guess)
-
-
-def _end(target: LevelSet, level: float, inside: float, limit: float, guess: float) -> float:
-    """The end of C between one of its points and ``limit``, approached from outside."""
-    side = 1.0 if limit > inside else -1.0
-    point, first = inside + side * min(guess, 0.5 * abs(limit - inside)), True
-    for _ in range(100):
-        value, gradient = target.values_and_gradients(np.array([[point]]))
-        if not np.isfinite(value[0]):  # outside the domain of some logarithm: go halfway back, possibly inside C
-            point, first = 0.5 * (point + inside), True
-            continue
-        slope = side * float(gradient[0, 0])
-        if slope <= 0.0:
-            return limit
-        following = point + side * (level - float(value[0])) / slope
-        if side * (following - limit) >= 0.0:
-            if not first or target.values(np.array([[limit]]))[0] <= level:
-                return limit
-            following = 0.5 * (point + limit)
-            point, first = following, target.values(np.array([[following]]))[0] <= level
-            continue
-        if not first and abs(following - point) <= 1e-13 + 1e-12 * abs(point):
-            return max(following, point) if side > 0 else min(following, point)
-        point, first = following, False
-    return point if not first else limit
-
-
-def _minimum_1d(target: LevelSet, low: float, high: float) -> float:
-    """Minimiser of the convex G on [low, high] by bisection on its slope."""
-    for _ in range(100):
-        middle = 0.5 * (low + high)
-        value, gradient = target.values_and_gradients(np.array([[middle]]))
-        if not np.isfinite(value[0]):
-            return middle
-        low, high = (middle, high) if gradient[0, 0] < 0 else (low, middle)
-    return 0.5 * (low + high)
-
-
-@dataclass(frozen=True)
-class Tangents:
-    """Points x (k, r) near the boundary of C with G (k,), ∇G (k, r) and the windows' shares (k, J) there."""
-
-    points: np.ndarray
-    values: np.ndarray
-    gradients: np.ndarray
-    shares: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -187,19 +122,20 @@ def rays_of(target: LevelSet, directions: np.ndarray) -> Rays:
     return Rays(rays, exits, lengths, shares)
 
 
-def boundary(target: LevelSet, guess: Rays, steps: int = 6) -> Tangents:
-    """Tangents near the boundary of C on rays from its centre.
+def boundary(target: LevelSet, guess: Rays) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Points x (k, r) near the boundary of C on rays from its centre, with G (k,) and ∇G (k, r) there.
 
     Newton's method on the ray from the guess, stopped at the domain's boundary. The points' positions affect how tight
     the cuts are, not whether they are valid.
     """
-    chart, z = target.chart, target.center.z
+    chart, z, is_end = target.chart, target.center.z, target.dimension == 1
+    tolerance, steps = (END_TOLERANCE, END_STEPS) if is_end else (BOUNDARY_TOLERANCE, BOUNDARY_STEPS)
     rays, exits, t = guess.rays, guess.exits, guess.lengths.copy()
     low, high = np.zeros(len(rays)), exits.copy()
     x = chart.coordinates(z + t[:, None] * rays)
-    values, gradients, shares = target.tangents(x)
+    values, gradients, _ = target.tangents(x)
     for _ in range(steps - 1):
-        done = (np.abs(values - target.level) < BOUNDARY_TOLERANCE) | ((t >= exits) & (values < target.level))
+        done = (np.abs(values - target.level) < tolerance) | ((t >= exits) & (values < target.level))
         i = np.flatnonzero(~done)
         if not len(i):
             break
@@ -212,9 +148,9 @@ def boundary(target: LevelSet, guess: Rays, steps: int = 6) -> Tangents:
         good = np.isfinite(proposal) & (proposal > low[i]) & ((proposal < high[i]) | (proposal == exits[i]))
         t[i] = np.where(good, proposal, 0.5 * (low[i] + np.minimum(high[i], 4.0 * t[i])))
         x[i] = chart.coordinates(z + t[i, None] * rays[i])
-        values[i], gradients[i], shares[i] = target.tangents(x[i])
+        values[i], gradients[i], _ = target.tangents(x[i])
     keep = np.isfinite(values)
-    return Tangents(x[keep], values[keep], gradients[keep], shares[keep])
+    return x[keep], values[keep], gradients[keep]
 
 
 def _ray_slopes(
@@ -229,15 +165,16 @@ def _ray_slopes(
     return (gradients * velocities).sum(axis=1)
 
 
-def cuts(target: LevelSet, tangents: Tangents, radius: float) -> tuple[np.ndarray, np.ndarray]:
-    """Rows (A, b) with A x ≤ b for every x in C, unit norm.
+def cuts(
+    target: LevelSet, points: np.ndarray, values: np.ndarray, gradients: np.ndarray, radius: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows (A, b) with A x ≤ b for every x in C, unit norm, from tangents at points.
 
     ``radius`` bounds |x − z| over the domain; it scales the slack for the gradient's rounding error.
     """
-    norms = np.linalg.norm(tangents.gradients, axis=1)
+    norms = np.linalg.norm(gradients, axis=1)
     keep = np.isfinite(norms) & (norms > 0)
-    points, values, gradients = tangents.points[keep], tangents.values[keep], tangents.gradients[keep]
-    norms = norms[keep]
+    points, values, gradients, norms = points[keep], values[keep], gradients[keep], norms[keep]
     weights, counts = target.observed.weights, target.observed.largest.counts
     probable = target.observed.values(target.center.x)
     size = float(counts @ (np.abs(weights).sum(axis=1) / np.maximum(probable, 1e-12)))
@@ -316,10 +253,6 @@ def outer_region(
     """
     if more is None:
         more = np.zeros((0, level_set.dimension)), np.zeros(0)
-    if level_set.dimension == 1 and level_set.chart.reduction is None:
-        # One coordinate: find the ends exactly, searching slightly beyond the domain.
-        low, high = interval(level_set, *(end + 1e-6 * side for end, side in zip(_ends(level_set), (-1.0, 1.0))))
-        return build(_joined(more, (np.array([[1.0], [-1.0]]), np.array([high, -low]))))
     rays = rays_of(level_set, cut_directions(level_set.chart.dimension))
     found = None
     if level_set.chart.dimension > EXACT_DIMENSION:
@@ -330,18 +263,12 @@ def outer_region(
     if around is not None and gaussian and holds(around):
         (A, b), (least, most) = more, around.box()
         return Intersection([Polytope(A, b, least, most), around]) if len(b) else around
-    polytope = build(_joined(more, cuts(level_set, boundary(level_set, rays), diameter)))
+    polytope = build(_joined(more, cuts(level_set, *boundary(level_set, rays), diameter)))
     return polytope if around is None else Intersection([polytope, around])
 
 
 def _joined(one: Rows, other: Rows) -> Rows:
     return np.vstack([one[0], other[0]]), np.concatenate([one[1], other[1]])
-
-
-def _ends(level_set: LevelSet) -> tuple[float, float]:
-    """The domain's interval in one coordinate."""
-    a, b = level_set.chart.A[:, 0], level_set.chart.b
-    return float((b[a < 0] / a[a < 0]).max()), float((b[a > 0] / a[a > 0]).min())
 
 
 @cache
