@@ -36,16 +36,16 @@ LINES_OF_PACKAGE = {
     "rpl_agent/agent": 6_988,
     "rpl_agent/baselines": 1_083,
     "rpl_agent/cli": 1_656,
-    "rpl_agent/coupled": 1_826,
-    "rpl_agent/evidence": 1_189,
+    "rpl_agent/coupled": 1_818,
+    "rpl_agent/evidence": 1_163,
     "rpl_agent/experiments": 2_077,
-    "rpl_agent/formats": 5_772,
-    "rpl_agent/likelihood": 3_134,
-    "rpl_agent/model": 4_177,
+    "rpl_agent/formats": 5_761,
+    "rpl_agent/likelihood": 3_069,
+    "rpl_agent/model": 4_163,
     "rpl_agent/plotting": 443,
     "rpl_agent/proof": 730,
     "rpl_agent/regions": 1_910,
-    "rpl_agent/relaxations": 1_070,
+    "rpl_agent/relaxations": 983,
     "rpl_agent/solver": 2_736,
 }
 #: Files a folder may have, and folders that have more, with how many.
@@ -202,7 +202,7 @@ def test_packages_do_not_grow():
     assert not above, f"more lines than the package may have: {above}"
     slack = {name: lines for name, lines in found.items() if lines < LINES_OF_PACKAGE[name] - 500}
     assert not slack, f"lower the numbers in LINES_OF_PACKAGE: {slack}"
-    assert sum(LINES_OF_PACKAGE.values()) <= 39_615
+    assert sum(LINES_OF_PACKAGE.values()) <= 39_404
 
 
 def test_folders_are_not_crowded():
